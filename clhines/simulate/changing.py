@@ -14,7 +14,7 @@ from clhines.network.changes import Value, as_events, as_value, check_not_past
 from clhines.network.groups import Group
 from clhines.network.inside import inside
 from clhines.network.network import Network, check_begins
-from clhines.simulate.events.host_grid import settled
+from clhines.simulate.events.grid_run import settled
 from clhines.simulate.kinds.spec import check_constants
 from clhines.simulate.ranks.mpi import agreed
 from clhines.simulate.records.recording import Recordings
@@ -33,7 +33,6 @@ class Changing:
         self._progress, self._recordings = progress, recordings
 
     def set(self, group: Group | None, values: Mapping[str, object]) -> None:
-        """Take other values of a group, or of the whole network."""
         ranks, network = self._runner.ranks, self._model.network
         with agreed(ranks):
             if group is None:
@@ -49,7 +48,6 @@ class Changing:
             self._set_whole(checked)
 
     def reset(self) -> None:
-        """Go back to the start, with the values as they are now."""
         check_begins(self._model.network, "reset()")
         self._progress.broken, self._progress.at_start = "a reset failed", True
         self._settle_values()
@@ -241,7 +239,6 @@ class Changing:
             self._to_start()
 
     def _to_start(self) -> None:
-        """Put the run into its state at the start."""
         runner, old = self._runner, self._runner.unsettled.start
         device = runner.on_device
         if device is None or not device.keeps_start:

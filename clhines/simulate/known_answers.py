@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,42 +60,17 @@ def solve(queue: cl.CommandQueue, dtype: np.dtype) -> str:
     for method in ("block_interleaved", "fine"):
         found = Solver(forest, method, dtype, queue=queue).solve(d.astype(dtype), u.astype(dtype),
                                                                  b.astype(dtype))  # fmt: skip
-        said = _compared(method, found, expected, 64)
-        if said:
-            return said
+        problem = _compared(method, found, expected, 64)
+        if problem:
+            return problem
     return ""
-
-
-def steps(queue: cl.CommandQueue, dtype: np.dtype) -> str:
-    """Advance cells with a channel by steps: from a text, then from NMODL; on CPUs in vectors."""
-    said = _network(queue, dtype, "steps", _CHANNEL)
-    return said or _network(queue, dtype, "steps", _NMODL)
-
-
-def epochs(queue: cl.CommandQueue, dtype: np.dtype) -> str:
-    """Advance cells with a channel from a text by epochs; on CPUs in vectors of cells."""
-    return _network(queue, dtype, "epochs", _CHANNEL)
 
 
 def blocks(queue: cl.CommandQueue, dtype: np.dtype) -> str:
     """Advance cells with a channel from NMODL by blocks, on CPUs; not in scalars."""
     if not trust.is_right(queue.device, "blocks", dtype):
         return ""
-    return _network(queue, dtype, "epochs-cpu", _NMODL)
-
-
-def lists(queue: cl.CommandQueue, dtype: np.dtype) -> str:
-    """Advance cells with a channel from NMODL by epochs, whose lanes take lists of nodes."""
-    return _network(queue, dtype, "epochs-gpu", _NMODL)
-
-
-PROBLEMS: dict[str, Callable[[cl.CommandQueue, np.dtype], str]] = {
-    "solve": solve,
-    "steps": steps,
-    "epochs": epochs,
-    "blocks": blocks,
-    "lists": lists,
-}
+    return _network("epochs-cpu", [_NMODL], queue, dtype)
 
 
 def _compared(what: str, found: np.ndarray, expected: np.ndarray, roundings: float) -> str:
@@ -107,18 +83,23 @@ def _compared(what: str, found: np.ndarray, expected: np.ndarray, roundings: flo
     return f"{what} differs by {difference:.1e} from the reference; expected at most {limit:.1e}"
 
 
-def _network(queue: cl.CommandQueue, dtype: np.dtype, engine: str, text: str) -> str:
+def _network(engine: str, texts: Sequence[str], queue: cl.CommandQueue, dtype: np.dtype) -> str:
     """Compare voltages of cells that excite each other with the host's; errors are damped."""
     from clhines.mechanisms.mechanism import Mechanism
     from clhines.simulate.simulation import Simulation
 
-    made = Mechanism.from_nmodl(text) if text is _NMODL else Mechanism(text)
-    known = Simulation(_cells(made), _DT, engine="reference")
-    known.run(STEPS * _DT)
     method = "flat" if engine == "steps" else "auto"  # soon compiled; `solve` is about others
-    run = Simulation(_cells(made), _DT, dtype, queue=queue, engine=engine, method=method)
-    run.run(STEPS * _DT)
-    return _compared(run.engine, run.voltages(), known.voltages(), STEPS * ROUNDINGS)
+    for text in texts:
+        made = Mechanism.from_nmodl(text) if text is _NMODL else Mechanism(text)
+        known = Simulation(_cells(made), _DT, engine="reference")
+        known.run(STEPS * _DT)
+        run = Simulation(_cells(made), _DT, dtype, queue=queue, engine=engine, method=method)
+        run.run(STEPS * _DT)
+        roundings = STEPS * ROUNDINGS
+        problem = _compared(run.engine, run.voltages(), known.voltages(), roundings)
+        if problem:
+            return problem
+    return ""
 
 
 def _cells(made: Mechanism) -> Network:
@@ -135,6 +116,16 @@ def _cells(made: Mechanism) -> Network:
     net.connect(each, synapses, (each + 1) % CELLS, np.full(CELLS, 0.02), np.full(CELLS, 0.25))
     net.threshold = -50.0
     return net
+
+
+# advance cells with a channel from a text, or from NMODL; on CPUs in vectors
+PROBLEMS: dict[str, Callable[[cl.CommandQueue, np.dtype], str]] = {
+    "solve": solve,
+    "steps": partial(_network, "steps", [_CHANNEL, _NMODL]),
+    "epochs": partial(_network, "epochs", [_CHANNEL]),
+    "blocks": blocks,
+    "lists": partial(_network, "epochs-gpu", [_NMODL]),
+}
 
 
 def main(arguments: Sequence[str]) -> None:

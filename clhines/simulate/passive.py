@@ -27,8 +27,6 @@ _NODE_BYTES = 8 + 5 * 4  # of the forest, the matrix and the voltages of `Passiv
 
 @dataclass(frozen=True)
 class PassiveSpec(TemplateSpec):
-    """``passive.mako``: the right-hand side of a step of passive cells."""
-
     template: ClassVar[str] = "around/passive"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "right_hand_side": (
@@ -192,7 +190,6 @@ class PassiveCells:
         return self._natural(False)
 
     def _natural(self, before: bool) -> np.ndarray:
-        """Voltages after the last step, or before it."""
         return np.concatenate([one.voltages(before) for one in self._each])
 
     def check(self) -> dict[str, float]:

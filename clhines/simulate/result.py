@@ -302,7 +302,6 @@ def joined_result(
 def _reduced(
     record: Record, own: list[np.ndarray], dt: float, steps: tuple[int, int], failed: bool
 ) -> np.ndarray:
-    """Return the reduction of a record of all steps of a run, from what its chunks gave."""
     begin, last = steps
     reduce, width, taken = record.reduce, record.width, last - begin
     if reduce == "crossings":

@@ -45,13 +45,11 @@ class CurrentModel:
 
     @property
     def now(self) -> Model:
-        """The model with all changes; read-only."""
         if self._outdated:
             self.take(self.compiled())
         return self.known
 
     def compiled(self) -> Model:
-        """Return a new model with all changes."""
         net, settings = self.network, self.settings
         if self.known.alike is None and self._outdated < Outdated.WIRING:
             values = settings["v_init"], self.changes, self.sums
@@ -59,18 +57,15 @@ class CurrentModel:
         return compile(net, **settings, changes=self.changes)
 
     def take(self, model: Model) -> None:
-        """Go on with a model that has all changes."""
         self.known, self._outdated = model, Outdated.NOTHING
         _protect(model)
 
     def outdate(self, what: Outdated) -> None:
-        """Note that something was changed."""
         self._outdated = max(self._outdated, what)
         vars(self).pop("signature", None)
 
     @cached_property
     def sums(self) -> ConstantSums:
-        """Sums of the conductances and currents of constant mechanisms."""
         net = self.network
         return ConstantSums(
             net.groups, net.forest, net.area, inside(net).structure.whole("g_total")
@@ -78,7 +73,6 @@ class CurrentModel:
 
     @cached_property
     def signature(self) -> str:
-        """Digest of everything the arrays of a saved state depend on."""
         return saved_states.signature(self.now)
 
 
@@ -99,7 +93,6 @@ class Progress:
         self.begin()
 
     def begin(self) -> None:
-        """Go to the start, since which nothing has happened."""
         self.step, self.at_start, self.broken, self.under_way = 0, True, "", UnderWay()
 
     def go_to(self, step: int, spikes: UnderWay | None = None) -> None:
@@ -149,7 +142,6 @@ class Runner:
         return make_run(self.ranks, model, self.request, self.overlap)
 
     def take(self, made: Made, model: Model) -> None:
-        """Go on with a run of a model, which is in its state at the start."""
         self.made, self.moved, self._tried, self.unsettled = made, False, False, Unsettled()
         run: Any = made.runner
         in_place = self.ranks is None and getattr(run, "in_place", False)
@@ -159,7 +151,6 @@ class Runner:
 
     @property
     def run(self) -> Run:
-        """The run."""
         return self.made.runner
 
     @property
@@ -168,11 +159,9 @@ class Runner:
         return incoming_scale(self.model.now) if self.model.known.has_sums else self.unit
 
     def save(self) -> dict[str, np.ndarray]:
-        """Return the state, with events under way in `saved_unit`."""
         return in_unit(self.run.save(), self.unit, self.saved_unit)
 
     def load(self, saved: dict[str, np.ndarray], unit: float) -> None:
-        """Go on from a state with events under way in a unit."""
         self.moved = True  # even if it fails on the way
         self.run.load(in_unit(saved, unit, self.unit))
 

@@ -31,7 +31,7 @@ from clhines.simulate.engines.choose import check_options
 from clhines.simulate.engines.run import MakeRun, Request, Run, naming_memory
 from clhines.simulate.engines.table import CHOICES
 from clhines.simulate.engines.variables import copies_of, network_of_copies
-from clhines.simulate.events.host_grid import settled
+from clhines.simulate.events.grid_run import settled
 from clhines.simulate.ranks.mpi import agreed, own_queue
 from clhines.simulate.ranks.partition import check_same, exchanged_during, ranks_of
 from clhines.simulate.records.recording import Recordings

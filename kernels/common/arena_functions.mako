@@ -63,7 +63,7 @@ ${e.static} void play(const int p, const instant t, __global real *mem,
 }
 % endif
 
-% if e.skips:
+% if e.wide:
 
 // The targets of a source look for its events in the next step, see `next_event`.
 ${e.static} void mark_targets(const int source, __global int *ints, ${e.at})
@@ -209,7 +209,7 @@ ${e.static} int earliest_event(const int first, const int end, const instant lim
 % if e.looks_ahead:
 
 // When the next event of a target's connections is due, of those that are known; infinite if none
-// is. A target is looked after then, or when a source has sent more${", which makes it stale" if e.skips else ": in the next launch"}.
+// is. A target is looked after then, or when a source has sent more${", which makes it stale" if e.wide else ": in the next launch"}.
 ${e.static} instant next_event(const int first, const int end, __global const instant *clock,
                          __global const int *ints, ${e.at})
 {
@@ -305,7 +305,7 @@ ${kind.call("receive", values, 4)}\
                 && clock[entry] + clock[longest + source] + dt > clock[launch_begin])
                 atomic_max(&ints[error], 1);
 % endif
-% if e.skips:
+% if e.wide:
             mark_targets(source, ints, at);  // of connections shorter than a step
 % endif
 % if e.bins:  # before the crossings of thresholds at that time
@@ -458,7 +458,7 @@ ${e.static} void events_of_${k}(
     __global int *spike_source, __global instant *spike_time, __global real *mem,
     __global instant *clock, __global int *ints, ${e.at})
 {
-% if e.skips and not kind.watches:
+% if e.wide and not kind.watches:
     ints[stale + target_${k} + j] = 0;
 % endif
 <%

@@ -159,7 +159,7 @@ static void begin_block(
 % if kind.kind != "artificial":
 <% k = kind.number %>\
     for (int j = ints[first_${k} + from]; j < ints[first_${k} + to]; j++) {
-% if spec.skips and not kind.watches:
+% if spec.wide and not kind.watches:
         if (!ints[stale + target_${k} + j] && clock[next_due + target_${k} + j] > ${spec.soon}) continue;
 % endif
         events_of_${k}(j, ints[active_${k} + j], t_begin, t_mid, dt, capacity, v, spike_count,
@@ -308,7 +308,7 @@ ${kind.call(block, values, 8)}\
             const int number = ints[event_count + source]++;
             clock[ring + ints[ring_first + source] + number % ints[ring_size + source]] =
                 t_end + 1e-10;
-% if spec.skips:
+% if spec.wide:
             mark_targets(source, ints, at);
 % endif
             const int place = atomic_inc(spike_count);

@@ -1,7 +1,7 @@
 <%page args="spec"/>\
 <%
     M, I = spec.segment, spec.dense   # nodes of a segment; of the tree's last part, solved by its inverse
-    held, tree = len(spec.chip.held), spec.chip.tree_values
+    held, tree = len(spec.chip.held), 4 if spec.chip.eliminates else 2
 %>\
 ## What stays on the chip for a launch, read here: values of the cells by place (`held`; of cells that are too
 ## large in global memory), rows of segments, and values of the tree of segments by lane. With `dense`, the

@@ -145,7 +145,7 @@ ${each(kind)}
 % if kind.kind != "artificial":
 <% k = kind.number %>\
 ${each(kind)}
-% if spec.skips and not kind.watches:
+% if spec.wide and not kind.watches:
         if (!ints[stale + target_${k} + j] && clock[next_due + target_${k} + j] > ${spec.soon}) continue;
 % endif
         events_of_${k}(j, a, t_begin, t_mid, ${events}
@@ -355,7 +355,7 @@ ${kind.call(block, after, 8)}\
             const int number = ints[event_count + source]++;
             clock[ring + ints[ring_first + source] + number % ints[ring_size + source]] =
                 t_end + 1e-10;
-% if spec.skips:
+% if spec.wide:
             mark_targets(source, ints, at);
 % endif
             const int place = atomic_inc(spike_count);

@@ -26,7 +26,7 @@ ${kind.call(block, values, 12)}\
 % endfor
 </%def>\
 <%def name="due(kind, target)">\
-% if spec.skips and not kind.watches:
+% if spec.wide and not kind.watches:
  && (ints[stale + ${target}] || clock[next_due + ${target}] <= ${spec.soon})\
 % endif
 </%def>\
@@ -190,7 +190,7 @@ __kernel void finish_step(${signature(spec, "finish_step")})
     const long item = i, next = item + 1;
     for (int e = item * num_emitters / num_items; e < next * num_emitters / num_items; e++) {
         const int source = ints[emitter_source + e];
-% if spec.skips:
+% if spec.wide:
         if (ints[event_count + source] != ints[event_live + source]) mark_targets(source, ints, at);
 % endif
         ints[event_count + source] = ints[event_live + source];

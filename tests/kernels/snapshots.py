@@ -161,8 +161,8 @@ def exact_specs(dtype):
     for secondorder in (0, 1, 2):
         model = compile(net, 0.025, secondorder=secondorder, seed=7)
         variables = Variables(model, wires_of(model))
-        place, base_d = np.arange(model.forest.num_nodes), model.capacitance_over_dt
-        tables = filled_arenas(variables, np.dtype(dtype), place, base_d + model.constant_d)
+        place = np.arange(model.forest.num_nodes)
+        tables = filled_arenas(variables, np.dtype(dtype), place)
         spec, _ = spec_of(variables, tables, real, vector_bytes=64 * (secondorder == 1))
         yield spec
         if spec.wide:
@@ -177,8 +177,8 @@ def arena_epoch_specs(dtype, limits):
     for secondorder, build in enumerate(builds):
         model = compile(build()[0], 0.025, secondorder=secondorder, seed=7)
         variables = Variables(model, wires_of(model))
-        place, base_d = np.arange(model.forest.num_nodes), model.capacitance_over_dt
-        tables = filled_arenas(variables, np.dtype(dtype), place, base_d)
+        place = np.arange(model.forest.num_nodes)
+        tables = filled_arenas(variables, np.dtype(dtype), place)
         functions = spec_of(variables, tables, real_name(dtype))[0]
         for together in (False, True) if secondorder == 2 else ():
             yield ArtificialSpec.of(functions, together)

@@ -237,7 +237,7 @@ def test_groups_hold_every_instance_once(most, count):
     assert blocks.count == (count or len(blocks.cells))
     nodes = SlotNodes(blocks, model.forest)
     for kind in model.kinds:
-        groups = nodes.groups(blocks, model.forest, kind, most)
+        groups = nodes.groups(kind, most, False, None, False)
         width = groups.width
         assert width <= most
         kept = groups.member >= 0

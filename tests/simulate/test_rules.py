@@ -13,7 +13,7 @@ from test_plasticity import Device
 from clhines import STDP, InputError, Network, Rule, Simulation
 from clhines.device import devices
 from clhines.model.connections import Connections
-from clhines.simulate.events.host_grid import settled
+from clhines.simulate.events.grid_run import settled
 
 
 def engines(queue):

@@ -40,14 +40,7 @@ from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.sources import SENDING, wires_of
-from clhines.simulate.kinds.layouts import (
-    Columns,
-    Layout,
-    add_cells,
-    filled_arenas,
-    is_artificial,
-    loose_targets,
-)
+from clhines.simulate.kinds import layouts
 from clhines.simulate.kinds.spec import ArenaSpec, KindBlocks, Values, call_of, fields_of, result_of
 from clhines.simulate.records.records import CURRENT, Record
 from clhines.simulate.state.arena import Arena
@@ -78,7 +71,6 @@ class Tiles:
 
     @property
     def widths(self) -> list[int]:
-        """Widths that there are."""
         return np.unique(self.width).tolist()
 
 
@@ -132,7 +124,7 @@ def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int,
             yield width, np.stack([several[k] for k in np.flatnonzero(group == g)])
 
 
-class BlockLayout(Layout):
+class BlockLayout(layouts.Layout):
     """Where the arenas of blocks of cells have what belongs to nodes and instances: by place."""
 
     def __init__(self, model: Model, tiles: Tiles, most: int, twice: bool) -> None:
@@ -144,25 +136,21 @@ class BlockLayout(Layout):
                 np.arange(kind.count), self._place[kind.node], tiles.block_place, most, twice, True
             )
             for k, kind in enumerate(model.kinds)
-            if not is_artificial(kind)
+            if not layouts.is_artificial(kind)
         }
 
     @property
     def nodes(self) -> np.ndarray:
-        """(n,) int64: nodes in the order of the arenas."""
         return self.tiles.node
 
     @property
     def count(self) -> int:
-        """Number of nodes."""
         return len(self.tiles.node)
 
     def number(self, node: np.ndarray) -> np.ndarray:
-        """Return the places of nodes; -1 of no node."""
         return np.where(node < 0, -1, self._place[node])
 
-    def columns(self, k: int, kind: Kind) -> Columns:
-        """Where the values of kind `k` are."""
+    def columns(self, k: int, kind: Kind) -> layouts.Columns:
         return self.groups.get(k) or super().columns(k, kind)
 
 
@@ -184,7 +172,6 @@ class GroupedKind(KindBlocks):
         real: str,
         level: tuple[str, ...],
     ) -> GroupedKind:
-        """Return a kind with its instances in groups."""
         blocks = [name for name, _ in kind.vectors]
         single = tuple(name for name, alone in kind.parameters if alone)
         declared = [q.name for q in mechanism.program.outputs]  # others are currents as they are
@@ -217,22 +204,10 @@ class GroupedKind(KindBlocks):
         )
 
     @property
-    def singles(self) -> list[str]:
-        """Parameters that are one number for all instances."""
-        return [name for name, alone in self.parameters if alone]
-
-    @property
-    def given(self) -> list[str]:
-        """The other parameters."""
-        return [name for name, alone in self.parameters if not alone]
-
-    @property
     def vector(self) -> str:
-        """Type of a number of each instance of a group."""
         return f"real{self.width}"
 
     def call_constants(self) -> str:
-        """Return the call that works the constants out."""
         values = ["dt", *(self.parameter(n) for n in self.singles)]
         values += [f"constants_{self.number} + {c}" for c in range(len(self.constants))]
         return call_of(f"{self.name}_constants", values, 4).rstrip("\n")
@@ -254,20 +229,7 @@ class GroupedKind(KindBlocks):
                 lines.append(f"const real one_{name} = mem[level_{name}];")
         return "".join(f"        {line}\n" for line in lines)
 
-    def parameter(self, name: str) -> str:
-        """Return the expression of a parameter of instance j."""
-        k, given = self.number, self.given
-        if name in given:
-            begin = f"parameters_{k} + {len(self.singles)}"
-            return f"mem[{begin} + {self._line(given.index(name), len(given))}]"
-        return f"mem[parameters_{k} + {self.singles.index(name)}]"
-
-    def kept(self, role: str, name: str) -> str:
-        """Return the expression of a state or an output of instance j."""
-        names = self.states if role == "state" else self.outputs
-        return f"mem[{role}s_{self.number} + {self._line(names.index(name), len(names))}]"
-
-    def _line(self, line: int, lines: int) -> str:
+    def line_of(self, line: int, lines: int) -> str:
         return f"in_group(ints[position_{self.number} + j], {self.width}, {lines}, {line})"
 
     def call_group(self, block: str, values: Values, always: tuple[str, ...], indent: int) -> str:
@@ -294,8 +256,8 @@ class GroupedKind(KindBlocks):
     def _where(self, a: Argument) -> str:
         """Return the vector in memory that an argument is; empty if it is none."""
         w, names = self.width, list[str]()
-        if a.role == "parameter" and a.name in self.given:
-            names = self.given
+        if a.role == "parameter" and a.name in self.several:
+            names = self.several
         elif a.role in ("state", "output"):
             names = [*(self.states if a.role == "state" else self.outputs)]
         if not names:
@@ -314,7 +276,6 @@ class GroupedKind(KindBlocks):
         return self.value(a, values) if a.direction != "out" else ""
 
     def _keep(self, a: Argument, block: str, local: str, always: tuple[str, ...]) -> str:
-        """Return the statement that puts a result where it belongs."""
         w = self.width
         current = a.name in [f"i{ion}" for ion in self.ions] and block == "current"
         if a.role == "ion" and not current:
@@ -407,12 +368,10 @@ class CellBlocksSpec(ArenaSpec):
 
     @property
     def group_widths(self) -> list[int]:
-        """Widths of groups."""
         return sorted({kind.width for kind in self.grouped})
 
     @property
     def widths(self) -> list[int]:
-        """Widths of vectors."""
         return sorted({self.width, *self.group_widths, *self.tile_widths} - {1})
 
     @property
@@ -437,22 +396,18 @@ class CellBlocksSpec(ArenaSpec):
 
     @property
     def own_v(self) -> str:
-        """Voltage of node a in functions."""
         return "v[a]"
 
     def functions(self, kind: KindBlocks) -> str:
-        """Functions of the blocks of a kind; those for groups may be copied to their calls."""
         wide = kind.wide if isinstance(kind, GroupedKind) else ""
         return "\n".join(text for text in (super().functions(kind), wide) if text)
 
     def counts(self, word: str) -> str:
-        """Where the events of a connection's source are counted that its target may see."""
         apart = self.sending.read("apart", word) if self.bins else f"{word} == 2"
         return f"{apart} ? event_shown : {super().counts(word)}"
 
 
 def make(job: Job) -> ArenaRun:
-    """Make a run by blocks; see `Job`."""
     model = job.apart
     always, units = job.asked, devices.limits(job.queue.device).compute_units
     if job.decisions is not None and not always:  # a choice for all ranks, by the whole network
@@ -480,7 +435,6 @@ class CellBlocks(ArenaKernels):
         self.blocks = blocks
 
     def put_matrix(self) -> None:
-        """Put what does not change on the device, by place."""
         model, most = self.model, self.run.limits.vector_bytes // self.dtype.itemsize
         twice = takes_twice(most, self.dtype.itemsize)
         tiles = make_tiles(model, self.blocks, most, self.network)
@@ -501,10 +455,8 @@ class CellBlocks(ArenaKernels):
         return cla.to_device(self.queue, natural[self.layout.nodes].astype(self.dtype))
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
-        """Put the voltages on the device, and return the arenas."""
         self.v[0].set(variables.v[self.layout.nodes].astype(self.dtype), self.queue)
-        base_d = self.model.capacitance_over_dt + self.model.constant_d
-        arenas = filled_arenas(variables, self.dtype, self.place, base_d, self.layout)
+        arenas = layouts.filled_arenas(variables, self.dtype, self.place, self.layout)
         self._add_tables(variables, arenas)
         return arenas
 
@@ -513,14 +465,12 @@ class CellBlocks(ArenaKernels):
         return True
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
-        """Build the kernels."""
         level = tuple(level_ions(self.run.variables, self.network))
         spec = CellBlocksSpec.of(spec, self.network, self.layout, level)
         self._given["at"] = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
 
     def bind(self) -> None:
-        """Bind the arguments of all kernels."""
         self.run.times.forget()
         recorded, sources = self.run.recorded_at, self.run.reducers.sources
         at = recorded["v_index"].get(self.queue)  # type: ignore[union-attr]
@@ -534,7 +484,6 @@ class CellBlocks(ArenaKernels):
         self._kernels = publish, program.bind(*self._built, "advance", given, _CHANGES)
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         self.run.times.put(first, count)
         publish, advance = self._kernels
         for done in range(0, count, self.blocks.epoch):
@@ -549,7 +498,6 @@ class CellBlocks(ArenaKernels):
     # -- tables --------------------------------------------------------------------------------
 
     def _add_tables(self, variables: Variables, arenas: dict[str, Arena]) -> None:
-        """Add what blocks look up to arenas that have what steps need."""
         model, wires, blocks = self.model, self.run.wires, self.blocks
         clock, ints = arenas["clock"], arenas["ints"]
         ints.add("event_shown", variables.exact.count)
@@ -562,9 +510,9 @@ class CellBlocks(ArenaKernels):
         self._add_groups(arenas["mem"], ints)
         for name, value in level_ions(variables, self.network).items():
             arenas["mem"].add(f"level_{name}", np.array([value]))
-        add_cells(model, self.layout, ints, numbers=True)
+        layouts.add_cells(model, self.layout, ints, numbers=True)
         several = len(wires.layers) > 1  # targets that blocks look after one by one
-        targets = np.concatenate(wires.layers) if several else loose_targets(model, wires)
+        targets = np.concatenate(wires.layers) if several else layouts.loose_targets(model, wires)
         self._add_lists(ints, "target", targets, blocks.target[targets])
         emitters = [np.zeros((2, 0), np.int64)]
         for k, sources in model.sources.emitted.items():
@@ -576,7 +524,7 @@ class CellBlocks(ArenaKernels):
         word = ints.get("connection_short")
         apart = word | SENDING.pack(short=0, crossed=0, apart=1) if model.bins else 2
         ints.set("connection_short", np.where(crosses, apart, word))
-        loose = [p for p in model.played if is_artificial(model.kinds[p.kind])]
+        loose = [p for p in model.played if layouts.is_artificial(model.kinds[p.kind])]
         where = [blocks.target[wires.first_target[p.kind] + p.instance] for p in loose]
         number = len(model.played) - len(loose) + np.arange(len(loose))  # they are the last
         self._add_lists(ints, "loose_play", number, np.array(where, np.int64))
@@ -592,7 +540,6 @@ class CellBlocks(ArenaKernels):
             ints.add(f"tile_{width}", self._first(tiles.block[some]))
 
     def _add_groups(self, mem: Arena, ints: Arena) -> None:
-        """Add where the groups of kinds are, and what they multiply densities by."""
         model = self.model
         for k, groups in self.layout.groups.items():
             kept = groups.member >= 0
@@ -615,24 +562,20 @@ class CellBlocks(ArenaKernels):
         return offsets(np.bincount(block, minlength=self.blocks.count))
 
     def _of_records(self, place: np.ndarray, records: Sequence[Record]) -> dict[str, np.ndarray]:
-        """Return int32 lists of what is recorded, by block: of voltages at places, and the rest."""
-        block = stretch_of(self.layout.tiles.block_place, place)
+        """Int32 lists by block: of voltages at places, and of variables that are at no node."""
+        block, kinds = stretch_of(self.layout.tiles.block_place, place), self.model.kinds
+        loose = [np.zeros(0, np.int64)]
+        for record in records:
+            if record.kind >= 0 and layouts.is_artificial(kinds[record.kind]):
+                first = self.run.wires.first_target.get(record.kind)
+                of = np.zeros(len(record.index), np.int64)
+                loose.append(of if first is None else self.blocks.target[first + record.index])
         given = {
             "v_first": self._first(block),
             "v_column": np.argsort(block, kind="stable"),
-            "mem_block": self._blocks_of_loose(records),
+            "mem_block": np.concatenate(loose),
         }
         return {name: np.append(values, 0).astype(np.int32) for name, values in given.items()}
-
-    def _blocks_of_loose(self, records: Sequence[Record]) -> np.ndarray:
-        """Block of each variable that is recorded and at no node, in the order of records."""
-        found, kinds = [np.zeros(0, np.int64)], self.model.kinds
-        for record in records:
-            if record.kind >= 0 and is_artificial(kinds[record.kind]):
-                first = self.run.wires.first_target.get(record.kind)
-                of = np.zeros(len(record.index), np.int64)
-                found.append(of if first is None else self.blocks.target[first + record.index])
-        return np.concatenate(found)
 
 
 def level_ions(variables: Variables, network: Model) -> dict[str, float]:

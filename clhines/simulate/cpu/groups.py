@@ -32,7 +32,6 @@ def variable_nodes(model: Model) -> np.ndarray:
 
 
 def _in_shapes(forest: Forest, nodes: np.ndarray) -> np.ndarray:
-    """Return the nodes of the shapes that nodes of cells are."""
     cell = stretch_of(forest.cell_offsets, nodes)
     return nodes - forest.cell_offsets[cell] + forest.trees.offsets[forest.shape_of_cell[cell]]
 
@@ -65,17 +64,6 @@ def nodes_in_part(model: Model, network: Model) -> np.ndarray:
     return ranges(start, model.forest.trees.sizes)
 
 
-def eliminate_constant(
-    forest: Forest, d: np.ndarray, u: np.ndarray, constant: np.ndarray, steps: Sequence[np.ndarray]
-) -> np.ndarray:
-    """(n,) float64: pivots of the constant nodes, and the reduced diagonal of the others."""
-    left = d.copy()
-    for nodes in reversed(steps[1:]):
-        some = nodes[constant[nodes]]
-        np.subtract.at(left, forest.parent[some], u[some] ** 2 / left[some])
-    return left
-
-
 class ConstantPivots:
     """By slot and lane: constant g and b, diagonals of `moving` slots, inverse pivots."""
 
@@ -99,7 +87,6 @@ class ConstantPivots:
         self.arrays = [put(np.ascontiguousarray(a.reshape(-1))) for a in values]
 
     def set(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> None:
-        """Take other `Model.constant_d`, `constant_b` and `constant_g`."""
         values = self._values(d, b, g)
         for array, new in zip(self.arrays, values[: None if self._steps else 3]):
             array.set(new.reshape(-1), self._queue)
@@ -109,9 +96,10 @@ class ConstantPivots:
     ) -> list[np.ndarray]:
         model, constant, node = self._model, self._constant, self._node
         total = model.capacitance_over_dt + constant_d
-        left = total
-        if self._steps:
-            left = eliminate_constant(model.forest, total, model.u, constant, self._steps)
+        left = total.copy()  # pivots of the constant nodes, the reduced diagonal of the others
+        for nodes in reversed(self._steps[1:]):
+            some = nodes[constant[nodes]]
+            np.subtract.at(left, model.forest.parent[some], model.u[some] ** 2 / left[some])
         inverse = np.where(constant, 1 / left, 0.0)
         found = constant_g[node], constant_b[node], left[node[self.moving]], inverse[node]
         return [a.astype(self._dtype) for a in found]
@@ -141,7 +129,6 @@ class Blocks:
 
     @property
     def count(self) -> int:
-        """Number of blocks."""
         return len(self.pattern)
 
     @property
@@ -158,7 +145,6 @@ class Blocks:
 
     @property
     def lanes(self) -> int:
-        """Cells of a row."""
         return self.cells.shape[1]
 
     @property
@@ -171,6 +157,7 @@ class SlotNodes:
     """Nodes in slots and lanes of blocks; lanes without a cell have those of the first lane."""
 
     def __init__(self, blocks: Blocks, forest: Forest) -> None:
+        self._blocks, self._forest = blocks, forest
         sizes = blocks.sizes[blocks.pattern]
         self.block_place = offsets(sizes) * blocks.lanes  # (num_blocks + 1,), first of each
         self.block = np.repeat(np.arange(len(sizes)), sizes)
@@ -182,18 +169,12 @@ class SlotNodes:
         self.place[self.node[kept]] = np.flatnonzero(kept)
 
     def groups(
-        self,
-        blocks: Blocks,
-        forest: Forest,
-        kind: Kind,
-        most: int,
-        twice: bool = False,
-        several: bool | None = None,
-        rows: bool = False,
+        self, kind: Kind, most: int, twice: bool, several: bool | None, rows: bool
     ) -> Groups:
         """Group the instances of a kind; see `make_groups`, or `groups_of_rows` for `rows`."""
+        blocks, bounds = self._blocks, self._forest.cell_offsets
         # A lane without a cell computes what the first does, so that consecutive places stay so.
-        cuts = np.searchsorted(kind.node, forest.cell_offsets)
+        cuts = np.searchsorted(kind.node, bounds)
         row, lane = np.nonzero(blocks.cells < 0)
         cell = blocks.cells[row, 0]
         counts = np.diff(cuts)[cell]
@@ -206,10 +187,10 @@ class SlotNodes:
             return groups_of_rows(instance, place, self.block_place, blocks.lanes)
         return make_groups(instance, place, self.block_place, most, twice, several)
 
-    def in_order(self, groups: Groups, forest: Forest) -> bool:
+    def in_order(self, groups: Groups) -> bool:
         """Whether each row has one group, of an instance for each cell in the order of cells."""
         places = np.arange(self.node.size).reshape(self.node.shape)
-        ordered = np.array_equal(groups.position, np.arange(forest.num_cells))
+        ordered = np.array_equal(groups.position, np.arange(self._forest.num_cells))
         return bool(ordered and np.array_equal(groups.place, places))
 
 
@@ -254,7 +235,9 @@ def make_blocks(
     cells = np.full((int(rows.sum()), lanes), -1)
     cells[starts(rows)[shape] + within // lanes, within % lanes] = by_shape
     of_row = np.repeat(np.arange(trees.num_trees), rows)
-    first_row = _first_rows(trees.sizes[of_row], len(cells) if count is None else count)
+    first_row = np.arange(len(cells) + 1)
+    if count is not None and count < len(cells):
+        first_row = equal_parts(trees.sizes[of_row], count)
     known, found = dict[tuple[int, ...], int](), list[tuple[np.ndarray, ...]]()
     pattern = np.empty(len(first_row) - 1, np.int64)
     for block, (a, b) in enumerate(zip(first_row[:-1], first_row[1:], strict=True)):
@@ -279,10 +262,8 @@ def make_blocks(
     )
 
 
-def _first_rows(sizes: np.ndarray, count: int) -> np.ndarray:
-    """(blocks + 1,) int64: first rows of blocks of about the same size, and the end."""
-    if count >= len(sizes):
-        return np.arange(len(sizes) + 1)
+def equal_parts(sizes: np.ndarray, count: int) -> np.ndarray:
+    """(parts + 1,) int64: begins of parts of about the same size, `count` at most, and the end."""
     ends = np.cumsum(sizes)
     cuts = np.searchsorted(ends - sizes / 2, ends[-1] * np.arange(1, count) / count)
     return np.unique(np.concatenate(([0], cuts, [len(sizes)])))
@@ -318,7 +299,6 @@ class Groups(Columns):
 
     @property
     def width(self) -> int:
-        """Instances of a group."""
         return self.member.shape[1]
 
     @property
@@ -347,7 +327,6 @@ class Groups(Columns):
         return found
 
     def at(self, instance: np.ndarray, column: int, columns: int) -> np.ndarray:
-        """Where instances have their values in one of several columns."""
         group, lane = np.divmod(self.position[instance], self.width)
         return (group * columns + column) * self.width + lane
 

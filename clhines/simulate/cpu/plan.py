@@ -10,7 +10,7 @@ import numpy as np
 from clhines.arrays import stretch_of
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import Model
-from clhines.simulate.cpu.groups import choose_lanes
+from clhines.simulate.cpu.groups import choose_lanes, equal_parts
 from clhines.simulate.events.sources import Wires, steps_between
 from clhines.simulate.kinds.layouts import in_vectors, is_artificial
 
@@ -40,7 +40,6 @@ class Blocks:
 
     @property
     def count(self) -> int:
-        """Number of blocks."""
         return len(self.cells) - 1
 
 
@@ -90,7 +89,6 @@ def work_of(model: Model) -> np.ndarray:
 
 
 def _instance(mechanism: Mechanism) -> float:
-    """Return what a step of an instance takes, ns."""
     time = INSTANCE
     for block in ("current", "advance"):
         if block in mechanism.program.blocks:
@@ -115,7 +113,7 @@ def blocks_of(
     order = np.arange(num_cells) if order is None else order
     work = work[order]
     tiles = _first_of_tiles(model.forest.shape_of_cell[order], lanes)
-    cells = _first_of_blocks(work, tiles, count)
+    cells = np.append(tiles, num_cells)[equal_parts(np.add.reduceat(work, tiles), count)]
     count = len(cells) - 1
     own = _own(model, wires)
     sender = _senders(model, wires, own)
@@ -144,14 +142,6 @@ def blocks_of(
     epoch = MOST_STEPS if between is None else min(between, MOST_STEPS)
     longest = float(np.add.reduceat(work, cells[:-1]).max())
     return Blocks(order, cells, at[own], crossing, epoch, longest)
-
-
-def _first_of_blocks(work: np.ndarray, tiles: np.ndarray, count: int) -> np.ndarray:
-    """(blocks + 1,) int64: first cells of blocks of whole tiles and about equal work; the end."""
-    of_tile = np.add.reduceat(work, tiles)
-    ends = np.cumsum(of_tile)
-    inner = np.searchsorted(ends - of_tile / 2, ends[-1] * np.arange(1, count) / count)
-    return np.unique(np.concatenate(([0], np.append(tiles, len(work))[inner], [len(work)])))
 
 
 def _first_of_tiles(shape: np.ndarray, lanes: int) -> np.ndarray:

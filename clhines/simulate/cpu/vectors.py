@@ -57,7 +57,6 @@ from clhines.simulate.state.decisions import Decisions
 
 _RECORDS = ("blocks", "width", "record_slot", "record_column", "record_v")
 _CHANGES = ("first_step", "steps", "row", *_RECORDS)  # arguments of each launch
-_DETECTORS = ("detector_held", "detector_hold", "detector_threshold", "detector_source")
 _LANES_BYTES = 64  # of the cells of a block, at most
 
 
@@ -108,13 +107,11 @@ class CellEpochSpec(SampledSpec):
     prefetch: str = ""  # ``builtin``: rows that are alone fetch connections by Clang's function
 
     def parameters(self, kernel: str) -> list[Parameter]:
-        """Parameters of the kernel, last those of each kind and of samples."""
         own = super().parameters(kernel)
         return [*own, *of_each_kind(self.of_kind, self.kinds), *self.of_samples]
 
 
 def make(job: Job, lanes: int | None = None) -> CellsRun:
-    """Make a run of epochs, with `lanes` as of `plan_vectors`; see `Job`."""
     job.check("epochs")
     return CellsRun(job, partial(CellEpochs, lanes=lanes), is_faster_alone)
 
@@ -173,10 +170,7 @@ def plan_vectors(
         count = choose_count(whole.forest, units, lanes_of_all, widest, of_all)
         several = in_groups(whole, of_all, lanes_of_all, most, count)
     nodes, twice = SlotNodes(blocks, model.forest), takes_twice(most, size)
-    groups = [
-        nodes.groups(blocks, model.forest, k, most, twice, several.get(k.mechanism), rows)
-        for k in model.kinds
-    ]
+    groups = [nodes.groups(k, most, twice, several.get(k.mechanism), rows) for k in model.kinds]
     kinds = tuple(
         grouped_kind_spec(k, real, g.width) for k, g in zip(model.kinds, groups, strict=True)
     )
@@ -194,7 +188,7 @@ def plan_vectors(
         alone=alone,
         flat=flat,
         prefetch="builtin" if rows and alone and limits.clang else "",
-        rows=tuple(nodes.in_order(g, model.forest) for g in groups) if rows else (),
+        rows=tuple(map(nodes.in_order, groups)) if rows else (),
     )
     return VectorPlan(blocks, nodes, variable, groups, spec)
 
@@ -219,8 +213,6 @@ class CellEpochs(Cells):
             self._given |= {f"{name}_{k}": a for name, a in self._of_kind(k, kind).items()}
         self._kernel = self._bound([])
 
-    # -- device --------------------------------------------------------------------------------
-
     def _block_table(self) -> np.ndarray:
         """(num_blocks, ...) int32: what each block has, in columns; of kinds, their groups."""
         blocks, pattern = self.plan.blocks, self.plan.blocks.pattern
@@ -233,7 +225,6 @@ class CellEpochs(Cells):
         return np.stack(columns, axis=1).astype(np.int32)
 
     def _of_nodes(self) -> dict[str, program.Argument]:
-        """Put all numbers of nodes into blocks on the device."""
         run, model, blocks, by_node = self._run, self._run.model, self.plan.blocks, self._by_node
         constant_g, constant_b, base_d, inverse = self.pivots.arrays
         window = max(1, blocks.count * self._spec.window * blocks.lanes)
@@ -246,7 +237,6 @@ class CellEpochs(Cells):
         }  # fmt: skip
 
     def _of_events(self) -> dict[str, program.Argument]:
-        """Return arguments of time, cells and events."""
         run, model, num, real = self._run, self._run.model, np.int32, self._run.dtype.type
         spikes, grid = run.grid.spikes, run.grid
         alone: dict[str, cla.Array] = {}
@@ -261,12 +251,10 @@ class CellEpochs(Cells):
             "spike_source": spikes.source, "spike_step": spikes.step, "spike_count": spikes.count,
             "num_targets": num(model.num_targets), "slots": num(grid.slots),
             "scale_of_events": real(grid.scale), "seed": np.uint64(model.seed),
-            "incoming": grid.incoming, **dict(zip(_DETECTORS, run.states.detectors, strict=False)),
-            **alone,
+            "incoming": grid.incoming, **run.states.detectors, **alone,
         }  # fmt: skip
 
     def _of_kind(self, k: int, kind: Kind) -> dict[str, program.Argument]:
-        """Put a kind into groups on the device; names are without the kind's number."""
         dtype, put, groups, num = self._run.dtype, self._put, self.plan.groups[k], np.int32
         parameters = [kind.parameters[name] for name in kind.mechanism.parameters]
         single = [p for p in parameters if np.ndim(p) == 0] or [0.0]
@@ -301,16 +289,12 @@ class CellEpochs(Cells):
         return self._put(a[self.plan.nodes.node], self._run.dtype)
 
     def _bound(self, samples: list[cla.Array | np.int32]) -> program.BoundKernel:
-        """Return the kernel with its arguments, of which `advance` changes some."""
         self._spec = spec = replace(self._spec, samples=bool(samples))
         more = dict(zip((p.name for p in spec.of_samples), samples, strict=True))
         built = program.build(self._run.queue.context, spec)
         return program.bind(built, spec, "epoch", {**self._given, **more}, _CHANGES)
 
-    # -- records -------------------------------------------------------------------------------
-
     def record(self, nodes: np.ndarray, rows: cla.Array) -> None:
-        """Record the voltages of `nodes`, (r,) natural: each block gets a list of its own."""
         model, at = self._run.model, self.plan.nodes
         column = np.append(np.arange(len(nodes)), ~np.arange(model.num_extra))
         nodes = np.append(nodes, model.sources.detector_node[len(model.soma) :])
@@ -325,28 +309,20 @@ class CellEpochs(Cells):
         self._recorded = [self._put(self._table), np.int32(rows.shape[1]), *lists, rows]
 
     def sample(self, samples: Sequence[Sample], rows: cla.Array) -> None:
-        """Record states and currents from now on; see `Sampling`."""
         if samples or self._spec.samples:
             sizes = [len(groups.member) for groups in self.plan.groups]
-            given = (self._run.queue, samples, sizes, self._by_group, rows)
+            given = samples, sizes, self._by_group, rows
             self._kernel = self._bound(sample_arguments(*given) if samples else [])
 
     def _by_group(self, k: int, instance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Group and lane of instances of a kind."""
         groups = self.plan.groups[k]
         return np.divmod(groups.position[instance], groups.width)
 
-    # -- steps ---------------------------------------------------------------------------------
-
     def launch(self, first: int, count: int, row: int) -> None:
-        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         self._kernel.change(np.int32(first), np.int32(count), np.int32(row), *self._recorded)
         self._kernel.launch(self._run.queue, len(self._table), 1)
 
-    # -- values --------------------------------------------------------------------------------
-
     def storage(self, k: int, name: str) -> list[Storage]:
-        """Where the values of a parameter of kind `k` are."""
         kind, groups = self._run.model.kinds[k], self.plan.groups[k]
         single, index = place_of(kind, name)
         ones, given = self._parameters[k]
@@ -362,19 +338,15 @@ class CellEpochs(Cells):
         return [Storage(given, index * groups.width, k, places)]
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
-        """Take other `Model.constant_d`, `constant_b` and `constant_g`; whether it can."""
         self.pivots.set(d, b, g)
         return True
 
     def voltage_arrays(self) -> list[cla.Array]:
-        """Arrays on the device that `set_voltages` sets."""
         return [self._v]
 
     def voltages(self) -> np.ndarray:
-        """(n,) of the dtype, mV: in natural order."""
         return self._v.get(self._run.queue)[self.plan.nodes.place]
 
     def set_voltages(self, v: np.ndarray) -> None:
-        """Go on from other voltages, (n,) mV in natural order."""
         values = np.asarray(v)[self.plan.nodes.node].astype(self._run.dtype)
         self._v.set(values.reshape(-1), self._run.queue)

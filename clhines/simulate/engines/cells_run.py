@@ -16,9 +16,8 @@ import pyopencl.array as cla
 from clhines.device.arrays import values_of
 from clhines.mechanisms.emit.noise import normal
 from clhines.model.model import Kind, Model
-from clhines.simulate.engines.run import DeviceRun, Job, room_for_spikes
-from clhines.simulate.events.grid_run import Grid, SpikeList
-from clhines.simulate.events.host_grid import HostGrid
+from clhines.simulate.engines.run import MOST_SPIKES, DeviceRun, Job
+from clhines.simulate.events.grid_run import Grid, HostGrid, SpikeList
 from clhines.simulate.kinds.spec import Sample
 from clhines.simulate.records.records import Record, is_current
 from clhines.simulate.records.reduced import View
@@ -65,10 +64,9 @@ class Cells(ABC):
 class CellStates:
     """States and detectors of a model on a device.
 
-    State s of instance i is at ``s * count + i`` of its entry in `of_kinds`. `detectors` are empty
-    where there are none besides the somas, or have of each `Exact.held`, `Model.detector_hold`, the
-    threshold, mV, and its source. `early` are the sources that are above their thresholds at the
-    start, until they are told of.
+    State s of instance i is at ``s * count + i`` of its entry in `of_kinds`. `detectors` are
+    arguments of kernels, none where there are no others than the somas'. `early` are the sources
+    that are above their thresholds at the start, until they are told of.
     """
 
     def __init__(self, model: Model, queue: cl.CommandQueue, dtype: np.dtype) -> None:
@@ -78,13 +76,13 @@ class CellStates:
             for k, states in enumerate(model.initial_states())
         ]
         above, sources, first = self.above(model.v_init), model.sources, len(model.soma)
-        arrays = (
-            (above * model.detector_hold)[first:],
-            model.detector_hold[first:],
-            sources.detector_threshold[first:].astype(dtype),
-            sources.detector_source[first:].astype(np.int32),
-        )
-        self.detectors = [cla.to_device(queue, a) for a in arrays if len(a)]
+        arrays = {
+            "detector_held": (above * model.detector_hold)[first:],
+            "detector_hold": model.detector_hold[first:],
+            "detector_threshold": sources.detector_threshold[first:].astype(dtype),
+            "detector_source": sources.detector_source[first:].astype(np.int32),
+        }
+        self.detectors = {n: cla.to_device(queue, a) for n, a in arrays.items() if len(a)}
         self.early = np.zeros(0, np.int64)
 
     def _packed(self, k: int, states: dict[str, np.ndarray]) -> np.ndarray:
@@ -94,13 +92,11 @@ class CellStates:
         return np.concatenate([states[name] for name in names]).astype(self._dtype)
 
     def above(self, v: np.ndarray) -> np.ndarray:
-        """Whether each detector is above its threshold."""
         sources = self._model.sources
         above: np.ndarray = v[sources.detector_node] > sources.detector_threshold
         return above
 
     def of(self, k: int) -> dict[str, np.ndarray]:
-        """Wait, and return the states of a kind, (count,) each."""
         kind = self._model.kinds[k]
         if not kind.mechanism.states:
             return {}
@@ -116,15 +112,14 @@ class CellStates:
         if self.detectors:
             saved["held"] = self.above(v).astype(np.int32)
             first = len(self._model.soma)
-            saved["held"][first:] = self.detectors[0].get(self._queue)
+            saved["held"][first:] = self.detectors["detector_held"].get(self._queue)
         return saved
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Go on from what `save` gave."""
         self.early = self.early[:0]
         if self.detectors:
             held = saved["held"][len(self._model.soma) :].astype(np.int32)
-            self.detectors[0].set(held, self._queue)
+            self.detectors["detector_held"].set(held, self._queue)
         for k, array in enumerate(self.of_kinds):
             named = self._model.schema.named(saved, "state", k)
             if named:
@@ -145,13 +140,14 @@ class CellsRun(DeviceRun):
         alone: Callable[[CellsRun], bool] = lambda _: False,
     ) -> None:
         model, queue, chunk = job.model, job.queue, job.request.chunk
-        super().__init__(job, model, room_for_spikes(model, chunk))
+        spikes = len(model.sources.detector_node) * (chunk // 2 + 1)  # one in two steps of each
+        super().__init__(job, model, max(1, min(spikes, MOST_SPIKES)))
         self.alone = alone(self)
         self.max_steps = chunk if self.alone else self.decisions.epoch
         self.states = CellStates(model, queue, self.dtype)
         zeros = self.ending.reads.zeros
-        spikes = SpikeList.on(queue, self.max_spikes, zeros("spikes", (1,), np.int32))
-        self.grid = Grid(model, queue, self.decisions, spikes, self.alone)
+        found = SpikeList.on(queue, self.max_spikes, zeros("spikes", (1,), np.int32))
+        self.grid = Grid(model, queue, self.decisions, found, self.alone)
         self.failed = zeros("failed", (model.forest.num_cells,), np.int32)
         self.tell_early(model)
         self.cells = cells(self)
@@ -165,13 +161,9 @@ class CellsRun(DeviceRun):
             self.grid.load(grid.save())
 
     def storage(self, k: int, name: str) -> list[Storage]:
-        """Where the values of a parameter of kind `k` are; empty where it has no memory."""
         return self.cells.storage(k, name)
 
-    # -- a chunk -------------------------------------------------------------------------------
-
     def record(self, rows: int, sources: Sequence[Record]) -> list[View]:
-        """Make room for rows of samples, and return where those of each of `sources` are."""
         width = [sum(len(r.index) for r in sources if (r.kind < 0) == of_v) for of_v in (1, 0)]
         voltages, sampled = (
             self.ending.reads.zeros(name, (max(rows, 1), max(w, 1)), self.dtype)
@@ -192,7 +184,6 @@ class CellsRun(DeviceRun):
         return views
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         if row == 0:
             self.first_step = first
         for begin, some in self.grid.stretches(first, count):
@@ -201,11 +192,9 @@ class CellsRun(DeviceRun):
 
     @property
     def counts(self) -> list[cla.Array]:
-        """Small arrays that `found` takes of `ending`."""
         return [self.grid.spikes.count]
 
     def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Wait, and return a chunk of the spikes since `begin`."""
         spikes = self.grid.spikes
         count = int(self.ending.values_of(spikes.count)[0])
         spikes.known_empty = not count
@@ -222,7 +211,6 @@ class CellsRun(DeviceRun):
         return Chunk.of_steps(step, cell, self.model.dt, failed, values)
 
     def sampled(self, sources: Sequence[Record]) -> list[np.ndarray]:
-        """Wait, and return the samples of each of `sources` as they are, (1, r)."""
         model, found = self.model, list[np.ndarray]()
         v = self.voltages() if any(r.kind < 0 or is_current(r, model) for r in sources) else None
         for r in sources:
@@ -238,23 +226,17 @@ class CellsRun(DeviceRun):
         return found
 
     def early_sources(self) -> np.ndarray:
-        """Return sources that are above their thresholds at the start; once."""
         early, self.states.early = self.states.early, self.states.early[:0]
         return early
 
-    # -- the whole -----------------------------------------------------------------------------
-
     def voltages(self) -> np.ndarray:
-        """(n,) of the dtype, mV: in natural order, as they are now."""
         return self.cells.voltages()
 
     def save(self) -> dict[str, np.ndarray]:
-        """Return the arrays of `Model.schema`."""
         v, failed = self.voltages(), values_of(self.failed, self.queue)
         return {"v": v, **self.grid.save(), "failed": failed, **self.states.save(v)}
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Go on from what `save` gave."""
         self.cells.set_voltages(saved["v"])
         self.states.load(saved)
         self.grid.load(saved)

@@ -46,8 +46,6 @@ def check_options(options: Iterable[str], own: Iterable[str]) -> None:
 
 @dataclass(frozen=True)
 class Made:
-    """A run, the name of its engine, and the steps of a chunk."""
-
     runner: Run
     engine: str
     chunk: int
@@ -55,17 +53,17 @@ class Made:
 
 def engines_for(needs: frozenset[str], asked: str, device: str) -> list[Engine]:
     """Engines to try, in turn, on a ``gpu``, ``cpu`` or ``host``; an InputError says what lacks."""
-    some = [e for e in ENGINES if e.name == asked]
+    engines = [e for e in ENGINES if e.name == asked]
     if asked in ("auto", FAMILY):
-        some = [e for e in ENGINES if e.on == device or (not e.on and asked == "auto")]
-    fit = [e for e in some if e.kernels_for(needs) and e.runs_on(device)]
+        engines = [e for e in ENGINES if e.on == device or (not e.on and asked == "auto")]
+    fit = [e for e in engines if e.kernels_for(needs) and e.runs_on(device)]
     if fit:
         return fit
     others = [e.name for e in ENGINES if e.kernels_for(needs) and e.runs_on(device)]
     expected = listed([repr(name) for name in others] or ["a network without"])
-    lacking = min((e.lacks(needs) for e in some), key=len) if needs <= ALL else needs - ALL
+    lacking = min((e.lacks(needs) for e in engines), key=len) if needs <= ALL else needs - ALL
     if not lacking:
-        raise InputError(f"engine={asked!r} is for {some[0].on.upper()}s; expected {expected}")
+        raise InputError(f"engine={asked!r} is for {engines[0].on.upper()}s; expected {expected}")
     if lacking & EXACT > {"exact_times"}:
         lacking -= {"exact_times"}  # which the others say
     what = f"engine={asked!r} takes no" if others else "no engine takes"
@@ -85,7 +83,6 @@ def described() -> list[tuple[str, str, str, str, str]]:
 
 
 def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool) -> Made:
-    """Make the run of this rank's cells; with `overlap` exchanges are during the next epoch."""
     with agreed(ranks):
         asked, decisions, own, shares = request.engine != "auto", None, model, list[Share]()
         if ranks is not None:
@@ -135,7 +132,7 @@ def _engines(
 
 def _first(engines: Sequence[Engine], needs: frozenset[str], job: Job) -> tuple[Run, str]:
     """Make the run of the first engine that can; return its name too."""
-    said = list[str]()
+    refusals = list[str]()
     for engine in engines:
         kernels = engine.kernels_for(needs)
         assert kernels is not None
@@ -145,9 +142,9 @@ def _first(engines: Sequence[Engine], needs: frozenset[str], job: Job) -> tuple[
         except InputError as error:
             if engine is engines[-1]:
                 raise
-            said.append(f"{engine.name}: {error}")
+            refusals.append(f"{engine.name}: {error}")
             continue
-        why = "; ".join(said) or ("as given" if job.asked else engine.about)
+        why = "; ".join(refusals) or ("as given" if job.asked else engine.about)
         _log.info("engine %s (%s)", engine.name, why)
         return run, engine.name
     return job.of_user(), "custom"
@@ -168,12 +165,10 @@ def make_joined(job: Job, engine: str, joints: Joints) -> JoinedRun:
 
 
 def make_steps(job: Job) -> ArenaRun:
-    """Make a run by steps; see `Job`."""
     return ArenaRun(job, Steps)
 
 
 def make_reference(job: Job) -> Reference:
-    """Make a run on the host; see `Job`."""
     return Reference(job.model, decisions=job.decisions)
 
 

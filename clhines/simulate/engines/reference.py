@@ -58,7 +58,6 @@ def started(
 
 
 def _refuse(variables: Variables, k: int, block: str) -> None:
-    """Raise an InputError where parameters ask for something that is not simulated."""
     mechanism = variables.model.kinds[k].mechanism
     if block in mechanism.program.blocks and len(variables.model.kinds[k].node):
         check_unless(mechanism, block, {**variables.parameters[k], **variables.states[k]})
@@ -88,14 +87,13 @@ def _initial(events: HostEvents, k: int) -> None:
     kind = variables.model.kinds[k]
     if "initial" not in kind.mechanism.program.blocks:
         return
-    artificial = kind.mechanism.kind == "artificial"
     for some in variables.rounds[k]:
-        zero = np.zeros(len(some))
-        v = zero if artificial else variables.v[kind.node[some]]
-        call = Call(v, dict.fromkeys(("now", "begin", "end"), zero), zero, np.full(len(some), -1))
+        zero, none = np.zeros(len(some)), np.full(len(some), -1)
+        v = variables.v_of(k, some)
+        call = Call(v, dict.fromkeys(("now", "begin", "end"), zero), zero, none)
         variables.call(k, "initial", some, call)
         if k in variables.queues:
-            events.obey(k, some, zero, np.full(len(some), -1), call)
+            events.obey(k, some, zero, none, call)
         variables.wrote_concentrations(k, "initial", some)
     _check_globals(variables, k)
 
@@ -133,10 +131,8 @@ def _connections(events: HostEvents, k: int) -> None:
     for turn in range(int(counts.max(initial=0))):
         some = np.flatnonzero(counts > turn)
         connection = wires.order[wires.first[wires.first_target[k] + some] + turn]
-        zero = np.zeros(len(some))
-        artificial = kind.mechanism.kind == "artificial"
-        v = zero if artificial else variables.v[kind.node[some]]
-        call = Call(v, {"now": zero}, zero, netcons.first_weight[connection])
+        zero, at = np.zeros(len(some)), netcons.first_weight[connection]
+        call = Call(variables.v_of(k, some), {"now": zero}, zero, at)
         variables.call(k, "net_initial", some, call)
 
 
@@ -228,9 +224,7 @@ def played_at(played: Played, t: float) -> float:
     if not played.continuous:
         k = int(np.searchsorted(times, t, side="right")) - 1
         return float(y[k]) if k >= 0 else float("nan")
-    if t <= times[0]:
-        return float(y[0])
-    if len(times) == 1:
+    if t <= times[0] or len(times) == 1:
         return float(y[0])
     k = min(int(np.searchsorted(times, t, side="left")), len(times) - 1)
     t0, t1 = times[k - 1], times[k]
@@ -270,14 +264,11 @@ class Reference(PartRun):
         if decisions is not None and decisions.split:  # until others' spikes act
             self.max_steps = decisions.epoch
         self.taken, self._clock = False, Clock(model.dt)  # `taken`: it has left the start
-        self.variables, self.events = self._started(wanted)
+        self.variables, self.events = started(model, self._wires, wanted, decisions)
         self.records: list[Record] = []
         self._reducers = Reducers(lambda record: HostReducer(record, model))
         self._first = 0
         self._rows: list[list[np.ndarray]] = []
-
-    def _started(self, wanted: Wanted = ()) -> tuple[Variables, HostEvents]:
-        return started(self.model, self._wires, wanted, self._decisions)
 
     @cached_property
     def _order(self) -> list[np.ndarray]:
@@ -290,19 +281,18 @@ class Reference(PartRun):
             return
         self.variables.want(wanted)
         if not self.taken:
-            self.variables, self.events = self._started(wanted)
+            given = self.model, self._wires, wanted, self._decisions
+            self.variables, self.events = started(*given)
 
     # -- a chunk -------------------------------------------------------------------------------
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of `rows` steps."""
         self._reducers.begin(records)
         self.records = self._reducers.sources
         self.want(self.records)
         self._rows = [[] for _ in self.records]
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Take `count` steps from step `first`; the first is recorded in `row`."""
         if row == 0:
             self._first = first
         with np.errstate(all="ignore"):  # what is not finite is found by `failed`
@@ -312,7 +302,6 @@ class Reference(PartRun):
                     rows.append(self.recorded(record))
 
     def recorded(self, record: Record) -> np.ndarray:
-        """(r,) float64: values of a record as they are."""
         variables = self.variables
         if record.kind == -1:
             return variables.v[record.index]
@@ -324,7 +313,6 @@ class Reference(PartRun):
         return variables.parameters[record.kind][record.name][record.index]
 
     def end(self) -> Chunk:
-        """Return what was found since `begin`."""
         source, t = self.new_events()
         sampled = [
             np.array(rows, np.float64).reshape(len(rows), len(record.index))
@@ -374,69 +362,60 @@ class Reference(PartRun):
     # -- other ranks ---------------------------------------------------------------------------
 
     def early_sources(self) -> np.ndarray:
-        """Return sources that are above their thresholds at the start."""
         return self.new_events()[0]
 
     def note_spikes(self) -> Callable[[], Spikes]:
-        """Note the spikes found so far; see `PartRun`."""
-        begin, end = self._noted, len(self.events.emitted)
-        self._noted = end
-        found = self.events.emitted[begin:end]
-        source = np.concatenate([np.zeros(0, np.int64), *(s for s, _ in found)])
-        t = np.concatenate([np.zeros(0), *(t for _, t in found)])
+        source, t = self._events_from(self._noted)
+        self._noted = len(self.events.emitted)
         step = np.rint(t / self.model.dt).astype(np.int64) - 1
         return lambda: (source, step)
 
     def new_events(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return sources and times of the events found since the last call."""
-        found, self.events.emitted, self._noted = self.events.emitted, [], 0
-        source = np.concatenate([np.zeros(0, np.int64), *(s for s, _ in found)])
-        return source, np.concatenate([np.zeros(0), *(t for _, t in found)])
+        found = self._events_from(0)
+        self.events.emitted, self._noted = [], 0
+        return found
+
+    def _events_from(self, begin: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return sources and times of what was emitted after `begin` entries."""
+        found = [(np.zeros(0, np.int64), np.zeros(0)), *self.events.emitted[begin:]]
+        source, t = (np.concatenate(each) for each in zip(*found, strict=True))
+        return source, t
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Append events of other ranks, by source and time, to the rings of their sources."""
         for s, t in zip(source, time, strict=True):
             self.events.append(np.array([s]), np.array([t]))
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
-        """Deliver spikes of the whole network in whole steps."""
         if self.variables.grid is not None:
             for one in np.unique(step).tolist():
                 self.variables.grid.send(one, np.sort(source[step == one]))
 
     def voltages_at(self, node: np.ndarray) -> np.ndarray:
-        """Voltages of nodes."""
         return self.variables.v[node]
 
     def take_voltages(self, v: np.ndarray) -> None:
-        """Set the voltages of nodes of other ranks."""
         self.variables.remote_v = v.astype(np.float64)
 
     # -- the whole -----------------------------------------------------------------------------
 
     def voltages(self) -> np.ndarray:
-        """(n,) float64, mV: in natural order."""
         return self.variables.v.copy()
 
     def weights(self) -> np.ndarray:
-        """(w,) float64: of connections on the grid, then of those at exact times, as they are."""
         grid = [] if self.variables.grid is None else [self.variables.grid.weight]
         return np.concatenate([*grid, self.variables.exact.weight])
 
     def reward(self, reward: float, step: int) -> None:
-        """Reward all plastic connections, after the spikes of a step."""
         if self.variables.grid is not None:
             self.variables.grid.reward(reward, step)
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        """Values of records as they are, (1, r) each."""
         self._reducers.begin(records)
         sources = self._reducers.sources
         self.want(sources)
         return self._reducers.now([self.recorded(source)[None] for source in sources], step)
 
     def save(self) -> dict[str, np.ndarray]:
-        """Return arrays that `load` takes."""
         return self.variables.save()
 
     def load(self, saved: dict[str, np.ndarray]) -> None:

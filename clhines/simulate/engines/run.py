@@ -141,7 +141,6 @@ class Job:
 
     @property
     def queue(self) -> cl.CommandQueue:
-        """The queue to work on."""
         assert self.request.queue is not None
         return self.request.queue
 
@@ -170,10 +169,10 @@ def take_chunk(
     run.begin(count, records)
     marks = [run.mark()]
     for row in range(0, count, run.max_steps):
-        some = min(run.max_steps, count - row)
-        run.advance(first + row, some, row)
+        size = min(run.max_steps, count - row)
+        run.advance(first + row, size, row)
         marks.append(run.mark())
-        run.deliver(first + row, some)
+        run.deliver(first + row, size)
         marks.append(run.mark())
     at = run.seconds(marks)  # waits
     cost["steps"] += sum(end - begin for begin, end in zip(at[0::2], at[1::2], strict=False))
@@ -214,7 +213,6 @@ class Ending:
         self._by_host = at_once
 
     def mark(self) -> Mark:
-        """Return a mark of this position in the queue, for `seconds`."""
         timed = self._timed and not self._by_host
         return cl.enqueue_marker(self._queue) if timed else time.perf_counter()
 
@@ -226,7 +224,6 @@ class Ending:
         return [m.profile.end * 1e-9 if isinstance(m, cl.Event) else m for m in marks]
 
     def values_of(self, a: cla.Array) -> np.ndarray:
-        """Wait, if they did not come with `seconds`, and return the values of an array."""
         return self.reads.get(a)
 
 
@@ -241,20 +238,15 @@ class DeviceRun(ABC):
 
     def __init__(self, job: Job, model: Model, usual_spikes: int) -> None:
         self.model, self.queue, self.dtype = model, job.queue, np.dtype(job.request.dtype)
+        self.device = job.queue.device
         self.limits = trust.limits(self.device, self.family, self.dtype)
         self.max_spikes = job.request.max_spikes or usual_spikes
         self.request, self._decisions = job.request, job.decisions
         self.ending = Ending(self.queue)
         self._forget_records()
 
-    @property
-    def device(self) -> cl.Device:
-        """The device."""
-        return self.queue.device
-
     @cached_property
     def decisions(self) -> Decisions:
-        """Decisions for the whole network."""
         return self._decisions or Decisions.of(self.model)
 
     def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
@@ -294,7 +286,6 @@ class DeviceRun(ABC):
         self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of `rows` steps; make room for rows of records."""
         self._empty()
         few = self.max_steps if shares_memory(self.device) else min(self.max_steps, _FEW_STEPS)
         at_once = rows <= few and (self.grid is None or not self.grid.delivers)
@@ -308,7 +299,6 @@ class DeviceRun(ABC):
         self._begun = rows, list(records)
 
     def _empty(self) -> None:
-        """Empty the lists of events."""
         if self.grid is not None:
             self.grid.empty()
 
@@ -318,7 +308,6 @@ class DeviceRun(ABC):
             self.grid.deliver(first, count)
 
     def mark(self) -> Mark:
-        """Return a mark of this position in the queue, for `seconds`."""
         return self.ending.mark()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
@@ -327,7 +316,6 @@ class DeviceRun(ABC):
         return self.ending.seconds(marks, arrays)
 
     def end(self) -> Chunk:
-        """Wait, and return what was found since `begin`, or raise SpikeOverflowError."""
         if self.grid is not None:
             self.grid.check()
         return self.found(self.ending.values_of(self.failed), self._kept())
@@ -357,33 +345,22 @@ class DeviceRun(ABC):
         return found
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        """Values of records as they are, (1, r) each."""
         self.reducers.begin(records)
         return self.reducers.now(self.sampled(self.reducers.sources), step)
 
     def weights(self) -> np.ndarray:
-        """(w,) float64: of connections on the grid, then of those at exact times; see `Run`."""
         return np.zeros(0) if self.grid is None else self.grid.weights()
 
     def reward(self, reward: float, step: int) -> None:
-        """Enqueue a reward to all plastic connections, after the spikes of a step."""
         if self.grid is not None:
             self.grid.reward(reward, step)
 
     # -- other ranks ---------------------------------------------------------------------------
 
     def note_spikes(self) -> Callable[[], Spikes]:
-        """Enqueue a read of the spikes; see `PartRun`."""
         assert self.grid is not None
         return self.grid.note_spikes()
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
-        """Deliver spikes of the whole network in whole steps."""
         if self.grid is not None:
             self.grid.send(source, step, first, count)
-
-
-def room_for_spikes(model: Model, chunk: int) -> int:
-    """Return how many events a chunk can have: of detectors one in two steps."""
-    most = len(model.sources.detector_node) * (chunk // 2 + 1)
-    return max(1, min(most, MOST_SPIKES))

@@ -20,14 +20,7 @@ from clhines.plan.plan import Limits
 from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.reference import neighbours, placed_neighbours
 from clhines.simulate.engines.variables import Variables
-from clhines.simulate.kinds.layouts import (
-    Layout,
-    add_vectors,
-    filled_arenas,
-    loose_targets,
-    node_numbers,
-    num_active,
-)
+from clhines.simulate.kinds import layouts
 from clhines.simulate.kinds.spec import ArenaSpec
 from clhines.simulate.state.arena import Arena, Tiler
 from clhines.solve.solver import Solver
@@ -103,11 +96,10 @@ class Steps(ArenaKernels):
         return found
 
     def put_matrix(self) -> None:
-        """Put what does not change, by place, on the device."""
         once, solver, tiler = self.model.once, self.solver, self._tiler
         pack = solver.to_device_order if tiler is None else tiler.pack
         d, gather = pack(once.capacitance_over_dt + once.constant_d), solver.plan.gather
-        self.layout, self.places = Layout(self.model), len(gather)
+        self.layout, self.places = layouts.Layout(self.model), len(gather)
         remote = np.zeros(len(self.model.remote_v))
         self.v = [self._packed(pack, once.v_init, remote) for _ in range(2)]
         if tiler is not None:  # which finds the active nodes when the arenas are there
@@ -116,7 +108,7 @@ class Steps(ArenaKernels):
         else:
             placed = placed_neighbours(once.forest, gather, self.place)
             beside = [cla.to_device(self.queue, a) for a in placed]
-            number = np.where(gather < 0, -1, node_numbers(once)[gather]).astype(np.int32)
+            number = np.where(gather < 0, -1, layouts.node_numbers(once)[gather]).astype(np.int32)
             active = cla.to_device(self.queue, number)
         # arguments of kernels, by place; `active`: number of an active node, -1 for others
         self.matrix = {
@@ -137,30 +129,28 @@ class Steps(ArenaKernels):
         )
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
-        """Put the voltages on the device, and return the arenas."""
         of_one = variables.once is not self.model
-        tiler, once = (self._tiler if of_one else None), variables.once
+        tiler = self._tiler if of_one else None
         pack = self.solver.to_device_order if tiler is None else tiler.pack
         self.v[0] = self._packed(pack, variables.v, variables.remote_v)
-        base_d = once.capacitance_over_dt + once.constant_d
         place = self.place if tiler is None or self.model.pointers else None
-        arenas = filled_arenas(
-            variables, self.dtype, place, base_d, self.layout, self.run.instant, tiler
+        arenas = layouts.filled_arenas(
+            variables, self.dtype, place, self.layout, self.run.instant, tiler
         )
         if self.in_vectors:
-            add_vectors(self.model, arenas)
+            layouts.add_vectors(self.model, arenas)
         return arenas
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
-        """Build the kernels; `at` is where the regions of the arenas begin."""
         if self._tiler is not None:
             begin, active = self.run.arenas["ints"].offset["place_of"], self.matrix["active"]
-            self._tiler.find_places(node_numbers(self.model.once), active, self.run.ints, begin)
+            self._tiler.find_places(
+                layouts.node_numbers(self.model.once), active, self.run.ints, begin
+            )
         self._at = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
 
     def bind(self) -> None:
-        """Bind the arguments of all kernels."""
         emitters = sum(len(s) for s in self.model.sources.emitted.values())
         self.run.times.forget()
         num = np.int32
@@ -174,27 +164,28 @@ class Steps(ArenaKernels):
     def _launches_of(self, old: cla.Array, new: cla.Array) -> tuple[list[Launch], Launch]:
         """Kernels of a step from one array of voltages to another: before and after the solve."""
         spec, before = self._built[1], list[Launch]()
-        given = {**self._given, "v": old, "v_old": old, "v_new": new}
+        arguments = {**self._given, "v": old, "v_old": old, "v_new": new}
         if spec.layered:
             layers = offsets([len(targets) for targets in self.run.wires.layers]).tolist()
             for first, end in pairwise(layers):
-                some = {**given, "first_item": np.int32(first), "num_items": np.int32(end - first)}
-                before.append(bound(self.queue, self._built, "events", some, end - first))
+                layer = {"first_item": np.int32(first), "num_items": np.int32(end - first)}
+                given = arguments | layer
+                before.append(bound(self.queue, self._built, "events", given, end - first))
         alone = spec.width > 1
         if alone:  # work-items of blocks of nodes
             most = BLOCKS_PER_UNIT * self.run.limits.compute_units
-            items = [max(1, min(num_active(self.model) // LEAST_NODES, most))] * 2
-            given["num_items"] = np.int32(items[0])
+            items = [max(1, min(layouts.num_active(self.model) // LEAST_NODES, most))] * 2
+            arguments["num_items"] = np.int32(items[0])
         else:
-            others = int(given["num_emitters"]) + int(self.run.recorded_at["num_v"]) + 1
+            others = int(arguments["num_emitters"]) + int(self.run.recorded_at["num_v"]) + 1
             items = [
-                self.places + n for n in (len(loose_targets(self.model, self.run.wires)), others)
+                self.places + n
+                for n in (len(layouts.loose_targets(self.model, self.run.wires)), others)
             ]
-        before.append(bound(self.queue, self._built, "begin_step", given, items[0], alone))
-        return before, bound(self.queue, self._built, "finish_step", given, items[1], alone)
+        before.append(bound(self.queue, self._built, "begin_step", arguments, items[0], alone))
+        return before, bound(self.queue, self._built, "finish_step", arguments, items[1], alone)
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         self.run.times.count_from(first, row, count)
         d, u, b, x = (self.matrix[name] for name in "dubx")
         for _ in range(count):

@@ -44,19 +44,14 @@ class Kernels:
 
 @dataclass(frozen=True)
 class Engine:
-    """A way to advance a network, by the first of its `kernels` that take it.
-
-    Users call it `name`. ``auto`` takes it `on` a ``gpu``, a ``cpu``, or both if empty; nowhere if
-    that is ``host``. `limits` says what else a network must be, and `anywhere` whether it can be
-    asked for by name on other devices.
-    """
+    """A way to advance a network, by the first of its `kernels` that take it."""
 
     name: str
-    on: str
+    on: str  # where ``auto`` takes it: a ``gpu``, a ``cpu``, both if empty, or nowhere: ``host``
     about: str
     kernels: tuple[Kernels, ...]
-    limits: str = ""
-    anywhere: bool = False
+    limits: str = ""  # what else a network must be
+    anywhere: bool = False  # it can be asked for by name on other devices
 
     def kernels_for(self, needs: frozenset[str]) -> Kernels | None:
         """Return the kernels for a network; None where none take it."""

@@ -26,7 +26,7 @@ from clhines.network.changes import Changes
 from clhines.network.copies import fill, structure_of_copies
 from clhines.network.inside import inside
 from clhines.network.network import Network
-from clhines.simulate.events.host_grid import HostGrid
+from clhines.simulate.events.grid_run import HostGrid
 from clhines.simulate.events.sources import Wires, ring_sizes
 from clhines.simulate.records.records import CURRENT
 from clhines.simulate.state.chunk import Chunk
@@ -38,37 +38,29 @@ ABSOLUTE_ZERO = 273.15
 
 @dataclass(eq=False)
 class Queue:
-    """Self events and armed WATCH conditions of all instances of a kind.
+    """Self events, in the order in which they were sent, and WATCH conditions of a kind."""
 
-    Self events are (capacity, count), in the order in which they were sent: `time` when due and
-    `sent` when sent, ms, and the `connection` whose event sent it, -1 for none. Of each instance
-    `size` are under way, and `last` is the one that was sent last, -1 if it has come. `armed` and
-    `above` are (watches, count).
-    """
-
-    time: np.ndarray
-    flag: np.ndarray
-    sent: np.ndarray
-    connection: np.ndarray
-    size: np.ndarray
-    last: np.ndarray
-    armed: np.ndarray
-    above: np.ndarray
+    time: np.ndarray  # (capacity, count), when due, ms
+    flag: np.ndarray  # likewise
+    sent: np.ndarray  # likewise, when sent, ms
+    connection: np.ndarray  # likewise, whose event sent it, -1 for none
+    size: np.ndarray  # (count,), how many are under way
+    last: np.ndarray  # (count,), the one that was sent last, -1 if it has come
+    armed: np.ndarray  # (watches, count)
+    above: np.ndarray  # likewise
 
 
 @dataclass(eq=False)
 class Exact:
-    """Sources and connections of events at exact times; for `ring` and `count` see `Wires`.
-
-    `weight` is (w,), `cursor` (m,), one a connection, and `held` (d,) int32: for how many steps
-    each detector sends no event, and at least 1 while its voltage is above its threshold.
-    """
+    """Sources and connections of events at exact times; for `ring` and `count` see `Wires`."""
 
     weight: np.ndarray
-    cursor: np.ndarray
+    cursor: np.ndarray  # of each connection
     ring: np.ndarray
     count: np.ndarray
-    held: np.ndarray
+    held: (
+        np.ndarray
+    )  # int32: steps for which a detector sends nothing; at least 1 while it is above
 
 
 @dataclass(eq=False)
@@ -197,7 +189,6 @@ class Variables:
         ]
 
     def want(self, wanted: Sequence[tuple[str, ...]]) -> None:
-        """Work out other outputs of each kind from now on."""
         self.wanted = list(wanted)
         for kind, outputs, names in zip(self.model.kinds, self.outputs, wanted, strict=True):
             for name in names:
@@ -314,7 +305,6 @@ class Variables:
             self.to_nernst(ion, node[(style & INITIAL_REVERSAL) > 0])  # of a round: each once
 
     def to_nernst(self, ion: IonNodes, node: np.ndarray) -> None:
-        """Set the reversal potential at nodes to Nernst's."""
         e, inside, outside, _ = ion.variables
         ci, co = self.ions[inside][node], self.ions[outside][node]
         self.ions[e][node] = nernst(ci, co, ion.valence, self.model.celsius)
@@ -334,12 +324,10 @@ class Variables:
     # -- files ---------------------------------------------------------------------------------
 
     def array(self, one: Field) -> np.ndarray:
-        """Return the array of a field of a state."""
         owner, name = self._place_of(one)
         return owner[name]
 
     def put(self, one: Field, array: np.ndarray) -> None:
-        """Replace the array of a field."""
         owner, name = self._place_of(one)
         owner[name] = array
 
@@ -377,7 +365,6 @@ class Variables:
         return {f.key: self.array(f).astype(f.dtype_in(real), copy=copy) for f in schema}
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Take the values of `save`, in place."""
         for one in self.model.schema:
             array = self.array(one)
             array[...] = saved[one.key].reshape(array.shape)

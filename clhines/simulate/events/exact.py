@@ -34,7 +34,6 @@ class HostEvents:
             self._detected = detected(variables.model)
 
     def net(self, k: int) -> Net:
-        """Return what a kind does with events."""
         net = self.variables.model.kinds[k].mechanism.program.net
         assert net is not None
         return net
@@ -66,7 +65,6 @@ class HostEvents:
     # -- delivery ------------------------------------------------------------------------------
 
     def deliver_sums(self, step: int, middle: float) -> None:
-        """Deliver what is due on the grid in a step."""
         if self.variables.grid is None:
             return
         for k, some, weight in self.variables.grid.take(step):
@@ -238,12 +236,7 @@ class HostEvents:
             variables.call(k, block, some[there], call)
 
     def obey(
-        self,
-        k: int,
-        some: np.ndarray,
-        t: np.ndarray,
-        connection: np.ndarray,
-        call: Call,
+        self, k: int, some: np.ndarray, t: np.ndarray, connection: np.ndarray, call: Call
     ) -> None:
         """Send the events and arm the conditions that a block has asked for."""
         variables, net = self.variables, self.net(k)
@@ -281,7 +274,6 @@ class HostEvents:
     # -- WATCH ---------------------------------------------------------------------------------
 
     def _arm(self, k: int, some: np.ndarray, call: Call) -> None:
-        """Arm conditions: those of one call replace those of earlier calls."""
         watches = self.net(k).watches
         asked = [
             call.results.get(("arm", str(w)), np.zeros(len(some))) != 0 for w in range(watches)
@@ -378,7 +370,6 @@ def pushed(
     sent: np.ndarray,
     connection: np.ndarray,
 ) -> None:
-    """Add a self event to the queue of each of some instances."""
     at = queue.size[some]
     if (at >= len(queue.time)).any():
         raise InputError(

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import pyopencl as cl
@@ -36,6 +36,7 @@ _TURNS = 9  # times that each candidate is measured
 _HOPELESS = 4  # times slower than the best in the first two turns: not measured again
 
 Found = tuple[cla.Array, cla.Array, cla.Array]  # source and step of spikes, and how many there are
+Waits: TypeAlias = "Sequence[cl.Event] | None"
 
 
 def median_times(
@@ -45,44 +46,39 @@ def median_times(
     steps: int,
     size: int,
 ) -> list[float]:
-    """Measure candidates in turn: the median time, s, of lists of (source, step), (k,) each."""
+    """Measure candidates in turn: median times, s, of lists of (source, step), (k,) each.
+
+    They are of the device's own clock where that is the better one.
+    """
     found = [(*(to_device(queue, a, np.int32) for a in pair), len(pair[0])) for pair in lists]
     counts = [to_device(queue, np.array([count]), np.int32) for *_, count in found]
     incoming = to_device(queue, np.zeros(size), np.int64)
-    marks = to_device(queue, np.zeros(3), np.int32), 0, -1
+    marks = to_device(queue, np.zeros(3), np.int32)
     times_of: list[list[float]] = [[] for _ in launchers]
+    by_host = devices.is_cpu(queue.device) or devices.is_simulator(queue.device)
+    by_host |= not queue.properties & cl.command_queue_properties.PROFILING_ENABLE
+
+    def timed(launch: _Launcher, spikes: Found, capacity: int) -> float:
+        queue.finish()
+        begin = time.perf_counter()
+        lists = *(a.data for a in spikes), capacity, marks.data, 0
+        launch(lists, incoming, range(steps))
+        queue.finish()
+        if by_host:
+            return time.perf_counter() - begin
+        return 1e-9 * sum(e.profile.end - e.profile.start for e in launch.events)
+
     for turn in range(-1, _TURNS):  # the first warms up
         for k, launch in enumerate(launchers):
             if turn > 1 and min(times_of[k]) > _HOPELESS * min(map(min, times_of)):
                 continue
             times = [
-                _timed(queue, launch, (*pair, number), max(1, count), incoming, steps, marks)
+                timed(launch, (*pair, number), max(1, count))
                 for (*pair, count), number in zip(found, counts, strict=True)
             ]
             if turn >= 0:
                 times_of[k].append(float(np.mean(times)))
     return [float(np.median(t)) for t in times_of]
-
-
-def _timed(
-    queue: cl.CommandQueue,
-    launch: _Launcher,
-    found: Found,
-    capacity: int,
-    incoming: cla.Array,
-    steps: int,
-    marks: tuple[cla.Array, int, int],
-) -> float:
-    """Seconds that a launch takes: of the device's own clock where that is the better one."""
-    queue.finish()
-    begin = time.perf_counter()
-    launch(found, capacity, incoming, 0, steps, marks)
-    queue.finish()
-    wall = time.perf_counter() - begin
-    profiled = queue.properties & cl.command_queue_properties.PROFILING_ENABLE
-    if not profiled or devices.is_cpu(queue.device) or devices.is_simulator(queue.device):
-        return wall
-    return 1e-9 * sum(e.profile.end - e.profile.start for e in launch.events)
 
 
 class Tables:
@@ -116,7 +112,6 @@ class Tables:
 
     @cached_property
     def position(self) -> cla.Array:
-        """Place in memory of the weight of each connection, by rows."""
         return to_device(self.queue, self.where(np.arange(self.connections.count)), np.int32)
 
     @cached_property
@@ -128,12 +123,10 @@ class Tables:
 
     @cached_property
     def target(self) -> cla.Array:
-        """Target of each connection, by rows."""
         return to_device(self.queue, self.connections.by_rows(self.connections.target), np.int32)
 
     @cached_property
     def delays(self) -> cla.Array:
-        """Distinct delays."""
         return to_device(self.queue, self.connections.delays, np.int32)
 
     def chunks(self, columns: int) -> np.ndarray:
@@ -304,7 +297,6 @@ class Delivery:
 
     @property
     def spec(self) -> DeliverSpec:
-        """What the kernel in use was generated from."""
         return self._launcher.spec
 
     def quantise(self, weight: ArrayLike) -> np.ndarray:
@@ -336,18 +328,19 @@ class Delivery:
         `check` reports. A spike of step s adds to slot ``(s + 1 + delay) % slots`` of `incoming`,
         (slots * num_targets,) int64.
         """
-        self.check_steps(steps)
+        taken = self.steps_from(first_step, steps)
         found = spike_source, spike_step, spike_count
-        event = self.deliver(found, incoming, first_step, steps, first_step + steps - 1, wait_for)
+        event = self.deliver(found, incoming, taken, True, wait_for)
         self.turn_over()
         return event
 
     # -- for `plasticity`, which takes the steps of a list one by one
 
-    def check_steps(self, steps: int) -> None:
-        """Raise InputError where one call cannot cover `steps` steps."""
-        if not 1 <= steps <= self.slots:
-            raise InputError(f"got {steps} steps at once; expected 1 to {self.slots}, the slots")
+    def steps_from(self, first: int, count: int) -> range:
+        """Return the steps of one call; an InputError where it cannot take so many."""
+        if not 1 <= count <= self.slots:
+            raise InputError(f"got {count} steps at once; expected 1 to {self.slots}, the slots")
+        return range(first, first + count)
 
     @property
     def marks(self) -> tuple[cla.Array, int]:
@@ -359,17 +352,11 @@ class Delivery:
         self._turn = 1 - self._turn
 
     def deliver(
-        self,
-        found: Found,
-        incoming: cla.Array,
-        first_step: int,
-        steps: int,
-        last_step: int,
-        wait_for: Sequence[cl.Event] | None = None,
+        self, found: Found, incoming: cla.Array, steps: range, ends: bool, wait_for: Waits = None
     ) -> cl.Event:
-        """Deliver the new spikes of some steps; before the last call `last_step` is negative."""
-        turn = *self.marks, last_step
-        return self._launcher(found, self.capacity, incoming, first_step, steps, turn, wait_for)
+        """Deliver the new spikes of some steps; `ends`: in the last call before `turn_over`."""
+        lists = *(a.data for a in found), self.capacity, self._marks.data, self._turn
+        return self._launcher(lists, incoming, steps, steps[-1] if ends else -1, wait_for)
 
     def reset(self, spike_count: cla.Array) -> None:
         """Empty the list of spikes, after the host has read it; nothing waits."""
@@ -508,69 +495,37 @@ class _Launcher:
         self._deliver_kernel = program.kernel_of(context, spec, name)
 
     def __call__(
-        self,
-        found: Found,
-        capacity: int,
-        incoming: cla.Array,
-        first_step: int,
-        steps: int,
-        turn: tuple[cla.Array, int, int],
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event:
-        """Deliver; `turn` is the marks, which of them is read, and the step to mark or -1."""
-        marks, parity, last_step = turn
-        lists = [*(a.data for a in found), capacity, marks.data, parity]
-        if self.spec.pulled:
-            return self._pull(lists, incoming, first_step, steps, last_step, wait_for)
-        group = self.spec.work_group
+        self, lists: Sequence[object], incoming: cla.Array, steps: range, last_step: int = -1,
+        wait_for: Waits = None,
+    ) -> cl.Event:  # fmt: skip
+        """Deliver; `lists` are the first arguments, and `last_step` is marked, if any is."""
+        spec, tables = self.spec, self.tables
+        numbers, sums = (tables.num_targets, self.slots), (tables.weight.data, incoming.data)
+        if spec.pulled:
+            return self._pull(lists, steps, last_step, numbers, sums, wait_for)
         across, along, deep = self._grid
-        if self.spec.algorithm != "vpo":
-            along = steps
-        event = self._deliver_kernel(
-            self.queue,
-            (across * group, along, deep),
-            (group, 1, 1),
-            *lists,
-            first_step,
-            steps,
-            last_step,
-            self.tables.num_targets,
-            self.slots,
-            *self._arguments,
-            self.tables.weight.data,
-            incoming.data,
-            wait_for=wait_for,
-        )
+        along = along if spec.algorithm == "vpo" else len(steps)
+        sizes = (across * spec.work_group, along, deep), (spec.work_group, 1, 1)
+        more = steps[0], len(steps), last_step, *numbers, *self._arguments, *sums
+        event = self._deliver_kernel(self.queue, *sizes, *lists, *more, wait_for=wait_for)
         self.events = [event]
         return event
 
     def _pull(
-        self,
-        lists: list[object],
-        incoming: cla.Array,
-        first_step: int,
-        steps: int,
-        last_step: int,
-        wait_for: Sequence[cl.Event] | None,
-    ) -> cl.Event:
-        group, tables = (self.spec.work_group,), self.tables
+        self, lists: Sequence[object], steps: range, last_step: int, numbers: tuple[int, int],
+        sums: tuple[cl.Buffer, cl.Buffer], wait_for: Waits,
+    ) -> cl.Event:  # fmt: skip
+        queue, group, fired = self.queue, (self.spec.work_group,), self._fired.data
         items = (self._groups * group[0],)
-        targets = (-(-tables.num_targets // group[0]) * group[0],)
-        end = first_step + steps
+        targets = (-(-numbers[0] // group[0]) * group[0],)
         self.events = []
-        for step in range(first_step, end, FLAG_BITS):
-            count = min(FLAG_BITS, end - step)
-            last = last_step if step + count == end else -1
-            fired = self._fired.data
-            flagged = self._flag(
-                self.queue, items, group, *lists, step, count, last, fired, wait_for=wait_for
-            )
-            numbers = step, tables.num_targets, self.slots
-            sums = tables.weight.data, incoming.data
-            delivered = self._deliver_kernel(
-                self.queue, targets, group, *numbers, fired, *self._arguments, *sums
-            )
-            sources = tables.connections.num_sources
-            cleared = self._clear(self.queue, items, group, sources, fired)
-            self.events += [flagged, delivered, cleared]
-        return cleared
+        for begin in range(0, len(steps), FLAG_BITS):
+            some = steps[begin : begin + FLAG_BITS]
+            last = last_step if some[-1] == steps[-1] else -1
+            more = *lists, some[0], len(some), last, fired
+            self.events.append(self._flag(queue, items, group, *more, wait_for=wait_for))
+            given = some[0], *numbers, fired, *self._arguments, *sums
+            self.events.append(self._deliver_kernel(queue, targets, group, *given))
+            sources = self.tables.connections.num_sources
+            self.events.append(self._clear(queue, items, group, sources, fired))
+        return self.events[-1]

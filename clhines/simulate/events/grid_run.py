@@ -1,21 +1,28 @@
-"""Events in whole steps on a device: sums of each target, delivery of spikes, plasticity."""
+"""Events in whole steps: sums of each target, delivery of spikes, plasticity.
+
+`Grid` does so on a device, `HostGrid` in NumPy.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.arrays import ranges
 from clhines.device import devices, program
 from clhines.device.arrays import set_zero
 from clhines.errors import DeviceMemoryError
+from clhines.mechanisms.text.rules import REWARD
 from clhines.model.model import Model
+from clhines.model.schema import Field, plastic_fields
+from clhines.network.plasticity import Course, Rule
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.simulate.events.grid import Delivery
 from clhines.simulate.events.plasticity import Plasticity
@@ -38,19 +45,16 @@ class SpikeList:
 
     @classmethod
     def on(cls, queue: cl.CommandQueue, capacity: int, count: cla.Array) -> SpikeList:
-        """Return an empty list with its count."""
         source, step = (cla.empty(queue, capacity, np.int32) for _ in range(2))
         return cls(source, step, count)
 
     def empty(self) -> None:
-        """Enqueue that there are none."""
         if not self.known_empty:
             set_zero(self.count, self.count.queue)
         self.known_empty = False
 
     @property
     def capacity(self) -> int:
-        """Spikes that there is room for."""
         return int(self.source.size)
 
 
@@ -76,7 +80,6 @@ class Received:
         self._lists = [cla.empty(self.queue, capacity, np.int32) for _ in range(2)]
 
     def begin(self) -> None:
-        """Empty the list of spikes found here."""
         set_zero(self.spikes.count, self.queue)
         self._begin = 0
 
@@ -88,17 +91,14 @@ class Received:
             event = cl.enqueue_copy(self.queue, self._noted.data, source.data, byte_count=size)
             return partial(self._noted_after, event, count, np.zeros((2, 0), np.int32))
         early = np.zeros((2, min(self._width, self.spikes.capacity - self._begin)), np.int32)
-        for row, a in zip(early, self._found) if early.size else ():
+        lists = self.spikes.source, self.spikes.step
+        for row, a in zip(early, lists) if early.size else ():
             offset = 4 * self._begin
             self._keep(
                 cl.enqueue_copy(self.queue, row, a.data, src_offset=offset, is_blocking=False)
             )
         event = cl.enqueue_copy(self.queue, count, source.data, is_blocking=False)
         return partial(self._noted_after, event, count, early)
-
-    @property
-    def _found(self) -> tuple[cla.Array, cla.Array]:
-        return self.spikes.source, self.spikes.step
 
     def _noted_after(self, event: cl.Event, count: np.ndarray, early: np.ndarray) -> Spikes:
         self.queue.flush()
@@ -111,7 +111,7 @@ class Received:
             return early[0, : end - begin], early[1, : end - begin]
         self._width = max(self._width, 1 << (end - begin).bit_length())
         found = np.zeros((2, end - begin), np.int32)
-        for row, a in zip(found, self._found):
+        for row, a in zip(found, (self.spikes.source, self.spikes.step)):
             cl.enqueue_copy(self._side or self.queue, row, a.data, src_offset=4 * begin)
         return found[0], found[1]
 
@@ -140,8 +140,6 @@ class Received:
 
 @dataclass(frozen=True)
 class EventsSpec(TemplateSpec):
-    """``events.mako``."""
-
     template: ClassVar[str] = "simulate/events"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "add_events": (
@@ -235,7 +233,6 @@ class Grid:
         )
 
     def empty(self) -> None:
-        """Empty the list of spikes."""
         if self._received is not None:
             self._received.begin()
         elif self.delivery is None:
@@ -245,7 +242,6 @@ class Grid:
 
     @property
     def delivers(self) -> bool:
-        """Whether spikes are delivered at all."""
         return self.delivery is not None and not self._inside
 
     @property
@@ -268,26 +264,22 @@ class Grid:
             yield first, end - first
 
     def deliver(self, first: int, count: int) -> None:
-        """Enqueue the delivery of the spikes of `count` steps."""
         change = self.plasticity or self.delivery
         if change is not None and not self._inside:
             found = self.spikes.source, self.spikes.step, self.spikes.count
             change.enqueue(*found, self.incoming, first, count)
 
     def note_spikes(self) -> Callable[[], Spikes]:
-        """Enqueue a read of the spikes; see `PartRun`."""
         assert self._received is not None
         return self._received.note()
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
-        """Enqueue the delivery of spikes of the whole network, of which this is a part."""
         change = self.plasticity or self.delivery
         if change is not None and self.delivery is not None and self._received is not None:
             found = self._received.put(source, step, self.delivery)
             change.enqueue(*found, self.incoming, first, count)
 
     def reward(self, reward: float, step: int) -> None:
-        """Enqueue a reward to all connections, after the spikes of a step."""
         if self.plasticity is not None:
             self.plasticity.reward(reward, step)
 
@@ -297,18 +289,145 @@ class Grid:
             self.plasticity.check()
 
     def weights(self) -> np.ndarray:
-        """Return the weights of all connections after their last events, (k,) float64."""
         return self.weight.copy() if self.plasticity is None else self.plasticity.weight
 
     def save(self) -> dict[str, np.ndarray]:
-        """Return sums, and weights and traces of the rule."""
         sums = self.incoming.get(self.queue)[: self.slots * self.model.num_targets]
         saved = {"incoming": sums.reshape(self.slots, self.model.num_targets)}
         return saved if self.plasticity is None else saved | self.plasticity.state()
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Take what `save` gave."""
         if self.plasticity is not None:
             self.plasticity.restore(saved)
         if self.model.num_targets:
             self.incoming.set(np.ascontiguousarray(saved["incoming"]).reshape(-1), self.queue)
+
+
+def check_finite(rule: Rule, values: Iterable[np.ndarray]) -> None:
+    """Raise InputError for a weight or a trace that is no finite number."""
+    if not all(np.isfinite(array).all() for array in values):
+        raise rule.not_finite()
+
+
+def settled(model: Model, saved: dict[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
+    """Return a state whose plastic connections are as they are after a step, without an event."""
+    rule = model.connections.rule
+    if rule is None or "plastic_step_synapse" not in saved:
+        return saved
+    course, some = Course(rule, model.dt), model.connections.plastic
+    keys = {"w_": "plastic_weight"}
+    keys |= {f"{n}_": f"plastic_trace_synapse{k or ''}" for k, n in enumerate(rule.kept["synapse"])}
+    found = {key: saved[key].copy() for key in (*keys.values(), "plastic_step_synapse")}
+    values = course.constants | {name: found[key][some] for name, key in keys.items()}
+    course.settle(values, step - found["plastic_step_synapse"][some])
+    check_finite(rule, [values["w_"]])
+    for name, key in keys.items():
+        found[key][some] = values[name]
+    found["plastic_step_synapse"][some] = step
+    return saved | found
+
+
+class HostGrid:
+    """`Grid` in NumPy; `incoming` is (slots, num_targets) int64."""
+
+    def __init__(self, model: Model, decisions: Decisions) -> None:
+        self.model, self.slots, self.scale = model, decisions.slots, decisions.scale
+        self.split = decisions.split  # spikes of all ranks are sent together
+        self.weight = model.connections.weight.copy()
+        self._post = model.cell_of_target()[model.connections.target]
+        # spikes of the whole network may come, and change traces, where this is a part
+        sources = decisions.network.connections.num_sources
+        size = {"plastic": model.connections.count, "sent": sources}
+        self._trace, self._last = dict[str, np.ndarray](), dict[str, np.ndarray]()
+        rule = model.connections.rule
+        if rule is not None:
+            self._course = Course(rule, model.dt)
+            for one in plastic_fields(rule):
+                if one.name != "weight":
+                    self.owner(one)[one.name] = np.zeros(size[one.per], one.dtype)
+        self.incoming = np.zeros((self.slots, model.num_targets), np.int64)
+
+    def take(self, step: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Yield each kind, its instances that events come to in a step, and their weights."""
+        events, slot = self.model.events, self.incoming[step % self.slots]
+        now = slice(*np.searchsorted(events.step, [step, step + 1]))
+        weight = np.rint(events.weight[now] / self.scale).astype(np.int64)
+        np.add.at(slot, events.target[now], weight)
+        for k, kind in enumerate(self.model.kinds):
+            if kind.first_target >= 0:
+                sums = slot[kind.first_target : kind.first_target + kind.count]
+                hit = np.flatnonzero(sums)
+                if len(hit):
+                    yield k, hit, sums[hit] * self.scale
+        slot[:] = 0
+
+    def send(self, step: int, sources: np.ndarray) -> None:
+        """Deliver the spikes of a step, of all sources at once."""
+        known = self.model.connections
+        begin = known.row[sources]
+        sent = known.order[ranges(begin, known.row[sources + 1] - begin)]
+        rule = known.rule
+        if rule is not None:
+            self._change("pre", sent, step)
+            self._count("pre", sources, step)
+        slot = (step + 1 + known.delay[sent]) % self.slots
+        weight = np.rint(self.weight[sent] / self.scale).astype(np.int64)
+        np.add.at(self.incoming, (slot, known.target[sent]), weight)
+        if rule is not None:
+            self._change("post", np.flatnonzero(np.isin(self._post, sources)), step)
+            self._count("post", sources, step)
+
+    def reward(self, reward: float, step: int) -> None:
+        if self.model.connections.rule is not None:
+            self._change(REWARD, np.arange(self.model.connections.count), step, reward)
+
+    def _change(self, event: str, connections: np.ndarray, step: int, reward: float = 0.0) -> None:
+        """Change plastic ones of some connections, at an event."""
+        given, course, rule = self.model.connections, self._course, self._course.rule
+        some = connections[given.plastic[connections]]
+        values = {**course.constants, REWARD: reward, "w_": self.weight[some]}
+        for side, ends in (("pre", given.source), ("post", self._post)):
+            values |= self._traces(side, ends[some], step)
+        own = rule.kept["synapse"]
+        if own:
+            last = self._last["synapse"]
+            values |= {f"{n}_": self._trace[f"synapse{k or ''}"][some] for k, n in enumerate(own)}
+            course.settle(values, step - last[some])
+            check_finite(rule, [values["w_"]])
+            last[some] = step
+        rule.about.act(event, "synapse", values)
+        self.weight[some] = values["w_"]
+        for k, name in enumerate(own):
+            self._trace[f"synapse{k or ''}"][some] = values[f"{name}_"]
+        check_finite(rule, [values["w_"], *(values[f"{name}_"] for name in own)])
+
+    def _traces(self, side: str, at: np.ndarray, step: int) -> dict[str, Any]:
+        """Return the traces of some cells as they are in a step, by their names in actions."""
+        names = self._course.rule.kept[side]
+        gone = step - self._last[side][at] if names else at
+        return {
+            f"{name}_": self._course.left(name, self._trace[f"{side}{k or ''}"][at], gone)
+            for k, name in enumerate(names)
+        }
+
+    def _count(self, side: str, cells: np.ndarray, step: int) -> None:
+        rule = self._course.rule
+        names = rule.kept[side]
+        if not names:
+            return
+        values = self._course.constants | self._traces(side, cells, step)
+        rule.about.act(side, side, values)
+        for k, name in enumerate(names):
+            self._trace[f"{side}{k or ''}"][cells] = values[f"{name}_"]
+        check_finite(rule, [values[f"{name}_"] for name in names])
+        self._last[side][cells] = step
+
+    def save(self) -> dict[str, np.ndarray]:
+        own = [f for f in self.model.schema if f.key == "incoming" or f.what.startswith("plastic")]
+        return {f.key: self.owner(f)[f.name] for f in own}
+
+    def owner(self, field: Field) -> dict[str, np.ndarray]:
+        """Return the dict that has the array of a field of a state, by the field's name."""
+        if field.what == "plastic_trace":
+            return self._trace
+        return self._last if field.what == "plastic_step" else vars(self)

@@ -61,8 +61,6 @@ class Trace:
 
 @dataclass(frozen=True)
 class PlasticSpec(TemplateSpec):
-    """``plasticity.mako``: a rule by its text."""
-
     template: ClassVar[str] = "simulate/plasticity"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "pre": (*_SPIKES, *_RULE, *_WEIGHTS, _ROWS, _CELLS, _PLACES),
@@ -80,12 +78,10 @@ class PlasticSpec(TemplateSpec):
 
     @cached_property
     def about(self) -> RuleText:
-        """The rule."""
         return read_rule(self.text)
 
     @cached_property
     def traces(self) -> tuple[Trace, ...]:
-        """All traces."""
         found, rows = [], dict.fromkeys(SIDES, 0)
         for number, (name, line) in enumerate(self.about.traces.items()):
             side, row = line.sort, rows[line.sort]
@@ -106,7 +102,6 @@ class PlasticSpec(TemplateSpec):
         return len(self.traces)
 
     def own(self, side: str) -> list[Trace]:
-        """Traces of the source, the postsynaptic cell or the connection."""
         return [t for t in self.traces if t.side == side]
 
     def read(self, event: str) -> list[Trace]:
@@ -129,7 +124,6 @@ class PlasticSpec(TemplateSpec):
         return bool(self.growth) or self.about.weighs(event)
 
     def changes(self, event: str) -> bool:
-        """Whether an event changes connections."""
         return self.weighs(event) or bool(self.kept_at(event))
 
 
@@ -189,7 +183,6 @@ class Plasticity:
             self._reward = self._kernel("reward", ("reward", "step"), forward)
 
     def _arguments(self, dt: float) -> dict[str, program.Argument]:
-        """Return the arguments that kernels share."""
         delivery, rule, queue, c = self.delivery, self.rule, self.delivery.queue, self.connections
         decays = rule.decays(dt)
         arrays = {
@@ -242,12 +235,11 @@ class Plasticity:
     ) -> cl.Event:
         """Deliver new spikes, of all cells, as `Delivery.enqueue` does, and change weights."""
         delivery = self.delivery
-        delivery.check_steps(steps)
+        taken = delivery.steps_from(first_step, steps)
         found = spike_source, spike_step, spike_count
-        for step in range(first_step, first_step + steps):
-            last = step if step == first_step + steps - 1 else -1
+        for step in taken:
             self._launch(self._pre, found, step, wait_for)
-            delivery.deliver(found, incoming, step, 1, last)
+            delivery.deliver(found, incoming, range(step, step + 1), step == taken[-1])
             event = self._launch(self._post, found, step)
         delivery.turn_over()
         return event
@@ -267,7 +259,6 @@ class Plasticity:
         return event
 
     def reward(self, reward: float, step: int) -> None:
-        """Enqueue a reward to all connections, after the spikes of a step."""
         queue, group = self.delivery.queue, self._spec.work_group
         self._reward.change(np.float64(reward), np.int32(step))
         self._reward.launch(queue, self._groups * group, group)
@@ -277,19 +268,15 @@ class Plasticity:
         if self._wrong.get(self.delivery.queue)[0]:
             raise self.rule.not_finite()
 
-    # -- state
-
     @property
     def weight(self) -> np.ndarray:
         """(k,) float64: the weights after the last events, in the order given to `Connections`."""
         return self._of(next(plastic_fields(self.rule)))
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return everything that a run changes, for `restore`."""
         return {f.key: self._of(f) for f in plastic_fields(self.rule)}
 
     def _place(self, field: Field) -> tuple[cla.Array, slice]:
-        """Return the array that has a field, and where."""
         count = self.connections.count if field.per == "plastic" else self.connections.num_sources
         side, row = split_name(field.name)
         if field.what == "plastic_trace":

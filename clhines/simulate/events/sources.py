@@ -95,15 +95,17 @@ def wires_of(model: Model) -> Wires:
     target = begin[netcons.kind] + netcons.instance if netcons.count else np.zeros(0, np.int64)
     order = np.argsort(target, kind="stable")
     first = offsets(np.bincount(target, minlength=total)).astype(np.int64)
-    size = ring_sizes(model)
-    ring, count = _rings(model, size)
+    size, count = ring_sizes(model), np.zeros(model.sources.count, np.int64)
+    ring, begins = np.zeros(int(size.sum())), starts(size)
+    for source, t in zip(model.sources.train_source, model.sources.train_time, strict=True):
+        ring[begins[source] : begins[source] + len(t)], count[source] = t, len(t)
     return Wires(
         kinds=kinds,
         first_target=first_target,
         num_targets=total,
         order=order,
         first=first,
-        ring_first=starts(size),
+        ring_first=begins,
         ring_size=size,
         ring=ring,
         count=count,
@@ -128,23 +130,8 @@ def ring_sizes(model: Model) -> np.ndarray:
     return size
 
 
-def _rings(model: Model, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the entries of all rings and the counts of all sources at the start."""
-    ring, count = np.zeros(int(size.sum())), np.zeros(model.sources.count, np.int64)
-    begin = starts(size)
-    for source, times in zip(
-        model.sources.train_source.tolist(), model.sources.train_time, strict=True
-    ):
-        ring[begin[source] : begin[source] + len(times)] = times
-        count[source] = len(times)
-    return ring, count
-
-
 def _layers(
-    model: Model,
-    first_target: dict[int, int],
-    target: np.ndarray,
-    total: int,
+    model: Model, first_target: dict[int, int], target: np.ndarray, total: int
 ) -> list[np.ndarray]:
     """Targets by the longest path of connections shorter than a step that leads to each."""
     sender = np.full(model.sources.count, -1)

@@ -34,7 +34,6 @@ from clhines.simulate.gpu.arena_spec import (
     SPECIAL,
     ArenaEpochSpec,
     constant_ions,
-    first_active,
     node_words,
     takes_apart,
     with_blocks,
@@ -42,13 +41,7 @@ from clhines.simulate.gpu.arena_spec import (
 from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.plan import EpochPlan, plan_epochs, recorded_lists
 from clhines.simulate.gpu.spec import WARP, SeriesNumbers
-from clhines.simulate.kinds.layouts import (
-    Layout,
-    filled_arenas,
-    has_constants,
-    is_artificial,
-    loose_targets,
-)
+from clhines.simulate.kinds import layouts
 from clhines.simulate.kinds.spec import ArenaSpec, fields_of
 from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.changes import Storage
@@ -93,13 +86,13 @@ def epoch_of(model: Model) -> tuple[int, bool]:
     """
     of_cells = steps_of_cells(model)
     loose = artificial_sources(model)[model.netcons.source]
-    artificial = np.array([is_artificial(kind) for kind in model.kinds], bool)
+    artificial = np.array([layouts.is_artificial(kind) for kind in model.kinds], bool)
     of_loose = steps_between(model, loose & artificial[model.netcons.kind])
     epoch = MAX_EPOCH if of_cells is None else min(max(of_cells, 1), MAX_EPOCH)
-    played = any(is_artificial(model.kinds[p.kind]) for p in model.played)
+    played = any(layouts.is_artificial(model.kinds[p.kind]) for p in model.played)
     if of_loose is None or of_loose >= epoch:
         return epoch, played
-    total = sum(kind.count for kind in model.kinds if is_artificial(kind))
+    total = sum(kind.count for kind in model.kinds if layouts.is_artificial(kind))
     if total > MOST_TOGETHER and of_loose:
         return of_loose, played
     return epoch, True
@@ -115,7 +108,7 @@ class Artificial:
 
     def __init__(self, run: ArenaRun, together: bool) -> None:
         self._run, self._together = run, together
-        loose = loose_targets(run.model, run.wires)
+        loose = layouts.loose_targets(run.model, run.wires)
         layers = [layer[np.isin(layer, loose)] for layer in run.wires.layers]
         layers = [layer for layer in layers if len(layer)]
         self.count = len(loose)
@@ -133,19 +126,16 @@ class Artificial:
         }  # fmt: skip
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
-        """Take the functions of `spec`, and where regions begin."""
         self._spec = spec
         self._given["at"] = to_device(self._run.queue, at, np.int32)
 
     def bind(self, v: Any, arguments: dict[str, Any]) -> None:
-        """Bind the arguments when it is launched next."""
         self._known: dict[str, Any] | None = {**self._given, **arguments, "v": v}
         kinds, records = self._run.model.kinds, self._run.reducers.sources
-        of_these = (r.kind >= 0 and is_artificial(kinds[r.kind]) for r in records)
+        of_these = (r.kind >= 0 and layouts.is_artificial(kinds[r.kind]) for r in records)
         self._now = self._together or any(of_these)
 
     def launch(self, count: int, first_time: int, row: int) -> None:
-        """Enqueue steps, of which the first is recorded in `row`."""
         queue, known = self._run.queue, self._known
         if known is not None:
             spec, changes = ArtificialSpec.of(self._spec, self._now), tuple(self._given)[:3]
@@ -200,13 +190,11 @@ class _Launch:
         return found[0] if found else ""
 
     def storage(self, k: int, name: str) -> Storage:
-        """Where the lists have the values of a parameter."""
         offset, places = self.lists.numbers.places_of(k, name)
         return Storage(self.given["node_values"], offset, (k, id(self)), lambda: places)
 
 
 def make(job: Job) -> ArenaRun:
-    """Make a run of epochs; see `Job`."""
     job.check("lists")
     return ArenaRun(job, ArenaEpochs, ArenaEpochs.family, apart=True)
 
@@ -219,19 +207,18 @@ class ArenaEpochs(ArenaKernels):
     # -- tables --------------------------------------------------------------------------------
 
     def put_matrix(self) -> None:
-        """Plan the cells, and put what does not change on the device."""
         model, whole, limits = self.model, self.network, self.run.limits
         self.epoch, together = epoch_of(whole)
         decisions = Decisions(
             network=whole, split=model is not whole, overlap=False, epoch=self.epoch, slots=1,
-            scale=1.0, constant_factors=False, inflow=has_constants(whole),
+            scale=1.0, constant_factors=False, inflow=layouts.has_constants(whole),
         )  # fmt: skip
         lists = replace(model, needs=model.needs | {"exact_times"})  # with kernels for these
         plans = plan_epochs(lists, self.dtype, limits, decisions=decisions, by_node=True)
         self.place, self._within = np.zeros((2, model.forest.num_nodes), np.int64)
-        self.layout, self._tables, base = Layout(model), list[_Launch](), 0
+        self.layout, self._tables, base = layouts.Layout(model), list[_Launch](), 0
         self.artificial = None
-        if any(map(is_artificial, model.kinds)):
+        if any(map(layouts.is_artificial, model.kinds)):
             self.artificial, self.layout.ring_steps = Artificial(self.run, together), self.epoch
         for plan in plans:
             real = np.flatnonzero(plan.table.gather >= 0)
@@ -251,7 +238,7 @@ class ArenaEpochs(ArenaKernels):
 
     def renew(self) -> bool:
         """See `ArenaKernels`: lists take other numbers where each cell has its own."""
-        inflow = has_constants(self.model)
+        inflow = layouts.has_constants(self.model)
         if not all(launch.lists.renew(self.model, inflow) for launch in self._tables):
             return False
         for launch in self._tables:
@@ -267,7 +254,9 @@ class ArenaEpochs(ArenaKernels):
         nodes, rows = lists.lanes.nodes, lists.rows.copy()
         active = np.where(nodes < 0, -1, words[nodes])
         rows[((active >= SPECIAL).any(axis=1)), 0] |= HAS_SPECIAL
-        homes[:, 5], homes[:, 6] = first_active(self.model, units[:, 6])
+        cells, bounds = units[:, 6], self.model.forest.cell_offsets
+        active_of = np.searchsorted(layouts.active_nodes(self.model), bounds)  # of each cell
+        homes[:, 5], homes[:, 6] = active_of[cells], active_of[cells + 1]
         units[:, 0] += base
         ints = {
             "units": units, "rows": table.rows.rows, "links": table.lanes.links,
@@ -289,7 +278,6 @@ class ArenaEpochs(ArenaKernels):
     # -- kernels -------------------------------------------------------------------------------
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
-        """Put the voltages on the device, and return the arenas."""
         packed = np.zeros(len(self._node), self.dtype)
         packed[self.place] = variables.v
         self.v[0].set(packed, self.queue)
@@ -298,14 +286,14 @@ class ArenaEpochs(ArenaKernels):
             self._others.v.set(seen, self.queue)
         else:
             self._others.v = to_device(self.queue, seen, self.dtype)
-        base_d = self.model.capacitance_over_dt + self.model.constant_d
-        arenas = filled_arenas(variables, self.dtype, self.place, base_d, self.layout)
+        arenas = layouts.filled_arenas(variables, self.dtype, self.place, self.layout)
         arenas["clock"].add("node_due", np.zeros(self.layout.count))
         for k in takes_apart(self.network):
             kind = self.model.kinds[k]
             arenas["ints"].add(f"place_in_cell_{k}", self._within[kind.node])
             arenas["ints"].room(f"waits_{k}", (kind.count,))
-            turns = 2 if self._spreads else 1  # of steps
+            spreads = any(launch.plan.spec.parts > 1 for launch in self._tables)
+            turns = 2 if spreads else 1  # of steps
             for name in (f"slot_i_{k}", f"slot_g_{k}"):
                 arenas["mem"].room(name, (turns, kind.count))
         self._num_layers = 0
@@ -321,7 +309,7 @@ class ArenaEpochs(ArenaKernels):
         model, wires = self.model, self.run.wires
         cell, layer = np.full((2, wires.num_targets), -1)
         for k, first in wires.first_target.items():
-            if not is_artificial(model.kinds[k]):
+            if not layouts.is_artificial(model.kinds[k]):
                 own = slice(first, first + model.kinds[k].count)
                 cell[own] = stretch_of(model.forest.cell_offsets, model.kinds[k].node)
         for k, targets in enumerate(wires.layers):
@@ -337,7 +325,6 @@ class ArenaEpochs(ArenaKernels):
         return constant_ions(self._kinds, variables) == self._constants
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
-        """Make the specs of all plans' kernels."""
         self._kinds = spec.kinds
         self._constants = constant_ions(spec.kinds, self.run.variables)
         regions = np.zeros((), [(name, np.int32) for name in spec.regions])
@@ -368,7 +355,6 @@ class ArenaEpochs(ArenaKernels):
             launch.given["numbers"] = np.array([*numbers, *[0.0] * (not numbers)], self.dtype)
 
     def bind(self) -> None:
-        """Bind the arguments of all kernels."""
         self.run.times.forget()
         num, recorded, real = np.int32, self.run.recorded_at, real_name(self.dtype)
         at = recorded["v_index"].get(self.queue)[: int(recorded["num_v"])]  # type: ignore[union-attr]
@@ -403,11 +389,6 @@ class ArenaEpochs(ArenaKernels):
         return launch.kernel
 
     @property
-    def _spreads(self) -> bool:
-        """Whether cells have several work-groups."""
-        return any(launch.plan.spec.parts > 1 for launch in self._tables)
-
-    @property
     def _steps(self) -> int:
         """Steps of a launch of cells, at most."""
         return self.epoch if self._others.groups or not self.model.pointers else 1
@@ -436,7 +417,6 @@ class ArenaEpochs(ArenaKernels):
     # -- steps ---------------------------------------------------------------------------------
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         self.run.times.put(first, count)
         steps = self._steps
         for done in range(0, count, self.epoch):

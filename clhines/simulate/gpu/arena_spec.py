@@ -57,7 +57,6 @@ class EpochBlocks(KindBlocks):
 
     @property
     def in_lines(self) -> list[str]:
-        """States that have a line."""
         return [name for name in self.states if name not in self.unread]
 
     @property
@@ -67,23 +66,19 @@ class EpochBlocks(KindBlocks):
         return all(a.role == "state" for a in given if a.direction != "in")
 
     def leading(self, block: str) -> tuple[str, ...]:
-        """Arguments of its function before those of a block."""
         function = next(f for name, f, _ in self.blocks if name == block)
         once = (f"once__[{k}]" for k in dict(self.once).get(function, ()))
         return ("series__",) * self.quick + tuple(once)
 
     def in_memory(self, name: str) -> str:
-        """Return the expression of a state of instance j in its arena."""
         return super().kept("state", name)
 
     def changed(self, block: str) -> list[str]:
-        """Names of the states that a block sets."""
         if not self.has(block):
             return []
         return [a.name for a in self.arguments(block) if a.role == "state" and a.direction != "in"]
 
     def kept(self, role: str, name: str) -> str:
-        """Return the expression of a state or an output of instance j."""
         if role != "state" or not (self.held or self.lined):
             return super().kept(role, name)
         if name in self.unread and not self.held:
@@ -91,20 +86,17 @@ class EpochBlocks(KindBlocks):
         return f"s_{name}" if self.held else self.line(name)
 
     def line(self, name: str) -> str:
-        """Return the expression of a state where the lists have it."""
         if not self.lined:
             return self.in_memory(name)
         return f"{'local_state' if self.local else 'state'}[{self.in_lines.index(name) * WARP}]"
 
     def value(self, a: Argument, values: Values) -> str:
-        """Return the expression of an argument."""
         if values.get("sums") and a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]:
             return f"sum_{a.name}"  # of the kinds before
         found = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
         return found[0] if found else super().value(a, values)
 
     def stores(self, a: Argument, block: str, local: str) -> list[str]:
-        """Return statements that put a result where it belongs."""
         current = a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]
         if block == "current" and (current or a.role == "ion_current"):
             share = " * (100 / mem[area + a])" if self.kind == "point" else ""
@@ -165,13 +157,11 @@ class ArenaEpochSpec(EpochSpec):
     currents_read: tuple[str, ...] = field(default=(), repr=False)  # ions whose current is read
 
     def parameters(self, kernel: str) -> list[Parameter]:
-        """Parameters of the kernel."""
         names = self.series_numbers.arguments if kernel == "advance" else ()
         return [*self._given(self.kernels[kernel]), *(Parameter(name, "real") for name in names)]
 
     @staticmethod
     def num_once(once: Iterable[str]) -> int:
-        """Numbers that statements work out."""
         return sum(text.count("once__[") for text in once)
 
     @property
@@ -192,12 +182,10 @@ class ArenaEpochSpec(EpochSpec):
 
     @property
     def spreads(self) -> bool:
-        """Whether several work-groups have a cell."""
         return self.parts > 1
 
     @property
     def loop(self) -> ListLoop:
-        """Source of the loop over the lists."""
         return ListLoop(self)
 
     @property
@@ -251,7 +239,6 @@ class ListLoop:
 
     @property
     def apart(self) -> tuple[EpochBlocks, ...]:
-        """Kinds that lanes take instance by instance."""
         return tuple(k for k in self.spec.blocks if k.apart)
 
     @property
@@ -278,7 +265,6 @@ class ListLoop:
         return f"{space}for (int n = {count}; n > 0; --n) {{\n{space}    if (*m >= 0) {{\n{own}"
 
     def instance(self, kind: EpochBlocks) -> str:
-        """Return the expression of the number of an instance of a kind."""
         return f"instances[number * {len(self.spec.blocks)} + {kind.number}] + *m"
 
     def present(self, kind: EpochBlocks) -> str:
@@ -288,7 +274,6 @@ class ListLoop:
         return f"list[{LIST_HEAD + self._rank(kind)}]"
 
     def is_in(self, known: int, kind: EpochBlocks) -> bool:
-        """Whether a density mechanism is in a class."""
         return bool(known >> self._rank(kind) & 1)
 
     def times(self, *texts: str) -> str:
@@ -308,7 +293,6 @@ class ListLoop:
         return " ".join(reversed(found))
 
     def closing(self, kind: EpochBlocks) -> str:
-        """End of what `opening` begins."""
         space = " " * 12
         step = "".join(f"{space}    {n} += {k * WARP};\n" for n, k in self._steps(kind))
         inner = kind.kind != "density" or self.spec.mixed
@@ -336,7 +320,6 @@ class ListLoop:
         return first + (" local_state = first_local;" if self.spec.local_lines else "")
 
     def _rank(self, kind: EpochBlocks) -> int:
-        """Return the number of a kind among those of its sort."""
         density = kind.kind == "density"
         alike = [k.number for k in self.spec.blocks if (k.kind == "density") == density]
         return alike.index(kind.number)
@@ -455,12 +438,6 @@ def terms(dt: float, tau: np.ndarray, real: str) -> int:
     return next(enough, every)
 
 
-def counts_of_terms(sources: Iterable[str]) -> tuple[int, ...]:
-    """Numbers of terms that functions of `with_few_terms` ask for, ascending."""
-    found = (re.findall(r"node_grown_(\d+)_\(", source) for source in sources)
-    return tuple(sorted({int(n) for numbers in found for n in numbers}))
-
-
 _OF_INSTANCE = frozenset(
     {
         *("v", "t", "dt", "parameter", "state", "output", "i", "g", "table", "flag", "noise"),
@@ -505,12 +482,6 @@ def node_words(model: Model) -> np.ndarray:
     return np.where(special, words | SPECIAL, words)
 
 
-def first_active(model: Model, cells: np.ndarray) -> np.ndarray:
-    """(2, m) int64: number of the first active node of cells, and of the first after them."""
-    bounds = model.forest.cell_offsets
-    return np.searchsorted(active_nodes(model), [bounds[cells], bounds[cells + 1]])
-
-
 def with_blocks(
     spec: ArenaEpochSpec,
     functions: ArenaSpec,
@@ -552,6 +523,7 @@ def with_blocks(
             )
         )  # fmt: skip
     texts, once, blocks = _with_functions(spec, functions.kinds, blocks, variables)
+    asked = (n for k in texts for n in re.findall(r"node_grown_(\d+)_\(", k.functions))
     spec = replace(
         spec,
         arena=replace(functions, by_cell=True, far=spec.far, kinds=tuple(texts)),
@@ -559,7 +531,7 @@ def with_blocks(
         classes=() if lists.lanes.mixed else _classes(lists),
         mixed=lists.lanes.mixed,
         selects=epoch >= _LONG,
-        terms=counts_of_terms(k.functions for k in texts),
+        terms=tuple(sorted(set(map(int, asked)))),
         blocks=tuple(blocks),
         num_numbers=len(numbers),
         nernst=functions.nernst,

@@ -26,15 +26,13 @@ from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.plan import EpochPlan, plan_epochs, recorded_lists
 from clhines.simulate.gpu.spec import WARP, varying
 from clhines.simulate.kinds.spec import Owners, Sample, place_of, sample_arguments
-from clhines.simulate.state.changes import Spread, Storage, each_instance
+from clhines.simulate.state.changes import Spread, Storage
 
-_DETECTORS = ("detector_held", "detector_hold", "detector_threshold", "detector_source")
-_RECORDS = ("record_start", "record_list", "record_v", "record_row", "num_records")
-_CHANGES = ("first_step", "num_steps", *_RECORDS)  # arguments of each launch
+_RECORDS = ("record_start", "record_list", "record_v", "num_records")
+_CHANGES = ("first_step", "num_steps", "record_row", *_RECORDS)  # arguments of each launch
 
 
 def make(job: Job, **options: Any) -> CellsRun:
-    """Make a run of epochs, with options of `BlockEpochs`; see `Job`."""
     job.check("epochs")
     return CellsRun(job, partial(BlockEpochs, **options))
 
@@ -65,89 +63,76 @@ class BlockEpochs(Cells):
             self.of_kinds |= zip(varying(spec), [*factor, *values], strict=True)
         self.threshold = self.reals(run.model.threshold)
         starts, none = np.zeros(run.model.forest.num_cells + 1), np.zeros((0, 2))
-        self._set_records(starts, none, 0, self.reals(none))
+        self.recorded = self._recorded(starts, none, 0, self.reals(none))
         context, device = self.queue.context, self.queue.device
         self.launches = [_Launch(self, plan) for plan in plans]
         # launches after the first run concurrently with it
         self._queues = [cl.CommandQueue(context, device) for _ in plans[1:]]
 
     def integers(self, values: ArrayLike) -> cla.Array:
-        """Int32 on the device, one at least."""
         return to_device(self.queue, values, np.int32)
 
     def reals(self, values: ArrayLike) -> cla.Array:
-        """Reals on the device, one at least."""
         return to_device(self.queue, values, self.run.dtype)
 
-    def _set_records(
+    def _recorded(
         self, starts: np.ndarray, entries: np.ndarray, columns: int, rows: cla.Array
-    ) -> None:
-        self._records = self.integers(starts), self.integers(entries), rows
-        self._num_records = np.int32(columns)
-
-    def record_arguments(self, row: int) -> list[program.Argument]:
-        """Return the arguments `_RECORDS` of a kernel that writes records from a row on."""
-        return [*self._records, np.int32(row), self._num_records]
+    ) -> list[program.Argument]:
+        """Return the arguments `_RECORDS` of kernels."""
+        return [self.integers(starts), self.integers(entries), rows, np.int32(columns)]
 
     def record(self, nodes: np.ndarray, rows: cla.Array) -> None:
-        """Record the voltage at natural `nodes`, a column of `rows` each."""
         model, plans = self.model, (launch.plan for launch in self.launches)
         every = np.append(nodes, model.sources.detector_node[len(model.soma) :])
         starts, entries = recorded_lists(model.forest.cell_offsets, plans, every)
         detectors = entries[:, 1] >= len(nodes)  # which have their numbers for columns
         entries[detectors, 1] = ~(entries[detectors, 1] - len(nodes))
-        self._set_records(starts, entries, len(nodes), rows)
+        self.recorded = self._recorded(starts, entries, len(nodes), rows)
 
     def sample(self, samples: Sequence[Sample], rows: cla.Array) -> None:
-        """Record states and currents from now on; see `Sampling`."""
         given: list[cla.Array | np.int32] = []
         if samples:
             sizes = [kind.count for kind in self.model.kinds]
             owners: Owners = lambda _, own: (own, np.zeros_like(own))  # noqa: E731 - itself
-            given = sample_arguments(self.queue, samples, sizes, owners, rows)
+            given = sample_arguments(samples, sizes, owners, rows)
         for launch in self.launches:
             launch.bind(given)
 
     def launch(self, first: int, count: int, row: int) -> None:
-        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
-        own, *others = self.launches
+        (own, *others), steps = self.launches, (first, count, row)
         begin, ends = [], []
         if others:
             begin = [cl.enqueue_marker(self.queue)]
             self.queue.flush()
-        own.advance(self.queue, first, count, row)
+        own.advance(self.queue, steps, None)
         for queue, launch in zip(self._queues, others, strict=True):
-            ends.append(launch.advance(queue, first, count, row, begin))
+            ends.append(launch.advance(queue, steps, begin))
             queue.flush()
         if ends:
             cl.enqueue_barrier(self.queue, wait_for=ends)
 
     def storage(self, k: int, name: str) -> list[Storage]:
-        """Where the values of a parameter of kind `k` are; empty: in the program."""
         kind = self.model.kinds[k]
         single, index = place_of(kind, name)
         if single:
             return []
         if not self.launches[0].spec.by_node:
             array = self.parameters[k][index]
-            return [Storage(array, 0, k, lambda: each_instance(kind))]
+            return [Storage(array, 0, k, lambda: (np.arange(kind.count),) * 2)]
         if (kind.mechanism.name, name) not in self.model.stored:
             return []
         return [launch.storage(k, index) for launch in self.launches]
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
-        """Take other `Model.constant_d`, `constant_b` and `constant_g`, (n,); whether it can."""
         if (b.any() or g.any()) and not self.run.decisions.inflow:
             return False
         done = [launch.set_constants(d, b, g) for launch in self.launches]
         return all(done)
 
     def voltage_arrays(self) -> list[cla.Array]:
-        """Arrays on the device that `set_voltages` sets."""
         return [launch.v for launch in self.launches]
 
     def voltages(self) -> np.ndarray:
-        """(n,) of the dtype, mV, in natural order."""
         v = np.zeros(self.model.forest.num_nodes, self.run.dtype)
         for launch in self.launches:
             gather = launch.plan.table.gather
@@ -155,7 +140,6 @@ class BlockEpochs(Cells):
         return v
 
     def set_voltages(self, v: np.ndarray) -> None:
-        """Take (n,) voltages, mV, in natural order."""
         for launch in self.launches:
             gather = launch.plan.table.gather
             launch.v.set(np.where(gather < 0, 0, v[gather]).astype(self.run.dtype))
@@ -180,8 +164,6 @@ class _Launch:
             self._factor()
         self._samples = False
         self._kernel = self._bound([])
-
-    # -- device --------------------------------------------------------------------------------
 
     def _packed(
         self, at: Callable[[np.ndarray], np.ndarray], name: str = "gather", padding: float = 0.0
@@ -248,7 +230,6 @@ class _Launch:
         kernel.launch(self.queue, self.plan.groups * spec.work_group, spec.work_group)
 
     def _numbers(self) -> dict[str, program.Argument]:
-        """Return the first arguments of both kernels."""
         num, cells = np.int32, len(self.plan.cells.numbers)
         return {"first_step": num(0), "num_steps": num(0), "num_units": num(cells)}
 
@@ -258,14 +239,13 @@ class _Launch:
             self._kernel, self._samples = self._bound(samples), bool(samples)
 
     def _bound(self, samples: list[cla.Array | np.int32]) -> program.BoundKernel:
-        """Return the kernel with its arguments, of which `advance` changes some."""
         run, model, epochs = self._run, self.model, self._epochs
         real, spec = (
             run.dtype.type,
             replace(self.spec, samples=bool(samples), detects=self.model.num_extra > 0),
         )
         series = spec.series_numbers.arguments if spec.takes_series else {}
-        given: dict[str, program.Argument] = {
+        arguments: dict[str, program.Argument] = {
             **self._numbers(),
             **self._arrays,
             **epochs.of_kinds,
@@ -282,29 +262,21 @@ class _Launch:
             "spike_count": run.grid.spikes.count,
             "spike_capacity": np.int32(run.max_spikes),
             "failed": run.failed,
-            **dict(zip(_DETECTORS, run.states.detectors, strict=False)),
-            **dict(zip(_RECORDS, epochs.record_arguments(0), strict=True)),
+            **run.states.detectors,
+            "record_row": np.int32(0),
+            **dict(zip(_RECORDS, epochs.recorded, strict=True)),
             **dict(zip((p.name for p in spec.of_samples), samples, strict=True)),
         }
         built = program.build(self.queue.context, spec)
-        return program.bind(built, spec, "advance", given, _CHANGES)
-
-    # -- steps ---------------------------------------------------------------------------------
+        return program.bind(built, spec, "advance", arguments, _CHANGES)
 
     def advance(
-        self,
-        queue: cl.CommandQueue,
-        first_step: int,
-        count: int,
-        record_row: int,
-        wait_for: list[cl.Event] | None = None,
+        self, queue: cl.CommandQueue, steps: tuple[int, int, int], waits: list[cl.Event] | None
     ) -> cl.Event:
+        """Enqueue steps: the first, how many, and the row in which the first is recorded."""
         kernel, group = self._kernel, self.spec.work_group
-        records = self._epochs.record_arguments(record_row)
-        kernel.change(np.int32(first_step), np.int32(count), *records)
-        return kernel.launch(queue, self.plan.groups * group, group, wait_for)
-
-    # -- changes -------------------------------------------------------------------------------
+        kernel.change(*map(np.int32, steps), *self._epochs.recorded)
+        return kernel.launch(queue, self.plan.groups * group, group, waits)
 
     def storage(self, k: int, index: int) -> Storage:
         lists = self.plan.lists
@@ -315,7 +287,6 @@ class _Launch:
         return Storage(self._values, offset, (k, id(self)), lambda: places)
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
-        """Take other constant conductances and currents, (n,) float64 in natural order."""
         lists = self.plan.lists
         total = self.model.capacitance_over_dt + (g if self.spec.constant else d)
         if lists is not None:

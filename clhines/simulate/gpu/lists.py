@@ -54,7 +54,6 @@ class KindInstances:
 
     @property
     def num_states(self) -> int:
-        """States that have lines."""
         return len(self.kind.mechanism.states) - len(self.unread)
 
     def with_values(self, kind: Kind) -> KindInstances:
@@ -66,12 +65,10 @@ class KindInstances:
 
     @cached_property
     def numbers(self) -> np.ndarray:
-        """(i,) int64: numbers of all instances, cell after cell."""
         return ranges(self.first, self.count)
 
     @cached_property
     def cell(self) -> np.ndarray:
-        """(i,) int64: the planned cell of each of `numbers`."""
         return np.repeat(np.arange(len(self.count)), self.count)
 
     def same(self, cells: np.ndarray, as_cell: int) -> np.ndarray:
@@ -79,11 +76,7 @@ class KindInstances:
         count, of = int(self.count[as_cell]), int(self.first[as_cell])
         found = self.count[cells] == count
         some = cells[found]
-        first = self.first[some]
-        if (np.diff(first) == count).all():  # one after another: no index is needed
-            at: slice | np.ndarray = slice(int(first[0]), int(first[0]) + count * len(some))
-        else:
-            at = (first[:, None] + np.arange(count)).reshape(-1)
+        at = _of_stretches(self.first[some], count)
         node = self.kind.node[at].reshape(len(some), count) - self._base[some][:, None]
         good = (node == self.kind.node[of : of + count] - self._base[as_cell]).all(axis=1)
         for value in (self.kind.factor, *self.varying.values()):
@@ -91,6 +84,13 @@ class KindInstances:
             good &= repeats.all(axis=1)
         found[found] = good
         return found
+
+
+def _of_stretches(first: np.ndarray, count: int) -> slice | np.ndarray:
+    """Entries of stretches of `count` each; no index where they come one after another."""
+    if (np.diff(first) == count).all():
+        return slice(int(first[0]), int(first[0]) + count * len(first))
+    return (first[:, None] + np.arange(count)).reshape(-1)
 
 
 class PlannedCells:
@@ -135,10 +135,7 @@ class PlannedCells:
         """(m,) bool: whether cells of one shape are equal to the first of them."""
         forest = self.forest
         begin, n = int(forest.cell_offsets[first]), int(forest.sizes[first])
-        if (np.diff(cells) == 1).all():  # no index is needed
-            at: slice | np.ndarray = slice(begin, begin + n * len(cells))
-        else:
-            at = (forest.cell_offsets[cells][:, None] + np.arange(n)).reshape(-1)
+        at = _of_stretches(forest.cell_offsets[cells], n)
         same = np.ones(len(cells), bool)
         for a in arrays:
             same &= (a[at].reshape(-1, n) == a[begin : begin + n]).all(axis=1)
@@ -273,7 +270,6 @@ class CellTable:
         return self.rows.block_start[self.unit_of_cell[cell]] + self._place_of[first + within]
 
     def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
-        """Return `RECORDED` of nodes of `forest`."""
         place = self.places(nodes)
         unit = np.searchsorted(self.rows.block_start, place, side="right") - 1
         template, inside = self.blocks.template[unit], place - self.rows.block_start[unit]

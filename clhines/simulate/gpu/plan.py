@@ -139,7 +139,6 @@ def _more_registers(registers: int, group: int, most: int) -> int:
 
 
 def _place_states(lists: NodeLists, spec: EpochSpec, limits: Limits) -> EpochSpec:
-    """Keep states in local memory, of as many kinds as there is room for."""
     local, in_arenas = [False] * len(spec.kinds), isinstance(spec, ArenaEpochSpec)
     for k, kind in enumerate(spec.kinds):
         more = spec.local_lines + lists.lanes.lines_of(k)
@@ -198,7 +197,6 @@ class EpochPlan:
 
     @property
     def groups(self) -> int:
-        """Number of work-groups."""
         return -(-len(self.cells.numbers) // self.spec.units) * self.spec.parts
 
     def _plan(self, lanes: int, units: int | None, by_node: bool) -> EpochSpec:
@@ -248,7 +246,6 @@ class EpochPlan:
         raise self._too_large(lanes)
 
     def _plan_nodes(self, spec: EpochSpec, units: int | None) -> EpochSpec:
-        """Plan lists of nodes instead of instances."""
         model, limits = self.cells.model, self._limits
         num_cells = self._decisions.network.forest.num_cells
         self.lists = NodeLists(
@@ -285,26 +282,20 @@ class EpochPlan:
 
     def _dense(self) -> tuple[int, int]:
         """Find the rounds after which few nodes of all trees are left, and how many."""
-        lanes = self._lanes_of_all()
+        lanes = self.table.lanes
+        if self._decisions.split:  # the trees here may be some of those that are planned alike
+            trees = _one_of_each(self._decisions.network.forest, self._like).trees
+            cut = cut_trees(trees, self._most, trees.parent < 0)
+            number = np.arange(trees.num_trees)
+            lanes = codes.segment_lanes(cut.segments, cut.contraction, number, number)
         inner = ranges(lanes.template_start[:-1], lanes.inner)
-        when, template = (
-            schedule.AT_ELIMINATION.unpack("round", lanes.links[inner, 1]),
-            lanes.template[inner],
-        )
+        when = schedule.AT_ELIMINATION.unpack("round", lanes.links[inner, 1])
+        template = lanes.template[inner]
         for before in range(int(lanes.rounds.max()) + 1):
             left = int(np.bincount(template[when >= before]).max())
             if left <= MAX_DENSE:
                 return before, -(-left // 4) * 4
         raise AssertionError("only the root is left after the last round")
-
-    def _lanes_of_all(self) -> codes.SegmentLanes:
-        """Lanes of all trees that are planned alike, of which those here may be some."""
-        if not self._decisions.split:
-            return self.table.lanes
-        trees = _one_of_each(self._decisions.network.forest, self._like).trees
-        cut = cut_trees(trees, self._most, trees.parent < 0)
-        number = np.arange(trees.num_trees)
-        return codes.segment_lanes(cut.segments, cut.contraction, number, number)
 
     def _factor_of_capacitance(self, kind: Kind) -> str:
         """Literal of factor / (capacitance / dt), where that is one number to rounding."""
@@ -318,7 +309,6 @@ class EpochPlan:
         return _literal(float(ratio[0]), self._dtype)
 
     def _kind_spec(self, kind: Kind, most: int, quick: bool, factor: str = "") -> MechanismSpec:
-        """Return what the template needs to know; `quick`: rates of lanes side by side."""
         values = [kind.parameters[p] for p in kind.mechanism.parameters]
         found = replace(
             grouped_kind_spec(kind, real_name(self._dtype), 1),
@@ -334,7 +324,6 @@ class EpochPlan:
         return replace(found, source=side_by_side(found.source, found.name, self._limits.ptx))
 
     def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
-        """Return `RECORDED` of natural nodes, -1 of those of other cells."""
         cells, cell = self.cells, stretch_of(self.cells.model.forest.cell_offsets, nodes)
         own = np.minimum(np.searchsorted(cells.numbers, cell), len(cells.numbers) - 1)
         here = cells.numbers[own] == cell
@@ -399,7 +388,6 @@ def plan_epochs(
 
 
 def _one_of_each(forest: Forest, cells: np.ndarray) -> Forest:
-    """Return one cell of each shape of some cells."""
     return forest.subset(cells[np.unique(forest.shape_of_cell[cells], return_index=True)[1]])
 
 
@@ -443,7 +431,6 @@ def _needs_lists(
 
 
 def _cells_each(num_cells: int, limits: Limits) -> int:
-    """Cells a compute unit, at most."""
     return -(-num_cells // limits.compute_units)
 
 

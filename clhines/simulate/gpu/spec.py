@@ -203,15 +203,6 @@ def coefficients(real: str) -> dict[str, float]:
     return {**found, "nearly_zero": 1e-290 if real == "double" else 1e-30}
 
 
-def arguments(real: str) -> dict[str, float]:
-    """Those of the `coefficients` that need more than the 32 bits of a GPU's instruction."""
-    # weights stay literals, which three that are computed side by side share
-    every = {k: v for k, v in coefficients(real).items() if k[:7] != "weight_"}
-    if real == "float":
-        return {"nearly_zero": every["nearly_zero"]}
-    return {k: v for k, v in every.items() if np.float64(v).view(np.int64) & 0xFFFFFFFF}
-
-
 @dataclass(frozen=True)
 class SeriesNumbers:
     """Numbers of ``common/rates.mako`` in one precision, as its template prints them."""
@@ -222,8 +213,12 @@ class SeriesNumbers:
 
     @property
     def arguments(self) -> dict[str, float]:
-        """Numbers that are arguments of the kernel; as literals they take two instructions."""
-        return arguments(self.real)
+        """Numbers that need more than the 32 bits of a GPU's instruction: not literals."""
+        # weights stay literals, which three that are computed side by side share
+        every = {k: v for k, v in coefficients(self.real).items() if k[:7] != "weight_"}
+        if self.real == "float":
+            return {"nearly_zero": every["nearly_zero"]}
+        return {k: v for k, v in every.items() if np.float64(v).view(np.int64) & 0xFFFFFFFF}
 
     @property
     def coefficients(self) -> dict[str, str]:
@@ -236,7 +231,6 @@ class SeriesNumbers:
 
     @property
     def suffix(self) -> str:
-        """End of a literal."""
         return "" if self.real == "double" else "f"
 
 
@@ -278,7 +272,6 @@ class OnChip:
 
     @property
     def whole(self) -> bool:
-        """Whether each step eliminates `d`, and solves."""
         return self.spec.advances and not self.spec.constant
 
     @property
@@ -298,11 +291,6 @@ class OnChip:
             return "0"
         past = "k >= mine.s1 ? 0 : " if self.spec.advances else ""
         return f"{past}all_{name}[mine.s0 + k]"
-
-    @property
-    def tree_values(self) -> int:
-        """Numbers that a lane has in the arrays ``all_tree``."""
-        return 4 if self.eliminates else 2
 
     @property
     def tree_rounds(self) -> int:
@@ -333,12 +321,10 @@ class OnChip:
 
     @property
     def step_of_active(self) -> int:
-        """Work-items that take instances."""
         return self.apart or self.spec.work_group
 
     @property
     def local_bytes(self) -> int:
-        """Local memory that the kernel takes, at most."""
         spec, factor = self.spec, self.spec.makes_factors
         held = 0 if spec.far else len(self.held)
         tree = 7 if self.eliminates else 3
@@ -387,7 +373,6 @@ class InstanceCalls:
         return self.kind.takes_events and self.kind.most <= self.spec.chip.step_of_active
 
     def state(self, s: int) -> str:
-        """Return the expression of a state."""
         kind = self.kind
         if kind.local:
             return f"{kind.name}__local[{s * kind.most} + q]"
@@ -409,7 +394,6 @@ class InstanceCalls:
 
     @property
     def factor(self) -> str:
-        """Factor of current and conductance."""
         kind = self.kind
         if kind.factor:
             return f"{self._of_node(0)} * {kind.factor}"
@@ -433,13 +417,11 @@ class InstanceCalls:
 
     @property
     def event(self) -> str:
-        """Call for the event that is due."""
         given = ["(real)weight * scale", *self._values, *self._by_address]
         return f"{self.kind.name}_event({self.spec.series}{', '.join(given)});"
 
     @property
     def current(self) -> str:
-        """Call for current and conductance."""
         kind = self.kind
         states = [f"s_{name}" for name in kind.states]
         given = ["v", "(step + (real)0.5) * dt", "dt", *self._values, *self.spec.of_constants(kind)]
@@ -546,14 +528,12 @@ class EpochSpec(SampledSpec):
 
     @property
     def template(self) -> str:  # type: ignore[override]
-        """The one of `templates` that the numbers ask for."""
         factors, constant, by_instance, by_node = self.templates
         if self.makes_factors:
             return factors
         return constant if self.constant else by_node if self.by_node else by_instance
 
     def parameters(self, kernel: str) -> list[Parameter]:
-        """Parameters of the kernel: of the cells, of each kind, and what all kinds share."""
         found = super().parameters(kernel)
         if not self.advances:
             return found
@@ -595,12 +575,10 @@ class EpochSpec(SampledSpec):
 
     @property
     def makes_factors(self) -> bool:
-        """Whether the kernel works out the constant factors."""
         return self.phase == "factor"
 
     @property
     def advances(self) -> bool:
-        """Whether the kernel takes steps."""
         return not self.makes_factors
 
     @property
@@ -610,7 +588,6 @@ class EpochSpec(SampledSpec):
 
     @property
     def uses_factors(self) -> bool:
-        """Whether the kernel takes the constant factors."""
         return self.advances and self.constant
 
     @property
@@ -625,7 +602,6 @@ class EpochSpec(SampledSpec):
 
     @property
     def has_slots(self) -> bool:
-        """Whether instances leave their sums in slots."""
         return bool(self.kinds) and not self.by_node
 
     @property
@@ -645,24 +621,20 @@ class EpochSpec(SampledSpec):
 
     @property
     def series_numbers(self) -> SeriesNumbers:
-        """Numbers of the rate functions' series."""
         return SeriesNumbers(self.real)
 
     @property
     def build_options(self) -> tuple[str, ...]:
-        """Options of the compiler."""
         return (f"-cl-nv-maxrregcount={self.registers}",) if self.registers else ()
 
     @property
     def work_group(self) -> int:
-        """Work-items of a group."""
         return self.lanes * self.units + self.extra
 
     # -- what templates print --------------------------------------------------------------------
 
     @property
     def chip(self) -> OnChip:
-        """What stays on the chip."""
         return OnChip(self)
 
     @property
@@ -692,7 +664,6 @@ class EpochSpec(SampledSpec):
         return [f"{kind.name}__c{k}" for k in range(kind.num_constants)]
 
     def constants_call(self, kind: MechanismSpec) -> str:
-        """Return the call of a kind's function of constants."""
         literals = filter(None, kind.literals)
         given = [f"{self.series}dt", *literals, *(f"&{name}" for name in self.of_constants(kind))]
         return f"{kind.name}_constants({', '.join(given)});"

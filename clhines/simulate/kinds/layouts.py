@@ -44,13 +44,11 @@ class Columns:
     count: int
 
     def at(self, instance: np.ndarray, column: int, columns: int) -> np.ndarray:
-        """Where instances have their values in one of several columns."""
         return column * self.count + np.asarray(instance)
 
     def put(
         self, mem: Arena, name: str, values: Sequence[np.ndarray], before: np.ndarray = NONE
     ) -> None:
-        """Add a region to an arena: some numbers, then columns."""
         mem.tile(name, np.reshape(values, (len(values), self.count)), before=before)
 
 
@@ -70,7 +68,6 @@ class Layout:
 
     @cached_property
     def once(self) -> Layout:
-        """The layout of one copy."""
         return self if self._model.copies == 1 else Layout(self._model.once)
 
     @property
@@ -80,7 +77,6 @@ class Layout:
 
     @property
     def count(self) -> int:
-        """Number of these nodes."""
         return num_active(self._model)
 
     def number(self, node: np.ndarray) -> np.ndarray:
@@ -96,7 +92,6 @@ class Layout:
         return np.cumsum(np.bincount(number + 1, minlength=self.count + 1))[: self.count + 1]
 
     def columns(self, k: int, kind: Kind) -> Columns:
-        """Where the values of kind `k` are."""
         return Columns(kind.count)
 
 
@@ -124,12 +119,10 @@ def _active(model: Model) -> tuple[np.ndarray, np.ndarray]:
 
 
 def has_constants(model: Model) -> bool:
-    """Return whether a model with exact times has constant mechanisms."""
     return model.of_nodes.any("constant_g") or model.of_nodes.any("constant_b")
 
 
 def num_active(model: Model) -> int:
-    """Return how many nodes are active."""
     return model.copies * len(active_nodes(model.once))
 
 
@@ -142,17 +135,16 @@ def filled_arenas(
     variables: Variables,
     dtype: np.dtype,
     place: np.ndarray | None,
-    base_d: np.ndarray,
     layout: Layout | None = None,
     instant: np.dtype = _DOUBLE,
     tiler: Tiler | None = None,
 ) -> dict[str, Arena]:
     """Return the arenas ``mem``, ``clock`` and ``ints`` with all that a network needs.
 
-    Of copies that are alike the arrays by node and instance are given of one, as is `base_d`, µS,
-    and repeated on the device by `tiler`: `Tiler.find_places` then finds the places of active
-    nodes. `dtype` is that of ``mem``, `instant` that of ``clock``. `place` is that of each node in
-    the solver's order; of copies None, where no pointers need it.
+    Of copies that are alike the arrays by node and instance are of one, and repeated on the device
+    by `tiler`: `Tiler.find_places` then finds the places of active nodes. `dtype` is that of
+    ``mem``, `instant` that of ``clock``. `place` is that of each node in the solver's order; of
+    copies None, where no pointers need it.
     """
     mem, clock, ints = (Arena(d, tiler) for d in (dtype, instant, np.dtype(np.int32)))
     model, once = variables.model, variables.once
@@ -160,7 +152,7 @@ def filled_arenas(
     layout = whole if model is once else whole.once
     nodes = layout.nodes
     mem.tile("area", once.area[nodes][None])
-    mem.tile("base_d", base_d[nodes][None])
+    mem.tile("base_d", (once.capacitance_over_dt + once.constant_d)[nodes][None])
     if tiler is None:
         assert place is not None
         ints.add("place_of", place[nodes])
@@ -179,7 +171,11 @@ def filled_arenas(
                 ints.add(f"pointer_{k}_{name}", place[node])
     detector = layout.number(once.sources.detector_node)
     _tile_first(ints, "first_detector", layout.first(np.sort(detector)))
-    add_detectors(variables, (mem, ints), whole)
+    order = detector_order(variables, whole)
+    ints.add("detector_source", model.sources.detector_source[order])
+    ints.add("detector_held", variables.exact.held[order])
+    ints.add("detector_hold", model.detector_hold[order])
+    mem.add("detector_threshold", model.sources.detector_threshold[order])
     add_wires(variables, (mem, clock, ints), whole.ring_steps)
     add_played(variables, whole, mem, clock, ints)
     return {"mem": mem, "clock": clock, "ints": ints}
@@ -255,17 +251,6 @@ def add_cells(model: Model, layout: Layout, ints: Arena, numbers: bool = False) 
     ints.add("detector_at", np.sort(layout.number(model.sources.detector_node)))
 
 
-def add_detectors(variables: Variables, arenas: tuple[Arena, Arena], layout: Layout) -> None:
-    """Add detectors by node, but where those of each node begin."""
-    mem, ints = arenas
-    model = variables.model
-    order = detector_order(variables, layout)
-    ints.add("detector_source", model.sources.detector_source[order])
-    ints.add("detector_held", variables.exact.held[order])
-    ints.add("detector_hold", model.detector_hold[order])
-    mem.add("detector_threshold", model.sources.detector_threshold[order])
-
-
 def detector_order(variables: Variables, layout: Layout) -> np.ndarray:
     """(d,) int64: detectors by node, in the order of the arenas."""
     return np.argsort(layout.number(variables.model.sources.detector_node), kind="stable")
@@ -309,15 +294,17 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: i
         ints.add(f"emitted_{k}", sources)
     number = np.append(np.argsort(order), -1)  # connections as kernels number them
     for k, queue in variables.queues.items():
-        clock.add(f"queue_time_{k}", queue.time)
-        clock.add(f"queue_sent_{k}", queue.sent)
-        mem.add(f"queue_flag_{k}", queue.flag)
         ints.add(f"queue_connection_{k}", number[queue.connection])
-        ints.add(f"queue_size_{k}", queue.size)
-        ints.add(f"queue_last_{k}", queue.last)
+        for name, arena in _of_queues(mem, clock, ints):
+            arena.add(f"queue_{name}_{k}", getattr(queue, name))
         bits = 1 << np.arange(len(queue.armed))[:, None]
         ints.add(f"armed_{k}", (queue.armed * bits).sum(axis=0))
         ints.add(f"above_flags_{k}", (queue.above * bits).sum(axis=0))
+
+
+def _of_queues(mem: Arena, clock: Arena, ints: Arena) -> list[tuple[str, Arena]]:
+    """Arrays of a `Queue` that are in arenas as they are."""
+    return [("time", clock), ("sent", clock), ("flag", mem), ("size", ints), ("last", ints)]
 
 
 def loose_targets(model: Model, wires: Wires) -> np.ndarray:
@@ -397,9 +384,8 @@ def read_back(
     exact.cursor[order] = ints.get("cursor")
     exact.held[detector_order(variables, layout)] = ints.get("detector_held")
     for k, queue in now.queues.items():
-        queue.time, queue.sent = clock.get(f"queue_time_{k}"), clock.get(f"queue_sent_{k}")
-        queue.flag = mem.get(f"queue_flag_{k}")
-        queue.size, queue.last = ints.get(f"queue_size_{k}"), ints.get(f"queue_last_{k}")
+        for name, arena in _of_queues(mem, clock, ints):
+            setattr(queue, name, arena.get(f"queue_{name}_{k}"))
         queue.connection = np.append(order, -1)[ints.get(f"queue_connection_{k}")]
         bits = 1 << np.arange(len(queue.armed))[:, None]
         queue.armed = (ints.get(f"armed_{k}") & bits) != 0
@@ -426,18 +412,15 @@ def spec_of(
             regions[f"sum_{k}"] = kind.first_target
     regions["num_active"], regions["num_played"] = num_active(model), len(model.played)
     regions["num_loose"] = len(loose_targets(model, variables.wires))
-    ions = tuple(ion.name for ion in model.ions)
     width = vector_bytes // arenas["mem"].dtype.itemsize or 1
-    kinds = tuple(
-        _blocks_of(variables, k, kind, real, ions, width, k in grouped)
-        for k, kind in enumerate(model.kinds)
-    )
+    every = range(len(model.kinds))
+    kinds = tuple(_blocks_of(variables, k, real, width, k in grouped) for k in every)
     noisy = any(a.role == "noise" for k in kinds for _, _, given in k.blocks for a in given)
     spec = ArenaSpec(
         real=real,
         instant=real_name(arenas["clock"].dtype),
         kinds=kinds,
-        ions=ions,
+        ions=tuple(ion.name for ion in model.ions),
         regions=tuple(regions),
         secondorder=model.secondorder,
         second_order_currents=model.second_order_currents,
@@ -459,17 +442,10 @@ _ON_DEVICE = (
 )  # fmt: skip
 
 
-def _blocks_of(
-    variables: Variables,
-    k: int,
-    kind: Kind,
-    real: str,
-    ions: tuple[str, ...],
-    width: int,
-    grouped: bool,
-) -> KindBlocks:
-    model, mechanism, outputs = variables.model, kind.mechanism, variables.declared(k)
-    more = (outputs,) if outputs else ()
+def _blocks_of(variables: Variables, k: int, real: str, width: int, grouped: bool) -> KindBlocks:
+    model, outputs = variables.model, variables.declared(k)
+    kind, more = model.kinds[k], (outputs,) if outputs else ()
+    mechanism = kind.mechanism
     program = mechanism.program
     net = program.net
     names = [b for b in program.blocks if b in _ON_DEVICE or b.startswith("for_netcons")]
@@ -501,7 +477,7 @@ def _blocks_of(
         has_net=net is not None and "receive" in program.blocks,
         summed=model.on_grid and net is not None and net.summed and mechanism.kind != "artificial",
         emits=k in model.sources.emitted,
-        ions=ions,
+        ions=tuple(ion.name for ion in model.ions),
         vectors=tuple((b, f"{mechanism.name}__v{width}_{b}") for b in wide),
         rows=width > 1 and bool(np.diff(kind.node).all()),
         last=model.of_last(k),
@@ -521,25 +497,6 @@ def in_vectors(mechanism: Mechanism, block: str, outputs: Sequence[str] = ()) ->
     else:
         apart = mechanism.kind == "density" or all(a.direction == "in" for a in ions)
     return apart and mechanism.takes_vectors(block, outputs)
-
-
-def location(
-    record: Record, variables: Variables, mem: Arena, place: np.ndarray, layout: Layout
-) -> tuple[str, np.ndarray]:
-    """Return the array that a record is in, ``v`` or ``mem``, and where in it its values are."""
-    if record.kind == -1:
-        return "v", place[record.index]
-    if record.kind < 0:
-        return "mem", mem.offset[f"ion_{record.name}"] + layout.number(record.index)
-    k, kind = record.kind, variables.model.kinds[record.kind]
-    kept = {"states": [*variables.states[k]], "outputs": [*variables.wanted[k]]}
-    for what, names in kept.items():
-        if record.name in names:
-            columns, column = layout.columns(k, kind), names.index(record.name)
-            at = columns.at(record.index, column, len(names))
-            return "mem", mem.offset[f"{what}_{k}"] + at
-    at = at_parameter(variables, layout, k, record.name, record.index)
-    return "mem", mem.offset[f"parameters_{k}"] + at
 
 
 def owner_of(record: Record, variables: Variables, layout: Layout) -> np.ndarray:
@@ -563,10 +520,28 @@ def locations(
     place: Callable[[], np.ndarray],
     layout: Layout,
 ) -> list[tuple[str, np.ndarray]]:
-    """Return where each record is; see `location`. `place` is asked only if there are records."""
-    if not records:
-        return []
-    return [location(record, variables, arenas["mem"], place(), layout) for record in records]
+    """Return which array each record is in, ``v`` or ``mem``, and where in it its values are.
+
+    `place` is asked only if there are records.
+    """
+    mem, found = arenas["mem"], list[tuple[str, np.ndarray]]()
+    for record in records:
+        name, k, index = record.name, record.kind, record.index
+        if k == -1:
+            found.append(("v", place()[index]))
+            continue
+        if k < 0:
+            found.append(("mem", mem.offset[f"ion_{name}"] + layout.number(index)))
+            continue
+        columns = layout.columns(k, variables.model.kinds[k])
+        kept = {"states": [*variables.states[k]], "outputs": [*variables.wanted[k]]}
+        what = next((what for what, names in kept.items() if name in names), "parameters")
+        at = (
+            at_parameter(variables, layout, k, name, index) if what == "parameters"
+            else columns.at(index, kept[what].index(name), len(kept[what]))
+        )  # fmt: skip
+        found.append(("mem", mem.offset[f"{what}_{k}"] + at))
+    return found
 
 
 def check_room_for_events(model: Model, code: int) -> None:

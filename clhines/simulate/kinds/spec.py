@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.arrays import starts
 from clhines.device.arrays import to_device
 from clhines.errors import InputError
 from clhines.mechanisms.emit.printer import folded, wrapped
@@ -25,37 +25,30 @@ from clhines.simulate.records.records import CURRENT
 class MechanismSpec:
     """Everything a template needs to know about one mechanism of a network.
 
-    `name` begins the names of its functions; currents and conductances are multiplied by a factor
-    of each instance where it is a `density`. With `width` instances of a group, one a lane of a
-    vector of ``epoch_vector.mako``, number s of lane l of group q lies at
-    ``(q * num_numbers + s) * width + l``, of states and of parameters that are not `single`.
-
-    Of epochs on GPUs: `number` is that of instance 0 among all instances, which noise is drawn by,
-    `first_target` its number among the targets of events; `literals` are parameters that are one
-    number, else empty; `most` instances are in a work-group; `factor` makes the factor of a node of
-    its capacitance over dt; and with `local` states lie in local memory.
+    With `width` instances of a group, one a lane of a vector of ``epoch_vector.mako``, number s of
+    lane l of group q lies at ``(q * num_numbers + s) * width + l``, of states and of parameters
+    that are not `single`. What follows `num_constants` is of epochs on GPUs.
     """
 
-    name: str
+    name: str  # begins the names of its functions
     source: str = field(repr=False)
     parameters: tuple[str, ...]
     states: tuple[str, ...]
     single: tuple[bool, ...]
-    density: bool
+    density: bool  # currents and conductances are multiplied by a factor of each instance
     takes_events: bool
     uses_noise: bool
     width: int = 0
     num_constants: int = 0
-    number: int = 0
-    literals: tuple[str, ...] = ()
-    most: int = 0
-    factor: str = ""
-    first_target: int = 0
-    local: bool = True
+    number: int = 0  # of instance 0 among all instances, which noise is drawn by
+    literals: tuple[str, ...] = ()  # parameters that are one number, else empty
+    most: int = 0  # instances of a work-group
+    factor: str = ""  # makes the factor of a node of its capacitance over dt
+    first_target: int = 0  # number of instance 0 among the targets of events
+    local: bool = True  # states lie in local memory
 
     @property
     def num_states(self) -> int:
-        """States of an instance."""
         return len(self.states)
 
     @property
@@ -129,7 +122,6 @@ def of_each_kind(texts: Sequence[str], kinds: Sequence[MechanismSpec]) -> list[P
 
 
 def _event_of_lane(kind: MechanismSpec, k: int) -> str:
-    """Return the function of an event of one lane of a group."""
     w = kind.width
     states = [f"s[{f'{i * w} + ' if i else ''}lane]" for i in range(kind.num_states)]
     pointers = [f"&s{i}" for i in range(kind.num_states)]
@@ -160,7 +152,6 @@ def grouped_kind_spec(kind: Kind, real: str, width: int) -> MechanismSpec:
 
 
 def described(kind: Kind, source: str = "") -> MechanismSpec:
-    """Everything about a kind, with a source or without."""
     mechanism = kind.mechanism
     return MechanismSpec(
         name=mechanism.name,
@@ -181,7 +172,6 @@ def check_parameters(kind: Kind, dtype: np.dtype) -> None:
 
 
 def check_range(what: str, values: np.ndarray, dtype: np.dtype) -> None:
-    """Raise InputError for a value that is infinite in a precision."""
     most, largest = float(np.finfo(dtype).max), float(np.abs(values).max(initial=0.0))
     if largest > most:
         raise InputError(
@@ -274,27 +264,20 @@ def sample_lists(
 
 
 def sample_arguments(
-    queue: cl.CommandQueue,
-    samples: Sequence[Sample],
-    sizes: Sequence[int],
-    owners: Owners,
-    sampled: cla.Array,
+    samples: Sequence[Sample], sizes: Sequence[int], owners: Owners, sampled: cla.Array
 ) -> list[cla.Array | np.int32]:
     """Arguments that kernels take last; `owners` returns owner and lane of a kind's instances."""
-    firsts, entries, number = list[np.ndarray](), [np.zeros((0, 4), np.int64)], 0
-    for k, size in enumerate(sizes):
-        own = [s for s in samples if s.kind == k]
-        none = [np.zeros(0, np.int64)]
-        instance = np.concatenate(none + [s.instance for s in own])
-        what = np.concatenate(none + [np.full(len(s.instance), s.what) for s in own])
-        column = np.concatenate(none + [s.column + np.arange(len(s.instance)) for s in own])
-        owner, lane = owners(k, instance)
-        first, entry = sample_lists(owner, what, lane, column, size)
-        firsts.append(np.where(first < 0, -1, first + number))
-        entry[:, 3] = np.where(entry[:, 3] < 0, -1, entry[:, 3] + number)
-        entries.append(entry)
-        number += len(entry)
-    tables = [to_device(queue, a, np.int32) for a in (*firsts, np.concatenate(entries))]
+    rows, first_owner = [np.zeros((4, 0), np.int64)], starts(np.asarray(sizes, np.int64))
+    for s in samples:
+        owner, lane = owners(s.kind, s.instance)
+        column = s.column + np.arange(len(lane))
+        rows.append(
+            np.stack((first_owner[s.kind] + owner, np.full_like(lane, s.what), lane, column))
+        )
+    owner, what, lane, column = np.concatenate(rows, axis=1)
+    first, entries = sample_lists(owner, what, lane, column, sum(sizes))
+    firsts = np.split(first, first_owner[1:])
+    tables = [to_device(sampled.queue, a, np.int32) for a in (*firsts, entries)]
     return [*tables, sampled, np.int32(sampled.shape[1])]
 
 
@@ -320,38 +303,30 @@ def call_of(function: str, given: list[str], indent: int) -> str:
 
 @dataclass(frozen=True)
 class KindBlocks:
-    """Everything a template needs to know about one kind: ``density``, ``point`` or ``artificial``.
-
-    `blocks` are (block, function, arguments); `parameters` names, and whether each is one number
-    for all instances; `sends` the kinds of the places that send. With `summed` events of a step may
-    come as the sum of their weights. `ions` are those of the network, `vectors` blocks with a
-    function for `ArenaSpec.width` instances at once, and its name; with `rows` a node has one
-    instance at most. Blocks read the last instance's states of the names in `last`.
-    """
+    """Everything a template needs to know about one kind of a network with exact times."""
 
     number: int
     name: str
     functions: str
-    kind: str
-    blocks: tuple[tuple[str, str, tuple[Argument, ...]], ...]
-    parameters: tuple[tuple[str, bool], ...]
+    kind: str  # ``density``, ``point`` or ``artificial``
+    blocks: tuple[tuple[str, str, tuple[Argument, ...]], ...]  # name, function, its arguments
+    parameters: tuple[tuple[str, bool], ...]  # names, and whether one number is of all instances
     states: tuple[str, ...]
     outputs: tuple[str, ...]
     weights: tuple[str, ...]
-    sends: tuple[str, ...]
+    sends: tuple[str, ...]  # kinds of the places that send
     watch_flags: tuple[float, ...]
     for_netcons: int
     queue: int
     has_net: bool
-    summed: bool
+    summed: bool  # events of a step may come as the sum of their weights
     emits: bool
-    ions: tuple[str, ...]
-    vectors: tuple[tuple[str, str], ...] = ()
-    rows: bool = False
-    last: tuple[str, ...] = ()
+    ions: tuple[str, ...]  # of the network
+    vectors: tuple[tuple[str, str], ...] = ()  # blocks with a function of `ArenaSpec.width`, and it
+    rows: bool = False  # a node has one instance at most
+    last: tuple[str, ...] = ()  # states of which blocks read the last instance's
 
     def leading(self, block: str) -> tuple[str, ...]:
-        """Arguments of its function before those of a block."""
         return ()
 
     @property
@@ -361,7 +336,6 @@ class KindBlocks:
 
     @property
     def watches(self) -> int:
-        """Number of WATCH conditions."""
         return len(self.watch_flags)
 
     def has(self, block: str) -> bool:
@@ -370,27 +344,35 @@ class KindBlocks:
         return any(a.direction != "in" for arguments in found for a in arguments)
 
     def arguments(self, block: str) -> tuple[Argument, ...]:
-        """Return the arguments of a block."""
         return next(arguments for name, _, arguments in self.blocks if name == block)
 
     def asks(self, block: str, role: str) -> list[str]:
-        """Names of the arguments of a role."""
         return [a.name for a in self.arguments(block) if a.role == role]
 
+    @property
+    def singles(self) -> list[str]:
+        """Parameters that are one number for all instances."""
+        return [name for name, single in self.parameters if single]
+
+    @property
+    def several(self) -> list[str]:
+        """The other parameters."""
+        return [name for name, single in self.parameters if not single]
+
     def parameter(self, name: str) -> str:
-        """Return the expression of a parameter of instance j."""
-        singles = [n for n, single in self.parameters if single]
-        given = [n for n, single in self.parameters if not single]
-        k = self.number
+        k, singles, several = self.number, self.singles, self.several
         if name in singles:
             return f"mem[parameters_{k} + {singles.index(name)}]"
-        begin = f"parameters_{k} + {len(singles)}"
-        return f"mem[{begin} + {given.index(name)} * count_{k} + j]"
+        line = self.line_of(several.index(name), len(several))
+        return f"mem[parameters_{k} + {len(singles)} + {line}]"
 
     def kept(self, role: str, name: str) -> str:
-        """Return the expression of a state or an output of instance j."""
-        k, names = self.number, self.states if role == "state" else self.outputs
-        return f"mem[{role}s_{k} + {names.index(name)} * count_{k} + j]"
+        names = self.states if role == "state" else self.outputs
+        return f"mem[{role}s_{self.number} + {self.line_of(names.index(name), len(names))}]"
+
+    def line_of(self, line: int, lines: int) -> str:
+        """Return the place of instance j in one of its kind's `lines` of numbers."""
+        return f"{line} * count_{self.number} + j"
 
     def bare_current(self, block: str) -> str:
         """Where the current goes that is recorded and none of a mechanism's variables, if any."""
@@ -421,14 +403,8 @@ class KindBlocks:
         if self.bare_current(block):
             after.append(f"{space}{self.bare_current(block)} = i_i;\n")
         function = next(f for name, f, _ in self.blocks if name == block)
-        text = f"{space}{function}(\n{space}    "
-        line = text.splitlines()[-1]
-        for number, value in enumerate(given):
-            end = ");" if number == len(given) - 1 else ", "
-            if len(line) + len(value) > 96:
-                text, line = text.rstrip() + f"\n{space}    ", f"{space}    "
-            text, line = text + value + end, line + value + end
-        return "".join(before) + (text if given else text + ");") + "\n" + "".join(after)
+        text = f"{space}{function}(\n{space}    {wrapped(given or [''], indent + 4, 97)});\n"
+        return "".join([*before, text, *after])
 
     def call_vectors(self, block: str, values: Values, width: int, indent: int) -> str:
         """Return statements that call a block of `n` instances from j on, at nodes ``node``."""
@@ -477,7 +453,6 @@ class KindBlocks:
         return self.parameter(a.name) if a.role == "parameter" else self.kept(a.role, a.name)
 
     def value(self, a: Argument, values: Values) -> str:
-        """Return the expression of an argument."""
         if a.role == "parameter":
             return self.parameter(a.name)
         if a.role == "state":
@@ -510,7 +485,6 @@ class KindBlocks:
         return f"drawn_{self.number}_{name} + 2*j", f"drawn_{self.number}_{name} + 2*j + 1"
 
     def stores(self, a: Argument, block: str, local: str) -> list[str]:
-        """Return statements that put a result where it belongs."""
         if a.role in ("state", "output"):
             return [f"{self.kept(a.role, a.name)} = {local};"]
         if a.role == "drawn":
@@ -535,16 +509,8 @@ class KindBlocks:
 class ArenaSpec(TemplateSpec):
     """``steps.mako``, whose numbers are in arenas: ``mem`` of reals, ``clock`` of times, ``ints``.
 
-    `real` and `instant`, ``double`` or ``float``, are types of values and times.
-
-    `regions` names what `at` holds: begins of regions, and counts. `noise` is the OpenCL source of
-    `mechanisms.normal`. With `constant` there are constant mechanisms, whose currents are summed by
-    node once. With `layered` events may come to another instance within a step: they are delivered
-    in launches of their own. CPUs advance `width` instances at once, and work-items there have many
-    nodes. Where functions are `calls`, and not copied to where they are called, a kernel of many
-    mechanisms is built several times faster, and is as fast on CPUs. `bins` are rounds of events in
-    bins of a step, see `events.sources`. With `by_cell` functions are for `ArenaEpochSpec`: where
-    regions begin is a struct, and voltages are in local memory, or as there `far`.
+    Where functions are `calls`, and not copied to where they are called, a kernel of many
+    mechanisms is built several times faster, and is as fast on CPUs.
     """
 
     template: ClassVar[str] = "simulate/steps"
@@ -583,24 +549,24 @@ class ArenaSpec(TemplateSpec):
     }
     sending: ClassVar[Word] = SENDING
     blocks: ClassVar[bool] = False  # whether blocks of cells see each other's events later
-    real: str
+    real: str  # ``double`` or ``float``
     kinds: tuple[KindBlocks, ...]
     ions: tuple[str, ...]
-    regions: tuple[str, ...]
+    regions: tuple[str, ...]  # names of what `at` holds: begins of regions, and counts
     secondorder: bool
     second_order_currents: bool
-    noise: str
+    noise: str  # OpenCL source of `mechanisms.normal`
     played: bool
-    constant: bool
-    layered: bool
-    width: int
+    constant: bool  # there are constant mechanisms, whose currents are summed by node once
+    layered: bool  # events may come to another instance within a step, in launches of their own
+    width: int  # instances that CPUs advance at once, where work-items have many nodes
     calls: bool
     nernst: tuple[str, ...] = ()
     grid: bool = field(default=False, repr=False)
-    bins: int = field(default=0, repr=False)
-    by_cell: bool = field(default=False, repr=False)
-    far: bool = field(default=False, repr=False)
-    instant: str = "double"
+    bins: int = field(default=0, repr=False)  # rounds of events in a step's bin, `events.sources`
+    by_cell: bool = field(default=False, repr=False)  # for `ArenaEpochSpec`: regions are a struct
+    far: bool = field(default=False, repr=False)  # voltages are not in local memory
+    instant: str = "double"  # type of times
 
     @property
     def arena(self) -> ArenaSpec:
@@ -614,7 +580,6 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def at(self) -> str:
-        """Its declaration."""
         return "const regions_ regions" if self.by_cell else "__global const int *at"
 
     @property
@@ -633,18 +598,12 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def own_v(self) -> str:
-        """Voltage of node a in functions."""
         return "*v" if self.one_v else "v[ints[place_of + a]]"
 
     @property
     def wide(self) -> bool:
-        """Whether work-items have many nodes."""
+        """Whether work-items have many nodes, and pass by targets of which no event is due."""
         return self.width > 1
-
-    @property
-    def skips(self) -> bool:
-        """Whether targets are passed by where no event of theirs is due."""
-        return self.wide
 
     @property
     def soon(self) -> str:
@@ -654,7 +613,7 @@ class ArenaSpec(TemplateSpec):
     @property
     def looks_ahead(self) -> bool:
         """Whether it is known when a target has to be looked after next."""
-        return self.skips or self.by_cell
+        return self.wide or self.by_cell
 
     def counts(self, word: str) -> str:
         """Where the events of a connection's source are counted that its target may see."""
@@ -667,12 +626,10 @@ class ArenaSpec(TemplateSpec):
         return "static __attribute__((noinline))" if self.calls else "static"
 
     def functions(self, kind: KindBlocks) -> str:
-        """Functions of the blocks of a kind."""
         return re.sub(r"^static (?=void |real\d* )", f"{self.static} ", kind.functions, flags=re.M)
 
     @property
     def net_kinds(self) -> tuple[KindBlocks, ...]:
-        """Kinds that take or send events."""
         return tuple(kind for kind in self.kinds if kind.has_net)
 
     @property
@@ -682,5 +639,4 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def loose_kinds(self) -> tuple[KindBlocks, ...]:
-        """Kinds of artificial cells, which are at no node."""
         return tuple(kind for kind in self.net_kinds if kind.kind == "artificial")

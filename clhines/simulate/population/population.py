@@ -63,7 +63,6 @@ class Pieces:
 
 
 def divided(model: Network, parameters: Mapping[str, Parameter]) -> Pieces:
-    """Divide the groups of a model so that each parameter has pieces of its own."""
     masks: dict[int, list[np.ndarray]] = {g.number: [] for g in model.groups}
     used: dict[int, list[tuple[int, str]]] = {g.number: [] for g in model.groups}
     for k, (name, spec) in enumerate(parameters.items()):
@@ -283,7 +282,6 @@ class Batch:
 
 
 def _first(values: np.ndarray | RaggedArray, count: int) -> np.ndarray | RaggedArray:
-    """Values of the first `count` traces."""
     if not isinstance(values, RaggedArray):
         return values[:count]
     return RaggedArray(values.offsets[: count + 1], values.values[: values.offsets[count]])
@@ -297,24 +295,20 @@ def joined_features(
     joined: dict[str, np.ndarray | RaggedArray] = {}
     for name in names:
         rows, values = list[np.ndarray](), list[np.ndarray]()
-        single = False
         for one in found:
             own, p = one.features[name], len(one.columns)
             traces = np.arange(len(own))
             row = (one.first - begin + traces // p) * several + one.columns[traces % p]
             if isinstance(own, RaggedArray):
-                rows.append(row[own.rows])
-                values.append(own.values)
-            else:
-                rows.append(row)
-                values.append(own)
-                single = True
+                row, own = row[own.rows], own.values
+            rows.append(row)
+            values.append(own)
         row, value = np.concatenate(rows), np.concatenate(values)
         order = np.argsort(row, kind="stable")
-        if single:
-            joined[name] = value[order].reshape(number, several)
-        else:
+        if isinstance(names[name], RaggedArray):
             joined[name] = lists_of(row[order], value[order], number * several)
+        else:
+            joined[name] = value[order].reshape(number, several)
     return joined
 
 
@@ -739,7 +733,6 @@ def _features(names: Iterable[str] | None, protocols: Mapping[str, Protocol]) ->
 def _places(
     chosen: Sequence[cl.Device | str] | None, options: Mapping[str, object], ranks: bool
 ) -> list[dict[str, object]]:
-    """Options of the simulations of each device."""
     if "comm" in options:
         raise InputError("comm is given twice; expected it once")
     if chosen is None:

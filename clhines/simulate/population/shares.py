@@ -111,13 +111,11 @@ def by_workers(
 
 
 def _lost(error: BaseException) -> bool:
-    """Whether an error is of a worker that is gone, and not of what it was asked to do."""
     gone = isinstance(error, BrokenExecutor | CancelledError | ConnectionError)
     return gone or type(error).__name__ == _LOST
 
 
 def _workers(executor: Executor) -> int:
-    """How many workers an executor has; 0 if it does not tell."""
     for name in ("_max_workers", "num_workers"):  # concurrent.futures; mpi4py.futures
         if isinstance(number := getattr(executor, name, None), int):
             return number

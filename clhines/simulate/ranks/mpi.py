@@ -113,7 +113,6 @@ class Ranks:
                 time.sleep(_SLEEP)
 
     def gather_numbers(self, numbers: Sequence[int]) -> np.ndarray:
-        """(size, k) int64: k numbers of each rank."""
         mine = np.array(numbers, np.int64)
         found = np.empty((self.size, len(mine)), np.int64)
         self._wait(self.comm.Iallgather(mine, found))
@@ -139,7 +138,6 @@ class Ranks:
         return codes
 
     def _exchange_all(self, mine: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
-        """Exchange what did not fit, and enlarge the messages that follow."""
         found = np.empty(int(counts.sum()), np.uint32)
         begin = starts(counts)
         sent = np.ascontiguousarray(mine, np.uint32)
@@ -165,7 +163,6 @@ def decoded(
 
 
 def one_line(error: BaseException) -> str:
-    """Return the message of an error, on one line."""
     text = " ".join(str(error).split())
     return text if isinstance(error, Exception) and text else f"{type(error).__name__} {text}"
 
@@ -174,7 +171,6 @@ _known: list[tuple[MPI.Comm, MPI.Comm]] = []  # communicators, and our own of th
 
 
 def _own(comm: MPI.Comm) -> MPI.Comm:
-    """Return a communicator of the same ranks that nobody else uses."""
     for given, own in _known:
         if given == comm and own.size == comm.size:
             return own

@@ -64,7 +64,6 @@ class RankRecords:
 
 
 def cell_costs(model: Model) -> np.ndarray:
-    """(num_cells,) float64: cost of a step of each cell, in nodes."""
     forest = model.forest
     costs = forest.sizes.astype(np.float64)
     for kind in model.kinds:
@@ -129,7 +128,6 @@ Places = slice | np.ndarray
 
 
 def join(shares: Sequence[Share], saved: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Return the state of the whole network from those of all ranks."""
     found, whole = {}, shares[0].whole
     for field in whole.schema:
         for share, arrays in zip(shares, saved, strict=True):
@@ -163,7 +161,6 @@ class Share:
 
     @cached_property
     def instances(self) -> list[slice]:
-        """Instances of each kind of the network."""
         return [
             slice(0, k.count)
             if is_artificial(k)
@@ -181,7 +178,6 @@ class Share:
 
     @cached_property
     def targets(self) -> np.ndarray:
-        """(k,) int64: targets of events in whole steps."""
         found = [np.zeros(0, np.int64)]
         for kind, some in zip(self.whole.kinds, self.instances, strict=True):
             first = kind.first_target
@@ -191,7 +187,6 @@ class Share:
 
     @cached_property
     def _target(self) -> np.ndarray:
-        """Number on the rank of each target of the network, -1 of those of other ranks."""
         found = np.full(max(self.whole.num_targets, 1), -1)
         found[self.targets] = np.arange(len(self.targets))
         return found
@@ -203,7 +198,6 @@ class Share:
 
     @cached_property
     def connections(self) -> np.ndarray:
-        """(m,) int64: connections at exact times to instances of the rank."""
         netcons = self.whole.netcons
         here = np.zeros(netcons.count, bool)
         for k, place in enumerate(self._place):
@@ -219,7 +213,6 @@ class Share:
 
     @cached_property
     def detectors(self) -> np.ndarray:
-        """(d,) int64."""
         return np.flatnonzero(self._here(self.whole.sources.detector_node))
 
     @cached_property
@@ -325,7 +318,6 @@ class Share:
         )  # fmt: skip
 
     def _node(self, node: np.ndarray) -> np.ndarray:
-        """Numbers of nodes on this rank; remote ones follow those of its own."""
         beyond = self.high - self.low + np.searchsorted(self.remote, node)
         return np.where(self._here(node), node - self.low, beyond)
 
@@ -351,7 +343,6 @@ class Share:
         return np.arange(length(self.whole, per))[self._things[per]]
 
     def cut(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the rank's part of a saved state of the network."""
         found = {}
         for field in self.whole.schema:
             found[field.key] = saved[field.key][..., self.places(field)]

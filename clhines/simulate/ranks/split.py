@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import numpy as np
-import pyopencl as cl
 
 from clhines.arrays import place_of
 from clhines.errors import InputError, RankError
@@ -30,7 +29,7 @@ from clhines.simulate.state.chunk import Chunk
 from clhines.simulate.state.decisions import MAX_EPOCH, Decisions
 
 _Found = TypeVar("_Found")
-_NOTHING = np.zeros(0, np.int64)
+_NOTHING, _NO_WORDS = np.zeros(0, np.int64), np.zeros(0, np.uint32)
 
 
 class _Own:
@@ -50,8 +49,13 @@ class _Own:
             self.error = error
             return None
 
+    def call(self, do: Callable[..., _Found], *arguments: object) -> _Found | None:
+        """Do something, and raise on all ranks what has failed on one."""
+        found = self.do(do, *arguments)
+        self.settle()
+        return found
+
     def settle(self) -> None:
-        """Raise on all ranks what has failed on one."""
         error, self.error = self.error, None
         self.ranks.agree(error)
 
@@ -82,7 +86,6 @@ class _StepExchange:
             )
 
     def begin(self, started: bool) -> None:
-        """Begin a chunk, and exchange the spikes of the start if there has been none."""
         self._spikes, self._waiting = [], None
         if not started:
             early = self._own.do(self._own.run.early_sources)
@@ -95,12 +98,10 @@ class _StepExchange:
         self._waiting = self._own.do(self._own.run.note_spikes), first, count
 
     def deliver(self) -> None:
-        """Exchange the spikes of the last steps, unless that can wait for the next ones."""
         if not self._overlap:
             self.end()
 
     def end(self) -> None:
-        """Exchange what has waited."""
         if self._waiting is None:
             return
         (noted, first, count), self._waiting = self._waiting, None
@@ -118,7 +119,6 @@ class _StepExchange:
             self._own.do(self._own.run.send, source, step, first, count)
 
     def chunk(self, dt: float, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Return the spikes of all ranks since `begin`, and these results."""
         source, step = (np.concatenate([_NOTHING, *(s[k] for s in self._spikes)]) for k in (0, 1))
         return Chunk.of_steps(step, source, dt, failed, values)
 
@@ -145,22 +145,19 @@ class _TimeExchange:
             self._known[some[mine.instances[k]]] = True
 
     def begin(self, started: bool) -> None:
-        """Begin a chunk, and exchange the events of the start if there has been none."""
         self._spikes = []
         if not started:
             self.deliver()
 
     def taken(self, first: int, count: int) -> None:
-        """Note which steps are under way."""
         self._taken = first, count
 
     def deliver(self) -> None:
         """Give all ranks the events found here, and the voltages that others point at."""
         mine = self._own.do(self._found)
         error, self._own.error = self._own.error, None
-        words = self._own.ranks.exchange(np.zeros(0, np.uint32) if mine is None else mine, error)
-        found = map(of_words, words, self._pointed_of)
-        source, time, v = (np.concatenate(each) for each in zip(*found, strict=True))
+        mine = _NO_WORDS if mine is None else mine
+        source, time, v = of_words(self._own.ranks.exchange(mine, error), self._pointed_of)
         self._spikes.append((source, time))
         self._own.do(self._take, source, time, v)
 
@@ -188,7 +185,6 @@ class _TimeExchange:
             run.take_voltages(v[np.searchsorted(self._pointed, self._mine.remote)])
 
     def chunk(self, dt: float, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Return the events of all ranks since `begin`, and these results."""
         source, time = (np.concatenate([s[k] for s in self._spikes]) for k in (0, 1))
         return Chunk.of(time, source, dt, failed, values)
 
@@ -202,11 +198,17 @@ def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
     return np.append(source.astype(np.uint32), reals.view(np.uint32))
 
 
-def of_words(words: np.ndarray, pointed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the arguments of `words_of`, of which `pointed` voltages."""
-    count = (len(words) - 2 * pointed) // 3
-    reals = np.ascontiguousarray(words[count:]).view(np.float64)
-    return words[:count].astype(np.int64), reals[:count], reals[count:]
+def of_words(
+    words: Sequence[np.ndarray], pointed: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what ranks gave to `words_of`, one after another; of `pointed` voltages each."""
+    found = []
+    for own, number in zip(words, pointed, strict=True):
+        count = (len(own) - 2 * number) // 3
+        reals = np.ascontiguousarray(own[count:]).view(np.float64)
+        found.append((own[:count].astype(np.int64), reals[:count], reals[count:]))
+    source, time, v = (np.concatenate(each) for each in zip(*found, strict=True))
+    return source, time, v
 
 
 class SplitRun:
@@ -216,6 +218,7 @@ class SplitRun:
         self, ranks: Ranks, shares: Sequence[Share], decisions: Decisions, run: PartRun
     ) -> None:
         self.ranks, self.whole, self.run, self._shares = ranks, decisions.network, run, shares
+        self.device = run.device
         mine = shares[ranks.rank]
         self._own, self._first_cell = _Own(ranks, self.run), mine.cells.start
         self._records = RankRecords(ranks, mine.record)
@@ -228,37 +231,26 @@ class SplitRun:
             )
         self.max_steps = self._exchange.max_steps
 
-    @property
-    def device(self) -> cl.Device | None:
-        """The device of this rank."""
-        return self.run.device
-
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of `rows` steps."""
         self._own.do(self.run.begin, rows, self._records.localised(records))
         self._exchange.begin(self._started)
         self._started = True
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue steps, and exchange the events of those before them if that has waited."""
         self._own.do(self.run.advance, first, count, row)
         self._exchange.taken(first, count)
 
     def deliver(self, first: int, count: int) -> None:
-        """Exchange the events of the last steps, unless that can wait for the next ones."""
         self._exchange.deliver()
 
     def mark(self) -> Mark | None:
-        """Return a mark of this position in the queue, for `seconds`."""
         return self._own.do(self.run.mark)
 
     def seconds(self, marks: Sequence[Mark | None]) -> list[float]:
-        """Wait, and return the times at which the queue reached the marks."""
         found = self._own.do(self.run.seconds, marks)
         return [0.0] * len(marks) if found is None else found
 
     def end(self) -> Chunk:
-        """Return the events, failures and records of all ranks since `begin`."""
         self._exchange.end()
         chunk = self._own.do(self.run.end)
         here = np.zeros(0, int) if chunk is None else chunk.failed
@@ -274,21 +266,15 @@ class SplitRun:
         return self._exchange.chunk(self.whole.dt, failed, self._records.joined(values))
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        """Values of records as they are, (1, r) each."""
-        found = self._own.do(self.run.now, self._records.localised(records), step)
-        self._own.settle()
+        found = self._own.call(self.run.now, self._records.localised(records), step)
         return self._records.joined(found)
 
     def voltages(self) -> np.ndarray:
-        """(n,): of all cells, on all ranks."""
-        v = self._own.do(self.run.voltages)
-        self._own.settle()
+        v = self._own.call(self.run.voltages)
         return np.concatenate(self.ranks.comm.allgather(v))
 
     def weights(self) -> np.ndarray:
-        """(w,) float64: of all connections, on all ranks."""
-        own = self._own.do(self.run.weights)
-        self._own.settle()
+        own = self._own.call(self.run.weights)
         on_grid, found = self.whole.connections.weight.copy(), self.whole.netcons.weight.copy()
         for share, part in zip(self._shares, self.ranks.comm.allgather(own), strict=True):
             count = len(share.on_grid)
@@ -296,32 +282,19 @@ class SplitRun:
         return np.concatenate([on_grid, found])
 
     def reward(self, reward: float, step: int) -> None:
-        """Reward the plastic connections of the share."""
-        self._own.do(self.run.reward, reward, step)
-        self._own.settle()
+        self._own.call(self.run.reward, reward, step)
 
     def save(self) -> dict[str, np.ndarray]:
         """Return what `load` takes on rank 0, as one process would save it; nothing elsewhere."""
-        saved = self._own.do(self.run.save)
-        self._own.settle()
-        parts = self.ranks.comm.gather(saved)
-        if parts is None:
-            return {}
-        return join(self._shares, parts)
+        parts = self.ranks.comm.gather(self._own.call(self.run.save))
+        return {} if parts is None else join(self._shares, parts)
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` gave on rank 0, with any number of ranks."""
-        parts = None
-        if self.ranks.rank == 0:
-            parts = self._own.do(lambda: [share.cut(saved) for share in self._shares])
-        self._own.settle()
-        own = self.ranks.comm.scatter(parts)
-        self._own.do(self.run.load, own)
-        self._own.settle()
+        shares = self._shares if self.ranks.rank == 0 else ()
+        parts = self._own.call(lambda: [share.cut(saved) for share in shares])
+        self._own.call(self.run.load, self.ranks.comm.scatter(parts or None))
         self._started = True
-
-
-_NO_WORDS = np.zeros(0, np.uint32)
 
 
 class Joints:
@@ -403,7 +376,6 @@ class JoinedRun:
         self._unsent: list[tuple[np.ndarray, np.ndarray]] = []
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of `rows` steps."""
         self.run.begin(rows, records)
         self._found = []
         if not self._started:
@@ -436,8 +408,7 @@ class JoinedRun:
         known = number >= 0
         v = self.run.voltages_at(self._shown) if len(self._shown) else np.zeros(0)
         mine = words_of(number[known], time[known], v)
-        found = map(of_words, self._joints.ranks.exchange(mine), self._shown_of)
-        number, time, v = (np.concatenate(each) for each in zip(*found, strict=True))
+        number, time, v = of_words(self._joints.ranks.exchange(mine), self._shown_of)
         at = place_of(self._joints.heard, number)
         source, time = self._joints.trains[at[at >= 0]], time[at >= 0]
         order = np.lexsort((time, source))
@@ -453,13 +424,11 @@ class JoinedRun:
         self._unsent.append((self._number[source], sent))
 
     def end(self) -> Chunk:
-        """Return the events, failures and records of this rank since `begin`."""
         self._collect()
         source, time = (np.concatenate(each) for each in zip(*self._found, strict=True))
         chunk = self.run.end()
         return Chunk.of(time, source, self._model.dt, chunk.failed, chunk.values)
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Go on from a state of this rank's network."""
         self.run.load(saved)
         self._started, self._unsent = False, []

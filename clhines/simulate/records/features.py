@@ -25,8 +25,6 @@ FeatureValues = dict[str, "np.ndarray | RaggedArray"]
 
 @dataclass(frozen=True)
 class FeaturesSpec(TemplateSpec):
-    """``features.mako``; `real` is ``double`` or ``float``."""
-
     template: ClassVar[str] = "simulate/features"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "windows": (
@@ -64,7 +62,6 @@ class Asked:
         return cls(features, *features.windows(t, width), first)
 
     def some(self, columns: np.ndarray) -> Asked:
-        """Return the same of some columns."""
         return Asked(self.features, self.begin[:, columns], self.end[:, columns], self.first)
 
     def found(self, chunks: list[np.ndarray], t: np.ndarray) -> FeatureValues:
@@ -82,7 +79,6 @@ class HostFeatures:
         self._asked, self._rows = asked, list[np.ndarray]()
 
     def take(self, values: np.ndarray, first: int) -> np.ndarray:
-        """Take (rows, width) values; `first` is unused, as all rows are kept."""
         self._rows.append(np.array(values, np.float64))
         v = np.concatenate(self._rows)
         begin, end = self._asked.begin, self._asked.end
@@ -119,7 +115,6 @@ class DeviceFeatures:
         return integers, cla.zeros(self._queue, (len(REALS) + 3) * self._width, self._dtype)
 
     def _make_room(self, room: int) -> None:
-        """Make room for the segments of a chunk."""
         self._room = room
         self._lists = [
             cla.empty(self._queue, (room, len(names), self._width), dtype)

@@ -23,8 +23,6 @@ ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms whose currents are no m
 
 @dataclass(frozen=True, eq=False)
 class Clamps:
-    """Electrodes of a kind."""
-
     kind: int
     instance: np.ndarray
     output: str  # variable that has the current into the cell; empty: computed here

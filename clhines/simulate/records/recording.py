@@ -31,7 +31,8 @@ class Recordings:
     @property
     def any_computed(self) -> bool:
         """Whether the host computes any from rows and parameters."""
-        return any(requests.is_computed(r, self._runner.model.known) for r in self._records)
+        model, computed = self._runner.model.known, requests.MEMBRANE
+        return any(r.kind == computed or requests.is_current(r, model) for r in self._records)
 
     def add(
         self,
@@ -66,7 +67,6 @@ class Recordings:
         return Recording(len(self._records) - 1, record.label, what, record.unit, columns)
 
     def _with_file(self, record: Record, to: PathLike | None) -> Record:
-        """Return the record with a file for its rows, where there is to be one."""
         if self._runner.ranks is not None and record.matrix is not None:
             raise InputError("matrix is for one process; expected a simulation without comm")
         if to is None:
@@ -80,7 +80,6 @@ class Recordings:
             return replace(record, stream=stream)
 
     def stream(self, records: list[Record], chunk: Chunk, begin: int, last: int) -> None:
-        """Write what a chunk has of the rows after steps `begin` to `last` to its files."""
         ranks, dt = self._runner.ranks, self._runner.model.known.dt
         for k, record in enumerate(records):
             if record.stream is None:

@@ -92,8 +92,8 @@ class RecordWriter:
         try:
             self._append_hdf5(t, values)
         except (OSError, RuntimeError) as error:
-            told = error.strerror if isinstance(error, OSError) and error.strerror else error
-            raise InputError(f"{self._path} cannot be written: {told}") from error
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise InputError(f"{self._path} cannot be written: {reason}") from error
 
     def _append_hdf5(self, t: np.ndarray, values: np.ndarray) -> None:
         """Append rows in room that the disk has granted: libhdf5 crashes where a write fails."""
@@ -292,7 +292,6 @@ class Record:
 
     @property
     def width(self) -> int:
-        """Columns of what is kept."""
         return len(self.index if self.matrix is None else self.matrix)
 
     @property
@@ -340,11 +339,6 @@ def has_bare_current(mechanism: Mechanism) -> bool:
     program = mechanism.program
     known = {q.name for q in (*program.states, *program.outputs, *program.parameters)}
     return CURRENT not in known and any(a.role == "i" for a in program.blocks.get("current", ()))
-
-
-def is_computed(record: Record, model: Model) -> bool:
-    """Whether its values are made of parameters too, not only of what engines sample."""
-    return record.kind == MEMBRANE or is_current(record, model)
 
 
 def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int) -> int:
@@ -519,7 +513,6 @@ def _record_at(network: Network, model: Model, what: str, at: ArrayLike) -> Reco
 
 
 def kept_unit(record: Record) -> str:
-    """Return the unit of what is kept of a record's values; empty where none is known."""
     if record.reduce == "crossings":
         return "ms"
     if record.reduce in ("count", FEATURES) or record.matrix is not None:
@@ -528,13 +521,11 @@ def kept_unit(record: Record) -> str:
 
 
 def _nodes(model: Model, at: ArrayLike) -> np.ndarray:
-    """(r,) int64: natural nodes."""
     nodes = np.atleast_1d(as_array("at", at))
     return as_indices("at", nodes, model.forest.num_nodes, "node")
 
 
 def _current_record(model: Model, at: Group, chosen: np.ndarray) -> Record:
-    """Return the record of the current of some of a group."""
     kind, instance = model.instances[at.number]
     name = at.mechanism.name
     if kind < 0:
@@ -548,7 +539,6 @@ def _current_record(model: Model, at: Group, chosen: np.ndarray) -> Record:
 
 
 def _ion_record(ion: IonNodes, what: str, at: ArrayLike) -> Record:
-    """Return the record of a variable of an ion at nodes."""
     nodes = np.atleast_1d(as_array("at", at))
     index = as_indices("at", nodes, int(max(ion.node.max(initial=0), nodes.max(initial=0))) + 1,
                        "node")  # fmt: skip

@@ -33,8 +33,6 @@ _OF_COLUMNS = "int rows, int width, int stride, int column"
 
 @dataclass(frozen=True)
 class ReducedSpec(TemplateSpec):
-    """``reduced.mako``; `real` is ``double`` or ``float``."""
-
     template: ClassVar[str] = "simulate/reduced"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "some_rows": (_OF_ROWS, "const real *restrict values, real *restrict kept"),
@@ -70,7 +68,6 @@ class View:
 
     @property
     def stride(self) -> int:
-        """Columns of the array."""
         return int(self.array.shape[1])
 
 
@@ -110,13 +107,10 @@ def packed_columns(column: np.ndarray, values: np.ndarray, width: int, fill: flo
 
 
 class HostReducer(Reducer):
-    """Works on rows in NumPy; see `Reducer`."""
-
     _kept: np.ndarray | None = None
     _features: HostFeatures | None = None
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
-        """(1, width) values as they are at the begin of a step; see `Reducer`."""
         values = self._mapped(samples, step - 1)
         if self.record.asked is not None:
             self._features = HostFeatures(self.record.asked)
@@ -127,7 +121,6 @@ class HostReducer(Reducer):
         return values
 
     def chunk(self, samples: Sequence[np.ndarray], first: int) -> np.ndarray:
-        """Return what is kept of rows of `sources`, the first at the end of step `first`."""
         values, reduce = self._mapped(samples, first), self.record.reduce
         if self.record.asked is not None:
             self._features = self._features or HostFeatures(self.record.asked)
@@ -185,8 +178,6 @@ class HostReducer(Reducer):
 
 
 class DeviceReducer(Reducer):
-    """Works on rows on a device; see `Reducer`."""
-
     def __init__(
         self, record: Record, model: Model, queue: cl.CommandQueue, dtype: np.dtype
     ) -> None:
@@ -215,7 +206,6 @@ class DeviceReducer(Reducer):
         program.BoundKernel(self._built, name, given).launch_columns(self._queue, width, rows)
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
-        """(1, width) values as they are at the begin of a step; see `Reducer`."""
         values = samples[0].astype(self._dtype)
         if self.width and (self.membrane is not None or self.record.matrix is not None):
             view = View(cla.to_device(self._queue, np.ascontiguousarray(values)))

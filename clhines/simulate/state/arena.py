@@ -22,8 +22,6 @@ WIDE = 128  # work-items of a row on other devices than CPUs
 
 @dataclass(frozen=True)
 class TiledSpec(TemplateSpec):
-    """``tiled.mako``; `real` is ``double`` or ``float``."""
-
     template: ClassVar[str] = "simulate/tiled"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "tile_values": (
@@ -62,10 +60,7 @@ class Tiler:
         self._gather = cla.to_device(queue, np.ascontiguousarray(gather, np.int32))
         self._sizes = devices.wide_groups(queue.device, len(gather))
         spec = TiledSpec(real_name(dtype))
-        of_name = {name: program.kernel_of(queue.context, spec, name) for name in spec.kernels}
-        self._values, self._numbers = of_name["tile_values"], of_name["tile_numbers"]
-        self._pack, self._invert = of_name["pack_values"], of_name["invert_places"]
-        self._others, self._places = of_name["place_others"], of_name["find_places"]
+        self._kernels = {n: program.kernel_of(queue.context, spec, n) for n in spec.kernels}
         self._width = 1 if devices.is_cpu(queue.device) else WIDE
 
     def tile(self, once: np.ndarray, whole: cla.Array, begin: int, step: int) -> None:
@@ -77,10 +72,14 @@ class Tiler:
         size = (width, once.shape[0] * self.copies), (width, 1)
         arrays = given.base_data, whole.base_data
         if once.dtype == np.int32:
-            self._numbers(self.queue, *size, once.shape[1], self.copies, begin, step, *arrays)
+            self._kernels["tile_numbers"](
+                self.queue, *size, once.shape[1], self.copies, begin, step, *arrays
+            )
         else:
             assert not step and once.dtype == self.dtype
-            self._values(self.queue, *size, once.shape[1], self.copies, begin, *arrays)
+            self._kernels["tile_values"](
+                self.queue, *size, once.shape[1], self.copies, begin, *arrays
+            )
 
     def pack(self, once: np.ndarray) -> cla.Array:
         """(places,) values of all copies in the solver's order, of (n,) of one in natural order."""
@@ -88,20 +87,24 @@ class Tiler:
         gather, places = self._gather, len(self._gather)
         found = cla.empty(self.queue, places, self.dtype)
         arrays = gather.base_data, given.base_data, found.base_data
-        self._pack(self.queue, *self._sizes, places, len(once), *arrays)
+        self._kernels["pack_values"](self.queue, *self._sizes, places, len(once), *arrays)
         return found
 
     def neighbours(self, of_one: np.ndarray) -> list[cla.Array]:
         """`reference.placed_neighbours` of all copies, of (k, n) `neighbours` of one."""
         gather, places, n = self._gather, len(self._gather), of_one.shape[1]
         place = cla.empty(self.queue, n * self.copies, np.int32)
-        self._invert(self.queue, *self._sizes, places, gather.base_data, place.base_data)
+        self._kernels["invert_places"](
+            self.queue, *self._sizes, places, gather.base_data, place.base_data
+        )
         found = list[cla.Array]()
         for some in of_one:
             given = cla.to_device(self.queue, np.ascontiguousarray(some, np.int32))
             found.append(cla.empty(self.queue, places, np.int32))
             arrays = gather, place, given, found[-1]
-            self._others(self.queue, *self._sizes, places, n, *(a.base_data for a in arrays))
+            self._kernels["place_others"](
+                self.queue, *self._sizes, places, n, *(a.base_data for a in arrays)
+            )
         return found
 
     def find_places(
@@ -110,7 +113,7 @@ class Tiler:
         """Find the active node at each place, and the place of each, in `ints` from `begin`."""
         given = cla.to_device(self.queue, number)
         places, most = len(active), int(number.max(initial=-1)) + 1
-        self._places(
+        self._kernels["find_places"](
             self.queue, *self._sizes, places, len(number), most, begin,
             self._gather.base_data, given.base_data, active.base_data, ints.base_data,
         )  # fmt: skip
@@ -132,7 +135,6 @@ class Arena:
 
     @property
     def copies(self) -> int:
-        """How many times `tile` has its rows."""
         return 1 if self._tiler is None else self._tiler.copies
 
     def align(self, size: int) -> None:
@@ -146,7 +148,6 @@ class Arena:
         return self.offset[name]
 
     def add(self, name: str, values: np.ndarray) -> None:
-        """Add a region."""
         array = np.ascontiguousarray(values, self.dtype)
         self._parts.append((self.room(name, array.shape), array.reshape(-1)))
 
@@ -189,12 +190,10 @@ class Arena:
         return self.array
 
     def view(self, name: str) -> cla.Array:
-        """Return a region that is on the device, as an array of one dimension."""
         begin = self.offset[name]
         return part_of(self.array, begin, begin + prod(self._shape[name]))
 
     def get(self, name: str) -> np.ndarray:
-        """Return the values of a region as they are now."""
         shape, begin = self._shape[name], self.offset[name]
         size = prod(shape)
         if not size:
@@ -216,7 +215,6 @@ class Arena:
         self._parts = [(0, values_of(self.array, self._queue))]
 
     def set(self, name: str, values: np.ndarray) -> None:
-        """Replace the values of a region."""
         array = np.ascontiguousarray(values, self.dtype).reshape(-1)
         begin = self.offset[name]
         if self._parts:

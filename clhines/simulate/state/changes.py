@@ -14,7 +14,7 @@ import pyopencl.array as cla
 from clhines.arrays import stretch_of
 from clhines.device import devices, program
 from clhines.device.arrays import set_soon, set_zero
-from clhines.model.model import Kind, Model
+from clhines.model.model import Model
 from clhines.network.changes import Value
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
@@ -27,8 +27,6 @@ _FEW = 64  # elements in a row that are copied, not put by the kernel
 
 @dataclass(frozen=True)
 class SpreadSpec(TemplateSpec):
-    """``spread.mako``; `real` is ``double`` or ``float``."""
-
     template: ClassVar[str] = "simulate/spread"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "spread": (
@@ -41,23 +39,13 @@ class SpreadSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class Storage:
-    """Where the values of a parameter of all instances of a kind are on a device.
-
-    `places` returns place in the array, less `offset`, and instance of the kind, (m,) each. They
-    are the same for all parameters with this `key`. None stands for one number for all instances,
-    at `offset`.
-    """
+    """Where the values of a parameter of all instances of a kind are on a device."""
 
     array: cla.Array
     offset: int
-    key: Hashable = ()
+    key: Hashable = ()  # of all parameters with the same `places`
+    # place, less `offset`, and instance of the kind, (m,) each; None: one number for all instances
     places: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
-
-
-def each_instance(kind: Kind) -> tuple[np.ndarray, np.ndarray]:
-    """Places of instances that lie one after another."""
-    every = np.arange(kind.count)
-    return every, every
 
 
 class Spread:
@@ -96,7 +84,6 @@ class Spread:
         self.values(storage.array, at, source, numbers, storage.offset, value.by == "all")
 
     def _set(self, storage: Storage, first: int, numbers: np.ndarray) -> None:
-        """Enqueue values for places in a row; the last ones stay until they are copied."""
         place = storage.offset + first
         self._written.append(set_soon(storage.array, place, numbers, self.queue))
 
@@ -162,7 +149,6 @@ class ParameterChanges:
         self._spread: Spread | None = None
 
     def set_parameter(self, group: int, name: str, value: Value) -> bool:
-        """Give the instances of a group another value of a parameter."""
         k, own = self.model.instances[group]
         if not len(own):
             return True
@@ -199,7 +185,6 @@ class DeviceChanges(ParameterChanges):
         self._start: list[tuple[cla.Array, cla.Array]] = []  # array, what is in it at the start
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
-        """Take other `Model.constant_d`, `constant_b` and `constant_g`."""
         return self.run.cells.set_constants(d, b, g)
 
     def set_weights(self, weight: np.ndarray) -> bool:
@@ -220,7 +205,8 @@ class DeviceChanges(ParameterChanges):
         """Remember what the run has now as its state at the start."""
         states, self._first = self.run.states, model
         self.run.tell_early(model)
-        arrays = [*states.of_kinds, *states.detectors[:1], *self.run.cells.voltage_arrays()]
+        held = [states.detectors["detector_held"]] if states.detectors else []
+        arrays = [*states.of_kinds, *held, *self.run.cells.voltage_arrays()]
         self._start = [(array, array.copy(self.queue)) for array in arrays]
 
     def reset(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +14,8 @@ from clhines.model.model import Model
 from clhines.network.times import ends_of
 from clhines.simulate.state.decisions import ring_slots
 
+Values: TypeAlias = "list[np.ndarray]"  # one array per record, see `DeviceReducer.chunk`
+
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
@@ -21,37 +24,25 @@ class Chunk:
     spike_step: np.ndarray  # step that each event is in, -1 at the start
     spike_cell: np.ndarray  # its source; the first sources are the cells
     failed: np.ndarray  # 1 + the step after which the soma's voltage was first not finite, or 0
-    values: list[np.ndarray]  # one array per record, see `DeviceReducer.chunk`
+    values: Values
     spike_time: np.ndarray  # ms
 
     @classmethod
     def of(
-        cls,
-        t: np.ndarray,
-        source: np.ndarray,
-        dt: float,
-        failed: np.ndarray,
-        values: list[np.ndarray],
+        cls, t: np.ndarray, source: np.ndarray, dt: float, failed: np.ndarray, values: Values
     ) -> Chunk:
-        """Return a chunk of events at any time, in any order."""
         order = np.lexsort((source, t))
         t, source = t[order], source[order].astype(np.int64)
         return cls(steps_to(t, dt), source, failed, values, t)
 
     @classmethod
     def of_none(cls, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Return a chunk without events."""
         none = np.zeros(0, np.int64)
         return cls(none, none, failed, values, np.zeros(0))
 
     @classmethod
     def of_steps(
-        cls,
-        step: np.ndarray,
-        source: np.ndarray,
-        dt: float,
-        failed: np.ndarray,
-        values: list[np.ndarray],
+        cls, step: np.ndarray, source: np.ndarray, dt: float, failed: np.ndarray, values: Values
     ) -> Chunk:
         """Return a chunk of events at the ends of steps from -1 on, below 2**31, in any order."""
         key = (step.astype(np.int64) << 32) | source
@@ -67,7 +58,6 @@ def steps_to(t: np.ndarray, dt: float) -> np.ndarray:
 
 
 def check_room(count: int, room: int, last: int) -> None:
-    """Raise SpikeOverflowError for more spikes in a chunk than there is room for."""
     if count > room:
         raise SpikeOverflowError(
             f"step {last}: {count} spikes in the chunk that ends after it or later, room for "

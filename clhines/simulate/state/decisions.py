@@ -79,7 +79,6 @@ def incoming_scale(model: Model) -> float:
 
 
 def shape_of(model: Model, field: Field) -> tuple[int, ...]:
-    """Shape of an array of a state of a whole network."""
     axes = (field.rows, field.per) if field.rows else (field.per,)
     return tuple(length(model, axis, field.kind) for axis in axes)
 

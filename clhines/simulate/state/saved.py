@@ -47,7 +47,6 @@ def signature(model: Model) -> str:
 
 
 def _described(model: Model) -> bytes:
-    """Return a digest of ions, sources and everything with exact times."""
     digest = hashlib.sha256()
 
     def add(value: object) -> None:
@@ -75,7 +74,6 @@ def _described(model: Model) -> bytes:
 
 
 def write(path: PathLike, arrays: dict[str, np.ndarray], step: int, digest: str) -> None:
-    """Write the state at the beginning of a step."""
     write_npz(path, arrays | {"step": np.array(step, np.int64), "network": np.array(digest)})
 
 
@@ -129,7 +127,6 @@ def checked(
 
 
 def members(model: Model, dtype: np.dtype, step: int) -> dict[str, Member]:
-    """Return the members, besides step and digest, of a file saved at the beginning of `step`."""
     return {
         f.key: Member(shape_of(model, f), f.dtype_in(dtype), *_bounds(model, f, step))
         for f in model.schema
@@ -180,7 +177,6 @@ def _incoming(model: Model) -> Bounds:
 
 
 def _check_events(where: str, arrays: Mapping[str, np.ndarray], model: Model, step: int) -> None:
-    """Raise InputError for events due long before a step, which no run has under way."""
     if not model.has_times:
         return
     least = (step - 1) * model.dt  # those due before the middle of the last step were delivered

@@ -165,7 +165,7 @@ def _events(seed: int) -> tuple[np.ndarray, dict[int, float]]:
 def _found(rule: Any, trains: np.ndarray, rewards: dict[int, float], device: bool) -> np.ndarray:
     """Weights after each step, of one connection from cell 0 to cell 1."""
     from clhines.model.connections import Connections
-    from clhines.simulate.events.host_grid import HostGrid, settled
+    from clhines.simulate.events.grid_run import HostGrid, settled
 
     start = float(np.clip(START, rule.w_min, rule.w_max))
     given = Connections([0], [0], start, 1, 2, 1, True, rule)
@@ -198,7 +198,7 @@ def _on_device(
     import pyopencl.array as cla
 
     from clhines.simulate.events.grid import Delivery
-    from clhines.simulate.events.host_grid import settled
+    from clhines.simulate.events.grid_run import settled
     from clhines.simulate.events.plasticity import Plasticity
 
     delivery = Delivery(_QUEUE, given, 1, 8, 2 * STEPS, "pull", largest=given.largest)
