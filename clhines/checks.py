@@ -106,7 +106,9 @@ def as_switch(name: str, value: object) -> bool:
     return bool(value)
 
 
-def as_indices(name: str, values: np.ndarray, count: int, what: str) -> np.ndarray:
+def as_indices(name: str, given: object, count: int, what: str) -> np.ndarray:
+    """(m,) int64: numbers, one or several, of things of which there are `count`."""
+    values = np.atleast_1d(as_array(name, given))
     if not values.size:
         return np.zeros(0, np.int64)
     if values.dtype.kind not in "iu":
