@@ -161,20 +161,21 @@ class Objects:
         return Place(column, row, index >> 32, index & 0xFFFFFFFF)
 
     def value(self, place: Place) -> float:
+        return float(self._number(place).value)
+
+    def _number(self, place: Place) -> ctypes.c_double:
         at = place.column
         if place.row:
             entry = self.row(place) * place.size + place.place
             at = WORD.from_address(place.column).value + 8 * entry
-        return float(ctypes.c_double.from_address(at).value)
+        return ctypes.c_double.from_address(at)
 
     @staticmethod
     def row(place: Place) -> int:
         return WORD.from_address(place.row).value
 
     def set_value(self, place: Place, value: float) -> None:
-        entry = self.row(place) * place.size + place.place
-        at = WORD.from_address(place.column).value + 8 * entry
-        ctypes.c_double.from_address(at).value = value
+        self._number(place).value = value
 
     # -- point processes -------------------------------------------------------------------------
 
