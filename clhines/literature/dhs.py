@@ -135,7 +135,9 @@ def _plan_places(
         order = np.lexsort((part.shape_of_cell, -steps.counts[part.shape_of_cell]))
         per_group, most = work_group // lanes, 0
         if local:  # as many steps in a work-group, whatever its sizes
-            per_group, most = _fit_local(part.sizes[order], per_group, room)
+            sizes, first = part.sizes[order], np.arange(len(order))
+            while 2 * (most := int(np.add.reduceat(sizes, first[::per_group]).max())) > room:
+                per_group //= 2
             if options["work_group"] and per_group * lanes != work_group:
                 raise InputError(
                     f"work_group={work_group} puts {work_group // lanes} cells into local memory; "
@@ -153,15 +155,6 @@ def _plan_places(
         return _plan_groups(part, method, spec, steps, order, max_rhs)
 
     return plan_by_kind(forest, method, in_global, plan_some)
-
-
-def _fit_local(sizes: np.ndarray, per_group: int, room: int) -> tuple[int, int]:
-    """Cells per work-group, halved until two values per node fit, and nodes of the largest."""
-    while True:
-        most = int(np.add.reduceat(sizes, np.arange(0, len(sizes), per_group)).max())
-        if 2 * most <= room:
-            return per_group, most
-        per_group //= 2
 
 
 def _plan_groups(

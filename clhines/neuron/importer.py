@@ -70,7 +70,10 @@ def network_of(model: Model) -> Imported:
     for name, instances in model.every.items():
         groups[name] = _group(model, network, name, instances)
     _add_ions(model, network)
-    _add_streams(model, network, groups)
+    index = int(model.h.Random().Random123_globalindex())
+    for name, group in groups.items():
+        for variable in group.mechanism.program.random:
+            network.random(group, variable, model.streams(name, variable).ids(), index)
     _point(model, network, groups)
     _play(model, network, groups)
     sources = _sources(model, network, groups)
@@ -167,14 +170,6 @@ def _add_ions(model: Model, network: Network) -> None:
             for key, name in (("e", f"e{ion.name}"), ("ci", f"{ion.name}i"), ("co", f"{ion.name}o"))
         }
         network.ion(ion.name, ion.instances.nodes, ion.valence, style=ion.style, **values)
-
-
-def _add_streams(model: Model, network: Network, groups: dict[str, Group]) -> None:
-    """Give the streams of RANDOM variables NEURON's numbers."""
-    index = int(model.h.Random().Random123_globalindex())
-    for name, group in groups.items():
-        for variable in group.mechanism.program.random:
-            network.random(group, variable, model.streams(name, variable).ids(), index)
 
 
 def _point(model: Model, network: Network, groups: dict[str, Group]) -> None:

@@ -312,7 +312,8 @@ def _put_selves(
         queue = sim.model.schema.named(arrays, "queue", k)
         if not queue:
             continue
-        points, size = model.wires.senders.points_of(name), queue["size"][place]
+        senders, size = model.wires.senders, queue["size"][place]
+        points = senders.points[senders.name == senders.names.index(name)]
         places = movable.get(name, np.zeros(len(points), np.int64))
         instance = np.repeat(np.arange(len(size)), size)
         at = ranges(np.zeros_like(size), size), place[instance]

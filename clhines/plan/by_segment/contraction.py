@@ -157,14 +157,14 @@ class ContractionSpec(KernelSpec):
         "const real *d",
         "const real *restrict u",
         "const real *restrict l if unsymmetric",
-        "const real *b if solves",
+        "const real *b if not makes",
         "real *inverses if makes",
         "real *rest_d if reduces",
         "real *rest_u if reduces",
         "real *rest_l if reduces and unsymmetric",
         "real *rest_b if reduces",
         "const real *rest_x if expands",
-        "real *x if gives_x",
+        "real *x if not makes and not reduces",
         "int *status",
     )
     needs_factor: ClassVar[bool] = False
@@ -221,31 +221,19 @@ class ContractionSpec(KernelSpec):
     def makes(self) -> bool:
         return self.factor == "make"
 
-    @property
-    def solves(self) -> bool:
-        return not self.makes
-
-    @property
-    def gives_x(self) -> bool:
-        return self.solves and not self.reduces
-
 
 def plan_contraction(
-    forest: Forest, method: str, real: str, limits: Limits, options: Options
-) -> Plan:
-    """Plan `contraction`; cells above local memory in pieces, stars among them by `fine`."""
-    return _contraction(forest, method, real, limits, options, None)
-
-
-def _contraction(
     forest: Forest,
     method: str,
     real: str,
     limits: Limits,
     options: Options,
-    ranks: np.ndarray | None,
+    ranks: np.ndarray | None = None,
 ) -> Plan:
-    """Plan cells in local memory, and those above it; `ranks` are of the larger system's order."""
+    """Plan `contraction`; cells above local memory in pieces, stars among them by `fine`.
+
+    `ranks` of a reduced system are those of the larger system's order.
+    """
     most = int(options["segment"] or 0) or room.usual_segment(forest, real, limits, options)
     if most > schedule.MAX_SEGMENT:
         raise InputError(f"segment={most} is above the limit of {schedule.MAX_SEGMENT} nodes")
@@ -357,7 +345,7 @@ class _Contraction:
         blocks, lanes, places = self._blocks(pieces.forest, cut, group, True)
         gather = places.gather(pieces.forest)
         try:
-            inner = _contraction(
+            inner = plan_contraction(
                 rest, self.method, self.real, self.limits, self.options, node[place]
             )
         except InputError:
