@@ -79,7 +79,6 @@ def as_whole_number(name: str, value: object, least: int, most: int = MAX_COUNT)
 
 
 def as_seed(seed: object) -> int:
-    """Return a whole number from 0 to 2**64 - 1."""
     if isinstance(seed, (int, np.integer)) and seed >= 2**64:
         raise InputError(f"seed is {shown(seed)}; expected less than 2**64")
     return as_whole_number("seed", seed, 0, 2**64 - 1)

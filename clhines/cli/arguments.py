@@ -88,7 +88,6 @@ Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 def add_cells(parser: argparse.ArgumentParser, method: bool = True, several: bool = False) -> None:
-    """Add the options that say which cells, and how they are solved."""
     parser.add_argument("files", nargs="*", metavar="FILE.swc", help="default: built-in sample")
     parser.add_argument("--cells", type=count, metavar="N", help="repeat the cells to N cells")
     add_reading(parser)

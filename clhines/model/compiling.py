@@ -510,7 +510,6 @@ def fields_of(
     secondorder: object,
     ions: tuple[IonNodes, ...] | None = None,
 ) -> dict[str, Any]:
-    """Return the fields of a `Model` that ions, sources and exact connections fill."""
     detectors = [cells, *(s for s in added.sources if not s.times)]
     trains = [s for s in added.sources if s.times]
     given, outside = wiring

@@ -32,7 +32,6 @@ def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
 
 
 def check_alone(kinds: Sequence[Kind], is_copied: bool) -> None:
-    """Raise InputError for several instances of a mechanism of which there may be one."""
     for kind in kinds:
         program = kind.mechanism.program
         names = (*program.alone, *(program.last if is_copied else ()))

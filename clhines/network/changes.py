@@ -118,7 +118,6 @@ def as_events(value: object) -> list[Event]:
 
 
 def check_not_past(events: Sequence[Event], dt: float, now: int) -> None:
-    """Raise InputError for an event that is due in a step before `now`."""
     for k, (_, _, time, _) in enumerate(events):
         times = as_real("time", np.atleast_1d(as_array("time", time, unit="ms")))
         past = times[(times >= 0) & (event_steps(np.maximum(times, 0), dt) < now)]

@@ -159,7 +159,6 @@ class _Filling:
                     yield put, np.flatnonzero(at >= 0), shifted(at[at >= 0], len(own), self.count)
 
     def additions(self, streams: Sequence[Stream]) -> None:
-        """Put in ions, pointers, played values and streams of random numbers."""
         added, copies, count = inside(self.network).added, self.copies, self.count
         inside(copies).added.exact, inside(copies).added.bins = added.exact, added.bins
         for ion in added.ions:
@@ -208,7 +207,6 @@ def frozen(a: np.ndarray) -> np.ndarray:
 
 
 def copied_nodes(mechanism: Mechanism, node: np.ndarray, num_nodes: int, copies: int) -> np.ndarray:
-    """(count,) int64: nodes of all copies of instances."""
     return frozen(shifted(node, 0 if mechanism.kind == "artificial" else num_nodes, copies))
 
 
@@ -232,7 +230,6 @@ class CopiedGroup(Deferred, Group):
 
     @cached_property
     def parameters(self) -> Parameters:
-        """Dict of name -> float or (count,) float64."""
         values = copied_values(self.once.parameters, self.copies)
         return Parameters(self.network, self.mechanism.name, self.nodes, values)
 

@@ -312,7 +312,6 @@ class _Rows:
         return list(each(partial(self._block, size), range(0, count, size)))
 
     def _check_columns(self) -> None:
-        """Raise InputError where a row has less columns than it is to have pairs."""
         pairs, columns = self.pairs, len(self.column_cell)
         own = 0
         if not pairs.autapses:

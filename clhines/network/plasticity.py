@@ -242,7 +242,6 @@ class Course:
         return {"value": numbers, "least": self.rule.w_min, "most": self.rule.w_max}
 
     def left(self, name: str, value: np.ndarray, steps: np.ndarray) -> np.ndarray:
-        """Return what is left of a trace after some steps."""
         decay = np.append(self._decays[name], 0.0)
         return value * decay[np.clip(steps, 0, len(decay) - 1)]
 

@@ -19,7 +19,6 @@ from clhines.network.network import Network
 from clhines.network.stored import put_group
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.memory.places import Variable
-from clhines.neuron.memory.raw import ref
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import Model
 from clhines.neuron.read.contents import Instances
@@ -202,10 +201,8 @@ def _point(model: Model, network: Network, groups: dict[str, Group]) -> None:
 
 
 def _pointed(model: Model, thing: Hoc, pointer: str) -> int:
-    try:
-        return model.places.node(model.memory.place(ref(thing, pointer)))
-    except (AttributeError, RuntimeError, TypeError):
-        return -1
+    at = model.memory.known_place(thing, pointer)
+    return -1 if at is None else model.places.node(at)
 
 
 def _play(model: Model, network: Network, groups: dict[str, Group]) -> None:

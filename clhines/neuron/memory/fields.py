@@ -241,11 +241,8 @@ class Columns:
     def _look_up(self, name: str, place: int | None) -> raw.Place | None:
         if not len(self.rows):
             return None
-        try:
-            at = self._memory.place(raw.ref(self._things[0], name, 1 if place is None else 2))
-        except (AttributeError, RuntimeError, TypeError):
-            return None
-        if not at.row or at.row != self.rows[0]:
+        at = self._memory.known_place(self._things[0], name, 1 if place is None else 2)
+        if at is None or not at.row or at.row != self.rows[0]:
             return None
         number = self.numbers() * at.size + (at.place if place is None else place)
         column = column_at(at.column, number)

@@ -214,7 +214,6 @@ class Memory(Objects):
         return list((ctypes.c_short * count).from_address(at))
 
     def are_points(self) -> np.ndarray:
-        """Return of each mechanism whether it is a point process or artificial cell, bool."""
         count = ctypes.c_int.in_dll(self._library, "n_memb_func").value
         return np.array((ctypes.c_int8 * count).from_address(self.variable("pnt_map"))) != 0
 

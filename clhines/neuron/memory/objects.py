@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from clhines.neuron.memory.raw import WORD, Place, Readable, gather, words_at
+from clhines.neuron.memory.raw import WORD, Place, Readable, gather, ref, words_at
 from clhines.neuron.memory.session import Hoc, library_path
 
 POINTER = 2  # word of a place that has an address, where it has one
@@ -109,7 +109,6 @@ class Objects:
             here.value = kept
 
     def _symbol_of(self, name: str) -> int:
-        """Address of hoc's symbol of a name at its top level."""
         return self._find(name, self.variable("hoc_top_level_symlist"))
 
     def _find(self, name: str, symbols: int) -> int:
@@ -150,6 +149,13 @@ class Objects:
     def place(self, reference: Hoc) -> Place:
         """Where a variable is; `reference` as ``segment._ref_v``."""
         return self.place_of(words_at(id(reference), self.reference + 4)[self.reference :])
+
+    def known_place(self, thing: Hoc, name: str, size: int = 1) -> Place | None:
+        """`place` of a variable; None where hoc has no such one."""
+        try:
+            return self.place(ref(thing, name, size))
+        except (AttributeError, RuntimeError, TypeError, LookupError):
+            return None
 
     def area(self, node: int) -> Place:
         name = "_Z30_nrn_mechanism_get_area_handleP4Node"

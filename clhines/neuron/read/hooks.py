@@ -212,7 +212,6 @@ def standard(h: Hoc, name: str) -> str:
 
 @cache
 def _stdrun(path: str) -> str:
-    """Return the text of stdrun.hoc, which is read once."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()

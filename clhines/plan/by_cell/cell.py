@@ -93,7 +93,6 @@ class CellSpec(KernelSpec):
 
 
 def plan_cells(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
-    """Plan methods with one work-item per cell: `flat`, `interleaved`, `block_interleaved`."""
     vector, block = _column_widths(method, forest.num_cells, real, limits, options)
     work_group = work_group_size(options, limits, 1 if limits.is_cpu else 64)
     return _plan_columns(forest, method, real, vector, block, work_group, limits.is_cpu)

@@ -316,7 +316,6 @@ class Hosted:
         return self._status
 
     def _lent(self, given: dict[str, np.ndarray]) -> dict[str, cl.Buffer]:
-        """Buffers of the arrays that the device can use in place."""
         return {k: copies.lend(self.queue, a) for k, a in given.items() if self._lends(a)}
 
     def _lends(self, a: np.ndarray) -> bool:
