@@ -38,7 +38,7 @@ class Places:
         self._row = fields.rows_at(tree.addresses)
         self._order = np.argsort(self._row)
         current = memory.known_place(next(iter(tree.sections[0])), "i_membrane_")
-        self._membrane = current.column if current else -1  # without `CVode.use_fast_imem`
+        self._membrane = (current and current.column) or -1  # without `CVode.use_fast_imem`
 
     def node_at(self, row: int) -> int:
         """Node of a row by its address, -1 where it is of something else."""
