@@ -79,7 +79,6 @@ def as_whole_number(name: str, value: object, least: int, most: int = MAX_COUNT)
 
 
 def as_seed(seed: object) -> int:
-    """Return a whole number from 0 to 2**64 - 1."""
     if isinstance(seed, (int, np.integer)) and seed >= 2**64:
         raise InputError(f"seed is {shown(seed)}; expected less than 2**64")
     return as_whole_number("seed", seed, 0, 2**64 - 1)
@@ -106,7 +105,9 @@ def as_switch(name: str, value: object) -> bool:
     return bool(value)
 
 
-def as_indices(name: str, values: np.ndarray, count: int, what: str) -> np.ndarray:
+def as_indices(name: str, given: object, count: int, what: str) -> np.ndarray:
+    """(m,) int64: numbers, one or several, of things of which there are `count`."""
+    values = np.atleast_1d(as_array(name, given))
     if not values.size:
         return np.zeros(0, np.int64)
     if values.dtype.kind not in "iu":

@@ -488,7 +488,6 @@ def _save(figure: Any, path: PathLike | None) -> None:
 
 
 def check_matplotlib() -> None:
-    """Raise InputError, which says how to get matplotlib, where it is missing."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:

@@ -263,7 +263,6 @@ def _short(error: BaseException) -> str:
 
 
 def read_json(path: PathLike, most: int = MOST_JSON) -> object:
-    """Return what a file of strict JSON, `most` bytes or less, holds."""
     name = path_text(path)
     with _open_regular(path) as file:
         try:

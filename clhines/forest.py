@@ -12,17 +12,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from clhines.arrays import (
-    climb,
-    moved,
-    offsets,
-    parents_of,
-    ranges,
-    repeated_nodes,
-    repeated_parents,
-    starts,
-    stretch_of,
-)
+from clhines import arrays
 from clhines.checks import check_room, integers
 from clhines.errors import ForestError, shown
 from clhines.summary import counted
@@ -56,9 +46,11 @@ class Trees:
             return shape_of_cell, self
         number = np.empty(self.num_trees, np.int64)
         number[found] = np.arange(len(found))
-        bounds = offsets(self.sizes[found])
-        nodes = ranges(self.offsets[found], self.sizes[found])
-        parent = moved(self.parent[nodes], bounds[:-1] - self.offsets[found], self.sizes[found])
+        bounds = arrays.offsets(self.sizes[found])
+        nodes = arrays.ranges(self.offsets[found], self.sizes[found])
+        parent = arrays.moved(
+            self.parent[nodes], bounds[:-1] - self.offsets[found], self.sizes[found]
+        )
         cuts = None if self.cuts is None else self.cuts[nodes]
         return number[shape_of_cell], Trees(bounds, parent, cuts)
 
@@ -81,7 +73,7 @@ class Trees:
         if self.cuts is not None:
             is_first |= self.cuts
         anchor = np.where(is_first, nodes, self.parent)
-        return climb(anchor, (~is_first).astype(np.int64))
+        return arrays.climb(anchor, (~is_first).astype(np.int64))
 
     @cached_property
     def _branches(self) -> tuple[np.ndarray, ...]:
@@ -93,7 +85,7 @@ class Trees:
         above = self.parent[heads]
         above = np.where(above >= 0, branch_of_node[above], -1)
         is_root = above < 0
-        top, level = climb(np.where(is_root, np.arange(len(heads)), above), (~is_root) + 0)
+        top, level = arrays.climb(np.where(is_root, np.arange(len(heads)), above), (~is_root) + 0)
         tree = np.searchsorted(self.offsets, heads, side="right") - 1
         rank = np.lexsort((heads, level, tree))
         new = np.empty_like(rank)
@@ -145,7 +137,7 @@ class Trees:
     def branch_offsets(self) -> np.ndarray:
         """(num_trees + 1,) int64: branches of tree s are ``branch_offsets[s]:[s + 1]``."""
         counts = np.bincount(self.branch_tree, minlength=self.num_trees)
-        return offsets(counts)
+        return arrays.offsets(counts)
 
     @cached_property
     def num_levels(self) -> np.ndarray:
@@ -154,7 +146,7 @@ class Trees:
     @cached_property
     def branch_start(self) -> np.ndarray:
         """(num_branches,) int64: place of each branch's first node in `order`."""
-        return starts(self.branch_length)
+        return arrays.starts(self.branch_length)
 
     @cached_property
     def order(self) -> np.ndarray:
@@ -175,7 +167,7 @@ class Trees:
         is_root = above < 0
         anchor = np.where(is_root, np.arange(len(above)), above)
         weight = np.where(is_root, 0, self.branch_length[anchor])
-        _, before = climb(anchor, weight)
+        _, before = arrays.climb(anchor, weight)
         return before[self.branch_of_node] + self.position
 
     @cached_property
@@ -222,8 +214,8 @@ class Forest:
         self._check_offsets(len(parent))
         self.shape_of_cell, first_cell = self._group_cells()
         sizes = self.sizes[first_cell]
-        parents = parents_of(self.parent, self.cell_offsets[first_cell], sizes)
-        self.trees = Trees(offsets(sizes), parents.astype(np.int64))
+        parents = arrays.parents_of(self.parent, self.cell_offsets[first_cell], sizes)
+        self.trees = Trees(arrays.offsets(sizes), parents.astype(np.int64))
         self._check_trees(first_cell)
         self._freeze()
 
@@ -250,7 +242,7 @@ class Forest:
         """
         cells = [integers(p, f"parent of cell {c}") for c, p in enumerate(parents)]
         sizes = np.array([len(p) for p in cells], np.int64)
-        bounds = offsets(sizes)
+        bounds = arrays.offsets(sizes)
         flat = np.concatenate([*cells, np.empty(0, np.int64)]).astype(np.int64)
         bad = np.flatnonzero((flat < -1) | (flat >= np.repeat(sizes, sizes)))
         if len(bad):
@@ -260,7 +252,7 @@ class Forest:
                 f"cell {c}, node {i - bounds[c]}: parent {flat[i]} is out of range; expected "
                 f"-1 or 0 to {sizes[c] - 1}"
             )
-        return cls(moved(flat, bounds[:-1], sizes), bounds)
+        return cls(arrays.moved(flat, bounds[:-1], sizes), bounds)
 
     @classmethod
     def repeat(cls, parents: Sequence[np.ndarray], num_cells: int) -> Forest:
@@ -282,11 +274,13 @@ class Forest:
                 "parents has a tree that is not 1-dimensional; expected a list of arrays, "
                 "also of a single tree: [parent]"
             )
-        nodes = repeated_nodes([len(p) for p in parents], num_cells)
+        nodes = arrays.repeated_nodes([len(p) for p in parents], num_cells)
         check_room(_NODE_BYTES * nodes + _CELL_BYTES * num_cells, f"{shown(num_cells)} cells")
         once = cls.from_parents(parents[:num_cells])
         shape_of_cell = np.resize(once.shape_of_cell, num_cells)
-        return cls._of(once.trees, shape_of_cell, partial(repeated_parents, once.parent, nodes))
+        return cls._of(
+            once.trees, shape_of_cell, partial(arrays.repeated_parents, once.parent, nodes)
+        )
 
     @classmethod
     def from_trees(cls, trees: Trees, shape_of_cell: np.ndarray) -> Forest:
@@ -297,7 +291,7 @@ class Forest:
         shape_of_cell : (num_cells,) integer
         """
         first, sizes = trees.offsets[shape_of_cell], trees.sizes[shape_of_cell]
-        parents = partial(parents_of, trees.parent, first, sizes)
+        parents = partial(arrays.parents_of, trees.parent, first, sizes)
         return cls._of(trees, np.array(shape_of_cell), parents)
 
     @classmethod
@@ -309,7 +303,7 @@ class Forest:
 
     def _put(self, trees: Trees, shapes: np.ndarray, parents: Callable[[], np.ndarray]) -> None:
         self.trees, self.shape_of_cell, self._parents = trees, shapes, parents
-        self.cell_offsets = offsets(trees.sizes[shapes])
+        self.cell_offsets = arrays.offsets(trees.sizes[shapes])
         self._check_offsets(self.num_nodes)
         self._freeze()
 
@@ -354,7 +348,7 @@ class Forest:
         cells = np.arange(self.num_cells)[cells]
         first, sizes = self.cell_offsets[cells], self.sizes[cells]
         shape_of_cell, trees = self.trees.used(self.shape_of_cell[cells])
-        return self._of(trees, shape_of_cell, lambda: parents_of(self.parent, first, sizes))
+        return self._of(trees, shape_of_cell, lambda: arrays.parents_of(self.parent, first, sizes))
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "parent": self.parent, "_parents": None}
@@ -408,7 +402,7 @@ class Forest:
         where = f"cell {cell}, node {lo + k}: parent {p}"
         if p < -1 or p >= len(self.parent):
             raise ForestError(f"{where} is out of range; expected -1 or {lo} to {lo + size - 1}")
-        other = int(stretch_of(self.cell_offsets, p))
+        other = int(arrays.stretch_of(self.cell_offsets, p))
         raise ForestError(
             f"{where} lies in cell {other}; expected -1 or a node of its own cell, "
             f"{lo} to {lo + size - 1}"

@@ -164,14 +164,9 @@ class Features:
         """Return (m,) arrays or `RaggedArray` by name, of `voltage_at` (m, q); see `extract`."""
         segments, length = kept.segments, len(t)
         traces = _Streamed(**self._traces(t, segments.count), kept=kept)  # type: ignore[arg-type]
-        traces.done.update(
-            {
-                peak_indices: segments.peaks(),
-                peak_voltage: segments.peak_voltages(),
-                min_ahp_indices: segments.minima(length),
-                min_ahp_values: segments.minimum_voltages(length),
-            }
-        )
+        found = segments.peaks(), segments.peak_voltages(), *segments.minima(length)
+        names = peak_indices, peak_voltage, min_ahp_indices, min_ahp_values
+        traces.done.update(zip(names, found, strict=True))
         return self._computed(traces)
 
     def nothing(self, count: int) -> dict[str, np.ndarray | RaggedArray]:

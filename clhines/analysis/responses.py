@@ -14,28 +14,22 @@ from clhines.errors import InputError, meant
 
 
 class Responses(Protocol):
-    @property
-    def t(self) -> np.ndarray:
-        """(T,) float64, ms."""
+    """Voltages as in `clhines.simulate.population.population.Responses`."""
 
     @property
-    def v(self) -> np.ndarray:
-        """(N, P, T) real, mV; NaN after a protocol's stop."""
+    def t(self) -> np.ndarray: ...
+    @property
+    def v(self) -> np.ndarray: ...
 
 
 class Population(Protocol):
     """Parameter sets under protocols, as in `clhines.simulate.population.population.Population`."""
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the parameters."""
-
+    def names(self) -> tuple[str, ...]: ...
     @property
-    def protocols(self) -> tuple[str, ...]:
-        """Names of the protocols."""
-
-    def evaluate(self, sets: np.ndarray) -> Responses:
-        """Simulate sets, (N, parameters), under all protocols."""
+    def protocols(self) -> tuple[str, ...]: ...
+    def evaluate(self, sets: np.ndarray) -> Responses: ...
 
 
 def check_population(population: object) -> None:

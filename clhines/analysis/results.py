@@ -11,33 +11,22 @@ from clhines.checks import as_whole_number
 from clhines.errors import InputError
 
 
-class Spikes(Protocol):
-    @property
-    def spike_time(self) -> np.ndarray:
-        """(k,) float64, ms."""
+class Results(Protocol):
+    """Spikes and records, as of `clhines.simulate.result.Result`."""
 
     @property
-    def spike_cell(self) -> np.ndarray:
-        """(k,) int64."""
-
-
-class Results(Spikes, Protocol):
+    def spike_time(self) -> np.ndarray: ...
     @property
-    def t(self) -> np.ndarray:
-        """(rows,) float64, ms."""
-
+    def spike_cell(self) -> np.ndarray: ...
     @property
-    def values(self) -> Sequence[np.ndarray]:
-        """(rows, r) arrays, one for each call of `record`."""
-
-
-class TimedResults(Results, Protocol):
+    def t(self) -> np.ndarray: ...
     @property
-    def times(self) -> Sequence[np.ndarray]:
-        """Times of the rows of each record, ms; empty with ``reduce``."""
+    def values(self) -> Sequence[np.ndarray]: ...
+    @property
+    def times(self) -> Sequence[np.ndarray]: ...
 
 
-def timed_record_of(result: TimedResults, record: int) -> tuple[np.ndarray, np.ndarray]:
+def timed_record_of(result: Results, record: int) -> tuple[np.ndarray, np.ndarray]:
     """(rows,) ms and (rows, r): a record with its times, which need not be all of the run."""
     if not len(result.values):
         raise InputError(f"record is {record}; expected a result with records")
@@ -51,7 +40,7 @@ def timed_record_of(result: TimedResults, record: int) -> tuple[np.ndarray, np.n
     return t, found
 
 
-def cells_of(result: Spikes, num_cells: int) -> int:
+def cells_of(result: Results, num_cells: int) -> int:
     count = as_whole_number("num_cells", num_cells, 1)
     if len(result.spike_cell) and result.spike_cell.max() >= count:
         raise InputError(f"num_cells is {count}; expected more than {result.spike_cell.max()}")

@@ -64,14 +64,8 @@ class Segments:
         highest = self._highest
         return RaggedArray(highest.offsets, self.top_v[highest.values])
 
-    def minima(self, length: int) -> RaggedArray:
-        """Sample of the minimum after each peak; see `spikes.min_ahp_indices`."""
-        return self._minima(length)[0]
-
-    def minimum_voltages(self, length: int) -> RaggedArray:
-        return self._minima(length)[1]
-
-    def _minima(self, length: int) -> tuple[RaggedArray, RaggedArray]:
+    def minima(self, length: int) -> tuple[RaggedArray, RaggedArray]:
+        """Sample of the minimum after each peak, as `spikes.min_ahp_indices`, and its voltage."""
         peak, rows = self._highest.values, self._highest.rows
         begin = self.top[peak]
         last = np.append(rows[1:] != rows[:-1], True)[: len(rows)]

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.arrays import starts
+from clhines.arrays import climb, starts
 from clhines.cells.morphology import Morphology
 from clhines.cells.sections import Sections, as_positive, per_section, sections_of
-from clhines.checks import as_array, as_indices, as_real
+from clhines.checks import as_array, as_indices, as_real, shown
 from clhines.errors import InputError
 from clhines.files import PathLike
 from clhines.quantities import as_numbers
@@ -35,10 +35,6 @@ from clhines.summary import as_html, range_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-from clhines.arrays import climb
-from clhines.checks import shown
 
 # Type codes of SWC files; `dend` and `apic` are the names that NEURON's importer gives.
 REGIONS = {"axon": 2, "basal": 3, "dend": 3, "apical": 4, "apic": 4}
@@ -319,9 +315,7 @@ class Cable:
         -------
         int or (m,) int64
         """
-        s = as_indices(
-            "section", np.atleast_1d(as_array("section", section)), len(self.nseg), "section"
-        )
+        s = as_indices("section", section, len(self.nseg), "section")
         at = as_real("x", np.atleast_1d(as_array("x", x)))
         outside = at[(at < 0) | (at > 1)]
         if len(outside):

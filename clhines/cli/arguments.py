@@ -88,15 +88,9 @@ Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 def add_cells(parser: argparse.ArgumentParser, method: bool = True, several: bool = False) -> None:
-    """Add the options that say which cells, and how they are solved."""
     parser.add_argument("files", nargs="*", metavar="FILE.swc", help="default: built-in sample")
     parser.add_argument("--cells", type=count, metavar="N", help="repeat the cells to N cells")
-    parser.add_argument("--max-length", type=positive_number, metavar="UM",
-                        help="longest compartment [um]; default: the d_lambda rule")  # fmt: skip
-    parser.add_argument("--roots", choices=("refuse", "split"), default="refuse",
-                        help="refuse files with several roots, or one cell per root")  # fmt: skip
-    parser.add_argument("--repair", choices=REPAIRS,
-                        help="interpolate radii of 0 inside neurites, and warn")  # fmt: skip
+    add_reading(parser)
     if method:
         methods = ["auto", *clhines.METHODS]
         parser.add_argument("--method", choices=methods, default="auto", metavar="M",
@@ -107,6 +101,15 @@ def add_cells(parser: argparse.ArgumentParser, method: bool = True, several: boo
     parser.add_argument("--device", metavar="SPEC", action="append" if several else Once,
                         help="index pair like 0:1, or part of a name"
                         + ("; repeat it for several devices" if several else ""))  # fmt: skip
+
+
+def add_reading(parser: argparse.ArgumentParser, of: str = "") -> None:
+    add = parser.add_argument
+    add("--max-length", type=positive_number, metavar="UM",
+        help=f"longest compartment{of} [um]; default: the d_lambda rule")  # fmt: skip
+    add("--roots", choices=("refuse", "split"), default="refuse",
+        help=f"refuse files{of} with several roots, or one cell per root")  # fmt: skip
+    add("--repair", choices=REPAIRS, help=f"interpolate radii of 0 inside neurites{of}, and warn")
 
 
 def add_verbose(parser: argparse.ArgumentParser) -> None:

@@ -88,7 +88,6 @@ def _version(name: str) -> str | None:
 
 
 def opencl() -> list[Finding]:
-    """Check platforms, caches, processors, precisions and the choice of a device."""
     checks: tuple[Callable[[], list[Finding]], ...]
     checks = (health.platforms, health.caches, health.processors, health.precisions, health.choice)
     return [finding for check in checks for finding in check()]

@@ -16,11 +16,11 @@ import numpy as np
 import clhines
 from clhines import draw, files
 from clhines.cells import cable
-from clhines.cells.samples import REPAIRS
 from clhines.cli.arguments import (
     Commands,
     Once,
     add_engine,
+    add_reading,
     finite,
     positive_number,
     read_files,
@@ -56,12 +56,7 @@ def add_ring(networks: Commands) -> None:
     add("--shapes", type=whole_number, metavar="S", help="different random cells (default: 64)")
     add("--swc", nargs="+", metavar="FILE",
         help="these cells in place of random ones")  # fmt: skip
-    add("--roots", choices=("refuse", "split"), default="refuse",
-        help="refuse --swc files with several roots, or make one cell per root")  # fmt: skip
-    add("--repair", choices=REPAIRS,
-        help="interpolate radii of 0 inside neurites of --swc, with a warning each")  # fmt: skip
-    add("--max-length", type=positive, metavar="UM",
-        help="longest compartment of --swc [um]; default: the d_lambda rule")  # fmt: skip
+    add_reading(ring, " of --swc")
     add("--hh", choices=("soma", "all"), default="soma",
         help="HH in all of the soma and passive dendrites (default), or HH everywhere")  # fmt: skip
     add("--weight", type=finite, metavar="US",

@@ -36,17 +36,14 @@ class Order:
 
     @cached_property
     def is_natural(self) -> bool:
-        """Whether it is natural order, without padding."""
         gather, n = self.gather, self.num_nodes
         return len(gather) == n and np.array_equal(gather, np.arange(n, dtype=gather.dtype))
 
     def mark(self, a: cla.Array) -> cla.Array:
-        """Note at an array that its values are in this order, and return it."""
         setattr(a, _MARK, self)
         return a
 
     def check(self, name: str, a: cla.Array) -> None:
-        """Raise `InputError` for an array that is not known to be in this order."""
         found = order_of(a)
         if found is self or (found is None and self.is_natural):
             return
@@ -63,7 +60,6 @@ class Order:
 
 
 def order_of(a: object) -> Order | None:
-    """Return the order that an array was marked with; None for one that was not."""
     return getattr(a, _MARK, None)
 
 

@@ -51,7 +51,6 @@ def lends(device: cl.Device, a: np.ndarray) -> bool:
 
 
 def lends_all(device: cl.Device) -> bool:
-    """Whether kernels can use every contiguous array of the host in place."""
     return shares_memory(device) and _is_pocl(device)
 
 
@@ -372,7 +371,3 @@ def _chunks(arrays: Sequence[Target], size: int) -> Iterator[Chunk]:
             for first in range(0, len(row), step):
                 yield row[first : first + step], buffer, place + first * row.itemsize
             place += row.nbytes
-
-
-def make_staging(queue: cl.CommandQueue, pinned: bool) -> Pinned | Direct:
-    return Pinned(queue) if pinned else Direct(queue)

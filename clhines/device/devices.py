@@ -277,20 +277,15 @@ def given_queue(
         raise InputError(f"queue is {type(queue).__name__}; expected pyopencl.CommandQueue")
     if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
         raise InputError("queue is out of order; expected an in-order queue")
-    _keep_context(queue)
-    choose(queue.device, dtype)  # raises without float64
-    return queue
-
-
-def _keep_context(queue: cl.CommandQueue) -> None:
-    """Let a queue keep its context: Intel's CPU runtime frees one that only a queue refers to."""
     try:
-        queue.kept = queue.context
+        queue.kept = queue.context  # Intel's CPU runtime frees one that only a queue refers to
     except cl.Error as error:
         raise InputError(
             "queue has lost its context, which this OpenCL runtime does not keep for it; expected "
             "a queue whose context is kept: hold a reference to the pyopencl.Context"
         ) from error
+    choose(queue.device, dtype)  # raises without float64
+    return queue
 
 
 def context_of(device: cl.Device) -> cl.Context:

@@ -51,7 +51,6 @@ def platforms() -> list[Finding]:
 
 
 def precisions() -> list[Finding]:
-    """Check that some device other than a simulator computes in float64."""
     real = [d for _, d in _all() if not devices.is_simulator(d)]
     if not real:
         what = "there is no device but a simulator, which is slow"
@@ -65,7 +64,6 @@ def precisions() -> list[Finding]:
 
 
 def processors() -> list[Finding]:
-    """Check that PoCL's compiler knows the processor."""
     results = []
     for _, device in _all():
         if "Portable Computing" not in device.platform.name:

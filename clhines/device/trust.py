@@ -19,7 +19,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -309,15 +308,10 @@ def _key(device: cl.Device, family: str, dtype: str) -> dict[str, object]:
         "driver": device.driver_version,
         "workaround": not pocl.switched_off(),
         "clhines": clhines.__version__,
-        "kernels": _kernels(),
+        "kernels": digest(),
         "family": family,
         "dtype": dtype,
     }
-
-
-@cache
-def _kernels() -> str:
-    return digest()
 
 
 def _save(key: dict[str, object], found: Outcome) -> None:

@@ -135,7 +135,9 @@ def _plan_places(
         order = np.lexsort((part.shape_of_cell, -steps.counts[part.shape_of_cell]))
         per_group, most = work_group // lanes, 0
         if local:  # as many steps in a work-group, whatever its sizes
-            per_group, most = _fit_local(part.sizes[order], per_group, room)
+            sizes, first = part.sizes[order], np.arange(len(order))
+            while 2 * (most := int(np.add.reduceat(sizes, first[::per_group]).max())) > room:
+                per_group //= 2
             if options["work_group"] and per_group * lanes != work_group:
                 raise InputError(
                     f"work_group={work_group} puts {work_group // lanes} cells into local memory; "
@@ -155,15 +157,6 @@ def _plan_places(
     return plan_by_kind(forest, method, in_global, plan_some)
 
 
-def _fit_local(sizes: np.ndarray, per_group: int, room: int) -> tuple[int, int]:
-    """Cells per work-group, halved until two values per node fit, and nodes of the largest."""
-    while True:
-        most = int(np.add.reduceat(sizes, np.arange(0, len(sizes), per_group)).max())
-        if 2 * most <= room:
-            return per_group, most
-        per_group //= 2
-
-
 def _plan_groups(
     forest: Forest, method: str, spec: DhsSpec, steps: LaneSteps, cells: np.ndarray, max_rhs: int
 ) -> Plan:
@@ -172,10 +165,12 @@ def _plan_groups(
     columns = layout.cell_after_cell(forest, cells)
     units = -(-len(cells) // per_group) * per_group
     group_steps = steps.counts[forest.shape_of_cell[cells[::per_group]]]
+    step_first = np.cumsum(steps.width) - steps.width
+    step_first -= np.repeat(forest.trees.offsets[:-1], steps.counts)  # place in its tree
     tables = {
         **_cell_tables(forest, steps, columns, units),
         "group_steps": group_steps,
-        "step_first": _step_first(forest.trees, steps),
+        "step_first": np.insert(step_first, steps.offsets[1:], forest.trees.sizes),
         **_node_tables(forest.trees, steps.order),
     }
     lane_steps = int(group_steps.sum()) * spec.work_group
@@ -201,7 +196,9 @@ def _lanes(num_cells: int, limits: Limits, options: Options) -> tuple[int, int]:
     lanes, work_group = options["k"], options["work_group"]
     most = limits.max_work_group
     if lanes is None:
-        lanes = _usual_lanes(num_cells, limits)
+        lanes, full = LANES, limits.compute_units * FULL
+        while not limits.is_cpu and lanes > FEW_LANES and num_cells * lanes > full:
+            lanes //= 2  # or many cells would need several rounds
         lanes = gcd(lanes, work_group) if work_group else min(lanes, 1 << most.bit_length() - 1)
     lanes = int(lanes)
     if lanes > most:
@@ -213,16 +210,6 @@ def _lanes(num_cells: int, limits: Limits, options: Options) -> tuple[int, int]:
     if work_group % lanes:
         raise InputError(f"work_group={work_group} is not a multiple of k={lanes}")
     return lanes, int(work_group)
-
-
-def _usual_lanes(num_cells: int, limits: Limits) -> int:
-    """Lanes per cell by default: on GPUs, fewer where many cells would need several rounds."""
-    lanes = LANES
-    while (
-        not limits.is_cpu and lanes > FEW_LANES and num_cells * lanes > limits.compute_units * FULL
-    ):
-        lanes //= 2
-    return lanes
 
 
 def _cell_tables(
@@ -239,13 +226,6 @@ def _cell_tables(
         "cell_step": np.pad((steps.offsets[:-1] + trees)[shape], (0, idle)),
         "cell_steps": np.pad(steps.counts[shape], (0, idle)),
     }
-
-
-def _step_first(trees: Trees, steps: LaneSteps) -> np.ndarray:
-    """Place in its tree of each step's first node, and after a tree's last step its size."""
-    ends = np.cumsum(steps.width)
-    first = ends - steps.width - np.repeat(trees.offsets[:-1], steps.counts)
-    return np.insert(first, steps.offsets[1:], trees.sizes)
 
 
 def _node_tables(trees: Trees, order: np.ndarray) -> dict[str, np.ndarray]:

@@ -520,22 +520,23 @@ def fields_of(
     secondorder: object,
     ions: tuple[IonNodes, ...] | None = None,
 ) -> dict[str, Any]:
-    """Return the fields of a `Model` that ions, sources and exact connections fill."""
     detectors = [cells, *(s for s in added.sources if not s.times)]
     trains = [s for s in added.sources if s.times]
     given, outside = wiring
     source = [s.first + np.arange(len(s)) for s in trains]
     times = [t for s in trains for t in s.times]
-    events = _outside(outside, added.num_sources)
-    netcons = _netcons([*given, *events], instances, kinds)
-    for rows in events:
-        source.append(rows[0])
-        times += [np.array([t]) for t in rows[6].tolist()]
+    events, count = Columns(), added.num_sources
+    for group, index, time, weight in outside:  # each from a train of its own, without delay
+        source.append(count + np.arange(len(time)))
+        times += [np.array([t]) for t in time.tolist()]
+        none = np.zeros(len(time))
+        events.append((source[-1], group, index, weight[:, None], none, none > 0))
+        count += len(time)
     return {
         "celsius": as_number("celsius", celsius),
         "ions": tuple(_ions(added, kinds, area)) if ions is None else ions,
         "sources": Sources(
-            count=added.num_sources + sum(len(rows[0]) for rows in events),
+            count=count,
             detector_node=np.concatenate([s.node for s in detectors]),
             detector_threshold=np.concatenate([s.threshold for s in detectors]),
             detector_refractory=np.concatenate([s.refractory for s in detectors]),
@@ -544,7 +545,7 @@ def fields_of(
             train_time=tuple(times),
             emitted=_emitted(added, kinds, instances),
         ),
-        "netcons": netcons,
+        "netcons": _netcons([*given, *events], instances, kinds),
         "pointers": _pointers(added, kinds, instances),
         "remote_v": added.remote_v,
         "played": _played(added, instances),
@@ -561,17 +562,6 @@ def _played(added: Added, instances: Instances) -> tuple[Played, ...]:
         for p in added.plays
         for k, place in [instances[p.group]]
     )
-
-
-def _outside(events: Columns, first: int) -> Columns:
-    """Return events from outside as connections without delay, each from a train of its own."""
-    found: Columns = []
-    for group, index, time, weight in events:
-        source = first + np.arange(len(time))
-        none = np.zeros(len(time))
-        found.append((source, group, index, weight[:, None], none, none > 0, time))
-        first += len(time)
-    return found
 
 
 def _netcons(given: Columns, instances: Instances, kinds: Sequence[Kind]) -> NetCons:

@@ -218,7 +218,6 @@ class Model:
         return stretch_of(self.forest.cell_offsets, node) + self.first_cell
 
     def initial_states(self) -> list[dict[str, np.ndarray]]:
-        """States of each kind at `v_init`, (count,) float64 arrays by name."""
         return [self._initial_states(kind) for kind in self.kinds]
 
     def _initial_states(self, kind: Kind) -> dict[str, np.ndarray]:

@@ -118,18 +118,16 @@ def of_network(
         "random": added.streams,
         "sent_events": added.emitters,
         "weights": any(columns[3].shape[1] != 1 for columns in connections),
-        "begins": any(_begins_otherwise(group) for group in groups),
+        "begins": any(  # a state was given another value before INITIAL than its file has
+            np.any(g.parameters.get(n, x) != x)
+            for g in groups
+            for n, x in g.mechanism.begins.items()
+        ),
         "bins": added.bins,
         "pointers": added.pointers,
     }
     of_mechanisms = set().union(*(of_program(group.mechanism.program) for group in groups))
     return frozenset(word for word, is_so in found.items() if is_so) | of_mechanisms
-
-
-def _begins_otherwise(group: Group) -> bool:
-    """Whether a state was given another value before INITIAL than its file has."""
-    values, default = group.parameters, group.mechanism.begins
-    return any(bool(np.any(values.get(name, x) != x)) for name, x in default.items())
 
 
 def of_model(model: Model, exact: bool) -> frozenset[str]:

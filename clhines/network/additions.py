@@ -89,8 +89,7 @@ class Added:
 
     def add_detector(self, node: ArrayLike, threshold: ArrayLike, refractory: ArrayLike) -> Sources:
         inside(self.network).check_not_frozen("add_detector()")
-        given = np.atleast_1d(as_array("node", node))
-        nodes = as_indices("node", given, self.num_nodes, "node")
+        nodes = as_indices("node", node, self.num_nodes, "node")
         limit = spread("threshold", threshold, len(nodes), unit="mV")
         quiet = spread("refractory", refractory, len(nodes), unit="ms")
         if quiet.min(initial=0.0) < 0:
@@ -130,12 +129,10 @@ class Added:
                 )
             first, count, what = begins[0], len(source), source.mechanism.name
         else:
-            given = np.atleast_1d(as_array("source", source))
-            return as_indices("source", given, self.network.num_cells, "cell")
+            return as_indices("source", source, self.network.num_cells, "cell")
         if index is None:
             return first + np.arange(count)
-        places = np.atleast_1d(as_array("source_index", index))
-        return first + as_indices("source_index", places, count, what)
+        return first + as_indices("source_index", index, count, what)
 
     def ion(
         self, name: str, nodes: ArrayLike, valence: float | None, given: Mapping[str, ArrayLike]
@@ -143,8 +140,7 @@ class Added:
         inside(self.network).check_not_frozen("ion()")
         if not isinstance(name, str) or not name.isidentifier():
             raise InputError(f"ion is {shown(name)}; expected a name like 'ca'")
-        at = np.atleast_1d(as_array("nodes", nodes))
-        where = as_indices("nodes", at, self.num_nodes, "node")
+        where = as_indices("nodes", nodes, self.num_nodes, "node")
         units = {"e": "mV", "ci": "mM", "co": "mM"}
         values = {k: spread(k, v, len(where), unit=units.get(k)) for k, v in given.items()}
         charge = None if valence is None else as_number("valence", valence)
@@ -160,7 +156,7 @@ class Added:
                 f"{', '.join(known) or 'none'}"
             )
         count = self.num_nodes + len(self.remote_v)
-        node = as_indices("to", np.atleast_1d(as_array("to", to)), count, "node")
+        node = as_indices("to", to, count, "node")
         node = node if len(node) != 1 else np.repeat(node, len(places))
         if len(node) != len(places):
             raise InputError(f"to has {len(node)} nodes for {len(places)} instances")
@@ -201,8 +197,7 @@ class Added:
             raise InputError("group is not of this network; expected a Group of insert() or add()")
         if index is None:
             return np.arange(len(group))
-        given = np.atleast_1d(as_array("index", index))
-        return as_indices("index", given, len(group), group.mechanism.name)
+        return as_indices("index", index, len(group), group.mechanism.name)
 
 
 def _as_times(name: str, values: ArrayLike) -> np.ndarray:

@@ -95,8 +95,9 @@ def as_value(group: Group, name: str, value: object) -> Value:
     if isinstance(value, PerCell) and len(value.values) == network.num_cells:
         return Value(value.values, "cell")
     if not callable(value) and not isinstance(value, PerCell):
-        array = as_array(f"{mechanism.name}: {name}", value, unit=unit)
-        if array.shape == (network.num_cells,) and inside(network).only_cells(len(group)):
+        array, forest = as_array(f"{mechanism.name}: {name}", value, unit=unit), network.forest
+        of_others = len(group), 1, forest.num_nodes, int(forest.sizes[0])
+        if array.shape == (forest.num_cells,) and forest.num_cells not in of_others:
             return Value(as_real(f"{mechanism.name}: {name}", array), "cell")
     found = inside(network).parameter(mechanism.name, name, value, group.nodes, unit)
     whole = isinstance(found, np.ndarray)
@@ -117,7 +118,6 @@ def as_events(value: object) -> list[Event]:
 
 
 def check_not_past(events: Sequence[Event], dt: float, now: int) -> None:
-    """Raise InputError for an event that is due in a step before `now`."""
     for k, (_, _, time, _) in enumerate(events):
         times = as_real("time", np.atleast_1d(as_array("time", time, unit="ms")))
         past = times[(times >= 0) & (event_steps(np.maximum(times, 0), dt) < now)]

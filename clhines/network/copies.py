@@ -80,17 +80,20 @@ def fill(
     Several `groups` may be parts of one; `instances` are those of each. All `streams` are given,
     else those of copies would get other numbers.
     """
-    count = copies.num_cells // network.num_cells
-    copies.celsius = network.celsius
-    threshold = network.threshold
-    copies.threshold = np.tile(threshold, count) if np.ndim(threshold) else threshold
-    of_all = [np.arange(len(group)) for group in groups] if instances is None else instances
-    inside(copies).of_copies = count > 1
-    filling = _Filling(copies, network, groups, of_all, count, streams)
+    if instances is None:
+        instances = [np.arange(len(group)) for group in groups]
+    filling = _Filling(copies, network, groups, instances)
+    copies.celsius, copies.threshold = network.celsius, _repeated(network, filling.count)
+    inside(copies).of_copies = filling.count > 1
     filling.groups_and_sources()
-    filling.additions()
+    filling.additions(streams)
     filling.wires(wiring, rule)
     return filling.found
+
+
+def _repeated(network: Network, copies: int) -> float | np.ndarray:
+    limit = network.threshold
+    return np.tile(limit, copies) if isinstance(limit, np.ndarray) else limit
 
 
 class _Filling:
@@ -102,17 +105,14 @@ class _Filling:
         network: Network,
         groups: Sequence[Group],
         instances: Sequence[np.ndarray],
-        count: int,
-        streams: Sequence[Stream],
     ) -> None:
-        self.copies, self.network, self.count, self.streams = copies, network, count, streams
-        self.groups, self.instances = groups, instances
+        self.copies, self.network, self.groups, self.instances = copies, network, groups, instances
+        self.count = copies.num_cells // network.num_cells
         self.found: list[Group] = []
-        self._turn = np.arange(count)[:, None]
         self._begins: list[tuple[int, int, int]] = []  # first source there, how many, first here
 
     def _nodes(self, nodes: np.ndarray) -> np.ndarray:
-        return (nodes + self.network.forest.num_nodes * self._turn).reshape(-1)
+        return shifted(nodes, self.network.forest.num_nodes, self.count)
 
     def groups_and_sources(self) -> None:
         """Put in all groups, detectors and trains, sources in the order of their numbers."""
@@ -131,34 +131,22 @@ class _Filling:
         if sources.times or not len(sources):
             put = self.copies.spike_source(sources.times * self.count)
         else:
-            put = self.copies.add_detector(
-                self._nodes(sources.node),
-                np.tile(sources.threshold, self.count),
-                np.tile(sources.refractory, self.count),
-            )
+            given = (np.tile(a, self.count) for a in (sources.threshold, sources.refractory))
+            put = self.copies.add_detector(self._nodes(sources.node), *given)
         self._begins.append((sources.first, len(sources), put.first))
 
     def _group(self, group: Group, first: int | None) -> None:
-        values = {
-            k: np.tile(v, self.count) if isinstance(v, np.ndarray) else v
-            for k, v in group.parameters.items()
-        }
-        mechanism, copies = group.mechanism, self.copies
+        mechanism, values = group.mechanism, copied_values(group.parameters, self.count)
         for name in ("celsius", "area"):  # these are given by the network
             if name in mechanism.program.built_in:
                 values.pop(name, None)
         alone = mechanism.kind == "artificial"
         nodes = np.full(len(group) * self.count, -1) if alone else self._nodes(group.nodes)
-        put = put_group(copies, mechanism, nodes, values)
+        put = put_group(self.copies, mechanism, nodes, values)
         self.found.append(put)
         if first is not None:
-            here = int(copies.source_numbers(put)[0]) if len(put) else 0
+            here = int(self.copies.source_numbers(put)[0]) if len(put) else 0
             self._begins.append((first, len(group), here))
-
-    def of_number(self, number: int) -> tuple[Group, Group]:
-        """Return a group that is whole, by its number, and the one of the copies."""
-        pairs = zip(self.groups, self.found, strict=True)
-        return next(pair for pair in pairs if pair[0].number == number)
 
     def _pieces(
         self, number: int, instance: np.ndarray
@@ -166,16 +154,13 @@ class _Filling:
         """Yield pieces of a group in the copies, which of `instance` they have, and as which."""
         for group, put, own in zip(self.groups, self.found, self.instances, strict=True):
             if group.number == number:
-                at = np.searchsorted(own, instance)
-                which = np.flatnonzero(place_of(own, instance, np.arange(len(own))) >= 0)
-                if len(which):
-                    yield put, which, (at[which] + len(own) * self._turn).reshape(-1)
+                at = place_of(own, instance, np.arange(len(own)))
+                if (at >= 0).any():
+                    yield put, np.flatnonzero(at >= 0), shifted(at[at >= 0], len(own), self.count)
 
-    def additions(self) -> None:
-        """Put in ions, pointers, played values and streams of random numbers."""
+    def additions(self, streams: Sequence[Stream]) -> None:
         added, copies, count = inside(self.network).added, self.copies, self.count
-        inside(copies).added.exact = added.exact
-        inside(copies).added.bins = added.bins
+        inside(copies).added.exact, inside(copies).added.bins = added.exact, added.bins
         for ion in added.ions:
             values = {k: np.tile(v, count) for k, v in ion.values.items()}
             copies.ion(ion.name, self._nodes(ion.nodes), ion.valence, **values)
@@ -186,7 +171,7 @@ class _Filling:
             for put, _, index in self._pieces(play.group, np.array([play.index])):
                 for one in index.tolist():
                     copies.play(put, one, play.parameter, play.t, play.y, play.continuous)
-        for number, name, ids in self.streams:
+        for number, name, ids in streams:
             for put, some, _ in self._pieces(number, np.arange(len(ids))):
                 ids_there = _streams(put.mechanism, ids[some], count)
                 copies.random(put, name, ids_there, added.random_index)
@@ -200,18 +185,20 @@ class _Filling:
 
     def wires(self, wiring: Wiring, rule: Rule | None) -> None:
         """Connect everything, and send the events from outside, copy by copy."""
+        whole = {group.number: put for group, put in zip(self.groups, self.found, strict=True)}
         for k in range(self.count):
             for source, number, instance, rows, delay, plastic in wiring.given:
                 if len(number):
-                    one, target = self.of_number(int(number[0]))
-                    index = instance + k * len(one)
+                    target = whole[int(number[0])]
+                    index = instance + k * (len(target) // self.count)
                     change = rule if plastic.any() else None
                     numbers = self.sources(source, k)
                     inside(self.copies).connect(numbers, target, index, rows, delay, change)
             for number, instance, times, weight in wiring.outside:
                 if len(number):
-                    one, target = self.of_number(int(number[0]))
-                    self.copies.add_event(target, instance + k * len(one), times, weight)
+                    target = whole[int(number[0])]
+                    index = instance + k * (len(target) // self.count)
+                    self.copies.add_event(target, index, times, weight)
 
 
 def frozen(a: np.ndarray) -> np.ndarray:
@@ -220,7 +207,6 @@ def frozen(a: np.ndarray) -> np.ndarray:
 
 
 def copied_nodes(mechanism: Mechanism, node: np.ndarray, num_nodes: int, copies: int) -> np.ndarray:
-    """(count,) int64: nodes of all copies of instances."""
     return frozen(shifted(node, 0 if mechanism.kind == "artificial" else num_nodes, copies))
 
 
@@ -244,7 +230,6 @@ class CopiedGroup(Deferred, Group):
 
     @cached_property
     def parameters(self) -> Parameters:
-        """Dict of name -> float or (count,) float64."""
         values = copied_values(self.once.parameters, self.copies)
         return Parameters(self.network, self.mechanism.name, self.nodes, values)
 
@@ -257,8 +242,7 @@ def copies_of(once: Network, count: int) -> Network:
     """Return copies, which do not interact, of a network with each mechanism in one group."""
     network = Network(structure_of_copies(inside(once).structure, count))
     network.settings.update(once.settings)
-    network.celsius, limit = once.celsius, once.threshold
-    network.threshold = np.tile(limit, count) if isinstance(limit, np.ndarray) else limit
+    network.celsius, network.threshold = once.celsius, _repeated(once, count)
     wiring, added = inside(once).wiring, inside(once).added
     begins = [(0, once.num_cells)] + [(s.first, len(s)) for s in added.sources]
     begins += [(first, len(group)) for group, first in added.emitters]

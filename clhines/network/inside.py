@@ -40,11 +40,6 @@ class Inside:
         for group in self.groups:
             group.freeze()
 
-    def only_cells(self, count: int) -> bool:
-        """Whether as many values as there are cells can be of nothing but cells."""
-        forest = self.structure.forest
-        return self.num_cells not in (count, 1, forest.num_nodes, int(forest.sizes[0]))
-
     def parameter(
         self, mechanism: str, name: str, value: object, nodes: np.ndarray, unit: str | None = None
     ) -> float | np.ndarray:

@@ -390,7 +390,7 @@ class Network:
             Of a mechanism of the membrane by its name; of a point process by its name and the
             instance of its group, as ``expsyn[3]``. Units are those of `Mechanism.units`.
         """
-        (node,) = as_indices("node", np.atleast_1d(node), self.forest.num_nodes, "node").tolist()
+        (node,) = as_indices("node", node, self.forest.num_nodes, "node").tolist()
         found = {}
         for group in self.groups:
             for k in np.flatnonzero(group.nodes == node).tolist():

@@ -18,16 +18,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.checks import (
-    as_array,
-    as_choice,
-    as_number,
-    as_real,
-    as_seed,
-    as_switch,
-    as_whole_number,
-    check_room,
-)
+from clhines import checks
 from clhines.errors import InputError
 
 _BLOCK = 1 << 18  # pairs of a block, about
@@ -76,14 +67,14 @@ class Pairs:
     at: tuple[np.ndarray, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        as_choice("rule", self.rule, RULES)
+        checks.as_choice("rule", self.rule, RULES)
         if (self.rule == "by_distance") != (self.p is not None):
             raise InputError(f"rule is {self.rule}; expected Pairs.{self.rule}(...)")
 
     @classmethod
     def all_to_all(cls, autapses: bool = True) -> Pairs:
         """Connect every source to every target."""
-        return cls("all_to_all", 1.0, 0, as_switch("autapses", autapses))
+        return cls("all_to_all", 1.0, 0, checks.as_switch("autapses", autapses))
 
     @classmethod
     def one_to_one(cls) -> Pairs:
@@ -98,13 +89,13 @@ class Pairs:
     @classmethod
     def fixed_indegree(cls, number: int, seed: int = 0, autapses: bool = True) -> Pairs:
         """Connect each target to `number` different sources, all sets of them equally likely."""
-        number = as_whole_number("number", number, 0, _MOST)
+        number = checks.as_whole_number("number", number, 0, _MOST)
         return cls("fixed_indegree", number, *_common(seed, autapses))
 
     @classmethod
     def fixed_outdegree(cls, number: int, seed: int = 0, autapses: bool = True) -> Pairs:
         """Connect each source to `number` different targets, all sets of them equally likely."""
-        number = as_whole_number("number", number, 0, _MOST)
+        number = checks.as_whole_number("number", number, 0, _MOST)
         return cls("fixed_outdegree", number, *_common(seed, autapses))
 
     @classmethod
@@ -156,7 +147,7 @@ class Drawn:
     high: float = math.inf
 
     def __post_init__(self) -> None:
-        as_choice(
+        checks.as_choice(
             "distribution", self.distribution, ("uniform", "normal", "lognormal", "exponential")
         )
         if not self.low <= self.high:
@@ -165,7 +156,7 @@ class Drawn:
     @classmethod
     def uniform(cls, low: float, high: float) -> Drawn:
         """Draw from `low` to `high`, all equally likely."""
-        low, high = as_number("low", low), as_number("high", high)
+        low, high = checks.as_number("low", low), checks.as_number("high", high)
         return cls("uniform", low, high - low, low, high)
 
     @classmethod
@@ -173,7 +164,7 @@ class Drawn:
         cls, mean: float, sd: float, low: float | None = None, high: float | None = None
     ) -> Drawn:
         """Draw from the normal distribution of a mean and a standard deviation."""
-        mean, sd = as_number("mean", mean), _not_negative("sd", sd)
+        mean, sd = checks.as_number("mean", mean), _not_negative("sd", sd)
         return cls("normal", mean, sd, *_bounds(low, high))
 
     @classmethod
@@ -181,7 +172,7 @@ class Drawn:
         cls, mean: float, sigma: float, low: float | None = None, high: float | None = None
     ) -> Drawn:
         """Draw numbers whose logarithm is normal, of mean `mean` and standard deviation `sigma`."""
-        mean, sigma = as_number("mean", mean), _not_negative("sigma", sigma)
+        mean, sigma = checks.as_number("mean", mean), _not_negative("sigma", sigma)
         return cls("lognormal", mean, sigma, *_bounds(low, high))
 
     @classmethod
@@ -258,7 +249,7 @@ def connected(
     ends = (target_cell, source_cell) if by_target else (source_cell, target_cell)
     rows = _Rows(pairs, call, *ends)
     expected = rows.expected * len(ends[0])
-    check_room(_BYTES * expected, f"{expected:.3g} pairs")
+    checks.check_room(_BYTES * expected, f"{expected:.3g} pairs")
     parts = rows.made()
     if by_target:
         return _by_source([part[0] for part in parts], len(source_cell), len(target_cell))
@@ -321,7 +312,6 @@ class _Rows:
         return list(each(partial(self._block, size), range(0, count, size)))
 
     def _check_columns(self) -> None:
-        """Raise InputError where a row has less columns than it is to have pairs."""
         pairs, columns = self.pairs, len(self.column_cell)
         own = 0
         if not pairs.autapses:
@@ -366,8 +356,8 @@ class _Rows:
 
     def _probability(self, away: np.ndarray) -> np.ndarray:
         assert self.pairs.p is not None
-        given = as_array("p", self.pairs.p(np.sqrt((away * away).sum(axis=1))))
-        found = as_real("p", given.astype(float) if given.dtype.kind == "b" else given)
+        given = checks.as_array("p", self.pairs.p(np.sqrt((away * away).sum(axis=1))))
+        found = checks.as_real("p", given.astype(float) if given.dtype.kind == "b" else given)
         if found.shape not in ((), away.shape[:1]):
             raise InputError(f"p returns shape {found.shape}; expected {away.shape[:1]}")
         most = self.pairs.number
@@ -429,18 +419,18 @@ def _each(function: Callable[[int], _Found], arguments: range) -> Iterator[_Foun
 
 
 def _common(seed: object, autapses: object) -> tuple[int, bool]:
-    return as_seed(seed), as_switch("autapses", autapses)
+    return checks.as_seed(seed), checks.as_switch("autapses", autapses)
 
 
 def _as_probability(name: str, value: object) -> float:
-    p = as_number(name, value)
+    p = checks.as_number(name, value)
     if not 0 <= p <= 1:
         raise InputError(f"{name} is {p:g}; expected 0 to 1")
     return p
 
 
 def _as_positions(name: str, value: object) -> np.ndarray:
-    found = as_real(name, value)
+    found = checks.as_real(name, value)
     if found.ndim not in (1, 2):
         raise InputError(
             f"{name} has shape {found.shape}; expected (count,) or (count, dimensions)"
@@ -449,7 +439,7 @@ def _as_positions(name: str, value: object) -> np.ndarray:
 
 
 def _not_negative(name: str, value: object) -> float:
-    number = as_number(name, value)
+    number = checks.as_number(name, value)
     if number < 0:
         raise InputError(f"{name} is {number:g}; expected 0 or more")
     return number
@@ -457,6 +447,6 @@ def _not_negative(name: str, value: object) -> float:
 
 def _bounds(low: object, high: object) -> tuple[float, float]:
     return (
-        -math.inf if low is None else as_number("low", low),
-        math.inf if high is None else as_number("high", high),
+        -math.inf if low is None else checks.as_number("low", low),
+        math.inf if high is None else checks.as_number("high", high),
     )

@@ -83,10 +83,8 @@ class Places:
         nodes = self.of(at)
         if cell is None:
             return nodes
-        given = np.atleast_1d(as_array("cell", cell))
-        cells = as_indices("cell", given, self.forest.num_cells, "cell")
         wanted = np.zeros(self.forest.num_cells, bool)
-        wanted[cells] = True
+        wanted[as_indices("cell", cell, self.forest.num_cells, "cell")] = True
         return nodes[wanted[self.cell_of(nodes)]]
 
     def cell_of(self, nodes: np.ndarray | int) -> np.ndarray:

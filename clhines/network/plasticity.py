@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -84,12 +84,6 @@ RULES = {
         bounds: w_min <= w <= w_max
     """,
 }
-
-
-class Weighted(Protocol):
-    """Connections, as far as a rule knows them: `weight` is (k,) float64."""
-
-    weight: np.ndarray
 
 
 class Rule:
@@ -187,7 +181,7 @@ class Rule:
         return hash(repr(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made, (self.text, dict(self.parameters))
+        return partial(Rule, self.text, **self.parameters), ()
 
     about: RuleText
     times: Mapping[str, float]  # time constants of the traces, ms
@@ -205,18 +199,10 @@ class Rule:
             "actions that never divide by 0 and let no trace grow without bounds"
         )
 
-    def max_weight(self, connections: Weighted, plastic: bool | np.ndarray = True) -> np.ndarray:
-        """Return the largest magnitude that each weight can reach, for `Delivery`.
+    def max_weight(self, connections: Any, plastic: bool | np.ndarray = True) -> np.ndarray:
+        """Return the largest magnitude that each weight can reach, (k,) float64, for `Delivery`.
 
-        Parameters
-        ----------
-        connections : Connections
-        plastic : bool or (k,) bool
-            Connections that the rule changes.
-
-        Returns
-        -------
-        (k,) float64
+        The rule changes the `plastic` of the connections, (k,) bool or one for all.
         """
         bound = max(abs(self.w_min), abs(self.w_max))
         return np.where(plastic, bound, np.abs(connections.weight))
@@ -256,7 +242,6 @@ class Course:
         return {"value": numbers, "least": self.rule.w_min, "most": self.rule.w_max}
 
     def left(self, name: str, value: np.ndarray, steps: np.ndarray) -> np.ndarray:
-        """Return what is left of a trace after some steps."""
         decay = np.append(self._decays[name], 0.0)
         return value * decay[np.clip(steps, 0, len(decay) - 1)]
 
@@ -280,10 +265,6 @@ def _length(tau: float, dt: float) -> int:
             f"expected {most:g} ms or less"
         )
     return math.ceil(found) + 1
-
-
-def _made(text: str, parameters: dict[str, float]) -> Rule:
-    return Rule(text, **parameters)
 
 
 @dataclass(frozen=True)

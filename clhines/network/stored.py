@@ -21,7 +21,6 @@ from clhines.files import Member, Npz, PathLike, parse_json, write_npz
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.build import Nmodl, tables_of
 from clhines.mechanisms.nmodl.reading.tree import FunctionTable
-from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.network.inside import inside
 from clhines.network.plasticity import STDP, Rule
@@ -155,7 +154,9 @@ def _made(
         net.play(groups[k], index, name, value(t), value(y), bool(continuous))
     for k, name, ids, index in saved["streams"]:
         net.random(groups[k], name, value(ids), index)
-    rule = _rule(saved["rule"])
+    rule = saved["rule"]
+    if rule is not None:
+        rule = Rule(rule["text"], **rule["parameters"]) if "text" in rule else STDP(**rule)
     for columns in saved["connections"]:
         _connect(net, [value(column) for column in columns], rule)
     for columns in saved["events"]:
@@ -200,7 +201,13 @@ def _add_groups(
 
     def add_sources() -> None:
         while waiting and waiting[0]["first"] == inside(net).added.num_sources:
-            _add_source(net, waiting.pop(0), value)
+            source = waiting.pop(0)
+            if source["sizes"] is None:  # files of before have no refractory times
+                kept = [k for k in ("node", "threshold", "refractory") if k in source]
+                net.add_detector(*(value(source[k]) for k in kept))
+            else:
+                ends, times = np.cumsum(value(source["sizes"])), value(source["times"])
+                net.spike_source(np.split(times, ends[:-1]) if len(ends) else [])
 
     for each in saved["groups"]:
         mechanism = mechanisms[each["mechanism"]]
@@ -225,26 +232,12 @@ def put_group(net: Any, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[
     return group
 
 
-def _add_source(net: Any, saved: dict[str, Any], value: Callable[[object], Any]) -> Sources:
-    if saved["sizes"] is None:
-        given = [value(saved[k]) for k in ("node", "threshold", "refractory") if k in saved]
-        return net.add_detector(*given)  # files of before have no refractory times
-    ends = np.cumsum(value(saved["sizes"]))
-    return net.spike_source(np.split(value(saved["times"]), ends[:-1]) if len(ends) else [])
-
-
 def _saved_rule(rule: Rule | None) -> dict[str, object] | None:
     """Return a rule as the file has it: of `STDP` its numbers, of others the text as well."""
     if rule is None:
         return None
     given: dict[str, object] = dict(rule.parameters)
     return given if isinstance(rule, STDP) else {"text": rule.text, "parameters": given}
-
-
-def _rule(saved: dict[str, Any] | None) -> Rule | None:
-    if saved is None:
-        return None
-    return Rule(saved["text"], **saved["parameters"]) if "text" in saved else STDP(**saved)
 
 
 def _connect(net: Any, columns: list[Any], rule: Rule | None) -> None:

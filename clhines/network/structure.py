@@ -97,7 +97,7 @@ def of_arrays(
     if soma is None:
         somas = roots
     else:
-        somas = as_indices("soma", np.atleast_1d(as_array("soma", soma)), n, "node")
+        somas = as_indices("soma", soma, n, "node")
         cell = np.searchsorted(starts, somas, side="right") - 1
         if not np.array_equal(cell, np.arange(given.num_cells)):
             raise InputError(

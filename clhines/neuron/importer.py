@@ -19,7 +19,6 @@ from clhines.network.network import Network
 from clhines.network.stored import put_group
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.memory.places import Variable
-from clhines.neuron.memory.raw import ref
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import Model
 from clhines.neuron.read.contents import Instances
@@ -70,7 +69,10 @@ def network_of(model: Model) -> Imported:
     for name, instances in model.every.items():
         groups[name] = _group(model, network, name, instances)
     _add_ions(model, network)
-    _add_streams(model, network, groups)
+    index = int(model.h.Random().Random123_globalindex())
+    for name, group in groups.items():
+        for variable in group.mechanism.program.random:
+            network.random(group, variable, model.streams(name, variable).ids(), index)
     _point(model, network, groups)
     _play(model, network, groups)
     sources = _sources(model, network, groups)
@@ -186,14 +188,6 @@ def _add_ions(model: Model, network: Network) -> None:
         network.ion(ion.name, ion.instances.nodes, ion.valence, style=ion.style, **values)
 
 
-def _add_streams(model: Model, network: Network, groups: dict[str, Group]) -> None:
-    """Give the streams of RANDOM variables NEURON's numbers."""
-    index = int(model.h.Random().Random123_globalindex())
-    for name, group in groups.items():
-        for variable in group.mechanism.program.random:
-            network.random(group, variable, model.streams(name, variable).ids(), index)
-
-
 def _point(model: Model, network: Network, groups: dict[str, Group]) -> None:
     set_by_gap: dict[tuple[str, str], dict[int, int]] = {}
     remote, first = model.remote, model.nodes.start
@@ -224,10 +218,8 @@ def _point(model: Model, network: Network, groups: dict[str, Group]) -> None:
 
 
 def _pointed(model: Model, thing: Hoc, pointer: str) -> int:
-    try:
-        return model.places.node(model.memory.place(ref(thing, pointer)))
-    except (AttributeError, RuntimeError, TypeError):
-        return -1
+    at = model.memory.known_place(thing, pointer)
+    return -1 if at is None else model.places.node(at)
 
 
 def _play(model: Model, network: Network, groups: dict[str, Group]) -> None:

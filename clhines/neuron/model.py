@@ -243,31 +243,25 @@ def _checked(h: Hoc, catalogue: Catalogue) -> Hoc | None:
 
 
 def _settings(h: Hoc, memory: Memory) -> list[Rejected]:
-    found = []
-    if h.CVode().active():
-        found.append(
-            Rejected("", "CVode: variable time steps", "", 0, "h.CVode().active(0), or fixed_step=")
-        )
-    if int(h.ParallelContext().nthread()) > 1:
-        found.append(
-            Rejected("", "threads of NEURON", "", 0, "ParallelContext().nthread(1), finitialize()")
-        )
-    if int(h.secondorder) not in (0, 1, 2):
-        found.append(Rejected("", f"secondorder = {h.secondorder:g}"))
-    elif not memory.has_order(float(h.secondorder), float(h.dt)):
-        what = "secondorder, changed after h.finitialize(): NEURON's steps are still of the other"
-        found.append(Rejected("", what, "", 0, "call h.finitialize()"))
-    if h.nrn_netrec_state_adjust:
-        what = "nrn_netrec_state_adjust, which moves what events set"
-        found.append(Rejected("", what, "", 0, "set it to 0"))
-    if on_ranks(h) and int(h.CVode().queue_mode()) & 1:
-        what = "CVode.queue_mode(1, 0) on several MPI ranks"
-        found.append(Rejected("", what, "", 0, "queue_mode(0, 0)"))
-    if int(h.CVode().queue_mode()) & 2:  # a queue of its own for self events
-        found.append(
-            Rejected("", "CVode.queue_mode", "", 0, "CVode().queue_mode(0, 0), finitialize()")
-        )
-    return found
+    order, queue = h.secondorder, int(h.CVode().queue_mode())
+    known, no_queue = int(order) in (0, 1, 2), "CVode().queue_mode(0, 0), finitialize()"
+    other = "secondorder, changed after h.finitialize(): NEURON's steps are still of the other"
+    adjust = "nrn_netrec_state_adjust, which moves what events set"
+    threads = int(h.ParallelContext().nthread()) > 1
+    rows = (
+        (h.CVode().active(), "CVode: variable time steps", "h.CVode().active(0), or fixed_step="),
+        (threads, "threads of NEURON", "ParallelContext().nthread(1), finitialize()"),
+        (not known, f"secondorder = {order:g}", ""),
+        (known and not memory.has_order(order, float(h.dt)), other, "call h.finitialize()"),
+        (h.nrn_netrec_state_adjust, adjust, "set it to 0"),
+        (
+            on_ranks(h) and queue & 1,
+            "CVode.queue_mode(1, 0) on several MPI ranks",
+            "queue_mode(0, 0)",
+        ),
+        (queue & 2, "CVode.queue_mode", no_queue),  # a queue of its own for self events
+    )
+    return [Rejected("", what, "", 0, way_out) for is_so, what, way_out in rows if is_so]
 
 
 def settings_of(h: Hoc, memory: Memory) -> list[object]:
@@ -278,7 +272,7 @@ def settings_of(h: Hoc, memory: Memory) -> list[object]:
 
 
 def _structure(contents: Contents) -> list[Rejected]:
-    found = [
+    return [
         Rejected(
             name,
             f"{name}, a mechanism without NMODL" + (f", in section {section}" if section else ""),
@@ -286,7 +280,6 @@ def _structure(contents: Contents) -> list[Rejected]:
         )
         for name, section in contents.structural.items()
     ]
-    return found
 
 
 def _convert(model: Model) -> None:

@@ -119,7 +119,8 @@ class TemplateSpec:
     """Base class of the specs of all templates.
 
     `kernels` has the parameters of each kernel of the template, in order: ``TYPE NAME``, or ``TYPE
-    NAME if CONDITION and ...`` with attributes of the spec. Types are as in `Parameter`.
+    NAME if CONDITION and not CONDITION ...`` with attributes of the spec. Types are as in
+    `Parameter`.
     """
 
     template: ClassVar[str] = ""
@@ -133,7 +134,8 @@ class TemplateSpec:
         found = []
         for text in (one.strip() for several in texts for one in several.split(",")):
             declared, _, conditions = text.partition(" if ")
-            if all(getattr(self, c) for c in conditions.split(" and ") if c):
+            terms = [c.partition("not ")[::2] for c in conditions.split(" and ") if c]
+            if all(not getattr(self, b) if b else getattr(self, a) for a, b in terms):
                 found.append(parameter(declared, usual))
         return found
 

@@ -96,7 +96,12 @@ def make_plan(
     limits = limits or Limits()
     if method == "auto":
         return next(candidate_plans(forest, dtype, limits, **options))[1]
-    row = find_method(method)
+    if not isinstance(method, str) or method not in METHODS:
+        near = meant(method, ["auto", *METHODS])
+        raise InputError(
+            f"method {shown(method)} is unknown; expected auto, {', '.join(METHODS)}{near}"
+        )
+    row = METHODS[method]
     unknown = sorted(set(options) - set(row.options))
     if unknown:
         raise InputError(
@@ -149,15 +154,6 @@ def candidate_plans(
         yield Candidate(candidate.method, asked), plan
     if not yielded and refused is not None:
         raise refused
-
-
-def find_method(name: str) -> Method:
-    if not isinstance(name, str) or name not in METHODS:
-        near = meant(name, ["auto", *METHODS])
-        raise InputError(
-            f"method {shown(name)} is unknown; expected auto, {', '.join(METHODS)}{near}"
-        )
-    return METHODS[name]
 
 
 CHOICES: dict[str, tuple[Option, ...]] = {

@@ -123,11 +123,6 @@ class Part:
         """Whether natural order takes the first node of each cell."""
         return not self.source and "cell_start" in self.solve_spec(True, 1, natural=True).roles()
 
-    @property
-    def _indexes(self) -> bool:
-        """Whether its `natural_tables` have natural indices: those of pieces are shared."""
-        return self.phase == "expand"
-
     def natural_tables(self, forest: Forest, gather: np.ndarray) -> dict[str, np.ndarray]:
         """More tables, int32, of a launch that takes natural order; `gather` is the plan's."""
         if self._reads_cells:
@@ -137,7 +132,8 @@ class Part:
         blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]
         if self.phase != "solve":
             tables = layout.natural_pieces(gather, blocks[:, 0], blocks[:, 1], blocks[:, 4])
-            tables = {k: t for k, t in tables.items() if self._indexes or k != "natural_index"}
+            if self.phase != "expand":
+                del tables["natural_index"]  # which it shares with the launch that expands
             return as_int32(tables, len(gather))
         tables = layout.natural_order(
             forest, gather, cells, blocks[:, 0], blocks[:, 1], blocks[:, 4], blocks[:, 6:]
@@ -153,7 +149,9 @@ class Part:
         if self.phase != "solve":
             end = int((blocks[:, 0] + blocks[:, 1]).max())
             sizes = layout.natural_piece_sizes(end, blocks[:, 1], blocks[:, 4])
-            return {k: n for k, n in sizes.items() if self._indexes or k != "natural_index"}
+            return {
+                k: n for k, n in sizes.items() if self.phase == "expand" or k != "natural_index"
+            }
         return layout.natural_sizes(forest, cells, blocks[:, 4], blocks[:, 6:])
 
     def shown_statistics(self) -> dict[str, str]:

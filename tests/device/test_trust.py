@@ -187,7 +187,7 @@ def test_another_driver_is_another_key(fast_queue, monkeypatch):
     monkeypatch.setattr(trust.clhines, "__version__", "9.9")
     assert files.entry_path("trust", trust._key(fast_queue.device, "solve", "float64")) != first
     monkeypatch.undo()
-    monkeypatch.setattr(trust, "_kernels", lambda: "others")
+    monkeypatch.setattr(trust, "digest", lambda: "others")
     assert files.entry_path("trust", trust._key(fast_queue.device, "solve", "float64")) != first
 
 

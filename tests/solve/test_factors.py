@@ -167,7 +167,7 @@ def test_factors_of_cells_above_local_memory(fast_queue, needs, dtype, monkeypat
     monkeypatch.setattr(
         devices, "limits", lambda device: replace(real(device), local_bytes=10 << 10)
     )
-    monkeypatch.setattr(contraction, "OWN_LAUNCH", 0)  # even of so few small cells
+    monkeypatch.setattr(contraction.room, "OWN_LAUNCH", 0)  # even of so few small cells
     forest = Forest.from_parents([chain(3000), *dissimilar(5), star(900), chain(3)])
     solver = Solver(forest, "contraction", dtype, queue=fast_queue, work_group=64, segment=SHORT)
     kept = [part.keeps_factors for part in solver.plan.parts]

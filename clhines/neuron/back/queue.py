@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,17 +24,6 @@ _SEARCHED = 6  # words of NEURON's queue, and of its bins
 _NEAR = 1e-6  # steps: where NEURON's bins begin beside its t
 
 
-class QueuedColumns(NamedTuple):
-    what: np.ndarray
-    time: np.ndarray
-    address: np.ndarray
-    item: np.ndarray
-    flag: np.ndarray
-    target: np.ndarray
-    weight: np.ndarray
-    bin_order: np.ndarray
-
-
 class EventQueue:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -50,7 +38,7 @@ class EventQueue:
         at = self.address
         return words_at(at, _WORDS) if at else []
 
-    def columns(self) -> QueuedColumns:
+    def columns(self) -> Queued:
         items = list[int]()
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
         name = "_ZN6TQueue15forall_callbackEPFvPK6TQItemiE"
@@ -68,7 +56,7 @@ class EventQueue:
         time, flag = (np.ascontiguousarray(a[:, 1]).view(np.float64) for a in (entry, event))
         columns = what, time, entry[:, 0], item, flag, event[:, 2], event[:, 3], bin_order
         order = np.argsort(time, kind="stable")
-        return QueuedColumns(*(column[order] for column in columns))
+        return Queued(*(column[order] for column in columns))
 
     def events(self) -> list[Queued]:
         return [Queued(*event) for event in zip(*(a.tolist() for a in self.columns()), strict=True)]

@@ -153,7 +153,7 @@ def _take_crossed(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays)
     above = dict(zip(model.sources.detector_source.tolist(), arrays["held"].tolist(), strict=True))
     imported.crossed.clear()
     for address, sources in imported.detectors.items():
-        if above[int(sources[0])] and not imported.model.sources.above(address):
+        if above[int(sources[0])] and not imported.model.sources.above(address).value:
             arrays["ring"][first[sources] + count[sources] % size[sources]] = t + SPIKE_LATE
             count[sources] += 1
             imported.crossed += sources.tolist()
@@ -261,7 +261,9 @@ def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
         for values, base, element, place, owner in _variables(sim, imported, arrays, name):
             owner.put(base, values[place].astype(np.float64), element)
         _put_globals(sim, imported, arrays, name)
-        _put_streams(sim, imported, arrays, name)
+        k, place = sim.model.instances[imported.groups[name].number]
+        for variable, drawn in sim.model.schema.named(arrays, "drawn", k).items():
+            model.streams(name, variable).put(drawn[place])
     for values, variable, of_ion in _ions(sim, imported, arrays):
         of_ion.put(variable, values[of_ion.nodes].astype(np.float64))
     if model.memory.transfers:  # as at the end of NEURON's step
@@ -294,9 +296,3 @@ def _put_weights(sim: Simulation, imported: Imported, weight: np.ndarray) -> Non
         chosen = number[some[changed]]
         wires.weights[chosen, place] = now[changed]
         put_numbers(wires.read.weight[chosen] + 8 * place, wires.weights[chosen, place])
-
-
-def _put_streams(sim: Simulation, imported: Imported, arrays: Arrays, name: str) -> None:
-    k, place = sim.model.instances[imported.groups[name].number]
-    for variable, values in sim.model.schema.named(arrays, "drawn", k).items():
-        imported.model.streams(name, variable).put(values[place])

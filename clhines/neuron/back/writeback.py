@@ -234,7 +234,7 @@ def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float)
     above = dict(zip(sim.model.sources.detector_source.tolist(), arrays["held"], strict=True))
     for address, sources in imported.detectors.items():
         one = int(sources[0])
-        model.sources.set_above(address, bool(above[one]) and one not in unseen)
+        model.sources.above(address).value = bool(above[one]) and one not in unseen
     if model.bins is not None:  # NEURON delivers self events before the next bin, at a step's end
         queue.deliver_until(t)
 
@@ -312,7 +312,8 @@ def _put_selves(
         queue = sim.model.schema.named(arrays, "queue", k)
         if not queue:
             continue
-        points, size = model.wires.senders.points_of(name), queue["size"][place]
+        senders, size = model.wires.senders, queue["size"][place]
+        points = senders.points[senders.name == senders.names.index(name)]
         places = movable.get(name, np.zeros(len(points), np.int64))
         instance = np.repeat(np.arange(len(size)), size)
         at = ranges(np.zeros_like(size), size), place[instance]

@@ -16,17 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from clhines.arrays import starts
+from clhines.neuron.memory import raw
 from clhines.neuron.memory.memory import Memory
-from clhines.neuron.memory.raw import (
-    WORD,
-    Place,
-    Readable,
-    gather,
-    halves,
-    numbers_at,
-    ref,
-    words_at,
-)
 from clhines.neuron.memory.session import Hoc, Section
 
 _SECTION, _NODE, _DATA = 8, 12, 10  # words of each object that are searched
@@ -65,7 +56,7 @@ class Fields:
 
     def g_axial(self, nodes: np.ndarray) -> np.ndarray:
         """(k,) float64, µS: axial conductances of nodes to their parents, as ``1 / seg.ri()``."""
-        inverse = numbers_at(nodes + 8 * self.rinv)
+        inverse = raw.numbers_at(nodes + 8 * self.rinv)
         ri = np.full(len(nodes), 1e30)  # MOhm, as NEURON says where there is none
         np.divide(1.0, inverse, out=ri, where=inverse != 0)
         return 1.0 / ri
@@ -79,7 +70,6 @@ class Fields:
         return column_at(column, rows), rows
 
     def rows_at(self, nodes: np.ndarray) -> np.ndarray:
-        """(k,) int64: addresses of the rows of some nodes."""
         return self._word(nodes, self.row)
 
     def data_of(self, nodes: np.ndarray, points: bool = False) -> Data:
@@ -102,10 +92,10 @@ class Fields:
 
     def data_of_points(self, points: np.ndarray) -> Data:
         """Return data of point processes (C++ objects) in order, 0 where there is none."""
-        _, node, data, owner = gather(points, 4).astype(np.int64).T
+        _, node, data, owner = raw.gather(points, 4).astype(np.int64).T
         found = np.zeros((len(points), 5), np.int64)
         here = data != 0
-        if (gather(owner[here], 2)[:, 1].astype(np.int64) != points[here]).any():
+        if (raw.gather(owner[here], 2)[:, 1].astype(np.int64) != points[here]).any():
             raise OSError("a point process is not as expected")
         at = data[here]
         columns = node[here], node[here] * 0, self._half(at, self.type_half), *self._places(at)
@@ -114,7 +104,7 @@ class Fields:
 
     @staticmethod
     def _word(addresses: np.ndarray, place: int) -> np.ndarray:
-        return gather(addresses + 8 * place)[:, 0].astype(np.int64)
+        return raw.gather(addresses + 8 * place)[:, 0].astype(np.int64)
 
     def _half(self, addresses: np.ndarray, place: int) -> np.ndarray:
         return (self._word(addresses, place // 2) >> (32 * (place % 2))) & _COUNT
@@ -154,7 +144,7 @@ def _parent_word(h: Hoc, memory: Memory) -> int:
     for section in h.allsec():
         at = section.parentseg()
         if at is not None:
-            words = words_at(memory.object_of(section), _SECTION)
+            words = raw.words_at(memory.object_of(section), _SECTION)
             return words.index(memory.object_of(at.sec))
     return -1
 
@@ -169,13 +159,13 @@ def _found(memory: Memory, section: Section, parent: int) -> Fields:
     nodes = [node_at(address, (k + 0.5) / nseg) for k in range(nseg)]
     far = 1.0 - float(section.orientation())
     nodes = (nodes if far else nodes[::-1]) + [node_at(address, far)]
-    words, readable = words_at(address, _SECTION), Readable(8 * (nseg + 1))
+    words, readable = raw.words_at(address, _SECTION), raw.Readable(8 * (nseg + 1))
     at_nodes = next(
-        k for k, w in enumerate(words) if readable.likely(w) and words_at(w, nseg + 1) == nodes
+        k for k, w in enumerate(words) if readable.likely(w) and raw.words_at(w, nseg + 1) == nodes
     )
-    counts = [half & _COUNT for half in halves(words)]
+    counts = [half & _COUNT for half in raw.halves(words)]
     node, segment = nodes[0], next(iter(section)) if far else list(section)[-1]
-    of_node = words_at(node, _NODE)
+    of_node = raw.words_at(node, _NODE)
     most = ctypes.c_int.from_address(memory.address("n_memb_func")).value
     known = [data for k in range(most) if (data := data_at(k, node))]
     first = [k for k, w in enumerate(of_node) if w in known]
@@ -183,14 +173,16 @@ def _found(memory: Memory, section: Section, parent: int) -> Fields:
     rinv = [k for k, w in enumerate(of_node) if abs(int(w) - int(ri)) <= 1]
     if len(first) != 1 or len(rinv) != 1:
         raise ValueError
-    following = [words_at(data, _DATA) for data in known]
+    following = [raw.words_at(data, _DATA) for data in known]
     nexts = [k for k in range(_DATA) if any(words[k] in known for words in following)]
     types = [
         k
         for k in range(2 * _DATA)
-        if all(halves(w)[k] & _COUNT == type_of(d) for d, w in zip(known, following, strict=True))
+        if all(
+            raw.halves(w)[k] & _COUNT == type_of(d) for d, w in zip(known, following, strict=True)
+        )
     ]
-    rows = memory.place(ref(segment, "diam")).row
+    rows = memory.place(raw.ref(segment, "diam")).row
     of_morphology = next(w for w in following if rows in w)
     row_of_data = of_morphology.index(rows)
     offsets = {places(data) - data for data in known}
@@ -201,7 +193,7 @@ def _found(memory: Memory, section: Section, parent: int) -> Fields:
         count_half=counts.index(nseg + 1, 1),
         nodes=at_nodes,
         parent_node=words.index(node_at(address, 1.0 - far)),
-        row=of_node.index(memory.place(ref(segment, "v")).row),
+        row=of_node.index(memory.place(raw.ref(segment, "v")).row),
         rinv=rinv[0],
         data=first[0],
         next=nexts[0],
@@ -218,7 +210,7 @@ class Columns:
     def __init__(self, memory: Memory, things: Sequence[Hoc], rows: np.ndarray) -> None:
         self._memory, self._things, self.rows = memory, things, rows
         self._numbers: np.ndarray | None = None
-        self._places: dict[tuple[str, int | None], Place | None] = {}
+        self._places: dict[tuple[str, int | None], raw.Place | None] = {}
 
     def refresh(self) -> None:
         """Read the numbers of rows again: NEURON sorts its columns when a model changes."""
@@ -246,14 +238,11 @@ class Columns:
         number = self.numbers() * at.size + (at.place if place is None else place)
         return column_at(at.column, number), number
 
-    def _look_up(self, name: str, place: int | None) -> Place | None:
+    def _look_up(self, name: str, place: int | None) -> raw.Place | None:
         if not len(self.rows):
             return None
-        try:
-            at = self._memory.place(ref(self._things[0], name, 1 if place is None else 2))
-        except (AttributeError, RuntimeError, TypeError):
-            return None
-        if not at.row or at.row != self.rows[0]:
+        at = self._memory.known_place(self._things[0], name, 1 if place is None else 2)
+        if at is None or not at.row or at.row != self.rows[0]:
             return None
         number = self.numbers() * at.size + (at.place if place is None else place)
         column = column_at(at.column, number)
@@ -266,11 +255,11 @@ class Columns:
 
     def numbers(self) -> np.ndarray:
         if self._numbers is None:
-            self._numbers = gather(self.rows)[:, 0].astype(np.int64)
+            self._numbers = raw.gather(self.rows)[:, 0].astype(np.int64)
         return self._numbers
 
 
 def column_at(address: int, number: np.ndarray) -> np.ndarray:
     """Return a column of NEURON's, float64, as long as the largest of some rows needs."""
     kind = ctypes.c_double * (int(number.max()) + 1)
-    return np.frombuffer(memoryview(kind.from_address(WORD.from_address(address).value)))
+    return np.frombuffer(memoryview(kind.from_address(raw.WORD.from_address(address).value)))

@@ -11,18 +11,8 @@ import re
 
 import numpy as np
 
+from clhines.neuron.memory import raw
 from clhines.neuron.memory.objects import Objects
-from clhines.neuron.memory.raw import (
-    WORD,
-    Place,
-    Played,
-    Readable,
-    gather,
-    is_address,
-    ref,
-    vector_at,
-    words_at,
-)
 from clhines.neuron.memory.session import Hoc
 
 _NAMED = re.compile(r"data_handle<double>\{cont=(\w+) (\w+)")  # NEURON's own text of a reference
@@ -70,20 +60,20 @@ class Memory(Objects):
 
     def columns(self, reference: Hoc) -> dict[str, int]:
         """Columns of a mechanism's variables by name: one reference is pointed to each in turn."""
-        at = WORD.from_address(id(reference) + 8 * (self.reference + 2))
-        shape = WORD.from_address(id(reference) + 8 * (self.reference + 3))
+        at = raw.WORD.from_address(id(reference) + 8 * (self.reference + 2))
+        shape = raw.WORD.from_address(id(reference) + 8 * (self.reference + 3))
         first, own, found = at.value, shape.value, dict[str, int]()
         owner = _NAMED.match(repr(reference))
         if owner is None:
             return {}
-        readable = Readable(8)  # a column may begin anywhere: what is missed would not be set
+        readable = raw.Readable(8)  # a column may begin anywhere: what is missed would not be set
         shape.value = (
             1  # not an array's: NEURON ends the process where a column's size is no multiple
         )
         try:
             for step in (8, -8):
                 at.value = first
-                while WORD.from_address(at.value).value in readable:
+                while raw.WORD.from_address(at.value).value in readable:
                     named = _NAMED.match(repr(reference))
                     if named is None or named[1] != owner[1]:
                         break
@@ -93,10 +83,10 @@ class Memory(Objects):
             at.value, shape.value = first, own
         return found
 
-    def named(self, place: Place) -> tuple[str, str]:
+    def named(self, place: raw.Place) -> tuple[str, str]:
         """Return mechanism and name of a variable that has a row; empty of another one."""
-        reference = ref(self._h, "t")
-        words = [WORD.from_address(id(reference) + 8 * (self.reference + k)) for k in (0, 2, 3)]
+        reference = raw.ref(self._h, "t")
+        words = [raw.WORD.from_address(id(reference) + 8 * (self.reference + k)) for k in (0, 2, 3)]
         kept = [word.value for word in words]
         try:
             for word, value in zip(words, (place.row, place.column, 1), strict=True):
@@ -108,7 +98,7 @@ class Memory(Objects):
         return (found[1], found[2]) if found is not None else ("", "")
 
     def weight_address(self, netcon: Hoc) -> int:
-        return self.place(ref(netcon, "weight", 2)).column
+        return self.place(raw.ref(netcon, "weight", 2)).column
 
     def _calibrate(self) -> None:
         """Find where a wrapped reference and a recorder keep the place of a variable."""
@@ -116,14 +106,14 @@ class Memory(Objects):
         section = next(iter(h.allsec()), None)
         if section is None:
             raise OSError("no section")
-        reference, vector = ref(section(0.5), "v"), h.Vector()
+        reference, vector = raw.ref(section(0.5), "v"), h.Vector()
         before = self._entries()
         vector.record(reference)
         new = [p for p in self._entries() if p not in before]
         try:
             if len(new) != 1:
                 raise OSError("a recorder is not in NEURON's list")
-            recorder, wrapper = words_at(new[0], 9), words_at(id(reference), 12)
+            recorder, wrapper = raw.words_at(new[0], 9), raw.words_at(id(reference), 12)
             if self._classes.get(recorder[0]) != "YvecRecord":
                 raise OSError("a recorder is of an unknown class")
             found = [k for k in range(2, 9) if wrapper[k : k + 4] == recorder[1:5]]
@@ -141,37 +131,37 @@ class Memory(Objects):
     # -- vectors that record and play ------------------------------------------------------------
 
     def _entries(self) -> list[int]:
-        return vector_at(self._list())
+        return raw.vector_at(self._list())
 
     def acting(self) -> list[int]:
         """Addresses of what records and plays: what came after h.finitialize() does not yet."""
         entries = self._entries()
         known, found = {*entries}, set[int]()
-        for word in words_at(self.variable("net_cvode_instance"), _LISTS):
-            if word != self._list() and is_address(word):
-                begin, end, room = words_at(word, 3)
+        for word in raw.words_at(self.variable("net_cvode_instance"), _LISTS):
+            if word != self._list() and raw.is_address(word):
+                begin, end, room = raw.words_at(word, 3)
                 if begin < end <= room and end - begin <= 8 * len(entries):
-                    inside = {*vector_at(word)}
+                    inside = {*raw.vector_at(word)}
                     found |= inside if inside <= known else set()
         return [entry for entry in entries if entry in found]
 
-    def played(self, every: bool = False) -> list[Played]:
+    def played(self, every: bool = False) -> list[raw.Played]:
         found = []
         for address in self._entries() if every else self.acting():
-            words = words_at(address, 16)
+            words = raw.words_at(address, 16)
             what, calls = self._classes.get(words[0], "unknown"), False
             if what in _EVENT:
                 event, statement = words[_EVENT[what] :][:2]
-                if self.kinds.get(words_at(event, 1)[0]) != "PlayRecordEvent":
+                if self.kinds.get(raw.words_at(event, 1)[0]) != "PlayRecordEvent":
                     raise OSError("a Vector that plays is not as expected")
                 calls = bool(statement)
-            found.append(Played(what, self.place_of(words[1:5]), tuple(words[8:]), calls))
+            found.append(raw.Played(what, self.place_of(words[1:5]), tuple(words[8:]), calls))
         return found
 
     def play_words(self) -> np.ndarray:
         """(n, 17) uint64: addresses and words of all that records or plays, without how far."""
         address = np.array(self.acting(), np.int64)
-        words = gather(address, 16)
+        words = raw.gather(address, 16)
         kept = np.array([self._play_masks.get(int(t), _ALL) for t in words[:, 0]]).reshape(-1, 16)
         return np.column_stack([address.astype(np.uint64), words * kept])
 
@@ -186,24 +176,24 @@ class Memory(Objects):
         """(n,) uint64: the numbers of a Vector, by the address of its C++ object."""
         if not self._vector_word:
             vector = self.new_vector()
-            begin = self.place(ref(vector, "x")[0]).column
-            self._vector_word = words_at(self.inside(vector), 8).index(begin)
-        return np.array(vector_at(address + 8 * self._vector_word), np.uint64)
+            begin = self.place(raw.ref(vector, "x")[0]).column
+            self._vector_word = raw.words_at(self.inside(vector), 8).index(begin)
+        return np.array(raw.vector_at(address + 8 * self._vector_word), np.uint64)
 
     # -- gap junctions ---------------------------------------------------------------------------
 
     @property
     def transfers(self) -> bool:
         """Whether voltages are transferred in every step, as `ParallelContext` was told."""
-        return bool(WORD.in_dll(self._library, "nrnthread_v_transfer_").value)
+        return bool(raw.WORD.in_dll(self._library, "nrnthread_v_transfer_").value)
 
     def transfer(self) -> None:
         """Transfer voltages as in a step, by a method: C++'s exceptions end a caller by ctypes."""
-        sources = WORD.in_dll(self._library, "nrnmpi_v_transfer_").value
+        sources = raw.WORD.in_dll(self._library, "nrnmpi_v_transfer_").value
         if sources:
             ctypes.CFUNCTYPE(None)(sources)()
         context, method = self._h.ParallelContext(), self.method("ParallelContext", "barrier")
-        own = WORD.from_address(self.object_of(context) + 8)
+        own = raw.WORD.from_address(self.object_of(context) + 8)
         messages = ctypes.c_int.from_address(self.address("hoc_execerror_messages"))
         changed = (own, "nrn_threads"), (method, "nrnthread_v_transfer_")
         kept = [own.value, method.value, messages.value]
@@ -220,17 +210,16 @@ class Memory(Objects):
     def order(self) -> list[int]:
         """Types of mechanisms in the order in which NEURON calls them."""
         count = ctypes.c_int.in_dll(self._library, "n_memb_func").value
-        at = WORD.in_dll(self._library, "memb_order_").value
+        at = raw.WORD.in_dll(self._library, "memb_order_").value
         return list((ctypes.c_short * count).from_address(at))
 
     def are_points(self) -> np.ndarray:
-        """Return of each mechanism whether it is a point process or artificial cell, bool."""
         count = ctypes.c_int.in_dll(self._library, "n_memb_func").value
         return np.array((ctypes.c_int8 * count).from_address(self.variable("pnt_map"))) != 0
 
     def num_places(self, type_: int) -> int:
         """Return how many places an instance of a mechanism has that are no variables."""
-        sizes = words_at(self.address("nrn_prop_dparam_size_"), 1)[0]
+        sizes = raw.words_at(self.address("nrn_prop_dparam_size_"), 1)[0]
         return ctypes.c_int.from_address(sizes + 4 * type_).value
 
     def has_order(self, order: float, dt: float) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from clhines.neuron.memory.raw import WORD, Place, Readable, gather, words_at
+from clhines.neuron.memory.raw import WORD, Place, Readable, gather, ref, words_at
 from clhines.neuron.memory.session import Hoc, library_path
 
 POINTER = 2  # word of a place that has an address, where it has one
@@ -109,7 +109,6 @@ class Objects:
             here.value = kept
 
     def _symbol_of(self, name: str) -> int:
-        """Address of hoc's symbol of a name at its top level."""
         return self._find(name, self.variable("hoc_top_level_symlist"))
 
     def _find(self, name: str, symbols: int) -> int:
@@ -151,6 +150,13 @@ class Objects:
         """Where a variable is; `reference` as ``segment._ref_v``."""
         return self.place_of(words_at(id(reference), self.reference + 4)[self.reference :])
 
+    def known_place(self, thing: Hoc, name: str, size: int = 1) -> Place | None:
+        """`place` of a variable; None where hoc has no such one."""
+        try:
+            return self.place(ref(thing, name, size))
+        except (AttributeError, RuntimeError, TypeError, LookupError):
+            return None
+
     def area(self, node: int) -> Place:
         name = "_Z30_nrn_mechanism_get_area_handleP4Node"
         return self.place_of(self.function(name, _Handle, ctypes.c_void_p)(node).words[:])
@@ -161,20 +167,21 @@ class Objects:
         return Place(column, row, index >> 32, index & 0xFFFFFFFF)
 
     def value(self, place: Place) -> float:
+        return float(self._number(place).value)
+
+    def _number(self, place: Place) -> ctypes.c_double:
         at = place.column
         if place.row:
             entry = self.row(place) * place.size + place.place
             at = WORD.from_address(place.column).value + 8 * entry
-        return float(ctypes.c_double.from_address(at).value)
+        return ctypes.c_double.from_address(at)
 
     @staticmethod
     def row(place: Place) -> int:
         return WORD.from_address(place.row).value
 
     def set_value(self, place: Place, value: float) -> None:
-        entry = self.row(place) * place.size + place.place
-        at = WORD.from_address(place.column).value + 8 * entry
-        ctypes.c_double.from_address(at).value = value
+        self._number(place).value = value
 
     # -- point processes -------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import numpy as np
 from clhines.arrays import place_of
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import Memory
-from clhines.neuron.memory.raw import Place, ref
+from clhines.neuron.memory.raw import Place
 from clhines.neuron.read.contents import Contents, Instances
 from clhines.neuron.read.tree import Tree
 
@@ -37,21 +37,13 @@ class Places:
         self._voltage = tree.v
         self._row = fields.rows_at(tree.addresses)
         self._order = np.argsort(self._row)
-        self._membrane = self._membrane_column() or -1
+        current = memory.known_place(next(iter(tree.sections[0])), "i_membrane_")
+        self._membrane = (current and current.column) or -1  # without `CVode.use_fast_imem`
 
     def node_at(self, row: int) -> int:
         """Node of a row by its address, -1 where it is of something else."""
         at = int(place_of(self._row, np.array([row], np.uint64), self._order)[0])
         return int(self._tree.numbers[at]) if at >= 0 else -1
-
-    def _membrane_column(self) -> int:
-        """Return the column of the currents of membranes; 0 without `CVode.use_fast_imem`."""
-        segment = next(iter(self._tree.sections[0]))
-        try:
-            reference = ref(segment, "i_membrane_")
-        except (AttributeError, RuntimeError):
-            return 0
-        return self._memory.place(reference).column
 
     def node(self, place: Place) -> int:
         """Node whose voltage is at a place, -1 where it is something else."""
@@ -86,12 +78,9 @@ class Places:
                 self._add_column(owner + ION, name, 1, instances)
 
     def _add_column(self, owner: str, name: str, size: int, instances: Instances) -> None:
-        try:
-            column = self._memory.place(ref(instances.things[0], name, size)).column
-        except (AttributeError, TypeError, RuntimeError):
-            return  # no such variable for users
-        if column:
-            self._columns[column] = owner, name, size
+        at = self._memory.known_place(instances.things[0], name, size)
+        if at is not None and at.column:
+            self._columns[at.column] = owner, name, size
 
     def _instance(self, owner: str, place: Place) -> int:
         if owner not in self._rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,16 +55,17 @@ class Source:
     is_called: bool  # `NetCon.record` has given it a statement or a function
 
 
-@dataclass(frozen=True)
-class Queued:
-    what: str  # NetCon, SelfEvent, PreSyn, PlayRecordEvent, NetParEvent, HocEvent or other
-    time: float  # ms
-    address: int  # of the event, for a NetCon that of the NetCon
-    item: int  # address of its entry in the queue
-    flag: float  # of a self event
-    target: int  # address of a self event's point process
-    weight: int  # address of a self event's first weight, or 0
-    bin_order: int  # place in NEURON's bins, see `back.queue`; -1 for none
+class Queued(NamedTuple):
+    """An event in NEURON's queue, or arrays of all."""
+
+    what: Any  # NetCon, SelfEvent, PreSyn, PlayRecordEvent, NetParEvent, HocEvent or other
+    time: Any  # ms
+    address: Any  # of the event, for a NetCon that of the NetCon
+    item: Any  # address of its entry in the queue
+    flag: Any  # of a self event
+    target: Any  # address of a self event's point process
+    weight: Any  # address of a self event's first weight, or 0
+    bin_order: Any  # place in NEURON's bins, see `back.queue`; -1 for none
 
     @property
     def has_statement(self) -> bool:

@@ -155,10 +155,7 @@ class EventSources:
                     return reference, netcon, new[0]
         raise OSError("each voltage is a source")
 
-    def above(self, source: int) -> bool:
-        at = source + 8 * (self._fields["threshold"] - 4)
-        return bool(ctypes.c_bool.from_address(at).value)
-
-    def set_above(self, source: int, above: bool) -> None:
-        at = source + 8 * (self._fields["threshold"] - 4)  # before the vector of NetConColumns
-        ctypes.c_bool.from_address(at).value = above
+    def above(self, source: int) -> ctypes.c_bool:
+        """Whether a source is above its threshold, to be read or set."""
+        at = source + 8 * (self._fields["threshold"] - 4)  # before the vector of NetCons
+        return ctypes.c_bool.from_address(at)

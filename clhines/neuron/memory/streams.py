@@ -37,7 +37,6 @@ class Named:
     index: int  # of all streams
 
     def ids(self) -> np.ndarray:
-        """(k, 3) uint32: their numbers."""
         found = [list(stream.get_ids()) for stream in self._each()]
         return np.array(found).astype(np.uint32).reshape(-1, 3)
 

@@ -197,7 +197,6 @@ class Slots:
         self._number = {n: int(number(n.encode())) for n in names}
         begin, end = words_at(memory.address("memb_func"), 2)
         count = ctypes.c_int.from_address(memory.address("n_memb_func")).value
-        self._sizes = words_at(memory.address("nrn_prop_dparam_size_"), 1)[0]
         self._table, self._stride = begin, (end - begin) // count
         self._at: int | None = None
         self._places: dict[tuple[int, str], int] = {}
@@ -215,27 +214,23 @@ class Slots:
             self.place_of(int(np.flatnonzero(self._memory.are_points())[0]), "netsend")
         places = [self.place_of(kind, what) for what in ("pointer", "bbcorepointer")]
         found = [place for place in places if place >= 0]
-        if len(found) != 1 or self._several(kind):
+        numbers = [self._number[what] for what in ("pointer", "bbcorepointer")]
+        if len(found) != 1 or sum(n in numbers for n in self._kinds_of(kind)) > 1:
             raise OSError("its pointers are not as expected")
         return gather(instances.places + width * found[0] + 8 * POINTER)[:, 0].astype(np.int64)
 
-    def _several(self, kind: int) -> bool:
-        numbers = [self._number[what] for what in ("pointer", "bbcorepointer")]
-        return sum(number in numbers for number in self._kinds_of(kind)) > 1
-
     def _kinds_of(self, kind: int) -> list[int]:
         """Return what each place of a mechanism is for."""
-        size = ctypes.c_int.from_address(self._sizes + 4 * kind).value
         assert self._at is not None
         entry = words_at(self._table + self._stride * kind, self._stride // 8)
-        return list((ctypes.c_int * size).from_address(entry[self._at]))
+        return list((ctypes.c_int * self._memory.num_places(kind)).from_address(entry[self._at]))
 
     def _place_of(self, kind: int, what: str) -> int:
         if self._at is not None:
             found = self._kinds_of(kind)
             number = self._number[what]
             return found.index(number) if number in found else -1
-        size = ctypes.c_int.from_address(self._sizes + 4 * kind).value
+        size = self._memory.num_places(kind)
         entry = words_at(self._table + self._stride * kind, self._stride // 8)
         wanted, readable = [self._number[n] for n in _BEGIN], Readable(4 * size + 8)
         for word in entry:

@@ -28,6 +28,14 @@ _MOST = 1 << 20  # entries of a list
 _ENTRY_WORDS = 10  # of an entry that can be read
 _known: dict[str, int] = {}  # addresses of the vectors
 _STEPPING = "step", "advance"  # procedures of stdrun.hoc that continuerun() calls in each step
+_PIECES = (  # of cells, by the variable that says so
+    (
+        "nrn_multisplit_solve_",
+        "multisplit",
+        "connect the pieces as sections; gid_clear(2) takes it out",
+    ),
+    ("nrnmpi_splitcell_compute_", "splitcell_connect", "keep cells whole"),
+)
 _OLD_STIMULI = {  # C functions that print all of them, and what to use instead
     "fstim": ("_Z10print_stimv", "use IClamp, and fstim(0)"),
     "fsyn": ("_Z9print_synv", "use AlphaSynapse, and fsyn(0)"),
@@ -46,12 +54,15 @@ def read_hooks(h: Hoc, memory: Memory, sections: Sequence[Section]) -> list[Reje
 def acting(h: Hoc, memory: Memory) -> list[Rejected]:
     """Return what acts besides sections and procedures; warn where that cannot be read."""
     found = [Rejected("", n, "", 0, out) for n, out in _OBJECTS.items() if len(list(h.List(n)))]
-    if memory.variable("nrn_multisplit_solve_"):
-        way_out = "connect the pieces as sections; gid_clear(2) takes it out"
-        found.append(Rejected("", "ParallelContext.multisplit", "", 0, way_out))
-    if memory.variable("nrnmpi_splitcell_compute_"):
-        found.append(Rejected("", "ParallelContext.splitcell_connect", "", 0, "keep cells whole"))
-    return [*found, *_old_stimuli(memory), *_listed(h, memory), *_python_blocks(memory)]
+    for variable, what, way_out in _PIECES:
+        if memory.variable(variable):
+            found.append(Rejected("", f"ParallelContext.{what}", "", 0, way_out))
+    for name, (function, way_out) in _OLD_STIMULI.items():
+        with _printed(memory) as lines:
+            memory.symbol(function)()
+        if lines:
+            found.append(Rejected("", name, "", 0, way_out))
+    return [*found, *_listed(h, memory), *_python_blocks(memory)]
 
 
 def _branches(sections: Sequence[Section]) -> list[Rejected]:
@@ -65,17 +76,6 @@ def _branches(sections: Sequence[Section]) -> list[Rejected]:
 def stepping_of(h: Hoc, memory: Memory) -> list[list[int]]:
     """Return where the code is of the procedures that `read_hooks` looks at, of those there are."""
     return [memory.procedure(name) for name in _STEPPING if h.name_declared(name) == 1]
-
-
-def _old_stimuli(memory: Memory) -> list[Rejected]:
-    """Find fstim, fsyn and fclamp, which NEURON only prints."""
-    found = []
-    for name, (function, way_out) in _OLD_STIMULI.items():
-        with _printed(memory) as lines:
-            memory.symbol(function)()
-        if lines:
-            found.append(Rejected("", name, "", 0, way_out))
-    return found
 
 
 @contextmanager
@@ -212,7 +212,6 @@ def standard(h: Hoc, name: str) -> str:
 
 @cache
 def _stdrun(path: str) -> str:
-    """Return the text of stdrun.hoc, which is read once."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()

@@ -40,11 +40,9 @@ def name_of(h: Hoc, memory: Memory, place: Place) -> str:
                 return f"{netcon}.{variable}"
     for variable in dir(h):
         if h.name_declared(variable) == _SCALAR and not variable.startswith("_"):
-            try:
-                if memory.place(ref(h, variable)).column == place.column:
-                    return variable
-            except (AttributeError, RuntimeError, TypeError, LookupError):
-                continue  # of a section, or a number of Python's
+            at = memory.known_place(h, variable)  # None: of a section, or a number of Python's
+            if at is not None and at.column == place.column:
+                return variable
     return "a variable without a name in NEURON"
 
 

@@ -57,9 +57,6 @@ class Senders:
     def __getitem__(self, number: int) -> Sender:
         return self.names[self.name[number]], int(self.instance[number])
 
-    def points_of(self, name: str) -> np.ndarray:
-        return self.points[self.name == self.names.index(name)]
-
     def of_objects(self, addresses: np.ndarray) -> np.ndarray:
         """(n,) int64: numbers by the addresses of hoc objects; -1 for none."""
         return place_of(self.objects, addresses, self._object_order)

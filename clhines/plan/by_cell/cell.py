@@ -71,7 +71,7 @@ class CellSpec(KernelSpec):
         "cell_number:cell",
         "code_start",
         "codes:in_order if codes_in_order",
-        "codes if codes_by_shape",
+        "codes if not codes_in_order",
     )
     takes: ClassVar[tuple[str, ...]] = (*KernelSpec.takes[:-1], "int *restrict status")
     stride: int  # distance between a cell's values; 0 reads it from the table
@@ -91,13 +91,8 @@ class CellSpec(KernelSpec):
     def general(self) -> CellSpec:
         return replace(self, rows=0, chains=False, stride=0, ahead=min(self.ahead, AHEAD))
 
-    @property
-    def codes_by_shape(self) -> bool:
-        return not self.codes_in_order
-
 
 def plan_cells(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
-    """Plan methods with one work-item per cell: `flat`, `interleaved`, `block_interleaved`."""
     vector, block = _column_widths(method, forest.num_cells, real, limits, options)
     work_group = work_group_size(options, limits, 1 if limits.is_cpu else 64)
     return _plan_columns(forest, method, real, vector, block, work_group, limits.is_cpu)

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clhines.arrays import offsets, ranges, starts
-from clhines.plan.by_segment.schedule import (
-    AT_ELIMINATION,
-    FAMILY,
-    LINK,
-    NO_LANE,
-    Contraction,
-    Segments,
-)
+from clhines.plan.by_segment import schedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +31,16 @@ class SegmentLanes:
 
 
 def segment_lanes(
-    cut: Segments, plan: Contraction, slot_template: np.ndarray, slot_tree: np.ndarray
+    cut: schedule.Segments,
+    plan: schedule.Contraction,
+    slot_template: np.ndarray,
+    slot_tree: np.ndarray,
 ) -> SegmentLanes:
     """Give each segment of each template a lane, and the lanes it exchanges rows with."""
     counts = np.diff(cut.offsets)[slot_tree]
     source = ranges(cut.offsets[slot_tree], counts)
     slot = np.repeat(np.arange(len(slot_tree)), counts)
-    leaf = plan.round[source] == Contraction.LEAF
+    leaf = plan.round[source] == schedule.Contraction.LEAF
     rank = np.lexsort((-cut.length[source], leaf, slot_template[slot]))
     new = np.empty_like(rank)
     new[rank] = np.arange(len(rank))
@@ -57,18 +53,18 @@ def segment_lanes(
     def neighbour(of: np.ndarray) -> np.ndarray:
         there = of[source]
         lane = new[np.where(there < 0, 0, there + shift)] - begin
-        return np.where(there < 0, NO_LANE, lane)
+        return np.where(there < 0, schedule.NO_LANE, lane)
 
     parent, above, below = (neighbour(a) for a in (cut.parent, plan.parent, plan.child))
-    mailbox, first_box, number = _mailboxes(begin + parent, begin, parent == NO_LANE)
-    own = LINK.pack(
+    mailbox, first_box, number = _mailboxes(begin + parent, begin, parent == schedule.NO_LANE)
+    own = schedule.LINK.pack(
         length=length, longest=_longest(length, leaf, begin), parent=parent, mailbox=mailbox
     )
-    kept = when == Contraction.KEPT
+    kept = when == schedule.Contraction.KEPT
     before = starts(kept)
     above = np.where(kept, before - before[begin], above)
     inner = {"round": when, "parent": above, "child": below}
-    then = AT_ELIMINATION.pack(**{name: np.where(leaf, 0, a) for name, a in inner.items()})
+    then = schedule.AT_ELIMINATION.pack(**{name: np.where(leaf, 0, a) for name, a in inner.items()})
     last = np.where(leaf | kept, -1, when)
     return SegmentLanes(
         template_start=start,
@@ -78,7 +74,7 @@ def segment_lanes(
         first=cut.first[source],
         length=length,
         links=np.stack((own, then), axis=1),
-        children=FAMILY.pack(first_mailbox=first_box, number=number),
+        children=schedule.FAMILY.pack(first_mailbox=first_box, number=number),
         inner=np.bincount(template[~leaf], minlength=len(start) - 1),
         rounds=np.maximum.reduceat(last, start[:-1]) + 1,
     )

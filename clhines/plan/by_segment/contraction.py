@@ -12,19 +12,9 @@ from clhines.errors import InputError
 from clhines.forest import Forest, Trees
 from clhines.plan import layout, packing
 from clhines.plan.by_branch.fine_vector import FINE_OPTIONS, plan_fine
-from clhines.plan.by_segment import codes, schedule
+from clhines.plan.by_segment import codes, room, schedule
 from clhines.plan.by_segment import layout as segment_layout
 from clhines.plan.by_segment.cut import USUAL_PLACES, Cut, cut_trees, joined
-from clhines.plan.by_segment.room import (
-    OWN_LAUNCH,
-    fits_local,
-    fits_registers,
-    in_warps,
-    is_small,
-    local_capacity,
-    registers_segment,
-    usual_segment,
-)
 from clhines.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
 from clhines.plan.kernel_spec import STATUS, KernelSpec, Word
 from clhines.plan.plan import (
@@ -167,14 +157,14 @@ class ContractionSpec(KernelSpec):
         "const real *d",
         "const real *restrict u",
         "const real *restrict l if unsymmetric",
-        "const real *b if solves",
+        "const real *b if not makes",
         "real *inverses if makes",
         "real *rest_d if reduces",
         "real *rest_u if reduces",
         "real *rest_l if reduces and unsymmetric",
         "real *rest_b if reduces",
         "const real *rest_x if expands",
-        "real *x if gives_x",
+        "real *x if not makes and not reduces",
         "int *status",
     )
     needs_factor: ClassVar[bool] = False
@@ -231,38 +221,26 @@ class ContractionSpec(KernelSpec):
     def makes(self) -> bool:
         return self.factor == "make"
 
-    @property
-    def solves(self) -> bool:
-        return not self.makes
-
-    @property
-    def gives_x(self) -> bool:
-        return self.solves and not self.reduces
-
 
 def plan_contraction(
-    forest: Forest, method: str, real: str, limits: Limits, options: Options
-) -> Plan:
-    """Plan `contraction`; cells above local memory in pieces, stars among them by `fine`."""
-    return _contraction(forest, method, real, limits, options, None)
-
-
-def _contraction(
     forest: Forest,
     method: str,
     real: str,
     limits: Limits,
     options: Options,
-    ranks: np.ndarray | None,
+    ranks: np.ndarray | None = None,
 ) -> Plan:
-    """Plan cells in local memory, and those above it; `ranks` are of the larger system's order."""
-    most = int(options["segment"] or 0) or usual_segment(forest, real, limits, options)
+    """Plan `contraction`; cells above local memory in pieces, stars among them by `fine`.
+
+    `ranks` of a reduced system are those of the larger system's order.
+    """
+    most = int(options["segment"] or 0) or room.usual_segment(forest, real, limits, options)
     if most > schedule.MAX_SEGMENT:
         raise InputError(f"segment={most} is above the limit of {schedule.MAX_SEGMENT} nodes")
     cut = cut_trees(forest.trees, most)
     kind = _classes(forest, cut, real, limits, options)
     if ranks is None:
-        direct = fits_registers(forest, kind == ABOVE, real, limits, options)
+        direct = room.fits_registers(forest, kind == ABOVE, real, limits, options)
         kind = np.where(direct, IN_REGISTERS, kind)
     build = _Contraction(method, real, limits, options, most)
     if (kind == kind[0]).all():
@@ -271,7 +249,7 @@ def _contraction(
         return build.large(forest, ranks) if kind[0] == ABOVE else build.small(forest, ranks, cut)
     joins = False
     if ranks is None and (kind == ABOVE).any():
-        few = OWN_LAUNCH * limits.compute_units
+        few = room.OWN_LAUNCH * limits.compute_units
         if int(forest.sizes[kind == LARGER].sum()) < few:
             kind = np.where(kind == LARGER, ABOVE, kind)
         joins = int(forest.sizes[kind == USUAL].sum()) < few
@@ -280,7 +258,7 @@ def _contraction(
 
 def _classes(forest: Forest, cut: Cut, real: str, limits: Limits, options: Options) -> np.ndarray:
     """(num_cells,) int64: `USUAL`, `LARGER` cells that fit, those `ABOVE` local memory."""
-    fits = fits_local(cut, real, limits, options)
+    fits = room.fits_local(cut, real, limits, options)
     usual = (cut.lanes <= (options["work_group"] or USUAL_LANES)) & (cut.places <= USUAL_PLACES)
     small = forest.num_nodes < USUAL_PLACES * 8 * limits.compute_units
     if fits.all() and (options["work_group"] or small):
@@ -319,7 +297,7 @@ class _Contraction:
     ) -> Plan:
         cut = cut or cut_trees(forest.trees, self.most)
         group = self._group(forest, cut, pieces)
-        beyond = cut.places > local_capacity(self.real, self.limits, group)
+        beyond = cut.places > room.local_capacity(self.real, self.limits, group)
         if beyond.any():  # too long for the work-group that the widest one takes
             kind = np.where(beyond[forest.shape_of_cell], LARGER, USUAL)
             return self.by_kind(forest, ranks, kind)
@@ -332,9 +310,9 @@ class _Contraction:
 
     def direct(self, forest: Forest) -> Plan:
         """Cells whose values are in registers: one launch, whether they fit local memory or not."""
-        most = registers_segment(forest, self.real, self.limits, self.options)
+        most = room.registers_segment(forest, self.real, self.limits, self.options)
         cut = cut_trees(forest.trees, most)
-        group = int(self.options["work_group"] or in_warps(cut.lanes).max())
+        group = int(self.options["work_group"] or room.in_warps(cut.lanes).max())
         many = int(self.options["max_cells"] or self._many(forest))
         widths = cut.lanes[:, None]
         blocks = packing.best_fit(forest.shape_of_cell, widths, group, many)
@@ -348,7 +326,7 @@ class _Contraction:
     def large(self, forest: Forest, ranks: np.ndarray | None) -> Plan:
         """Cells above local memory: reduced in pieces, solved, expanded; stars by `fine`."""
         group = min(int(self.options["work_group"] or USUAL_LANES), self.limits.max_work_group)
-        capacity = min(USUAL_PLACES, int(local_capacity(self.real, self.limits, group)))
+        capacity = min(USUAL_PLACES, int(room.local_capacity(self.real, self.limits, group)))
         if group < 4 and ranks is None:
             return self._with_stars(forest, np.ones(forest.num_cells, bool))
         # half a work-group each: these pack better than whole ones
@@ -367,7 +345,7 @@ class _Contraction:
         blocks, lanes, places = self._blocks(pieces.forest, cut, group, True)
         gather = places.gather(pieces.forest)
         try:
-            inner = _contraction(
+            inner = plan_contraction(
                 rest, self.method, self.real, self.limits, self.options, node[place]
             )
         except InputError:
@@ -408,7 +386,9 @@ class _Contraction:
 
     def _with_stars(self, forest: Forest, stars: np.ndarray) -> Plan:
         """Large cells, those that `stars` marks whole where they fit, else by `fine`."""
-        fits = fits_local(cut_trees(forest.trees, self.most), self.real, self.limits, self.options)
+        fits = room.fits_local(
+            cut_trees(forest.trees, self.most), self.real, self.limits, self.options
+        )
 
         def plan_some(part: Forest, _: np.ndarray, how: int) -> Plan:
             if how == 0:
@@ -422,7 +402,7 @@ class _Contraction:
 
     def _many(self, forest: Forest) -> int:
         """Most cells per work-group: few where only latency counts."""
-        if is_small(forest, self.limits):
+        if room.is_small(forest, self.limits):
             return max(1, forest.num_cells // (2 * self.limits.compute_units))
         return forest.num_cells
 
@@ -432,13 +412,13 @@ class _Contraction:
             return int(self.options["work_group"])
         limits, widest = self.limits, -(-int(cut.lanes.max()) // 32) * 32
         usual = max(widest, USUAL_LANES if self._many(forest) > 1 or pieces else 64)
-        if cut.places.max() > local_capacity(self.real, limits, usual):
+        if cut.places.max() > room.local_capacity(self.real, limits, usual):
             usual = widest
         return min(usual, limits.max_work_group, NO_LANE - 1)
 
     def _used(self, forest: Forest, group: int, lanes: codes.SegmentLanes) -> int:
         """Work-items that the blocks have lanes for: idle ones take registers all the same."""
-        if self.options["work_group"] or self.limits.is_cpu or is_small(forest, self.limits):
+        if self.options["work_group"] or self.limits.is_cpu or room.is_small(forest, self.limits):
             return group
         widest = int(np.diff(lanes.template_start).max())
         return min(group, -(-widest // 32) * 32)
@@ -449,7 +429,7 @@ class _Contraction:
         """Cells in blocks, packed tightly if many; lanes for the segments, places of the nodes."""
         many = self._many(forest)
         max_cells = int(self.options["max_cells"] or many)
-        capacity = int(local_capacity(self.real, self.limits, group))
+        capacity = int(room.local_capacity(self.real, self.limits, group))
         if cut.lanes.max() > group or cut.places.max() > capacity:
             raise InputError(
                 f"work_group={group}, {self.limits.local_bytes} bytes of local memory: too small "
@@ -485,10 +465,10 @@ class _Contraction:
         tables = segment_layout.tables(forest.trees, blocks, lanes, places)
         if node_rank is not None:
             tables["node_rank"] = node_rank
-        room = int(local_capacity(self.real, self.limits, work_group))
+        space = int(room.local_capacity(self.real, self.limits, work_group))
         most, tree = int(places.template_size.max()), leaves + KEPT_VALUES * lanes.inner
         tree = aligned(int(tree.max()))
-        capacity = local_size(max(most, tree), room, self.limits.is_cpu)
+        capacity = local_size(max(most, tree), space, self.limits.is_cpu)
         if capacity > COARSE and not self.limits.is_cpu:  # no more than needed
             capacity = aligned(most)
         spec = ContractionSpec(

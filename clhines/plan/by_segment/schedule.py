@@ -11,6 +11,13 @@ from clhines.arrays import climb, offsets, starts
 from clhines.forest import Trees
 from clhines.plan.kernel_spec import Word
 
+# A lane eliminates all nodes of its segment but the last; the rest, a node each, go in rounds.
+# Invariant: the nodes of a round are independent, so that each that stays gets at most one update
+# from above and one from below, which fixed mailboxes take. Measured: bench/notes/contraction.md.
+#
+#   o-o-o-+-o-o-o-o-o-o      [o o A]-+-[o o C]-[o o D]      A-+-C-D      leaves B, D; then C:
+#         +-o-o-o        =>          +-[o o B]         =>     +-B        A, the root, is left
+
 _NODES, _LANES = 5, 10  # bits of a number of nodes, and of a lane
 # Bit fields of `SegmentLanes`; `longest` is that of the lanes which surely run together.
 LINK = Word(length=_NODES, longest=_NODES, parent=_LANES, mailbox=_LANES)

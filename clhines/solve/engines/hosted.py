@@ -276,7 +276,10 @@ class Hosted:
         shape = (size,) if rows == 1 else (rows, size)
         shapes = {name: shape if name in "bx" else (size,) for name in (*names, "x")}
         if self.natural:
-            slots = {name: self._slot(name, one) for name, one in shapes.items()}
+            slots = {  # its buffer stands for an array that is never the host's
+                k: Slot(one, name=k) if self._may_lend else Slot(one, taken[k].base_data)
+                for k, one in shapes.items()
+            }
             operands = [*natural, *(slots[k] for k in names)]
             self._steps = resident.steps(operands, slots["x"], natural=True, status=status)
             return
@@ -285,12 +288,6 @@ class Hosted:
         operands = [*packed, *self._packed.values()]
         use = factored if packed else None
         self._steps = resident.steps(operands, self._x, factored=use, status=status)
-
-    def _slot(self, name: str, shape: tuple[int, ...]) -> Slot:
-        """Return what stands for an array in natural order: its buffer, if never the host's."""
-        if self._may_lend:
-            return Slot(shape, name=name)
-        return Slot(shape, self.taken[name].base_data)
 
     def solve(self, given: dict[str, np.ndarray], target: np.ndarray) -> np.ndarray:
         out = target if target.flags.c_contiguous else np.empty(target.shape, target.dtype)
@@ -319,7 +316,6 @@ class Hosted:
         return self._status
 
     def _lent(self, given: dict[str, np.ndarray]) -> dict[str, cl.Buffer]:
-        """Buffers of the arrays that the device can use in place."""
         return {k: copies.lend(self.queue, a) for k, a in given.items() if self._lends(a)}
 
     def _lends(self, a: np.ndarray) -> bool:

@@ -18,7 +18,6 @@ from clhines.errors import BuildError, DeviceError, DeviceMemoryError, DeviceSha
 from clhines.forest import Forest
 from clhines.solve import accuracy
 from clhines.solve.engines.engine import BadPivots, DeviceOrder, Engine
-from clhines.solve.engines.loaded import Step
 from clhines.solve.factors import Factors
 from clhines.solve.memory import Memory
 
@@ -204,7 +203,7 @@ class Several(Engine):
             np.concatenate(nodes),
         )
 
-    def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> SeveralFactors:
+    def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> Any:
         def work(k: int) -> Factors:
             given = {name: self.of(k, a) for name, a in arrays.items()}
             return self.solvers[k].factor(**given, check=False)
@@ -213,7 +212,7 @@ class Several(Engine):
 
 
 class SeveralFactors:
-    """A matrix that `Several` has eliminated: `factors`, one a device that has cells."""
+    """`Eliminated` of `Several`, but for device order: `factors`, one a device that has cells."""
 
     def __init__(self, engine: Several, factors: list[Factors]) -> None:
         self.engine, self.factors = engine, factors
@@ -231,14 +230,6 @@ class SeveralFactors:
 
     def solve_device(self, b: cla.Array, target: cla.Array) -> None:
         self.engine.device_order("solve() with device arrays")
-
-    def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
-        self.engine.device_order("enqueue()")
-        raise AssertionError
-
-    def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
-        """Never called: `prepare` raises."""
-        raise AssertionError
 
     def bad_pivots(self) -> BadPivots:
         return self.engine.joined(

@@ -167,8 +167,8 @@ class Pipeline:
         self.in_queue, self.out_queue = (
             cl.CommandQueue(queue.context, queue.device) for _ in range(2)
         )
-        self.sending = copies.make_staging(self.in_queue, pinned)
-        self.fetching = copies.make_staging(self.out_queue, pinned)
+        staging: type[copies.Pinned | copies.Direct] = copies.Pinned if pinned else copies.Direct
+        self.sending, self.fetching = staging(self.in_queue), staging(self.out_queue)
         self._resident: Resident | None = None
 
     @property

@@ -15,17 +15,8 @@ from clhines.device import copies
 from clhines.device.arrays import Order
 from clhines.errors import InputError
 from clhines.plan.plan import Plan
+from clhines.solve.engines import hosted
 from clhines.solve.engines.engine import BadPivots, Engine, nothing_solved
-from clhines.solve.engines.hosted import (
-    Elimination,
-    Ended,
-    Hosted,
-    Shared,
-    Transfer,
-    pin_buffers,
-    prefers_shared,
-    solves_by_values,
-)
 from clhines.solve.engines.loaded import Resident, Slot, Step, only_event
 from clhines.solve.memory import (
     OPERANDS,
@@ -59,17 +50,17 @@ class Whole(Engine):
         queue: cl.CommandQueue,
         dtype: np.dtype,
         room: Room,
-        transfer: Transfer | None = None,
+        transfer: hosted.Transfer | None = None,
     ) -> None:
         self.plan, self.queue, self.dtype, self.room = plan, queue, dtype, room
-        self.transfer = transfer or Transfer(queue, dtype)
+        self.transfer = transfer or hosted.Transfer(queue, dtype)
         self.order = Order(plan.gather, plan.forest.num_nodes)
         self._bad: BadPivots | None = None
         self._solved = False
         self.kernel_events: list[cl.Event] = []
         self._kept = KeptBuffers(queue)
-        self._ways: dict[tuple[tuple[str, ...], int], Shared | Hosted] = {}
-        self._elimination: Elimination | None = None
+        self._ways: dict[tuple[tuple[str, ...], int], hosted.Shared | hosted.Hosted] = {}
+        self._elimination: hosted.Elimination | None = None
         self._pool = cl.tools.MemoryPool(  # of matrices in natural order; sizes nearly exact
             cl.tools.ImmediateAllocator(queue), leading_bits_in_bin_id=8
         )
@@ -162,14 +153,14 @@ class Whole(Engine):
             finite &= good and way.finds_infinite
             found = _NONE if good else self.loaded.bad_of(status)
 
-        with Ended(self.queue):  # before arrays of the host that kernels read and write are gone
+        with hosted.Ended(self.queue):  # before arrays of the host that kernels use are gone
             self._in_turn(solve, b, target)
         self.found_finite = finite
         return found
 
     def eliminate_values(self, arrays: dict[str, np.ndarray]) -> BadPivots:
         """Return the bad pivots of d, u, (l) in NumPy arrays; with a way that can say so."""
-        with Ended(self.queue):
+        with hosted.Ended(self.queue):
             return self.loaded.bad_of(self._way((*arrays, "b"), 1, 1).eliminate(arrays))
 
     def _in_turn(
@@ -196,16 +187,16 @@ class Whole(Engine):
     def _at_once(self) -> int:
         return self.room.rows_at_once(self.plan)
 
-    def _way(self, names: tuple[str, ...], rows: int, most: int) -> Shared | Hosted:
+    def _way(self, names: tuple[str, ...], rows: int, most: int) -> hosted.Shared | hosted.Hosted:
         """Return what solves `rows` right-hand sides, in buffers for `most` of them."""
         way = self._ways.get((names, rows))
         if way is None:
-            if prefers_shared(self.loaded, most):
+            if hosted.prefers_shared(self.loaded, most):
                 self._forget()
-                way = Shared(self.loaded, names, rows)
+                way = hosted.Shared(self.loaded, names, rows)
             else:
                 taken = self._take(self._values(len(names), most, self.loaded.takes_natural))
-                way = Hosted(self.loaded, self.transfer, taken, names, rows)
+                way = hosted.Hosted(self.loaded, self.transfer, taken, names, rows)
             while len(self._ways) >= MOST_WAYS:
                 self._ways.pop(next(iter(self._ways)))
             self._ways[names, rows] = way
@@ -251,18 +242,18 @@ class Whole(Engine):
             way = factors.way
             if way is None or (way.taken, way.rows) != (taken, rows):
                 given = self.loaded, self.transfer, taken, ("b",), rows
-                way = factors.way = Hosted(*given, **factors.given)
+                way = factors.way = hosted.Hosted(*given, **factors.given)
             status = way.solve({"b": b}, target)
             finite &= way.finds_infinite and not status.any()
 
         self.found_finite = False
-        with Ended(self.queue):
+        with hosted.Ended(self.queue):
             self._in_turn(solve, b, target)
         self.found_finite = finite
 
     def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> WholeFactors:
         host = {name: a for name, a in arrays.items() if isinstance(a, np.ndarray)}
-        if host and solves_by_values(self.loaded):
+        if host and hosted.solves_by_values(self.loaded):
             host = {name: a.copy() for name, a in host.items()}
             return HostFactors(self, host, self.eliminate_values(host))
         if host and self._room_for_both:
@@ -281,11 +272,11 @@ class Whole(Engine):
         names, spare = tuple(arrays), len(arrays) + 1
         taken = self._take([Buffer("x", self.plan.forest.num_nodes, self.dtype)])
         if self._elimination is None or self._elimination.names != names:
-            self._elimination = Elimination(self.loaded, self.transfer, taken, names)
+            self._elimination = hosted.Elimination(self.loaded, self.transfer, taken, names)
         if self._pool.held_blocks > spare:
             self._pool.free_held()
         listed = natural_factor_buffers(self.plan, self.dtype, spare)
-        with Ended(self.queue):  # buffers, not pyopencl arrays: these take longer than a copy
+        with hosted.Ended(self.queue):  # buffers: pyopencl's arrays take longer than a copy
             own = {one.name: self._pool(one.nbytes) for one in listed}
             bad = self.loaded.bad_of(self._elimination.run(arrays, own))
         slots = {one.name: Slot((one.size,), own[one.name]) for one in listed}
@@ -325,7 +316,7 @@ class WholeFactors:
 
     def __init__(self, engine: Whole, matrix: list[cla.Array], bad: cla.Array) -> None:
         self.engine, self.matrix, self.bad = engine, matrix, bad
-        self.way: Hosted | None = None  # of the last solve from NumPy to NumPy
+        self.way: hosted.Hosted | None = None  # of the last solve from NumPy to NumPy
 
     @property
     def given(self) -> dict[str, Any]:
@@ -461,7 +452,7 @@ def _count(b: np.ndarray) -> int:
     return len(b) if b.ndim > 1 else 1
 
 
-def memory_of(plans: Sequence[Plan], room: Room, transfer: Transfer) -> Memory:
+def memory_of(plans: Sequence[Plan], room: Room, transfer: hosted.Transfer) -> Memory:
     """Return the memory of solves of plans, one after another, each alone on the device."""
     most = [room.rows_at_once(plan) for plan in plans]
     pinned = max(_pinned(plan, room, transfer, r) for plan, r in zip(plans, most, strict=True))
@@ -477,14 +468,14 @@ def both_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
     return solve_buffers(plan, dtype, 4, rows) + natural_factor_buffers(plan, dtype, 4)
 
 
-def _pinned(plan: Plan, room: Room, transfer: Transfer, rows: int) -> int:
+def _pinned(plan: Plan, room: Room, transfer: hosted.Transfer, rows: int) -> int:
     """Pinned memory of the host, at most, of solves of up to `rows` right-hand sides at once."""
     if not copies.helps(transfer.device):
         return 0
     n, operands = plan.forest.num_nodes * room.dtype.itemsize, OPERANDS[4]
     staged = transfer.staged(n * (rows + len(operands) - 1 if plan.takes_natural else rows))
     sizes = [
-        total(pin_buffers(plan, room.dtype, (*operands, "x"), r, transfer.staged))
+        total(hosted.pin_buffers(plan, room.dtype, (*operands, "x"), r, transfer.staged))
         for r in range(1, rows + 1)
     ]
     ways = MOST_WAYS + 1  # of solves, and those of factors, which bring less
