@@ -142,12 +142,15 @@ def _made(
     net.settings.update({str(k): kinds.get(k, float)(v) for k, v in saved["settings"].items()})
     inside(net).added.bins = bool(saved["bins"])
     inside(net).added.exact = bool(saved["exact"])
-    inside(net).added.last = dict(saved.get("last", ()))
     mechanisms = [_mechanism(each) for each in saved["mechanisms"]]
     _add_groups(net, saved, mechanisms, value)
     for name, nodes, valence, given in saved["ions"]:
         net.ion(name, value(nodes), valence, **{k: value(v) for k, v in given.items()})
     groups = net.groups
+    for k, last in saved.get("last", ()):
+        if type(last) is not int or not 0 <= last < len(groups[k]):
+            raise InputError(f"last instance {last!r:.20} of group {k}")
+        inside(net).added.last[k] = last
     for k, name, node, which in saved["pointers"]:
         net.set_pointer(groups[k], name, value(node), value(which))
     for k, index, name, t, y, continuous in saved["plays"]:

@@ -250,7 +250,10 @@ def rows_of_weights(weight: ArrayLike, target: Group) -> np.ndarray:
     net = target.mechanism.program.net
     width = len(net.weights) if net is not None else 1
     weight = as_numbers("weight", weight, weight_unit(target))  # type: ignore[assignment]
-    given = np.asarray(weight)
+    try:
+        given = np.asarray(weight)
+    except ValueError:
+        raise InputError("weight has rows of different lengths") from None
     if given.ndim < 2:
         first = as_real("weight", np.atleast_1d(as_array("weight", weight)))
         if not width and first.any():

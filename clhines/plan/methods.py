@@ -94,7 +94,7 @@ def make_plan(
     if not isinstance(forest, Forest):
         raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
     limits = limits or Limits()
-    if method == "auto":
+    if isinstance(method, str) and method == "auto":
         return next(candidate_plans(forest, dtype, limits, **options))[1]
     if not isinstance(method, str) or method not in METHODS:
         near = meant(method, ["auto", *METHODS])

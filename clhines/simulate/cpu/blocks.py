@@ -461,7 +461,7 @@ class CellBlocks(ArenaKernels):
         return arenas
 
     def suit(self, variables: Variables) -> bool:
-        """See `ArenaKernels`."""
+        """See `ArenaKernels`; level ions are regions of the arenas, which are compared."""
         return True
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:

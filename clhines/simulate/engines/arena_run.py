@@ -296,10 +296,11 @@ class ArenaRun(DeviceRun):
         """Go to the start of the model with other parameters or `v_init`."""
         if max(model.copies, self.model.copies) > 1:
             return False
+        host = Reference(model, self.wires, self.wanted, self._decisions)  # which may refuse it
         self.model = model
         if not self.kernels.renew():
             return False
-        self._start(model, Reference(model, self.wires, self.wanted, self._decisions))
+        self._start(model, host)
         return True
 
     def _start(self, model: Model, host: Reference) -> None:
@@ -363,22 +364,21 @@ class ArenaRun(DeviceRun):
         self.failed.set(np.tile(variables.failed, copies).astype(np.int32), self.queue)
         if self.grid is not None:
             self.grid.load(variables.save())
-        kernels, self._waiting = self.kernels, None
+        kernels, before, self._shape = self.kernels, self._shape, None
         self.arenas = tables = kernels.fill(variables)
-        regions = {name: table.offset for name, table in tables.items()}
-        before, self._shape = self._shape, (variables, regions)
-        same = before == self._shape and kernels.suit(variables)
+        shape = variables, {name: table.offset for name, table in tables.items()}
+        same = before == shape and kernels.suit(variables)
         self.mem, self.clock, self.ints = (
             tables[name].put(self.queue, getattr(self, name) if same else None)
             for name in ("mem", "clock", "ints")
         )
         self._error = tables["ints"].view("error")
-        if same:
-            return
-        real, groups = real_name(self.dtype), kernels.layout.groups
-        width = self.limits.vector_bytes if kernels.in_vectors else 0
-        kernels.compile(*spec_of(variables, tables, real, width, groups))
-        self._bound = False
+        if not same:
+            real, groups = real_name(self.dtype), kernels.layout.groups
+            width = self.limits.vector_bytes if kernels.in_vectors else 0
+            kernels.compile(*spec_of(variables, tables, real, width, groups))
+            self._bound = False
+        self._shape, self._waiting = shape, None  # last: what was interrupted is done again
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
@@ -422,10 +422,10 @@ class ArenaRun(DeviceRun):
             waiting, saved = self._waiting, None
             if self.taken:
                 saved = self.save() if waiting is None else waiting.save()
-            self.wanted, self._shape = wanted, None
             self.host.want(sources)
             for (k, name), values in self._changed.items():
                 self.host.variables.parameters[k][name] = values
+            self.wanted, self._shape = wanted, None
             self.build(self.host.variables if saved is None else self._with(saved))
         self.ready()
 

@@ -115,7 +115,7 @@ def _engines(
 ) -> tuple[list[Engine], frozenset[str]]:
     """Engines to try, none where the user has given one, and what they must take."""
     needs, device = model.needs, "host"
-    if request.method != "auto" or request.options:
+    if not isinstance(request.method, str) or request.method != "auto" or request.options:
         needs |= {"solver"}
     if shares:
         needs |= {"ranks", "ranked_bins"} if "bins" in needs else {"ranks"}

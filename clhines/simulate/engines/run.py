@@ -231,6 +231,7 @@ class DeviceRun(ABC):
     """Advance a model on a device, see `Run`; `decisions` are those of the whole network."""
 
     family: str
+    device: cl.Device
     max_steps: int
     grid: Grid | None
     failed: cla.Array

@@ -28,7 +28,7 @@ from clhines.simulate.events.sources import (
     has_second_round,
     moved_rings,
 )
-from clhines.simulate.kinds.spec import ArenaSpec, KindBlocks, check_parameters
+from clhines.simulate.kinds.spec import ArenaSpec, KindBlocks, check_parameters, check_range
 from clhines.simulate.records.records import Record
 from clhines.simulate.state.arena import NONE, Arena, Tiler
 
@@ -151,6 +151,8 @@ def filled_arenas(
     whole = layout or Layout(model)
     layout = whole if model is once else whole.once
     nodes = layout.nodes
+    check_range("a voltage", variables.v, dtype)
+    check_range("a weight", variables.exact.weight, dtype)
     mem.tile("area", once.area[nodes][None])
     mem.tile("base_d", (once.capacitance_over_dt + once.constant_d)[nodes][None])
     if tiler is None:

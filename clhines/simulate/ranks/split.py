@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -213,6 +213,8 @@ def of_words(
 
 class SplitRun:
     """Advances this rank's share of the cells; same interface as a run of one process."""
+
+    device: Any  # that of its run
 
     def __init__(
         self, ranks: Ranks, shares: Sequence[Share], decisions: Decisions, run: PartRun

@@ -202,9 +202,9 @@ def columns_of(
         return Columns("row", np.arange(rows))
     if isinstance(at, Group):
         every = np.arange(len(at))
-        return Columns(
-            at.mechanism.name, every if index is None else np.atleast_1d(every[np.asarray(index)])
-        )
+        if index is not None:
+            every = np.atleast_1d(every[np.asarray(index)]) if np.size(index) else every[:0]
+        return Columns(at.mechanism.name, every)
     nodes = np.atleast_1d(np.asarray(at)).astype(np.int64)
     cell = stretch_of(network.forest.cell_offsets, nodes)
     number = nodes - network.forest.cell_offsets[cell]
