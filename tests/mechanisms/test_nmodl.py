@@ -172,18 +172,28 @@ REFUSED = {  # text, what is refused, and what stands in its line
     "poisrand": (_with("x = poisrand(1)"), "poisrand, which takes the one generator", "poisrand"),
     "normrand while solving": (
         _with("").replace("m' = -m", "m' = normrand(0, 1) - m").replace("cnexp", "derivimplicit"),
-        "normrand, which takes the one generator",
+        "normrand in advance",
         "m' =",
     ),
     "set_seed in a step": (
         _with("").replace("x = m", "set_seed(3)"),
-        "set_seed, which takes the one generator",
+        "set_seed in advance",
         "set_seed",
     ),
     "factor of a state": (
         _with("").replace("m' = -m", "m' = -m*scop_random()"),
-        "scop_random, which takes the one generator",
+        "a random number that is a factor of m in m'",
         "m' =",
+    ),
+    "two draws in a call": (
+        _with("x = atan2(random_uniform(r), random_uniform(r))", "RANDOM r"),
+        "arguments of one call that draw or set variables",
+        "atan2",
+    ),
+    "an argument that another sets": (
+        _with("x = atan2(m, f(2))", more="FUNCTION f(a) { m = a f = a }"),
+        "arguments of one call that draw or set variables",
+        "atan2",
     ),
     "of no file": (_with("x = nowhere(v)"), "the function nowhere, which the file", "nowhere"),
     "singular": (
@@ -260,6 +270,19 @@ def test_what_neuron_gives_to_every_file_needs_no_declaration(name):
     made = Mechanism.from_nmodl(_with(f"x = {name}"))
     declared = Mechanism.from_nmodl(_with(f"x = {name}", more=f"ASSIGNED {{ {name} }}"))
     assert made.program.built_in == declared.program.built_in == (name,)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x = atan2(random_uniform(r), 3*v) + 2^random_uniform(r)",
+        "x = pow(f(2), v) + random_normal(r, m, 1 + v)",
+        "x = f(1)*f(2)",
+    ],
+)
+def test_one_argument_may_draw_or_set_what_the_others_do_not_read(body):
+    text = _with(body, "RANDOM r", "ASSIGNED { y }\nFUNCTION f(a) { y = a f = y }")
+    Mechanism.from_nmodl(text, path="some.mod")
 
 
 @pytest.mark.parametrize("which", REFUSED)

@@ -1,4 +1,4 @@
-: A synapse that keeps an array and a number which hoc does not see.
+: A synapse that keeps an array and a number which hoc does not see, and sends itself events.
 NEURON {
     POINT_PROCESS ext_array
     NONSPECIFIC_CURRENT i
@@ -26,8 +26,13 @@ BREAKPOINT {
 }
 DERIVATIVE decay { g' = -g/tau }
 NET_RECEIVE(w (uS)) {
-    count = count + 1
-    kept[0] = kept[0]*0.8 + 0.1
-    kept[2] = kept[0] + 0.1*kept[2]
-    g = g + w*kept[2]*count
+    if (flag == 1) {
+        g = g + 0.3*w
+    } else {
+        count = count + 1
+        kept[0] = kept[0]*0.8 + 0.1
+        kept[2] = kept[0] + 0.1*kept[2]
+        g = g + w*kept[2]*count
+        net_send(6, 1)
+    }
 }

@@ -127,3 +127,34 @@ def test_a_column_may_begin_with_the_last_word_of_a_range():
         pytest.skip("the system does not tell")
     begin, end = readable._ranges[0]
     assert begin in readable and end - 8 in readable and end not in readable
+
+
+OF_NONE = """
+import json
+import sys
+
+sys.path.insert(0, {tests!r})
+import clhines
+import clhines.neuron
+from support.mod_files import loaded
+
+h = loaded()
+soma = h.Section(name="soma")
+synapse = h.ext_array(soma(0.5))
+netcon = h.NetCon(None, synapse)
+netcon.weight[0] = 0.01
+h.finitialize(-65)
+netcon.event(0.8)
+clhines.neuron.run(1, engine="reference")
+try:
+    clhines.neuron.run(3, engine="steps")
+    said = ""
+except clhines.neuron.RejectedError as error:
+    said = str(error)
+print(json.dumps(said))
+"""
+
+
+def test_a_self_event_of_a_netcon_that_sends_nothing_is_refused_when_it_is_read():
+    said = forked.result_of(OF_NONE.format(tests=str(SUPPORT.parent)))
+    assert "ext_array: a self event on its way whose NetCon has no source" in said

@@ -258,7 +258,7 @@ def lone():
 
 
 def hidden():
-    """Arrays and numbers that hoc does not see, of several instances."""
+    """Arrays and numbers that hoc does not see; self events of events that were on their way."""
     from support.mod_files import loaded
 
     loaded()
@@ -266,7 +266,7 @@ def hidden():
     synapses, stim = [h.ext_array(soma(0.5)) for _ in range(2)], h.NetStim()
     stim.start, stim.interval, stim.number = 1, 2, 100
     for k, synapse in enumerate(synapses):
-        netcon = h.NetCon(stim, synapse, 0, 0.5 + k, 0.01 * (k + 1))
+        netcon = h.NetCon(stim, synapse, 0, 2.3 + k, 0.01 * (k + 1))
         KEPT.append(netcon)
     KEPT.extend([stim, *synapses])
     return recorded(soma(0.5)._ref_v, *(s._ref_g for s in synapses))

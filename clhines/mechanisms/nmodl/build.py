@@ -71,7 +71,8 @@ def build(
 
     model, refused = built(False)
     if any(r.construct.endswith(ONE_GENERATOR) for r in refused):
-        model, _ = built(True)
+        model, second = built(True)
+        refused = second or refused
     if model is None:
         unique = {(r.construct, r.line): r for r in refused}.values()
         raise NmodlError([Rejection(r.construct, shown, r.line, r.way_out) for r in unique])
@@ -280,8 +281,7 @@ class _Builder:
             variable = self.file.variables[self.names.elements[key]]
             setters = {block for block, body in self.blocks.items() if key in body.writes}
             by_initial = setters == {"initial"} and key not in turned
-            again = by_initial and self.blocks["initial"].writes[key].free <= {*self.parameters}
-            if variable.sort == "local" and not again:  # NEURON does not show its value
+            if variable.sort == "local":  # NEURON does not show its value
                 what = (
                     f"'{variable.name}' is one for all instances and keeps what each of them sets"
                 )

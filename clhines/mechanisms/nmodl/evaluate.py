@@ -7,7 +7,7 @@ stream that a block draws from two values are kept while it is executed, ``keep`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 from clhines.mechanisms.ir.compiled import NEVER
@@ -37,6 +37,8 @@ DRAWS = {  # of NEURON's one generator, and the functions of RANDOM variables in
     "scop_random": "random_uniform", "exprand": "random_negexp", "normrand": "random_normal",
     "poisrand": "", "set_seed": "", "setseed": "",
 }  # fmt: skip
+_ORDER = "arguments of one call that draw or set variables, whose order C leaves open"
+_LOCALS = "assign them to LOCAL variables before the call"
 ONE_GENERATOR = ", which takes the one generator of all mechanisms in the order of calls"
 # the other functions that NEURON gives to every file
 OF_NEURON = frozenset(
@@ -118,6 +120,7 @@ class Evaluation(Values):
         while e[0] in _OPERATORS:
             chain.append((str(e[0]), e[2]))  # type: ignore[arg-type]
             e = e[1]  # type: ignore[assignment]
+        begin = dict(self.values) if any(sign == "^" for sign, _ in chain) else {}
         value = self.expression(e)
         place = len(chain) - 1
         while place >= 0:
@@ -130,7 +133,9 @@ class Evaluation(Values):
                     place -= 1
                 value = self.graph.add(terms)
                 continue
-            if sign in ("&&", "||"):
+            if sign == "^":
+                value = self._power(value, chain[place][1], begin)
+            elif sign in ("&&", "||"):
                 value = self._operator(sign, value, self._where_asked(sign, value, chain[place][1]))
             else:
                 value = self._operator(sign, value, self.expression(chain[place][1]))
@@ -151,6 +156,26 @@ class Evaluation(Values):
                 self.values[key] = self.graph.where(asked, new, old)
         return value
 
+    def _power(self, left: Node, e: Expression, begin: dict[str, Node]) -> Node:
+        """Return a power, which is a call in C: see `in_any_order`; `begin` is before its left."""
+        start = dict(self.values)
+        is_set = self._changed(begin)
+        right = self.expression(e)
+        alike = left.definition.is_number or not self._changed(start)
+        if is_set and alike:
+            kept, self.values = self.values, begin
+            alike = self.expression(e).definition is right.definition
+            self.values = kept
+        if not alike:
+            raise Refused(_ORDER, 0, _LOCALS)
+        return built_in(self.graph, "pow", [left, right])
+
+    def _changed(self, before: Mapping[str, Node]) -> bool:
+        """Whether variables, or places in streams of random numbers, are others than before."""
+        old = ((x, before.get(k) or ("\0" not in k and self.graph.symbol(k)))
+               for k, x in self.values.items())  # fmt: skip
+        return any(known and known is not x for x, known in old)
+
     def _operator(self, sign: str, a: Node, b: Node) -> Node:
         graph = self.graph
         if sign == "*":
@@ -159,8 +184,6 @@ class Evaluation(Values):
             if b.definition is graph.zero:
                 return a * graph.symbol(NEVER)  # infinite, or no number, as in C
             return a / b
-        if sign == "^":
-            return built_in(graph, "pow", [a, b])
         if sign in ("<", "<=", ">", ">="):
             return graph.less(*((a, b) if "<" in sign else (b, a)), or_equal="=" in sign)
         if sign in ("==", "!="):
@@ -196,13 +219,13 @@ class Evaluation(Values):
         if block is None:
             return self._other_call(name, arguments, line)
         if block.sort == "FUNCTION_TABLE":
-            return function_table.value(self, block, [self.expression(a) for a in arguments], line)
+            return function_table.value(self, block, self.in_any_order(arguments, line), line)
         if block.sort == "DERIVATIVE" and self.where in ("initial", "advance") and self.solve:
             self.solve(self, Statement("solve", line, (name, CALLED, False)))
             return self.graph.zero
         if block.sort not in ("FUNCTION", "PROCEDURE"):
             raise Refused(f"{block.sort} {name} is called", line)
-        values = [self.expression(a) for a in arguments]
+        values = self.in_any_order(arguments, line)
         if len(values) != len(block.arguments):
             got = f"{len(values)} arguments"
             raise Refused(f"{name} is called with {got}", line)
@@ -221,19 +244,19 @@ class Evaluation(Values):
         if name == "printf":  # says nothing to a simulation
             return self.graph.zero
         if name == "nrn_ghk" and len(arguments) == 4:
-            return self._goldman(*(self.expression(a) for a in arguments))
+            return self._goldman(*self.in_any_order(arguments, line))
         if name == "at_time":  # of the fixed step
             return self._at_time(self.expression(arguments[-1]))
         if name == "nrn_random_pick" and arguments and arguments[0][0] == "name":
             return self._picked(str(arguments[0][1]), line)
         if name.startswith("random_") and arguments and arguments[0][0] == "name":
-            values = [self.expression(a) for a in arguments[1:]]
+            values = self.in_any_order(arguments[1:], line)
             return drawn(self, name, str(arguments[0][1]), values, line)
         if name == UNREAD:
             self.refuse_verbatim("VERBATIM", line)
             return self.graph.zero
         if self.shared.draws and (DRAWS.get(name) or name == "set_seed"):
-            return self._of_generator(name, [self.expression(a) for a in arguments], line)
+            return self._of_generator(name, self.in_any_order(arguments, line), line)
         if (DRAWS.get(name) or name == "hoc_execerror") and self.guard is not self.graph.one:
             self.shared.unless.append((self.where, self.guard, _unknown(name, line)))
             return self.graph.call("log", -self.graph.symbol(NEVER))  # no number
@@ -242,7 +265,31 @@ class Evaluation(Values):
         count = FUNCTIONS[name]
         if len(arguments) != count:
             raise Refused(f"{name} is called with {len(arguments)} arguments", line)
-        return built_in(self.graph, name, [self.expression(a) for a in arguments])
+        return built_in(self.graph, name, self.in_any_order(arguments, line))
+
+    def in_any_order(self, arguments: Sequence[Expression], line: int = 0) -> list[Node]:
+        """Return the values of arguments; Refused where their order, open in C, says what they are.
+
+        One may draw or set variables where the others are alike before and after it.
+        """
+        if len(arguments) < 2:
+            return [self.expression(a) for a in arguments]
+        found, others, ends = list[Node](), list[tuple[Expression, Node]](), []
+        for argument in arguments:
+            start = dict(self.values)
+            found.append(self.expression(argument))
+            if self._changed(start):
+                ends += [start, dict(self.values)]
+            else:
+                others.append((argument, found[-1]))
+        alike, kept = len(ends) <= 2, self.values
+        for values in ends if alike else ():
+            self.values = dict(values)
+            alike &= all(self.expression(a).definition is x.definition for a, x in others)
+        self.values = kept
+        if not alike:
+            raise Refused(_ORDER, line, _LOCALS)
+        return found
 
     def _picked(self, name: str, line: int) -> Node:
         """Return a number of a hoc Random: uniform, or exponential."""
@@ -272,8 +319,8 @@ class Evaluation(Values):
         if name == "set_seed":
             if "initial" not in self.where:  # float32 has no whole numbers above 2**24
                 raise Refused(f"set_seed in {self.where}", line, "call it in INITIAL")
-            return drawn(self, "random_setseq", GENERATOR, values, line)
-        return drawn(self, DRAWS[name], GENERATOR, values, line)
+            return drawn(self, "random_setseq", GENERATOR, values, line, name)
+        return drawn(self, DRAWS[name], GENERATOR, values, line, name)
 
     def _at_time(self, time: Node) -> Node:
         graph = self.graph
@@ -297,8 +344,10 @@ def _unknown(name: str, line: int) -> Refused:
 _OPERATORS = frozenset("+ - * / % ^ < <= > >= == != && ||".split())
 
 
-def drawn(run: Values, function: str, name: str, values: Sequence[Node], line: int) -> Node:
-    """Return a random number of a stream, or set its place."""
+def drawn(
+    run: Values, function: str, name: str, values: Sequence[Node], line: int, shown: str = ""
+) -> Node:
+    """Return a random number of a stream, or set its place; `shown` is what the file calls."""
     if name not in run.file.random:
         raise Refused(f"{function} of '{name}', which is not RANDOM", line)
     if function not in _TAKES:
@@ -308,7 +357,8 @@ def drawn(run: Values, function: str, name: str, values: Sequence[Node], line: i
     is_once = not run.rules or (name == GENERATOR and "once" in run.rules)
     in_loop = run.inside_loop and not run.draws_inside
     if run.where not in _WHERE or run.is_repeated or not is_once or in_loop:
-        raise Refused(f"{function} in {run.where}", line, "draw it in a PROCEDURE or in INITIAL")
+        what = f"{shown or function} in {run.where}"
+        raise Refused(what, line, "draw it in a PROCEDURE or in INITIAL")
     run.drew[name] = None
     graph, plain_name = run.graph, plain(name)
     keep, at = stream_keys(name)

@@ -273,7 +273,7 @@ class Run(Evaluation):
         """Note a net_send, net_event or net_move."""
         if self.where not in ("receive", "initial", "net_initial"):
             raise Refused(f"{name} in {self.where}", line)
-        values = [self.expression(a) for a in arguments]
+        values = self.in_any_order(arguments, line)
         t = self.read("t")
         if name == "net_send":
             if len(values) != 2:

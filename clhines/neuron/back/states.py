@@ -23,6 +23,11 @@ from clhines.simulate.simulation import Simulation, take_state
 Arrays = dict[str, np.ndarray]
 
 
+def netcons_of(imported: Imported) -> np.ndarray:
+    """(m,) int64: the NetCon of each connection, also of one for an event on its way."""
+    return np.where(imported.connections < 0, -1 - imported.connections, imported.connections)
+
+
 class OneCopy:
     """What a `Simulation` of copies that are alike is started from: the model of one of them."""
 
@@ -179,7 +184,7 @@ def _weights(imported: Imported, sim: Simulation | OneCopy) -> np.ndarray:
     netcons = sim.model.netcons
     values, first = netcons.weight.copy(), netcons.first_weight
     wires = imported.model.wires
-    number = np.where(imported.connections < 0, -1 - imported.connections, imported.connections)
+    number = netcons_of(imported)
     own = np.minimum(np.diff(first), wires.width[number])
     for place in range(wires.weights.shape[1]):
         some = np.flatnonzero(place < own)
@@ -205,6 +210,11 @@ def _take_self_events(sim: Simulation | OneCopy, imported: Imported, arrays: Arr
         name, instance = event.target
         if name not in imported.groups:
             continue
+        calls = imported.groups[name].mechanism.calls("receive")
+        lost = event.netcon >= 0 and event.netcon not in of_netcon
+        if lost and any(a.role == "weight" for a in calls):
+            what = "a self event on its way whose NetCon has no source, or none that sends here"
+            raise RejectedError([Rejected(name, what, "", 0, "start from h.finitialize()")])
         k, place = sim.model.instances[imported.groups[name].number]
         at = place[instance :: len(place) // imported.copies]
         connection = of_netcon.get(event.netcon, np.full(imported.copies, -1))

@@ -8,7 +8,7 @@ from clhines.arrays import ranges
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.meaning.verbatim import counts_crossings
 from clhines.network.times import half_steps
-from clhines.neuron.back.states import Arrays, rings_of
+from clhines.neuron.back.states import Arrays, netcons_of, rings_of
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.memory.places import ION
@@ -282,8 +282,7 @@ def _put_netcons(
     to_come = np.isin(source, [*_train_numbers(imported)]) & (sent > last)
     to_be_seen = np.isin(source, [*unseen]) & (event + 1 == arrays["count"][source])
     c, source, event, sent = (a[~(to_come | to_be_seen)] for a in (c, source, event, sent))
-    number = imported.connections[c]
-    address = model.wires.read.address[np.where(number >= 0, number, -1 - number)]
+    address = model.wires.read.address[netcons_of(imported)[c]]
     time = sent + netcons.delay[c]
     if model.bins is None:
         model.queue.send(address, np.maximum(time, t))
@@ -317,8 +316,8 @@ def _put_selves(
         places = movable.get(name, np.zeros(len(points), np.int64))
         instance = np.repeat(np.arange(len(size)), size)
         at = ranges(np.zeros_like(size), size), place[instance]
-        number = np.append(imported.connections, -1)[queue["connection"][at]]
-        weight = np.append(model.wires.read.weight, 0)[np.where(number >= 0, number, -1)]
+        number = np.append(netcons_of(imported), -1)[queue["connection"][at]]
+        weight = np.append(model.wires.read.weight, 0)[number]
         time, flag = np.maximum(queue["time"][at], t), queue["flag"][at].astype(np.float64)
         model.queue.send_selves(points[instance], time, flag, weight, places[instance])
 

@@ -1,9 +1,8 @@
-: LOCALs of the file and a GLOBAL that INITIAL sets of RANGE parameters: all have the last one's
-NEURON { SUFFIX nmbegun  NONSPECIFIC_CURRENT i  RANGE g, size  GLOBAL shift }
+: GLOBALs that INITIAL sets of RANGE parameters: all have the last one's
+NEURON { SUFFIX nmbegun  NONSPECIFIC_CURRENT i  RANGE g, size  GLOBAL shift, rate, part }
 PARAMETER { g = 1e-4  size = 2 }
-ASSIGNED { v i shift }
+ASSIGNED { v i shift rate part[2] }
 STATE { m }
-LOCAL rate, part[2]
 INITIAL {
     rate = 1/(1 + size)
     part[0] = size/7
