@@ -356,3 +356,56 @@ def test_a_state_takes_the_place_of_the_last_one(engine, monkeypatch):
         take_state(one, 120, {**arrays, "ion_ek": known["ion_ek"] + 5.0}, 1.0)
         one.run(4.0)
     np.testing.assert_allclose(sim.voltages(), host.voltages(), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("engine", ["epochs-cpu", "epochs-gpu"])
+def test_what_a_failed_build_leaves_is_built_again(engine, tmp_path, monkeypatch):
+    net, groups = exact_network()
+    sim = Simulation(net, DT, engine=engine)
+    sim.run(3.0)
+    sim.save(tmp_path / "state.npz")
+    found = sim.record("i", groups["hh"])
+    owner = CellBlocks if engine == "epochs-cpu" else ArenaEpochs
+    with monkeypatch.context() as patch:
+
+        def fails(self, *_):
+            raise MemoryError("no room")
+
+        patch.setattr(owner, "compile", fails)
+        with pytest.raises(MemoryError):
+            sim.run(1.0)
+    sim.restore(tmp_path / "state.npz")
+    rows = sim.run(1.0)[found]
+    fresh = Simulation(net, DT, engine=engine)
+    fresh.run(3.0)
+    expected = fresh.record("i", groups["hh"])
+    np.testing.assert_array_equal(rows[-40:], fresh.run(1.0)[expected][-40:])
+    assert np.ptp(rows) > 0
+
+
+LOOKED_UP = """
+NEURON { SUFFIX looked NONSPECIFIC_CURRENT i RANGE k, g }
+PARAMETER { k = 9  g = 1e-5 }
+ASSIGNED { v i inf }
+STATE { n }
+INITIAL { rates(v) n = inf }
+BREAKPOINT { SOLVE s METHOD cnexp i = g*n*(v + 70) }
+DERIVATIVE s { rates(v) n' = (inf - n)/5 }
+PROCEDURE rates(v) { TABLE inf DEPEND k FROM -100 TO 100 WITH 200
+  inf = 1/(1 + exp(-(v + 45)/k)) }
+"""
+
+
+@pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "reference"])
+def test_voltages_stay_where_a_change_is_refused(engine):
+    net, _ = exact_network()
+    group = net.insert(Mechanism.from_nmodl(LOOKED_UP), [0, 6, 12])
+    sim = Simulation(net, DT, engine=engine)
+    sim.run(3.0)
+    before = sim.voltages()
+    sim.set(group, k=[9.0, 10.0, 11.0])
+    with pytest.raises(InputError, match="k differs between instances"):
+        sim.run(DT)
+    sim.set(group, k=9.0)
+    np.testing.assert_array_equal(sim.voltages(), before)
+    assert np.ptp(before) > 1

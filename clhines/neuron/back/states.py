@@ -70,7 +70,8 @@ def _variables(
             hidden = imported.model.hidden_of(name)
             if base not in hidden.columns:
                 what = f"{base}, which is not found in NEURON's memory"
-                raise RejectedError([Rejected(name, what)])
+                way_out = "declare it, or another variable, in RANGE"
+                raise RejectedError([Rejected(name, what, "", 0, way_out)])
             yield values, base, element, place, hidden
 
 
