@@ -90,7 +90,7 @@ def kinds_of(
             values["celsius"] = celsius
         factor = factor_of(mechanism, area_at(node))
         target = targets if mechanism.takes_events else -1
-        end = None if last is None else len(node) - 1
+        end = None if last is None or not mechanism.program.last else len(node) - 1
         if last and groups[-1].number in last:
             end = int(ranks[-1][last[groups[-1].number]])
         kinds.append(Kind(mechanism, node, values, factor, target, first, end))
