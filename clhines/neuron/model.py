@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -88,7 +88,10 @@ class Model:
     def hidden_of(self, name: str) -> Hidden:
         if name not in self.hidden:
             instances = self.every[name]
-            self.hidden[name] = Hidden(self.memory, instances, lambda: lengths_of(instances.entry))
+            lengths = cache(
+                lambda: lengths_of(instances.entry)
+            )  # read once, where there are arrays
+            self.hidden[name] = Hidden(self.memory, instances, lengths)
         return self.hidden[name]
 
     def streams(self, name: str, variable: str) -> Streams:

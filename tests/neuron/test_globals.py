@@ -59,14 +59,20 @@ def pieces(run, sections, clamp):
     return found
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_one_instance_has_its_own(engine):
+def clamped(name):
+    """A section with a mechanism, and a clamp in it."""
     mod_files.loaded()
     soma = h.Section(name="soma")
     soma.L = soma.diam = 20
-    soma.insert("nmlast")
+    soma.insert(name)
     clamp = h.IClamp(soma(0.5))
     clamp.delay, clamp.dur = 0.5, 4
+    return soma, clamp
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_one_instance_has_its_own(engine):
+    soma, clamp = clamped("nmlast")
     expected = pieces(h.continuerun, [soma], clamp)
     _compare(expected, pieces_of(engine, [soma], clamp))
 
@@ -148,12 +154,8 @@ def test_what_events_set_is_there_in_the_next_initial(engine):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_a_table_holds_comes_back(engine):
     """A parameter among the columns has the value with which NEURON filled the table."""
-    mod_files.loaded()
-    soma = h.Section(name="soma")
-    soma.L = soma.diam = 20
-    soma.insert("nmheld")
-    clamp = h.IClamp(soma(0.5))
-    clamp.delay, clamp.dur, clamp.amp = 0.5, 4, 0.1
+    soma, clamp = clamped("nmheld")
+    clamp.amp = 0.1
     v = h.Vector().record(soma(0.5)._ref_v)
 
     def turns(run):

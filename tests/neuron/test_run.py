@@ -88,13 +88,27 @@ def test_bins_of_events_are_those_of_neuron(engine, dt):
     assert found["turns"] is not None and found["turns"] <= TOLERANCE, found
 
 
-LOST = """
+def said_by(program, **given):
+    """What RejectedError says in a program that sets `ask`, a function, or an empty text."""
+    begin = f"""
 import json
 import sys
 
-sys.path.insert(0, {tests!r})
-import clhines
+sys.path.insert(0, {str(SUPPORT.parent)!r})
 import clhines.neuron
+"""
+    end = """
+try:
+    ask()
+    said = ""
+except clhines.neuron.RejectedError as error:
+    said = str(error)
+print(json.dumps(said))
+"""
+    return forked.result_of(begin + program.format(**given) + end)
+
+
+LOST = """
 from clhines.neuron.memory.memory import Memory
 from support import neuron_program
 
@@ -104,18 +118,13 @@ columns = Memory.columns
 h.finitialize(-65)
 h.continuerun(5)
 Memory.columns = lambda *ask: {{k: v for k, v in columns(*ask).items() if k != {name!r}}}
-try:
-    clhines.neuron.run(10, engine="reference")
-    said = ""
-except clhines.neuron.RejectedError as error:
-    said = str(error)
-print(json.dumps(said))
+ask = lambda: clhines.neuron.run(10, engine="reference")
 """
 
 
 @pytest.mark.parametrize("name", ["kept", "count"])
 def test_a_state_that_is_not_found_in_memory_is_refused(name):
-    said = forked.result_of(LOST.format(tests=str(SUPPORT.parent), name=name))
+    said = said_by(LOST, name=name)
     assert f"ext_array: {name}, which is not found in NEURON's memory" in said
 
 
@@ -130,12 +139,6 @@ def test_a_column_may_begin_with_the_last_word_of_a_range():
 
 
 OF_NONE = """
-import json
-import sys
-
-sys.path.insert(0, {tests!r})
-import clhines
-import clhines.neuron
 from support.mod_files import loaded
 
 h = loaded()
@@ -146,15 +149,10 @@ netcon.weight[0] = 0.01
 h.finitialize(-65)
 netcon.event(0.8)
 clhines.neuron.run(1, engine="reference")
-try:
-    clhines.neuron.run(3, engine="steps")
-    said = ""
-except clhines.neuron.RejectedError as error:
-    said = str(error)
-print(json.dumps(said))
+ask = lambda: clhines.neuron.run(3, engine="steps")
 """
 
 
 def test_a_self_event_of_a_netcon_that_sends_nothing_is_refused_when_it_is_read():
-    said = forked.result_of(OF_NONE.format(tests=str(SUPPORT.parent)))
+    said = said_by(OF_NONE)
     assert "ext_array: a self event on its way whose NetCon has no source" in said

@@ -110,6 +110,8 @@ class Evaluation(Values):
             return -self.expression(e[1])  # type: ignore[arg-type]
         if sort == "not":
             return self.graph.negated(self.truth(self.expression(e[1])))  # type: ignore[arg-type]
+        if sort == "^":  # a call in C
+            return built_in(self.graph, "pow", self.in_any_order(e[1:]))  # type: ignore[arg-type]
         if sort == "text":
             raise Refused("a text in an expression")
         return self._operators(e)
@@ -120,7 +122,6 @@ class Evaluation(Values):
         while e[0] in _OPERATORS:
             chain.append((str(e[0]), e[2]))  # type: ignore[arg-type]
             e = e[1]  # type: ignore[assignment]
-        begin = dict(self.values) if any(sign == "^" for sign, _ in chain) else {}
         value = self.expression(e)
         place = len(chain) - 1
         while place >= 0:
@@ -133,9 +134,7 @@ class Evaluation(Values):
                     place -= 1
                 value = self.graph.add(terms)
                 continue
-            if sign == "^":
-                value = self._power(value, chain[place][1], begin)
-            elif sign in ("&&", "||"):
+            if sign in ("&&", "||"):
                 value = self._operator(sign, value, self._where_asked(sign, value, chain[place][1]))
             else:
                 value = self._operator(sign, value, self.expression(chain[place][1]))
@@ -155,20 +154,6 @@ class Evaluation(Values):
             if old and old is not new:
                 self.values[key] = self.graph.where(asked, new, old)
         return value
-
-    def _power(self, left: Node, e: Expression, begin: dict[str, Node]) -> Node:
-        """Return a power, which is a call in C: see `in_any_order`; `begin` is before its left."""
-        start = dict(self.values)
-        is_set = self._changed(begin)
-        right = self.expression(e)
-        alike = left.definition.is_number or not self._changed(start)
-        if is_set and alike:
-            kept, self.values = self.values, begin
-            alike = self.expression(e).definition is right.definition
-            self.values = kept
-        if not alike:
-            raise Refused(_ORDER, 0, _LOCALS)
-        return built_in(self.graph, "pow", [left, right])
 
     def _changed(self, before: Mapping[str, Node]) -> bool:
         """Whether variables, or places in streams of random numbers, are others than before."""
@@ -341,7 +326,7 @@ def _unknown(name: str, line: int) -> Refused:
     return Refused(f"the function {name}, which the file does not define", line)
 
 
-_OPERATORS = frozenset("+ - * / % ^ < <= > >= == != && ||".split())
+_OPERATORS = frozenset("+ - * / % < <= > >= == != && ||".split())
 
 
 def drawn(
