@@ -178,14 +178,18 @@ class Reads:
         """Wait for all that is enqueued, with copies of small `arrays` in place of those before."""
         self._found, places = {}, dict[int, cla.Array]()
         others = list[tuple[cl.Buffer, int, np.ndarray]]()
+        shared = list[tuple[np.ndarray, np.ndarray]]()
         for a in arrays:
             place = getattr(a, _PLACE, None)
             if place is not None:
                 places[place] = a
-            elif _host_of(a) is None and 0 < a.nbytes <= _SOON_BYTES and id(a) not in self._found:
-                host = np.empty(a.shape, a.dtype)
+            elif 0 < a.nbytes <= _SOON_BYTES and id(a) not in self._found:
+                own, host = _host_of(a), np.empty(a.shape, a.dtype)
                 self._found[id(a)] = a, host
-                others.append((a.base_data, a.offset, host))
+                if own is None:
+                    others.append((a.base_data, a.offset, host))
+                else:
+                    shared.append((host, own))
         if places:
             first = min(places)
             page = np.empty(max(at + a.nbytes for at, a in places.items()) - first, np.uint8)
@@ -198,6 +202,8 @@ class Reads:
             cl.enqueue_copy(self._queue, host, data, src_offset=place, is_blocking=last)
         if not others:
             self._queue.finish()
+        for host, own in shared:
+            host[...] = own
 
     def get(self, a: cla.Array) -> np.ndarray:
         found = self._found.pop(id(a), None)

@@ -82,11 +82,11 @@ class Kernel(cl.Kernel):
         self.fresh = "Portable Computing" in platform and name not in self._launched
         self._what = f"{built.what}, kernel {name}," if hasattr(built, "what") else f"kernel {name}"
 
-    def set_number(self, index: int, number: Any) -> bool:
-        """Set one argument, where pyopencl can without setting all others; return whether."""
+    def set_numbers(self, numbers: Sequence[tuple[int, Any]]) -> bool:
+        """Set some arguments, where pyopencl can without setting all others; return whether."""
         pack = getattr(self, "_set_arg_buf_pack_multi", None)
         if pack is not None:
-            pack((index, number.dtype.char.encode(), number.item()))
+            pack(tuple([x for k, n in numbers for x in (k, n.dtype.char.encode(), n.item())]))
         return pack is not None
 
     def launched(self, event: cl.Event) -> None:
@@ -125,16 +125,21 @@ class BoundKernel:
         self._bound = False
 
     def __setitem__(self, index: int, argument: Argument) -> None:
-        self._arguments[index], self._given[index] = argument, _as_argument(argument)
-        number = isinstance(argument, np.generic) and argument.dtype.kind in "iuf"
-        if self._bound and not (number and self._kernel.set_number(index, argument)):
-            self._kernel.set_arg(index, self._given[index])
+        self._set([(index, argument)])
 
     def change(self, *arguments: Argument) -> None:
         """Set the arguments that change, all of them, in the order in which they were named."""
-        for index, argument in zip(self._changing, arguments, strict=True):
-            if argument is not self._arguments[index]:
-                self[index] = argument
+        old, given = self._arguments, zip(self._changing, arguments, strict=True)
+        self._set([(k, a) for k, a in given if a is not old[k] and not _equal(a, old[k])])
+
+    def _set(self, given: Sequence[tuple[int, Argument]]) -> None:
+        numbers = True
+        for k, argument in given:
+            self._arguments[k], self._given[k] = argument, _as_argument(argument)
+            numbers &= isinstance(argument, np.generic) and argument.dtype.kind in "iuf"
+        if self._bound and not (numbers and self._kernel.set_numbers(given)):
+            for k, _ in given:
+                self._kernel.set_arg(k, self._given[k])
 
     def launch(
         self,
@@ -160,6 +165,10 @@ class BoundKernel:
         """Enqueue it for `width` columns of some rows, at most `most` in a work-group."""
         group = min(most, queue.device.max_work_group_size, 1 << (width - 1).bit_length())
         self.launch(queue, -(-width // group) * group, group, rows=rows)
+
+
+def _equal(a: Argument, b: Argument) -> bool:
+    return type(a) is type(b) and isinstance(a, np.integer) and bool(a == b)
 
 
 def _as_argument(argument: Argument) -> cl.Buffer | np.generic | int | float:

@@ -205,7 +205,7 @@ class Mechanism:
         """``density``, ``point`` or, of NMODL, ``artificial``."""
         return self.program.kind
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters, in order."""
         return tuple(q.name for q in self.program.parameters)
@@ -213,7 +213,7 @@ class Mechanism:
     @property
     def defaults(self) -> dict[str, float]:
         """Value of each parameter where the user gives none."""
-        return self.program.defaults
+        return dict(self.program.defaults)
 
     @property
     def begins(self) -> dict[str, float]:
@@ -221,24 +221,24 @@ class Mechanism:
 
         These are PARAMETERs and ASSIGNED variables of NMODL that its blocks write.
         """
-        return self.program.begins
+        return dict(self.program.begins)
 
     @property
     def settable(self) -> dict[str, float]:
         """Default of all that users may give: `defaults` and `begins`."""
-        return self.program.settable
+        return dict(self.program.settable)
 
     @property
     def units(self) -> dict[str, str]:
         """NEURON's unit of each parameter and state, in which values are; empty where none is."""
-        return self.program.units
+        return dict(self.program.units)
 
-    @property
+    @cached_property
     def states(self) -> tuple[str, ...]:
         """Names of the states, in order; of what rates with currents need to remember last."""
         return tuple(q.name for q in self.program.states)
 
-    @property
+    @cached_property
     def takes_events(self) -> bool:
         """Whether it receives events."""
         return "receive" in self.program.blocks

@@ -80,17 +80,18 @@ class Changes:
 def as_value(group: Group, name: str, value: object) -> Value:
     """Check a new value of a parameter of the group alone; one per cell stays one per cell."""
     mechanism, network = group.mechanism, group.network
-    check_parameter(mechanism.name, name, mechanism.settable)
-    if name == "celsius" and "celsius" in mechanism.program.built_in:
+    program = mechanism.program
+    check_parameter(mechanism.name, name, program.settable)
+    if name == "celsius" and "celsius" in program.built_in:
         raise InputError(
             f"{mechanism.name}: celsius is that of the network and stays as it is; expected "
             "another parameter, or a new Network"
         )
-    if fixed := mechanism.program.fixed.get(name):
+    if fixed := program.fixed.get(name):
         raise InputError(f"{mechanism.name}: {name} is {fixed}; expected another parameter")
     if isinstance(value, float) and type(value) in _PLAIN and math.isfinite(value):
         return Value(np.array([value]), "all")  # as below, in a tenth of the time
-    unit = mechanism.units.get(name)
+    unit = program.units.get(name)
     value = as_numbers(f"{mechanism.name}: {name}", value, unit)
     if isinstance(value, PerCell) and len(value.values) == network.num_cells:
         return Value(value.values, "cell")

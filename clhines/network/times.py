@@ -69,7 +69,9 @@ def ends_of(step: np.ndarray, dt: float) -> np.ndarray:
 def whole_steps(duration: object, dt: float) -> int | None:
     """Count the steps of `dt` ms in `duration` ms; None where they are not a number of any run."""
     try:
-        ratio = as_number("duration", duration, "ms") / dt
+        ratio = (
+            duration if type(duration) is float else as_number("duration", duration, "ms")
+        ) / dt
     except InputError:
         return None
     if not 0 <= ratio <= LAST_STEP:

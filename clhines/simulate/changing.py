@@ -63,7 +63,7 @@ class Changing:
             raise InputError(f"{group.mechanism.name}: {name} is below 0 ms; expected 0 or more")
         model = self._model.known
         k = model.instances[group.number][0]
-        if not model.has_times and name in group.mechanism.begins:
+        if not model.has_times and name in group.mechanism.program.begins:
             raise InputError(
                 f"{group.mechanism.name}: {name} is set by its blocks; expected a new Network"
             )
@@ -107,7 +107,7 @@ class Changing:
                 unsettled.constants = True
                 continue
             unsettled.start |= name in mechanism.initial_uses
-            if name in mechanism.begins:
+            if name in mechanism.program.begins:
                 unsettled.begun.add((group.number, name))
             device = None if unsettled.no_memory else self._runner.on_device
             if device is None or not device.set_parameter(group.number, name, value):

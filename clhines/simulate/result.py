@@ -268,7 +268,7 @@ def joined_result(
     values, times = list[np.ndarray](), list[np.ndarray]()
     features: dict[int, FeatureValues] = {}
     for k, record in enumerate(records):
-        own = [c.values[k] for c in chunks]
+        own: list[np.ndarray] = [c.values[k] for c in chunks]
         if record.asked is not None:
             blocks = [one for one in own if len(one)]
             nothing = failed or not record.width
@@ -283,17 +283,17 @@ def joined_result(
             values.append(_reduced(record, own, dt, (begin, last), failed))
             times.append(np.zeros(0))
         else:
-            rows = np.concatenate(own) if own else np.zeros((0, record.width))
+            rows = own[0] if len(own) == 1 else np.concatenate([np.zeros((0, record.width)), *own])
             own_t = record.steps(begin, last) * dt if record.every > 1 else t
             values.append(rows[: len(own_t)])
             times.append(np.zeros(0) if record.stream is not None else own_t)
     cell, time = np.zeros(0, np.int64), np.zeros(0)
-    if any(len(c.spike_step) for c in chunks):
-        kept = np.concatenate([c.spike_step for c in chunks]) < last
-        cell = np.concatenate([c.spike_cell for c in chunks])[kept]
-        time = np.concatenate([c.spike_time for c in chunks])[kept]
-    names, variables = tuple(r.label for r in records), tuple(r.name for r in records)
-    units, columns = tuple(r.unit for r in records), tuple(r.columns for r in records)
+    if spikes := [c for c in chunks if len(c.spike_step)]:
+        kept = np.concatenate([c.spike_step for c in spikes]) < last
+        cell = np.concatenate([c.spike_cell for c in spikes])[kept]
+        time = np.concatenate([c.spike_time for c in spikes])[kept]
+    known = [(r.label, r.name, r.unit, r.columns) for r in records]
+    names, variables, units, columns = zip(*known, strict=True) if known else ((),) * 4
     return Result(
         t, values, time, cell, cost, times, features, names, variables, units, num_cells, columns
     )  # fmt: skip

@@ -48,6 +48,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 HIDDEN = "v__before"  # state that holds the voltage of the last currents; no text can name it
 HELD = "since__spike"  # state that counts the steps in which a spike holds the voltage; as `HIDDEN`
@@ -175,7 +176,7 @@ class Program:
     electrode: bool = False  # its current is one of an electrode; `i` is outward all the same
     electrode_currents: tuple[str, ...] = ()  # variables of currents into the cell
 
-    @property
+    @cached_property
     def defaults(self) -> dict[str, float]:
         """Value of each parameter where the user gives none."""
         return {q.name: q.default for q in self.parameters}
@@ -198,7 +199,7 @@ class Program:
             lines.append(f"  ion {ion.name}: {'; '.join(does)}")
         return lines
 
-    @property
+    @cached_property
     def fixed(self) -> dict[str, str]:
         """Parameters that stay as they are in a network, and what each is."""
         found = {CAPACITANCE: "that of the node"} if CAPACITANCE in self.built_in else {}
@@ -209,17 +210,17 @@ class Program:
             found |= dict.fromkeys(given, "what decides whether it can be simulated")
         return found
 
-    @property
+    @cached_property
     def begins(self) -> dict[str, float]:
         """Value before INITIAL, where the user gives none, of states that users may give one."""
         return {q.name: q.default for q in self.states if q.is_given}
 
-    @property
+    @cached_property
     def settable(self) -> dict[str, float]:
         """Default of all that users may give."""
         return {**self.defaults, **self.begins}
 
-    @property
+    @cached_property
     def units(self) -> dict[str, str]:
         """Unit of each parameter and state; empty where none is."""
         quantities = (*self.parameters, *self.states)

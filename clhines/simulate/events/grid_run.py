@@ -220,6 +220,8 @@ class Grid:
 
     def add_events(self, first: int, count: int) -> None:
         """Enqueue that events from outside, due in steps `first` to `first + count`, come in."""
+        if not len(self._event_steps):
+            return
         begin, end = np.searchsorted(self._event_steps, [first, first + count]).tolist()
         if begin == end:
             return

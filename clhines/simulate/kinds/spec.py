@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -171,8 +172,14 @@ def check_parameters(kind: Kind, dtype: np.dtype) -> None:
         check_range(f"{kind.mechanism.name}: {name}", np.asarray(value), dtype)
 
 
+@cache
+def largest_of(dtype: np.dtype) -> float:
+    return float(np.finfo(dtype).max)
+
+
 def check_range(what: str, values: np.ndarray, dtype: np.dtype) -> None:
-    most, largest = float(np.finfo(dtype).max), float(np.abs(values).max(initial=0.0))
+    one = values.size == 1  # in a tenth of the time
+    most, largest = largest_of(dtype), abs(values.item()) if one else np.abs(values).max(initial=0)
     if largest > most:
         raise InputError(
             f"{what} is {largest:g}; expected at most {most:.3g}, the largest number of "
@@ -194,9 +201,10 @@ def check_constants(dtype: np.dtype, **values: np.ndarray) -> None:
 
 def place_of(kind: Kind, name: str) -> tuple[bool, int]:
     """Whether a parameter is one number for all instances, and which of those that are, or not."""
-    whole = {n: isinstance(v, np.ndarray) and v.ndim > 0 for n, v in kind.parameters.items()}
-    alike = [n for n in kind.mechanism.parameters if whole[n] == whole[name]]
-    return not whole[name], alike.index(name)
+    whole = [n for n, v in kind.parameters.items() if isinstance(v, np.ndarray) and v.ndim]
+    single = name not in whole
+    alike = [n for n in kind.mechanism.parameters if (n not in whole) == single]
+    return single, alike.index(name)
 
 
 TABLES = ("const int *restrict samples_{k}",)  # first entry of each owner, -1: none

@@ -264,6 +264,7 @@ class Recording(int):
 
 _log = logging.getLogger(__name__)
 ROOM = 1 << 28  # bytes of recorded rows of a chunk at most, where an epoch takes no more
+_FEW = 1 << 20
 VOLTAGE, ION, MEMBRANE = -1, -2, -3  # instead of the number of a kind
 CURRENT = "i"  # of the instances of a text
 CROSSED = ("count", "crossings")  # of a threshold
@@ -343,16 +344,16 @@ def has_bare_current(mechanism: Mechanism) -> bool:
 
 def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int) -> int:
     """Check the host's memory for a run; return steps of a chunk, whole epochs within `ROOM`."""
-    if not records:
+    size = sum([r.values_per_step for r in records]) * itemsize
+    if size * max(steps, epoch) < _FEW:  # of bytes, in one chunk
         return chunk
     of_host = [r for r in records if r.stream is None]
     kept = sum(r.width * (1 if r.reduce else -(-steps // r.every)) for r in of_host)
     check_room(kept * itemsize, f"{kept} values recorded in {steps} steps")
-    size = sum(r.values_per_step for r in records) * itemsize
     most = ROOM // max(size, 1)
     most = min(chunk, max(most // epoch, 1) * epoch)
     room, host = size * min(most, steps), kept * itemsize
-    if room + host >= 1 << 20:
+    if room + host >= _FEW:
         message = "records take %.3g MiB in chunks of %d steps, and %.3g MiB of the host's memory"
         _log.info(message, room / 2**20, most, host / 2**20)
     return most
