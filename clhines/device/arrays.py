@@ -105,9 +105,11 @@ def _host_of(a: cla.Array) -> np.ndarray | None:
 
 
 def part_of(a: cla.Array, begin: int, end: int) -> cla.Array:
-    found, host = a[begin:end], _host_of(a)
+    found, host, place = a[begin:end], _host_of(a), getattr(a, _PLACE, None)
     if host is not None:
         setattr(found, _HOST, host[begin:end])
+    if place is not None:
+        setattr(found, _PLACE, place + found.offset - a.offset)
     return found
 
 

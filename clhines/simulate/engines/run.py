@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Protocol, TypeAlias
 
@@ -15,7 +15,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import trust
-from clhines.device.arrays import Reads
+from clhines.device.arrays import Reads, part_of
 from clhines.device.copies import shares_memory
 from clhines.errors import DeviceMemoryError, InputError
 from clhines.model.model import Model
@@ -282,8 +282,8 @@ class DeviceRun(ABC):
 
     def _forget_records(self) -> None:
         model, queue, dtype = self.model, self.queue, self.dtype
-        self._begun, self.first_step = (-1, list[Record]()), 0  # rows, and records of them
-        self._views = list[View]()
+        self._begun, self.first_step = (-1, list[Record]()), 0  # room for rows, and their records
+        self._room, self._rows, self._views = list[View](), -1, list[View]()
         self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
@@ -291,13 +291,16 @@ class DeviceRun(ABC):
         few = self.max_steps if shares_memory(self.device) else min(self.max_steps, _FEW_STEPS)
         at_once = rows <= few and (self.grid is None or not self.grid.delivers)
         self.ending.begin(at_once and self._decisions is None)  # of one process
-        known, begun = self._begun
-        same = rows == known and len(records) == len(begun)
-        if same and all(a is b for a, b in zip(records, begun, strict=True)):
-            return
-        self.reducers.begin(records)
-        self._views = self.record(rows, self.reducers.sources)
-        self._begun = rows, list(records)
+        room, begun = self._begun
+        same = rows <= room and len(records) == len(begun)
+        if not (same and all(a is b for a, b in zip(records, begun, strict=True))):
+            self.reducers.begin(records)
+            self._room = self.record(rows, self.reducers.sources)
+            self._begun, self._rows = (rows, list(records)), -1
+        if rows != self._rows:
+            parts = {id(view.array): part_of(view.array, 0, max(rows, 1)) for view in self._room}
+            self._views = [replace(view, array=parts[id(view.array)]) for view in self._room]
+            self._rows = rows
 
     def _empty(self) -> None:
         if self.grid is not None:
@@ -323,7 +326,7 @@ class DeviceRun(ABC):
 
     def _kept(self) -> list[np.ndarray]:
         """Wait, and return what is kept of the rows of each record; arrays are read once."""
-        each, (rows, _) = self.reducers.each, self._begun
+        each, rows = self.reducers.each, self._rows
         whole = all(r.plain for r in each if r.record.kind < 0)
         host: dict[int, np.ndarray] = {}
 
