@@ -351,11 +351,14 @@ ${for_each(spec.with_ions(apart), of_sums)}\
             }
 % endif
             const real factor = value[0];
-            W(place) = value[${W}] + (factor * sum_g + point_g);
-            A(place) = ${f"value[{3 * W}] - value[{2 * W}] * v " if spec.inflow else ""}- (factor * sum_i + point_i);
+            const real row_d = value[${W}] + (factor * sum_g + point_g);
+            const real row_b = ${f"value[{3 * W}] - value[{2 * W}] * v " if spec.inflow else ""}- (factor * sum_i + point_i);
 % if spec.parts > 1:
-            shared_rows[(q - home.s2) * ${W} + in_warp] = W(place);
-            shared_rows[(${spec.most_lists} + q - home.s2) * ${W} + in_warp] = A(place);
+            shared_rows[(q - home.s2) * ${W} + in_warp] = ${spec.loop.of_turn("row_d")};
+            shared_rows[(${spec.most_lists} + q - home.s2) * ${W} + in_warp] = ${spec.loop.of_turn("row_b")};
+% else:
+            W(place) = row_d;
+            A(place) = row_b;
 % endif
 % endif
         }

@@ -17,8 +17,13 @@
 <%def name="to_slots(k, current)">\
 % if current:
 ${current}\
-            mem[slot_i_${k} + ${spec.loop.slot(k)}j] = i_i;
-            mem[slot_g_${k} + ${spec.loop.slot(k)}j] = g_g;
+% for name, number in (("slot_i", "i_i"), ("slot_g", "g_g")):
+% if spec.parts > 1:
+            ${spec.loop.turned("mem", f"{name}_{k} + {spec.loop.slot(k)}j")} = ${spec.loop.of_turn(number)};
+% else:
+            mem[${name}_${k} + j] = ${number};
+% endif
+% endfor
 % endif
 </%def>\
 % if spec.parts > 1:

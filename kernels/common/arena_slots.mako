@@ -2,7 +2,7 @@
 ## The lane of a node adds up the slots of the instances there; work-groups of a cell add up those of all.
 <%
     W = spec.warp
-    mem = "((volatile __global const real *)mem)" if spec.parts > 1 else "mem"
+    def slot(name, k): return spec.loop.turned("mem", f"{name}_{k} + {spec.loop.slot(k)}j")
 %>\
         for (int q = home.s2 + warp; q < home.s3; q += ${spec.lanes // W}) {
             const int place = node_places[q * ${W} + in_warp], word = node_active[q * ${W} + in_warp];
@@ -11,8 +11,18 @@
             real all_i = 0, all_g = 0;
 % for k in [kind.number for kind in spec.loop.apart if kind.has('current')]:
             for (int j = ints[first_${k} + a]; j < ints[first_${k} + a + 1]; j++) {
-                all_i += ${mem}[slot_i_${k} + ${spec.loop.slot(k)}j];
-                all_g += ${mem}[slot_g_${k} + ${spec.loop.slot(k)}j];
+% if spec.parts > 1:
+                ${spec.loop.bits} slot_i, slot_g;
+                do {
+                    slot_i = ${slot("slot_i", k)};
+                    slot_g = ${slot("slot_g", k)};
+                } while (slot_i % 2 != phase || slot_g % 2 != phase);
+                all_i += as_${spec.real}(slot_i - phase);
+                all_g += as_${spec.real}(slot_g - phase);
+% else:
+                all_i += mem[slot_i_${k} + j];
+                all_g += mem[slot_g_${k} + j];
+% endif
             }
 % endfor
             W(place) += all_g;

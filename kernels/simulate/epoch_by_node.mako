@@ -5,6 +5,8 @@
     states = "common/arena_states" if spec.arena else "common/node_states"
     points = bool(spec.arena and spec.loop.apart)
     together = spec.arena and spec.units > 1 and spec.ptx   # cells of a work-group
+    bits = spec.loop.bits if spec.arena else ""
+    rows = f"(volatile __global {bits} *)shared + (long)number * {4 * spec.most_lists * spec.warp}"
 %>\
 ## Steps of whole cells whose mechanisms are taken node by node: nodes with the same density mechanisms are in
 ## lists of a warp each (gpu/lists.py). A lane takes all mechanisms of its node: their step before, events, then
@@ -94,6 +96,16 @@ ${part(states)}\
 % endif
 % endfor
 % endif
+% if spec.parts > 1:
+    // numbers of no turn yet
+    for (int q = home.s2 + ${spec.first_list}; q < home.s3; q += ${spec.lanes // spec.warp * spec.parts})
+        for (int k = 0; k < 4; k++) (${rows})[(k * ${spec.most_lists} + q - home.s2) * ${spec.warp} + in_warp] = 1;
+% for k in [kind.number for kind in spec.loop.apart if kind.has("current")]:
+    for (int j = begin_${k} + lane; j < end_${k}; j += LANES)
+        for (int k = 0; k < 2; k++) ${spec.loop.turned("mem", f"slot_i_{k} + k * count_{k} + j")} = ${spec.loop.turned("mem", f"slot_g_{k} + k * count_{k} + j")} = 1;
+% endfor
+${part("common/epoch_meeting", 4)}\
+% endif
     int step = first_step;
     // steps of the launch begin here
     do {
@@ -106,8 +118,11 @@ ${part(states)}\
 ${part("common/arena_points_end")}\
 % endif
 % if spec.parts > 1:
-        // d and b of the lists' nodes, in turn twice: no work-group is two steps ahead
-        volatile __global real *shared_rows = shared + ((long)number * 2 + step % 2) * ${2 * spec.most_lists * spec.warp};
+        // d and b of the lists' nodes, in turn twice: no work-group is two steps ahead. The last bit of a number says
+        // of which turn it is, for which those wait who read it: a fence would wait for all that the step has written.
+        const int turn = step - first_step;
+        const ${bits} phase = turn / 2 % 2;
+        volatile __global ${bits} *shared_rows = ${rows} + turn % 2 * ${2 * spec.most_lists * spec.warp};
 % endif
 ${part(lists)}\
         if (step == first_step + num_steps) break;
@@ -122,16 +137,26 @@ ${part("common/arena_points")}\
 % endif
 % if spec.parts > 1:
         // each work-group of a cell has done some of its lists, and takes the others' rows; then all do the same
-${part("common/epoch_meeting", 8)}\
+        MEET();
 <% rounds = range(-(-spec.most_lists * spec.warp // spec.lanes)) %>\
-% for r in rounds:   # all reads are on their way before the first has come
+% for r in rounds:
         const int row_${r} = lane + ${r} * LANES, place_${r} = home.s2 * ${spec.warp} + row_${r} < home.s3 * ${spec.warp} ? node_places[home.s2 * ${spec.warp} + row_${r}] : -1;
-        const real w_${r} = place_${r} < 0 ? (real)0 : shared_rows[row_${r}], a_${r} = place_${r} < 0 ? (real)0 : shared_rows[${spec.most_lists * spec.warp} + row_${r}];
+        ${bits} w_${r} = phase, a_${r} = phase;
 % endfor
+        bool waits;
+        do {
+% for r in rounds:   # all reads are on their way before the first has come
+            if (place_${r} >= 0) {
+                w_${r} = shared_rows[row_${r}];
+                a_${r} = shared_rows[${spec.most_lists * spec.warp} + row_${r}];
+            }
+% endfor
+            waits = ${" || ".join(f"w_{r} % 2 != phase || a_{r} % 2 != phase" for r in rounds)};
+        } while (waits);
 % for r in rounds:
         if (place_${r} >= 0) {
-            W(place_${r}) = w_${r};
-            A(place_${r}) = a_${r};
+            W(place_${r}) = as_${spec.real}(w_${r} - phase);
+            A(place_${r}) = as_${spec.real}(a_${r} - phase);
         }
 % endfor
 % if points:

@@ -248,7 +248,19 @@ class ListLoop:
 
     def slot(self, k: int) -> str:
         """Offset of the slots of a step; other work-groups may still read those of the last one."""
-        return f"(step % 2) * count_{k} + " if self.spec.spreads else ""
+        return f"turn % 2 * count_{k} + " if self.spec.spreads else ""
+
+    def turned(self, array: str, at: str) -> str:
+        """Place of a number in an array that other work-groups read when it is of their turn."""
+        return f"((volatile __global {self.bits} *){array})[{at}]"
+
+    @property
+    def bits(self) -> str:
+        """Type of the bits of a number, of which the last says of which turn it is."""
+        return "ulong" if self.spec.real == "double" else "uint"
+
+    def of_turn(self, number: str) -> str:
+        return f"as_{self.bits}({number}) / 2 * 2 + phase"
 
     def opening(self, kind: EpochBlocks, text: str, known: int = 0) -> str:
         """Begin of `text` for an instance; `known`: bits of the list, where it has statements."""
