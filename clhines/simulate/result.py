@@ -283,7 +283,7 @@ def joined_result(
             values.append(_reduced(record, own, dt, (begin, last), failed))
             times.append(np.zeros(0))
         else:
-            rows = own[0] if len(own) == 1 else np.concatenate([np.zeros((0, record.width)), *own])
+            rows = np.concatenate(own) if own else np.zeros((0, record.width))
             own_t = record.steps(begin, last) * dt if record.every > 1 else t
             values.append(rows[: len(own_t)])
             times.append(np.zeros(0) if record.stream is not None else own_t)
