@@ -163,7 +163,9 @@ def one_way(
     return said, records
 
 
-def first_steps(case: Case, copies: list[int], dtype: str, device: str | None) -> Iterator[str]:
+def first_steps(
+    case: Case, copies: list[int], dtype: str, device: str | None
+) -> Iterator[dict[str, Any]]:
     """Yield how long so many copies of a model that lies here take: the first step, a warm one."""
     import clhines
 
@@ -187,11 +189,11 @@ def first_steps(case: Case, copies: list[int], dtype: str, device: str | None) -
             begun = time.perf_counter()
             sim.run(WARM * sim.model.dt)
             warm.append((time.perf_counter() - begun) / WARM)
-        yield (
-            f"{count} copies, {dtype}, {sim.network.forest.num_nodes} nodes: built in "
-            f"{built - begin:.2f} s, first step ends after {stepped - begin:.2f} s, the "
-            f"second takes {second - stepped:.3f} s, a warm one of {WARM} {1e6 * min(warm):.1f} us"
-        )
+        yield {
+            "copies": count, "dtype": dtype, "nodes": sim.network.forest.num_nodes,
+            "engine": sim.engine, "built_s": built - begin, "first_step_s": stepped - begin,
+            "second_s": second - stepped, "warm_us": 1e6 * min(warm),
+        }  # fmt: skip
         del sim
     assert kept is not None
 

@@ -13,7 +13,7 @@ keeps its row. ``--processes``: how many of these run at once. ``--keep``: a fol
 way records; a way that has run there until the same time is not run again. ``--dtype float32``: how
 many spikes stay, and how far voltages are off, in single precision; NEURON computes in double, and
 the exit code is 0. ``--copies``: nothing of this, but the time that so many copies of each model
-take from NEURON's memory, by `clhines.from_neuron`, to the end of the first step; it is printed.
+take from NEURON's memory, by `clhines.from_neuron`, to the end of the first step, and a warm step.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from bench.measures.model_runs import (
     EQUAL_V,
     ROUNDS,
     THREADS,
+    WARM,
     WAYS,
     Taken,
     core,
@@ -113,19 +114,40 @@ def run_way(name: str, way: str, stop: float, copy: Path, kept: Path, args: Any)
         raise InputError((errors or lines or ["?"])[-1][:200])
 
 
-def print_copies(name: str, folder: Path, args: Any) -> None:
-    """Print how long copies of a model take, in a process of its own."""
+def rows_of_copies(name: str, folder: Path, args: Any) -> list[dict[str, Any]]:
+    """Return how long copies of a model take, in a process of its own."""
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
     words = [name, "--way", "copies", "--dtype", args.dtype]
     words += ["--device", args.device] if args.device else []
     with tempfile.TemporaryDirectory() as where:
         copy = prepared(name, folder, Path(where))
-        subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-m", "bench", "models", *words, "--copies", *map(str, args.copies)],
-            cwd=copy / CASES[name].here, check=True,
+            cwd=copy / CASES[name].here, check=True, stdout=subprocess.PIPE, text=True,
             env={**os.environ, "PYTHONPATH": path, **CASES[name].variables},
         )  # fmt: skip
+    lines = [line for line in done.stdout.splitlines() if line.startswith(ROW)]
+    return [{"model": name, **json.loads(line.removeprefix(ROW))} for line in lines]
+
+
+ROW = "row of copies: "  # models print lines of their own
+COPIES = "model           copies   nodes  precision engine         built  first step  warm step"
+
+
+def copies_text(result: dict[str, Any]) -> str:
+    """Return the table of copies."""
+    lines = [
+        f"{r['model']:<16}{r['copies']:>6}{r['nodes']:>8}  {r['dtype']:<10}{r['engine']:<12}"
+        f"{r['built_s']:>6.2f} s{r['first_step_s']:>10.2f} s{r['warm_us']:>8.1f} us"
+        for r in result["rows"]
+    ]
+    note = (
+        "From NEURON's memory, after NEURON has built the model; ring20-text from no such "
+        "memory. first step: ends so long after the call, compilation included, which caches may "
+        f"have; warm step: the best of {ROUNDS} runs of {WARM} steps, by the wall clock."
+    )
+    return "\n".join([table.ruled(COPIES, lines), "", *table.wrapped([note])])
 
 
 def keep(kept: Path, name: str, way: str, said: dict[str, Any], taken: Taken) -> None:
@@ -216,6 +238,8 @@ def notes_of(row: dict[str, Any]) -> list[str]:
 
 def text(result: dict[str, Any]) -> str:
     """Return the table."""
+    if result.get("copies"):
+        return copies_text(result)
     rows = result["rows"]
     good = [r for r in rows if "failed" not in r]
     single = result.get("dtype") == "float32"
@@ -262,6 +286,23 @@ def kept_rows(path: Path) -> dict[str, dict[str, Any]]:
     return {r["model"]: r for r in rows if "failed" in r or "clhines" in r}
 
 
+def measure_copies(
+    queue: Any, names: list[str], folder: Path, args: Any, arguments: Sequence[str]
+) -> int:
+    """Write ``models-copies-DEVICE.json`` and ``.txt``; rows of others stay."""
+    path = Path(args.out) / f"models-copies-{record.slug(queue.device)}.json"
+    old = json.loads(path.read_text("utf-8"))["rows"] if path.is_file() else []
+    rows = {(r["model"], r["copies"], r["dtype"]): r for r in old}
+    for name in names:
+        for row in rows_of_copies(name, folder, args):
+            row["command"] = f"{command_of(name, args)} --copies {row['copies']}"
+            rows[name, row["copies"], row["dtype"]] = row
+    result = {"record": record.record(queue, "models", arguments), "copies": True}
+    result["rows"] = [r for n in CASES for (m, *_), r in sorted(rows.items()) if m == n]
+    record.write("models-copies", queue, result, text(result), args.out)
+    return 0
+
+
 def command_of(name: str, args: Any) -> str:
     """Return the command of a row; where it keeps and writes things says nothing of it."""
     words = ["python -m bench models", name, *(["--stop", f"{args.stop:g}"] if args.stop else [])]
@@ -291,7 +332,7 @@ def main(arguments: Sequence[str]) -> int:
         name = args.names[0]
         if args.way == "copies":
             for line in first_steps(CASES[name], args.copies, args.dtype, args.device):
-                print(f"{name}: {line}", flush=True)
+                print(ROW + json.dumps(line), flush=True)
             return 0
         if args.way == "core":
             said, found = core(CASES[name], args.stop), ([], [])
@@ -306,11 +347,9 @@ def main(arguments: Sequence[str]) -> int:
     if not names:
         print("no models; expected CLHINES_MODELS=FOLDER with " + ", ".join(CASES), file=sys.stderr)
         return 2
-    if args.copies:
-        for name in names:
-            print_copies(name, folder, args)
-        return 0
     queue = record.queue(args.device, ("float64",))
+    if args.copies:
+        return measure_copies(queue, names, folder, args, arguments)
     single = args.dtype == "float32"
     measure = "models-float32" if single else "models"
     path = Path(args.out) / f"{measure}-{record.slug(queue.device)}.json"
