@@ -87,13 +87,19 @@ def events_of(name: str, given: object, queue: cl.CommandQueue) -> list[cl.Event
     return list(found)
 
 
-def within_reach(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> cla.Array:
-    """Zeros on a device, in fine-grained SVM where it can: commands outlast short kernels."""
+def within_reach(
+    queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype, zeros: bool = True
+) -> cla.Array:
+    """Zeros on a device, in fine-grained SVM where it can: commands outlast short kernels.
+
+    What is not `zeros` may be anything.
+    """
     if not copies.fine_grained(queue.device):
         a = cla.empty(queue, shape, dtype)
-        set_zero(a, queue)
+        if zeros:
+            set_zero(a, queue)
         return a
-    host = copies.shared(queue, shape, dtype)
+    host = copies.shared(queue, shape, dtype, zeros)
     a = cla.Array(queue, shape, dtype, data=copies.lend(queue, host, writes=True))
     setattr(a, _HOST, host)
     return a

@@ -64,10 +64,13 @@ def fine_grained(device: cl.Device) -> bool:
     return lends_all(device) and bool(device.svm_capabilities & fine)
 
 
-def shared(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Return an array of zeros for both (fine-grained SVM); kernels take it as `pyopencl.SVM`."""
+def shared(
+    queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype, zeros: bool = True
+) -> np.ndarray:
+    """Return an array for both (fine-grained SVM); kernels take it as `pyopencl.SVM`."""
     found: np.ndarray = cl.fsvm_empty(queue.context, shape, dtype)
-    found[...] = 0
+    if zeros:
+        found[...] = 0
     return found
 
 

@@ -18,6 +18,7 @@ import pyopencl.array as cla
 
 from clhines.arrays import offsets, starts, stretch_of
 from clhines.device import devices, program
+from clhines.device.arrays import set_soon, within_reach
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.emit.functions import Functions
@@ -440,7 +441,7 @@ class CellBlocks(ArenaKernels):
         tiles = make_tiles(model, self.blocks, most, self.network)
         self.layout = BlockLayout(model, tiles, most, twice)
         self.place = self.layout.number(np.arange(self.layout.count))
-        self.v = [self._packed(model.v_init)]
+        self.v = [within_reach(self.queue, (len(self.place),), self.dtype)]
         base = self._packed(model.capacitance_over_dt + model.constant_d)
         self._given = {
             "num_blocks": np.int32(self.blocks.count), "num_nodes": np.int32(len(self.place)),
@@ -455,7 +456,7 @@ class CellBlocks(ArenaKernels):
         return cla.to_device(self.queue, natural[self.layout.nodes].astype(self.dtype))
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
-        self.v[0].set(variables.v[self.layout.nodes].astype(self.dtype), self.queue)
+        set_soon(self.v[0], 0, variables.v[self.layout.nodes].astype(self.dtype), self.queue)
         arenas = layouts.filled_arenas(variables, self.dtype, self.place, self.layout)
         self._add_tables(variables, arenas)
         return arenas

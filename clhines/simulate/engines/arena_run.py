@@ -13,7 +13,14 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices, program
-from clhines.device.arrays import part_of, set_zero, to_device, values_of
+from clhines.device.arrays import (
+    Reads,
+    part_of,
+    set_zero,
+    to_device,
+    values_of,
+    within_reach,
+)
 from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.plan.kernel_spec import TemplateSpec
@@ -124,12 +131,18 @@ class EventList:
     """Events that kernels find, `capacity` a chunk, and those of the start, `early` until told."""
 
     def __init__(
-        self, queue: cl.CommandQueue, capacity: int, instant: np.dtype, count: cla.Array
+        self,
+        queue: cl.CommandQueue,
+        capacity: int,
+        instant: np.dtype,
+        count: cla.Array,
+        reads: Reads,
     ) -> None:
         self.capacity, self._queue, self._seen, self.count = capacity, queue, 0, count
         self.known_empty = False  # as the host has seen since a kernel could change it
-        self._source = cla.empty(queue, capacity, np.int32)
-        self._time = cla.empty(queue, capacity, instant)
+        self._source = within_reach(queue, (capacity,), np.dtype(np.int32), zeros=False)
+        self._time = within_reach(queue, (capacity,), instant, zeros=False)
+        self._reads = reads
         self.early: Chunk | None = None
 
     @property
@@ -150,14 +163,10 @@ class EventList:
         """Wait, and return sources and times of some events, and of those of the start."""
         source, t = np.zeros(0, np.int64), np.zeros(0)
         if end > begin:
-            read = []
-            for a in (self._source, self._time):  # the second one is waited for
-                read.append(np.empty(end - begin, a.dtype))
-                offset = begin * a.dtype.itemsize
-                cl.enqueue_copy(
-                    self._queue, read[-1], a.data, src_offset=offset, is_blocking=len(read) > 1
-                )
-            source, t = read[0].astype(np.int64), read[1].astype(np.float64)
+            parts = [part_of(a, begin, end) for a in (self._source, self._time)]
+            self._reads.wait(parts)
+            found = [self._reads.get(part) for part in parts]
+            source, t = found[0].astype(np.int64), found[1].astype(np.float64)
         early, self.early = self.early, None
         if early is None:
             return source, t
@@ -279,7 +288,7 @@ class ArenaRun(DeviceRun):
         self.instant = np.dtype(np.float64 if double else np.float32)
         self.wires, self.times = wires_of(model), StepTimes(self.queue, model.dt, self.instant)
         count = self.ending.reads.zeros("events", (1,), np.int32)
-        self.events = EventList(self.queue, self.max_spikes, self.instant, count)
+        self.events = EventList(self.queue, self.max_spikes, self.instant, count, self.ending.reads)
         self.wanted: Wanted = tuple(() for _ in model.kinds)
         self.kernels = kernels(self)
         self.kernels.put_matrix()
@@ -510,7 +519,7 @@ class ArenaRun(DeviceRun):
 
     def voltages_at(self, node: np.ndarray) -> np.ndarray:
         """Wait, and return the voltages of nodes."""
-        return self.kernels.v[0].get(self.queue)[self.kernels.place[node]]
+        return values_of(self.kernels.v[0], self.queue)[self.kernels.place[node]]
 
     def take_voltages(self, v: np.ndarray) -> None:
         """Set the voltages of nodes of other ranks."""
