@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from clhines.neuron.memory.session import Hoc, Segment
+from clhines.neuron.memory.session import Hoc, Segment, text_reference
 
 _COMMENTS = re.compile(r"COMMENT.*?ENDCOMMENT|/\*.*?\*/|(?://|:)[^\n]*", re.DOTALL)
 GLOBAL, PARAMETER, ASSIGNED, STATE = -1, 1, 2, 3  # what MechanismStandard takes
@@ -36,7 +36,7 @@ class Catalogue:
         self._numbers: dict[str, tuple[int, int]] = {}
         self._of_number: dict[int, str] = {}
         self._types = [h.MechanismType(0), h.MechanismType(1)]
-        name = h.ref("")
+        name = text_reference(h)
         for points, types in enumerate(self._types):
             for k in range(int(types.count())):
                 types.select(k)
@@ -109,7 +109,8 @@ class Catalogue:
         )
 
     def _variables(self, name: str, what: int, suffix: str) -> dict[str, int]:
-        h, found, variable = self._h, dict[str, int](), self._h.ref("")
+        h, found = self._h, dict[str, int]()
+        variable = text_reference(h)
         known = h.MechanismStandard(name, what)
         for k in range(int(known.count())):
             size = int(known.name(variable, k))
