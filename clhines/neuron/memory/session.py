@@ -47,12 +47,6 @@ def all_sections() -> list[Section]:
     return list(nrn.allsec())
 
 
-def text_reference(h: Hoc) -> Hoc:
-    """Return a reference to a text of hoc, also where hoc has a variable `ref`."""
-    h("strdef clhines_text_")
-    return h._ref_clhines_text_
-
-
 @contextmanager
 def uncollected() -> Iterator[None]:
     """Keep Python's collector from searching the millions of objects that a model becomes."""
