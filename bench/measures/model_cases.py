@@ -316,9 +316,6 @@ VARIABLE = {
         "simplestim.hoc with its pulses", ".", ".", loaded("simplestim.hoc"), 1500.0,
         edits=(("simplestim.hoc", "\trun()\n", "\treturn\n"),),
     ),
-    "151458": Case(
-        "_run_me.hoc, 0.3 nA", ".", ".", loaded("_run_me.hoc", current=0.3), 1000.0,
-    ),
     "118098": Case(
         "fig-8b.hoc, Ih and five events", ".", ".", loaded("fig-8b.hoc", "ghdd = ghd", "init()"),
         500.0,

@@ -24,8 +24,10 @@ from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.wiring import on_ranks
 
 _BIONET = "bmtk.simulator.bionet"
+_BASES = f"{_BIONET}.modules.sim_module", "bmtk.simulator.core.modules.simulator_module"
 _OWN = "proc {}() {{\n fadvance()\n pysim.post_fadvance()\n}}"
 _PLAIN = "proc advance() { fadvance() }"
+_WHAT = "advance() of BMTK, which calls Python after each step"
 
 
 class Blocks:
@@ -33,8 +35,8 @@ class Blocks:
 
     def __init__(self, h: Hoc, library: Objects) -> None:
         self._h, self._library = h, library
-        self._references, self._vectors = list[Any](), list[Hoc]()
-        self._reason = ""  # why the reports cannot be read
+        self._read: list[tuple[Any, str]] | None = None  # objects, and names of variables
+        self._vectors = list[Hoc]()
 
     def is_needed(self) -> bool:
         """Whether hoc's advance() is BMTK's, and calls BMTK's own function."""
@@ -48,49 +50,55 @@ class Blocks:
 
     def prepare(self) -> None:
         """Let Vectors record what is read in each step: they do so from an initialization on."""
-        self._references, self._vectors, self._reason = [], [], "expected h.finitialize() before"
-        if not self.is_needed():
-            return
-        try:
-            for thing, name in _read_in_a_step(self._h.pysim):
-                self._references.append(raw.ref(thing, name))
-        except InputError as error:
-            self._reason = str(error)
-        except (AttributeError, LookupError) as error:
-            self._reason = f"its reports cannot be read ({error}); expected BMTK 1.2"
-        else:
-            self._vectors = [self._h.Vector().record(r) for r in self._references]
-            self._reason = ""
+        self._read, self._vectors = None, []
+        if self.is_needed():
+            try:
+                self._read = self._read_in_a_step()
+            except InputError:
+                return  # which a run raises
+            self._vectors = [self._h.Vector().record(raw.ref(*read)) for read in self._read]
 
     def advance(self, count: Callable[[], int], request: Request) -> int:
         """Advance by `count()` steps, with what BMTK does after each of them."""
-        h, done = self._h, 0
+        h, sim, done = self._h, self._h.pysim, 0
+        read = self._read_in_a_step()
         if on_ranks(h) or getattr(h, "nstep_steprun", 1) != 1:
-            self._reason = "expected one process, and steps_per_ms = 1 / dt"
-        if self._reason:
-            raise InputError(f"advance() of BMTK, which calls Python in each step: {self._reason}")
-        sim, self._reason = h.pysim, "expected h.finitialize() before"
+            raise InputError(f"{_WHAT}: expected one process, and steps_per_ms = 1 / dt")
+        if read != self._read:
+            raise InputError(f"{_WHAT}: expected h.finitialize() after its modules are initialized")
+        self._read = None
         h(_PLAIN)
         try:
             while left := count():
                 ends = sim.nsteps_block - sim.tstep % sim.nsteps_block, sim.nsteps - sim.tstep
                 steps = min(left, *(n for n in ends if n > 0))
                 ran = advance(h, partial(num_steps, h, h.t + steps * h.dt), request)
-                self._replay(sim, ran)
+                self._replay(sim, [raw.ref(*each) for each in read], ran)
                 done += ran
-                if ran != steps:
-                    return done  # h.stoprun
+                if ran != steps:  # h.stoprun
+                    return done
         finally:
             h(_OWN.format("advance"))
-        self._reason = ""
+        self._read = read
         return done
 
-    def _replay(self, sim: Any, steps: int) -> None:
+    def _read_in_a_step(self) -> list[tuple[Any, str]]:
+        try:
+            read = list(_read_by(self._h.pysim))
+            for each in read:
+                raw.ref(*each)
+        except InputError as error:
+            raise InputError(f"{_WHAT}: {error}") from None
+        except (AttributeError, LookupError) as error:
+            raise InputError(f"{_WHAT}: {error}; expected the reports of BMTK 1.2") from None
+        return read
+
+    def _replay(self, sim: Any, every: list[Any], steps: int) -> None:
         """Do what BMTK does after each of the last steps, with the values of that step."""
         rows = np.array([np.array(v)[-steps:] for v in self._vectors]).reshape(-1, steps)
-        last = np.array([reference[0] for reference in self._references])
+        last = np.array([reference[0] for reference in every])
         changes = np.flatnonzero((rows != last[:, None]).any(1))
-        references = [self._references[k] for k in changes]
+        references = [every[k] for k in changes]
         for vector in self._vectors:
             vector.resize(0)
         try:
@@ -103,10 +111,10 @@ class Blocks:
                 reference[0] = value
 
 
-def _read_in_a_step(sim: Any) -> Iterator[tuple[Any, str]]:
+def _read_by(sim: Any) -> Iterator[tuple[Any, str]]:
     """Yield the objects of NEURON, and names of their variables, that BMTK's modules read."""
     modules = sys.modules[f"{_BIONET}.modules"]
-    idle = sys.modules[f"{_BIONET}.modules.sim_module"].SimulatorMod.step
+    idle = [sys.modules[name].SimulatorMod.step for name in _BASES]
     for mod in _kept(sim, "sim_mods"):
         if type(mod) in (modules.MembraneReport, modules.SomaReport):
             for cell in map(sim.net.get_cell_gid, _kept(mod, "local_gids")):
@@ -123,7 +131,7 @@ def _read_in_a_step(sim: Any) -> Iterator[tuple[Any, str]]:
             yield from ((synapse, name) for synapse in every for name in _kept(mod, "variables"))
         elif type(mod) is modules.ClampReport:
             yield from ((_kept(clamp, "stim"), "i") for clamp in _kept(mod, "clamps"))
-        elif type(mod).step is not idle:
+        elif type(mod).step not in idle:
             raise InputError(
                 f"its {type(mod).__name__} may change the model in a step; expected reports alone"
             )

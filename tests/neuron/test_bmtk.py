@@ -20,8 +20,9 @@ def test_reports_of_bmtk_are_those_of_neuron_step_by_step():
     assert found["blocks"] == [True, True]
     assert max(found["last"]) < 1e-7
     assert found["steps"] == 2 * 200
-    (other, first), (unknown, second) = found["refused"]
+    (other, first), (unknown, second), (late, third) = found["refused"]
     assert "its Other may change the model in a step; expected reports alone" in other
-    assert "its reports cannot be read" in unknown and first == second == 0
+    assert "expected the reports of BMTK 1.2" in unknown and first == second == third == 0
+    assert "expected h.finitialize() after its modules are initialized" in late
     assert found["own"] == 40  # without reports
     assert found["fallen"] == [200, 0]  # steps of NEURON, and here

@@ -21,6 +21,16 @@ class SimulatorMod:
         pass
 
 
+class CoreMod:
+    """BMTK's clamps derive from a class of its own, which does nothing in a step either."""
+
+    def step(self, sim, tstep):
+        pass
+
+    def block(self, sim, interval):
+        self.rows, self.blocks = [], []
+
+
 class Report(SimulatorMod):
     def __init__(self, *names):
         self._local_gids, self._section_types = [0, 1], {1, 3}
@@ -102,7 +112,7 @@ def modules():
         mod._clamps = [SimpleNamespace(_stim=c.clamp) for c in cells.values()]
     mods[-1].times, mods[-1].gids = h.Vector(), h.Vector()
     pc.spike_record(0, mods[-1].times, mods[-1].gids)
-    return mods
+    return [*mods, CoreMod()]
 
 
 def run(stops=(STOP,)):
@@ -112,22 +122,27 @@ def run(stops=(STOP,)):
     for stop in stops[1:]:
         h.continuerun(stop)
     last = [x.v for c in cells.values() for x in c.every]
-    return [m.rows for m in sim._sim_mods], [m.blocks for m in sim._sim_mods], [*last, h.t]
+    mods = sim._sim_mods[:-1]
+    return [m.rows for m in mods], [m.blocks for m in mods], [*last, h.t]
 
 
-def refused(mods):
+def refused(mods, late=()):
     sim.tstep, sim._sim_mods = 0, mods
     try:
-        h.run()
+        h.stdinit()
+        sim._sim_mods = [*mods, *late]
+        h.continuerun(1)
     except clhines.InputError as error:
         return str(error), sim.tstep
 
 
-bionet, kinds, base = map(ModuleType, (BIONET, f"{BIONET}.modules", f"{BIONET}.modules.sim_module"))
-bionet.BioSimulator, base.SimulatorMod = BioSimulator, SimulatorMod
+names = "", ".modules", ".modules.sim_module"
+bionet, kinds, base = (ModuleType(f"{BIONET}{name}") for name in names)
+core = ModuleType("bmtk.simulator.core.modules.simulator_module")
+bionet.BioSimulator, base.SimulatorMod, core.SimulatorMod = BioSimulator, SimulatorMod, CoreMod
 for kind in (MembraneReport, SomaReport, NetconReport, ClampReport):
     setattr(kinds, kind.__name__, kind)
-sys.modules |= {m.__name__: m for m in (bionet, kinds, base)}
+sys.modules |= {m.__name__: m for m in (bionet, kinds, base, core)}
 
 pc = h.ParallelContext()
 h.load_file("stdrun.hoc")
@@ -147,6 +162,7 @@ with clhines.neuron.enable() as on:
     ours = run(), run((2.0, STOP))
     steps = on.steps
     found = [refused([Other()]), refused([MembraneReport("no such")])]
+    found.append(refused([], [MembraneReport("v")]))
     sim._sim_mods = []
     h.stdinit()
     h.pysim.nsteps = 10**6
