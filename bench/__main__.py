@@ -33,6 +33,7 @@ MEASURES = {
     "scale": "measures.scale",
     "models": "measures.models",
     "pieces": "measures.pieces",
+    "fixed": "measures.fixed",
     "frameworks": "measures.frameworks",
     "coverage": "measures.coverage",
     "spikes": "measures.spikes",

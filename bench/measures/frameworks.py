@@ -1,9 +1,9 @@
-"""Run unedited scripts of NetPyNE, LFPy and BluePyOpt with the switch on beside NEURON.
+"""Run unedited scripts of NetPyNE, LFPy, BluePyOpt and BMTK with the switch on and off.
 
     CLHINES_MODELS=FOLDER python -m bench frameworks [NAME ...] [--device SPEC] [--python PROGRAM]
 
-FOLDER has the public repositories ``netpyne``, ``LFPy`` and ``BluePyOpt``. PROGRAM is a Python that
-has the frameworks, NEURON and this package (default: this one). Each script runs in processes of
+FOLDER has the public repositories ``netpyne``, ``LFPy``, ``BluePyOpt`` and ``bmtk``. PROGRAM is a
+Python that has these, NEURON and this package (default: this one). A script runs in processes of
 its own, with ``CLHINES_NEURON=1`` and without; spikes and voltages are those that the
 framework has afterwards. ``same step`` counts spikes that come in the same step in both, and
 ``here`` the steps that were not NEURON's. Seconds are of the whole script with its imports; the
@@ -45,6 +45,9 @@ SCRIPTS = {  # name -> (folder, script, folder of .mod files)
         for name in ("EEG", "anisotropy", "ECoG_4sphere")
     },
     "BluePyOpt expsyn": ("BluePyOpt/examples/expsyn", "expsyn.py", ""),
+    "BMTK bio_1cell": (
+        "bmtk/examples", "bio_1cell/run_bionet.py", "bio_components/mechanisms/modfiles",
+    ),
 }  # fmt: skip
 # In a process of its own: runs a script, and writes what it finds of spikes and voltages.
 CHILD = """
@@ -57,7 +60,13 @@ begin, on = time.perf_counter(), None
 if is_on:
     import clhines
     on = clhines.neuron.enable()
-if "bluepyopt" in open(script).read():
+text = open(script).read()
+if "bmtk" in text:  # which reads what lies in its folder, and ends the process
+    from bmtk.simulator import bionet
+    os.chdir(os.path.dirname(script))
+    script = os.path.basename(script)
+    sys.argv, bionet.nrn.quit_execution = [script], lambda: None
+if "bluepyopt" in text:
     from bluepyopt.ephys import protocols, simulators
     simulator, sweep, responses = simulators.NrnSimulator, protocols.SweepProtocol, []
     simulator.__init__.__defaults__ = (0.025, False, *simulator.__init__.__defaults__[2:])
@@ -84,6 +93,16 @@ if sim is not None and hasattr(sim, "simData"):
     found["v"] = np.array([np.array(traces[key]) for key in sorted(traces)])
     told["cells"] = len(sim.net.allCells) if hasattr(sim.net, "allCells") else len(sim.net.cells)
     told["dt"] = float(sim.cfg.dt)
+elif "bmtk" in text:
+    import glob, h5py
+    from neuron import h
+    place = max(glob.glob("output*/membrane_potential.h5"), key=os.path.getmtime)
+    with h5py.File(place) as file:
+        found["v"] = next(iter(file["report"].values()))["data"][()]
+    with h5py.File(os.path.join(os.path.dirname(place), "spikes.h5")) as file:
+        spikes = next(x for x in file["spikes"].values() if "timestamps" in x)
+        found["spike_time"], found["spike_cell"] = spikes["timestamps"][()], spikes["node_ids"][()]
+    told["cells"], told["dt"] = found["v"].shape[1], float(h.dt)
 elif "bluepyopt" in sys.modules:
     found["v"] = np.array(responses)
     told["cells"], told["dt"] = len(responses), 0.025
@@ -148,7 +167,9 @@ def row_of(name: str, folder: Path, device: str, python: str) -> dict[str, Any]:
         shutil.copytree(folder / place, copy)
         if mechanisms:
             compiler = Path(python).with_name("nrnivmodl")
-            subprocess.run([compiler, mechanisms], cwd=copy, capture_output=True, check=True)
+            within = copy / Path(mechanisms).parent
+            words = [str(compiler.absolute()), Path(mechanisms).name]
+            subprocess.run(words, cwd=within, capture_output=True, check=True)
         try:
             neurons = run(name, copy, False, device, python)
         except FailedError as error:
@@ -193,12 +214,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--python", default=sys.executable, metavar="PROGRAM")
     args = parser.parse_args(arguments)
     if "CLHINES_MODELS" not in os.environ:
-        raise MissingError("expected CLHINES_MODELS=FOLDER, with netpyne, LFPy and BluePyOpt")
+        raise MissingError("expected CLHINES_MODELS=FOLDER, with netpyne, LFPy, BluePyOpt, bmtk")
     names = [n for n in SCRIPTS if not args.names or any(word in n for word in args.names)]
     queue = record.queue(args.device, ["float64"])
     folder, device = Path(os.environ["CLHINES_MODELS"]), queue.device.name.strip()
     rows = [row_of(name, folder, device, args.python) for name in tqdm(names)]
-    packages = "netpyne", "LFPy", "bluepyopt", "neuron"
+    packages = "netpyne", "LFPy", "bluepyopt", "bmtk", "neuron"
     versions = "; ".join(f"import {x}; print({x!r}, {x}.__version__)" for x in packages)
     told = subprocess.run(
         [args.python, "-c", versions], capture_output=True, text=True, check=False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -186,6 +186,12 @@ def ring20(h: Any, tables: bool) -> Built:
     return [sections[0] for sections in cells], -65.0, (cells, synapses, kept, stim)
 
 
+def ring20_variable(h: Any) -> Built:
+    """Ring with hh's table off, which CVode runs by its variable steps."""
+    h.cvode_active(1)
+    return ring20(h, tables=False)
+
+
 def ring20_text() -> Network:
     """Return the network of `ring20` by texts."""
     network = Network(ring_cables(RING, RING_LEVELS))
@@ -277,4 +283,42 @@ CASES = {
         "the same by texts, from no memory of NEURON, whose hh has no table here",
         "", "", partial(ring20, tables=False), 200.0, network=ring20_text,
     ),
+}  # fmt: skip
+
+# Models whose own scripts turn CVode on, for `bench fixed`, by the script and what it is given;
+# for the ring, which needs no repository, the measure does.
+VARIABLE = {
+    "139653": Case(
+        "Step_current_firing.hoc with its current", "mod", "simulationcode",
+        loaded("Step_current_firing.hoc"), 3000.0,
+        edits=(("simulationcode/Step_current_firing.hoc", "\ninit()\nrun()", ""),),
+    ),
+    "149100": Case(
+        "step_current_firing_scaling.hoc with its current", ".", ".",
+        loaded("step_current_firing_scaling.hoc"), 3000.0,
+        edits=(("step_current_firing_scaling.hoc", "\ninit()\nrun()", ""),),
+    ),
+    "112546": replace(CASES["112546"], constructs="fig4a.hoc, 3 nA", stop=500.0),
+    "148094": replace(CASES["148094"], constructs="fig4a.hoc, 0.5 nA", stop=500.0),
+    "19696": replace(CASES["19696"], constructs="fig4.hoc, 0.5 nA", stop=500.0),
+    "44050": Case(
+        "forfig5A.hoc, 1 nA", ".", ".", loaded("forfig5A.hoc", "init()", current=1), 500.0,
+    ),
+    "144976": Case(
+        "membrane_potential.hoc, 1 nA", ".", ".",
+        loaded("membrane_potential.hoc", "init()", current=1), 500.0,
+    ),
+    "87535": Case(
+        "2ap-distr-c62564AP.hoc, 1 nA", ".", ".",
+        loaded("2ap-distr-c62564AP.hoc", "init()", current=1), 500.0,
+    ),
+    "244416": Case(
+        "simplestim.hoc with its pulses", ".", ".", loaded("simplestim.hoc"), 1500.0,
+        edits=(("simplestim.hoc", "\trun()\n", "\treturn\n"),),
+    ),
+    "118098": Case(
+        "fig-8b.hoc, Ih and five events", ".", ".", loaded("fig-8b.hoc", "ghdd = ghd", "init()"),
+        500.0,
+    ),
+    "ring20": Case("20 cells, hh, Exp2Syn, a NetStim", "", "", ring20_variable, 200.0),
 }  # fmt: skip

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from bench import record, table
-from bench.measures.model_cases import CASES, DRAWN
+from bench.measures.model_cases import CASES, DRAWN, Case
 from bench.measures.model_runs import (
     EQUAL_V,
     ROUNDS,
@@ -49,20 +49,19 @@ from bench.measures.model_runs import (
 from clhines.errors import InputError
 
 
-def prepared(name: str, folder: Path, where: Path, for_core: bool = False) -> Path:
-    """Copy a model and compile its mechanisms."""
-    case, copy = CASES[name], where / name
+def prepared(case: Case, folder: Path, copy: Path, for_core: bool = False) -> Path:
+    """Copy the folder of a model and compile its mechanisms."""
     if not case.here:
         copy.mkdir()
         return copy
-    shutil.copytree(folder / name, copy)
+    shutil.copytree(folder, copy)
+    for path, old, new in case.edits:
+        text = (copy / path).read_text("utf-8", "replace")
+        (copy / path).write_text(text.replace(old, new), "utf-8")
     if not for_core and (copy / case.here / platform.machine()).is_dir():
         return copy
     for path in (*case.without, *(case.without_core if for_core else ())):
         (copy / path).unlink()
-    for path, old, new in case.edits:
-        text = (copy / path).read_text("utf-8", "replace")
-        (copy / path).write_text(text.replace(old, new), "utf-8")
     command = shutil.which("nrnivmodl") or str(Path(sys.executable).with_name("nrnivmodl"))
     done = subprocess.run(
         [command, *(["-coreneuron"] if for_core else []), str(copy / case.mechanisms)],
@@ -85,7 +84,7 @@ def row_of(name: str, folder: Path, args: Any, for_core: bool = False) -> dict[s
             ways = ("core",) if for_core else WAYS[: 2 if args.short else None]
             missing = [w for w in ways if kept_way(kept, name, w, stop) is None]
             if missing:
-                copy = prepared(name, folder, Path(where), for_core)
+                copy = prepared(CASES[name], folder / name, Path(where) / name, for_core)
                 with ThreadPoolExecutor(args.processes) as pool:
                     list(pool.map(lambda w: run_way(name, w, stop, copy, kept, args), missing))
             found = {w: kept_way(kept, name, w, stop) for w in ways}
@@ -97,14 +96,18 @@ def row_of(name: str, folder: Path, args: Any, for_core: bool = False) -> dict[s
 
 def run_way(name: str, way: str, stop: float, copy: Path, kept: Path, args: Any) -> None:
     """Run a model that lies in a folder in one way, in a process of its own."""
-    case = CASES[name]
-    root = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
     words = [name, "--way", way, "--stop", str(stop), "--keep", str(kept.resolve())]
     words += ["--dtype", args.dtype, *(["--short"] if args.short else [])]
     words += ["--device", args.device] if args.device else []
+    run_in(copy, CASES[name], ["models", *words])
+
+
+def run_in(copy: Path, case: Case, words: Sequence[str]) -> None:
+    """Run ``python -m bench WORDS`` where a model is built from; InputError, with its line."""
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
     done = subprocess.run(
-        [sys.executable, "-m", "bench", "models", *words],
+        [sys.executable, "-m", "bench", *words],
         cwd=copy / case.here, env={**os.environ, "PYTHONPATH": path, **case.variables},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -121,7 +124,7 @@ def rows_of_copies(name: str, folder: Path, args: Any) -> list[dict[str, Any]]:
     words = [name, "--way", "copies", "--dtype", args.dtype]
     words += ["--device", args.device] if args.device else []
     with tempfile.TemporaryDirectory() as where:
-        copy = prepared(name, folder, Path(where))
+        copy = prepared(CASES[name], folder / name, Path(where) / name)
         done = subprocess.run(
             [sys.executable, "-m", "bench", "models", *words, "--copies", *map(str, args.copies)],
             cwd=copy / CASES[name].here, check=True, stdout=subprocess.PIPE, text=True,

@@ -112,7 +112,7 @@ def main(arguments: Sequence[str]) -> int:
         rows.append(started(name, given, device, ROOT))
     for name in args.models:
         with tempfile.TemporaryDirectory() as where:
-            copy = prepared(name, models, Path(where))
+            copy = prepared(CASES[name], models / name, Path(where) / name)
             code = OF_MODEL.format(root=str(ROOT), name=name)
             rows.append(started(name, ["-c", code], device, copy / CASES[name].here))
     result = {

@@ -26,6 +26,21 @@ MODELS = (
     ("NetPyNE's tutorial network | 200, 200", "netpyne", "two cores", "1 s", ""),
     ("BMTK's 14 cells | 10, 1,436", "bmtk", "two cores", "1 s", "NaV"),
 )
+FIXED = "fixed-pocl-intel-r-xeon-r-processor"
+FIXED_STEPS = "## Fixed steps in place of variable ones"
+VARIABLE = (
+    ("139653", "139653, layer 5 pyramidal cell, 3 s"),
+    ("149100", "149100, layer 5 pyramidal cell, 3 s"),
+    ("112546", "112546, CA1, 0.5 s"),
+    ("148094", "148094, hippocampus, 0.5 s"),
+    ("19696", "19696, CA1, 0.5 s"),
+    ("44050", "44050, CA1, 0.5 s"),
+    ("144976", "144976, CA1, 0.5 s"),
+    ("87535", "87535, hippocampus, 0.5 s"),
+    ("118098", "118098, CA3, no spikes, 0.5 s"),
+    ("244416", "244416, CA1, 1.5 s"),
+    ("ring20", "ring of 20 cells, 0.2 s"),
+)
 
 
 def seconds(name: str) -> Shown:
@@ -69,8 +84,52 @@ def models() -> Iterator[Quote]:
         apart(gpu, "229585", field(n, "{:.0f}")) for n in ("equal_until_ms", "spikes_differ_at_ms")
     ]
     yield prose(NEURON, here, "until {} ms and have their first other spike after {} ms", *until)
+    yield from fixed()
     yield from random_models()
     yield from runtimes()
+
+
+def fixed() -> Iterator[Quote]:
+    """Yield the table of models by fixed steps in place of variable ones."""
+    for model, label in VARIABLE:
+
+        def of(shown: Shown, model: str = model) -> Figure:
+            return Figure(FIXED, shown, {"model": model})
+
+        def of_both(shown: Shown, model: str = model) -> Figure:
+            return Figure(FIXED, lambda r: ", ".join(map(shown, r["steps"])), {"model": model})
+
+        yield row(
+            NEURON,
+            FIXED_STEPS,
+            label,
+            of(lambda r: ", ".join(str(x["spikes"]) for x in (r, *r["steps"]))),
+            of(lambda r: f"{r['tight']['shift_ms']:.2f}"),
+            of_both(field("shift_ms", "{:.2f}")),
+            of_both(field("median_mv", "{:.1g}")),
+            of(lambda r: fixed_here(r["steps"][0]["clhines"])),
+        )
+
+    def shift(model: str, key: str) -> Figure:
+        def shown(r: Row) -> str:
+            return f"{(r['steps'][0] if key == 'steps' else r[key])['shift_ms']:.1f}"
+
+        return Figure(FIXED, shown, {"model": model})
+
+    yield prose(
+        NEURON,
+        FIXED_STEPS,
+        "moves spikes by up to {} ms in 3 s (149100) and {} ms in 0.5 s (112546)",
+        *(shift(m, "steps") for m in ("149100", "112546")),
+    )
+    tight = shift("139653", "tight")
+    yield prose(NEURON, FIXED_STEPS, "they move spikes by up to {} ms (139653)", tight)
+
+
+def fixed_here(r: Row) -> str:
+    """Return how `fixed_step=` agrees with NEURON's fixed steps."""
+    which = "all" if r["same_step"] == r["spikes"] else f"{r['same_step']} of {r['spikes']}"
+    return f"{which}, {upper(r['largest_mv'])}"
 
 
 def random_models() -> Iterator[Quote]:

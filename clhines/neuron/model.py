@@ -22,7 +22,7 @@ from clhines.neuron.convert import (
 from clhines.neuron.memory.fields import Fields, find_fields
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.places import Places
-from clhines.neuron.memory.session import Hoc
+from clhines.neuron.memory.session import Hoc, all_sections
 from clhines.neuron.memory.sources import EventSources
 from clhines.neuron.memory.streams import Generator, Named, Pointed, Streams, rejected
 from clhines.neuron.memory.tables import read_table
@@ -205,7 +205,7 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> Model:
         memory = Memory(h)
         queue, sources = EventQueue(memory), EventSources(h, memory)
         memory.settle()
-        fields = find_fields(h, memory)
+        fields = find_fields(memory)
         tree, data = read_tree(h, memory, fields)
         contents = read_contents(h, memory, fields, (tree, data), catalogue)
         hooks = read_hooks(h, memory, tree.sections)
@@ -233,9 +233,11 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> Model:
 
 
 def _checked(h: Hoc, catalogue: Catalogue) -> Hoc | None:
-    lone, first = None, next(iter(h.allsec()), None)
+    lone, first = None, next(iter(all_sections()), None)
     if first is None and catalogue.has_artificial():
-        lone = h.Section(name="lone")
+        from neuron import nrn  # hoc may have a variable `Section`, too
+
+        lone = nrn.Section(name="lone")
     hiding = catalogue.hiding(first(0.5)) if first is not None else []
     if hiding:
         what = "a variable {1} of make_pointprocess, which hides that of segments in Python"

@@ -16,6 +16,7 @@ from typing import Any
 from numpy.typing import DTypeLike
 
 from clhines.errors import InputError, RankError, meant, shown, warn_caller
+from clhines.neuron.bmtk import Blocks
 from clhines.neuron.entry import Request, advance, as_step, fix_steps, num_steps, solve_steps
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc, interpreter
@@ -51,6 +52,7 @@ class Switch:
         self._h = h
         self.options: Options | None = None  # None: it is off
         self._library = Objects(h)
+        self._blocks, self._handler = Blocks(h, self._library), None  # of BMTK's steps
         self._error: BaseException | None = None
         self._is_running, self.reasons = False, list[str]()
         self._method = self._library.method("ParallelContext", "psolve")
@@ -82,12 +84,13 @@ class Switch:
             self._code = self._library.procedure("continuerun")
         self._take_method()
         self._kind.__call__ = self._calling()
+        self._handler = h.FInitializeHandler(3, self._blocks.prepare)
 
     def _take_method(self) -> None:
         self._method.value = ctypes.cast(self._taken_method, ctypes.c_void_p).value or 0
 
     def _turn_off(self) -> None:
-        h = self._h
+        h, self._handler = self._h, None
         self._kind.__call__ = self._own_call
         self._method.value = self._own_method
         if self._code and self._library.procedure("continuerun") == self._code:
@@ -171,7 +174,10 @@ class Switch:
         self._is_running = True
         try:
             fix_steps(self._h, options.fixed_step)
-            self.steps += advance(self._h, count, options.request)
+            if self._blocks.is_needed():
+                self.steps += self._blocks.advance(count, options.request)
+            else:
+                self.steps += advance(self._h, count, options.request)
         finally:
             self._is_running = False
 

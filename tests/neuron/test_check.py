@@ -583,3 +583,35 @@ def test_ends_where_nothing_is_have_no_node():
     assert places == [soma, soma, soma, joined, middle, middle, joined, away, far]
     assert shape == [9, 81]
     assert 0 < difference < 80 * 4 * 65 * 6e-8
+
+
+HIDDEN = """
+import json
+import numpy as np
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+h("ref = 1")
+h("allsec = 2")
+h("cas = 3")
+h("Section = 4")
+h("create soma")
+h("soma { insert hh  L = 20  diam = 20 }")
+clamp = h.IClamp(h.soma(0.5))
+clamp.amp, clamp.dur = 0.2, 5
+v = h.Vector().record(h.soma(0.5)._ref_v)
+found = []
+for way in (h.continuerun, clhines.neuron.run):
+    h.finitialize(-65)
+    way(5)
+    found.append(np.array(v))
+hidden = [h.ref, h.allsec, h.cas, h.Section]
+print(json.dumps([hidden, float(np.abs(found[0] - found[1]).max()), float(found[0].max())]))
+"""
+
+
+def test_variables_of_hoc_may_have_the_names_of_functions_of_python():
+    """As `ref` in ModelDB's 118098, where `h.ref` is then a number."""
+    hidden, difference, highest = forked.result_of(HIDDEN)
+    assert hidden == [1, 2, 3, 4]
+    assert difference < 1e-9 * 65 and highest > 0

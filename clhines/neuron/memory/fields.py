@@ -18,7 +18,7 @@ import numpy as np
 from clhines.arrays import starts
 from clhines.neuron.memory import raw
 from clhines.neuron.memory.memory import Memory
-from clhines.neuron.memory.session import Hoc, Section
+from clhines.neuron.memory.session import Hoc, Section, all_sections
 
 _SECTION, _NODE, _DATA = 8, 12, 10  # words of each object that are searched
 _COUNT = 0xFFFF  # a section's number of nodes has 16 bits
@@ -132,16 +132,16 @@ class Data(NamedTuple):
         return numbers[np.lexsort((self.depth[first], self.node[first]))].tolist()
 
 
-def find_fields(h: Hoc, memory: Memory) -> Fields:
+def find_fields(memory: Memory) -> Fields:
     """Find the fields from a section and one that has a parent; OSError if not as expected."""
     try:
-        return _found(memory, next(iter(h.allsec())), _parent_word(h, memory))
-    except (ValueError, StopIteration):
+        return _found(memory, all_sections()[0], _parent_word(memory))
+    except (ValueError, IndexError):
         raise OSError("sections are not as expected") from None
 
 
-def _parent_word(h: Hoc, memory: Memory) -> int:
-    for section in h.allsec():
+def _parent_word(memory: Memory) -> int:
+    for section in all_sections():
         at = section.parentseg()
         if at is not None:
             words = raw.words_at(memory.object_of(section), _SECTION)

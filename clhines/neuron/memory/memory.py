@@ -13,7 +13,7 @@ import numpy as np
 
 from clhines.neuron.memory import raw
 from clhines.neuron.memory.objects import Objects
-from clhines.neuron.memory.session import Hoc
+from clhines.neuron.memory.session import Hoc, all_sections
 
 _NAMED = re.compile(r"data_handle<double>\{cont=(\w+) (\w+)")  # NEURON's own text of a reference
 _REBUILT = {  # flags, and what NEURON does where they are set
@@ -103,7 +103,7 @@ class Memory(Objects):
     def _calibrate(self) -> None:
         """Find where a wrapped reference and a recorder keep the place of a variable."""
         h = self._h
-        section = next(iter(h.allsec()), None)
+        section = next(iter(all_sections()), None)
         if section is None:
             raise OSError("no section")
         reference, vector = raw.ref(section(0.5), "v"), h.Vector()

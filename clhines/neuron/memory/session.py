@@ -40,6 +40,13 @@ def interpreter() -> Hoc:
     return neuron.h
 
 
+def all_sections() -> list[Section]:
+    """Return all sections, also where hoc has a variable `allsec`, which hides that of `h`."""
+    from neuron import nrn
+
+    return list(nrn.allsec())
+
+
 @contextmanager
 def uncollected() -> Iterator[None]:
     """Keep Python's collector from searching the millions of objects that a model becomes."""

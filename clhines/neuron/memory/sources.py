@@ -11,7 +11,7 @@ import numpy as np
 
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.raw import Source, gather, halves, ref, run_in, vector_at, words_at
-from clhines.neuron.memory.session import Hoc
+from clhines.neuron.memory.session import Hoc, all_sections
 
 _MARK, _THRESHOLD, _DELAY = 0x5EED_C0DE, 1234.56789, 98.7654321  # numbers that are found again
 NETCON_WORDS = 7
@@ -145,7 +145,7 @@ class EventSources:
 
     def _new_source(self) -> tuple[Hoc, Hoc, int]:
         """Make a NetCon with a source that was none before: a voltage, the NetCon, the source."""
-        for section in self._h.allsec():
+        for section in all_sections():
             for x in (1.0, 0.0, 0.5):
                 before = {*vector_at(self._list() or 0)}
                 reference = ref(section(x), "v")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from clhines.neuron.memory.raw import ref
 from clhines.neuron.memory.session import Hoc, Segment
 
 _COMMENTS = re.compile(r"COMMENT.*?ENDCOMMENT|/\*.*?\*/|(?://|:)[^\n]*", re.DOTALL)
@@ -36,7 +37,7 @@ class Catalogue:
         self._numbers: dict[str, tuple[int, int]] = {}
         self._of_number: dict[int, str] = {}
         self._types = [h.MechanismType(0), h.MechanismType(1)]
-        name = h.ref("")
+        name = _text(h)
         for points, types in enumerate(self._types):
             for k in range(int(types.count())):
                 types.select(k)
@@ -109,9 +110,16 @@ class Catalogue:
         )
 
     def _variables(self, name: str, what: int, suffix: str) -> dict[str, int]:
-        h, found, variable = self._h, dict[str, int](), self._h.ref("")
+        h, found = self._h, dict[str, int]()
+        variable = _text(h)
         known = h.MechanismStandard(name, what)
         for k in range(int(known.count())):
             size = int(known.name(variable, k))
             found[variable[0].removesuffix(suffix)] = size
         return found
+
+
+def _text(h: Hoc) -> Hoc:
+    """Return a reference to a text of hoc, also where hoc has a variable `ref`."""
+    h("strdef clhines_text_")
+    return ref(h, "clhines_text_")

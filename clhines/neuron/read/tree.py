@@ -18,7 +18,7 @@ from clhines.errors import InputError
 from clhines.neuron.memory.fields import Data, Fields, column_at
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.raw import Place, gather, ref
-from clhines.neuron.memory.session import Hoc, Section, Segment
+from clhines.neuron.memory.session import Hoc, Section, Segment, all_sections
 
 _EQUAL = 1e-9  # mV: voltages of nodes that differ by rounding
 CAPACITANCE = 1e-5  # µF/cm² times µm² in nF
@@ -33,7 +33,7 @@ class Tree:
     """
 
     h: Hoc
-    order: np.ndarray  # which of ``h.allsec()`` a section is
+    order: np.ndarray  # which of `all_sections()` a section is
     nseg: np.ndarray
     turned: np.ndarray  # whether its end 1 is at the parent
     begin: np.ndarray  # node at which the section starts: its parent's or the root
@@ -56,7 +56,7 @@ class Tree:
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
-        every = list(self.h.allsec())
+        every = all_sections()
         return tuple(every[k] for k in self.order.tolist())
 
     @cached_property
@@ -124,7 +124,7 @@ def _order(every: list[Section], memory: Memory, fields: Fields) -> tuple[list[i
 
 
 def read_tree(h: Hoc, memory: Memory, fields: Fields) -> tuple[Tree, Data]:
-    every_section = list(h.allsec())
+    every_section = all_sections()
     order, is_root = _order(every_section, memory, fields)
     sections = [every_section[k] for k in order]
     count, nodes, start = fields.nodes_of(memory.objects_of(sections))

@@ -1,0 +1,28 @@
+"""BMTK's advance() under the switch: its reports get what NEURON would have given them."""
+
+from pathlib import Path
+
+import forked
+import pytest
+
+pytest.importorskip("neuron", reason="NEURON is not installed")
+pytestmark = pytest.mark.neuron
+PROGRAM = Path(__file__).parents[1] / "support" / "bmtk_program.py"
+
+
+def test_reports_of_bmtk_are_those_of_neuron_step_by_step():
+    """Steps of 1 to 1e2 mV, 1 and less: NEURON's own rounding is 1e-9 of them."""
+    found = forked.result_of(PROGRAM)
+    assert found["rows"] == [200, 200, 200, 200, 200, 200, 3]  # the last has a row for each block
+    assert found["spikes"] > 0
+    for apart in found["apart"]:
+        assert all(d < 1e-7 for d in apart) and apart[-1] == 0  # spikes: the same bits
+    assert found["blocks"] == [True, True]
+    assert max(found["last"]) < 1e-7
+    assert found["steps"] == 2 * 200
+    (other, first), (unknown, second), (late, third) = found["refused"]
+    assert "its Other may change the model in a step; expected reports alone" in other
+    assert "expected the reports of BMTK 1.2" in unknown and first == second == third == 0
+    assert "expected h.finitialize() after its modules are initialized" in late
+    assert found["own"] == 40  # without reports
+    assert found["fallen"] == [200, 0]  # steps of NEURON, and here
