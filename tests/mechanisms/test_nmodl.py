@@ -228,6 +228,24 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "TABLE of f depends on 'y'",
         "PROCEDURE f",
     ),
+    **{
+        f"changing table, {what}": (
+            _with(
+                "f(v)",
+                f"RANGE x, y, z {neuron}",
+                f"ASSIGNED {{ y z p }}\nPROCEDURE f(a) {{ TABLE x DEPEND {depend}\n"
+                f"FROM 0 TO 1 WITH 9\n {sets} = a*y }}\nBEFORE STEP {{ y = v }}",
+            ),
+            message,
+            "PROCEDURE f",
+        )
+        for what, neuron, depend, sets, message in (
+            ("looked at once a step", "", "y", "x", "TABLE of f depends on 'y', which changes"),
+            ("thread safe", "POINTER p THREADSAFE", "y", "x", "TABLE of f depends on 'y'"),
+            ("of another", "POINTER p", "p", "x", "TABLE of f depends on 'y', which changes"),
+            ("left out", "POINTER p", "y", "z", "TABLE of f leaves out what f sets"),
+        )
+    },
     "shared": (
         _with("q = v", "RANGE x", "LOCAL q\nAFTER SOLVE { x = q }\nBEFORE STEP { q = v }"),
         "'q' is one for all instances",

@@ -151,6 +151,48 @@ def test_what_events_set_is_there_in_the_next_initial(engine):
     _compare(seen(h.continuerun), seen(lambda t: clhines.neuron.run(t, engine=engine)))
 
 
+def shifted():
+    """Cells in a ring: the tables of each depend on the voltage of the next, and on a parameter."""
+    mod_files.loaded()
+    sections = [h.Section(name=f"cell{k}") for k in range(3)]
+    for k, section in enumerate(sections):
+        section.L, section.diam, section.nseg = 20, 20, 1 + k % 2
+        section.insert("hh")
+        section.insert("nmshift")
+        section.g_nmshift = 3e-4
+        for segment in section:
+            h.setpointer(sections[k - 1](0.3)._ref_v, "mu", segment.nmshift)
+    clamp = h.IClamp(sections[0](0.5))
+    clamp.delay, clamp.dur, clamp.amp = 0.5, 2, 0.5
+    return sections, clamp
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_tables_that_are_made_again(engine):
+    """NEURON makes them again in a call where a DEPEND, of several instances in turn, differs."""
+    sections, _clamp = shifted()
+    vectors = [h.Vector().record(s(0.5)._ref_v) for s in sections]
+    vectors += [h.Vector().record(s(0.5)._ref_minf_nmshift) for s in sections]
+
+    def turns(run):
+        found = []
+        for turn in range(2):
+            for k, section in enumerate(sections):
+                section.slope_nmshift, section.shift_nmshift = 9 + k, turn - k
+            h.half_nmshift = -40 - turn
+            h.finitialize(-62 - turn)
+            run(3)
+            sections[1].slope_nmshift = 7
+            run(6)
+            found += [np.array(vectors), [s(0.5).m_nmshift for s in sections]]
+            found += [[s(0.5).shift_nmshift for s in sections]]
+        return found
+
+    expected = turns(h.continuerun)
+    assert np.ptp(expected[0][3:], axis=1).max() > 0.1
+    _compare(expected, turns(lambda t: clhines.neuron.run(t, engine=engine)))
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_a_table_holds_comes_back(engine):
     """A parameter among the columns has the value with which NEURON filled the table."""

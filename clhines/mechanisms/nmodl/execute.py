@@ -346,12 +346,12 @@ class Run(Evaluation):
         if use is None:
             use = self.shared.tables[block.name] = self._table(block, s)
             if self.where == "initial":  # NEURON makes the table here
-                use.known = {key: self.values[key] for key in self.writes}
-        graph = self.graph
-        share = (values[0] - use.low) * (graph.number(use.n) / (use.high - use.low))
-        place = graph.local(
-            f"_{block.name}__place", graph.call("place", share, graph.number(use.n))
-        )
+                use.known = {k: self.values[k] for k in self.writes if k in self.values}
+        graph, n = self.graph, self.graph.number(use.n)
+        share = (values[0] - use.low) * (n / (use.high - use.low))
+        if use.again is not None:
+            return self._made_again(block, use, share, line)
+        place = graph.local(f"_{block.name}__place", graph.call("place", share, n))
         looked = [
             graph.lookup(f"{block.name}__table", k, len(use.columns), use.n, place)
             for k in range(len(use.columns))
@@ -361,6 +361,27 @@ class Run(Evaluation):
         for key, value in zip(use.columns, looked, strict=True):
             if key not in use.held:
                 self.set(key, value)
+        return graph.zero
+
+    def _made_again(self, block: Block, use: TableUse, share: Node, line: int) -> Node:
+        """Take what is between two rows, made of present values: the table has only their x."""
+        graph, n, ends = self.graph, self.graph.number(use.n), []
+        below = graph.where(graph.less(n, share, or_equal=True), n, share)
+        place = graph.where(graph.less(share, graph.zero, or_equal=True), graph.zero, below)
+        place = graph.local(f"_{block.name}_share", place)
+        row = graph.local(f"_{block.name}_row", graph.call("floor", place))
+        table = graph.symbol(f"{block.name}__table")
+        for beyond in (0, 1):
+            with self.trial():
+                at = graph.call("entry", row + beyond, table, n)
+                value = self.executed(block, [at], line)
+                is_one = block.sort == "FUNCTION"
+                ends.append([value] if is_one else [self.value(key) for key in use.columns])
+        found = [low + (place - row) * (high - low) for low, high in zip(*ends, strict=True)]
+        if block.sort == "FUNCTION":
+            return found[0]
+        for key, value in zip(use.columns, found, strict=True):
+            self.set(key, value)
         return graph.zero
 
     def _table(self, block: Block, s: Statement) -> TableUse:
@@ -382,7 +403,19 @@ class Run(Evaluation):
         use = TableUse(block, keys, low, high, int(n))  # type: ignore[call-overload]
         if all(key in self.names.elements and self.names.is_global(key) for key in keys):
             use.held = tuple(key for key in keys if self._is_held(block, key))
+        if any(self._is_set(str(name)) for name in s.names[1]):  # type: ignore[attr-defined]
+            known = [n for n in s.names[1] if self.names.variable(n)]  # type: ignore[attr-defined]
+            use.again = frozenset(key for n in known for key in self.names.all_elements(n))
         return use
+
+    def _is_set(self, name: str) -> bool:
+        """Whether a file that no thread may run, so that each call looks at DEPEND, sets it."""
+        file = self.file
+        if file.thread_safe or not file.pointers:
+            return False
+        blocks = (*file.main.values(), *file.blocks.values())
+        is_set = any(s.names[0] == name for b in blocks for s in all_of(b.body, "assign"))
+        return is_set or name in file.pointers
 
     def _is_held(self, block: Block, key: str) -> bool:
         """Whether a column is a parameter that no statement of the block sets."""

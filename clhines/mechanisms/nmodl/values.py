@@ -59,6 +59,8 @@ class TableUse:
     rows: tuple[float, ...] = ()  # values of the n + 1 rows, where they are given
     known: dict[str, Node] = field(default_factory=dict)  # what INITIAL had set when it used it
     held: tuple[str, ...] = ()  # parameters among its columns, which the block leaves as they are
+    again: frozenset[str] | None = None  # keys of DEPEND, of one that is made again in each call
+    reads: frozenset[str] = frozenset()  # keys of what such a one is made of
 
 
 @dataclass
