@@ -117,7 +117,9 @@ def test_what_initial_sets_is_the_last_ones(engine, branched):
             for k, section in enumerate(sections):
                 section.size_nmbegun = 1 + k / 3 + turn
             h.finitialize(-62 - turn)
+            sections[-1].size_nmbegun = 5  # what INITIAL has set stays
             run(2)
+            sections[-1].size_nmbegun = 7 + turn
             run(5)
             found += [np.array(v), [s(0.8).m_nmbegun for s in sections], [h.shift_nmbegun]]
         return found
@@ -126,6 +128,24 @@ def test_what_initial_sets_is_the_last_ones(engine, branched):
     _compare(expected, begun(lambda t: clhines.neuron.run(t, engine=engine)))
     with pytest.raises(InputError, match="expected one value"):
         clhines.from_neuron(engine="reference", copies=2)
+    h.finitialize(h.v_init)
+    model = clhines.from_neuron(engine=engine)  # whose INITIAL has the parameters of now
+    record = model.simulation.record("v", [model[s(0.8)] for s in sections])
+    model.simulation.reset()
+    found = model.simulation.run(5)[record]
+    v = [h.Vector().record(s(0.8)._ref_v) for s in sections]
+    h.finitialize(h.v_init)
+    h.continuerun(5)
+    _compare([np.array(v).T], [found])
+
+
+def test_locals_that_are_not_found_are_refused(monkeypatch):
+    sections, _clamp = cells(1, "nmbegun")
+    assert sections
+    h.finitialize(-65)
+    monkeypatch.setattr("clhines.neuron.importer.local_at", lambda *_: None)
+    with pytest.raises(InputError, match="nmbegun: LOCAL depth, which is not found"):
+        clhines.neuron.run(1)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -282,7 +282,7 @@ class _Builder:
             variable = self.file.variables[self.names.elements[key]]
             setters = {block for block, body in self.blocks.items() if key in body.writes}
             by_initial = setters == {"initial"} and key not in turned
-            if variable.sort == "local":  # NEURON does not show its value
+            if variable.sort == "local" and not by_initial:  # NEURON does not show its value
                 what = (
                     f"'{variable.name}' is one for all instances and keeps what each of them sets"
                 )
