@@ -289,7 +289,7 @@ def joined_result(
             times.append(np.zeros(0) if record.stream is not None else own_t)
     cell, time = np.zeros(0, np.int64), np.zeros(0)
     if any(len(c.spike_step) for c in chunks):
-        kept = np.concatenate([c.spike_step for c in chunks]) < last
+        kept = np.concatenate([c.spike_step for c in chunks]) < (last if failed else np.inf)
         cell = np.concatenate([c.spike_cell for c in chunks])[kept]
         time = np.concatenate([c.spike_time for c in chunks])[kept]
     names, variables = tuple(r.label for r in records), tuple(r.name for r in records)

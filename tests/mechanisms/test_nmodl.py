@@ -206,6 +206,22 @@ REFUSED = {  # text, what is refused, and what stands in its line
     "INCLUDE": (_with('x = 3\n}\nINCLUDE "no.inc"\nINITIAL {'), "no.inc", "INCLUDE"),
     "FROM": (_with("FROM k=0 TO 3 BY v { x = k }"), "FROM with a step", "FROM k"),
     "array": (_with("y[3] = 1", "RANGE y", "ASSIGNED { y[3] }"), "y[3] of 3", "y[3] = 1"),
+    "index of many": (
+        _with("y[v] = 1", "RANGE y", "ASSIGNED { y[200] }"),
+        "an index that is not constant, of more than 128 elements",
+        "y[v] = 1",
+    ),
+    "index of no array": (_with("x[v] = 1"), "'x' is no array", "x[v] = 1"),
+    "compared element": (
+        _with("if (2*y[v] > 3) { x = 1 }", "RANGE y", "ASSIGNED { y[3] }"),
+        "a comparison with an element whose index is not constant",
+        "if (2*y",
+    ),
+    "bounds that change": (
+        _with("FROM k = 0 TO 2*x { f() }", more="PROCEDURE f() { x = 1 }"),
+        "FROM whose turns change its bounds",
+        "FROM k",
+    ),
     "SOLVE in a loop": (
         _with("").replace("SOLVE s METHOD cnexp", "FROM k=0 TO 1 { SOLVE s METHOD cnexp }"),
         "SOLVE s in a loop",

@@ -235,3 +235,33 @@ def test_what_a_table_holds_comes_back(engine):
     expected = turns(h.continuerun)
     assert [expected[k][0] for k in (1, 3, 5)] == [4, 4, 6] and np.ptp(expected[0]) > 1
     _compare(expected, turns(lambda t: clhines.neuron.run(t, engine=engine)))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_loop_sends_events(engine):
+    """Some are ahead of the run, and in NEURON not in the order of their times."""
+    soma, _clamp = clamped("hh")
+    cells = [h.nmburst() for _ in range(3)]
+    train, synapses = h.NetStim(), [h.ExpSyn(soma(0.5)) for _ in cells]
+    train.start, train.number, train.interval = 1, 2, 7
+    sent, wires = [h.Vector() for _ in cells], []
+    for k, (cell, synapse, vector) in enumerate(zip(cells, synapses, sent, strict=True)):
+        cell.count = (1.9, 5, 8)[k]
+        wires += [h.NetCon(train, cell, 0, 0.3, 1 - k % 2), h.NetCon(cell, synapse)]
+        wires[-1].delay, wires[-1].weight[0] = 0.2 + k, 0.001 * (k + 1)
+        wires[-1].record(vector)
+    v = h.Vector().record(soma(0.5)._ref_v)
+
+    def bursts(run):
+        h.finitialize(-65)
+        run(3)
+        run(20)
+        return [np.array(v), *(np.sort(x) for x in sent), [cell.seen for cell in cells]]
+
+    expected = bursts(h.continuerun)
+    assert [len(x) for x in expected[1:4]] == [2, 8, 14]
+    _compare(expected, bursts(lambda t: clhines.neuron.run(t, engine=engine)))
+    cells[0].count = 9
+    h.finitialize(-65)
+    with pytest.raises(InputError, match="a loop that sends more than 8 events"):
+        clhines.neuron.run(3, engine=engine)

@@ -8,8 +8,10 @@ them are expressions on the mechanism's `Graph`. Both sides of an IF are execute
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
+from clhines.mechanisms.ir.compiled import NEVER
 from clhines.mechanisms.ir.expressions import ExpressionError, Node
 from clhines.mechanisms.ir.singular import without_trap
 from clhines.mechanisms.nmodl.evaluate import Evaluation
@@ -64,6 +66,7 @@ def _is_break(s: Statement) -> bool:
 MAX_EXECUTED = 60_000  # statements of one block, calls and turns of loops counted
 MAX_TURNS = 10_000  # of one loop that is unrolled
 MAX_CALLS = 60  # within each other
+MAX_SENT = 8  # turns of a loop that sends events and that only parameters end
 _RULED = {"prime": "DERIVATIVE", "equation": "LINEAR"}  # statements of such blocks alone
 _RULED |= dict.fromkeys(("reaction", "conserve", "compartment", "diffuse"), "KINETIC")
 
@@ -98,7 +101,8 @@ class Run(Evaluation):
     def _statement(self, s: Statement) -> None:
         if s.kind == "assign":
             name, index = s.names
-            self.write(str(name), self.index(index, s.line), self.expression(s.values[0]), s.line)
+            value = self.expression(s.values[0])  # first, as C++ has it
+            self.write(str(name), self.index(index, s.line), value, s.line)
         elif s.kind == "local":
             for declared in s.names:
                 self.new_local(*declared)  # type: ignore[misc]
@@ -160,13 +164,16 @@ class Run(Evaluation):
             self.given[key] = self.graph.where(condition, a, b)
 
     def _from(self, s: Statement) -> None:
-        first, last, by = (self.expression(e).definition for e in s.values)
+        first, last, by = (self.integer(e).definition for e in s.values)
         if not by.is_number or (by.value <= 0 and not (first.is_number and last.is_number)):
             raise Refused("FROM with a step that is not constant", s.line, "use constants")
         if not by.value:
             raise Refused("FROM BY 0", s.line)
+        if any(uses([replace(s, blocks=[])], name) for name in self._set_by(s.blocks[0], set())):
+            raise Refused("FROM whose turns change its bounds", s.line)
         if not (first.is_number and last.is_number):
-            self._open_from(s, first, last)
+            sends = any(uses(s.blocks[0], name) for name in ("net_send", "net_event"))
+            (self._sending_from if sends else self._open_from)(s, first, last)
             return
         start, end, step = (int(e.value) for e in (first, last, by))
         turns = range(start, end + (1 if step > 0 else -1), step)
@@ -181,6 +188,14 @@ class Run(Evaluation):
             for k in turns:
                 self.values[key] = self.graph.number(k)
                 self.body(s.blocks[0])
+
+    def _set_by(self, body: Sequence[Statement], known: set[str]) -> set[str]:
+        """Names of variables that statements set, by blocks that they call, too."""
+        found = {str(s.names[0]) for s in all_of(body, "assign")}
+        for name, block in self.file.blocks.items():
+            if name not in known and uses(body, name):
+                found |= self._set_by(block.body, known | {name})
+        return found
 
     def _verbatim(self, text: str, line: int) -> None:
         """Drop what says nothing; ``cai = _ion_cai;`` is what the block began with."""
@@ -212,8 +227,43 @@ class Run(Evaluation):
         turn = Statement("while", s.line, (), (test,), [[*s.blocks[0], more]])
         with self.scope():
             for local, bound in ((name, first), (end, last)):
-                self.values[self.new_local(local)] = _whole(bound)
+                self.values[self.new_local(local)] = bound
             self._while(turn)
+
+    def _sending_from(self, s: Statement, first: Node, last: Node) -> None:
+        """Execute the turns of a FROM one after another, as far as parameters may ask for them."""
+        if breaks(s.blocks[0]):
+            raise Refused("an event is sent in a loop that is left", s.line)
+        name, end = str(s.names[0]), f"{s.names[0]}_last"
+        index: Expression = ("name", name, None)
+        test: Expression = ("<=", index, ("name", end, None))
+        more = Statement("assign", s.line, (name, None), (("+", index, s.values[2]),))
+        beyond = self.graph.less(first + self.integer(s.values[2]) * MAX_SENT, last, or_equal=True)
+        refused = Refused(f"a loop that sends more than {MAX_SENT} events", s.line, "send fewer")
+        self.shared.unless.append((self.where, self.graph.both(self.guard, beyond), refused))
+        turns: list[Statement] = []
+        for _ in range(MAX_SENT):
+            turns = [Statement("if", s.line, (), (test,), [[*s.blocks[0], more, *turns]])]
+        number, before = len(self.sent), self.guard
+        with self.scope():
+            for local, bound in ((name, first), (end, last)):
+                self.values[self.new_local(local)] = bound
+            self.body(turns)
+        self.guard = before
+        events = [sent for sent in self.sent[number:] if sent.kind == "event"]
+        for sent, time in zip(events, self._ascending(events), strict=True):
+            sent.guard, sent.time = self.graph.one, time
+
+    def _ascending(self, events: Sequence[Sent]) -> list[Node]:
+        """Return the times of events of one source, which it must send in order, as they ascend."""
+        graph, never = self.graph, self.graph.symbol(NEVER)
+        times = [graph.where(sent.guard, sent.time, never) for sent in events]
+        for end in range(len(times) - 1, 0, -1):
+            for k in range(end):
+                a, b = (graph.local("_sent", x) for x in times[k : k + 2])
+                swap = graph.less(b, a)
+                times[k : k + 2] = graph.where(swap, b, a), graph.where(swap, a, b)
+        return times
 
     def _while(self, s: Statement) -> None:
         for _ in range(MAX_TURNS):
@@ -431,8 +481,3 @@ class Run(Evaluation):
         if table is not None and self.shared.use_tables and self.where != f"table_{block.name}":
             return self._looked_up(block, table, values, line)
         return self.executed(block, values, line)
-
-
-def _whole(x: Node) -> Node:
-    graph = x.graph
-    return graph.where(graph.less(x, graph.zero), graph.call("ceil", x), graph.call("floor", x))
