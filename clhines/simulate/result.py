@@ -44,6 +44,7 @@ class Result:
         Times of the rows of each record, `t` unless it has ``every``; empty with ``reduce`` and
         ``to``.
     spike_time : (k,) float64, ms
+        An event that is sent ahead of its time is in the run that sends it.
     spike_cell : (k,) int64
         By time, then cell. Where events act at exact times those of all sources, by their numbers:
         `Network.source_numbers`; the first are the cells.
