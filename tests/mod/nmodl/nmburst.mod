@@ -1,11 +1,11 @@
 : a loop that sends as many events as a parameter says, and not in the order of their times
-NEURON { ARTIFICIAL_CELL nmburst  RANGE count, gap, seen }
-PARAMETER { count = 3  gap = 1.3 (ms) }
+NEURON { ARTIFICIAL_CELL nmburst  RANGE turns, gap, seen }
+PARAMETER { turns = 3  gap = 1.3 (ms) }
 ASSIGNED { seen }
 INITIAL { seen = 0 }
 NET_RECEIVE (w) {
     if (flag == 0) {
-        FROM k = 1 TO count {
+        FROM k = 1 TO turns {
             if (k != 2) { net_event(t + gap*fmod(3*k, 4)) }
             if (w > 0) { net_send(gap*k, k) }
         }
