@@ -134,7 +134,7 @@ def pointing(text: str, name: str) -> str:
             found_at = rf"(,\s*)?\b{re.escape(name)}\b(\s*,)?"
             names = re.sub(found_at, lambda m: ", " if m[1] and m[2] else "", code)
             names = re.sub(r"\b(RANGE|GLOBAL|POINTER)\s*(?=\}|$|[A-Z])", "", names.rstrip())
-            lines[k], found = f"{names.removesuffix('}')} POINTER {name}", True
+            lines[k], found = f"{names.removesuffix('}')} THREADSAFE POINTER {name}", True
             lines[k] += " }" if code.rstrip().endswith("}") else ""
         elif inside == "PARAMETER":
             value = r"\s*(=\s*[-+.\deE]+)?\s*(\([^)]*\))?\s*(<[^>]*>)?"

@@ -20,6 +20,7 @@ from clhines.network.stored import put_group
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.memory.places import Variable
 from clhines.neuron.memory.session import Hoc
+from clhines.neuron.memory.tables import local_at
 from clhines.neuron.model import Model
 from clhines.neuron.read.contents import Instances
 
@@ -106,6 +107,15 @@ def split_name(quantity: Quantity) -> tuple[str, int | None]:
         return name, None
     base, place = name[:-1].split("[")
     return base, int(place)
+
+
+def local_of(model: Model, name: str, quantity: Quantity) -> np.ndarray:
+    """(1,) uint64: address of a LOCAL outside of blocks; (0,) of others, and if it is not found."""
+    (base, element), entry = split_name(quantity), model.every[name].entry
+    at = None
+    if quantity.is_global and base not in entry.globals_:
+        at = local_at(base, entry.number)
+    return np.array([] if at is None else [at + 8 * (element or 0)], np.uint64)
 
 
 def _group(model: Model, network: Network, name: str, instances: Instances) -> Group:

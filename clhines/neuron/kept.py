@@ -21,7 +21,7 @@ from clhines.mechanisms.nmodl.meaning.verbatim import VECTOR_OF_COUNTER, counts_
 from clhines.neuron.back.states import put_values, take_values
 from clhines.neuron.back.writeback import Counters, Records, clock, last_delivery, put_events
 from clhines.neuron.convert import function_tables_of
-from clhines.neuron.importer import Imported, split_name, values_of
+from clhines.neuron.importer import Imported, local_of, split_name, values_of
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.places import Variable
@@ -149,6 +149,8 @@ class Fingerprint:
             set_here = set[str]()
             if program is not None:  # of what blocks set, only what they keep is taken
                 set_here = {split_name(q)[0] for q in program.states}
+                at = [np.zeros(0, np.uint64), *(local_of(model, name, q) for q in program.states)]
+                moving.append(Value(partial(gather, np.concatenate(at))))
             kinds = {"usetable"}, {*given} - {"usetable"}, set_here - {"usetable", *given}
             if program is None:
                 kinds = {*instances.entry.globals_}, set(), set()

@@ -44,6 +44,7 @@ class Result:
         Times of the rows of each record, `t` unless it has ``every``; empty with ``reduce`` and
         ``to``.
     spike_time : (k,) float64, ms
+        An event that is sent ahead of its time is in the run that sends it.
     spike_cell : (k,) int64
         By time, then cell. Where events act at exact times those of all sources, by their numbers:
         `Network.source_numbers`; the first are the cells.
@@ -289,7 +290,7 @@ def joined_result(
             times.append(np.zeros(0) if record.stream is not None else own_t)
     cell, time = np.zeros(0, np.int64), np.zeros(0)
     if spikes := [c for c in chunks if len(c.spike_step)]:
-        kept = np.concatenate([c.spike_step for c in spikes]) < last
+        kept = np.concatenate([c.spike_step for c in spikes]) < (last if failed else np.inf)
         cell = np.concatenate([c.spike_cell for c in spikes])[kept]
         time = np.concatenate([c.spike_time for c in spikes])[kept]
     known = [(r.label, r.name, r.unit, r.columns) for r in records]

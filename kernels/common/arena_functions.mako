@@ -292,7 +292,8 @@ ${kind.call(f"for_netcons{n}", values, 12)}\
 ${kind.call("receive", values, 4)}\
 % endif
 % for number in [name.split(".")[0] for name in kind.asks("receive", "send") if name.endswith(".time")]:
-    if (isfinite(send_${number}_time)) {
+    if (!(send_${number}_time >= (real)t)) atomic_max(&ints[error], ${4 + 4 * k});  // NaN, too
+    else if (isfinite(send_${number}_time)) {
 % if kind.sends[int(number)] == "event":
 % if kind.emits:
         const int source = ints[emitted_${k} + j];
@@ -308,6 +309,9 @@ ${kind.call("receive", values, 4)}\
 % if e.wide:
             mark_targets(source, ints, at);  // of connections shorter than a step
 % endif
+            const int last = ring + ints[ring_first + source] + (n - 1) % ints[ring_size + source];
+            if (n > 0 && send_${number}_time < nextafter((real)clock[last], -(real)INFINITY))
+                atomic_max(&ints[error], ${5 + 4 * k});  // those of a source are delivered in turn
 % if e.bins:  # before the crossings of thresholds at that time
             const instant sent = late ? send_${number}_time : nextafter((instant)send_${number}_time, -(instant)INFINITY);
             clock[ring + ints[ring_first + source] + n % ints[ring_size + source]] = sent;
@@ -323,7 +327,7 @@ ${kind.call("receive", values, 4)}\
 % endif
 % elif kind.sends[int(number)] == "self":
         const int slot = ints[queue_size_${k} + j];
-        if (slot >= ${kind.queue}) atomic_max(&ints[error], ${2 + 2 * k});
+        if (slot >= ${kind.queue}) atomic_max(&ints[error], ${2 + 4 * k});
         else {
             const int q = slot * count_${k} + j;
             clock[queue_time_${k} + q] = send_${number}_time;
@@ -335,7 +339,7 @@ ${kind.call("receive", values, 4)}\
         }
 % else:
         const int slot = ints[queue_last_${k} + j];
-        if (slot < 0) atomic_max(&ints[error], ${3 + 2 * k});
+        if (slot < 0) atomic_max(&ints[error], ${3 + 4 * k});
         else {
             clock[queue_time_${k} + slot * count_${k} + j] = send_${number}_time;
             clock[queue_sent_${k} + slot * count_${k} + j] = t;

@@ -206,6 +206,22 @@ REFUSED = {  # text, what is refused, and what stands in its line
     "INCLUDE": (_with('x = 3\n}\nINCLUDE "no.inc"\nINITIAL {'), "no.inc", "INCLUDE"),
     "FROM": (_with("FROM k=0 TO 3 BY v { x = k }"), "FROM with a step", "FROM k"),
     "array": (_with("y[3] = 1", "RANGE y", "ASSIGNED { y[3] }"), "y[3] of 3", "y[3] = 1"),
+    "index of many": (
+        _with("y[v] = 1", "RANGE y", "ASSIGNED { y[200] }"),
+        "an index that is not constant, of more than 128 elements",
+        "y[v] = 1",
+    ),
+    "index of no array": (_with("x[v] = 1"), "'x' is no array", "x[v] = 1"),
+    "compared element": (
+        _with("if (2*y[v] > 3) { x = 1 }", "RANGE y", "ASSIGNED { y[3] }"),
+        "a comparison with an element whose index is not constant",
+        "if (2*y",
+    ),
+    "bounds that change": (
+        _with("FROM k = 0 TO 2*x { f() }", more="PROCEDURE f() { x = 1 }"),
+        "FROM whose turns change its bounds",
+        "FROM k",
+    ),
     "SOLVE in a loop": (
         _with("").replace("SOLVE s METHOD cnexp", "FROM k=0 TO 1 { SOLVE s METHOD cnexp }"),
         "SOLVE s in a loop",
@@ -228,6 +244,24 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "TABLE of f depends on 'y'",
         "PROCEDURE f",
     ),
+    **{
+        f"changing table, {what}": (
+            _with(
+                "f(v)",
+                f"RANGE x, y, z {neuron}",
+                f"ASSIGNED {{ y z p }}\nPROCEDURE f(a) {{ TABLE x DEPEND {depend}\n"
+                f"FROM 0 TO 1 WITH 9\n {sets} = a*y }}\nBEFORE STEP {{ y = v }}",
+            ),
+            message,
+            "PROCEDURE f",
+        )
+        for what, neuron, depend, sets, message in (
+            ("looked at once a step", "", "y", "x", "TABLE of f depends on 'y', which changes"),
+            ("thread safe", "POINTER p THREADSAFE", "y", "x", "TABLE of f depends on 'y'"),
+            ("of another", "POINTER p", "p", "x", "TABLE of f depends on 'y', which changes"),
+            ("left out", "POINTER p", "y", "z", "TABLE of f leaves out what f sets"),
+        )
+    },
     "shared": (
         _with("q = v", "RANGE x", "LOCAL q\nAFTER SOLVE { x = q }\nBEFORE STEP { q = v }"),
         "'q' is one for all instances",

@@ -117,7 +117,9 @@ def test_what_initial_sets_is_the_last_ones(engine, branched):
             for k, section in enumerate(sections):
                 section.size_nmbegun = 1 + k / 3 + turn
             h.finitialize(-62 - turn)
+            sections[-1].size_nmbegun = 5  # what INITIAL has set stays
             run(2)
+            sections[-1].size_nmbegun = 7 + turn
             run(5)
             found += [np.array(v), [s(0.8).m_nmbegun for s in sections], [h.shift_nmbegun]]
         return found
@@ -126,6 +128,24 @@ def test_what_initial_sets_is_the_last_ones(engine, branched):
     _compare(expected, begun(lambda t: clhines.neuron.run(t, engine=engine)))
     with pytest.raises(InputError, match="expected one value"):
         clhines.from_neuron(engine="reference", copies=2)
+    h.finitialize(h.v_init)
+    model = clhines.from_neuron(engine=engine)  # whose INITIAL has the parameters of now
+    record = model.simulation.record("v", [model[s(0.8)] for s in sections])
+    model.simulation.reset()
+    found = model.simulation.run(5)[record]
+    v = [h.Vector().record(s(0.8)._ref_v) for s in sections]
+    h.finitialize(h.v_init)
+    h.continuerun(5)
+    _compare([np.array(v).T], [found])
+
+
+def test_locals_that_are_not_found_are_refused(monkeypatch):
+    sections, _clamp = cells(1, "nmbegun")
+    assert sections
+    h.finitialize(-65)
+    monkeypatch.setattr("clhines.neuron.importer.local_at", lambda *_: None)
+    with pytest.raises(InputError, match="nmbegun: LOCAL depth, which is not found"):
+        clhines.neuron.run(1)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -151,6 +171,48 @@ def test_what_events_set_is_there_in_the_next_initial(engine):
     _compare(seen(h.continuerun), seen(lambda t: clhines.neuron.run(t, engine=engine)))
 
 
+def shifted():
+    """Cells in a ring: the tables of each depend on the voltage of the next, and on a parameter."""
+    mod_files.loaded()
+    sections = [h.Section(name=f"cell{k}") for k in range(3)]
+    for k, section in enumerate(sections):
+        section.L, section.diam, section.nseg = 20, 20, 1 + k % 2
+        section.insert("hh")
+        section.insert("nmshift")
+        section.g_nmshift = 3e-4
+        for segment in section:
+            h.setpointer(sections[k - 1](0.3)._ref_v, "mu", segment.nmshift)
+    clamp = h.IClamp(sections[0](0.5))
+    clamp.delay, clamp.dur, clamp.amp = 0.5, 2, 0.5
+    return sections, clamp
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_tables_that_are_made_again(engine):
+    """NEURON makes them again in a call where a DEPEND, of several instances in turn, differs."""
+    sections, _clamp = shifted()
+    vectors = [h.Vector().record(s(0.5)._ref_v) for s in sections]
+    vectors += [h.Vector().record(s(0.5)._ref_minf_nmshift) for s in sections]
+
+    def turns(run):
+        found = []
+        for turn in range(2):
+            for k, section in enumerate(sections):
+                section.slope_nmshift, section.shift_nmshift = 9 + k, turn - k
+            h.half_nmshift = -40 - turn
+            h.finitialize(-62 - turn)
+            run(3)
+            sections[1].slope_nmshift = 7
+            run(6)
+            found += [np.array(vectors), [s(0.5).m_nmshift for s in sections]]
+            found += [[s(0.5).shift_nmshift for s in sections]]
+        return found
+
+    expected = turns(h.continuerun)
+    assert np.ptp(expected[0][3:], axis=1).max() > 0.1
+    _compare(expected, turns(lambda t: clhines.neuron.run(t, engine=engine)))
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_a_table_holds_comes_back(engine):
     """A parameter among the columns has the value with which NEURON filled the table."""
@@ -173,3 +235,29 @@ def test_what_a_table_holds_comes_back(engine):
     expected = turns(h.continuerun)
     assert [expected[k][0] for k in (1, 3, 5)] == [4, 4, 6] and np.ptp(expected[0]) > 1
     _compare(expected, turns(lambda t: clhines.neuron.run(t, engine=engine)))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_loop_sends_events(engine):
+    """Some are ahead of the run, and in NEURON not in the order of their times."""
+    soma, _clamp = clamped("hh")
+    cells = [h.nmburst() for _ in range(3)]
+    train, synapses = h.NetStim(), [h.ExpSyn(soma(0.5)) for _ in cells]
+    train.start, train.number, train.interval = 1, 2, 7
+    sent, wires = [h.Vector() for _ in cells], []
+    for k, (cell, synapse, vector) in enumerate(zip(cells, synapses, sent, strict=True)):
+        cell.turns = (1.9, 5, 8)[k]
+        wires += [h.NetCon(train, cell, 0, 0.3, 1 - k % 2), h.NetCon(cell, synapse)]
+        wires[-1].delay, wires[-1].weight[0] = 0.2 + k, 0.001 * (k + 1)
+        wires[-1].record(vector)
+    v = h.Vector().record(soma(0.5)._ref_v)
+
+    def bursts(run):
+        h.finitialize(-65)
+        run(3)
+        run(20)
+        return [np.array(v), *(np.sort(x) for x in sent), [cell.seen for cell in cells]]
+
+    expected = bursts(h.continuerun)
+    assert [len(x) for x in expected[1:4]] == [2, 8, 14]
+    _compare(expected, bursts(lambda t: clhines.neuron.run(t, engine=engine)))

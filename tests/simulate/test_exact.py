@@ -403,3 +403,58 @@ def test_a_rule_of_plasticity_as_text(fast_queue, needs):
         weight *= 1 + 0.5 * np.exp((event - spike) / 20)
         assert sim.weights()[0] == pytest.approx(weight, rel=1e-6)
         last = spike
+
+
+WRONG_EVENTS = {  # what an event does whose weight is 5, and then 1
+    "net_event(t + w)": "net_event at a time before that of an earlier net_event",
+    "net_event(t - 0.5)": "at a time that is past, or no number",
+    "net_send(-w, 1) net_event(t)": "at a time that is past, or no number",
+    "net_event(t + x[w])": "at a time that is past, or no number",
+}
+
+
+@pytest.mark.parametrize("body", WRONG_EVENTS)
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu", "epochs-gpu"])
+def test_events_that_would_be_lost_are_an_error(fast_queue, body, engine):
+    made = clhines.Mechanism.from_nmodl(
+        "NEURON { ARTIFICIAL_CELL wrong  RANGE x }\nASSIGNED { x[3] }\n"
+        f"NET_RECEIVE(w) {{ x[1] = w {body} }}"
+    )
+    net = Network.from_arrays([-1], [0, 1], [300.0], [0.0], [0.005])
+    net.insert("pas")
+    cell, synapse = net.add_artificial(made, 1), net.add("expsyn", at=[0])
+    net.connect(net.spike_source([[1.0], [2.0]]), cell, index=0, weight=[5.0, 1.0], delay=0.3)
+    net.connect(cell, synapse, weight=0.001, delay=0.3)
+    sim = Simulation(net, 0.05, engine=engine, queue=fast_queue)
+    with pytest.raises(InputError, match=f"wrong: .*{WRONG_EVENTS[body]}"):
+        sim.run(9)
+
+
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu", "epochs-gpu"])
+def test_an_index_outside_of_an_array_is_an_error(fast_queue, engine):
+    made = clhines.Mechanism.from_nmodl(
+        "NEURON { POINT_PROCESS wrong  NONSPECIFIC_CURRENT i }\nASSIGNED { i x[3] n }\n"
+        "INITIAL { FROM k = 0 TO 2 { x[k] = k }\n n = 0 }\nBREAKPOINT { i = 0.001*x[n] }\n"
+        "NET_RECEIVE(w) { n = n + w }"
+    )
+    net = Network.from_arrays([-1], [0, 1], [300.0], [0.0], [0.005])
+    net.insert("pas")
+    point = net.add(made, at=[0])
+    net.connect(net.spike_source([[1.0, 2.0, 3.0]]), point, weight=1.0, delay=0.3)
+    sim = Simulation(net, 0.05, engine=engine, queue=fast_queue)
+    sim.run(2.9)
+    with pytest.raises(clhines.SimulationError, match="not finite"):
+        sim.run(1)
+
+
+def test_a_loop_sends_so_many_events_and_no_more(fast_queue):
+    made = mod_files.ours("nmodl/nmburst")
+    for turns in (8.9, 9.0):
+        net = Network.from_arrays([-1], [0, 1], [300.0], [0.0], [0.005])
+        net.insert("pas")
+        net.add_artificial(made, 2, turns=[1.0, turns])
+        if turns < 9:
+            Simulation(net, 0.05, engine="reference", queue=fast_queue)
+            continue
+        with pytest.raises(InputError, match="a loop that sends more than 8 events .* turns = 9"):
+            Simulation(net, 0.05, engine="reference", queue=fast_queue)

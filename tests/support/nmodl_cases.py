@@ -65,6 +65,14 @@ CASES = [
         "records": [[0, "g"], [0, "last"], ["weight", "0[1]"], ["weight", "1[1]"]],
     },
     {
+        "name": "nmindex",
+        "density": [PAS],
+        "points": [["nmindex", {"lag": 1}], CLAMP, BACK],
+        "netcons": [[None, 0, [w], 1] for w in (0.4, 0.7, -0.1)],
+        "events": [[k % 3, 0.4 + 0.83 * k] for k in range(17)],
+        "records": [[0, n] for n in ("i", "m", "sum", "g[0]", "g[2]", "ring[1]", "ring[5]")],
+    },
+    {
         "name": "nmreturn",
         "density": [PAS],
         "points": [["nmreturn", {}], CLAMP, BACK],

@@ -189,6 +189,11 @@ def differing(comm):
         other.record("v", [comm.rank])
         other.run(0.5)
 
+    def begun():  # one value on each rank
+        net = Network(CABLES, 2)
+        net.insert(mod_files.ours("nmodl/nmbegun"), net.soma, size=[1.0, 2.0])
+        Simulation(net, DT, comm=comm, engine="reference")
+
     texts = []
     for do in (
         network,
@@ -196,6 +201,7 @@ def differing(comm):
         lambda: sim.run(0.5 + comm.rank),
         lambda: sim.run("x" if comm.rank else 1.0),
         recorded,
+        begun,
     ):
         try:
             do()

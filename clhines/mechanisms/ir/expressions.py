@@ -11,6 +11,7 @@ another expression, so the length of a formula never grows with what it refers t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterable, Iterator
 from fractions import Fraction
 from functools import reduce
@@ -264,6 +265,8 @@ class Graph:
         """Return a function of `FUNCTIONS`, or another `op` of a function."""
         if name in FUNCTIONS and args[0].is_number:
             return self.number(exact.FUNCTIONS[name](args[0].value))
+        if name in ("floor", "ceil") and args[0].is_number:
+            return self.number(getattr(math, name)(args[0].value))
         if name == "exp" and args[0].op == "log":
             return args[0].args[0]
         if name == "log" and args[0].op == "exp":

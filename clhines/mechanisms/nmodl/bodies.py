@@ -348,20 +348,27 @@ class _Work:
     def _table(self, name: str) -> None:
         use = self.shared.tables[name]
         run = Run(self.shared, f"table_{name}")
+        self.bodies.blocks[f"grid_{name}"] = Body(
+            [("grid", "low", use.low), ("grid", "high", use.high)]
+        )
         if use.rows:
             column = row_of(run, use.rows, self.graph.symbol("_x"))
             self.bodies.blocks[f"table_{name}"] = Body([("column", "0", column)])
-            grid = [("grid", "low", use.low), ("grid", "high", use.high)]
-            self.bodies.blocks[f"grid_{name}"] = Body(grid)
             return
         value = run.executed(use.block, [self.graph.symbol("_x")], use.block.line)
+        if use.again is not None:
+            own = set() if use.block.sort == "FUNCTION" else {*use.columns}
+            if {*run.writes} != own or own & {*run.reads}:
+                what = f"TABLE of {name} leaves out what {name} sets, and DEPEND has what changes"
+                raise Refused(what, use.block.line, f"set usetable_{self.file.suffix} = 0")
+            use.reads = frozenset(run.reads)
+            self.bodies.blocks[f"table_{name}"] = Body([("column", "0", self.graph.symbol("_x"))])
+            return
         columns = [value] if use.block.sort == "FUNCTION" else [run.value(k) for k in use.columns]
         if known := self._known(use, {key for node in columns for key in node.free}):
             columns = self.graph.replaced(columns, known)
         results = [("column", str(k), e) for k, e in enumerate(columns)]
         self.bodies.blocks[f"table_{name}"] = Body(results, loops=run.loops)
-        grid = [("grid", "low", use.low), ("grid", "high", use.high)]
-        self.bodies.blocks[f"grid_{name}"] = Body(grid)
 
     def _known(self, use: TableUse, keys: set[str]) -> dict[Node, Node]:
         """Variables that INITIAL alone sets, before it uses a table, from what is one for all."""

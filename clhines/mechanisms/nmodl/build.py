@@ -132,7 +132,8 @@ class _Builder:
 
     def _leave_out_columns(self) -> None:
         """Let columns of tables that nothing needs be 0, whatever they depend on."""
-        names = [name for name, use in self.bodies.shared.tables.items() if not use.rows]
+        tables = self.bodies.shared.tables.items()
+        names = [name for name, use in tables if not use.rows and use.again is None]
         whole = {f"table_{name}": self.blocks[f"table_{name}"] for name in names}
         used = set[tuple[str, str]]()
         while True:
@@ -281,7 +282,7 @@ class _Builder:
             variable = self.file.variables[self.names.elements[key]]
             setters = {block for block, body in self.blocks.items() if key in body.writes}
             by_initial = setters == {"initial"} and key not in turned
-            if variable.sort == "local":  # NEURON does not show its value
+            if variable.sort == "local" and not by_initial:  # NEURON does not show its value
                 what = (
                     f"'{variable.name}' is one for all instances and keeps what each of them sets"
                 )
@@ -412,6 +413,7 @@ class _Builder:
         for name, use in self.bodies.shared.tables.items():
             free = self.blocks[f"table_{name}"].free(())
             free |= self.blocks[f"grid_{name}"].free(())
+            free |= use.reads - (use.again or frozenset())
             wrong = sorted(free - set(self.parameters) - {"_x", "dt"})
             wrong = [w for w in wrong if not w.endswith("__table")]
             if wrong:
@@ -425,7 +427,8 @@ class _Builder:
                 construct = f"TABLE of {name} depends on dt, which secondorder halves"
                 raise Refused(construct, use.block.line, "set secondorder = 0")
             depends = tuple(k for k in self.parameters if k in free)
-            found.append(Table(name, tuple(use.columns), use.n, depends, use.held))
+            columns = tuple(use.columns) if use.again is None else ("x",)
+            found.append(Table(name, columns, use.n, depends, use.held))
         return tuple(found)
 
     def _net(self) -> Net | None:

@@ -169,6 +169,9 @@ class Evaluation(Values):
             if b.definition is graph.zero:
                 return a * graph.symbol(NEVER)  # infinite, or no number, as in C
             return a / b
+        if sign in ("<", "<=", ">", ">=", "==", "!=") and self._is_chosen(a, b):
+            # outside of the array it would be NaN, and the comparison false
+            raise Refused("a comparison with an element whose index is not constant")
         if sign in ("<", "<=", ">", ">="):
             return graph.less(*((a, b) if "<" in sign else (b, a)), or_equal="=" in sign)
         if sign in ("==", "!="):
@@ -181,6 +184,17 @@ class Evaluation(Values):
             return graph.negated(neither)
         raise Refused(f"the operator {sign}")
 
+    def _is_chosen(self, *nodes: Node) -> bool:
+        """Whether expressions have an element at an index that varies, without condition."""
+        pending, seen = [*nodes] if self.shared.found else [], set[Node]()
+        while pending:
+            one = pending.pop()
+            if one in self.shared.found:
+                return True
+            pending += () if one.op == "where" or one in seen else one.args
+            seen.add(one)
+        return False
+
     def truth(self, e: Node) -> Node:
         """Return a condition of what NMODL takes as one: true where it is not 0."""
         plain = e.definition
@@ -188,15 +202,27 @@ class Evaluation(Values):
             return self.graph.number(int(plain.value != 0))
         return plain if plain.op in ("less", "lessequal", "both") else e
 
-    def index(self, index: object, line: int) -> int | None:
-        """Return an index, which is constant, or None for none."""
+    def index(self, index: object, line: int) -> int | Node | None:
+        """Return an index, a node where it is not constant, or None for none."""
         if index is None:
             return None
-        node = self.expression(index)  # type: ignore[arg-type]
+        node = self.integer(index)  # type: ignore[arg-type]
         plain = node.definition
-        if not plain.is_number:
-            raise Refused("an index that is not constant", line)
-        return int(plain.value)
+        return int(plain.value) if plain.is_number else node
+
+    def integer(self, e: Expression) -> Node:
+        """Return the value of an expression of NMODL's whole numbers, of which each name is one."""
+        if e[0] not in ("+", "-", "*", "/"):
+            return whole(self.expression(e))
+        a, b = (self.integer(part) for part in e[1:])  # type: ignore[arg-type]
+        if e[0] == "+":
+            return a + b
+        if e[0] == "-":
+            return a - b
+        if e[0] == "*":
+            return a * b
+        half = self.graph.number(Fraction(1, 2))  # so that no quotient is rounded to a whole one
+        return whole((a + self.graph.where(self.graph.less(a, self.graph.zero), -half, half)) / b)
 
     def call(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
         """Return the value of a function, or execute a procedure."""
@@ -312,6 +338,14 @@ class Evaluation(Values):
         t, dt = self.read("t"), self.read("dt")
         x = time - graph.number(Fraction(1, 10**11))
         return graph.both(graph.less(x, t, or_equal=True), graph.less(t - dt, x))
+
+
+def whole(x: Node) -> Node:
+    """Return a number without its fraction, as C's int."""
+    graph, plain = x.graph, x.definition
+    if plain.is_number:
+        return graph.number(int(plain.value))
+    return graph.where(graph.less(x, graph.zero), graph.call("ceil", x), graph.call("floor", x))
 
 
 def _unknown(name: str, line: int) -> Refused:

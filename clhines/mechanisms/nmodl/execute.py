@@ -8,8 +8,10 @@ them are expressions on the mechanism's `Graph`. Both sides of an IF are execute
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
+from clhines.mechanisms.ir.compiled import NEVER
 from clhines.mechanisms.ir.expressions import ExpressionError, Node
 from clhines.mechanisms.ir.singular import without_trap
 from clhines.mechanisms.nmodl.evaluate import Evaluation
@@ -64,6 +66,7 @@ def _is_break(s: Statement) -> bool:
 MAX_EXECUTED = 60_000  # statements of one block, calls and turns of loops counted
 MAX_TURNS = 10_000  # of one loop that is unrolled
 MAX_CALLS = 60  # within each other
+MAX_SENT = 8  # turns of a loop that sends events and that only parameters end
 _RULED = {"prime": "DERIVATIVE", "equation": "LINEAR"}  # statements of such blocks alone
 _RULED |= dict.fromkeys(("reaction", "conserve", "compartment", "diffuse"), "KINETIC")
 
@@ -98,7 +101,8 @@ class Run(Evaluation):
     def _statement(self, s: Statement) -> None:
         if s.kind == "assign":
             name, index = s.names
-            self.write(str(name), self.index(index, s.line), self.expression(s.values[0]), s.line)
+            value = self.expression(s.values[0])  # first, as C++ has it
+            self.write(str(name), self.index(index, s.line), value, s.line)
         elif s.kind == "local":
             for declared in s.names:
                 self.new_local(*declared)  # type: ignore[misc]
@@ -160,13 +164,16 @@ class Run(Evaluation):
             self.given[key] = self.graph.where(condition, a, b)
 
     def _from(self, s: Statement) -> None:
-        first, last, by = (self.expression(e).definition for e in s.values)
+        first, last, by = (self.integer(e).definition for e in s.values)
         if not by.is_number or (by.value <= 0 and not (first.is_number and last.is_number)):
             raise Refused("FROM with a step that is not constant", s.line, "use constants")
         if not by.value:
             raise Refused("FROM BY 0", s.line)
+        if any(uses([replace(s, blocks=[])], name) for name in self._set_by(s.blocks[0], set())):
+            raise Refused("FROM whose turns change its bounds", s.line)
         if not (first.is_number and last.is_number):
-            self._open_from(s, first, last)
+            sends = any(uses(s.blocks[0], name) for name in ("net_send", "net_event"))
+            (self._sending_from if sends else self._open_from)(s, first, last)
             return
         start, end, step = (int(e.value) for e in (first, last, by))
         turns = range(start, end + (1 if step > 0 else -1), step)
@@ -181,6 +188,14 @@ class Run(Evaluation):
             for k in turns:
                 self.values[key] = self.graph.number(k)
                 self.body(s.blocks[0])
+
+    def _set_by(self, body: Sequence[Statement], known: set[str]) -> set[str]:
+        """Names of variables that statements set, by blocks that they call, too."""
+        found = {str(s.names[0]) for s in all_of(body, "assign")}
+        for name, block in self.file.blocks.items():
+            if name not in known and uses(body, name):
+                found |= self._set_by(block.body, known | {name})
+        return found
 
     def _verbatim(self, text: str, line: int) -> None:
         """Drop what says nothing; ``cai = _ion_cai;`` is what the block began with."""
@@ -212,8 +227,43 @@ class Run(Evaluation):
         turn = Statement("while", s.line, (), (test,), [[*s.blocks[0], more]])
         with self.scope():
             for local, bound in ((name, first), (end, last)):
-                self.values[self.new_local(local)] = _whole(bound)
+                self.values[self.new_local(local)] = bound
             self._while(turn)
+
+    def _sending_from(self, s: Statement, first: Node, last: Node) -> None:
+        """Execute the turns of a FROM one after another, as far as parameters may ask for them."""
+        if breaks(s.blocks[0]):
+            raise Refused("an event is sent in a loop that is left", s.line)
+        name, end = str(s.names[0]), f"{s.names[0]}_last"
+        index: Expression = ("name", name, None)
+        test: Expression = ("<=", index, ("name", end, None))
+        more = Statement("assign", s.line, (name, None), (("+", index, s.values[2]),))
+        beyond = self.graph.less(first + self.integer(s.values[2]) * MAX_SENT, last, or_equal=True)
+        refused = Refused(f"a loop that sends more than {MAX_SENT} events", s.line, "send fewer")
+        self.shared.unless.append((self.where, self.graph.both(self.guard, beyond), refused))
+        turns: list[Statement] = []
+        for _ in range(MAX_SENT):
+            turns = [Statement("if", s.line, (), (test,), [[*s.blocks[0], more, *turns]])]
+        number, before = len(self.sent), self.guard
+        with self.scope():
+            for local, bound in ((name, first), (end, last)):
+                self.values[self.new_local(local)] = bound
+            self.body(turns)
+        self.guard = before
+        events = [sent for sent in self.sent[number:] if sent.kind == "event"]
+        for sent, time in zip(events, self._ascending(events), strict=True):
+            sent.guard, sent.time = self.graph.one, time
+
+    def _ascending(self, events: Sequence[Sent]) -> list[Node]:
+        """Return the times of events of one source, which it must send in order, as they ascend."""
+        graph, never = self.graph, self.graph.symbol(NEVER)
+        times = [graph.where(sent.guard, sent.time, never) for sent in events]
+        for end in range(len(times) - 1, 0, -1):
+            for k in range(end):
+                a, b = (graph.local("_sent", x) for x in times[k : k + 2])
+                swap = graph.less(b, a)
+                times[k : k + 2] = graph.where(swap, b, a), graph.where(swap, a, b)
+        return times
 
     def _while(self, s: Statement) -> None:
         for _ in range(MAX_TURNS):
@@ -346,12 +396,12 @@ class Run(Evaluation):
         if use is None:
             use = self.shared.tables[block.name] = self._table(block, s)
             if self.where == "initial":  # NEURON makes the table here
-                use.known = {key: self.values[key] for key in self.writes}
-        graph = self.graph
-        share = (values[0] - use.low) * (graph.number(use.n) / (use.high - use.low))
-        place = graph.local(
-            f"_{block.name}__place", graph.call("place", share, graph.number(use.n))
-        )
+                use.known = {k: self.values[k] for k in self.writes if k in self.values}
+        graph, n = self.graph, self.graph.number(use.n)
+        share = (values[0] - use.low) * (n / (use.high - use.low))
+        if use.again is not None:
+            return self._made_again(block, use, share, line)
+        place = graph.local(f"_{block.name}__place", graph.call("place", share, n))
         looked = [
             graph.lookup(f"{block.name}__table", k, len(use.columns), use.n, place)
             for k in range(len(use.columns))
@@ -361,6 +411,27 @@ class Run(Evaluation):
         for key, value in zip(use.columns, looked, strict=True):
             if key not in use.held:
                 self.set(key, value)
+        return graph.zero
+
+    def _made_again(self, block: Block, use: TableUse, share: Node, line: int) -> Node:
+        """Take what is between two rows, made of present values: the table has only their x."""
+        graph, n, ends = self.graph, self.graph.number(use.n), []
+        below = graph.where(graph.less(n, share, or_equal=True), n, share)
+        place = graph.where(graph.less(share, graph.zero, or_equal=True), graph.zero, below)
+        place = graph.local(f"_{block.name}_share", place)
+        row = graph.local(f"_{block.name}_row", graph.call("floor", place))
+        table = graph.symbol(f"{block.name}__table")
+        for beyond in (0, 1):
+            with self.trial():
+                at = graph.call("entry", row + beyond, table, n)
+                value = self.executed(block, [at], line)
+                is_one = block.sort == "FUNCTION"
+                ends.append([value] if is_one else [self.value(key) for key in use.columns])
+        found = [low + (place - row) * (high - low) for low, high in zip(*ends, strict=True)]
+        if block.sort == "FUNCTION":
+            return found[0]
+        for key, value in zip(use.columns, found, strict=True):
+            self.set(key, value)
         return graph.zero
 
     def _table(self, block: Block, s: Statement) -> TableUse:
@@ -382,7 +453,19 @@ class Run(Evaluation):
         use = TableUse(block, keys, low, high, int(n))  # type: ignore[call-overload]
         if all(key in self.names.elements and self.names.is_global(key) for key in keys):
             use.held = tuple(key for key in keys if self._is_held(block, key))
+        if any(self._is_set(str(name)) for name in s.names[1]):  # type: ignore[attr-defined]
+            known = [n for n in s.names[1] if self.names.variable(n)]  # type: ignore[attr-defined]
+            use.again = frozenset(key for n in known for key in self.names.all_elements(n))
         return use
+
+    def _is_set(self, name: str) -> bool:
+        """Whether a file that no thread may run, so that each call looks at DEPEND, sets it."""
+        file = self.file
+        if file.thread_safe or not file.pointers:
+            return False
+        blocks = (*file.main.values(), *file.blocks.values())
+        is_set = any(s.names[0] == name for b in blocks for s in all_of(b.body, "assign"))
+        return is_set or name in file.pointers
 
     def _is_held(self, block: Block, key: str) -> bool:
         """Whether a column is a parameter that no statement of the block sets."""
@@ -398,8 +481,3 @@ class Run(Evaluation):
         if table is not None and self.shared.use_tables and self.where != f"table_{block.name}":
             return self._looked_up(block, table, values, line)
         return self.executed(block, values, line)
-
-
-def _whole(x: Node) -> Node:
-    graph = x.graph
-    return graph.where(graph.less(x, graph.zero), graph.call("ceil", x), graph.call("floor", x))

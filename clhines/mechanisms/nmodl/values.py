@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from clhines.mechanisms.ir.compiled import Loop
+from clhines.mechanisms.ir.compiled import NEVER, Loop
 from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.nmodl.reading.names import BUILT_IN, Names
 from clhines.mechanisms.nmodl.reading.tree import (
@@ -24,6 +24,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
 Rules = dict[str, Callable[[Statement], None]]
 
 
+MAX_CHOSEN = 128  # elements of an array whose index is not constant
 _OF_EVENTS = "receive", "net_initial", "for_netcons"
 
 
@@ -59,6 +60,8 @@ class TableUse:
     rows: tuple[float, ...] = ()  # values of the n + 1 rows, where they are given
     known: dict[str, Node] = field(default_factory=dict)  # what INITIAL had set when it used it
     held: tuple[str, ...] = ()  # parameters among its columns, which the block leaves as they are
+    again: frozenset[str] | None = None  # keys of DEPEND, of one that is made again in each call
+    reads: frozenset[str] = frozenset()  # keys of what such a one is made of
 
 
 @dataclass
@@ -74,6 +77,7 @@ class Shared:
     tables: dict[str, TableUse] = field(default_factory=dict)
     unless: list[tuple[str, Node, Refused]] = field(default_factory=list)  # block, where it comes
     is_stale: bool = False  # whether functions that NET_RECEIVE calls have an old v in NEURON
+    found: set[Node] = field(default_factory=set)  # elements of arrays at an index that varies
     loops: int = 0
     verbatim: list[Refused] = field(default_factory=list)
     draws: bool = False  # whether NEURON's one generator is that of the one instance of the model
@@ -120,8 +124,10 @@ class Values:
                 return None
         return None
 
-    def key(self, name: str, index: int | None, line: int) -> str:
+    def key(self, name: str, index: int | Node | None, line: int) -> str:
         """Return the key of a variable."""
+        if isinstance(index, Node):
+            raise Refused("an index that is not constant", line)
         local = self._find(name)
         if local is not None:
             if isinstance(local, str):
@@ -134,7 +140,49 @@ class Values:
             raise Refused(f"'{name}' is not declared", line)
         return self.names.element(name, index, line)
 
-    def read(self, name: str, index: int | None = None, line: int = 0) -> Node:
+    def _among(self, name: str, index: Node, line: int) -> tuple[list[str], Node, Node]:
+        """Return keys of an array, whether an index is one of it, and what is there otherwise."""
+        keys = self._find(name)
+        variable = self.names.variable(name)
+        if keys is None and variable is not None and variable.length:
+            keys = self.names.all_elements(name)
+        if not isinstance(keys, list):
+            raise Refused(f"'{name}' is no array", line)
+        if len(keys) > MAX_CHOSEN:
+            what = f"an index that is not constant, of more than {MAX_CHOSEN} elements"
+            raise Refused(what, line)
+        graph = self.graph
+        inside = graph.both(
+            graph.less(-graph.one, index), graph.less(index, graph.number(len(keys)))
+        )
+        return keys, inside, graph.call("log", -graph.symbol(NEVER))  # NaN
+
+    def _chosen(self, name: str, index: Node, line: int) -> Node:
+        """Return an element of an array, its index cut to a whole number as in C."""
+        keys, inside, outside = self._among(name, index, line)
+
+        def among(first: int, after: int) -> Node:
+            if after - first == 1:
+                return self.value(keys[first])
+            middle = (first + after) // 2
+            below = self.graph.less(index, self.graph.number(middle))
+            return self.graph.where(below, among(first, middle), among(middle, after))
+
+        found = self.graph.where(inside, among(0, len(keys)), outside)
+        self.shared.found.add(found)
+        return found
+
+    def _choose(self, name: str, index: Node, value: Node, line: int) -> None:
+        """Set an element of an array; all of them to NaN where the index is not one of it."""
+        graph = self.graph
+        keys, inside, outside = self._among(name, index, line)
+        for k, key in enumerate(keys):
+            begins = graph.less(graph.number(k or -1), index, or_equal=k > 0)
+            here = graph.both(begins, graph.less(index, graph.number(k + 1)))
+            kept = graph.where(inside, self.value(key), outside)
+            self.set(key, graph.where(here, value, kept), name)
+
+    def read(self, name: str, index: int | Node | None = None, line: int = 0) -> Node:
         """Return the value of a variable."""
         if self._find(name) is None:
             if name in self.given:
@@ -151,6 +199,8 @@ class Values:
                 return self.graph.number(int(self.shared.use_tables))
             if variable is not None and variable.sort == "constant":
                 return self.graph.number(variable.value or Fraction(0))
+        if isinstance(index, Node):
+            return self._chosen(name, index, line)
         return self.value(self.key(name, index, line))
 
     def _special(self, name: str, line: int) -> Node:
@@ -171,7 +221,7 @@ class Values:
             value = self.values[key] = self.graph.symbol(key)
         return value
 
-    def write(self, name: str, index: int | None, value: Node, line: int) -> None:
+    def write(self, name: str, index: int | Node | None, value: Node, line: int) -> None:
         """Give a variable a value."""
         if self._find(name) is None:
             if name == "v" and self.where == "receive":
@@ -186,7 +236,10 @@ class Values:
                 raise Refused(f"the constant '{name}' is set", line)
             if name in self.file.pointers:
                 raise Refused(f"POINTER {name} is written", line)
-        self.set(self.key(name, index, line), value, name)
+        if isinstance(index, Node):
+            self._choose(name, index, value, line)
+        else:
+            self.set(self.key(name, index, line), value, name)
 
     def set(self, key: str, value: Node, name: str = "") -> None:
         """Set the value of a key."""

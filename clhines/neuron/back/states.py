@@ -11,8 +11,8 @@ from clhines.errors import InputError
 from clhines.mechanisms.ir.program import UNLESS, Quantity
 from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected, RejectedError
-from clhines.neuron.importer import Imported, split_name
-from clhines.neuron.memory.raw import put_numbers
+from clhines.neuron.importer import Imported, local_of, split_name
+from clhines.neuron.memory.raw import numbers_at, put_numbers
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import Model
 from clhines.neuron.read.contents import Hidden, Instances
@@ -147,6 +147,11 @@ def _take_globals(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays,
         if quantity.is_global and base in entry.globals_:
             value = getattr(imported.model.h, f"{base}_{name}")
             values[place] = value if element is None else value[element]
+        elif len(at := local_of(imported.model, name, quantity)):
+            values[place] = numbers_at(at)
+        elif quantity.name in imported.groups[name].mechanism.program.begun:
+            what = f"LOCAL {base}, which is not found in NEURON's memory"
+            raise RejectedError([Rejected(name, what, "", 0, "declare it in RANGE")])
 
 
 def _take_crossed(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
@@ -287,12 +292,15 @@ def _put_globals(sim: Simulation, imported: Imported, arrays: Arrays, name: str)
     last = sim.model.kinds[sim.model.instances[imported.groups[name].number][0]].last
     for values, quantity, _ in _states(sim, imported.groups[name], arrays):
         base, element = split_name(quantity)
-        if quantity.is_global and hasattr(imported.model.h, f"{base}_{name}"):  # no LOCAL
-            value = float(values[-1 if last is None else last])
-            if element is None:
-                setattr(imported.model.h, f"{base}_{name}", value)
-            else:
-                getattr(imported.model.h, f"{base}_{name}")[element] = value
+        if not quantity.is_global:
+            continue
+        value = float(values[-1 if last is None else last])
+        if not hasattr(imported.model.h, f"{base}_{name}"):
+            put_numbers(local_of(imported.model, name, quantity), np.array([value]))
+        elif element is None:
+            setattr(imported.model.h, f"{base}_{name}", value)
+        else:
+            getattr(imported.model.h, f"{base}_{name}")[element] = value
 
 
 def _put_weights(sim: Simulation, imported: Imported, weight: np.ndarray) -> None:

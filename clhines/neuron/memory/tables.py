@@ -1,10 +1,12 @@
-"""Tables of FUNCTION_TABLE, which NEURON keeps in variables that only a library's symbols name.
+"""Variables that only a library's symbols name: tables of FUNCTION_TABLE, LOCALs outside of blocks.
 
-Each is read as knots and values; some values are compared with what hoc's function gives.
+Each table is read as knots and values; some values are compared with what hoc's function gives.
 """
 
 from __future__ import annotations
 
+import ctypes
+import re
 import struct
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -15,6 +17,8 @@ from clhines.mechanisms.nmodl.reading.tree import FunctionTable
 from clhines.neuron.memory.raw import Readable, words_at
 
 _SYMBOLS = 2  # type of a section of an ELF file
+_FILE = 4  # type of the symbol before those of a C++ file
+_MECHANISM = b"_ZL9_mechtype"  # NEURON's number of the mechanism of a file
 _ARGUMENT_WORDS = 5  # of a table: size, knots or 0, least and greatest x, what is between
 _MOST = 8000  # values of a table
 _SAMPLES = 8
@@ -22,14 +26,28 @@ _SAMPLES = 8
 
 def read_table(name: str, count: int, call: Callable[..., float]) -> FunctionTable | None:
     """Table of a function of hoc, or None where there is none, or too large a one."""
-    found = [_read(at, count) for at in _variables(name)]
+    wanted = _mangled(f"_ptable_{name}")
+    found = [_read(base + file[wanted], count) for base, file in _files() if wanted in file]
     return next((t for t in found if t is not None and _is_of(t, call)), None)
 
 
-def _variables(name: str) -> Iterator[int]:
-    """Yield addresses of variables that may have the table of a function."""
-    symbol = f"_ptable_{name}"
-    wanted = f"_ZL{len(symbol)}{symbol}".encode()
+def local_at(name: str, mechanism: int) -> int | None:
+    """Address of a LOCAL outside of blocks of a mechanism's file, or None where it is not found."""
+    wanted = _mangled(f"_z{name}")
+    found = [
+        base + file[wanted] for base, file in _files()
+        if wanted in file and _MECHANISM in file
+        and ctypes.c_int.from_address(base + file[_MECHANISM]).value == mechanism
+    ]  # fmt: skip
+    return found[0] if len(found) == 1 else None
+
+
+def _mangled(name: str) -> bytes:
+    return f"_ZL{len(name)}{name}".encode()
+
+
+def _files() -> Iterator[tuple[int, dict[bytes, int]]]:
+    """Yield where libraries of mechanisms begin, with the variables of each file in them."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             lines = [line.split(maxsplit=5) for line in maps]
@@ -38,29 +56,31 @@ def _variables(name: str) -> Iterator[int]:
     for where, _, offset, *_, path in (line for line in lines if len(line) == 6):
         if int(offset, 16) == 0 and ("nrnmech" in path or path.strip().endswith("special")):
             base = int(where.split("-")[0], 16)
-            yield from (base + value for value in _symbols(path.strip()).get(wanted, ()))
+            yield from ((base, file) for file in _symbols(path.strip()))
 
 
 @cache
-def _symbols(path: str) -> dict[bytes, list[int]]:
-    """Return the values of the symbols of tables in an ELF file of 64 bits, by name."""
+def _symbols(path: str) -> list[dict[bytes, int]]:
+    """Return the values of those symbols in an ELF file of 64 bits, by name, of each C++ file."""
     try:
         with open(path, "rb") as file:
             data = file.read()
     except OSError:
-        return {}
+        return []
     if data[:5] != b"\x7fELF\x02":
-        return {}
+        return []
     begin, size, count = *struct.unpack_from("<Q", data, 0x28), *struct.unpack_from("<HH", data, 58)
     sections = [struct.unpack_from("<IIQQQQIIQQ", data, begin + k * size) for k in range(count)]
-    found: dict[bytes, list[int]] = {}
+    found: list[dict[bytes, int]] = [{}]
     for _, kind, _, _, offset, length, link, *_ in sections:
         for at in range(offset, offset + length, 24) if kind == _SYMBOLS else ():
-            name_at, _, _, _, value, _ = struct.unpack_from("<IBBHQQ", data, at)
+            name_at, sort, _, _, value, _ = struct.unpack_from("<IBBHQQ", data, at)
             first = sections[link][4] + name_at
             name = data[first : data.index(b"\0", first)]
-            if b"_ptable_" in name:
-                found.setdefault(name, []).append(value)
+            if sort == _FILE:
+                found.append({})
+            elif b"_ptable_" in name or name == _MECHANISM or re.match(rb"_ZL\d+_z", name):
+                found[-1][name] = value
     return found
 
 

@@ -33,7 +33,7 @@ from clhines.simulate.events.sources import wires_of
 from clhines.simulate.kinds.layouts import (
     Layout,
     at_parameter,
-    check_room_for_events,
+    check_events,
     locations,
     owner_of,
     read_back,
@@ -480,7 +480,7 @@ class ArenaRun(DeviceRun):
     def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
         """Wait, and return a chunk of the events since `begin`."""
         if self.wires.num_targets:
-            check_room_for_events(self.model, int(self.ending.values_of(self._error)[0]))
+            check_events(self.model, int(self.ending.values_of(self._error)[0]))
         count = int(self.ending.values_of(self.events.count)[0])
         self.events.known_empty = not count
         if not count and self.events.early is None:

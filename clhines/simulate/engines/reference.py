@@ -12,7 +12,7 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.ions import ADVANCE_REVERSAL, INITIAL_REVERSAL
-from clhines.model.model import DENSITY, Model
+from clhines.model.model import DENSITY, Kind, Model
 from clhines.model.sources import Played
 from clhines.simulate.engines.run import PartRun
 from clhines.simulate.engines.variables import Call, Variables, of_all
@@ -95,12 +95,11 @@ def _initial(events: HostEvents, k: int) -> None:
         if k in variables.queues:
             events.obey(k, some, zero, none, call)
         variables.wrote_concentrations(k, "initial", some)
-    _check_globals(variables, k)
+    check_globals(kind, variables.states[k])
 
 
-def _check_globals(variables: Variables, k: int) -> None:
+def check_globals(kind: Kind, states: Mapping[str, np.ndarray]) -> None:
     """Let all instances have the last one's of a variable of all, or refuse several values."""
-    kind, states = variables.model.kinds[k], variables.states[k]
     mechanism = kind.mechanism
     for quantity in mechanism.program.states:
         values = states[quantity.name]
@@ -112,7 +111,7 @@ def _check_globals(variables: Variables, k: int) -> None:
             raise InputError(
                 f"{quantity.public or quantity.name} of {mechanism.name} is {values.min():g} to "
                 f"{values.max():g} after INITIAL; expected one value of all instances, as it is "
-                "GLOBAL, or RANGE in its file"
+                "one for all in its file, or RANGE there"
             )
 
 

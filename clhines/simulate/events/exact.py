@@ -9,6 +9,7 @@ from clhines.errors import InputError
 from clhines.mechanisms.ir.program import Net
 from clhines.simulate.engines.variables import Call, Queue, Variables
 from clhines.simulate.events.sources import SPIKE_LATE, bin_end, connection_ranks, detected
+from clhines.simulate.kinds.layouts import WRONG_EVENTS
 
 Emitted = list[tuple[np.ndarray, np.ndarray]]  # sources and times
 
@@ -240,16 +241,15 @@ class HostEvents:
     ) -> None:
         """Send the events and arm the conditions that a block has asked for."""
         variables, net = self.variables, self.net(k)
-        names = sorted({name for role, name in call.results if role == "send"})
-        for name in names:
-            number, what = name.split(".")
-            if what != "time":
-                continue
-            time = call.results["send", name]
+        names = (name.split(".") for role, name in call.results if role == "send")
+        for number in sorted({int(number) for number, _ in names}):
+            time = call.results["send", f"{number}.time"]
+            if not (time >= t).all():
+                raise InputError(f"{self._named(k)}: {WRONG_EVENTS[2]}")
             sent = np.isfinite(time)
             if not sent.any():
                 continue
-            kind = net.sends[int(number)].kind
+            kind = net.sends[number].kind
             if kind == "event":
                 self._emit(k, some[sent], time[sent])
                 continue
@@ -268,6 +268,11 @@ class HostEvents:
         sources = self.variables.model.sources.emitted.get(k)
         if sources is None:
             return
+        exact, wires, listened = self.variables.exact, self.variables.wires, sources[some]
+        count = exact.count[listened]
+        last = wires.ring_first[listened] + (count - 1) % wires.ring_size[listened]
+        if ((count > 0) & (time < np.nextafter(exact.ring[last], -np.inf))).any():
+            raise InputError(f"{self._named(k)}: {WRONG_EVENTS[3]}")
         self.append(sources[some], np.nextafter(time, -np.inf) if self._early else time)
         self.emitted.append((sources[some], time))
 

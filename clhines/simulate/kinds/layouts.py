@@ -546,12 +546,19 @@ def locations(
     return found
 
 
-def check_room_for_events(model: Model, code: int) -> None:
-    """Raise InputError for the code by which kernels say that a queue or a ring had no room."""
+WRONG_EVENTS = (
+    "too many self events under way",
+    "net_move without a self event under way",
+    "an event is sent at a time that is past, or no number",
+    "net_event at a time before that of an earlier net_event; expected times that ascend",
+)
+
+
+def check_events(model: Model, code: int) -> None:
+    """Raise InputError for the code by which kernels say what was wrong with an event."""
     if not code:
         return
     if code == 1:
         raise InputError("a source had more events than its ring has room for")
-    kind, what = divmod(code - 2, 2)
-    problem = "net_move without a self event" if what else "too many self events"
-    raise InputError(f"{model.kinds[kind].mechanism.name}: {problem} under way")
+    kind, what = divmod(code - 2, 4)
+    raise InputError(f"{model.kinds[kind].mechanism.name}: {WRONG_EVENTS[what]}")

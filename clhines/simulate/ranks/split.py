@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from clhines.arrays import place_of
 from clhines.errors import InputError, RankError
 from clhines.model.model import Model
+from clhines.simulate.engines.reference import check_globals
 from clhines.simulate.engines.run import Mark, PartRun
 from clhines.simulate.events.grid_run import Spikes
 from clhines.simulate.events.sources import SPIKE_LATE, steps_between
@@ -232,6 +234,12 @@ class SplitRun:
                 else _StepExchange(self._own, shares, decisions)
             )
         self.max_steps = self._exchange.max_steps
+        if any(kind.mechanism.program.begun for kind in self.whole.kinds):
+            saved = self.save()  # of all ranks
+            with ranks.agreed():
+                for k, kind in enumerate(self.whole.kinds) if saved else ():
+                    own = replace(kind, last=None)
+                    check_globals(own, self.whole.schema.named(saved, "state", k))
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         self._own.do(self.run.begin, rows, self._records.localised(records))

@@ -183,7 +183,9 @@ class Parser(Statements):
                 self._represents()
             elif word == "SECTION":
                 self._listed()
-            elif word != "THREADSAFE":
+            elif word == "THREADSAFE":
+                self.result.thread_safe = True
+            else:
                 raise Refused(f"'{word}' in NEURON block", line)
 
     def _listed(self) -> list[str]:

@@ -156,6 +156,7 @@ class File:
     external: dict[str, int] = field(default_factory=dict)
     random: dict[str, int] = field(default_factory=dict)
     picked: list[str] = field(default_factory=list)  # of `random`: POINTERs that C draws from
+    thread_safe: bool = False  # whether it says so
     ions: list[Ion] = field(default_factory=list)
     blocks: dict[str, Block] = field(default_factory=dict)  # by name
     main: dict[str, Block] = field(default_factory=dict)  # INITIAL, BREAKPOINT, NET_RECEIVE ...
