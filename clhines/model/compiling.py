@@ -27,7 +27,7 @@ from clhines.model.instances import (
 )
 from clhines.model.ions import KNOWN_IONS, OTHER_ION, IonNodes, promoted
 from clhines.model.model import Alike, Events, Kind, Model
-from clhines.model.needs import GRID, of_model, of_network
+from clhines.model.needs import GRID, check_set_voltages, of_model, of_network
 from clhines.model.sources import NetCons, Played, Sources
 from clhines.network.additions import Added
 from clhines.network.additions import Sources as GivenSources
@@ -151,6 +151,7 @@ def _compiled(
         stored=frozenset(stored),
         **added_fields,
     )
+    check_set_voltages(model)
     return replace(model, needs=features | of_model(model, exact))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from clhines.arrays import stretch_of
+from clhines.errors import InputError
 from clhines.mechanisms.ir.program import CAPACITANCE, Program
 from clhines.model.model import Kind, Model
 from clhines.network.additions import Added
@@ -31,6 +32,7 @@ NEEDS = {  # what users call them
     "sent_events": "instances that send events",
     "single_events": "events that act one by one",
     "self_events": "mechanisms that send events to themselves",
+    "set_voltages": "events that set voltages",
     "weights": "connections with several weights",
     "begins": "states that begin at given values",
     "bins": "events in bins",
@@ -81,6 +83,7 @@ def of_program(program: Program) -> set[str]:
         or {*program.built_in} - {CAPACITANCE}
         or _has_more(program),
         "single_events": net is not None and not net.summed,
+        "set_voltages": program.sets_v,
         "self_events": any(send.kind != "event" for send in sends),
     }
     return {word for word, is_so in found.items() if is_so}
@@ -195,3 +198,44 @@ def _reads_currents(kind: Kind) -> bool:
         a.role == "ion" and a.name in currents and a.direction != "out"
         for a in program.blocks.get("current", ())
     )
+
+
+def check_set_voltages(model: Model) -> None:
+    """Refuse voltages that events set where the order of a step is not NEURON's order of events.
+
+    Events of different instances have no order in time within a step, and thresholds are compared
+    before the events that are due at its end.
+    """
+    setters = [k for k, kind in enumerate(model.kinds) if kind.mechanism.program.sets_v]
+    if not setters:
+        return
+    node = np.concatenate([model.kinds[k].node for k in setters])
+    name = model.kinds[setters[0]].mechanism.name
+    late = [k for k in setters if model.kinds[k].mechanism.program.sets_v_late]
+    set_late = np.concatenate([node[:0], *(model.kinds[k].node for k in late)])
+    looks = [kind.node for kind in model.kinds if _of_events(kind, "v", "set_v")]
+    among = np.bincount(np.concatenate(looks), minlength=model.forest.num_nodes)
+    pointed = any(np.isin(nodes, node).any() for nodes in model.pointers.values())
+    sources, used = model.sources, np.zeros(model.sources.count, bool)
+    used[model.forest.num_cells :] = True  # those of cells are used where connections come from
+    used[model.netcons.source] = used[model.connections.source] = True
+    above = sources.detector_node[used[sources.detector_source]]
+    for is_so, what in (
+        ((among[node] > 1).any(), "other events at the node depend on v or set it"),
+        (pointed, "pointers point to it"),
+        (any(_of_events(kind, "pointer") for kind in model.kinds), "events depend on pointers"),
+        (
+            np.isin(above, set_late).any(),
+            "its threshold is compared; events of WATCH alone may set v",
+        ),
+        (model.bins, "events are delivered in bins"),
+    ):
+        if is_so:
+            raise InputError(f"{name}: v is set in NET_RECEIVE, and {what}")
+
+
+def _of_events(kind: Kind, *roles: str) -> bool:
+    """Whether events or conditions of a kind have arguments of these roles."""
+    blocks = kind.mechanism.program.blocks.items()
+    events = (given for name, given in blocks if name in ("receive", "watch") or "netcons" in name)
+    return any(a.role in roles for given in events for a in given)

@@ -163,14 +163,14 @@ ${copied(kind, ends)}\
         for (int layer = 0; layer < ${spec.layers}; layer++) {
             ${spec.loop.times("t_begin t_mid")}
             const int first = mine.s6 * ${spec.layers} + layer;
-            const int end = present ? ints[first_of_layer + first + 1] : 0;
-            for (int n = present ? ints[first_of_layer + first] + lane : 0; n < end; n += LANES) {
+            const int end = present ? ints[first_of_cells_layer + first + 1] : 0;
+            for (int n = present ? ints[first_of_cells_layer + first] + lane : 0; n < end; n += LANES) {
                 const int target = ints[layer_targets + n];
 % for kind in nets:
 <% k = kind.number %>\
                 if (target >= target_${k} && target < target_${k} + count_${k}) {
                     const int j = target - target_${k}, a = ints[active_${k} + j];
-                    ${e.v_space} const real *own_v = ${"&V(ints[place_of + a] - mine.s0)" if e.one_v else spec.loop.seen};
+                    ${e.v_type}own_v = ${"&V(ints[place_of + a] - mine.s0)" if e.one_v else spec.loop.seen};
 % if e.grid and kind.summed:
                     take_sum_${k}(j, a, t_mid, V(ints[place_of + a] - mine.s0), dt,
                            incoming + (long)(step % slots) * num_targets, scale_of_events, own_v, mem, clock, ints,
@@ -300,7 +300,7 @@ ${for_each(recorded, of_record)}\
 <% times = spec.loop.times("t_begin t_mid") %>\
                 ${times}
                 if (is_active && ((opens && looks) || clock[node_due + a] <= ${e.soon}${" || " + asks(always) if always else ""})) {
-                    ${e.v_space} const real *own_v = ${"&V(place)" if e.one_v else spec.loop.seen};
+                    ${e.v_type}own_v = ${"&V(place)" if e.one_v else spec.loop.seen};
                     instant node_is_due = INFINITY;
 ${for_each(nets, of_net)}\
                     ${spec.loop.begin}

@@ -111,6 +111,26 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "v in f, which is of the step before",
         "f = v",
     ),
+    "v set for events alone": (
+        _with("f()").replace("INITIAL", "PROCEDURE f() {\nv = -70 }\nNET_RECEIVE(w)"),
+        "v is set in f, but not in NET_RECEIVE",
+        "v = -70",
+    ),
+    "v set for each connection": (
+        _with("FOR_NETCONS(a) {\nv = a }").replace("INITIAL", "NET_RECEIVE(w)"),
+        "v is set in FOR_NETCONS",
+        "v = a",
+    ),
+    "v set for a connection": (
+        _with("INITIAL {\nv = w }").replace("INITIAL", "NET_RECEIVE(w)", 1),
+        "v is set in INITIAL of NET_RECEIVE",
+        "v = w",
+    ),
+    "v set in a loop": (
+        _with("WHILE (x < v) {\nx = x + 1 v = 3\n}"),
+        "v is set in a loop",
+        "v = 3",
+    ),
     "hidden by a LOCAL": (
         _with("LOCAL m\nVERBATIM\n x = m;\nENDVERBATIM"),
         "VERBATIM",

@@ -34,6 +34,7 @@ CASES = [
         "gaps",
         "streams",
         "watched",
+        "reset",
         "crossing",
         "trains",
         "clamped",
@@ -57,12 +58,14 @@ STEPS = [
             "played",
             "streams",
             "watched",
+            "reset",
             "common",
             "clamped",
             "hidden",
         )
     ),
-    *((case, "epochs-gpu") for case in ("recorders", "crossing", "played", "hidden")),
+    *((case, "epochs-gpu") for case in ("recorders", "reset", "crossing", "played", "hidden")),
+    ("reset", "epochs-cpu"),
 ]
 
 

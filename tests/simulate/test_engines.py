@@ -96,6 +96,7 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
     "nmodl": (with_ions, {}),
     "single_events": (changed(fires), {}),
     "self_events": (changed(lambda net: net.add(mod_files.ours("ext_pulse"), [0])), {}),
+    "set_voltages": (changed(lambda net: net.add(mod_files.ours("ext_reset"), [0])), {}),
     "sent_events": (changed(fires), {}),
     "weights": (with_ions, {}),
     "bins": (changed(lambda net: setattr(inside(net).added, "bins", True)), {}),
@@ -174,6 +175,38 @@ def test_what_an_engine_lacks_is_refused_in_words(word, engine):
     others = [e for e in ENGINES if f"{e.name!r}" in text.split("expected")[1]]
     assert others == [e for e in ENGINES if e.kernels_for(needs) and e.runs_on(device)]
     assert ENGINES[-1] in others
+
+
+def sees(net):
+    net.set_pointer(net.add(mod_files.ours("ext_gap"), [5]), "vgap", to=[0])
+
+
+def late(net):
+    net.add(mod_files.ours("ext_late"), [3])
+    net.add_detector([3])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda net: net.add(mod_files.ours("ext_watch"), [0]), "other events at the node depend"),
+        (lambda net: net.add(mod_files.ours("ext_reset"), [0]), "other events at the node depend"),
+        (sees, "pointers point to it"),
+        (gap, ""),
+        (lambda net: setattr(inside(net).added, "bins", True), "events are delivered in bins"),
+        (lambda net: net.add_detector([0]), ""),
+        (late, "its threshold is compared"),
+    ],
+)
+def test_voltages_that_events_set(change, said):
+    net = with_ions()
+    net.add(mod_files.ours("ext_reset"), [0])
+    change(net)
+    if not said:
+        assert "set_voltages" in compile(net, DT).needs
+        return
+    with pytest.raises(InputError, match=f"v is set in NET_RECEIVE, and .*{said}"):
+        compile(net, DT)
 
 
 def test_other_refusals():

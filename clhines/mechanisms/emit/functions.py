@@ -105,6 +105,7 @@ _GENERATED = {
     "ion_current": "_{}__slope",
     "arm": "_arm{}",
     "watch": "_watch{}",
+    "set_v": "_set_{}",
     "unless": "_unless{}",
     "column": "_column{}",
     "grid": "_{}",

@@ -34,6 +34,7 @@ Roles of arguments, with what `name` says:
   not sent, and, where the event has one, ``k.flag``.
 - ``arm``: not 0 where this call arms the WATCH of the number; a call that arms any disarms all
   others.
+- ``set_v``: the voltage that the event gives the node, mV.
 - ``watch``: value of the WATCH condition of the number: above 0 where it is true.
 - ``unless``: not 0 where the thing of that number in `Program.unless` would be needed.
 - ``x``, ``column``: place and values of ``table_NAME``; ``grid``: ``low`` and ``high`` of
@@ -172,8 +173,14 @@ class Program:
     last: tuple[str, ...] = ()  # states that are one for all: each block reads the last one's
     begun: tuple[str, ...] = ()  # states that are one for all: that of the last one's INITIAL
     spike: Spike | None = None  # its node is a cell's soma, of which the threshold is that one
+    sets_v_late: bool = False  # events other than those of WATCH may set the node's voltage
     electrode: bool = False  # its current is one of an electrode; `i` is outward all the same
     electrode_currents: tuple[str, ...] = ()  # variables of currents into the cell
+
+    @property
+    def sets_v(self) -> bool:
+        """Whether events set the voltage of the node."""
+        return any(a.role == "set_v" for a in self.blocks.get("receive", ()))
 
     @property
     def defaults(self) -> dict[str, float]:

@@ -392,7 +392,7 @@ class CellBlocksSpec(ArenaSpec):
     @property
     def ahead(self) -> tuple[GroupedKind, ...]:
         """Those of them whose currents are worked out when their states have advanced."""
-        return tuple(kind for kind in self.early if not kind.outputs)
+        return () if self.sets_v else tuple(kind for kind in self.early if not kind.outputs)
 
     @property
     def own_v(self) -> str:
@@ -511,8 +511,8 @@ class CellBlocks(ArenaKernels):
         for name, value in level_ions(variables, self.network).items():
             arenas["mem"].add(f"level_{name}", np.array([value]))
         layouts.add_cells(model, self.layout, ints, numbers=True)
-        several = len(wires.layers) > 1  # targets that blocks look after one by one
-        targets = np.concatenate(wires.layers) if several else layouts.loose_targets(model, wires)
+        targets = layouts.loose_targets(model, wires)  # that blocks look after one by one
+        targets = np.concatenate(wires.layers) if wires.apart else targets
         self._add_lists(ints, "target", targets, blocks.target[targets])
         emitters = [np.zeros((2, 0), np.int64)]
         for k, sources in model.sources.emitted.items():

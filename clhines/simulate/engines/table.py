@@ -13,6 +13,7 @@ _TIMES = frozenset(
     {
         *("exact_times", "plastic", "noise", "detectors", "trains", "played", "ions", "random"),
         *("nmodl", "sent_events", "single_events", "self_events", "weights", "begins"),
+        "set_voltages",
     }
 )
 _LOOSE = frozenset(

@@ -270,6 +270,8 @@ class Variables:
             (self.states if role == "state" else self.outputs)[k][name][some] = value
         elif role == "drawn":
             self.drawn[k, name][some] = value
+        elif role == "set_v":
+            self.v[kind.node[some]] = value
         elif role == "ion" and not (block == "current" and name in self._currents):
             self.ions[name][kind.node[some]] = value
         elif role in ("ion", "ion_current"):  # what a mechanism adds to the ion's current

@@ -427,7 +427,7 @@ def spec_of(
         secondorder=model.secondorder,
         second_order_currents=model.second_order_currents,
         noise=normal_source(real) if noisy else "",
-        layered=len(variables.wires.layers) > 1,
+        layered=variables.wires.apart,
         nernst=tuple(ion.name for ion in model.ions if ((ion.style & ADVANCE_REVERSAL) > 0).any()),
         grid=model.on_grid,
         bins=(1 + has_second_round(model)) * model.bins,
@@ -435,6 +435,7 @@ def spec_of(
         width=width,
         played=bool(model.played),
         constant=has_constants(model.once),
+        sets_v="set_voltages" in model.needs,
     )
     return spec, np.array([*regions.values()], np.int32)
 

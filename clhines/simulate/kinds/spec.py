@@ -542,7 +542,8 @@ class ArenaSpec(TemplateSpec):
         ),
         "events": (
             "int first_item, int num_items, int capacity, real dt, instant half_dt",
-            "const int *step_state, const instant *restrict step_begin, const real *restrict v",
+            "const int *step_state, const instant *restrict step_begin",
+            "const real *restrict v if not sets_v, real *v if sets_v",
             "int *restrict spike_count, int *restrict spike_source, instant *restrict spike_time",
             "real *mem, instant *clock, int *ints, const int *at",
         ),
@@ -567,6 +568,7 @@ class ArenaSpec(TemplateSpec):
     by_cell: bool = field(default=False, repr=False)  # for `ArenaEpochSpec`: regions are a struct
     far: bool = field(default=False, repr=False)  # voltages are not in local memory
     instant: str = "double"  # type of times
+    sets_v: bool = False  # events may set voltages
 
     @property
     def arena(self) -> ArenaSpec:
@@ -595,6 +597,11 @@ class ArenaSpec(TemplateSpec):
         if self.by_cell and not self.one_v:
             return "volatile __global"
         return "__local" if self.by_cell and not self.far else "__global"
+
+    @property
+    def v_type(self) -> str:
+        """Type of voltages, or of the place of one, that functions of events are given."""
+        return f"{self.v_space} {'' if self.sets_v else 'const '}real *"
 
     @property
     def own_v(self) -> str:
