@@ -39,6 +39,7 @@ NEEDS = {  # what users call them
     "artificial_cells": "artificial cells",
     "pointers": "pointers to voltages (gap junctions)",
     "pointers_in_states": "states or events that depend on pointers",
+    "written_pointers": "pointers that mechanisms write",
     "instant_events": "events between instances within a step",
     "instant_between_cells": "events between cells within a step",
     "instant_artificial": "events from artificial cells within a step",
@@ -49,6 +50,7 @@ NEEDS = {  # what users call them
     "ranks": "several ranks",
     "ranked_bins": "events in bins on several ranks",
     "ranked_pointers": "pointers to voltages of other ranks",
+    "ranked_written": "pointers that mechanisms write on several ranks",
     "ranked_last": "GLOBAL variables that instances of several ranks set in turn",
     "copies": "copies of one network",
     "solver": "methods of the solver",
@@ -77,6 +79,7 @@ def of_program(program: Program) -> set[str]:
         "artificial_cells": program.kind == "artificial",
         "ions": program.ions,
         "pointers": program.pointers,
+        "written_pointers": program.written,
         "random": program.random,
         "nmodl": program.tables
         or program.outputs
@@ -232,6 +235,29 @@ def check_set_voltages(model: Model) -> None:
     ):
         if is_so:
             raise InputError(f"{name}: v is set in NET_RECEIVE, and {what}")
+
+
+def check_written(model: Model) -> None:
+    """Refuse what depends on the order in which instances write a variable of another mechanism.
+
+    All is added at the end of AFTER SOLVE: there and in BEFORE STEP nothing else may use it. What
+    is set, in BEFORE BREAKPOINT, is set then, too: the other mechanism must not use it at all.
+    """
+    for (k, name), written in model.written.items():
+        mechanism, other = (model.kinds[j].mechanism for j in (k, written.kind))
+        is_put = any(
+            a.role == "put" and a.name == name
+            for given in mechanism.program.blocks.values()
+            for a in given
+        )
+        said = f"{mechanism.name}: pointer {name} points to {written.state} of {other.name}, which"
+        for block in other.program.blocks:
+            adds = other.compiled.adds(block, written.state)
+            if block in ("after_initial", "after_solve", "before_step") and adds is None:
+                what = block.upper().replace("_", " ")
+                raise InputError(f"{said} does more than add to it in {what}")
+            if is_put and adds is not False and block != "initial":
+                raise InputError(f"{said} uses it; expected one that {mechanism.name} alone sets")
 
 
 def _of_events(kind: Kind, *roles: str) -> bool:

@@ -106,6 +106,8 @@ _GENERATED = {
     "arm": "_arm{}",
     "watch": "_watch{}",
     "set_v": "_set_{}",
+    "put": "_put_{}",
+    "add": "_add_{}",
     "unless": "_unless{}",
     "column": "_column{}",
     "grid": "_{}",

@@ -34,6 +34,8 @@ Roles of arguments, with what `name` says:
   not sent, and, where the event has one, ``k.flag``.
 - ``arm``: not 0 where this call arms the WATCH of the number; a call that arms any disarms all
   others.
+- ``put``: what the variable is set to to which the POINTER of the name points; ``add``: what is
+  added to it, by one instance after the other.
 - ``set_v``: the voltage that the event gives the node, mV.
 - ``watch``: value of the WATCH condition of the number: above 0 where it is true.
 - ``unless``: not 0 where the thing of that number in `Program.unless` would be needed.
@@ -176,6 +178,12 @@ class Program:
     sets_v_late: bool = False  # events other than those of WATCH may set the node's voltage
     electrode: bool = False  # its current is one of an electrode; `i` is outward all the same
     electrode_currents: tuple[str, ...] = ()  # variables of currents into the cell
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """POINTERs to variables that blocks set or add to."""
+        every = (a for given in self.blocks.values() for a in given if a.role in ("put", "add"))
+        return tuple(dict.fromkeys(a.name for a in every))
 
     @property
     def sets_v(self) -> bool:

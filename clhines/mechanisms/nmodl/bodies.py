@@ -26,7 +26,14 @@ from clhines.mechanisms.nmodl.reading.tree import (
     all_of,
     uses,
 )
-from clhines.mechanisms.nmodl.values import Sent, Shared, TableUse, weight
+from clhines.mechanisms.nmodl.values import (
+    POINTED_ADD,
+    POINTED_PUT,
+    Sent,
+    Shared,
+    TableUse,
+    weight,
+)
 
 SLOPE = Fraction(1, 1000)  # mV, of NEURON's quotient
 BEFORE_AFTER = "BEFORE INITIAL", "AFTER INITIAL", "BEFORE BREAKPOINT", "AFTER SOLVE", "BEFORE STEP"
@@ -89,13 +96,27 @@ class _Work:
         body = Body(list(results), loops=run.loops)
         for key in run.writes:
             name = self.names.elements[key]
-            if name not in self.concentrations:
+            if name in self.file.pointers:
+                body.results.append(self._pointed(block, key, run.values[key]))
+            elif name not in self.concentrations:
                 body.writes[key] = run.values[key]
             elif any(name in ion.writes for ion in self.file.ions):
                 body.results.append(("ion", key, run.values[key]))
             # else a copy of its own: what is only read does not change for others
         body.results += counts(run)
         self.bodies.blocks[block] = body
+
+    def _pointed(self, block: str, key: str, value: Node) -> tuple[str, str, Node]:
+        """Return what a block sets a POINTER's variable to, or what it adds to it."""
+        name = self.names.elements[key]
+        parts = linear_parts(value, key)
+        if block in POINTED_PUT and not value.uses(key):
+            return "put", name, value
+        if block in POINTED_ADD and parts is not None and parts[1] is self.graph.one:
+            return "add", name, parts[0]
+        does = "set but from itself" if block in POINTED_PUT else "other than added to"
+        where = block.upper().replace("_", " ")
+        raise Refused(f"POINTER {name} is {does} in {where}", self.file.pointers[name])
 
     def _main(self, name: str) -> Sequence[Statement]:
         block = self.file.main.get(name)

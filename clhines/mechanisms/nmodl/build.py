@@ -94,6 +94,7 @@ class _Builder:
         self.file, self.graph = bodies.shared.file, bodies.shared.graph
         self.blocks = bodies.blocks
         self._check()
+        self._check_pointed()
         self.written = {key for body in self.blocks.values() for key in body.writes}
         self.read_ions = {n for ion in self.file.ions for n in (*ion.reads, *ion.writes)}
         self._leave_out_columns()
@@ -111,6 +112,13 @@ class _Builder:
         for name in file.nonspecific | file.electrode:
             if self.names.variable(name) is None:
                 raise Refused(f"the current '{name}' is not declared")
+
+    def _check_pointed(self) -> None:
+        """Refuse to read what POINTERs write: it depends on the order of all that write it."""
+        bodies = self.blocks.values()
+        for name in {n for b in bodies for role, n, _ in b.results if role in ("put", "add")}:
+            if any(self.names.printed[name] in body.free(body.writes) for body in bodies):
+                raise Refused(f"POINTER {name} is written and read", self.file.pointers[name])
 
     # ----------------------------------------------------------------------------- variables
 

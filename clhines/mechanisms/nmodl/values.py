@@ -25,6 +25,9 @@ Rules = dict[str, Callable[[Statement], None]]
 
 
 _OF_EVENTS = "receive", "net_initial", "for_netcons"
+# blocks that may set what a POINTER points to, and those that may add to it
+POINTED_PUT = "initial", "before_initial", "before_breakpoint"
+POINTED_ADD = "after_initial", "after_solve"
 
 
 def weight(name: str) -> str:
@@ -185,8 +188,8 @@ class Values:
             variable = self.names.variable(name)
             if variable is not None and variable.sort == "constant":
                 raise Refused(f"the constant '{name}' is set", line)
-            if name in self.file.pointers:
-                raise Refused(f"POINTER {name} is written", line)
+            if name in self.file.pointers and self.where not in (*POINTED_PUT, *POINTED_ADD):
+                raise Refused(f"POINTER {name} is written in {self.where}", line)
         self.set(self.key(name, index, line), value, name)
 
     def _check_v(self, line: int) -> None:

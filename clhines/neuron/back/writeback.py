@@ -11,7 +11,7 @@ from clhines.network.times import half_steps
 from clhines.neuron.back.states import Arrays, netcons_of, rings_of
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
-from clhines.neuron.memory.places import ION
+from clhines.neuron.memory.places import ELEMENT, ION
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.played import Recorder
@@ -67,7 +67,7 @@ class Records:
             return None
         imported = self._imported
         ions = {ion.name + ION for ion in imported.model.contents.ions.values()}
-        if not variable.owner or variable.owner in ions:
+        if not variable.owner or variable.owner in (*ions, ELEMENT):
             return variable.owner, variable.name
         if variable.owner not in imported.groups or variable.number < 0:
             what = f"Vector.record of {variable.name}, which is not simulated"
@@ -87,6 +87,11 @@ class Records:
         owner, name = key
         if owner in self._imported.groups:
             return self._sim.record(name, self._imported.groups[owner], numbers)
+        if owner == ELEMENT:
+            assert self._imported.elements is not None
+            place = {n: k for k, n in enumerate(self._imported.model.written.elements)}
+            which = [place[n] for n in numbers.tolist()]
+            return self._sim.record(name, self._imported.elements, which)
         instances = [i.instances for i in self._imported.model.contents.ions.values()
                      if i.name + ION == owner]  # fmt: skip
         nodes = np.array(instances[0].nodes)[numbers] if instances else numbers

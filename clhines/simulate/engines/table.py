@@ -23,7 +23,7 @@ _LOOSE = frozenset(
     }
 )
 _CELLS = _LOOSE | {"instant_between_cells"}
-_BY_STEPS = frozenset({"ranked_pointers", "last_instances"})  # which epochs do not take
+_BY_STEPS = frozenset({"ranked_pointers", "last_instances", "written_pointers"})  # not by epochs
 _OF_TIMES = _BY_STEPS | {"ranks", "bins", "played_artificial", "copies"}
 ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network

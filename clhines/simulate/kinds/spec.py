@@ -487,6 +487,8 @@ class KindBlocks:
     def stores(self, a: Argument, block: str, local: str) -> list[str]:
         if a.role in ("state", "output"):
             return [f"{self.kept(a.role, a.name)} = {local};"]
+        if a.role in ("put", "add"):
+            return [f"mem[{a.role}_{self.number}_{a.name} + j] = {local};"]
         if a.role == "drawn":
             low, high = self._drawn(a.name)
             return [f"ints[{low}] = (int)(uint){local};", f"ints[{high}] = (int)({local} >> 32);"]
@@ -547,6 +549,11 @@ class ArenaSpec(TemplateSpec):
             "int *restrict spike_count, int *restrict spike_source, instant *restrict spike_time",
             "real *mem, instant *clock, int *ints, const int *at",
         ),
+        "add_up": (
+            "int num_mem, const int *step_state, const int *restrict mem_first",
+            "const int *restrict mem_column, const int *restrict mem_index",
+            "real *restrict mem_rows, real *mem, const int *ints, const int *at",
+        ),
     }
     sending: ClassVar[Word] = SENDING
     blocks: ClassVar[bool] = False  # whether blocks of cells see each other's events later
@@ -569,6 +576,7 @@ class ArenaSpec(TemplateSpec):
     far: bool = field(default=False, repr=False)  # voltages are not in local memory
     instant: str = "double"  # type of times
     sets_v: bool = False  # events may set voltages
+    sums: bool = False  # pointers write variables
 
     @property
     def arena(self) -> ArenaSpec:
