@@ -15,6 +15,7 @@ from clhines.arrays import stretch_of
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import CAPACITANCE, Program
 from clhines.model.model import Kind, Model
+from clhines.model.sources import Written
 from clhines.network.additions import Added
 from clhines.network.groups import Group
 
@@ -42,6 +43,7 @@ NEEDS = {  # what users call them
     "written_pointers": "pointers that mechanisms write",
     "instant_events": "events between instances within a step",
     "instant_between_cells": "events between cells within a step",
+    "written_elsewhere": "pointers that write variables of other cells",
     "instant_artificial": "events from artificial cells within a step",
     "ion_order": "ion currents with secondorder=2",
     "read_currents": "currents of ions that a BREAKPOINT reads",
@@ -155,6 +157,9 @@ def of_model(model: Model, exact: bool) -> frozenset[str]:
             "instant_artificial": (sent & loose).any(),
             "ion_order": model.second_order_currents,
             "pointers_in_states": any(_points_in_states(kind) for kind in kinds),
+            "written_elsewhere": any(
+                _is_elsewhere(model, k, to) for (k, _), to in model.written.items()
+            ),
             "last_instances": any(k.mechanism.program.last and k.count > 1 for k in kinds),
             "read_currents": any(_reads_currents(kind) for kind in kinds),
             "played_artificial": any(artificial[played.kind] for played in model.played),
@@ -185,6 +190,12 @@ def within_cells(model: Model) -> np.ndarray:
         sources = model.sources.emitted.get(k, np.full(kind.count, -1))
         sender[sources[sources >= 0]] = cell[sources >= 0]
     return found & (sender[netcons.source] == receiver)
+
+
+def _is_elsewhere(model: Model, k: int, to: Written) -> bool:
+    """Whether a pointer that a kind writes leads to another cell."""
+    nodes = np.stack((model.kinds[k].node, model.kinds[to.kind].node[to.instance]))
+    return bool(np.ptp(stretch_of(model.forest.cell_offsets, nodes), axis=0).any())
 
 
 def _points_in_states(kind: Kind) -> bool:

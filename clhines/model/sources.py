@@ -69,7 +69,7 @@ class NetCons:
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """A state of instances of a kind, to which a pointer of each instance of another kind points."""
+    """A state of a kind, to which a pointer of each instance of another kind points."""
 
     kind: int
     state: str

@@ -296,8 +296,8 @@ def _additions(network: Network, copied: Copied, groups: list[Group]) -> Added:
             for k, name, place, node in added.pointers
         ],
         written=[
-            (k, name, shifted(place, sizes[k], copies), of, variable, shifted(at, sizes[of], copies))
-            for k, name, place, of, variable, at in added.written
+            (k, name, shifted(own, sizes[k], copies), of, variable, shifted(at, sizes[of], copies))
+            for k, name, own, of, variable, at in added.written
         ],
         plays=[
             replace(play, index=play.index + c * sizes[play.group])

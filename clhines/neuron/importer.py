@@ -228,7 +228,7 @@ def _pointed(model: Model, thing: Hoc, pointer: str) -> int:
 
 
 def _write(model: Model, network: Network, groups: dict[str, Group]) -> Group | None:
-    """Let POINTERs write variables of mechanisms, or an element of a Vector: a number of its own."""
+    """Let POINTERs write variables of mechanisms; an element of a Vector is an instance, too."""
     written, elements = model.written, None
     if written.elements:
         of_element = {
@@ -248,7 +248,9 @@ def _write(model: Model, network: Network, groups: dict[str, Group]) -> Group | 
             assert elements is not None
             to = elements, "x", np.array([place[v.number] for v in targets], np.int64)
         else:
-            shown = variable.name if variable.place is None else f"{variable.name}[{variable.place}]"
+            shown = (
+                variable.name if variable.place is None else f"{variable.name}[{variable.place}]"
+            )
             to = groups[owner], shown, np.array([v.number for v in targets], np.int64)
         network.set_pointer(groups[name], pointer, to)
     return elements

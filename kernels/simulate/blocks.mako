@@ -349,6 +349,12 @@ ${kind.call(block, after, 8)}\
 % endif
 % endfor
 % endfor
+% if spec.sums:
+    for (int n = ints[block_sum + block]; n < ints[block_sum + block + 1]; n++) {
+        const int s = ints[block_sums + n];
+${part("common/arena_sums", 8)}\
+    }
+% endif
     for (int k = ints[first_cell + first]; k < ints[first_cell + end]; k++) {
         const int c = ints[cell_of + k];
         if (!isfinite(v[ints[soma_of + k]]) && failed[c] == 0) failed[c] = done + 1;
@@ -433,7 +439,7 @@ ${restart("i")}
         }
         for (int r = v_first[block]; r < v_first[block + 1]; r++)
             v_rows[row * num_v + v_column[r]] = v[v_index[v_column[r]]];
-        for (int r = mem_first[num_nodes]; r < num_mem; r++)
+        for (int r = mem_first[num_nodes]; r < ${"mem_first[num_nodes + 1]" if spec.sums else "num_mem"}; r++)
             if (mem_block[r - mem_first[num_nodes]] == block)
                 mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
     }

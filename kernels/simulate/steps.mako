@@ -262,11 +262,7 @@ __kernel void add_up(${signature(spec, "add_up")})
     const int s = get_global_id(0);
     if (s >= num_sums) return;
     const size_t row = step_state[1] + step_state[3];
-    real sum = mem[ints[sum_set + s] < 0 ? ints[sum_at + s] : ints[sum_set + s]];
-    for (int k = ints[sum_first + s]; k < ints[sum_first + s + 1]; k++) sum += mem[ints[sum_from + k]];
-    mem[ints[sum_at + s]] = sum;
-    for (int r = mem_first[num_active + 1 + s]; r < mem_first[num_active + 2 + s]; r++)
-        mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
+${part("common/arena_sums", 4)}\
 }
 % endif
 % if spec.layered:

@@ -169,7 +169,26 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "VERBATIM",
         "VERBATIM",
     ),
-    "POINTER written": (_with("p = 3", "POINTER p", "ASSIGNED { p }"), "POINTER p is", "p = 3"),
+    "POINTER set in BREAKPOINT": (
+        _with("").replace("x = m", "p = 3").replace("RANGE x", "POINTER p\n}\nASSIGNED { p"),
+        "POINTER p is written in advance",
+        "p = 3",
+    ),
+    "POINTER set from itself": (
+        _with("p = 3*p", "POINTER p", "ASSIGNED { p }"),
+        "POINTER p is set but from itself in INITIAL",
+        "POINTER p",
+    ),
+    "POINTER set where others add": (
+        _with("", "POINTER p", "ASSIGNED { p }\nAFTER SOLVE { p = 3 }"),
+        "POINTER p is other than added to in AFTER SOLVE",
+        "POINTER p",
+    ),
+    "POINTER written and read": (
+        _with("p = 3", "POINTER p", "ASSIGNED { p }\nAFTER SOLVE { x = p }"),
+        "POINTER p is written and read",
+        "POINTER p",
+    ),
     "BBCOREPOINTER": (
         _with("x = p", "BBCOREPOINTER p", "ASSIGNED { p }"),
         "BBCOREPOINTER p",

@@ -35,6 +35,7 @@ CASES = [
         "streams",
         "watched",
         "reset",
+        "added",
         "crossing",
         "trains",
         "clamped",
@@ -59,13 +60,17 @@ STEPS = [
             "streams",
             "watched",
             "reset",
+            "added",
             "common",
             "clamped",
             "hidden",
         )
     ),
-    *((case, "epochs-gpu") for case in ("recorders", "reset", "crossing", "played", "hidden")),
-    ("reset", "epochs-cpu"),
+    *(
+        (case, "epochs-gpu")
+        for case in ("recorders", "reset", "added", "crossing", "played", "hidden")
+    ),
+    *((case, "epochs-cpu") for case in ("reset", "added")),
 ]
 
 

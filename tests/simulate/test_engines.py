@@ -5,7 +5,7 @@ import mod_files
 import numpy as np
 import pytest
 from networks import DT as STEP
-from networks import mixed_network
+from networks import mixed_network, written_network
 
 from clhines import STDP, InputError, Mechanism, Network, Simulation
 from clhines.device import devices
@@ -106,6 +106,8 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
         changed(lambda net: gap(net, Mechanism.from_nmodl(exact_cells.FOLLOWS))),
         {},
     ),
+    "written_pointers": (lambda: written_network(7, 2)[0], {}),
+    "written_elsewhere": (lambda: written_network(7, 2, True)[0], {}),
     "instant_events": (changed(sends_at_once), {}),
     "instant_between_cells": (changed(lambda net: sends_at_once(net, 11)), {}),
     "instant_artificial": (changed(lambda net: fires(net, 0.001)), {}),
@@ -124,6 +126,7 @@ OTHERS = ("begins", "ranks", "ranked_pointers", "copies", "solver")
 BOTH, GPU, CPU = ("epochs-gpu", "epochs-cpu"), "epochs-gpu", "epochs-cpu"
 FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where they are not BOTH
     "instant_between_cells": ("steps", CPU),
+    "written_elsewhere": ("steps", CPU),
     "last_instances": ("steps", "steps"),
 }
 
@@ -134,7 +137,7 @@ def model_of(word):
 
 
 def test_words_are_those_of_the_table():
-    assert NEEDS.keys() == ALL | {"ranked_bins", "ranked_last"}
+    assert NEEDS.keys() == ALL | {"ranked_bins", "ranked_last", "ranked_written"}
     assert CHOICES == ("auto", "epochs", *NAMES) and len({*NAMES}) == len(NAMES)
     assert {*NEEDS} - {*NETWORKS} == {
         "begins",
@@ -142,6 +145,7 @@ def test_words_are_those_of_the_table():
         "ranked_bins",
         "ranked_last",
         "ranked_pointers",
+        "ranked_written",
         "copies",
         "solver",
     }

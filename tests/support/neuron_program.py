@@ -253,6 +253,37 @@ def reset():
     return recorded(*found)
 
 
+def added():
+    """POINTERs to which several instances add: a variable of another, an element of a Vector."""
+    from support.mod_files import loaded
+
+    loaded()
+    found = []
+    for k in range(3):
+        soma, dendrite = section("soma", 1 + 2 * (k % 2), 30, 20), section("d", 5, 200, 2, "pas")
+        dendrite.connect(soma(1))
+        whole = h.Vector(k + 1)
+        element, totals = whole._ref_x[k], [h.ext_total(s(1)) for s in (soma, dendrite)]
+        for part, total in zip((soma, dendrite), totals, strict=True):
+            part.insert("ext_adds")
+            total._ref_whole, total.scale = element, 1e-6 * (k + 1)
+            for one in part:
+                one.ext_adds.ri, one.ext_adds.length = one.ri(), part.L / part.nseg
+                one.ext_adds._ref_neighbour = part(0)._ref_v
+                one.ext_adds._ref_total, one.ext_adds._ref_whole = total._ref_total, element
+        clamp(soma(0.5), 0.3 + 0.2 * k)
+        KEPT.extend([whole, element, *totals])
+        SEEN.extend([(totals[0], "total"), (totals[1], "kept"), (soma(0.5).ext_adds, "moment")])
+        found += [
+            soma(0.5)._ref_v,
+            dendrite(0.9)._ref_v,
+            element,
+            dendrite(0.5).ext_adds._ref_moment,
+        ]
+        found += [t._ref_total for t in totals] + [t._ref_kept for t in totals]
+    return recorded(*found)
+
+
 def trains():
     """Events at the times of Vectors: one in the place of a variable, one behind a POINTER."""
     from support.mod_files import loaded

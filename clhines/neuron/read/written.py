@@ -14,6 +14,7 @@ from clhines.neuron.memory.places import ELEMENT, Places, Variable
 from clhines.neuron.memory.raw import Place
 from clhines.neuron.read.contents import Instances
 
+
 @dataclass(eq=False)
 class Written:
     """By mechanism and POINTER what each instance's points to; addresses of all elements."""

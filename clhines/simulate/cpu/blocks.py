@@ -343,6 +343,7 @@ class CellBlocksSpec(ArenaSpec):
     blocks: ClassVar[bool] = True
     tile_widths: tuple[int, ...] = ()
     played_kinds: tuple[int, ...] = ()
+    added_kinds: tuple[int, ...] = ()  # kinds to whose states pointers of others add
 
     @classmethod
     def of(
@@ -359,6 +360,7 @@ class CellBlocksSpec(ArenaSpec):
             **{**fields_of(spec), "kinds": tuple(kinds)},
             tile_widths=tuple(layout.tiles.widths),
             played_kinds=tuple(sorted({p.kind for p in network.played})),
+            added_kinds=tuple(sorted({to.kind for to in network.written.values()})),
         )
 
     @property
@@ -386,7 +388,8 @@ class CellBlocksSpec(ArenaSpec):
         return tuple(
             kind
             for kind in self.grouped
-            if kind.is_early(self.always) and kind.number not in self.played_kinds
+            if kind.is_early(self.always)
+            and kind.number not in (*self.played_kinds, *self.added_kinds)
         )
 
     @property
@@ -514,6 +517,10 @@ class CellBlocks(ArenaKernels):
         targets = layouts.loose_targets(model, wires)  # that blocks look after one by one
         targets = np.concatenate(wires.layers) if wires.apart else targets
         self._add_lists(ints, "target", targets, blocks.target[targets])
+        if model.written:
+            at = self.layout.number(model.soma[layouts.cells_of_sums(model)])
+            block = stretch_of(self.layout.tiles.block_place, at)
+            self._add_lists(ints, "sum", np.arange(len(block)), block)
         emitters = [np.zeros((2, 0), np.int64)]
         for k, sources in model.sources.emitted.items():
             some = np.flatnonzero(sources >= 0)

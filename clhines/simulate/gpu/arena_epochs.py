@@ -75,8 +75,8 @@ class ArtificialSpec(ArenaSpec):
     def of(cls, spec: ArenaSpec, together: bool) -> ArtificialSpec:
         """Return what artificial cells take where cells take the functions of `spec`."""
         kinds = tuple(kind for kind in spec.kinds if kind.kind == "artificial")
-        own = {"kinds": kinds, "grid": False, "noise": "", "sets_v": False, "together": together}
-        return cls(**{**fields_of(spec), **own})
+        own = {"kinds": kinds, "grid": False, "noise": "", "sets_v": False, "sums": False}
+        return cls(**{**fields_of(spec), **own, "together": together})
 
 
 def epoch_of(model: Model) -> tuple[int, bool]:
@@ -297,6 +297,11 @@ class ArenaEpochs(ArenaKernels):
             turns = 2 if spreads else 1  # of steps
             for name in (f"slot_i_{k}", f"slot_g_{k}"):
                 arenas["mem"].room(name, (turns, kind.count))
+        if self.model.written:
+            cell = layouts.cells_of_sums(self.model)
+            arenas["ints"].add("cell_sums", np.argsort(cell, kind="stable"))
+            counts = np.bincount(cell, minlength=self.model.forest.num_cells)
+            arenas["ints"].add("cell_sum", offsets(counts))
         self._num_layers = 0
         if self.model.needs & BY_LAYERS:
             first, targets = self._layers()

@@ -456,6 +456,7 @@ Given = tuple[tuple[str, str, str], ...]
 def takes_apart(model: Model) -> frozenset[int]:
     """Return kinds of point processes that stand alone, whose instances lanes take one by one."""
     found, played = set(), {p.kind for p in model.played}
+    played |= {to.kind for to in model.written.values()}
     if model.needs & BY_LAYERS:
         return frozenset()
     for k, kind in enumerate(model.kinds):
@@ -494,6 +495,7 @@ def with_blocks(
     """Return a plan's spec with its kinds, and numbers, also of ions, that are arguments."""
     model, (ions, numbers) = variables.model, constant_ions(functions.kinds, variables)
     held, apart = held_kinds(functions.kinds, network), takes_apart(network)
+    added = {to.kind for to in network.written.values()}  # by sums, between steps
     blocks, scalar = [], 0
     for k, (kind, text) in enumerate(zip(model.kinds, functions.kinds, strict=True)):
         played = {p.parameter for p in variables.model.played if p.kind == k}
@@ -518,8 +520,9 @@ def with_blocks(
         quick = is_quick(text)
         blocks.append(
             EpochBlocks(
-                **fields_of(text), given=tuple(given), held=k in held, num_values=len(of_lane),
-                quick=quick, lined=quick and bool(text.states), local=spec.kinds[k].local,
+                **fields_of(text), given=tuple(given), num_values=len(of_lane), quick=quick,
+                held=k in held and k not in added, local=spec.kinds[k].local,
+                lined=quick and bool(text.states) and k not in added,
                 apart=k in apart, unread=lists.lanes.kinds[k].unread,
             )
         )  # fmt: skip

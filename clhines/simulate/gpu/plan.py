@@ -265,7 +265,7 @@ class EpochPlan:
             uniform=tuple(self.lists.numbers.uniform),
         )
         network = self._decisions.network
-        spreads = limits.ptx and model.has_times and not network.pointers
+        spreads = limits.ptx and model.has_times and not network.pointers and not network.written
         spreads &= not network.needs & BY_LAYERS
         chosen = choose_lanes(self.lists, spec, limits, units, num_cells, spreads)
         if chosen is None:

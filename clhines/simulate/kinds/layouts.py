@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from clhines.arrays import offsets, place_of, shifted, starts
+from clhines.arrays import offsets, place_of, shifted, starts, stretch_of
 from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
@@ -188,8 +188,8 @@ def filled_arenas(
 def sums_of(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Kind, number of the state and instance, (3, s), of what pointers write, and who writes it.
 
-    Of all that add, in NEURON's order, the sum to which each adds, number of its kind and pointer in
-    `Model.written`, and instance, (3, m); of the sums the last that sets each, likewise, -1 for none.
+    Of all that add, in NEURON's order, the sum to which each adds, number of its kind and pointer
+    in `Model.written`, and instance, (3, m); the last that sets each sum, likewise, -1 for none.
     """
     targets, adds, puts = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for number, ((k, name), to) in enumerate(model.written.items()):
@@ -197,7 +197,10 @@ def sums_of(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         states = [q.name for q in model.kinds[to.kind].mechanism.program.states]
         own = np.full(count, to.kind), np.full(count, states.index(to.state)), to.instance
         targets.append(np.stack(own))
-        for found, block, role in ((adds, "after_solve", "add"), (puts, "before_breakpoint", "put")):
+        for found, block, role in (
+            (adds, "after_solve", "add"),
+            (puts, "before_breakpoint", "put"),
+        ):
             if any((a.role, a.name) == (role, name) for a in blocks.get(block, ())):
                 found.append(np.stack((np.full(count, number), np.arange(count))))
     sums, of = np.unique(np.concatenate(targets, axis=1), axis=1, return_inverse=True)
@@ -211,6 +214,13 @@ def sums_of(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     number_, instance_ = np.concatenate([none, *puts], axis=1)
     set_by[:, of[begin[number_] + instance_]] = number_, instance_
     return sums, np.stack((to_sum, number, instance))[:, order], set_by
+
+
+def cells_of_sums(model: Model) -> np.ndarray:
+    """(s,) int64: cell of the instance whose state each sum is."""
+    kind, _, instance = sums_of(model)[0]
+    nodes = [model.kinds[k].node[j] for k, j in zip(kind, instance, strict=True)]
+    return stretch_of(model.forest.cell_offsets, np.array(nodes, np.int64))
 
 
 def num_sums(model: Model) -> int:
@@ -237,6 +247,7 @@ def _add_sums(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
             some = (sums[0] == k) & (sums[1] == line)
             at[some] = mem.offset[f"states_{k}"] + columns.at(sums[2, some], line, lines)
     ints.add("sum_at", at)
+    ints.add("sum_row", layout.count + 1 + np.arange(len(at)))
     ints.add("sum_set", places("put", *puts))
     ints.add("sum_first", np.searchsorted(adds[0], np.arange(len(at) + 1)))
     ints.add("sum_from", places("add", adds[1], adds[2]))
