@@ -254,21 +254,24 @@ def check_written(model: Model) -> None:
     All is added at the end of AFTER SOLVE: there and in BEFORE STEP nothing else may use it. What
     is set, in BEFORE BREAKPOINT, is set then, too: the other mechanism must not use it at all.
     """
-    for (k, name), written in model.written.items():
-        mechanism, other = (model.kinds[j].mechanism for j in (k, written.kind))
-        is_put = any(
-            a.role == "put" and a.name == name
-            for given in mechanism.program.blocks.values()
-            for a in given
-        )
-        said = f"{mechanism.name}: pointer {name} points to {written.state} of {other.name}, which"
+    set_before = dict[tuple[int, int, str], np.ndarray]()  # by writer, kind and state: instances
+    for (k, name), to in model.written.items():
+        mechanism, other = (model.kinds[j].mechanism for j in (k, to.kind))
+        blocks = mechanism.program.blocks.values()
+        is_put = any((a.role, a.name) == ("put", name) for given in blocks for a in given)
+        said = f"{mechanism.name}: pointer {name} points to {to.state} of {other.name}, which"
         for block in other.program.blocks:
-            adds = other.compiled.adds(block, written.state)
+            adds = other.compiled.adds(block, to.state)
             if block in ("after_initial", "after_solve", "before_step") and adds is None:
                 what = block.upper().replace("_", " ")
                 raise InputError(f"{said} does more than add to it in {what}")
             if is_put and adds is not False and block != "initial":
                 raise InputError(f"{said} uses it; expected one that {mechanism.name} alone sets")
+        if is_put:
+            before = set_before.setdefault((k, to.kind, to.state), to.instance[:0])
+            if np.isin(before, to.instance).any():
+                raise InputError(f"{said} another pointer sets, too; expected one of them")
+            set_before[k, to.kind, to.state] = np.append(before, to.instance)
 
 
 def _of_events(kind: Kind, *roles: str) -> bool:

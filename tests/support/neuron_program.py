@@ -223,7 +223,7 @@ def reset():
     from support.mod_files import loaded
 
     loaded()
-    found, cells = [], []
+    found, sampled = [], []
     for k in range(3):
         soma, dendrite = section("soma", 1, 30, 20, "pas" if k else "hh"), section("d", 3, 200, 2)
         dendrite.connect(soma(1))
@@ -245,12 +245,15 @@ def reset():
             KEPT.append(netcon)
         current = clamp(soma(0.5), (0.15, 0.1, -0.2)[k])
         current.dur = 12
-        cells.append((soma, here, far))
         KEPT.extend([far, late, synapse, here, stim])
         SEEN.extend([(soma(0.5), "v"), (dendrite(0.5), "v"), (here, "g"), (here, "when")])
         found += [soma(0.5)._ref_v, dendrite(0.5)._ref_v, dendrite(0.9)._ref_v]
         found += [here._ref_seen, here._ref_lost, far._ref_when, late._ref_seen, synapse._ref_g]
-    return recorded(*found)
+        at_times = h.Vector(np.linspace(0.3, 19.9, 1500))
+        sampled += [h.Vector().record(soma(0.5)._ref_v, at_times)]
+        sampled += [h.Vector().record(s._ref_v, 0.025) for s in (soma(0.5), dendrite(0.5))]
+        KEPT.append(at_times)
+    return [*recorded(*found), *sampled]
 
 
 def added():

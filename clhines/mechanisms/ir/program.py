@@ -54,6 +54,7 @@ from dataclasses import dataclass, field
 
 HIDDEN = "v__before"  # state that holds the voltage of the last currents; no text can name it
 HELD = "since__spike"  # state that counts the steps in which a spike holds the voltage; as `HIDDEN`
+SET_V, SET_AT = "v__set", "t__set"  # outputs: voltage that the last event has set or left, and when
 NOISE = "noise"  # RANDOM variable of a text whose rates have noise
 GENERATOR = "scop_random"  # NEURON's one generator, as a RANDOM variable: of one instance alone
 UNLESS = "unless_initial", "unless"  # blocks that say where something would not be simulated

@@ -19,6 +19,8 @@ from clhines.mechanisms.ir.expressions import ExpressionError, Graph, Node, post
 from clhines.mechanisms.ir.forms import adds_multiples
 from clhines.mechanisms.ir.program import (
     GENERATOR,
+    SET_AT,
+    SET_V,
     UNLESS,
     IonUse,
     Net,
@@ -205,12 +207,13 @@ class _Builder:
         unless = self._unless()
         pointers = tuple(p for p in self.file.pointers if p in self.names.printed)
         used_pointers = tuple(p for p in pointers if self.names.printed[p] in live)
+        made = [Quantity(SET_V, "mV"), Quantity(SET_AT, "ms")] if self._note_set_v() else []
         program = Program(
             name=self.file.suffix,
             kind=self.file.kind,
             parameters=tuple(self._quantity(k) for k in parameters),
             states=tuple(self._quantity(k) for k in states),
-            outputs=tuple(self._quantity(k) for k in outputs),
+            outputs=(*(self._quantity(k) for k in outputs), *made),
             ions=tuple(IonUse(i.name, i.valence, i.reads, i.writes) for i in self.file.ions),
             pointers=used_pointers,
             tables=tables,
@@ -238,6 +241,14 @@ class _Builder:
         program = replace(program, blocks=blocks)
         shown = tuple(name for name in blocks if not name.startswith(("grid_", "unless")))
         return Compiled(program, bodies, _about(program, path), shown, pointers=given)
+
+    def _note_set_v(self) -> bool:
+        """Let events that set v leave it, and their time, in outputs; return whether there are."""
+        body = self.blocks.get("receive", Body())
+        set_v = [node for role, _, node in body.results if role == "set_v"]
+        if set_v:
+            body.writes |= {SET_V: set_v[0], SET_AT: self.graph.symbol("t")}
+        return bool(set_v)
 
     def _given(self) -> set[str]:
         """Variables whose values come from ions or pointers: read, or a concentration."""

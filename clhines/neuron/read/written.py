@@ -73,7 +73,8 @@ def _variable(places: Places, rooms: np.ndarray, place: Place) -> Variable | Non
 
 def _rooms(memory: Memory, used: Sequence[int]) -> np.ndarray:
     """(k, 2) int64: begin and end of the numbers of Vectors that neither play nor record."""
-    free = [v.as_numpy() for address, v in memory.vectors().items() if address not in used]
+    busy = {*used}
+    free = [v.as_numpy() for a, v in memory.vectors().items() if a not in busy and len(v)]
     begins = np.array([a.__array_interface__["data"][0] for a in free], np.int64)
     sizes = np.array([a.nbytes for a in free], np.int64)
     return np.stack((begins, begins + sizes), axis=1).reshape(-1, 2)

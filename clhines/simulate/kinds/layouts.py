@@ -209,10 +209,12 @@ def sums_of(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     none = np.zeros((2, 0), np.int64)
     number, instance = np.concatenate([none, *adds], axis=1)
     to_sum = of[begin[number] + instance]
-    order = np.lexsort((np.array([k for k, _ in model.written])[number], to_sum))
+    kind = np.array([k for k, _ in model.written], np.int64)
+    order = np.lexsort((kind[number], to_sum))
     set_by = np.full((2, sums.shape[1]), -1)
-    number_, instance_ = np.concatenate([none, *puts], axis=1)
-    set_by[:, of[begin[number_] + instance_]] = number_, instance_
+    setters = np.concatenate([none, *puts], axis=1)
+    setters = setters[:, np.argsort(kind[setters[0]], kind="stable")]
+    set_by[:, of[begin[setters[0]] + setters[1]]] = setters
     return sums, np.stack((to_sum, number, instance))[:, order], set_by
 
 
@@ -228,15 +230,11 @@ def num_sums(model: Model) -> int:
 
 
 def _add_sums(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
-    """Add room for what instances set and add by pointers, and where it is for each sum."""
-    names = [*model.written]
-    for k, name in names:
-        for role in ("put", "add"):
-            mem.add(f"{role}_{k}_{name}", np.zeros(model.kinds[k].count))
+    """Add where each sum of what instances set and add by pointers is, and what is added."""
     sums, adds, puts = sums_of(model)
 
     def places(role: str, number: np.ndarray, instance: np.ndarray) -> np.ndarray:
-        first = np.array([mem.offset[f"{role}_{k}_{name}"] for k, name in names])
+        first = np.array([mem.offset[f"{role}_{k}_{name}"] for k, name in model.written])
         return np.where(number < 0, -1, first[number] + instance)
 
     at = np.zeros(sums.shape[1], np.int64)
@@ -292,6 +290,9 @@ def _add_kind(
     for name, rows in variables.tables[k].items():
         mem.align(4)  # epochs load four numbers of a row at once
         mem.add(f"table_{k}_{name}", rows)
+    for name in kind.mechanism.program.written:
+        for role in ("put", "add"):
+            mem.add(f"{role}_{k}_{name}", np.zeros(kind.count))
     for name in kind.mechanism.program.random:
         ids = variables.stream(k, name, np.arange(kind.count * ints.copies))
         ints.add(f"stream_{k}_{name}", ids.view(np.int32))
