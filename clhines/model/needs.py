@@ -254,7 +254,7 @@ def check_written(model: Model) -> None:
     All is added at the end of AFTER SOLVE: there and in BEFORE STEP nothing else may use it. What
     is set, in BEFORE BREAKPOINT, is set then, too: the other mechanism must not use it at all.
     """
-    set_before = dict[tuple[int, int, str], np.ndarray]()  # by writer, kind and state: instances
+    set_before = dict[tuple[int, str], np.ndarray]()  # by kind and state: instances that are set
     for (k, name), to in model.written.items():
         mechanism, other = (model.kinds[j].mechanism for j in (k, to.kind))
         blocks = mechanism.program.blocks.values()
@@ -268,10 +268,10 @@ def check_written(model: Model) -> None:
             if is_put and adds is not False and block != "initial":
                 raise InputError(f"{said} uses it; expected one that {mechanism.name} alone sets")
         if is_put:
-            before = set_before.setdefault((k, to.kind, to.state), to.instance[:0])
+            before = set_before.get((to.kind, to.state), to.instance[:0])
             if np.isin(before, to.instance).any():
-                raise InputError(f"{said} another pointer sets, too; expected one of them")
-            set_before[k, to.kind, to.state] = np.append(before, to.instance)
+                raise InputError(f"{said} another pointer sets, too; expected one that sets it")
+            set_before[to.kind, to.state] = np.append(before, to.instance)
 
 
 def _of_events(kind: Kind, *roles: str) -> bool:

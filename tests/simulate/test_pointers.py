@@ -273,6 +273,11 @@ def test_what_may_be_written():
         net.set_pointer(writer, "p", (to, "x", 0))
         with pytest.raises(InputError, match=said):
             compile(net, DT)
+    net, groups = written_network(6, 2)
+    writer = net.add(Mechanism.from_nmodl(WRITER), [0])
+    net.set_pointer(writer, "p", (groups["x"], "x", 1))
+    with pytest.raises(InputError, match="x of kept_number, which another pointer sets, too"):
+        compile(net, DT)
     net.add(Mechanism.from_nmodl(WRITER), [0])
     with pytest.raises(InputError, match="points nowhere"):
         compile(net, DT)

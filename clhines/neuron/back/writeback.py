@@ -60,6 +60,7 @@ class Records:
             self._at.append((key, len(numbers)))
             numbers.append(recorder.variable.number)
         self._records = {key: self._record(key, np.array(n)) for key, n in wanted.items()}
+        self._setters = [g for g in imported.groups.values() if g.mechanism.program.sets_v]
         self._set = {k: self._set_by(r) for k, r in enumerate(imported.model.plays.recorders)}
 
     def _key(self, recorder: Recorder) -> tuple[str, str] | None:
@@ -86,19 +87,18 @@ class Records:
         return None
 
     def _set_by(self, recorder: Recorder) -> tuple[int, int] | None:
-        """Records of the voltage that events leave, and when, where one samples what they set.
+        """Record the voltage that events leave, and when, where one samples what they set.
 
         NEURON samples at times of a queue, where what a WATCH condition sends comes first.
         """
         variable = recorder.variable
         if not recorder.event or variable is None or (variable.owner, variable.name) != ("", "v"):
             return None
-        for group in self._imported.groups.values():
-            program = group.mechanism.program
+        for group in self._setters:
             at = np.flatnonzero(group.nodes == variable.number)
-            if not program.sets_v or not len(at):
+            if not len(at):
                 continue
-            if program.sets_v_late:
+            if group.mechanism.program.sets_v_late:
                 what = "Vector.record, at intervals or times, of a voltage that events set"
                 way_out = "record it in each step"
                 raise RejectedError([Rejected(group.mechanism.name, what, "", 0, way_out)])
