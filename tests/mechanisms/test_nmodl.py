@@ -171,7 +171,7 @@ REFUSED = {  # text, what is refused, and what stands in its line
     ),
     "POINTER set in BREAKPOINT": (
         _with("").replace("x = m", "p = 3").replace("RANGE x", "POINTER p\n}\nASSIGNED { p"),
-        "POINTER p is written in advance",
+        "POINTER p is written in BREAKPOINT",
         "p = 3",
     ),
     "POINTER set from itself": (

@@ -189,8 +189,14 @@ class Values:
             if variable is not None and variable.sort == "constant":
                 raise Refused(f"the constant '{name}' is set", line)
             if name in self.file.pointers and self.where not in (*POINTED_PUT, *POINTED_ADD):
-                raise Refused(f"POINTER {name} is written in {self.where}", line)
+                raise Refused(f"POINTER {name} is written in {self.block}", line)
         self.set(self.key(name, index, line), value, name)
+
+    @property
+    def block(self) -> str:
+        """What the file calls the block."""
+        known = {"receive": "NET_RECEIVE", "current": "BREAKPOINT", "advance": "BREAKPOINT"}
+        return known.get(self.where, self.where.upper().replace("_", " "))
 
     def _check_v(self, line: int) -> None:
         """Refuse to set v in loops, and where an event would not set its node's voltage by that."""
