@@ -86,6 +86,11 @@ BUILT_IN = {
 
 NEURON_NAMES = {"IClamp": "iclamp", "ExpSyn": "expsyn", "Exp2Syn": "exp2syn"}  # of built-in ones
 
+KEPT_NUMBER = """NEURON { POINT_PROCESS kept_number RANGE x }
+STATE { x }
+BREAKPOINT { SOLVE nothing METHOD euler }
+DERIVATIVE nothing { x' = 0 }
+"""
 HALF_GAP = """NEURON { POINT_PROCESS half_gap POINTER vgap RANGE g NONSPECIFIC_CURRENT i }
 PARAMETER { g = 0 (uS) }
 ASSIGNED { v (mV) vgap (mV) i (nA) }

@@ -27,8 +27,14 @@ from clhines.model.instances import (
 )
 from clhines.model.ions import KNOWN_IONS, OTHER_ION, IonNodes, promoted
 from clhines.model.model import Alike, Events, Kind, Model
-from clhines.model.needs import GRID, of_model, of_network
-from clhines.model.sources import NetCons, Played, Sources
+from clhines.model.needs import (
+    GRID,
+    check_set_voltages,
+    check_written,
+    of_model,
+    of_network,
+)
+from clhines.model.sources import NetCons, Played, Sources, Written
 from clhines.network.additions import Added
 from clhines.network.additions import Sources as GivenSources
 from clhines.network.changes import Changes
@@ -77,7 +83,7 @@ def compile(
     copied = inside(network).copied
     if copied is not None and copied.count > 1 and not changes.any and np.ndim(v_init) == 0:
         once = compile(copied.once, dt, v_init, secondorder, seed)
-        if are_alike(copied.once, once) and "last_instances" not in once.needs:
+        if are_alike(copied.once, once) and not once.needs & {"last_instances", "written_pointers"}:
             return copied_model(network, copied, once, secondorder)
     return _compiled(network, changes, (dt, v_init, secondorder, seed))
 
@@ -151,6 +157,8 @@ def _compiled(
         stored=frozenset(stored),
         **added_fields,
     )
+    check_set_voltages(model)
+    check_written(model)
     return replace(model, needs=features | of_model(model, exact))
 
 
@@ -547,6 +555,7 @@ def fields_of(
         ),
         "netcons": _netcons([*given, *events], instances, kinds),
         "pointers": _pointers(added, kinds, instances),
+        "written": _written(added, kinds, instances),
         "remote_v": added.remote_v,
         "played": _played(added, instances),
         "random_ids": _streams(added, kinds, instances),
@@ -665,11 +674,38 @@ def _pointers(
     for (k, name), nodes in found.items():
         loose = np.flatnonzero(nodes < 0)
         if len(loose):
-            raise InputError(
-                f"{kinds[k].mechanism.name}: pointer {name} of {len(loose)} instances points "
-                "nowhere; expected point() for each"
-            )
+            raise _nowhere(kinds[k], name, len(loose))
     return found
+
+
+def _written(
+    added: Added, kinds: Sequence[Kind], instances: Instances
+) -> dict[tuple[int, str], Written]:
+    found: dict[tuple[int, str], Written] = {}
+    for group, name, index, of, variable, at in added.written:
+        (k, place), (target, there) = instances[group], instances[of]
+        none = np.full(kinds[k].count, -1)
+        own = found.setdefault((k, name), Written(target, variable, none))
+        if (own.kind, own.state) != (target, variable):
+            raise InputError(
+                f"{kinds[k].mechanism.name}: pointer {name} points to {own.state} of "
+                f"{kinds[own.kind].mechanism.name}, and to {variable} of "
+                f"{kinds[target].mechanism.name}; expected one of them"
+            )
+        own.instance[place[index]] = there[at]
+    for k, kind in enumerate(kinds):
+        for name in kind.mechanism.program.written:
+            loose = (found[k, name].instance < 0).sum() if (k, name) in found else kind.count
+            if loose:
+                raise _nowhere(kind, name, int(loose))
+    return found
+
+
+def _nowhere(kind: Kind, name: str, count: int) -> InputError:
+    return InputError(
+        f"{kind.mechanism.name}: pointer {name} of {count} instances points nowhere; expected "
+        "set_pointer() for each"
+    )
 
 
 def _streams(

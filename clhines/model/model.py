@@ -14,7 +14,7 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.connections import Connections
 from clhines.model.ions import IonNodes
 from clhines.model.schema import EXACT, Field, Schema, plastic_fields, queue_of
-from clhines.model.sources import NetCons, Played, Sources
+from clhines.model.sources import NetCons, Played, Sources, Written
 from clhines.network.structure import NodeValues
 from clhines.network.times import LAST_STEP
 
@@ -85,6 +85,8 @@ class Model:
     ions: tuple[IonNodes, ...] = ()
     # by kind and name (count,) int64: node whose voltage each instance's pointer points to
     pointers: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
+    # by kind and name: to what pointers point that a mechanism writes
+    written: Mapping[tuple[int, str], Written] = field(default_factory=dict)
     played: tuple[Played, ...] = ()
     # by kind and name (count, 3) uint32: numbers of each instance's stream of Random123
     random_ids: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from clhines.arrays import stretch_of
+from clhines.errors import InputError
 from clhines.mechanisms.ir.program import CAPACITANCE, Program
 from clhines.model.model import Kind, Model
+from clhines.model.sources import Written
 from clhines.network.additions import Added
 from clhines.network.groups import Group
 
@@ -31,14 +33,17 @@ NEEDS = {  # what users call them
     "sent_events": "instances that send events",
     "single_events": "events that act one by one",
     "self_events": "mechanisms that send events to themselves",
+    "set_voltages": "events that set voltages",
     "weights": "connections with several weights",
     "begins": "states that begin at given values",
     "bins": "events in bins",
     "artificial_cells": "artificial cells",
     "pointers": "pointers to voltages (gap junctions)",
     "pointers_in_states": "states or events that depend on pointers",
+    "written_pointers": "pointers that mechanisms write",
     "instant_events": "events between instances within a step",
     "instant_between_cells": "events between cells within a step",
+    "written_elsewhere": "pointers that write variables of other cells",
     "instant_artificial": "events from artificial cells within a step",
     "ion_order": "ion currents with secondorder=2",
     "read_currents": "currents of ions that a BREAKPOINT reads",
@@ -47,6 +52,7 @@ NEEDS = {  # what users call them
     "ranks": "several ranks",
     "ranked_bins": "events in bins on several ranks",
     "ranked_pointers": "pointers to voltages of other ranks",
+    "ranked_written": "pointers that mechanisms write on several ranks",
     "ranked_last": "GLOBAL variables that instances of several ranks set in turn",
     "copies": "copies of one network",
     "solver": "methods of the solver",
@@ -75,12 +81,14 @@ def of_program(program: Program) -> set[str]:
         "artificial_cells": program.kind == "artificial",
         "ions": program.ions,
         "pointers": program.pointers,
+        "written_pointers": program.written,
         "random": program.random,
         "nmodl": program.tables
         or program.outputs
         or {*program.built_in} - {CAPACITANCE}
         or _has_more(program),
         "single_events": net is not None and not net.summed,
+        "set_voltages": program.sets_v,
         "self_events": any(send.kind != "event" for send in sends),
     }
     return {word for word, is_so in found.items() if is_so}
@@ -149,6 +157,9 @@ def of_model(model: Model, exact: bool) -> frozenset[str]:
             "instant_artificial": (sent & loose).any(),
             "ion_order": model.second_order_currents,
             "pointers_in_states": any(_points_in_states(kind) for kind in kinds),
+            "written_elsewhere": any(
+                _is_elsewhere(model, k, to) for (k, _), to in model.written.items()
+            ),
             "last_instances": any(k.mechanism.program.last and k.count > 1 for k in kinds),
             "read_currents": any(_reads_currents(kind) for kind in kinds),
             "played_artificial": any(artificial[played.kind] for played in model.played),
@@ -181,6 +192,12 @@ def within_cells(model: Model) -> np.ndarray:
     return found & (sender[netcons.source] == receiver)
 
 
+def _is_elsewhere(model: Model, k: int, to: Written) -> bool:
+    """Whether a pointer that a kind writes leads to another cell."""
+    nodes = np.stack((model.kinds[k].node, model.kinds[to.kind].node[to.instance]))
+    return bool(np.ptp(stretch_of(model.forest.cell_offsets, nodes), axis=0).any())
+
+
 def _points_in_states(kind: Kind) -> bool:
     """Whether more than a current and what comes before it reads a pointer."""
     ours = ("initial", "current", "before_breakpoint")
@@ -195,3 +212,70 @@ def _reads_currents(kind: Kind) -> bool:
         a.role == "ion" and a.name in currents and a.direction != "out"
         for a in program.blocks.get("current", ())
     )
+
+
+def check_set_voltages(model: Model) -> None:
+    """Refuse voltages that events set where the order of a step is not NEURON's order of events.
+
+    Events of different instances have no order in time within a step, and thresholds are compared
+    before the events that are due at its end.
+    """
+    setters = [k for k, kind in enumerate(model.kinds) if kind.mechanism.program.sets_v]
+    if not setters:
+        return
+    node = np.concatenate([model.kinds[k].node for k in setters])
+    name = model.kinds[setters[0]].mechanism.name
+    late = [k for k in setters if model.kinds[k].mechanism.program.sets_v_late]
+    set_late = np.concatenate([node[:0], *(model.kinds[k].node for k in late)])
+    looks = [kind.node for kind in model.kinds if _of_events(kind, "v", "set_v")]
+    among = np.bincount(np.concatenate(looks), minlength=model.forest.num_nodes)
+    pointed = any(np.isin(nodes, node).any() for nodes in model.pointers.values())
+    sources, used = model.sources, np.zeros(model.sources.count, bool)
+    used[model.forest.num_cells :] = True  # those of cells are used where connections come from
+    used[model.netcons.source] = used[model.connections.source] = True
+    above = sources.detector_node[used[sources.detector_source]]
+    for is_so, what in (
+        ((among[node] > 1).any(), "other events at the node depend on v or set it"),
+        (pointed, "pointers point to it"),
+        (any(_of_events(kind, "pointer") for kind in model.kinds), "events depend on pointers"),
+        (
+            np.isin(above, set_late).any(),
+            "its threshold is compared; events of WATCH alone may set v",
+        ),
+        (model.bins, "events are delivered in bins"),
+    ):
+        if is_so:
+            raise InputError(f"{name}: v is set in NET_RECEIVE, and {what}")
+
+
+def check_written(model: Model) -> None:
+    """Refuse what depends on the order in which instances write a variable of another mechanism.
+
+    All is added at the end of AFTER SOLVE: there and in BEFORE STEP nothing else may use it. What
+    is set, in BEFORE BREAKPOINT, is set then, too: the other mechanism must not use it at all.
+    """
+    set_before = dict[tuple[int, str], np.ndarray]()  # by kind and state: instances that are set
+    for (k, name), to in model.written.items():
+        mechanism, other = (model.kinds[j].mechanism for j in (k, to.kind))
+        blocks = mechanism.program.blocks.values()
+        is_put = any((a.role, a.name) == ("put", name) for given in blocks for a in given)
+        said = f"{mechanism.name}: pointer {name} points to {to.state} of {other.name}, which"
+        for block in other.program.blocks:
+            adds = other.compiled.adds(block, to.state)
+            if block in ("after_initial", "after_solve", "before_step") and adds is None:
+                what = block.upper().replace("_", " ")
+                raise InputError(f"{said} does more than add to it in {what}")
+            if is_put and adds is not False and block != "initial":
+                raise InputError(f"{said} uses it; expected one that {mechanism.name} alone sets")
+        if is_put:
+            before = set_before.get((to.kind, to.state), to.instance[:0])
+            if np.isin(before, to.instance).any():
+                raise InputError(f"{said} another pointer sets, too; expected one that sets it")
+            set_before[to.kind, to.state] = np.append(before, to.instance)
+
+
+def _of_events(kind: Kind, *roles: str) -> bool:
+    """Whether events or conditions of a kind have arguments of these roles."""
+    blocks = kind.mechanism.program.blocks.items()
+    events = (given for name, given in blocks if name in ("receive", "watch") or "netcons" in name)
+    return any(a.role in roles for given in events for a in given)

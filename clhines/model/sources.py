@@ -68,6 +68,15 @@ class NetCons:
 
 
 @dataclass(frozen=True, eq=False)
+class Written:
+    """A state of a kind, to which a pointer of each instance of another kind points."""
+
+    kind: int
+    state: str
+    instance: np.ndarray  # (count,) int64
+
+
+@dataclass(frozen=True, eq=False)
 class Played:
     """Values `y` that a parameter of an instance takes at times `t`, ms, ascending."""
 

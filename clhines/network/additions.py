@@ -79,6 +79,8 @@ class Added:
     emitters: list[tuple[Group, int]] = field(default_factory=list)
     ions: list[IonGiven] = field(default_factory=list)
     pointers: list[tuple[int, str, np.ndarray, np.ndarray]] = field(default_factory=list)
+    # group, pointer that it writes, instances; group, variable and instances to which it points
+    written: list[tuple[int, str, np.ndarray, int, str, np.ndarray]] = field(default_factory=list)
     plays: list[PlayGiven] = field(default_factory=list)
     streams: list[tuple[int, str, np.ndarray]] = field(default_factory=list)
     random_index: int = 0
@@ -146,21 +148,46 @@ class Added:
         charge = None if valence is None else as_number("valence", valence)
         self.ions.append(IonGiven(name, where, charge, values))
 
-    def set_pointer(self, group: Group, name: str, to: ArrayLike, index: ArrayLike | None) -> None:
+    def set_pointer(
+        self,
+        group: Group,
+        name: str,
+        to: ArrayLike | tuple[Group, str, ArrayLike],
+        index: ArrayLike | None,
+    ) -> None:
         inside(self.network).check_not_frozen("set_pointer()")
         places = self._instances(group, index)
-        known = group.mechanism.program.pointers
+        program = group.mechanism.program
+        known = (*program.pointers, *program.written)
         if name not in known:
             raise InputError(
                 f"{group.mechanism.name} has no pointer {shown(name)}; expected one of "
                 f"{', '.join(known) or 'none'}"
             )
+        if name in program.written:
+            self._write(group, name, places, to)
+            return
         count = self.num_nodes + len(self.remote_v)
-        node = as_indices("to", to, count, "node")
-        node = node if len(node) != 1 else np.repeat(node, len(places))
-        if len(node) != len(places):
-            raise InputError(f"to has {len(node)} nodes for {len(places)} instances")
+        node = _for_each("to", "nodes", as_indices("to", to, count, "node"), places)
         self.pointers.append((group.number, name, places, node))
+
+    def _write(self, group: Group, name: str, places: np.ndarray, to: object) -> None:
+        if not isinstance(to, tuple) or len(to) != 3 or not isinstance(to[0], Group):
+            raise InputError(
+                f"to of {name}, which {group.mechanism.name} writes, is {shown(to)}; expected a "
+                "group, a variable and instances of it"
+            )
+        other, variable, which = to
+        at = _for_each("to", "instances", self._instances(other, which), places)
+        program = other.mechanism.program
+        names = {q.public or q.name: q for q in program.states if not q.is_global}
+        if variable not in names:
+            raise InputError(
+                f"to of {name} is {shown(variable)} of {other.mechanism.name}; expected a variable "
+                f"that this sets and keeps: {', '.join(names) or 'none'}"
+            )
+        where = other.number, names[variable].name, at
+        self.written.append((group.number, name, places, *where))
 
     def play(
         self, group: Group, index: int, name: str, t: ArrayLike, y: ArrayLike, continuous: bool
@@ -198,6 +225,14 @@ class Added:
         if index is None:
             return np.arange(len(group))
         return as_indices("index", index, len(group), group.mechanism.name)
+
+
+def _for_each(name: str, what: str, values: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return one value for each instance, of one for all or so many."""
+    values = values if len(values) != 1 else np.repeat(values, len(places))
+    if len(values) != len(places):
+        raise InputError(f"{name} has {len(values)} {what} for {len(places)} instances")
+    return values
 
 
 def _as_times(name: str, values: ArrayLike) -> np.ndarray:

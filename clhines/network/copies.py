@@ -167,6 +167,11 @@ class _Filling:
         for number, name, places, node in added.pointers:
             for put, some, index in self._pieces(number, places):
                 copies.set_pointer(put, name, self._nodes(node[some]), index)
+        for number, name, places, of, variable, at in added.written:
+            for put, some, index in self._pieces(number, places):
+                for other, among, there in self._pieces(of, at[some]):
+                    own = index.reshape(self.count, -1)[:, among].reshape(-1)
+                    copies.set_pointer(put, name, (other, variable, there), own)
         for play in added.plays:
             for put, _, index in self._pieces(play.group, np.array([play.index])):
                 for one in index.tolist():
@@ -289,6 +294,10 @@ def _additions(network: Network, copied: Copied, groups: list[Group]) -> Added:
         pointers=[
             (k, name, shifted(place, sizes[k], copies), shifted(node, n, copies))
             for k, name, place, node in added.pointers
+        ],
+        written=[
+            (k, name, shifted(own, sizes[k], copies), of, variable, shifted(at, sizes[of], copies))
+            for k, name, own, of, variable, at in added.written
         ],
         plays=[
             replace(play, index=play.index + c * sizes[play.group])

@@ -512,19 +512,29 @@ class Network:
         )
 
     def set_pointer(
-        self, group: Group, name: str, to: ArrayLike, index: ArrayLike | None = None
+        self,
+        group: Group,
+        name: str,
+        to: ArrayLike | tuple[Group, str, ArrayLike],
+        index: ArrayLike | None = None,
     ) -> None:
-        """Let a POINTER of instances point to the voltage of nodes.
+        """Let a POINTER of instances point to voltages, or to what its mechanism writes.
 
         Parameters
         ----------
         group : Group
         name : str
             Of the pointer.
-        to : integer or (count,) integer
-            Nodes; of any cells.
+        to : integer or (count,) integer, or (Group, str, integer or (count,) integer)
+            Nodes, of any cells; for a POINTER that the mechanism writes a group, a variable that
+            this keeps, and which of its instances.
         index : (count,) integer, optional
             Which of the group's instances; default: all.
+
+        Raises
+        ------
+        InputError
+            There is no such pointer, variable, node or instance, or their numbers differ.
         """
         self._inside.added.set_pointer(group, name, to, index)
 

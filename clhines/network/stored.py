@@ -91,6 +91,10 @@ def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
             for ion in added.ions
         ],
         "pointers": [[k, name, put(node), put(which)] for k, name, which, node in added.pointers],
+        "written": [
+            [k, name, put(place), of, variable, put(at)]
+            for k, name, place, of, variable, at in added.written
+        ],
         "plays": [
             [p.group, p.index, p.parameter, put(p.t), put(p.y), p.continuous] for p in added.plays
         ],
@@ -153,6 +157,8 @@ def _made(
         inside(net).added.last[k] = last
     for k, name, node, which in saved["pointers"]:
         net.set_pointer(groups[k], name, value(node), value(which))
+    for k, name, which, of, variable, at in saved.get("written", ()):
+        net.set_pointer(groups[k], name, (groups[of], variable, value(at)), value(which))
     for k, index, name, t, y, continuous in saved["plays"]:
         net.play(groups[k], index, name, value(t), value(y), bool(continuous))
     for k, name, ids, index in saved["streams"]:

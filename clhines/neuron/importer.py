@@ -9,7 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from clhines.arrays import shifted
+from clhines.mechanisms.builtin import KEPT_NUMBER
 from clhines.mechanisms.ir.program import Quantity
+from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.reading.tree import PICKED
 from clhines.network.additions import Sources
 from clhines.network.copies import copies_of
@@ -18,7 +20,7 @@ from clhines.network.inside import inside
 from clhines.network.network import Network
 from clhines.network.stored import put_group
 from clhines.neuron.convert import Rejected, RejectedError
-from clhines.neuron.memory.places import Variable
+from clhines.neuron.memory.places import ELEMENT, Variable
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.tables import local_at
 from clhines.neuron.model import Model
@@ -38,6 +40,7 @@ class Imported:
     groups: dict[str, Group]
     sources: list[tuple[Sources | Group, int]]  # of each origin of the model's wires
     connections: np.ndarray
+    elements: Group | None = None  # elements of Vectors that POINTERs write
     copies: int = 1
     crossed: list[int] = field(default_factory=list)
 
@@ -75,10 +78,11 @@ def network_of(model: Model) -> Imported:
         for variable in group.mechanism.program.random:
             network.random(group, variable, model.streams(name, variable).ids(), index)
     _point(model, network, groups)
+    elements = _write(model, network, groups)
     _play(model, network, groups)
     sources = _sources(model, network, groups)
     connections = _connect(model, network, groups, sources)
-    return Imported(model, network, groups, sources, connections)
+    return Imported(model, network, groups, sources, connections, elements)
 
 
 def copied(once: Imported, copies: int) -> Imported:
@@ -96,6 +100,7 @@ def copied(once: Imported, copies: int) -> Imported:
         {name: named[id(group)] for name, group in once.groups.items()},
         [(made[id(source)], k) for source, k in once.sources],
         connections,
+        None if once.elements is None else named[id(once.elements)],
         copies,
     )
 
@@ -230,6 +235,35 @@ def _point(model: Model, network: Network, groups: dict[str, Group]) -> None:
 def _pointed(model: Model, thing: Hoc, pointer: str) -> int:
     at = model.memory.known_place(thing, pointer)
     return -1 if at is None else model.places.node(at)
+
+
+def _write(model: Model, network: Network, groups: dict[str, Group]) -> Group | None:
+    """Let POINTERs write variables of mechanisms; an element of a Vector is an instance, too."""
+    written, elements = model.written, None
+    if written.elements:
+        of_element = {
+            v.number: groups[name].nodes[k]
+            for (name, _), targets in written.targets.items()
+            for k, v in enumerate(targets)
+            if v.owner == ELEMENT
+        }
+        nodes = np.array([of_element[n] for n in written.elements], np.int64)
+        elements = network.add(Mechanism.from_nmodl(KEPT_NUMBER), nodes)
+    place = {number: k for k, number in enumerate(written.elements)}
+    for (name, pointer), targets in written.targets.items():
+        if not targets:
+            continue
+        owner, variable = targets[0].owner, targets[0]
+        if owner == ELEMENT:
+            assert elements is not None
+            to = elements, "x", np.array([place[v.number] for v in targets], np.int64)
+        else:
+            shown = (
+                variable.name if variable.place is None else f"{variable.name}[{variable.place}]"
+            )
+            to = groups[owner], shown, np.array([v.number for v in targets], np.int64)
+        network.set_pointer(groups[name], pointer, to)
+    return elements
 
 
 def _play(model: Model, network: Network, groups: dict[str, Group]) -> None:

@@ -141,7 +141,11 @@ class Fingerprint:
                 moving.append(Value(partial(_drawn, model, name, variable)))
             if function_tables_of(instances.entry.text):
                 fixed.append(Value(partial(model.function_tables, name)))
-            pointers = (*program.pointers, *program.picked) if program is not None else ()
+            pointers = (
+                (*program.pointers, *program.written, *program.picked)
+                if program is not None
+                else ()
+            )
             if pointers:
                 words = _PLACE_WORDS * model.memory.num_places(instances.entry.number)
                 fixed.append(Value(partial(gather, instances.places, words)))

@@ -21,7 +21,7 @@ from clhines.neuron.convert import (
 )
 from clhines.neuron.memory.fields import Fields, find_fields
 from clhines.neuron.memory.memory import Memory
-from clhines.neuron.memory.places import Places
+from clhines.neuron.memory.places import ELEMENT, Places
 from clhines.neuron.memory.session import Hoc, all_sections
 from clhines.neuron.memory.sources import EventSources
 from clhines.neuron.memory.streams import Generator, Named, Pointed, Streams, rejected
@@ -33,6 +33,7 @@ from clhines.neuron.read.played import Gap, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.wiring import Wires, on_ranks, read_wires
+from clhines.neuron.read.written import Written, read_written
 from clhines.simulate.ranks.mpi import Ranks, agreed
 
 
@@ -59,6 +60,7 @@ class Model:
     mechanisms: dict[str, Mechanism] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
     watched: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
+    written: Written = field(default_factory=Written)
     bins: Bins | None = None  # of events, with ``CVode.queue_mode(1, 0)``
     hidden: dict[str, Hidden] = field(default_factory=dict)  # variables that hoc does not see
     point_names: tuple[str, ...] = ()  # that NEURON knows, artificial cells too
@@ -179,6 +181,7 @@ def read_model(
         model.gaps, unset = model.read_gaps()
         model.rejected += unset
         _convert(model)
+        _find_written(model)
         if model.bins is not None:
             step = float(h.dt)
             model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)
@@ -299,6 +302,20 @@ def _convert(model: Model) -> None:
             model.rejected += _slots(model, name, found)
         else:
             model.rejected += found
+
+
+def _find_written(model: Model) -> None:
+    """Find what POINTERs write; a Vector that records another element of one is rejected."""
+    plays = model.plays
+    known = model.memory, model.places, model.every, model.mechanisms
+    model.written = read_written(*known, plays.in_use)
+    model.rejected += model.written.rejected
+    for recorder in plays.recorders:
+        variable = recorder.variable
+        if variable is not None and variable.owner == ELEMENT:
+            if variable.number not in model.written.elements:
+                assert recorder.place is not None
+                model.rejected.append(plays.not_recorded(recorder.place))
 
 
 def _slots(model: Model, name: str, mechanism: Mechanism) -> list[Rejected]:

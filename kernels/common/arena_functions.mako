@@ -1,5 +1,8 @@
 <%page args="spec"/>\
-<% e = spec.arena %>\
+<%
+    e = spec.arena
+    from clhines.simulate.events.sources import WATCH_MARGIN as margin
+%>\
 typedef ${e.instant} instant;   // ms
 % if e.calls:
 static __attribute__((noinline)) real called_exp(const real x) { return exp(x); }
@@ -250,9 +253,9 @@ ${e.static} void remove_${k}(const int slot, const int j, __global real *mem, __
 % endif
 % if kind.watches:
 
-// Values of the WATCH conditions of instance j, as bits: above 0.
-${e.static} uint above_${k}(const int j, const int a, const instant t, const real dt,
-                       const real v_now, ${e.v_space} const real *v, __global real *mem,
+// Values of the WATCH conditions of instance j, as bits: above 0; when one `arms` them nearly so.
+${e.static} uint above_${k}(const int j, const int a, const int arms, const instant t, const real dt,
+                       const real v_now, ${e.v_type}v, __global real *mem,
                        __global int *ints, ${e.at})
 {
     const instant t_begin = t, t_end = t + dt;
@@ -262,7 +265,7 @@ ${e.static} uint above_${k}(const int j, const int a, const instant t, const rea
 ${kind.call("watch", values, 4)}\
     uint found = 0;
 % for w in range(kind.watches):
-    if (watch_${w} > 0) found |= ${1 << w}u;
+    if (arms ? watch_${w} >= (real)${-margin} : watch_${w} > 0) found |= ${1 << w}u;
 % endfor
     return found;
 }
@@ -271,7 +274,7 @@ ${kind.call("watch", values, 4)}\
 // One event of instance j: NET_RECEIVE, and what it asks for.
 ${e.static} void receive_${k}(
     const int j, const int a, const instant t, const real flag, const int connection,
-    ${"const int late, " if e.bins else ""}const real dt, const int capacity, ${e.v_space} const real *v, __global int *spike_count,
+    ${"const int late, " if e.bins else ""}const real dt, const int capacity, ${e.v_type}v, __global int *spike_count,
     __global int *spike_source, __global instant *spike_time, __global real *mem,
     __global instant *clock, __global int *ints, ${e.at})
 {
@@ -290,6 +293,9 @@ ${kind.call(f"for_netcons{n}", values, 12)}\
 % endfor
 % if kind.has("receive"):
 ${kind.call("receive", values, 4)}\
+% if kind.asks("receive", "set_v"):
+    ${e.own_v} = set_v_v;
+% endif
 % endif
 % for number in [name.split(".")[0] for name in kind.asks("receive", "send") if name.endswith(".time")]:
     if (!(send_${number}_time >= (real)t)) atomic_max(&ints[error], ${4 + 4 * k});  // NaN, too
@@ -354,7 +360,7 @@ ${kind.call("receive", values, 4)}\
 % endfor
     if (asked) {
         ints[armed_${k} + j] = (int)asked;
-        ints[above_flags_${k} + j] = (int)above_${k}(j, a, t, dt, v_now, v, mem, ints, ${e.regions_name});
+        ints[above_flags_${k} + j] = (int)above_${k}(j, a, 1, t, dt, v_now, v, mem, ints, ${e.regions_name});
     }
 % endif
 }
@@ -363,7 +369,7 @@ ${kind.call("receive", values, 4)}\
 // Deliver ${"the self events that are" if e.bins else "what is"} due to instance j until a time, the earliest first.
 ${e.static} void deliver_${k}(
     const int j, const int a, const instant limit, ${"const int late, " if e.bins else ""}const real dt, const int capacity,
-    ${e.v_space} const real *v, __global int *spike_count, __global int *spike_source,
+    ${e.v_type}v, __global int *spike_count, __global int *spike_source,
     __global instant *spike_time, __global real *mem, __global instant *clock, __global int *ints,
     ${e.at})
 {
@@ -412,7 +418,7 @@ ${e.static} void deliver_${k}(
 // Deliver to instance j what is in the bin of a step.
 ${e.static} void bin_${k}(
     const int j, const int a, const instant t_begin, const int all, const real dt,
-    const int capacity, ${e.v_space} const real *v, __global int *spike_count,
+    const int capacity, ${e.v_type}v, __global int *spike_count,
     __global int *spike_source, __global instant *spike_time, __global real *mem,
     __global instant *clock, __global int *ints, ${e.at})
 {
@@ -458,7 +464,7 @@ ${e.static} void look_ahead_${k}(
 // Events of instance j that are due until the middle of the step.
 ${e.static} void events_of_${k}(
     const int j, const int a, const instant t_begin, const instant t_mid, const real dt,
-    const int capacity, ${e.v_space} const real *v, __global int *spike_count,
+    const int capacity, ${e.v_type}v, __global int *spike_count,
     __global int *spike_source, __global instant *spike_time, __global real *mem,
     __global instant *clock, __global int *ints, ${e.at})
 {
@@ -514,7 +520,7 @@ ${"    if (ints[queue_size_%d + j] == 0) {" % k if kind.queue else "    {"}
 % endif
     if (armed) {
         const real v_now = ${"0" if kind.kind == "artificial" else e.own_v};
-        const uint above = above_${k}(j, a, t_begin, dt, v_now, v, mem, ints, ${e.regions_name});
+        const uint above = above_${k}(j, a, 0, t_begin, dt, v_now, v, mem, ints, ${e.regions_name});
 % if e.bins:  # events of the bin that arm conditions withdraw what these have sent
         fire = armed & above & ~(uint)ints[above_flags_${k} + j];
         ints[above_flags_${k} + j] = (int)above;

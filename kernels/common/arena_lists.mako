@@ -10,7 +10,8 @@
     ends = [block for block in ("advance", "after_solve", "before_step") if any(k.has(block) or (k.held and block == "advance") for k in kinds)]
     recorded = [k for k in kinds if k.lined and any(k.changed(block) for block in ends)]
     nets = [k for k in kinds if k.has_net]
-    halves = ("end", "begin") if spec.layers else ("",)   # of the loop, with events of all nodes between
+    # of the loop, with events of all nodes, or sums of what these have added, between
+    halves = ("end", "begin") if spec.layers or e.sums else ("",)
     always = [k for k in nets if k.watches or (e.grid and k.summed)]   # are looked at in each step
     second = bool(e.ions) and e.second_order_currents
     earlier = [k for k in kinds if k.has("before_breakpoint")]
@@ -163,14 +164,14 @@ ${copied(kind, ends)}\
         for (int layer = 0; layer < ${spec.layers}; layer++) {
             ${spec.loop.times("t_begin t_mid")}
             const int first = mine.s6 * ${spec.layers} + layer;
-            const int end = present ? ints[first_of_layer + first + 1] : 0;
-            for (int n = present ? ints[first_of_layer + first] + lane : 0; n < end; n += LANES) {
+            const int end = present ? ints[first_of_cells_layer + first + 1] : 0;
+            for (int n = present ? ints[first_of_cells_layer + first] + lane : 0; n < end; n += LANES) {
                 const int target = ints[layer_targets + n];
 % for kind in nets:
 <% k = kind.number %>\
                 if (target >= target_${k} && target < target_${k} + count_${k}) {
                     const int j = target - target_${k}, a = ints[active_${k} + j];
-                    ${e.v_space} const real *own_v = ${"&V(ints[place_of + a] - mine.s0)" if e.one_v else spec.loop.seen};
+                    ${e.v_type}own_v = ${"&V(ints[place_of + a] - mine.s0)" if e.one_v else spec.loop.seen};
 % if e.grid and kind.summed:
                     take_sum_${k}(j, a, t_mid, V(ints[place_of + a] - mine.s0), dt,
                            incoming + (long)(step % slots) * num_targets, scale_of_events, own_v, mem, clock, ints,
@@ -191,9 +192,19 @@ ${copied(kind, ends)}\
         const bool opens = step == ${spec.loop.opens}, closes = step == first_step + num_steps;
 % for half in halves:
 % if half == "begin":
+% if e.sums:
+        MEET_ALL();   // all have added
+        for (int n = present && !opens ? ints[cell_sum + mine.s6] + lane : 0, last = present && !opens ? ints[cell_sum + mine.s6 + 1] : 0; n < last; n += LANES) {
+            const int s = ints[cell_sums + n];
+            const long row = record_row + step - 1 - first_step;
+${part("common/arena_sums", 12)}\
+        }
+% endif
         if (closes) break;
         MEET_ALL();   // thresholds have been compared, and states have advanced
+% if spec.layers:
 ${by_layers()}\
+% endif
 % endif
         for (int q = home.s2 + ${spec.first_list}; q < home.s3; q += ${spec.lanes // W * spec.parts}) {
             const int place = node_places[q * ${W} + in_warp];
@@ -295,12 +306,12 @@ ${for_each(recorded, of_record)}\
             if (closes) continue;
 % endif
 % if half != "end":
-% if nets and not half:
+% if nets and not spec.layers:
             if (${asks(nets)}) {
 <% times = spec.loop.times("t_begin t_mid") %>\
                 ${times}
                 if (is_active && ((opens && looks) || clock[node_due + a] <= ${e.soon}${" || " + asks(always) if always else ""})) {
-                    ${e.v_space} const real *own_v = ${"&V(place)" if e.one_v else spec.loop.seen};
+                    ${e.v_type}own_v = ${"&V(place)" if e.one_v else spec.loop.seen};
                     instant node_is_due = INFINITY;
 ${for_each(nets, of_net)}\
                     ${spec.loop.begin}

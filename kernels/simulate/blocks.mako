@@ -97,7 +97,7 @@ __kernel void publish(${signature(spec, "publish")})
 // where they send each other events within a step.
 static __attribute__((noinline)) void block_events(
     const int block, const double t_begin, const double t_mid, const real dt, const int capacity,
-    __global const real *v, __global int *spike_count, __global int *spike_source,
+    ${spec.v_type}v, __global int *spike_count, __global int *spike_source,
     __global double *spike_time, __global real *mem, __global double *clock, __global int *ints,
     __global const int *at)
 {
@@ -126,6 +126,9 @@ static __attribute__((noinline)) void begin_block(
     const real *constants_${kind.number},
 % endif
 % endfor
+% if spec.sets_v and spec.constant:
+    __global const real *constant_g, __global const real *constant_b,
+% endif
     __global const real *v, __global real *d, __global real *b, __global int *spike_count,
     __global int *spike_source, __global double *spike_time,
 % if spec.grid:
@@ -134,6 +137,9 @@ static __attribute__((noinline)) void begin_block(
     __global real *mem, __global double *clock, __global int *ints, __global const int *at)
 {
     const double t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
+% if spec.sets_v and spec.constant:   # events have set some
+    for (int i = first; i < end; i++) b[i] = constant_b[i] - constant_g[i] * v[i];
+% endif
 % for kind in spec.summed_kinds:
 ${each(kind)}
         take_sum_${kind.number}(j, a, t_mid, v[a], dt, incoming + (long)(step % slots) * num_targets,
@@ -343,6 +349,12 @@ ${kind.call(block, after, 8)}\
 % endif
 % endfor
 % endfor
+% if spec.sums:
+    for (int n = ints[block_sum + block]; n < ints[block_sum + block + 1]; n++) {
+        const int s = ints[block_sums + n];
+${part("common/arena_sums", 8)}\
+    }
+% endif
     for (int k = ints[first_cell + first]; k < ints[first_cell + end]; k++) {
         const int c = ints[cell_of + k];
         if (!isfinite(v[ints[soma_of + k]]) && failed[c] == 0) failed[c] = done + 1;
@@ -402,7 +414,7 @@ ${restart("i")}
         block_events(block, t_begin, t_mid, dt, capacity, v, spike_count, spike_source,
                      spike_time, mem, clock, ints, at);
         begin_block(block, first, end, sums, s > 0 && !sums, t_begin, half_dt, (ulong)(first_step + s), seed, dt,
-                    capacity, ${constants}v, d, b, spike_count, spike_source, spike_time,
+                    capacity, ${constants}${"constant_g, constant_b, " if spec.sets_v and spec.constant else ""}v, d, b, spike_count, spike_source, spike_time,
                     ${"slots, num_targets, scale_of_events, incoming, " if spec.grid else ""}mem, clock, ints, at);
 % for w in spec.tile_widths:
         for (int k = ints[tile_${w} + block]; k < ints[tile_${w} + block + 1]; k++) {
@@ -427,7 +439,7 @@ ${restart("i")}
         }
         for (int r = v_first[block]; r < v_first[block + 1]; r++)
             v_rows[row * num_v + v_column[r]] = v[v_index[v_column[r]]];
-        for (int r = mem_first[num_nodes]; r < num_mem; r++)
+        for (int r = mem_first[num_nodes]; r < ${"mem_first[num_nodes + 1]" if spec.sums else "num_mem"}; r++)
             if (mem_block[r - mem_first[num_nodes]] == block)
                 mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
     }

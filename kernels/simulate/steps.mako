@@ -123,7 +123,7 @@ ${kind.call("current", values, 12)}\
 ${indent}for (int p = ints[first_played + num_active]; p < num_played; p++)
 ${indent}    play(p, ints[played_continuous + p] ? t_end : t_mid, mem, clock, ints, at);
 % endif
-${indent}for (int r = mem_first[num_active]; r < num_mem; r++)
+${indent}for (int r = mem_first[num_active]; r < ${"mem_first[num_active + 1]" if spec.sums else "num_mem"}; r++)
 ${indent}    mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
 </%def>\
 <%def name="end_of(indent)">\
@@ -251,6 +251,18 @@ ${loose("        ")}\
 ${all(block, "v_now", "t_end", new)}\
 % endfor
 ${end_of("    ")}\
+}
+% endif
+% if spec.sums:
+
+// What instances have set and added by pointers in a step, in their order; then rows of these sums, which
+// come after those of what is at no node. One work-item per sum.
+__kernel void add_up(${signature(spec, "add_up")})
+{
+    const int s = get_global_id(0);
+    if (s >= num_sums) return;
+    const size_t row = step_state[1] + step_state[3];
+${part("common/arena_sums", 4)}\
 }
 % endif
 % if spec.layered:

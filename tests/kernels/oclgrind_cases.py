@@ -25,6 +25,7 @@ from clhines.cells.cable import discretise
 from clhines.cells.synthetic import ring_cell
 from clhines.device import devices, program
 from clhines.device.timing import FloorSpec
+from clhines.mechanisms.builtin import KEPT_NUMBER
 from clhines.network.plasticity import STDP, Rule
 from clhines.plan.by_branch import fine
 from clhines.plan.plan import Limits
@@ -322,6 +323,19 @@ def points_case(queue, dtype):
     assert np.isfinite(sim.voltages()).all()
 
 
+def adding(net, nodes, at, seen):
+    """Instances at nodes that add by pointers to variables of others, those of their cells."""
+    total = net.add(mod_files.ours("ext_total"), at=at)
+    whole = net.add(Mechanism.from_nmodl(KEPT_NUMBER), at=at)
+    adds = net.insert(mod_files.ours("ext_adds"), nodes, ri=2.0, length=5.0)
+    net.set_pointer(total, "whole", (whole, "x", np.arange(len(at))))
+    net.set_pointer(adds, "neighbour", to=seen)
+    to = np.searchsorted(at, nodes, side="right").clip(1) - 1
+    net.set_pointer(adds, "total", (total, "total", to))
+    net.set_pointer(adds, "whole", (whole, "x", to))
+    return total, whole
+
+
 def exact_case(queue, dtype):
     """Some steps with ions, a table, pointers, random numbers, trains and artificial cells.
 
@@ -339,6 +353,8 @@ def exact_case(queue, dtype):
     net.set_pointer(gap, "vgap", to=[3, 1])
     clamp = net.add(mod_files.ours("ext_clamp"), at=0)
     net.play(clamp, 0, "amp", [0.0, 0.3], [0.5, 2.0])
+    net.add(mod_files.ours("ext_reset"), at=2, high=-80.0)
+    total, _ = adding(net, nodes[[0, 1, 3]], [1, 3], [3, 0, 1])
     trains = net.spike_source([[0.05, 0.16], [0.11]])
     net.connect(trains, fire, weight=1.3, delay=0.02)
     net.connect(net.add_detector(0, -80.0), nmda, [0], [[0.004, 1.5]], 0.1)
@@ -347,7 +363,7 @@ def exact_case(queue, dtype):
     elsewhere = net.spike_source([[]])  # whose events come from another process
     net.connect(elsewhere, fire, [1], weight=1.3, delay=0.02)
     sim = Simulation(net, 0.1, dtype, queue=queue, engine="steps", max_spikes=SPIKES)
-    number = sim.record("v", nodes), sim.record("m", fire)
+    number = sim.record("v", nodes), sim.record("m", fire), sim.record("total", total)
     found = sim.run(0.3)
     assert len(found.spike_time) > 1
     assert all(np.isfinite(found[k]).all() for k in number)
@@ -362,6 +378,7 @@ def exact_epochs_case(queue, dtype):
     Artificial cells are `together` where they are recorded, and otherwise one by one.
     """
     net, groups = exact_cells.with_artificial()
+    net.add(mod_files.ours("ext_reset"), [net.soma[0] + 1], high=-80.0)
     more = {"secondorder": 2, "max_spikes": SPIKES}
     sim = Simulation(net, 0.05, dtype, queue=queue, engine="epochs-gpu", **more)
     number = [sim.record("v", net.soma), sim.record("n", groups["ext_table"])]
@@ -390,9 +407,11 @@ def pointed_case(queue, dtype, cells):
         net.connect(net.add_detector(soma, -80.0), relay, first + k, 1.0, 0.3)
     net.connect(relay, seeing, np.arange(cells), 0.1, 0.0, source_index=first + 2)
     net.connect(net.spike_source([[0.05, 0.16]]), relay, [1], 1.0, 0.02)
+    total, whole = adding(net, np.arange(n), soma, np.roll(np.arange(n), 1))
     more = {"secondorder": 2, "max_spikes": SPIKES}
     sim = Simulation(net, 0.1, dtype, queue=queue, engine="epochs-gpu", **more)
-    number = sim.record("v", soma), sim.record("s", seeing), sim.record("last", relay)
+    asked = (("s", seeing), ("last", relay), ("total", total), ("x", whole))
+    number = sim.record("v", soma), *(sim.record(name, group) for name, group in asked)
     found = sim.run(0.6)
     assert all(np.isfinite(found[k]).all() for k in number)
     assert (sim.runner.kernels._others.later, len(found.spike_time) > 1) == (cells > 4, True)
@@ -408,12 +427,15 @@ def blocks_case(queue, dtype):
     )
     try:
         net, groups = exact_cells.network()
+        net.add(mod_files.ours("ext_reset"), [net.soma[0] + 1], high=-80.0)
+        total, _ = adding(net, net.soma, net.soma, net.soma)
         sim = Simulation(net, 0.05, dtype, queue=queue, max_spikes=SPIKES)
     finally:
         choose.devices = steps.devices = devices
         cell_blocks.plan_blocks = planned
     assert isinstance(sim.runner.kernels, CellBlocks)
-    number = sim.record("v", net.soma), sim.record("n", groups["ext_table"])
+    asked = (("n", groups["ext_table"]), ("total", total))
+    number = sim.record("v", net.soma), *(sim.record(name, group) for name, group in asked)
     found = sim.run(0.3)
     assert all(np.isfinite(found[k]).all() for k in number)
 

@@ -162,6 +162,7 @@ def test_every_template_is_covered():
             "points",
             "points_end",
             "slots",
+            "sums",
             "states",
             "vectors",
         ),

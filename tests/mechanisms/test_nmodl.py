@@ -111,6 +111,26 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "v in f, which is of the step before",
         "f = v",
     ),
+    "v set for events alone": (
+        _with("f()").replace("INITIAL", "PROCEDURE f() {\nv = -70 }\nNET_RECEIVE(w)"),
+        "v is set in f, but not in NET_RECEIVE",
+        "v = -70",
+    ),
+    "v set for each connection": (
+        _with("FOR_NETCONS(a) {\nv = a }").replace("INITIAL", "NET_RECEIVE(w)"),
+        "v is set in FOR_NETCONS",
+        "v = a",
+    ),
+    "v set for a connection": (
+        _with("INITIAL {\nv = w }").replace("INITIAL", "NET_RECEIVE(w)", 1),
+        "v is set in INITIAL of NET_RECEIVE",
+        "v = w",
+    ),
+    "v set in a loop": (
+        _with("WHILE (x < v) {\nx = x + 1 v = 3\n}"),
+        "v is set in a loop",
+        "v = 3",
+    ),
     "hidden by a LOCAL": (
         _with("LOCAL m\nVERBATIM\n x = m;\nENDVERBATIM"),
         "VERBATIM",
@@ -149,7 +169,26 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "VERBATIM",
         "VERBATIM",
     ),
-    "POINTER written": (_with("p = 3", "POINTER p", "ASSIGNED { p }"), "POINTER p is", "p = 3"),
+    "POINTER set in BREAKPOINT": (
+        _with("").replace("x = m", "p = 3").replace("RANGE x", "POINTER p\n}\nASSIGNED { p"),
+        "POINTER p is written in BREAKPOINT",
+        "p = 3",
+    ),
+    "POINTER set from itself": (
+        _with("p = 3*p", "POINTER p", "ASSIGNED { p }"),
+        "POINTER p is set but from itself in INITIAL",
+        "POINTER p",
+    ),
+    "POINTER set where others add": (
+        _with("", "POINTER p", "ASSIGNED { p }\nAFTER SOLVE { p = 3 }"),
+        "POINTER p is other than added to in AFTER SOLVE",
+        "POINTER p",
+    ),
+    "POINTER written and read": (
+        _with("p = 3", "POINTER p", "ASSIGNED { p }\nAFTER SOLVE { x = p }"),
+        "POINTER p is written and read",
+        "POINTER p",
+    ),
     "BBCOREPOINTER": (
         _with("x = p", "BBCOREPOINTER p", "ASSIGNED { p }"),
         "BBCOREPOINTER p",

@@ -12,6 +12,7 @@ from networks import CABLES, DT, mixed_network
 
 from clhines import STDP, InputError, Mechanism, Network, Population, Simulation
 from clhines.files import write_npz
+from clhines.mechanisms.builtin import KEPT_NUMBER
 from clhines.model.compiling import compile
 from clhines.network.copies import copies_of
 from clhines.network.inside import inside
@@ -38,6 +39,15 @@ def everything():
     net.connect(fire, groups["ext_nmda"], [0, 1], [[0.003, 1.0]], 0.0, source_index=[0, 2])
     net.connect(net.add_detector([2, 7], [-10.0, -30.0], [0.0, 2.5]), fire, [1, 2], 0.9, 0.7)
     net.set_pointer(net.add(mod_files.ours("ext_gap"), [5, 11]), "vgap", to=[11, 5])
+    adds, totals = (
+        net.insert(mod_files.ours("ext_adds"), [2, 3], ri=2.0),
+        net.add(mod_files.ours("ext_total"), [1]),
+    )
+    kept = net.add(Mechanism.from_nmodl(KEPT_NUMBER), [4, 5])
+    net.set_pointer(adds, "neighbour", to=[1, 2])
+    net.set_pointer(adds, "total", (totals, "total", 0))
+    net.set_pointer(adds, "whole", (kept, "x", [1, 0]))
+    net.set_pointer(totals, "whole", (kept, "x", 1))
     draws = net.add(mod_files.ours("nmodl/nmrandom"), [3, 3]) if RANDOM == "point" else None
     if draws is None:
         draws = net.insert(mod_files.ours("nmodl/nmrandom"), np.arange(4))

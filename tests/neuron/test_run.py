@@ -34,6 +34,8 @@ CASES = [
         "gaps",
         "streams",
         "watched",
+        "reset",
+        "added",
         "crossing",
         "trains",
         "clamped",
@@ -57,12 +59,18 @@ STEPS = [
             "played",
             "streams",
             "watched",
+            "reset",
+            "added",
             "common",
             "clamped",
             "hidden",
         )
     ),
-    *((case, "epochs-gpu") for case in ("recorders", "crossing", "played", "hidden")),
+    *(
+        (case, "epochs-gpu")
+        for case in ("recorders", "reset", "added", "crossing", "played", "hidden")
+    ),
+    *((case, "epochs-cpu") for case in ("reset", "added")),
 ]
 
 

@@ -5,7 +5,7 @@ import mod_files
 import numpy as np
 import pytest
 from networks import DT as STEP
-from networks import mixed_network
+from networks import mixed_network, written_network
 
 from clhines import STDP, InputError, Mechanism, Network, Simulation
 from clhines.device import devices
@@ -96,6 +96,7 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
     "nmodl": (with_ions, {}),
     "single_events": (changed(fires), {}),
     "self_events": (changed(lambda net: net.add(mod_files.ours("ext_pulse"), [0])), {}),
+    "set_voltages": (changed(lambda net: net.add(mod_files.ours("ext_reset"), [0])), {}),
     "sent_events": (changed(fires), {}),
     "weights": (with_ions, {}),
     "bins": (changed(lambda net: setattr(inside(net).added, "bins", True)), {}),
@@ -105,6 +106,8 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
         changed(lambda net: gap(net, Mechanism.from_nmodl(exact_cells.FOLLOWS))),
         {},
     ),
+    "written_pointers": (lambda: written_network(7, 2)[0], {}),
+    "written_elsewhere": (lambda: written_network(7, 2, True)[0], {}),
     "instant_events": (changed(sends_at_once), {}),
     "instant_between_cells": (changed(lambda net: sends_at_once(net, 11)), {}),
     "instant_artificial": (changed(lambda net: fires(net, 0.001)), {}),
@@ -123,6 +126,7 @@ OTHERS = ("begins", "ranks", "ranked_pointers", "copies", "solver")
 BOTH, GPU, CPU = ("epochs-gpu", "epochs-cpu"), "epochs-gpu", "epochs-cpu"
 FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where they are not BOTH
     "instant_between_cells": ("steps", CPU),
+    "written_elsewhere": ("steps", CPU),
     "last_instances": ("steps", "steps"),
 }
 
@@ -133,7 +137,7 @@ def model_of(word):
 
 
 def test_words_are_those_of_the_table():
-    assert NEEDS.keys() == ALL | {"ranked_bins", "ranked_last"}
+    assert NEEDS.keys() == ALL | {"ranked_bins", "ranked_last", "ranked_written"}
     assert CHOICES == ("auto", "epochs", *NAMES) and len({*NAMES}) == len(NAMES)
     assert {*NEEDS} - {*NETWORKS} == {
         "begins",
@@ -141,6 +145,7 @@ def test_words_are_those_of_the_table():
         "ranked_bins",
         "ranked_last",
         "ranked_pointers",
+        "ranked_written",
         "copies",
         "solver",
     }
@@ -174,6 +179,38 @@ def test_what_an_engine_lacks_is_refused_in_words(word, engine):
     others = [e for e in ENGINES if f"{e.name!r}" in text.split("expected")[1]]
     assert others == [e for e in ENGINES if e.kernels_for(needs) and e.runs_on(device)]
     assert ENGINES[-1] in others
+
+
+def sees(net):
+    net.set_pointer(net.add(mod_files.ours("ext_gap"), [5]), "vgap", to=[0])
+
+
+def late(net):
+    net.add(mod_files.ours("ext_late"), [3])
+    net.add_detector([3])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda net: net.add(mod_files.ours("ext_watch"), [0]), "other events at the node depend"),
+        (lambda net: net.add(mod_files.ours("ext_reset"), [0]), "other events at the node depend"),
+        (sees, "pointers point to it"),
+        (gap, ""),
+        (lambda net: setattr(inside(net).added, "bins", True), "events are delivered in bins"),
+        (lambda net: net.add_detector([0]), ""),
+        (late, "its threshold is compared"),
+    ],
+)
+def test_voltages_that_events_set(change, said):
+    net = with_ions()
+    net.add(mod_files.ours("ext_reset"), [0])
+    change(net)
+    if not said:
+        assert "set_voltages" in compile(net, DT).needs
+        return
+    with pytest.raises(InputError, match=f"v is set in NET_RECEIVE, and .*{said}"):
+        compile(net, DT)
 
 
 def test_other_refusals():

@@ -10,9 +10,11 @@ import mod_files
 import numpy as np
 import pytest
 from exact_cells import RELAY
+from networks import written_network
 
-from clhines import Mechanism, Network, Simulation
+from clhines import InputError, Mechanism, Network, Simulation
 from clhines.device import devices
+from clhines.model import compile
 
 DT, STOP = 0.05, 20.0  # ms
 EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps
@@ -25,6 +27,12 @@ ASSIGNED { v (mV) other (mV) i (mA/cm2) }
 INITIAL { c = -65 }
 BREAKPOINT { SOLVE states METHOD cnexp i = g*(v - c) }
 DERIVATIVE states { c' = (other - c)/3 }
+"""
+WRITER = """
+NEURON { POINT_PROCESS writer POINTER p }
+ASSIGNED { v p }
+BEFORE BREAKPOINT { p = 0 }
+AFTER SOLVE { p = p + v }
 """
 
 
@@ -189,3 +197,87 @@ def test_copies_see_their_own_cells(fast_queue, needs):
     v = np.tile(expected["v"], 3)
     np.testing.assert_allclose(found["v"], v, 0, EPS * np.abs(v).max())
     assert len(own[0]) == 3 * len(spikes[0]) > 0
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_written_variables(fast_queue, needs, elsewhere, tmp_path):
+    """All engines, in one piece and in several, also from a saved state; stored; refused."""
+    net, groups = written_network(4, 5, elsewhere)
+    _, expected, _ = advanced(net, groups, [1], engine="reference")
+    assert all(np.ptp(values, axis=0).min() > 0 for values in expected.values())
+    net.save(tmp_path / "net.npz")
+    again = Network.load(tmp_path / "net.npz")
+    for engine in ENGINES[1:]:
+        if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
+            continue
+        given = made(engine, fast_queue, needs)
+        if elsewhere and engine == "epochs-gpu":
+            with pytest.raises(InputError, match="takes no pointers that write variables of other"):
+                Simulation(net, DT, **given)
+            continue
+        for pieces in ([1], [0.1, 0.0025, 0.8975]):
+            sim, found, _ = advanced(net, groups, pieces, **given)
+            for name, values in expected.items():
+                eps = EPS * np.abs(values).max()
+                np.testing.assert_allclose(found[name], values, 0, eps, err_msg=name)
+        sim = Simulation(again, DT, **given)
+        sim.run(5.0)
+        sim.save(tmp_path / "state.npz")
+        sim.run(2.0)
+        sim.restore(tmp_path / "state.npz")
+        total = sim.record("total", again.groups[groups["total"].number])
+        rest = sim.run(STOP - 5.0)[total]
+        values = expected["total"][-len(rest) :]
+        np.testing.assert_allclose(rest, values, 0, EPS * np.abs(values).max())
+
+
+def test_written_variables_of_copies(fast_queue, needs):
+    """Of copies that are alike, and of cells of a population."""
+    net, groups = written_network(5, 2)
+    _, expected, _ = advanced(net, groups, [1], engine="reference")
+    for engine in ("steps", "epochs-cpu", "epochs-gpu"):
+        if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
+            continue
+        _, found, _ = advanced(net, groups, [1], 3, **made(engine, fast_queue, needs))
+        v = np.tile(expected["v"], 3)
+        np.testing.assert_allclose(found["v"], v, 0, EPS * np.abs(v).max())
+
+
+def test_what_may_be_written():
+    net, groups = written_network(6, 2)
+    adds = net.groups[-1]
+    other = net.add(mod_files.ours("ext_watch"), [0])
+    for to, said in (
+        ([0], "to of total, which ext_adds writes, is .*; expected a group, a variable"),
+        ((other, "amp", 0), "to of total is 'amp' of ext_watch; expected a variable that this"),
+        ((groups["total"], "total", [0, 1]), "to has 2 instances for 1 instances"),
+    ):
+        with pytest.raises(InputError, match=said):
+            net.set_pointer(adds, "total", to, [0])
+    net.set_pointer(adds, "whole", (groups["total"], "kept", 0))
+    with pytest.raises(InputError, match="pointer whole points to x of kept_number, and to kept"):
+        compile(net, DT)
+    net, groups = written_network(6, 2)
+    net.set_pointer(groups["total"], "whole", (groups["total"], "kept", 0))
+    with pytest.raises(InputError, match="pointer whole points to x of kept_number, and to kept"):
+        compile(net, DT)
+    for text, said in (
+        ("BREAKPOINT { x = x + 1 }", "points to x of own, which uses it"),
+        ("AFTER SOLVE { x = 2*x }", "which does more than add to it in AFTER SOLVE"),
+        ("BEFORE STEP { x = x + 1 y = x }", "which does more than add to it in BEFORE STEP"),
+    ):
+        net = Network.from_arrays([-1, 0], [0, 2], [300.0] * 2, [0.0, 0.1], [0.005] * 2)
+        own = f"NEURON {{ POINT_PROCESS own RANGE x, y }}\nASSIGNED {{ x y }}\n{text}"
+        to = net.add(Mechanism.from_nmodl(own), [0])
+        writer = net.add(Mechanism.from_nmodl(WRITER), [0])
+        net.set_pointer(writer, "p", (to, "x", 0))
+        with pytest.raises(InputError, match=said):
+            compile(net, DT)
+    net, groups = written_network(6, 2)
+    writer = net.add(Mechanism.from_nmodl(WRITER), [0])
+    net.set_pointer(writer, "p", (groups["x"], "x", 1))
+    with pytest.raises(InputError, match="x of kept_number, which another pointer sets, too"):
+        compile(net, DT)
+    net.add(Mechanism.from_nmodl(WRITER), [0])
+    with pytest.raises(InputError, match="points nowhere"):
+        compile(net, DT)

@@ -11,6 +11,7 @@ from networks import CABLES, DT
 from clhines import InputError, Mechanism, Network, Population, Simulation
 from clhines.analysis import extract
 from clhines.device import devices, program
+from clhines.mechanisms.builtin import KEPT_NUMBER
 
 GCA = "ext_ca", "gbar"
 PLANNED = "planned", "engine", "built", "method"  # what messages of planning begin with
@@ -173,6 +174,12 @@ def exact_model(gca=None, tau=None):
     fire = net.add_artificial(ours("ext_fire"), 2, **({} if tau is None else {"tau": tau}))
     net.set_pointer(net.add(ours("ext_gap"), [5]), "vgap", to=[2])
     net.play(net.add(ours("ext_clamp"), [2]), 0, "amp", [0, 1, 3.0], [0, 0.1, 0.2])
+    total, kept = net.add(ours("ext_total"), [1]), net.add(Mechanism.from_nmodl(KEPT_NUMBER), [1])
+    adds = net.insert(ours("ext_adds"), [2, 4], ri=[3.0, 5.0], length=9.0)
+    net.set_pointer(adds, "neighbour", to=[1, 3])
+    net.set_pointer(adds, "total", (total, "total", 0))
+    for group in (adds, total):
+        net.set_pointer(group, "whole", (kept, "x", 0))
     spikes = net.add_detector([0, 5], -20.0)
     net.connect(early, nmda, [0, 1], [[0.003, 1.0]], 0.1)
     net.connect(spikes, fire, [0, 1], 1.2, 0.3)

@@ -2,11 +2,13 @@
 
 from functools import partial
 
+import mod_files
 import numpy as np
 
-from clhines import Network, Simulation
+from clhines import Mechanism, Network, Simulation
 from clhines.cells.cable import discretise
 from clhines.cells.synthetic import ring_cell
+from clhines.mechanisms.builtin import KEPT_NUMBER
 from clhines.simulate.gpu import epochs
 
 DT, ENGINES = 0.025, ("steps", "epochs")
@@ -89,3 +91,29 @@ def truth(build, secondorder=False, duration=10.0):
         sim.record("g", syn, [0, 3])
         _truth[key] = sim.run(duration), sim.voltages()
     return _truth[key]
+
+
+def written_network(seed, cells, elsewhere=False):
+    """Cells whose nodes add to a total of their cell, or of any, which a current needs."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(3, 20, cells)
+    bounds = np.append(0, np.cumsum(sizes))
+    parent = np.arange(bounds[-1]) - 1  # chains
+    parent[bounds[:-1]] = -1
+    n, soma, cell = int(bounds[-1]), bounds[:-1], np.repeat(np.arange(cells), sizes)
+    area = rng.uniform(200, 900, n)
+    net = Network.from_arrays(parent, bounds, area, rng.uniform(0.05, 0.3, n), 1e-5 * area)
+    net.insert("hh", soma)
+    net.add("iclamp", at=soma, delay=rng.uniform(0, 8, cells), dur=3.0, amp=0.5)
+    totals = net.add(mod_files.ours("ext_total"), soma, scale=rng.uniform(1e-6, 1e-5, cells))
+    wholes = net.add(Mechanism.from_nmodl(KEPT_NUMBER), soma)
+    net.set_pointer(totals, "whole", (wholes, "x", np.arange(cells)))
+    where = np.flatnonzero(rng.random(n) < 0.7)
+    adds = net.insert(
+        mod_files.ours("ext_adds"), where, ri=rng.uniform(1, 9, len(where)), length=20.0
+    )
+    net.set_pointer(adds, "neighbour", to=np.maximum(parent[where], 0))
+    to = rng.integers(0, cells, len(where)) if elsewhere else cell[where]
+    net.set_pointer(adds, "total", (totals, "total", to))
+    net.set_pointer(adds, "whole", (wholes, "x", to))
+    return net, {"total": totals, "kept": totals, "x": wholes, "seen": totals}

@@ -218,6 +218,75 @@ def watched():
     return [*found, *recorded(*(w._ref_when for w in watches), move._ref_last), spikes]
 
 
+def reset():
+    """Events that set voltages: of WATCH, also where a threshold is compared; of NetCons."""
+    from support.mod_files import loaded
+
+    loaded()
+    found, sampled = [], []
+    for k in range(3):
+        soma, dendrite = section("soma", 1, 30, 20, "pas" if k else "hh"), section("d", 3, 200, 2)
+        dendrite.connect(soma(1))
+        far, late, synapse = (
+            h.ext_reset(dendrite(0.5)),
+            h.ext_late(dendrite(0.9)),
+            h.ExpSyn(soma(0.5)),
+        )
+        here, stim = h.ext_reset(soma(0.5)), h.NetStim()
+        here.reset, far.high = -60 - k, -56
+        stim.start, stim.interval, stim.number = 1 + 0.37 * k, 2.03, 20
+        for source, target, weight, delay in (
+            (stim, here, 0.01, 1), (stim, far, 0.002, 0.5), (stim, late, 0, 0.7),
+            (far, synapse, 0.001, 0.01), (soma(0.5)._ref_v, synapse, 0.002, 0.3),
+        ):  # fmt: skip
+            netcon = h.NetCon(source, target, sec=soma)
+            netcon.weight[0], netcon.delay = weight, delay
+            netcon.threshold = -52
+            KEPT.append(netcon)
+        current = clamp(soma(0.5), (0.15, 0.1, -0.2)[k])
+        current.dur = 12
+        KEPT.extend([far, late, synapse, here, stim])
+        SEEN.extend([(soma(0.5), "v"), (dendrite(0.5), "v"), (here, "g"), (here, "when")])
+        found += [soma(0.5)._ref_v, dendrite(0.5)._ref_v, dendrite(0.9)._ref_v]
+        found += [here._ref_seen, here._ref_lost, far._ref_when, late._ref_seen, synapse._ref_g]
+        at_times = h.Vector(np.linspace(0.3, 19.9, 1500))
+        sampled += [h.Vector().record(soma(0.5)._ref_v, at_times)]
+        sampled += [h.Vector().record(s._ref_v, 0.025) for s in (soma(0.5), dendrite(0.5))]
+        KEPT.append(at_times)
+    return [*recorded(*found), *sampled]
+
+
+def added():
+    """POINTERs to which several instances add: a variable of another, an element of a Vector."""
+    from support.mod_files import loaded
+
+    loaded()
+    found = []
+    for k in range(3):
+        soma, dendrite = section("soma", 1 + 2 * (k % 2), 30, 20), section("d", 5, 200, 2, "pas")
+        dendrite.connect(soma(1))
+        whole = h.Vector(k + 1)
+        element, totals = whole._ref_x[k], [h.ext_total(s(1)) for s in (soma, dendrite)]
+        for part, total in zip((soma, dendrite), totals, strict=True):
+            part.insert("ext_adds")
+            total._ref_whole, total.scale = element, 1e-6 * (k + 1)
+            for one in part:
+                one.ext_adds.ri, one.ext_adds.length = one.ri(), part.L / part.nseg
+                one.ext_adds._ref_neighbour = part(0)._ref_v
+                one.ext_adds._ref_total, one.ext_adds._ref_whole = total._ref_total, element
+        clamp(soma(0.5), 0.3 + 0.2 * k)
+        KEPT.extend([whole, element, *totals])
+        SEEN.extend([(totals[0], "total"), (totals[1], "kept"), (soma(0.5).ext_adds, "moment")])
+        found += [
+            soma(0.5)._ref_v,
+            dendrite(0.9)._ref_v,
+            element,
+            dendrite(0.5).ext_adds._ref_moment,
+        ]
+        found += [t._ref_total for t in totals] + [t._ref_kept for t in totals]
+    return recorded(*found)
+
+
 def trains():
     """Events at the times of Vectors: one in the place of a variable, one behind a POINTER."""
     from support.mod_files import loaded

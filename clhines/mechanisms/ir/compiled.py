@@ -13,6 +13,7 @@ from typing import Any
 
 from clhines.errors import InputError
 from clhines.mechanisms.ir.expressions import ExpressionError, Node
+from clhines.mechanisms.ir.forms import linear_parts
 from clhines.mechanisms.ir.program import Argument, IonUse, Program
 
 NEVER = "_never"  # symbol of the time of an event that is not sent
@@ -160,6 +161,19 @@ class Compiled:
         names = (*(q.name for q in self.program.states), *outputs)
         kept = {name for name in names if name in writes}
         return arguments_of(self.program, self.pointers, block, self.bodies[block], kept)
+
+    def adds(self, block: str, state: str) -> bool | None:
+        """Whether a block adds to a state; None where it does anything else with the state."""
+        body = self.bodies.get(block, Body())
+        others = replace(body, writes={k: e for k, e in body.writes.items() if k != state})
+        value = body.writes.get(state)
+        parts = None if value is None else linear_parts(value, state)
+        if any(node.uses(state) for node in others.every()):
+            return None
+        if value is None:
+            return False
+        is_sum = parts is not None and parts[1] is value.graph.one
+        return parts[0] is not value.graph.zero if parts is not None and is_sum else None
 
     def free(self, block: str) -> set[str]:
         """Return the symbols on which the results and states of a block depend."""

@@ -34,6 +34,9 @@ Roles of arguments, with what `name` says:
   not sent, and, where the event has one, ``k.flag``.
 - ``arm``: not 0 where this call arms the WATCH of the number; a call that arms any disarms all
   others.
+- ``put``: what the variable is set to to which the POINTER of the name points; ``add``: what is
+  added to it, by one instance after the other.
+- ``set_v``: the voltage that the event gives the node, mV.
 - ``watch``: value of the WATCH condition of the number: above 0 where it is true.
 - ``unless``: not 0 where the thing of that number in `Program.unless` would be needed.
 - ``x``, ``column``: place and values of ``table_NAME``; ``grid``: ``low`` and ``high`` of
@@ -52,6 +55,7 @@ from functools import cached_property
 
 HIDDEN = "v__before"  # state that holds the voltage of the last currents; no text can name it
 HELD = "since__spike"  # state that counts the steps in which a spike holds the voltage; as `HIDDEN`
+SET_V, SET_AT = "v__set", "t__set"  # outputs: voltage that the last event has set or left, and when
 NOISE = "noise"  # RANDOM variable of a text whose rates have noise
 GENERATOR = "scop_random"  # NEURON's one generator, as a RANDOM variable: of one instance alone
 UNLESS = "unless_initial", "unless"  # blocks that say where something would not be simulated
@@ -173,8 +177,20 @@ class Program:
     last: tuple[str, ...] = ()  # states that are one for all: each block reads the last one's
     begun: tuple[str, ...] = ()  # states that are one for all: that of the last one's INITIAL
     spike: Spike | None = None  # its node is a cell's soma, of which the threshold is that one
+    sets_v_late: bool = False  # events other than those of WATCH may set the node's voltage
     electrode: bool = False  # its current is one of an electrode; `i` is outward all the same
     electrode_currents: tuple[str, ...] = ()  # variables of currents into the cell
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """POINTERs to variables that blocks set or add to."""
+        every = (a for given in self.blocks.values() for a in given if a.role in ("put", "add"))
+        return tuple(dict.fromkeys(a.name for a in every))
+
+    @property
+    def sets_v(self) -> bool:
+        """Whether events set the voltage of the node."""
+        return any(a.role == "set_v" for a in self.blocks.get("receive", ()))
 
     @cached_property
     def defaults(self) -> dict[str, float]:

@@ -26,7 +26,14 @@ from clhines.mechanisms.nmodl.reading.tree import (
     all_of,
     uses,
 )
-from clhines.mechanisms.nmodl.values import Shared, TableUse, weight
+from clhines.mechanisms.nmodl.values import (
+    POINTED_ADD,
+    POINTED_PUT,
+    Sent,
+    Shared,
+    TableUse,
+    weight,
+)
 
 SLOPE = Fraction(1, 1000)  # mV, of NEURON's quotient
 BEFORE_AFTER = "BEFORE INITIAL", "AFTER INITIAL", "BEFORE BREAKPOINT", "AFTER SOLVE", "BEFORE STEP"
@@ -42,6 +49,7 @@ class Bodies:
     watch_flags: list[float] = field(default_factory=list)
     netcons: int = 0
     weights: tuple[str, ...] | None = None
+    sets_v_late: bool = False  # whether other events than those of WATCH set v
     halved: bool = False  # whether secondorder halves the dt of SOLVE
     refused: list[Refused] = field(default_factory=list)
 
@@ -79,6 +87,7 @@ class _Work:
         self.bodies, self.shared = bodies, bodies.shared
         self.file, self.graph = self.shared.file, self.shared.graph
         self.names = self.shared.names
+        self.initially = list[Sent]()  # events of INITIAL
         self.ion_currents = {f"i{ion.name}" for ion in self.file.ions}
         used = {name for ion in self.file.ions for name in (*ion.reads, *ion.writes)}
         self.concentrations = used - self.ion_currents
@@ -87,13 +96,27 @@ class _Work:
         body = Body(list(results), loops=run.loops)
         for key in run.writes:
             name = self.names.elements[key]
-            if name not in self.concentrations:
+            if name in self.file.pointers:
+                body.results.append(self._pointed(block, key, run.values[key]))
+            elif name not in self.concentrations:
                 body.writes[key] = run.values[key]
             elif any(name in ion.writes for ion in self.file.ions):
                 body.results.append(("ion", key, run.values[key]))
             # else a copy of its own: what is only read does not change for others
         body.results += counts(run)
         self.bodies.blocks[block] = body
+
+    def _pointed(self, block: str, key: str, value: Node) -> tuple[str, str, Node]:
+        """Return what a block sets a POINTER's variable to, or what it adds to it."""
+        name = self.names.elements[key]
+        parts = linear_parts(value, key)
+        if block in POINTED_PUT and not value.uses(key):
+            return "put", name, value
+        if block in POINTED_ADD and parts is not None and parts[1] is self.graph.one:
+            return "add", name, parts[0]
+        does = "set but from itself" if block in POINTED_PUT else "other than added to"
+        where = block.upper().replace("_", " ")
+        raise Refused(f"POINTER {name} is {does} in {where}", self.file.pointers[name])
 
     def _main(self, name: str) -> Sequence[Statement]:
         block = self.file.main.get(name)
@@ -111,6 +134,7 @@ class _Work:
                     value = run.read(start) if start else None
                     run.set(key, value or self.graph.number(variable.value or 0))
         run.body(self._main("INITIAL"))
+        self.initially = run.sent
         self._keep("initial", run, self._sends(run))
 
     def _sends(self, run: Run) -> list[tuple[str, str, Node]]:
@@ -251,6 +275,9 @@ class _Work:
     def _with_arguments(self, run: Run, arguments: Sequence[str]) -> list[str]:
         keys = []
         for name in arguments:
+            if name == "flag":  # NEURON then takes the event's flag for it, and no weight
+                keys.append("")
+                continue
             key = run.new_local(name)
             run.values[key] = self.graph.symbol(weight(name))
             run.arguments[name] = key
@@ -266,11 +293,19 @@ class _Work:
         self.shared.is_stale = not (
             uses(block.body, "v") or all_of(self._main("BREAKPOINT"), "solve")
         )
+        declared = {one[0] for s in all_of(block.body, "local") for one in s.names}  # type: ignore[index]
+        self.shared.sets_v = "v" not in declared.union(block.arguments) and any(
+            s.names[0] == "v" for s in all_of(block.body, "assign")
+        )
         run = Run(self.shared, "receive")
         run.given["flag"] = self.graph.symbol("_flag")
         keys = self._with_arguments(run, block.arguments)
         run.body([s for s in block.body if s.kind != "initial"])
         results = self._sends(run) + self._changed(run, block.arguments, keys)
+        v = run.given.get("v", self.graph.symbol("v"))
+        if v.definition is not self.graph.symbol("v"):
+            results.append(("set_v", "v", v))
+            self.bodies.sets_v_late = self._sets_v_late(v, run.sent)
         for number, (guard, _, flag, _) in enumerate(run.armed):
             self.bodies.watch_flags.append(float(flag))
             results.append(("arm", str(number), guard))
@@ -287,11 +322,28 @@ class _Work:
                 raise Refused("an event is sent in INITIAL of NET_RECEIVE", block.line)
             self._keep("net_initial", first, self._changed(first, block.arguments, keys))
 
+    def _sets_v_late(self, v: Node, received: Sequence[Sent]) -> bool:
+        """Whether v may be set by an event other than of a WATCH, or of INITIAL at once.
+
+        Such an event may be due at the end of a step, before thresholds are compared.
+        """
+        graph = self.graph
+        sent = [s for s in received if s.kind == "self"]
+        sent += [s for s in self.initially if s.kind == "self" and s.time is not graph.symbol("t")]
+        if any(s.kind == "move" for s in received):
+            sent += [s for s in self.initially if s.kind == "self"]
+        flags = [graph.zero] + [s.flag for s in sent if s.flag is not None]
+        symbol, v_before = graph.symbol("_flag"), graph.symbol("v")
+        found = (graph.replaced([v], {symbol: flag})[0].definition for flag in flags)
+        return any(node is not v_before for node in found)
+
     def _changed(
         self, run: Run, arguments: Sequence[str], keys: Sequence[str]
     ) -> list[tuple[str, str, Node]]:
         found = []
         for name, key in zip(arguments, keys, strict=True):
+            if not key:
+                continue
             symbol, changed = self.graph.symbol(weight(name)), f"_{name}__changed"
             [value] = self.graph.replaced([run.values[key]], {self.graph.symbol(changed): symbol})
             if value.definition is not symbol:
@@ -301,6 +353,8 @@ class _Work:
     def _netcons(self, run: Run, block: Block) -> None:
         body, after = self.bodies.blocks["receive"], dict[Node, Node]()
         for number, (names, s, inner, guard) in enumerate(run.netcons):
+            if "flag" in (*names, *block.arguments):
+                raise Refused("FOR_NETCONS with an argument that is called flag", s.line)
             if len(names) > len(block.arguments):
                 raise Refused("FOR_NETCONS with more arguments than NET_RECEIVE", s.line)
             rename, results = {}, []

@@ -19,6 +19,8 @@ from clhines.mechanisms.ir.expressions import ExpressionError, Graph, Node, post
 from clhines.mechanisms.ir.forms import adds_multiples
 from clhines.mechanisms.ir.program import (
     GENERATOR,
+    SET_AT,
+    SET_V,
     UNLESS,
     IonUse,
     Net,
@@ -94,6 +96,7 @@ class _Builder:
         self.file, self.graph = bodies.shared.file, bodies.shared.graph
         self.blocks = bodies.blocks
         self._check()
+        self._check_pointed()
         self.written = {key for body in self.blocks.values() for key in body.writes}
         self.read_ions = {n for ion in self.file.ions for n in (*ion.reads, *ion.writes)}
         self._leave_out_columns()
@@ -111,6 +114,13 @@ class _Builder:
         for name in file.nonspecific | file.electrode:
             if self.names.variable(name) is None:
                 raise Refused(f"the current '{name}' is not declared")
+
+    def _check_pointed(self) -> None:
+        """Refuse to read what POINTERs write: it depends on the order of all that write it."""
+        bodies = self.blocks.values()
+        for name in {n for b in bodies for role, n, _ in b.results if role in ("put", "add")}:
+            if any(self.names.printed[name] in body.free(body.writes) for body in bodies):
+                raise Refused(f"POINTER {name} is written and read", self.file.pointers[name])
 
     # ----------------------------------------------------------------------------- variables
 
@@ -198,12 +208,13 @@ class _Builder:
         unless = self._unless()
         pointers = tuple(p for p in self.file.pointers if p in self.names.printed)
         used_pointers = tuple(p for p in pointers if self.names.printed[p] in live)
+        made = [Quantity(SET_V, "mV"), Quantity(SET_AT, "ms")] if self._note_set_v() else []
         program = Program(
             name=self.file.suffix,
             kind=self.file.kind,
             parameters=tuple(self._quantity(k) for k in parameters),
             states=tuple(self._quantity(k) for k in states),
-            outputs=tuple(self._quantity(k) for k in outputs),
+            outputs=(*(self._quantity(k) for k in outputs), *made),
             ions=tuple(IonUse(i.name, i.valence, i.reads, i.writes) for i in self.file.ions),
             pointers=used_pointers,
             tables=tables,
@@ -215,6 +226,7 @@ class _Builder:
             alone=tuple(self.names.public.get(k, k) for k in suspects if k not in last),
             last=tuple(last),
             begun=tuple(begun),
+            sets_v_late=self.bodies.sets_v_late,
             electrode=bool(self.file.electrode),
             electrode_currents=tuple(plain(name) for name in self.file.electrode),
         )
@@ -230,6 +242,14 @@ class _Builder:
         program = replace(program, blocks=blocks)
         shown = tuple(name for name in blocks if not name.startswith(("grid_", "unless")))
         return Compiled(program, bodies, _about(program, path), shown, pointers=given)
+
+    def _note_set_v(self) -> bool:
+        """Let events that set v leave it, and their time, in outputs; return whether there are."""
+        body = self.blocks.get("receive", Body())
+        set_v = [node for role, _, node in body.results if role == "set_v"]
+        if set_v:
+            body.writes |= {SET_V: set_v[0], SET_AT: self.graph.symbol("t")}
+        return bool(set_v)
 
     def _given(self) -> set[str]:
         """Variables whose values come from ions or pointers: read, or a concentration."""

@@ -341,6 +341,8 @@ class Run(Evaluation):
                 if not number.is_number:
                     raise Refused("WATCH with a flag that is not constant", s.line)
                 self.armed.append((self.guard, condition, number.value, s.line))
+            if "v" in self.given:  # NEURON looks at the condition at once, with the node's voltage
+                self.given["v"] = self.graph.symbol("v")
         elif s.kind == "for_netcons" and self.where == "receive":
             self._for_netcons(s)
         else:

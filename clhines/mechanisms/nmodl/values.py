@@ -26,6 +26,9 @@ Rules = dict[str, Callable[[Statement], None]]
 
 MAX_CHOSEN = 128  # elements of an array whose index is not constant
 _OF_EVENTS = "receive", "net_initial", "for_netcons"
+# blocks that may set what a POINTER points to, and those that may add to it
+POINTED_PUT = "initial", "before_initial", "before_breakpoint"
+POINTED_ADD = "after_initial", "after_solve"
 
 
 def weight(name: str) -> str:
@@ -76,6 +79,7 @@ class Shared:
     given: Mapping[str, FunctionTable] = field(default_factory=dict)  # of FUNCTION_TABLE
     tables: dict[str, TableUse] = field(default_factory=dict)
     unless: list[tuple[str, Node, Refused]] = field(default_factory=list)  # block, where it comes
+    sets_v: bool = False  # whether NET_RECEIVE itself sets v: NEURON then sets the node's voltage
     is_stale: bool = False  # whether functions that NET_RECEIVE calls have an old v in NEURON
     found: set[Node] = field(default_factory=set)  # elements of arrays at an index that varies
     loops: int = 0
@@ -224,8 +228,8 @@ class Values:
     def write(self, name: str, index: int | Node | None, value: Node, line: int) -> None:
         """Give a variable a value."""
         if self._find(name) is None:
-            if name == "v" and self.where == "receive":
-                raise Refused("v is set in NET_RECEIVE", line)
+            if name == "v":
+                self._check_v(line)
             if name in ("t", "dt", *BUILT_IN):
                 raise Refused(f"'{name}' is set", line)
             if name == "v":  # of this block alone
@@ -234,12 +238,29 @@ class Values:
             variable = self.names.variable(name)
             if variable is not None and variable.sort == "constant":
                 raise Refused(f"the constant '{name}' is set", line)
-            if name in self.file.pointers:
-                raise Refused(f"POINTER {name} is written", line)
+            if name in self.file.pointers and self.where not in (*POINTED_PUT, *POINTED_ADD):
+                raise Refused(f"POINTER {name} is written in {self.block}", line)
         if isinstance(index, Node):
             self._choose(name, index, value, line)
         else:
             self.set(self.key(name, index, line), value, name)
+
+    @property
+    def block(self) -> str:
+        """What the file calls the block."""
+        known = {"receive": "NET_RECEIVE", "current": "BREAKPOINT", "advance": "BREAKPOINT"}
+        return known.get(self.where, self.where.upper().replace("_", " "))
+
+    def _check_v(self, line: int) -> None:
+        """Refuse to set v in loops, and where an event would not set its node's voltage by that."""
+        if self.inside_loop:
+            raise Refused("v is set in a loop", line)
+        if self.where in ("net_initial", "for_netcons"):
+            inner = {"net_initial": "INITIAL", "for_netcons": "FOR_NETCONS"}[self.where]
+            raise Refused(f"v is set in {inner} of NET_RECEIVE", line)
+        if self.where == "receive" and not self.shared.sets_v:
+            what = f"v is set in {self._calls[-1]}, but not in NET_RECEIVE, which calls it"
+            raise Refused(what, line, "set v in NET_RECEIVE itself")
 
     def set(self, key: str, value: Node, name: str = "") -> None:
         """Set the value of a key."""

@@ -12,7 +12,7 @@ from clhines.mechanisms.ir.program import UNLESS, Quantity
 from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, local_of, split_name
-from clhines.neuron.memory.raw import numbers_at, put_numbers
+from clhines.neuron.memory.raw import Place, numbers_at, put_numbers
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import Model
 from clhines.neuron.read.contents import Hidden, Instances
@@ -86,6 +86,15 @@ def _states(
             yield states[quantity.name], quantity, place
 
 
+def _elements(
+    sim: Simulation | OneCopy, imported: Imported, arrays: Arrays
+) -> Iterator[tuple[np.ndarray, np.ndarray, list[Place]]]:
+    """Array, places in it and in NEURON's memory of elements of Vectors that POINTERs write."""
+    if imported.elements is not None:
+        for values, _, place in _states(sim, imported.elements, arrays):
+            yield values, place, [Place(n, 0, 0) for n in imported.model.written.elements]
+
+
 def _ions(
     sim: Simulation | OneCopy, imported: Imported, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, str, Instances]]:
@@ -111,6 +120,8 @@ def take_values(
         if group.mechanism.program.unless:
             _check(sim, group, arrays)
         _take_streams(sim, imported, arrays, name)
+    for values, place, address in _elements(sim, imported, arrays):
+        values[place] = np.tile([model.memory.value(at) for at in address], copies)
     for values, variable, instances in _ions(sim, imported, arrays):
         nodes = shifted(instances.nodes, model.tree.num_nodes, copies)
         values[nodes] = np.tile(instances.values(variable), copies)
@@ -280,6 +291,9 @@ def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
         k, place = sim.model.instances[imported.groups[name].number]
         for variable, drawn in sim.model.schema.named(arrays, "drawn", k).items():
             model.streams(name, variable).put(drawn[place])
+    for values, place, address in _elements(sim, imported, arrays):
+        for at, value in zip(address, values[place].tolist(), strict=True):
+            model.memory.set_value(at, value)
     for values, variable, of_ion in _ions(sim, imported, arrays):
         of_ion.put(variable, values[of_ion.nodes].astype(np.float64))
     if model.memory.transfers:  # as at the end of NEURON's step

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from clhines.arrays import ranges
+from clhines.mechanisms.ir.program import SET_AT, SET_V
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.meaning.verbatim import counts_crossings
 from clhines.network.times import half_steps
 from clhines.neuron.back.states import Arrays, netcons_of, rings_of
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
-from clhines.neuron.memory.places import ION
+from clhines.neuron.memory.places import ELEMENT, ION
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.played import Recorder
@@ -59,6 +60,8 @@ class Records:
             self._at.append((key, len(numbers)))
             numbers.append(recorder.variable.number)
         self._records = {key: self._record(key, np.array(n)) for key, n in wanted.items()}
+        self._setters = [g for g in imported.groups.values() if g.mechanism.program.sets_v]
+        self._set = {k: self._set_by(r) for k, r in enumerate(imported.model.plays.recorders)}
 
     def _key(self, recorder: Recorder) -> tuple[str, str] | None:
         """Return owner and name of what is recorded; None of the time, and of what stays."""
@@ -67,7 +70,7 @@ class Records:
             return None
         imported = self._imported
         ions = {ion.name + ION for ion in imported.model.contents.ions.values()}
-        if not variable.owner or variable.owner in ions:
+        if not variable.owner or variable.owner in (*ions, ELEMENT):
             return variable.owner, variable.name
         if variable.owner not in imported.groups or variable.number < 0:
             what = f"Vector.record of {variable.name}, which is not simulated"
@@ -83,10 +86,35 @@ class Records:
                 return variable.owner, quantity.name
         return None
 
+    def _set_by(self, recorder: Recorder) -> tuple[int, int] | None:
+        """Record the voltage that events leave, and when, where one samples what they set.
+
+        NEURON samples at times of a queue, where what a WATCH condition sends comes first.
+        """
+        variable = recorder.variable
+        if not recorder.event or variable is None or (variable.owner, variable.name) != ("", "v"):
+            return None
+        for group in self._setters:
+            at = np.flatnonzero(group.nodes == variable.number)
+            if not len(at):
+                continue
+            if group.mechanism.program.sets_v_late:
+                what = "Vector.record, at intervals or times, of a voltage that events set"
+                way_out = "record it in each step"
+                raise RejectedError([Rejected(group.mechanism.name, what, "", 0, way_out)])
+            of_v, of_t = (self._sim.record(name, group, at) for name in (SET_V, SET_AT))
+            return of_v, of_t
+        return None
+
     def _record(self, key: tuple[str, str], numbers: np.ndarray) -> int:
         owner, name = key
         if owner in self._imported.groups:
             return self._sim.record(name, self._imported.groups[owner], numbers)
+        if owner == ELEMENT:
+            assert self._imported.elements is not None
+            place = {n: k for k, n in enumerate(self._imported.model.written.elements)}
+            which = [place[n] for n in numbers.tolist()]
+            return self._sim.record(name, self._imported.elements, which)
         instances = [i.instances for i in self._imported.model.contents.ions.values()
                      if i.name + ION == owner]  # fmt: skip
         nodes = np.array(instances[0].nodes)[numbers] if instances else numbers
@@ -97,16 +125,25 @@ class Records:
         steps = len(result.t) - first
         t = clock(begin, self._sim.model.dt, steps)
         rows = {k: result[n][first:].astype(np.float64) for k, n in self._records.items()}
-        for recorder, at in zip(self._imported.model.plays.recorders, self._at, strict=True):
+        recorders = self._imported.model.plays.recorders
+        for k, (recorder, at) in enumerate(zip(recorders, self._at, strict=True)):
+            own = self._set[k]
+            after = None if own is None else tuple(result[n][first:, 0] for n in own)
             if at is None:
                 values = t[1:] if recorder.variable is None else np.full(steps, recorder.now)
             else:
                 values = rows[at[0]][:, at[1]]
                 if recorder.place is not None and recorder.place.row and len(values):  # once more
                     self._imported.model.memory.set_value(recorder.place, float(values[-1]))
-            self._append(recorder, values, t)
+            self._append(recorder, values, t, after)
 
-    def _append(self, recorder: Recorder, values: np.ndarray, t: np.ndarray) -> None:
+    def _append(
+        self,
+        recorder: Recorder,
+        values: np.ndarray,
+        t: np.ndarray,
+        after: tuple[np.ndarray, ...] | None,
+    ) -> None:
         vector = recorder.vector
         assert vector is not None
         if recorder.event:
@@ -116,6 +153,11 @@ class Records:
                 values = due
             else:
                 values = np.concatenate([[recorder.now], values])[rows]
+                if after is not None:  # by an event of the step that begins at a row
+                    later = np.flatnonzero(due > t[rows])
+                    of_v, of_t = (a[rows[later]] for a in after)
+                    is_set = of_t > t[rows[later]] - 0.25 * self._sim.model.dt
+                    values[later] = np.where(is_set, of_v, values[later])
         if len(values):
             size = len(vector)
             vector.resize(size + len(values))

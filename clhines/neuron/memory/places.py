@@ -13,6 +13,7 @@ from clhines.neuron.memory.raw import Place
 from clhines.neuron.read.contents import Contents, Instances
 from clhines.neuron.read.tree import Tree
 
+ELEMENT = "Vector"  # owner of an element of a Vector, whose number is its address
 ION = "_ion"  # behind the name of an ion that owns a variable
 
 

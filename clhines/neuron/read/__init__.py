@@ -2,5 +2,6 @@
 
 `catalogue`: mechanisms and their texts; `tree`: compartments; `contents`: instances, ions;
 `wiring`: sources, NetCons; `played`: vectors that record or play, and ParallelContext's transfers;
-`trains`: VecStim; `patterns`: PatternStim. `hooks`: what acts in each step beside the model.
+`written`: what POINTERs point to that are written; `trains`: VecStim; `patterns`: PatternStim.
+`hooks`: what acts in each step beside the model.
 """

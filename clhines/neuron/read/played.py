@@ -10,7 +10,7 @@ import numpy as np
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import Memory
-from clhines.neuron.memory.places import Places, Variable
+from clhines.neuron.memory.places import ELEMENT, Places, Variable
 from clhines.neuron.memory.raw import Place, Played, ref
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Contents
@@ -85,6 +85,7 @@ class PlayReader:
         self.players: list[Player] = []
         self.rejected: list[Rejected] = []
         self.watched: list[int] = []
+        self.in_use: list[int] = []  # words of what records and plays, addresses of Vectors too
         for played in memory.played(every):
             self._read(played)
 
@@ -107,6 +108,7 @@ class PlayReader:
                 recorder.now = self._memory.value(recorder.place)
 
     def _read(self, played: Played) -> None:
+        self.in_use += played.words
         what = "Vector.play" if "Play" in played.what else "Vector.record"
         if played.what == "unknown":
             self._reject("a Graph or another object that records in each step")
@@ -124,12 +126,14 @@ class PlayReader:
         is_time = not played.place.row and played.place.column == self._time
         variable = None if is_time else self._places.find(played.place)
         if variable is None and not is_time:
-            name = name_of(self._h, self._memory, played.place)
             if "Play" in played.what:
+                name = name_of(self._h, self._memory, played.place)
                 self._reject(f"{what} into {name}", "expected a parameter of a mechanism")
-            else:
-                self._reject(f"{what} of {name}", _RECORDED)
-            return
+                return
+            if played.place.row:
+                self.rejected.append(self.not_recorded(played.place))
+                return
+            variable = Variable(ELEMENT, "x", played.place.column)  # if mechanisms write it
         if "Play" in played.what:
             assert variable is not None
             self._play(played, vector, variable)
@@ -158,6 +162,10 @@ class PlayReader:
         count = min(len(t), len(y))
         if count:
             self.players.append(Player(variable, t[:count], y[:count], continuous))
+
+    def not_recorded(self, place: Place) -> Rejected:
+        name = name_of(self._h, self._memory, place)
+        return Rejected("", f"Vector.record of {name}", "", 0, _RECORDED)
 
     def _reject(self, construct: str, way_out: str = "") -> None:
         self.rejected.append(Rejected("", construct, "", 0, way_out))

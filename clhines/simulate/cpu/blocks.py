@@ -344,6 +344,7 @@ class CellBlocksSpec(ArenaSpec):
     blocks: ClassVar[bool] = True
     tile_widths: tuple[int, ...] = ()
     played_kinds: tuple[int, ...] = ()
+    added_kinds: tuple[int, ...] = ()  # kinds to whose states pointers of others add
 
     @classmethod
     def of(
@@ -360,6 +361,7 @@ class CellBlocksSpec(ArenaSpec):
             **{**fields_of(spec), "kinds": tuple(kinds)},
             tile_widths=tuple(layout.tiles.widths),
             played_kinds=tuple(sorted({p.kind for p in network.played})),
+            added_kinds=tuple(sorted({to.kind for to in network.written.values()})),
         )
 
     @property
@@ -387,13 +389,14 @@ class CellBlocksSpec(ArenaSpec):
         return tuple(
             kind
             for kind in self.grouped
-            if kind.is_early(self.always) and kind.number not in self.played_kinds
+            if kind.is_early(self.always)
+            and kind.number not in (*self.played_kinds, *self.added_kinds)
         )
 
     @property
     def ahead(self) -> tuple[GroupedKind, ...]:
         """Those of them whose currents are worked out when their states have advanced."""
-        return tuple(kind for kind in self.early if not kind.outputs)
+        return () if self.sets_v else tuple(kind for kind in self.early if not kind.outputs)
 
     @property
     def own_v(self) -> str:
@@ -512,9 +515,13 @@ class CellBlocks(ArenaKernels):
         for name, value in level_ions(variables, self.network).items():
             arenas["mem"].add(f"level_{name}", np.array([value]))
         layouts.add_cells(model, self.layout, ints, numbers=True)
-        several = len(wires.layers) > 1  # targets that blocks look after one by one
-        targets = np.concatenate(wires.layers) if several else layouts.loose_targets(model, wires)
+        targets = layouts.loose_targets(model, wires)  # that blocks look after one by one
+        targets = np.concatenate(wires.layers) if wires.apart else targets
         self._add_lists(ints, "target", targets, blocks.target[targets])
+        if model.written:
+            at = self.layout.number(model.soma[layouts.cells_of_sums(model)])
+            block = stretch_of(self.layout.tiles.block_place, at)
+            self._add_lists(ints, "sum", np.arange(len(block)), block)
         emitters = [np.zeros((2, 0), np.int64)]
         for k, sources in model.sources.emitted.items():
             some = np.flatnonzero(sources >= 0)

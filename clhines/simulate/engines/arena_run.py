@@ -35,6 +35,7 @@ from clhines.simulate.kinds.layouts import (
     at_parameter,
     check_events,
     locations,
+    num_sums,
     owner_of,
     read_back,
     spec_of,
@@ -74,9 +75,10 @@ def _recorded(
         for name, a in (("v", v_index), ("mem", mem_index))
     }
     order = np.argsort(owner, kind="stable")
+    owners = run.kernels.layout.count + 1 + (2 + num_sums(run.model) if run.model.written else 0)
     tables = {
         "v_index": v_index,
-        "mem_first": np.searchsorted(owner[order], np.arange(run.kernels.layout.count + 1)),
+        "mem_first": np.searchsorted(owner[order], np.arange(owners)),
         "mem_column": order,
         "mem_index": mem_index[order],
     }

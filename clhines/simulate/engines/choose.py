@@ -119,8 +119,9 @@ def _engines(
         needs |= {"solver"}
     if shares:
         needs |= {"ranks", "ranked_bins"} if "bins" in needs else {"ranks"}
-    if shares and "last_instances" in needs:
-        needs |= {"ranked_last"}
+    if shares:
+        known = {"last_instances": "ranked_last", "written_pointers": "ranked_written"}
+        needs |= {known[word] for word in needs & known.keys()}
     if any(len(share.remote) for share in shares):
         needs |= {"ranked_pointers"}
     if not isinstance(request.engine, str):

@@ -161,7 +161,7 @@ class Steps(ArenaKernels):
         }  # fmt: skip
         self._launches = [self._launches_of(*pair) for pair in (self.v, self.v[::-1])]
 
-    def _launches_of(self, old: cla.Array, new: cla.Array) -> tuple[list[Launch], Launch]:
+    def _launches_of(self, old: cla.Array, new: cla.Array) -> tuple[list[Launch], list[Launch]]:
         """Kernels of a step from one array of voltages to another: before and after the solve."""
         spec, before = self._built[1], list[Launch]()
         arguments = {**self._given, "v": old, "v_old": old, "v_new": new}
@@ -183,16 +183,21 @@ class Steps(ArenaKernels):
                 for n in (len(layouts.loose_targets(self.model, self.run.wires)), others)
             ]
         before.append(bound(self.queue, self._built, "begin_step", arguments, items[0], alone))
-        return before, bound(self.queue, self._built, "finish_step", arguments, items[1], alone)
+        after = [bound(self.queue, self._built, "finish_step", arguments, items[1], alone)]
+        if spec.sums:
+            count = layouts.num_sums(self.model)
+            after.append(bound(self.queue, self._built, "add_up", arguments, count))
+        return before, after
 
     def advance(self, first: int, count: int, row: int) -> None:
         self.run.times.count_from(first, row, count)
         d, u, b, x = (self.matrix[name] for name in "dubx")
         for _ in range(count):
-            before, finish = self._launches[0]
+            before, after = self._launches[0]
             for launch in before:
                 launch()
             self.solver.enqueue(d, u, b, out=x, packed=True)
-            finish()
+            for launch in after:
+                launch()
             self.v.reverse()
             self._launches.reverse()

@@ -13,15 +13,16 @@ _TIMES = frozenset(
     {
         *("exact_times", "plastic", "noise", "detectors", "trains", "played", "ions", "random"),
         *("nmodl", "sent_events", "single_events", "self_events", "weights", "begins"),
+        "set_voltages",
     }
 )
 _LOOSE = frozenset(
     {
         *("artificial_cells", "instant_artificial", "ion_order", "pointers", "pointers_in_states"),
-        *("instant_events", "read_currents"),
+        *("instant_events", "read_currents", "written_pointers"),
     }
 )
-_CELLS = _LOOSE | {"instant_between_cells"}
+_CELLS = _LOOSE | {"instant_between_cells", "written_elsewhere"}
 _BY_STEPS = frozenset({"ranked_pointers", "last_instances"})  # which epochs do not take
 _OF_TIMES = _BY_STEPS | {"ranks", "bins", "played_artificial", "copies"}
 ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver"}
@@ -107,6 +108,8 @@ MISSING = {
     "and OpenCL has no barrier for them",
     "epochs-gpu with events between cells within a step": "work-groups would meet once more in "
     "each step; as launches of a step that is no faster than `steps`",
+    "epochs-gpu with pointers that write variables of other cells": "work-groups would meet once "
+    "more in each step",
     "epochs-gpu and epochs-cpu with pointers to voltages of other ranks": "ranks exchange these in "
     "each step",
     "epochs-gpu and epochs-cpu with GLOBAL variables that each instance of a mechanism sets in "

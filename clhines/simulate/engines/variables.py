@@ -270,6 +270,12 @@ class Variables:
             (self.states if role == "state" else self.outputs)[k][name][some] = value
         elif role == "drawn":
             self.drawn[k, name][some] = value
+        elif role == "set_v":
+            self.v[kind.node[some]] = value
+        elif role in ("put", "add"):  # by one instance after the other
+            to = self.model.written[k, name]
+            target, at = self.states[to.kind][to.state], to.instance[some]
+            np.add.at(target, at, value) if role == "add" else np.put(target, at, value)
         elif role == "ion" and not (block == "current" and name in self._currents):
             self.ions[name][kind.node[some]] = value
         elif role in ("ion", "ion_current"):  # what a mechanism adds to the ion's current

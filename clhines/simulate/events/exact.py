@@ -8,7 +8,13 @@ from clhines.arrays import ranges
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import Net
 from clhines.simulate.engines.variables import Call, Queue, Variables
-from clhines.simulate.events.sources import SPIKE_LATE, bin_end, connection_ranks, detected
+from clhines.simulate.events.sources import (
+    SPIKE_LATE,
+    WATCH_MARGIN,
+    bin_end,
+    connection_ranks,
+    detected,
+)
 from clhines.simulate.kinds.layouts import WRONG_EVENTS
 
 Emitted = list[tuple[np.ndarray, np.ndarray]]  # sources and times
@@ -290,13 +296,13 @@ class HostEvents:
         queue, there = self.variables.queues[k], some[any_]
         self._armed_again[k][there] = True
         queue.armed[:, there] = armed[:, any_]
-        values = self._conditions(k, there)
-        queue.above[:, there] = values > 0
+        values = self._conditions(k, there, call.v[any_])
+        queue.above[:, there] = values >= -WATCH_MARGIN
 
-    def _conditions(self, k: int, some: np.ndarray) -> np.ndarray:
+    def _conditions(self, k: int, some: np.ndarray, v: np.ndarray) -> np.ndarray:
         """(watches, r) float64: values of the conditions."""
-        none = np.full(len(some), -1)
-        call = self._call(k, some, np.zeros(len(some)), np.zeros(len(some)), none)
+        zero = np.zeros(len(some))
+        call = Call(v, {"now": zero}, zero, np.full(len(some), -1))
         self.variables.call(k, "watch", some, call)
         return np.array([call.results["watch", str(w)] for w in range(self.net(k).watches)])
 
@@ -312,7 +318,7 @@ class HostEvents:
             )
             if not len(some):
                 continue
-            above = self._conditions(k, some) > 0
+            above = self._conditions(k, some, self.variables.v_of(k, some)) > 0
             fire = queue.armed[:, some] & above & ~queue.above[:, some]
             queue.above[:, some] = np.where(queue.armed[:, some], above, queue.above[:, some])
             found.append((k, some, fire))

@@ -18,6 +18,7 @@ from clhines.model.needs import artificial_sources, within_cells
 from clhines.plan.kernel_spec import Word
 
 SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time at which a threshold is crossed
+WATCH_MARGIN = 1e-11  # below 0, down to which a WATCH condition that is armed counts as true
 NEAR = 1e-6  # steps
 EMITTED_PER_STEP = 4  # events of one instance that the rings have room for, each step of a delay
 
@@ -28,7 +29,8 @@ class Wires:
 
     Connections, (m,), are in `order` by target, those of one in the order given, from `first`,
     (num_targets + 1,), on. `ring` has the times, ms, at the start: those of trains, `count` of each
-    source. Targets of a layer depend within a step on those of earlier `layers` alone.
+    source. Targets of a layer depend within a step on those of earlier `layers` alone. Where events
+    are `apart` all of a step come before the currents of any node.
     """
 
     kinds: tuple[int, ...]
@@ -41,6 +43,7 @@ class Wires:
     ring: np.ndarray
     count: np.ndarray
     layers: list[np.ndarray]
+    apart: bool
 
     def sizes_ahead(self, model: Model, steps: int) -> np.ndarray:
         """(num_sources,) int64: `ring_size`, of artificial cells with room for more steps."""
@@ -99,6 +102,7 @@ def wires_of(model: Model) -> Wires:
     ring, begins = np.zeros(int(size.sum())), starts(size)
     for source, t in zip(model.sources.train_source, model.sources.train_time, strict=True):
         ring[begins[source] : begins[source] + len(t)], count[source] = t, len(t)
+    layers = _layers(model, first_target, target, total)
     return Wires(
         kinds=kinds,
         first_target=first_target,
@@ -109,7 +113,8 @@ def wires_of(model: Model) -> Wires:
         ring_size=size,
         ring=ring,
         count=count,
-        layers=_layers(model, first_target, target, total),
+        layers=layers,
+        apart=len(layers) > 1 or "set_voltages" in model.needs,
     )
 
 

@@ -30,6 +30,7 @@ from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.sources import steps_between, steps_of_cells
 from clhines.simulate.gpu.arena_spec import (
+    BY_LAYERS,
     HAS_SPECIAL,
     SPECIAL,
     ArenaEpochSpec,
@@ -74,8 +75,8 @@ class ArtificialSpec(ArenaSpec):
     def of(cls, spec: ArenaSpec, together: bool) -> ArtificialSpec:
         """Return what artificial cells take where cells take the functions of `spec`."""
         kinds = tuple(kind for kind in spec.kinds if kind.kind == "artificial")
-        own = {"kinds": kinds, "grid": False, "noise": "", "together": together}
-        return cls(**{**fields_of(spec), **own})
+        own = {"kinds": kinds, "grid": False, "noise": "", "sets_v": False, "sums": False}
+        return cls(**{**fields_of(spec), **own, "together": together})
 
 
 def epoch_of(model: Model) -> tuple[int, bool]:
@@ -296,11 +297,16 @@ class ArenaEpochs(ArenaKernels):
             turns = 2 if spreads else 1  # of steps
             for name in (f"slot_i_{k}", f"slot_g_{k}"):
                 arenas["mem"].room(name, (turns, kind.count))
+        if self.model.written:
+            cell = layouts.cells_of_sums(self.model)
+            arenas["ints"].add("cell_sums", np.argsort(cell, kind="stable"))
+            counts = np.bincount(cell, minlength=self.model.forest.num_cells)
+            arenas["ints"].add("cell_sum", offsets(counts))
         self._num_layers = 0
-        if "instant_events" in self.model.needs:
+        if self.model.needs & BY_LAYERS:
             first, targets = self._layers()
             self._num_layers = (len(first) - 1) // self.model.forest.num_cells
-            arenas["ints"].add("first_of_layer", first)
+            arenas["ints"].add("first_of_cells_layer", first)
             arenas["ints"].add("layer_targets", targets)
         return arenas
 

@@ -35,6 +35,7 @@ from clhines.simulate.gpu.spec import (
 from clhines.simulate.kinds.layouts import active_nodes
 from clhines.simulate.kinds.spec import ArenaSpec, KindBlocks, Values, fields_of
 
+BY_LAYERS = frozenset({"instant_events", "set_voltages"})  # events of all nodes come first
 SPECIAL = 1 << 30  # of the word of a node: it has detectors, or is played with
 HAS_SPECIAL = -(1 << 31)  # of the bits of a list, one of whose nodes is special
 MECHANISMS = ~HAS_SPECIAL  # the others
@@ -149,7 +150,7 @@ class ArenaEpochSpec(EpochSpec):
     classes: tuple[int, ...] = field(default=(), repr=False)  # of nodes, with own statements
     mixed: bool = False  # nodes of a list have different mechanisms
     joins: int = 0  # work-groups that wait for each other after each step; 0: they do not
-    layers: int = 0  # of targets that send each other events within a step; 0: no one does
+    layers: int = 0  # of targets whose events come before the currents; 0: node by node
     ends_later: bool = False  # the next launch ends the last step, if one is `pending`
     selects: bool = field(default=False, repr=False)  # the first step computes states for nothing
     terms: tuple[int, ...] = field(default=(), repr=False)  # of exponentials, see `terms`
@@ -467,7 +468,8 @@ Given = tuple[tuple[str, str, str], ...]
 def takes_apart(model: Model) -> frozenset[int]:
     """Return kinds of point processes that stand alone, whose instances lanes take one by one."""
     found, played = set(), {p.kind for p in model.played}
-    if "instant_events" in model.needs:  # which have an order of their own, for all
+    played |= {to.kind for to in model.written.values()}
+    if model.needs & BY_LAYERS:
         return frozenset()
     for k, kind in enumerate(model.kinds):
         program = kind.mechanism.program
@@ -505,6 +507,7 @@ def with_blocks(
     """Return a plan's spec with its kinds, and numbers, also of ions, that are arguments."""
     model, (ions, numbers) = variables.model, constant_ions(functions.kinds, variables)
     held, apart = held_kinds(functions.kinds, network), takes_apart(network)
+    added = {to.kind for to in network.written.values()}  # by sums, between steps
     blocks, scalar = [], 0
     for k, (kind, text) in enumerate(zip(model.kinds, functions.kinds, strict=True)):
         played = {p.parameter for p in variables.model.played if p.kind == k}
@@ -529,8 +532,9 @@ def with_blocks(
         quick = is_quick(text)
         blocks.append(
             EpochBlocks(
-                **fields_of(text), given=tuple(given), held=k in held, num_values=len(of_lane),
-                quick=quick, lined=quick and bool(text.states), local=spec.kinds[k].local,
+                **fields_of(text), given=tuple(given), num_values=len(of_lane), quick=quick,
+                held=k in held and k not in added, local=spec.kinds[k].local,
+                lined=quick and bool(text.states) and k not in added,
                 apart=k in apart, unread=lists.lanes.kinds[k].unread,
             )
         )  # fmt: skip
@@ -645,7 +649,7 @@ def constant_ions(
 def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
     """Return kinds whose currents the end of a step does not change, so they may come first."""
     names = [ion.name for ion in network.ions]
-    needs = network.needs & {"read_currents", "instant_events"}
+    needs = network.needs & {"read_currents", *BY_LAYERS}
     if needs or any(kind.has(x) for kind in kinds for x in _ENDS):
         return set()
     changed = _written(kinds, names)

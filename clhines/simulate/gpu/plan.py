@@ -22,7 +22,7 @@ from clhines.model.model import Kind, Model
 from clhines.plan.by_segment import codes, schedule
 from clhines.plan.by_segment.cut import cut_trees
 from clhines.plan.plan import Limits, real_name
-from clhines.simulate.gpu.arena_spec import ArenaEpochSpec, node_words, takes_apart
+from clhines.simulate.gpu.arena_spec import BY_LAYERS, ArenaEpochSpec, node_words, takes_apart
 from clhines.simulate.gpu.lists import CellTable, NodeLists, PlannedCells
 from clhines.simulate.gpu.spec import MAX_UNITS, SITE, SLOT_RUN, WARP, EpochSpec, side_by_side
 from clhines.simulate.kinds.spec import MechanismSpec, described, grouped_kind_spec
@@ -265,8 +265,8 @@ class EpochPlan:
             uniform=tuple(self.lists.numbers.uniform),
         )
         network = self._decisions.network
-        spreads = limits.ptx and model.has_times and not network.pointers
-        spreads &= "instant_events" not in network.needs
+        spreads = limits.ptx and model.has_times and not network.pointers and not network.written
+        spreads &= not network.needs & BY_LAYERS
         chosen = choose_lanes(self.lists, spec, limits, units, num_cells, spreads)
         if chosen is None:
             raise self._too_large(spec.lanes)

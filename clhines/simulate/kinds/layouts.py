@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from clhines.arrays import offsets, shifted, starts
+from clhines.arrays import offsets, place_of, shifted, starts, stretch_of
 from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
@@ -171,6 +171,8 @@ def filled_arenas(
             if of == k:
                 assert place is not None
                 ints.add(f"pointer_{k}_{name}", place[node])
+    if model.written:
+        _add_sums(model, layout, mem, ints)
     detector = layout.number(once.sources.detector_node)
     _tile_first(ints, "first_detector", layout.first(np.sort(detector)))
     order = detector_order(variables, whole)
@@ -181,6 +183,72 @@ def filled_arenas(
     add_wires(variables, (mem, clock, ints), whole.ring_steps)
     add_played(variables, whole, mem, clock, ints)
     return {"mem": mem, "clock": clock, "ints": ints}
+
+
+def sums_of(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Kind, number of the state and instance, (3, s), of what pointers write, and who writes it.
+
+    Of all that add, in NEURON's order, the sum to which each adds, number of its kind and pointer
+    in `Model.written`, and instance, (3, m); the last that sets each sum, likewise, -1 for none.
+    """
+    targets, adds, puts = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+    for number, ((k, name), to) in enumerate(model.written.items()):
+        blocks, count = model.kinds[k].mechanism.program.blocks, len(to.instance)
+        states = [q.name for q in model.kinds[to.kind].mechanism.program.states]
+        own = np.full(count, to.kind), np.full(count, states.index(to.state)), to.instance
+        targets.append(np.stack(own))
+        for found, block, role in (
+            (adds, "after_solve", "add"),
+            (puts, "before_breakpoint", "put"),
+        ):
+            if any((a.role, a.name) == (role, name) for a in blocks.get(block, ())):
+                found.append(np.stack((np.full(count, number), np.arange(count))))
+    sums, of = np.unique(np.concatenate(targets, axis=1), axis=1, return_inverse=True)
+    begin = offsets(np.array([len(to.instance) for to in model.written.values()], np.int64))
+    of = of.reshape(-1)
+    none = np.zeros((2, 0), np.int64)
+    number, instance = np.concatenate([none, *adds], axis=1)
+    to_sum = of[begin[number] + instance]
+    kind = np.array([k for k, _ in model.written], np.int64)
+    order = np.lexsort((kind[number], to_sum))
+    set_by = np.full((2, sums.shape[1]), -1)
+    setters = np.concatenate([none, *puts], axis=1)
+    setters = setters[:, np.argsort(kind[setters[0]], kind="stable")]
+    set_by[:, of[begin[setters[0]] + setters[1]]] = setters
+    return sums, np.stack((to_sum, number, instance))[:, order], set_by
+
+
+def cells_of_sums(model: Model) -> np.ndarray:
+    """(s,) int64: cell of the instance whose state each sum is."""
+    kind, _, instance = sums_of(model)[0]
+    nodes = [model.kinds[k].node[j] for k, j in zip(kind, instance, strict=True)]
+    return stretch_of(model.forest.cell_offsets, np.array(nodes, np.int64))
+
+
+def num_sums(model: Model) -> int:
+    return sums_of(model)[0].shape[1] if model.written else 0
+
+
+def _add_sums(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
+    """Add where each sum of what instances set and add by pointers is, and what is added."""
+    sums, adds, puts = sums_of(model)
+
+    def places(role: str, number: np.ndarray, instance: np.ndarray) -> np.ndarray:
+        first = np.array([mem.offset[f"{role}_{k}_{name}"] for k, name in model.written])
+        return np.where(number < 0, -1, first[number] + instance)
+
+    at = np.zeros(sums.shape[1], np.int64)
+    for k in np.unique(sums[0]).tolist():
+        kind, columns = model.kinds[k], layout.columns(k, model.kinds[k])
+        lines = len(kind.mechanism.program.states)
+        for line in range(lines):
+            some = (sums[0] == k) & (sums[1] == line)
+            at[some] = mem.offset[f"states_{k}"] + columns.at(sums[2, some], line, lines)
+    ints.add("sum_at", at)
+    ints.add("sum_row", layout.count + 1 + np.arange(len(at)))
+    ints.add("sum_set", places("put", *puts))
+    ints.add("sum_first", np.searchsorted(adds[0], np.arange(len(at) + 1)))
+    ints.add("sum_from", places("add", adds[1], adds[2]))
 
 
 def _add_ions(variables: Variables, nodes: np.ndarray, arenas: tuple[Arena, Arena]) -> None:
@@ -222,6 +290,9 @@ def _add_kind(
     for name, rows in variables.tables[k].items():
         mem.align(4)  # epochs load four numbers of a row at once
         mem.add(f"table_{k}_{name}", rows)
+    for name in kind.mechanism.program.written:
+        for role in ("put", "add"):
+            mem.add(f"{role}_{k}_{name}", np.zeros(kind.count))
     for name in kind.mechanism.program.random:
         ids = variables.stream(k, name, np.arange(kind.count * ints.copies))
         ints.add(f"stream_{k}_{name}", ids.view(np.int32))
@@ -413,6 +484,7 @@ def spec_of(
         if model.on_grid and kind.first_target >= 0:
             regions[f"sum_{k}"] = kind.first_target
     regions["num_active"], regions["num_played"] = num_active(model), len(model.played)
+    regions["num_sums"] = num_sums(model)
     regions["num_loose"] = len(loose_targets(model, variables.wires))
     width = vector_bytes // arenas["mem"].dtype.itemsize or 1
     every = range(len(model.kinds))
@@ -427,7 +499,7 @@ def spec_of(
         secondorder=model.secondorder,
         second_order_currents=model.second_order_currents,
         noise=normal_source(real) if noisy else "",
-        layered=len(variables.wires.layers) > 1,
+        layered=variables.wires.apart,
         nernst=tuple(ion.name for ion in model.ions if ((ion.style & ADVANCE_REVERSAL) > 0).any()),
         grid=model.on_grid,
         bins=(1 + has_second_round(model)) * model.bins,
@@ -435,6 +507,8 @@ def spec_of(
         width=width,
         played=bool(model.played),
         constant=has_constants(model.once),
+        sets_v="set_voltages" in model.needs,
+        sums=bool(model.written),
     )
     return spec, np.array([*regions.values()], np.int32)
 
@@ -502,10 +576,21 @@ def in_vectors(mechanism: Mechanism, block: str, outputs: Sequence[str] = ()) ->
 
 
 def owner_of(record: Record, variables: Variables, layout: Layout) -> np.ndarray:
-    """(r,) int64: active nodes whose work-items write what is recorded; else how many there are."""
+    """(r,) int64: active nodes whose work-items write what is recorded; else how many there are.
+
+    Sums of what pointers add have numbers after that.
+    """
     if record.kind < 0:
         return layout.number(record.index)
-    return _owners(variables.model.kinds[record.kind], record.index, layout)
+    model, k = variables.model, record.kind
+    found = _owners(model.kinds[k], record.index, layout)
+    states = [q.name for q in model.kinds[k].mechanism.program.states]
+    if not model.written or record.name not in states:
+        return found
+    sums, line = sums_of(model)[0], states.index(record.name)
+    own = np.flatnonzero((sums[0] == k) & (sums[1] == line))
+    at = place_of(sums[2, own], record.index)
+    return np.where(at < 0, found, layout.count + 1 + np.append(own, 0)[at])
 
 
 def _owners(kind: Kind, instance: np.ndarray, layout: Layout) -> np.ndarray:

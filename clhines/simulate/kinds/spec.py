@@ -495,6 +495,8 @@ class KindBlocks:
     def stores(self, a: Argument, block: str, local: str) -> list[str]:
         if a.role in ("state", "output"):
             return [f"{self.kept(a.role, a.name)} = {local};"]
+        if a.role in ("put", "add"):
+            return [f"mem[{a.role}_{self.number}_{a.name} + j] = {local};"]
         if a.role == "drawn":
             low, high = self._drawn(a.name)
             return [f"ints[{low}] = (int)(uint){local};", f"ints[{high}] = (int)({local} >> 32);"]
@@ -550,9 +552,15 @@ class ArenaSpec(TemplateSpec):
         ),
         "events": (
             "int first_item, int num_items, int capacity, real dt, instant half_dt",
-            "const int *step_state, const instant *restrict step_begin, const real *restrict v",
+            "const int *step_state, const instant *restrict step_begin",
+            "const real *restrict v if not sets_v, real *v if sets_v",
             "int *restrict spike_count, int *restrict spike_source, instant *restrict spike_time",
             "real *mem, instant *clock, int *ints, const int *at",
+        ),
+        "add_up": (
+            "int num_mem, const int *step_state, const int *restrict mem_first",
+            "const int *restrict mem_column, const int *restrict mem_index",
+            "real *restrict mem_rows, real *mem, const int *ints, const int *at",
         ),
     }
     sending: ClassVar[Word] = SENDING
@@ -575,6 +583,8 @@ class ArenaSpec(TemplateSpec):
     by_cell: bool = field(default=False, repr=False)  # for `ArenaEpochSpec`: regions are a struct
     far: bool = field(default=False, repr=False)  # voltages are not in local memory
     instant: str = "double"  # type of times
+    sets_v: bool = False  # events may set voltages
+    sums: bool = False  # pointers write variables
 
     @property
     def arena(self) -> ArenaSpec:
@@ -603,6 +613,11 @@ class ArenaSpec(TemplateSpec):
         if self.by_cell and not self.one_v:
             return "volatile __global"
         return "__local" if self.by_cell and not self.far else "__global"
+
+    @property
+    def v_type(self) -> str:
+        """Type of voltages, or of the place of one, that functions of events are given."""
+        return f"{self.v_space} {'' if self.sets_v else 'const '}real *"
 
     @property
     def own_v(self) -> str:

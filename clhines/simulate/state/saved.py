@@ -68,6 +68,8 @@ def _described(model: Model) -> bytes:
     sources = model.sources
     of_sources = [getattr(sources, one.name) for one in fields(sources)]
     add((model.celsius, model.ions, *of_sources[:-1], model.netcons, model.pointers, model.played))
+    if model.written:
+        add(model.written)
     add((model.random_ids, model.random_index, model.second_order_currents, model.bins))
     add((sources.ring_size, model.remote_v))
     return digest.digest()

@@ -8,7 +8,7 @@ from bench import MissingError
 from bench.measures import coverage
 
 RUNS = "NEURON { SUFFIX %s\n RANGE x }\nASSIGNED { x }\nINITIAL { x = 1 }\n"
-REFUSED = "NEURON { SUFFIX b\n POINTER p }\nASSIGNED { p }\nINITIAL { p = 1 }\n"
+REFUSED = "NEURON { SUFFIX b\n POINTER p }\nASSIGNED { p }\nBEFORE STEP { p = 1 }\n"
 
 
 @pytest.fixture
@@ -35,14 +35,14 @@ def test_counts(models, capsys):
     assert (result["files"], result["run"]) == (4, 2)
     assert result["repositories"] == {"one": [2, 1], "two": [2, 1]}
     assert result["constructs"] == {
-        "POINTER ... is written": [1, 1],
+        "POINTER ... is written in BEFORE STEP": [1, 1],
         "'...' is not declared": [1, 1],
     }
     assert str(models) not in json.dumps(result)  # names of repositories alone
     printed = capsys.readouterr().out
     assert (models / "coverage.txt").read_text() in printed
     assert "4 distinct files of 2 repositories: 2 run (50.0%)" in printed
-    assert "one b.mod: POINTER p is written" in printed
+    assert "one b.mod: POINTER p is written in BEFORE STEP" in printed
 
 
 def test_without_models(monkeypatch):

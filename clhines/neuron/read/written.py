@@ -1,0 +1,80 @@
+"""What POINTERs point to that mechanisms write: variables of others, elements of Vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.neuron.convert import Rejected
+from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.places import ELEMENT, Places, Variable
+from clhines.neuron.memory.raw import Place
+from clhines.neuron.read.contents import Instances
+
+
+@dataclass(eq=False)
+class Written:
+    """By mechanism and POINTER what each instance's points to; addresses of all elements."""
+
+    targets: dict[tuple[str, str], list[Variable]] = field(default_factory=dict)
+    elements: list[int] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+
+
+def read_written(
+    memory: Memory,
+    places: Places,
+    every: Mapping[str, Instances],
+    mechanisms: Mapping[str, Mechanism],
+    used: Sequence[int],
+) -> Written:
+    """Find what is written; `used` are addresses of Vectors that play or record."""
+    found, elements, set_by = Written(), dict[int, None](), set[int]()
+    asked = [(n, p) for n, m in mechanisms.items() for p in m.program.written]
+    rooms = _rooms(memory, used) if asked else np.zeros((0, 2), np.int64)
+    for name, pointer in asked:
+        program, targets = mechanisms[name].program, list[Variable]()
+        before = program.blocks.get("before_breakpoint", ())
+        sets = any((a.role, a.name) == ("put", pointer) for a in before)
+        for thing in every[name].things:
+            place = memory.known_place(thing, pointer)
+            variable = None if place is None else _variable(places, rooms, place)
+            if variable is None:
+                what = "nothing, or to no variable of a mechanism and no element of a Vector"
+                found.rejected.append(
+                    Rejected(name, f"POINTER {pointer}, which is written, points to {what}")
+                )
+                break
+            targets.append(variable)
+            if variable.owner == ELEMENT:
+                elements[variable.number] = None
+                if sets:
+                    set_by.add(variable.number)
+        if len({(v.owner, v.name) for v in targets}) > 1:
+            what = f"POINTER {pointer}, which is written, points to variables of several names"
+            found.rejected.append(Rejected(name, what))
+        found.targets[name, pointer] = targets
+    if elements.keys() - set_by:
+        what = "a POINTER adds to an element of a Vector that no BEFORE BREAKPOINT sets"
+        found.rejected.append(Rejected("", what))
+    found.elements = [*elements]
+    return found
+
+
+def _variable(places: Places, rooms: np.ndarray, place: Place) -> Variable | None:
+    if not place.row and ((rooms[:, 0] <= place.column) & (place.column < rooms[:, 1])).any():
+        return Variable(ELEMENT, "x", place.column)
+    variable = places.find(place) if place.row else None
+    return variable if variable is not None and variable.owner and variable.number >= 0 else None
+
+
+def _rooms(memory: Memory, used: Sequence[int]) -> np.ndarray:
+    """(k, 2) int64: begin and end of the numbers of Vectors that neither play nor record."""
+    busy = {*used}
+    free = [v.as_numpy() for a, v in memory.vectors().items() if a not in busy and len(v)]
+    begins = np.array([a.__array_interface__["data"][0] for a in free], np.int64)
+    sizes = np.array([a.nbytes for a in free], np.int64)
+    return np.stack((begins, begins + sizes), axis=1).reshape(-1, 2)

@@ -1,0 +1,7 @@
+## Sum s of what instances have set and added by pointers in a step, in their order; then its rows, which come
+## after those of what is at no node.
+real sum = mem[ints[sum_set + s] < 0 ? ints[sum_at + s] : ints[sum_set + s]];
+for (int k = ints[sum_first + s]; k < ints[sum_first + s + 1]; k++) sum += mem[ints[sum_from + k]];
+mem[ints[sum_at + s]] = sum;
+for (int r = mem_first[ints[sum_row + s]]; r < mem_first[ints[sum_row + s] + 1]; r++)
+    mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
