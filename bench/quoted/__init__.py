@@ -24,6 +24,7 @@ QUOTES: tuple[Quote, ...] = (
     *simulations.variants(),
     *simulations.points(),
     *models.models(),
+    *models.aims(),
     *sizes.sizes(),
     *papers.papers(),
 )
@@ -116,6 +117,8 @@ MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "variants": ([*GPU_EPOCHS, "kernels/simulate/features.mako"], CPU_EPOCHS),
     "features": (["kernels/simulate/features.mako"], ["kernels/simulate/features.mako"]),
     "models": ([*GPU_EPOCHS, *STEPS], BLOCKS),
+    "turns": ([*GPU_EPOCHS, *STEPS], [*CPU_EPOCHS, *BLOCKS]),
+    "models-copies": ([*GPU_EPOCHS, *STEPS], BLOCKS),
     "fixed": ([*GPU_EPOCHS, *STEPS], BLOCKS),
     "pieces": ([*GPU_EPOCHS, *STEPS, "clhines/neuron"], [*BLOCKS, "clhines/neuron"]),
     "frameworks": ([*GPU_EPOCHS, *STEPS], BLOCKS),

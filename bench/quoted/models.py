@@ -5,10 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.figures import Figure, Quote
-from bench.quoted.entries import NEURON, SUPPORTED, Row, Shown, field, prose, row, said, upper
+from bench.quoted.entries import (
+    NEURON,
+    SPEED,
+    SUPPORTED,
+    Row,
+    Shown,
+    field,
+    micro,
+    prose,
+    row,
+    said,
+    upper,
+)
 
 XEON = "r-xeon-r-processor-2-80ghz"
 FILES = {"H200": "models-nvidia-h200", "two cores": f"models-pocl-intel-{XEON}"}
+RUNS = (  # of single cells, s
+    ("112546", "0.1"), ("143604", "0.05"), ("148094", "0.1"), ("168148", "0.05"), ("126637", "0.05")
+)  # fmt: skip
 MODELS = (
     ("layer 5 pyramidal cell, ModelDB 139653 | 1, 642", "139653", "H200", "1 s", ""),
     ("layer 5 pyramidal cell, ModelDB 139653 | 1, 642", "139653", "two cores", "1 s", ""),
@@ -50,6 +65,58 @@ def seconds(name: str) -> Shown:
         return f"{r[name]:,.1f} s" if r.get(name) else "-"
 
     return shown
+
+
+def aims() -> Iterator[Quote]:
+    """Yield the table of aims that are missed on an H200."""
+    here, models, copies = (
+        "### Aims that are missed on an H200",
+        FILES["H200"],
+        "models-copies-nvidia-h200",
+    )
+
+    def run(model: str) -> Figure:
+        return Figure(models, field("clhines_us"), {"model": model})
+
+    def warm(model: str, count: int = 1) -> Figure:
+        return Figure(copies, field("warm_us"), {"model": model, "copies": count})
+
+    def cell(count: int) -> Figure:
+        where = {"cell": "l5pc", "copies": count, "dtype": "float64", "engine": "epochs"}
+        return Figure("cells-nvidia-h200", micro, where)
+
+    def ring(file: str) -> Figure:
+        where = {"cells": 16384, "name": "clhines (epochs), float64"}
+        return Figure(file, micro, where)
+
+    turn = Figure("turns-nvidia-h200", micro, {"cell": "small", "events": "grid"})
+    rows: tuple[tuple[str, tuple[Figure, ...], str], ...] = (
+        ("nrntraub, a tenth of the cells", (warm("nrntraub"),), "25"),
+        ("reduced_dentate, 60 cells with gap junctions", (warm("reduced_dentate"),), "20"),
+        ("20212, a run of 0.1 s; the kernel alone", (run("20212"), warm("20212")), "12"),
+        *((f"{m}, a run of {s} s", (run(m),), "12") for m, s in RUNS),
+        (
+            "a ring of 20 cells from NEURON's memory; by texts",
+            (run("ring20"), run("ring20-text")),
+            "1.3 times",
+        ),
+        (
+            "a pyramidal cell by texts, 1 copy; 1,000; 10,000",
+            (cell(1), cell(1000), cell(10000)),
+            "9; 45; 400",
+        ),
+        (
+            "ring of 16,384 cells, channels at the soma; everywhere",
+            (ring("ring-nvidia-h200"), ring("ring-all-nvidia-h200")),
+            "28; 120",
+        ),
+        ("a turn of a closed loop", (turn,), "60"),
+    )
+    for label, figures, aim in rows:
+        measured = "; ".join(["{}"] * len(figures))
+        yield Quote(SPEED, here, f"{label} | {measured} | {aim} |", figures)
+    words = "1,000 copies of 139653 | {} | 1.15 times {}, `l5pc` by texts |"
+    yield Quote(SPEED, here, words, (warm("139653", 1000), cell(1000)))
 
 
 def models() -> Iterator[Quote]:

@@ -12,6 +12,7 @@ import pytest
 
 import clhines
 from clhines import InputError, Network, Simulation
+from clhines.device import devices
 from clhines.model import compile
 
 TOLERANCE = 1e-9  # relative to the largest value of each variable
@@ -405,6 +406,11 @@ def test_a_rule_of_plasticity_as_text(fast_queue, needs):
         last = spike
 
 
+def check_engine(engine, queue):
+    if engine == "epochs-cpu" and not devices.is_cpu(queue.device):
+        pytest.skip("epochs-cpu are for CPUs")
+
+
 WRONG_EVENTS = {  # what an event does whose weight is 5, and then 1
     "net_event(t + w)": "net_event at a time before that of an earlier net_event",
     "net_event(t - 0.5)": "at a time that is past, or no number",
@@ -416,6 +422,7 @@ WRONG_EVENTS = {  # what an event does whose weight is 5, and then 1
 @pytest.mark.parametrize("body", WRONG_EVENTS)
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu", "epochs-gpu"])
 def test_events_that_would_be_lost_are_an_error(fast_queue, body, engine):
+    check_engine(engine, fast_queue)
     made = clhines.Mechanism.from_nmodl(
         "NEURON { ARTIFICIAL_CELL wrong  RANGE x }\nASSIGNED { x[3] }\n"
         f"NET_RECEIVE(w) {{ x[1] = w {body} }}"
@@ -432,6 +439,7 @@ def test_events_that_would_be_lost_are_an_error(fast_queue, body, engine):
 
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu", "epochs-gpu"])
 def test_an_index_outside_of_an_array_is_an_error(fast_queue, engine):
+    check_engine(engine, fast_queue)
     made = clhines.Mechanism.from_nmodl(
         "NEURON { POINT_PROCESS wrong  NONSPECIFIC_CURRENT i }\nASSIGNED { i x[3] n }\n"
         "INITIAL { FROM k = 0 TO 2 { x[k] = k }\n n = 0 }\nBREAKPOINT { i = 0.001*x[n] }\n"
