@@ -142,6 +142,11 @@ def values_of(
         default["area"] = area_at(nodes)
     if "diam" in built_in and "diam" not in parameters:
         raise InputError(f"{mechanism.name} uses diam; expected diam= for its nodes, in µm")
+    if unknown := [n for n in mechanism.program.beside if n not in parameters]:
+        raise InputError(
+            f"{mechanism.name}: {unknown[0]} is set where NEURON makes a TABLE, and is no column "
+            f"of it; expected {unknown[0]}=, or from_nmodl(..., use_tables=False)"
+        )
     return {
         name: network.parameter(mechanism.name, name, value, nodes, mechanism.units.get(name))
         for name, value in {**default, **parameters}.items()

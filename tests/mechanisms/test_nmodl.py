@@ -15,6 +15,7 @@ import pytest
 from nmodl_cases import CASES
 from nmodl_compare import OWN, mechanism, simulated, wheel
 
+import clhines
 from clhines import Network, Simulation
 from clhines.device.devices import limits
 from clhines.errors import InputError
@@ -501,6 +502,35 @@ def test_what_it_is():
     table = mechanism("nmtable").program.tables[0]
     assert table.columns == ("minf", "mtau") and table.n == 77
     assert table.depends == ("slope", "celsius")
+
+
+BESIDE = """NEURON { SUFFIX beside NONSPECIFIC_CURRENT i }
+ASSIGNED { v i celsius q many minf }
+BREAKPOINT { rates(v) i = 1e-5*q*many*minf*(v + 50) }
+PROCEDURE rates(v) {
+    TABLE minf DEPEND celsius FROM -100 TO 100 WITH 200
+    minf = 1/(1 + exp(-(v + 50)/9)) scale()
+}
+PROCEDURE scale() { q = 3^((celsius - 23)/10) many = 2 }"""
+
+
+def test_what_a_table_sets_beside_its_columns_is_to_be_given():
+    """NEURON sets `q` and `many` where it makes the table; they would be 0 here."""
+    with_table, without = (Mechanism.from_nmodl(BESIDE, use_tables=use) for use in (True, False))
+    assert with_table.program.beside == ("q", "many") and without.program.beside == ()
+
+    def end(made, **given):
+        net = clhines.Network.from_arrays([-1], [0, 1], [300.0], [0.0], [0.005])
+        net.insert(made, **given)
+        sim = clhines.Simulation(net, 0.025, engine="reference")
+        sim.run(1)
+        return sim.voltages()[0]
+
+    with pytest.raises(InputError, match="beside: many is set where NEURON makes a TABLE"):
+        end(with_table, q=0.5)
+    q = 3 ** ((6.3 - 23) / 10)
+    # between two rows of the table of minf, 1 mV apart, it is off by less than 1/8 of its curvature
+    assert abs(end(with_table, q=q, many=2) - end(without)) < 1e-3 * abs(end(without) + 65)
 
 
 def test_tables_between_their_ends():

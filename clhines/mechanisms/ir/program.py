@@ -173,6 +173,7 @@ class Program:
     blocks: dict[str, tuple[Argument, ...]] = field(default_factory=dict)
     built_in: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()  # what is not simulated, where parameters say that it is needed
+    beside: tuple[str, ...] = ()  # parameters that NEURON sets where it makes a TABLE
     alone: tuple[str, ...] = ()  # one for all and set by each: right where there is one instance
     last: tuple[str, ...] = ()  # states that are one for all: each block reads the last one's
     begun: tuple[str, ...] = ()  # states that are one for all: that of the last one's INITIAL

@@ -34,7 +34,14 @@ from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
 from clhines.mechanisms.nmodl.reading.lexer import Includes, tokens
 from clhines.mechanisms.nmodl.reading.names import BUILT_IN, plain
 from clhines.mechanisms.nmodl.reading.parse import parse
-from clhines.mechanisms.nmodl.reading.tree import FunctionTable, NmodlError, Refused, Rejection
+from clhines.mechanisms.nmodl.reading.tree import (
+    FunctionTable,
+    NmodlError,
+    Refused,
+    Rejection,
+    all_of,
+    uses,
+)
 from clhines.quantities import as_numbers
 
 MAX_QUEUE = 16
@@ -223,6 +230,7 @@ class _Builder:
             picked=tuple(plain(name) for name in self.file.picked),
             built_in=tuple(k for k in parameters if self.names.elements[k] in BUILT_IN),
             unless=unless,
+            beside=self._beside(parameters),
             alone=tuple(self.names.public.get(k, k) for k in suspects if k not in last),
             last=tuple(last),
             begun=tuple(begun),
@@ -427,6 +435,16 @@ class _Builder:
         return [k for k in self.states if k in self.blocks[name].writes]
 
     # ------------------------------------------------------------------------- tables, events
+
+    def _beside(self, parameters: Sequence[str]) -> tuple[str, ...]:
+        """Return parameters that blocks with a TABLE set and that are no columns of it."""
+        found, known = set[str](), list[str]()
+        blocks = [u.block for u in self.bodies.shared.tables.values() if u.again is None]
+        for block in blocks:  # and those that they call
+            found |= {str(s.names[0]) for s in all_of(block.body, "assign")}
+            known += [name for name in self.file.blocks if uses(block.body, name)]
+            blocks += [b for n in known if (b := self.file.blocks[n]) not in blocks]
+        return tuple(k for k in parameters if self.names.elements[k] in found)
 
     def _tables(self) -> tuple[Table, ...]:
         found = []
