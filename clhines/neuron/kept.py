@@ -363,7 +363,6 @@ class Kept:
             for event in self.model.queue.events():
                 if event.what == "NetParEvent":
                     self.model.queue.move(event.item, max(event.time, end + float(h.dt)))
-        self._delivered = last_delivery(begin, float(h.dt), 1)
         due = [t for t in pending.statements if t <= end]
         if not due:
             h.fadvance()
@@ -375,6 +374,7 @@ class Kept:
             h.fadvance()
             self._print = None
         pending.statements = [t for t in pending.statements if t > end]
+        self._delivered = float(h.t)  # what is due until the end of its step
         self._lag += 1
 
     def _take_print(self) -> None:

@@ -98,3 +98,13 @@ def test_pieces_give_the_bits_of_one_call(engine):
     """But for the last step of each, which is NEURON's own and differs in its last bits."""
     for differences in told("pieces", engine):
         assert max(differences) < 1e-10
+
+
+@pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
+def test_events_at_the_end_of_a_piece_are_recorded_once(engine):
+    """Of a NetStim, an artificial cell and a threshold; NEURON takes the last step of a piece."""
+    for truth, ours in told("recorded", engine):
+        assert [len(a) for a in truth] == [len(a) for a in ours]
+        assert min(map(len, truth)) > 1
+        worst = max(abs(a - b) for own, other in zip(truth, ours) for a, b in zip(own, other))
+        assert worst < 1e-9

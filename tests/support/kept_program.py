@@ -480,7 +480,35 @@ def changes(engine):
     return {name: both(name, engine, base[name]) for name in CHANGES}
 
 
-ASKED = (changes, writes, lifetimes, scan, starts, train, coupled, stays, pieces)
+def recorded(engine):
+    """Times that NetCon.record has, of NEURON and in pieces that end on and beside events."""
+    import clhines
+
+    soma = h.Section(name="soma")
+    soma.L = soma.diam = 10
+    soma.insert("hh")
+    synapse, fire, stim = h.ExpSyn(soma(0.5)), h.IntFire1(), h.NetStim()
+    stim.interval, stim.number = 0.5, 40
+    clamp = h.IClamp(soma(0.5))
+    clamp.delay, clamp.dur, clamp.amp = 0, 1e9, 0.2
+    netcons = [h.NetCon(stim, synapse, 0, 0.3, 1e-5), h.NetCon(stim, fire, 0, 0.2, 2.0)]
+    netcons += [h.NetCon(fire, None), h.NetCon(soma(0.5)._ref_v, None, 0, 1, 0, sec=soma)]
+    vectors = [h.Vector() for _ in netcons[1:]]  # both of the NetStim record the same
+    for netcon, vector in zip(netcons[1:], vectors, strict=True):
+        netcon.record(vector)
+    found = []
+    for start, stops in ((1.0, (2.5, 3, 7.2, 20)), (0.99, (1, 2.5, 3, 20)), (1.012, (2, 9, 20))):
+        stim.start, taken = start, []
+        for way in (h.continuerun, partial(clhines.neuron.run, engine=engine)):
+            h.finitialize(-65)
+            for stop in stops:
+                way(stop)
+            taken.append([list(vector) for vector in vectors])
+        found.append(taken)
+    return found
+
+
+ASKED = (recorded, changes, writes, lifetimes, scan, starts, train, coupled, stays, pieces)
 
 if __name__ == "__main__":
     what, argument = sys.argv[1:]
