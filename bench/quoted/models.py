@@ -24,6 +24,7 @@ FILES = {"H200": "models-nvidia-h200", "two cores": f"models-pocl-intel-{XEON}"}
 RUNS = (  # of single cells, s
     ("112546", "0.1"), ("143604", "0.05"), ("148094", "0.1"), ("168148", "0.05"), ("126637", "0.05")
 )  # fmt: skip
+TWO_CORES = "models-pocl-intel-r-xeon-r-processor"
 MODELS = (
     ("layer 5 pyramidal cell, ModelDB 139653 | 1, 642", "139653", "H200", "1 s", ""),
     ("layer 5 pyramidal cell, ModelDB 139653 | 1, 642", "139653", "two cores", "1 s", ""),
@@ -152,6 +153,9 @@ def models() -> Iterator[Quote]:
     ]
     yield prose(NEURON, here, "until {} ms and have their first other spike after {} ms", *until)
     yield from fixed()
+    traub = {"model": "nrntraub"}
+    steps = [Figure(TWO_CORES, field(n, "{:,.0f}"), traub) for n in ("clhines_us", "neuron_us")]
+    yield prose(NEURON, here, "nrntraub in {} µs for {}", *steps)
     yield from random_models()
     yield from runtimes()
 
