@@ -145,7 +145,8 @@ def values_of(
     if unknown := [n for n in mechanism.program.beside if n not in parameters]:
         raise InputError(
             f"{mechanism.name}: {unknown[0]} is set where NEURON makes a TABLE, and is no column "
-            f"of it; expected {unknown[0]}=, or from_nmodl(..., use_tables=False)"
+            f"of it; expected {unknown[0]}=, or from_nmodl(..., use_tables=False), in NEURON "
+            f"usetable_{mechanism.name} = 0"
         )
     return {
         name: network.parameter(mechanism.name, name, value, nodes, mechanism.units.get(name))

@@ -293,6 +293,9 @@ def joined_result(
         kept = np.concatenate([c.spike_step for c in spikes]) < (last if failed else np.inf)
         cell = np.concatenate([c.spike_cell for c in spikes])[kept]
         time = np.concatenate([c.spike_time for c in spikes])[kept]
+        if len(spikes) > 1 and (np.diff(time) < 0).any():  # some were sent ahead
+            order = np.lexsort((cell, time))
+            cell, time = cell[order], time[order]
     known = [(r.label, r.name, r.unit, r.columns) for r in records]
     names, variables, units, columns = zip(*known, strict=True) if known else ((),) * 4
     return Result(

@@ -257,6 +257,24 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "a comparison with an element whose index is not constant",
         "if (2*y",
     ),
+    "kept element": (
+        _with(
+            "x = 0 if (z > 1) { x = 1 }\n}\nINITIAL { z = y[v]", "RANGE y", "ASSIGNED { y[3] z }"
+        ),
+        "a comparison with an element whose index is not constant",
+        "z = y[v]",
+    ),
+    "truth of an element": (
+        _with("if (y[v]) { x = 1 }", "RANGE y", "ASSIGNED { y[3] }"),
+        "a comparison with an element whose index is not constant",
+        "if (y[v]",
+    ),
+    "delay of a turn": (
+        "NEURON { ARTIFICIAL_CELL a }\nPARAMETER { d = 2 }\nNET_RECEIVE(w) {\n"
+        " IF (flag == 0) {\n FROM k = 1 TO 3 {\n net_send(k*d, 1) } } }",
+        "net_send(k * ...): NEURON puts t + before the loop's k",
+        "net_send(k*d",
+    ),
     "bounds that change": (
         _with("FROM k = 0 TO 2*x { f() }", more="PROCEDURE f() { x = 1 }"),
         "FROM whose turns change its bounds",

@@ -466,3 +466,23 @@ def test_a_loop_sends_so_many_events_and_no_more(fast_queue):
             continue
         with pytest.raises(InputError, match="a loop that sends more than 8 events .* turns = 9"):
             Simulation(net, 0.05, engine="reference", queue=fast_queue)
+
+
+def test_events_sent_ahead_are_in_order_whatever_the_chunks(fast_queue):
+    made = clhines.Mechanism.from_nmodl(
+        "NEURON { ARTIFICIAL_CELL ahead RANGE d }\nPARAMETER { d = 0.7 }\n"
+        "NET_RECEIVE(w) { FROM k = 0 TO 3 { net_event(t + d*k) } }"
+    )
+
+    def run(**given):
+        net = Network.from_arrays([-1], [0, 1], [300.0], [0.0], [0.005])
+        net.insert("pas")
+        cells, synapse = net.add_artificial(made, 2, d=[0.7, 0.25]), net.add("expsyn", at=[0])
+        net.connect(net.spike_source([[1.0]]), cells, weight=1.0, delay=0.3)
+        net.connect(cells, synapse, weight=0.001, delay=0.3)
+        found = Simulation(net, 0.05, engine="steps", queue=fast_queue, **given).run(6)
+        return found.spike_time, found.spike_cell
+
+    (time, cell), (later, other) = run(), run(chunk=8)
+    assert len(time) == 8 and (np.diff(time) >= 0).all()
+    assert np.array_equal(time, later) and np.array_equal(cell, other)

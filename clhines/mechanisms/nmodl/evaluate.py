@@ -169,9 +169,6 @@ class Evaluation(Values):
             if b.definition is graph.zero:
                 return a * graph.symbol(NEVER)  # infinite, or no number, as in C
             return a / b
-        if sign in ("<", "<=", ">", ">=", "==", "!=") and self._is_chosen(a, b):
-            # outside of the array it would be NaN, and the comparison false
-            raise Refused("a comparison with an element whose index is not constant")
         if sign in ("<", "<=", ">", ">="):
             return graph.less(*((a, b) if "<" in sign else (b, a)), or_equal="=" in sign)
         if sign in ("==", "!="):
@@ -183,17 +180,6 @@ class Evaluation(Values):
             neither = graph.both(graph.negated(self.truth(a)), graph.negated(self.truth(b)))
             return graph.negated(neither)
         raise Refused(f"the operator {sign}")
-
-    def _is_chosen(self, *nodes: Node) -> bool:
-        """Whether expressions have an element at an index that varies, without condition."""
-        pending, seen = [*nodes] if self.shared.found else [], set[Node]()
-        while pending:
-            one = pending.pop()
-            if one in self.shared.found:
-                return True
-            pending += () if one.op == "where" or one in seen else one.args
-            seen.add(one)
-        return False
 
     def truth(self, e: Node) -> Node:
         """Return a condition of what NMODL takes as one: true where it is not 0."""

@@ -87,6 +87,7 @@ class Run(Evaluation):
                 if self._executed > MAX_EXECUTED:
                     raise Refused(f"more than {MAX_EXECUTED} statements are executed", s.line)
                 try:
+                    self.line = s.line
                     self._statement(s)
                 except ExpressionError as error:
                     raise Refused(f"an expression: {error}", s.line) from error
@@ -164,6 +165,11 @@ class Run(Evaluation):
             self.given[key] = self.graph.where(condition, a, b)
 
     def _from(self, s: Statement) -> None:
+        before, self.turning = self.turning, (*self.turning, str(s.names[0]))
+        self._turns(s)
+        self.turning = before
+
+    def _turns(self, s: Statement) -> None:
         first, last, by = (self.integer(e).definition for e in s.values)
         if not by.is_number or (by.value <= 0 and not (first.is_number and last.is_number)):
             raise Refused("FROM with a step that is not constant", s.line, "use constants")
@@ -325,6 +331,12 @@ class Run(Evaluation):
             raise Refused(f"{name} in {self.where}", line)
         values = self.in_any_order(arguments, line)
         t = self.read("t")
+        first, sign = arguments[0] if arguments else (), ""
+        while first and first[0] in ("+", "-", "*", "/"):
+            first, sign = first[1], str(first[0])  # type: ignore[assignment]
+        if name == "net_send" and sign in "*/" and sign and first[1] in self.turning:
+            what = f"net_send({first[1]} {sign} ...): NEURON puts t + before the loop's {first[1]}"
+            raise Refused(what, line, f"begin with another factor than {first[1]}")
         if name == "net_send":
             if len(values) != 2:
                 raise Refused("net_send needs a delay and a flag", line)

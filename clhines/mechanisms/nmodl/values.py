@@ -81,7 +81,7 @@ class Shared:
     unless: list[tuple[str, Node, Refused]] = field(default_factory=list)  # block, where it comes
     sets_v: bool = False  # whether NET_RECEIVE itself sets v: NEURON then sets the node's voltage
     is_stale: bool = False  # whether functions that NET_RECEIVE calls have an old v in NEURON
-    found: set[Node] = field(default_factory=set)  # elements of arrays at an index that varies
+    outside: tuple[Node, int] | None = None  # of an array, at an index that varies; a line
     loops: int = 0
     verbatim: list[Refused] = field(default_factory=list)
     draws: bool = False  # whether NEURON's one generator is that of the one instance of the model
@@ -105,6 +105,8 @@ class Values:
         self.writes: dict[str, None] = {}
         self.loops: list[Loop] = []
         self.sent: list[Sent] = []
+        self.line = 0  # of the statement
+        self.turning: tuple[str, ...] = ()  # variables of FROM loops
         self.armed: list[tuple[Node, Expression, Fraction, int]] = []
         self.netcons: list[tuple[tuple[str, ...], Statement, Any, Node]] = []
         self.scopes: list[dict[str, str | list[str]]] = [{}]
@@ -159,7 +161,8 @@ class Values:
         inside = graph.both(
             graph.less(-graph.one, index), graph.less(index, graph.number(len(keys)))
         )
-        return keys, inside, graph.call("log", -graph.symbol(NEVER))  # NaN
+        self.shared.outside = graph.call("log", -graph.symbol(NEVER)), line or self.line  # NaN
+        return keys, inside, self.shared.outside[0]
 
     def _chosen(self, name: str, index: Node, line: int) -> Node:
         """Return an element of an array, its index cut to a whole number as in C."""
@@ -172,9 +175,7 @@ class Values:
             below = self.graph.less(index, self.graph.number(middle))
             return self.graph.where(below, among(first, middle), among(middle, after))
 
-        found = self.graph.where(inside, among(0, len(keys)), outside)
-        self.shared.found.add(found)
-        return found
+        return self.graph.where(inside, among(0, len(keys)), outside)
 
     def _choose(self, name: str, index: Node, value: Node, line: int) -> None:
         """Set an element of an array; all of them to NaN where the index is not one of it."""
