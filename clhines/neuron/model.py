@@ -90,9 +90,7 @@ class Model:
     def hidden_of(self, name: str) -> Hidden:
         if name not in self.hidden:
             instances = self.every[name]
-            lengths = cache(
-                lambda: lengths_of(instances.entry)
-            )  # read once, where there are arrays
+            lengths = cache(lambda: lengths_of(instances.entry))  # where there are arrays
             self.hidden[name] = Hidden(self.memory, instances, lengths)
         return self.hidden[name]
 

@@ -45,8 +45,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
     NmodlError,
     Refused,
     Rejection,
-    all_of,
-    uses,
+    set_by,
 )
 from clhines.quantities import as_numbers
 
@@ -465,12 +464,8 @@ class _Builder:
 
     def _beside(self, parameters: Sequence[str]) -> tuple[str, ...]:
         """Return parameters that blocks with a TABLE set and that are no columns of it."""
-        found, known = set[str](), list[str]()
-        blocks = [u.block for u in self.bodies.shared.tables.values() if u.again is None]
-        for block in blocks:  # and those that they call
-            found |= {str(s.names[0]) for s in all_of(block.body, "assign")}
-            known += [name for name in self.file.blocks if uses(block.body, name)]
-            blocks += [b for n in known if (b := self.file.blocks[n]) not in blocks]
+        tables = [use for use in self.bodies.shared.tables.values() if use.again is None]
+        found = {name for use in tables for name in set_by(use.block.body, self.file.blocks)}
         return tuple(k for k in parameters if self.names.elements[k] in found)
 
     def _tables(self) -> tuple[Table, ...]:

@@ -23,6 +23,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
     Refused,
     Statement,
     all_of,
+    set_by,
     uses,
 )
 from clhines.mechanisms.nmodl.values import Sent, TableUse, weight
@@ -175,7 +176,8 @@ class Run(Evaluation):
             raise Refused("FROM with a step that is not constant", s.line, "use constants")
         if not by.value:
             raise Refused("FROM BY 0", s.line)
-        if any(uses([replace(s, blocks=[])], name) for name in self._set_by(s.blocks[0], set())):
+        changed = set_by(s.blocks[0], self.file.blocks)
+        if any(uses([replace(s, blocks=[])], name) for name in changed):
             raise Refused("FROM whose turns change its bounds", s.line)
         if not (first.is_number and last.is_number):
             sends = any(uses(s.blocks[0], name) for name in ("net_send", "net_event"))
@@ -194,14 +196,6 @@ class Run(Evaluation):
             for k in turns:
                 self.values[key] = self.graph.number(k)
                 self.body(s.blocks[0])
-
-    def _set_by(self, body: Sequence[Statement], known: set[str]) -> set[str]:
-        """Names of variables that statements set, by blocks that they call, too."""
-        found = {str(s.names[0]) for s in all_of(body, "assign")}
-        for name, block in self.file.blocks.items():
-            if name not in known and uses(body, name):
-                found |= self._set_by(block.body, known | {name})
-        return found
 
     def _verbatim(self, text: str, line: int) -> None:
         """Drop what says nothing; ``cai = _ion_cai;`` is what the block began with."""
@@ -224,36 +218,39 @@ class Run(Evaluation):
         else:
             self.shared.unless.append((self.where, self.guard, refused))
 
-    def _open_from(self, s: Statement, first: Node, last: Node) -> None:
-        """Make a loop of a FROM whose bounds depend on values; they are whole, as C's int."""
-        name, end = str(s.names[0]), f"{s.names[0]}_last"
+    def _turn(self, s: Statement) -> tuple[Expression, list[Statement]]:
+        """Return whether a FROM goes on, by locals of it, and the statements of a turn."""
+        name = str(s.names[0])
         index: Expression = ("name", name, None)
-        test: Expression = ("<=", index, ("name", end, None))
         more = Statement("assign", s.line, (name, None), (("+", index, s.values[2]),))
-        turn = Statement("while", s.line, (), (test,), [[*s.blocks[0], more]])
+        return ("<=", index, ("name", f"{name}_last", None)), [*s.blocks[0], more]
+
+    def _bounded(self, s: Statement, first: Node, last: Node) -> None:
+        """Give the locals of a FROM their first values; they are whole, as C's int."""
+        for local, bound in ((str(s.names[0]), first), (f"{s.names[0]}_last", last)):
+            self.values[self.new_local(local)] = bound
+
+    def _open_from(self, s: Statement, first: Node, last: Node) -> None:
+        """Make a loop of a FROM whose bounds depend on values."""
+        test, turn = self._turn(s)
         with self.scope():
-            for local, bound in ((name, first), (end, last)):
-                self.values[self.new_local(local)] = bound
-            self._while(turn)
+            self._bounded(s, first, last)
+            self._while(Statement("while", s.line, (), (test,), [turn]))
 
     def _sending_from(self, s: Statement, first: Node, last: Node) -> None:
         """Execute the turns of a FROM one after another, as far as parameters may ask for them."""
         if breaks(s.blocks[0]):
             raise Refused("an event is sent in a loop that is left", s.line)
-        name, end = str(s.names[0]), f"{s.names[0]}_last"
-        index: Expression = ("name", name, None)
-        test: Expression = ("<=", index, ("name", end, None))
-        more = Statement("assign", s.line, (name, None), (("+", index, s.values[2]),))
+        test, turn = self._turn(s)
         beyond = self.graph.less(first + self.integer(s.values[2]) * MAX_SENT, last, or_equal=True)
         refused = Refused(f"a loop that sends more than {MAX_SENT} events", s.line, "send fewer")
         self.shared.unless.append((self.where, self.graph.both(self.guard, beyond), refused))
         turns: list[Statement] = []
         for _ in range(MAX_SENT):
-            turns = [Statement("if", s.line, (), (test,), [[*s.blocks[0], more, *turns]])]
+            turns = [Statement("if", s.line, (), (test,), [[*turn, *turns]])]
         number, before = len(self.sent), self.guard
         with self.scope():
-            for local, bound in ((name, first), (end, last)):
-                self.values[self.new_local(local)] = bound
+            self._bounded(s, first, last)
             self.body(turns)
         self.guard = before
         events = [sent for sent in self.sent[number:] if sent.kind == "event"]

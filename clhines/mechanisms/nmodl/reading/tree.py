@@ -9,7 +9,7 @@ Expressions are tuples, whose first entry says what they are::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
@@ -92,6 +92,17 @@ def uses(body: Sequence[Statement], name: str) -> bool:
             return True
         pending += one if isinstance(one, (tuple, list)) else ()
     return any(uses(inner, name) for s in body for inner in s.blocks)
+
+
+def set_by(
+    body: Sequence[Statement], blocks: Mapping[str, Block], known: frozenset[str] = frozenset()
+) -> set[str]:
+    """Return names of variables that statements set, by `blocks` that they call, too."""
+    found = {str(s.names[0]) for s in all_of(body, "assign")}
+    for name, block in blocks.items():
+        if name not in known and uses(body, name):
+            found |= set_by(block.body, blocks, known | {name})
+    return found
 
 
 @dataclass
