@@ -54,6 +54,8 @@ class Case:
         Files that do not compile for CoreNEURON and that nothing uses.
     variables : dict of str -> str
         Of the process's environment.
+    whole : str
+        Statement of hoc before a model is built, with which all its cells are; empty: they are.
     network : callable, optional
         Returns the same model as a network of texts, which then runs in place of NEURON's memory.
     """
@@ -67,6 +69,7 @@ class Case:
     edits: tuple[tuple[str, str, str], ...] = ()
     without_core: tuple[str, ...] = ()
     variables: dict[str, str] = field(default_factory=dict)
+    whole: str = ""
     network: Callable[[], Network] | None = None
 
 
@@ -115,7 +118,8 @@ def dentate(h: Any) -> Built:
     run = Path("run.hoc").read_text("utf-8").replace("main.hoc", "part.hoc")
     Path("begin.hoc").write_text(run, "utf-8")
     Path("datasets/Control/MCtoMC.dat").touch()  # a projection that a copy may lack
-    h(f"max_cells_per_type = {DENTATE_CELLS}")  # the model's own option
+    if not h.name_declared("max_cells_per_type"):  # the model's own option
+        h(f"max_cells_per_type = {DENTATE_CELLS}")
     h.load_file(1, "begin.hoc")
     h("objref fi_status, fi_vrecord")  # print and record by CVode.event
     return roots(h), -75.0, h
@@ -224,7 +228,7 @@ CASES = {
         "NetStim with noise, many kinds of cells, secondorder = 2; a tenth of the cells; without "
         "ri.mod, which does not compile with NEURON 9 (its VERBATIM takes Section and Node apart) "
         "and is called only where use_traubexact is 1",
-        "mod", ".", traub, 10.0, without=("mod/ri.mod",),
+        "mod", ".", traub, 10.0, without=("mod/ri.mod",), whole="one_tenth_ncell = 0",
     ),
     "reduced_dentate": Case(
         f"gap junctions by ParallelContext, VecStim, ions; {DENTATE_CELLS} cells of each kind, "
@@ -235,7 +239,7 @@ CASES = {
             (MOSSY, "fl.h = 0.25\n    fl.on = 1", ""),
             (MOSSY, "fl.noiseFromRandom123(gid, 0, 3)", ""),
         ),
-        variables={"HOC_LIBRARY_PATH": "templates"},
+        variables={"HOC_LIBRARY_PATH": "templates"}, whole="max_cells_per_type = -1",
     ),
     "netpyne": Case("NetStim with noise", "", "examples/HHTut/src", netpyne_hh, 1000.0),
     "bmtk": Case(

@@ -17,7 +17,7 @@ EQUAL_V = 1e-6  # mV: voltages that differ less are called equal
 MOST_VECTORS = 50  # voltages that are compared; of more cells, the spikes
 THREADS = 2
 DT, LATER = 0.025, 1e-10  # ms; NEURON's spikes are so much later than their step
-ROUNDS, WARM = 3, 200  # of a warm run; steps of one of copies
+ROUNDS, WARM, PIECES = 3, 200, 3  # of a warm run; steps of one of copies; pieces of one step
 Taken = tuple[list[np.ndarray], list[np.ndarray]]
 
 
@@ -203,6 +203,59 @@ def first_steps(
         }  # fmt: skip
         del sim
     assert kept is not None
+
+
+def whole_run(case: Case, stop: float, device: str | None) -> dict[str, Any]:
+    """Return what a whole model takes: NEURON's own begin, the first run, pieces, and one run.
+
+    It runs two steps, `PIECES` times one step, and on until `stop`; NEURON as many single steps.
+    """
+    from neuron import h as neuron
+
+    import clhines
+
+    times = [time.perf_counter()]
+    neuron(case.whole)
+    h, sections, v_init, kept = began(case)
+    times.append(time.perf_counter())
+    h.finitialize(v_init)
+    times.append(time.perf_counter())
+    memory = {"neuron_mib": resident("VmHWM")}
+    run = partial(clhines.neuron.run, device=device)
+    own, pieces = list[float](), list[float]()
+    run(2 * h.dt)
+    times.append(time.perf_counter())
+    memory["peak_mib"] = resident("VmHWM")
+    for spent, step in ((pieces, lambda: run(h.t + h.dt)), (own, h.fadvance)):
+        for _ in range(PIECES):
+            begin = time.perf_counter()
+            step()
+            spent.append(time.perf_counter() - begin)
+    spikes = h.Vector()
+    netcons = [h.NetCon(section(0.5)._ref_v, None, sec=section) for section in sections]
+    for netcon in netcons:
+        netcon.threshold = -20
+        netcon.record(spikes)
+    run(h.t + 2 * h.dt)  # reads and builds the model again, with those
+    begin, from_ms = time.perf_counter(), h.t
+    run(stop)
+    times.append(time.perf_counter())
+    count = sum(1 for _ in h.List("NetCon")) - len(netcons)
+    assert kept is not None
+    return {
+        "stop_ms": stop, "cells": len(sections), "netcons": count, "spikes": len(spikes),
+        "compartments": sum(s.nseg for s in h.allsec()), **memory,
+        "build_s": times[1] - times[0], "init_s": times[2] - times[1],
+        "first_s": times[3] - times[2], "piece_s": min(pieces), "neuron_step_s": min(own),
+        "run_s": times[4] - begin, "us": 1e6 * (times[4] - begin) / round((stop - from_ms) / h.dt),
+        "load": os.getloadavg()[0], "cores": os.cpu_count(),
+    }  # fmt: skip
+
+
+def resident(what: str) -> float:
+    """Return memory of this process, MiB, by its name in /proc/self/status."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(what)) / 1024
 
 
 def together(found: dict[str, tuple[dict[str, Any], Taken]]) -> dict[str, Any]:

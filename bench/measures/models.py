@@ -2,7 +2,7 @@
 
     CLHINES_MODELS=FOLDER python -m bench models [NAME ...] [--stop MS] [--device SPEC] [--core]
                                                  [--processes N] [--keep FOLDER] [--short]
-                                                 [--dtype DTYPE] [--copies N ...]
+                                                 [--dtype DTYPE] [--copies N ...] [--whole]
 
 Models are looked for in the folder by the number or name of their public repository; they carry no
 licence, and none is part of this one. Each is copied, its mechanisms are compiled by nrnivmodl (if
@@ -14,6 +14,7 @@ way records; a way that has run there until the same time is not run again. ``--
 many spikes stay, and how far voltages are off, in single precision; NEURON computes in double, and
 the exit code is 0. ``--copies``: nothing of this, but the time that so many copies of each model
 take from NEURON's memory, by `clhines.from_neuron`, to the end of the first step, and a warm step.
+``--whole``: what models that are cut above take with all their cells, in seconds and memory.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from bench import record, table
 from bench.measures.model_cases import CASES, DRAWN, Case
 from bench.measures.model_runs import (
     EQUAL_V,
+    PIECES,
     ROUNDS,
     THREADS,
     WARM,
@@ -45,6 +47,7 @@ from bench.measures.model_runs import (
     first_steps,
     one_way,
     together,
+    whole_run,
 )
 from clhines.errors import InputError
 
@@ -117,16 +120,18 @@ def run_in(copy: Path, case: Case, words: Sequence[str]) -> None:
         raise InputError((errors or lines or ["?"])[-1][:200])
 
 
-def rows_of_copies(name: str, folder: Path, args: Any) -> list[dict[str, Any]]:
-    """Return how long copies of a model take, in a process of its own."""
+def rows_by(way: str, name: str, folder: Path, args: Any) -> list[dict[str, Any]]:
+    """Return how long copies of a model take, or the whole of it, in a process of its own."""
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
-    words = [name, "--way", "copies", "--dtype", args.dtype]
+    words = [name, "--way", way, "--dtype", args.dtype]
     words += ["--device", args.device] if args.device else []
+    words += ["--copies", *map(str, args.copies)] if args.copies else []
+    words += ["--stop", f"{args.stop or CASES[name].stop:g}"]
     with tempfile.TemporaryDirectory() as where:
         copy = prepared(CASES[name], folder / name, Path(where) / name)
         done = subprocess.run(
-            [sys.executable, "-m", "bench", "models", *words, "--copies", *map(str, args.copies)],
+            [sys.executable, "-m", "bench", "models", *words],
             cwd=copy / CASES[name].here, check=True, stdout=subprocess.PIPE, text=True,
             env={**os.environ, "PYTHONPATH": path, **CASES[name].variables},
         )  # fmt: skip
@@ -134,7 +139,7 @@ def rows_of_copies(name: str, folder: Path, args: Any) -> list[dict[str, Any]]:
     return [{"model": name, **json.loads(line.removeprefix(ROW))} for line in lines]
 
 
-ROW = "row of copies: "  # models print lines of their own
+ROW = "row: "  # models print lines of their own
 COPIES = "model           copies   nodes  precision engine         built  first step  warm step"
 
 
@@ -151,6 +156,36 @@ def copies_text(result: dict[str, Any]) -> str:
         f"have; warm step: the best of {ROUNDS} runs of {WARM} steps, by the wall clock."
     )
     return "\n".join([table.ruled(COPIES, lines), "", *table.wrapped([note])])
+
+
+WHOLE = (
+    "model            cells compart.  NetCons  build  init   first   piece   a step, us"
+    "     to     in  memory"
+)
+
+
+def whole_text(result: dict[str, Any]) -> str:
+    """Return the table of whole models."""
+    lines = [
+        f"{r['model']:<16}{r['cells']:>6}{r['compartments']:>9}{r['netcons']:>9}"
+        f"{r['build_s']:>5.0f} s{r['init_s']:>4.0f} s{r['first_s']:>6.1f} s{r['piece_s']:>6.2f} s"
+        f"{r['us']:>7.0f}{1e6 * r['neuron_step_s']:>8.0f}{r['stop_ms']:>5g} ms{r['run_s']:>5.1f} s"
+        f"{r['peak_mib'] / r['neuron_mib']:>7.2f}"
+        for r in result["rows"]
+    ]
+    note = (
+        "build, init: by NEURON. first: two steps by clhines.neuron.run, with all that it reads "
+        f"and builds. piece: the best of {PIECES} runs of one step. a step: here in the run until "
+        f"the time under `to`, which takes what is under `in`; then the best of {PIECES} single "
+        "steps by NEURON. memory: the largest of the process after the first run, over NEURON's "
+        "before."
+    )
+    said = [
+        f"{r['model']}: {r['spikes']} spikes; NEURON alone {r['neuron_mib']:.0f} MiB; "
+        f"{r['load']:.1f} processes on {r['cores']} cores; `{r['command']}`."
+        for r in result["rows"]
+    ]
+    return "\n".join([table.ruled(WHOLE, lines), "", *table.wrapped([note, *said])])
 
 
 def keep(kept: Path, name: str, way: str, said: dict[str, Any], taken: Taken) -> None:
@@ -243,6 +278,8 @@ def text(result: dict[str, Any]) -> str:
     """Return the table."""
     if result.get("copies"):
         return copies_text(result)
+    if result.get("whole"):
+        return whole_text(result)
     rows = result["rows"]
     good = [r for r in rows if "failed" not in r]
     single = result.get("dtype") == "float32"
@@ -289,20 +326,21 @@ def kept_rows(path: Path) -> dict[str, dict[str, Any]]:
     return {r["model"]: r for r in rows if "failed" in r or "clhines" in r}
 
 
-def measure_copies(
-    queue: Any, names: list[str], folder: Path, args: Any, arguments: Sequence[str]
+def measure_rows(
+    way: str, queue: Any, names: list[str], folder: Path, args: Any, arguments: Sequence[str]
 ) -> int:
-    """Write ``models-copies-DEVICE.json`` and ``.txt``; rows of others stay."""
-    path = Path(args.out) / f"models-copies-{record.slug(queue.device)}.json"
+    """Write ``models-WAY-DEVICE.json`` and ``.txt``, of copies or whole; rows of others stay."""
+    path = Path(args.out) / f"models-{way}-{record.slug(queue.device)}.json"
     old = json.loads(path.read_text("utf-8"))["rows"] if path.is_file() else []
-    rows = {(r["model"], r["copies"], r["dtype"]): r for r in old}
+    rows = {(r["model"], r.get("copies", 1), r.get("dtype", "")): r for r in old}
     for name in names:
-        for row in rows_of_copies(name, folder, args):
-            row["command"] = f"{command_of(name, args)} --copies {row['copies']}"
-            rows[name, row["copies"], row["dtype"]] = row
-    result = {"record": record.record(queue, "models", arguments), "copies": True}
+        for row in rows_by(way, name, folder, args):
+            which = f"--copies {row['copies']}" if way == "copies" else "--whole"
+            row["command"] = f"{command_of(name, args)} {which}"
+            rows[name, row.get("copies", 1), row.get("dtype", "")] = row
+    result = {"record": record.record(queue, "models", arguments), way: True}
     result["rows"] = [r for n in CASES for (m, *_), r in sorted(rows.items()) if m == n]
-    record.write("models-copies", queue, result, text(result), args.out)
+    record.write(f"models-{way}", queue, result, text(result), args.out)
     return 0
 
 
@@ -326,9 +364,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--short", action="store_true", help="NEURON runs once, not three times")
     parser.add_argument("--keep", metavar="FOLDER", help="for what each way records")
     parser.add_argument("--copies", type=int, nargs="+", metavar="N", help="only their first step")
+    parser.add_argument("--whole", action="store_true", help="only models that are cut, in full")
     dtypes = ("float64", "float32")
     parser.add_argument("--dtype", choices=dtypes, default="float64", help="default: float64")
-    ways = (*WAYS, "core", "copies")
+    ways = (*WAYS, "core", "copies", "whole")
     parser.add_argument("--way", choices=ways, help="run the one that lies here so")
     args = parser.parse_args(arguments)
     if args.way:
@@ -336,6 +375,10 @@ def main(arguments: Sequence[str]) -> int:
         if args.way == "copies":
             for line in first_steps(CASES[name], args.copies, args.dtype, args.device):
                 print(ROW + json.dumps(line), flush=True)
+            return 0
+        if args.way == "whole":
+            said = whole_run(CASES[name], args.stop, args.device)
+            print(ROW + json.dumps(said), flush=True)
             return 0
         if args.way == "core":
             said, found = core(CASES[name], args.stop), ([], [])
@@ -351,8 +394,11 @@ def main(arguments: Sequence[str]) -> int:
         print("no models; expected CLHINES_MODELS=FOLDER with " + ", ".join(CASES), file=sys.stderr)
         return 2
     queue = record.queue(args.device, ("float64",))
-    if args.copies:
-        return measure_copies(queue, names, folder, args, arguments)
+    if args.whole:
+        names = [name for name in names if CASES[name].whole]
+    if args.copies or args.whole:
+        way = "whole" if args.whole else "copies"
+        return measure_rows(way, queue, names, folder, args, arguments)
     single = args.dtype == "float32"
     measure = "models-float32" if single else "models"
     path = Path(args.out) / f"{measure}-{record.slug(queue.device)}.json"

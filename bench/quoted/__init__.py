@@ -119,6 +119,7 @@ MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "models": ([*GPU_EPOCHS, *STEPS], BLOCKS),
     "turns": ([*GPU_EPOCHS, *STEPS], [*CPU_EPOCHS, *BLOCKS]),
     "models-copies": ([*GPU_EPOCHS, *STEPS], BLOCKS),
+    "models-whole": ([*GPU_EPOCHS, *STEPS, "clhines/neuron"], [*BLOCKS, "clhines/neuron"]),
     "fixed": ([*GPU_EPOCHS, *STEPS], BLOCKS),
     "pieces": ([*GPU_EPOCHS, *STEPS, "clhines/neuron"], [*BLOCKS, "clhines/neuron"]),
     "frameworks": ([*GPU_EPOCHS, *STEPS], BLOCKS),

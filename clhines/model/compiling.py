@@ -616,7 +616,7 @@ def _ions(added: Added, kinds: Sequence[Kind], area: np.ndarray) -> Iterator[Ion
         has_ion = np.zeros(len(area), bool)
         for nodes in [*(k.node for k, _ in uses), *(g.nodes for g in given)]:
             has_ion[nodes] = True
-        node = np.flatnonzero(has_ion)
+        node, place = np.flatnonzero(has_ion), np.cumsum(has_ion) - 1
         bare = node[area[node] <= 0]
         if len(bare):
             raise InputError(f"ion {name} is at node {bare[0]}, which has no membrane")
@@ -629,14 +629,14 @@ def _ions(added: Added, kinds: Sequence[Kind], area: np.ndarray) -> Iterator[Ion
             raise InputError(f"valence of ion {name} is {got}; expected one: ion(valence=)")
         style = np.zeros(len(node), np.int64)
         for kind, use in uses:
-            at, (c, e) = np.searchsorted(node, np.unique(kind.node)), _promotion(use)
+            at, (c, e) = place[kind.node], _promotion(use)
             style[at] = promoted(style[at], c, e)
         values = {"style": style.astype(np.float64)}
         at_start = zip(("e", "ci", "co"), defaults, strict=True)
         values |= {k: np.full(len(node), x) for k, x in at_start}
         for g in given:
             for key, value in g.values.items():
-                values[key][np.searchsorted(node, g.nodes)] = value
+                values[key][place[g.nodes]] = value
         whole = values.pop("style").astype(np.int64)
         yield IonNodes(name, charges.pop(), node, style=whole, **values)
 

@@ -19,6 +19,7 @@ from clhines.network.structure import NodeValues
 from clhines.network.times import LAST_STEP
 
 DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
+_SAME_DELAY = 3  # connections of one delay that NEURON puts into the queue together
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +157,26 @@ class Model:
     constant_b = OfNodes()  # (n,) float64, nA: ``g v - i`` of the constant mechanisms
     constant_g = OfNodes()  # (n,) float64, µS: conductances of the constant mechanisms
     v_init = OfNodes()  # (n,) float64, mV
+
+    @cached_property
+    def connection_ranks(self) -> np.ndarray:
+        """(m,) int64: of events sent at the same time, that of the highest rank comes first.
+
+        Trains send first, then crossings of thresholds, then instances, each in the order of their
+        numbers. A source sends along its connections in their order; three or more of one delay are
+        one event of NEURON's, which delivers them in that order.
+        """
+        source, delay, m = self.netcons.source, self.netcons.delay, self.netcons.count
+        place = np.full(self.sources.count, 2)
+        place[self.sources.train_source], place[self.sources.detector_source] = 0, 1
+        least, most = np.full(len(place), np.inf), np.zeros(len(place))
+        np.minimum.at(least, source, delay)
+        np.maximum.at(most, source, delay)
+        together = (np.bincount(source, minlength=len(place)) >= _SAME_DELAY) & (least == most)
+        number = np.where(together[source], -np.arange(m), np.arange(m))
+        rank = np.empty(m, np.int64)
+        rank[np.lexsort((number, source, place[source]))] = np.arange(m)
+        return rank
 
     @cached_property
     def constant_factors(self) -> bool:

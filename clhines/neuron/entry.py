@@ -24,6 +24,7 @@ from clhines.neuron.memory.session import Hoc, interpreter, uncollected
 from clhines.neuron.model import read_model
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.read.wiring import on_ranks
+from clhines.simulate.engines.arena_run import state_follows
 from clhines.simulate.engines.choose import make_joined
 from clhines.simulate.engines.table import CHOICES
 from clhines.simulate.ranks.mpi import Ranks, agreed, own_queue, world
@@ -262,7 +263,8 @@ def _simulation(
     once.network.settings["t"] = float(h.t)
     imported = once if copies == 1 else copied(once, copies)
     given = {"v_init": v_init, "secondorder": int(h.secondorder), **options}
-    sim = Simulation(imported.network, float(h.dt), dtype, **given)  # type: ignore[arg-type]
+    with state_follows():
+        sim = Simulation(imported.network, float(h.dt), dtype, **given)  # type: ignore[arg-type]
     alike = sim.model.alike
     if alike is not None:
         take_values(OneCopy(sim), once)
@@ -457,7 +459,7 @@ def joined(joints: Joints | None, once: Imported, request: Request) -> dict[str,
     """Return the arguments of `Simulation` that depend on whether a network is joined to others."""
     if joints is None:
         return {"device": request.device, "engine": request.engine}
-    number, origins = once.numbers(), once.model.wires.origins
+    number, origins = once.numbers, once.model.wires.origins
     gid = np.array([origin.gid for origin in origins], np.int64)
     heard = np.array([o.sender is not None and o.sender[0] == OF_GID for o in origins], bool)
     sent = np.array([o.is_sent for o in origins], bool) & (gid >= 0) & ~heard

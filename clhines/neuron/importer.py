@@ -44,10 +44,22 @@ class Imported:
     copies: int = 1
     crossed: list[int] = field(default_factory=list)
 
+    @cached_property
     def numbers(self) -> np.ndarray:
         """(k,) int64: source of the network that each origin is."""
-        each = [self.network.source_numbers(source, [k])[0] for source, k in self.sources]
-        return np.array(each, np.int64)
+        place = dict[int, list[int]]()
+        for at, (source, _) in enumerate(self.sources):
+            place.setdefault(id(source), []).append(at)
+        found = np.zeros(len(self.sources), np.int64)
+        for some in place.values():
+            which = np.array([self.sources[at][1] for at in some])
+            found[some] = self.network.source_numbers(self.sources[some[0]][0], which)
+        return found
+
+    @cached_property
+    def netcons(self) -> np.ndarray:
+        """(m,) int64: the NetCon of each connection, also of one for an event on its way."""
+        return np.where(self.connections < 0, -1 - self.connections, self.connections)
 
     @cached_property
     def detectors(self) -> dict[int, np.ndarray]:

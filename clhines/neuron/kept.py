@@ -32,7 +32,7 @@ from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, stepping_of
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.ranks.split import Joints
-from clhines.simulate.simulation import Simulation
+from clhines.simulate.simulation import Simulation, saved_arrays
 
 _COUNTERS = (  # of NEURON's library: what they count is changes of sections and mechanisms
     "structure_change_cnt", "diam_change_cnt", "tree_changed", "v_structure_change",
@@ -69,15 +69,15 @@ class Column:
         """Whether it is where it was, and all numbers have the same bits."""
         if self._begin.value != self._known:
             return False
-        now = ctypes.string_at(self._known, self._size)
-        if now == self._copy or not self._played:
-            return now == self._copy
-        words = np.frombuffer(now, np.uint64) != np.frombuffer(self._copy, np.uint64)
+        now = (ctypes.c_char * self._size).from_address(self._known)
+        if self._copy == now or not self._played:  # a bytearray compares buffers as they are
+            return self._copy == now
+        words = np.frombuffer(memoryview(now), np.uint64) != np.frombuffer(self._copy, np.uint64)
         return bool(np.isin(np.flatnonzero(words), self._played).all())
 
     def take(self) -> None:
         self._known = self._begin.value
-        self._copy = ctypes.string_at(self._known, self._size)
+        self._copy = bytearray((ctypes.c_char * self._size).from_address(self._known))
 
 
 Part = Value | Column
@@ -338,7 +338,7 @@ class Kept:
         self._counters.fill(result, first)  # before numbers of the end are in NEURON's memory
         self._records.fill(result, begin, first)
         self._records.fill_spikes(result, begin, self._delivered, last)
-        arrays = sim.arrays()
+        arrays = saved_arrays(sim)
         put_values(sim, imported, arrays)
         put_events(sim, imported, arrays, last)
         imported.crossed.clear()

@@ -18,14 +18,9 @@ from clhines.neuron.model import Model
 from clhines.neuron.read.contents import Hidden, Instances
 from clhines.simulate.engines.reference import check_unless, started
 from clhines.simulate.events.sources import SPIKE_LATE, ring_sizes, wires_of
-from clhines.simulate.simulation import Simulation, take_state
+from clhines.simulate.simulation import Simulation, saved_arrays, take_state
 
 Arrays = dict[str, np.ndarray]
-
-
-def netcons_of(imported: Imported) -> np.ndarray:
-    """(m,) int64: the NetCon of each connection, also of one for an event on its way."""
-    return np.where(imported.connections < 0, -1 - imported.connections, imported.connections)
 
 
 class OneCopy:
@@ -111,7 +106,8 @@ def take_values(
 ) -> None:
     """Let a simulation go on from NEURON's present values; `arrays` of its start are changed."""
     model, copies = imported.model, imported.copies
-    arrays = sim.arrays() if arrays is None else arrays
+    if arrays is None:
+        arrays = sim.arrays() if isinstance(sim, OneCopy) else saved_arrays(sim)
     arrays["v"] = np.tile(voltages(imported), copies).astype(arrays["v"].dtype)
     for name, group in imported.groups.items():
         _take_globals(sim, imported, arrays, name)
@@ -201,7 +197,7 @@ def _weights(imported: Imported, sim: Simulation | OneCopy) -> np.ndarray:
     netcons = sim.model.netcons
     values, first = netcons.weight.copy(), netcons.first_weight
     wires = imported.model.wires
-    number = netcons_of(imported)
+    number = imported.netcons
     own = np.minimum(np.diff(first), wires.width[number])
     for place in range(wires.weights.shape[1]):
         some = np.flatnonzero(place < own)

@@ -9,7 +9,7 @@ from clhines.mechanisms.ir.program import SET_AT, SET_V
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.meaning.verbatim import counts_crossings
 from clhines.network.times import half_steps
-from clhines.neuron.back.states import Arrays, netcons_of, rings_of
+from clhines.neuron.back.states import Arrays, rings_of
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.memory.places import ELEMENT, ION
@@ -17,7 +17,7 @@ from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.played import Recorder
 from clhines.neuron.read.trains import held_vector
-from clhines.simulate.events.sources import SPIKE_LATE, connection_ranks
+from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
 
@@ -195,15 +195,15 @@ class Records:
         so before the run counts, what does so in its last step does not yet.
         """
         imported = self._imported
-        h, network, trains = imported.model.h, imported.network, imported.model.trains.times
+        h, trains = imported.model.h, imported.model.trains.times
         every: dict[int, list[tuple[float, int]]] = {}
         identifiers: dict[int, Hoc] = {}
         vectors, order = imported.model.plays.vectors, np.argsort(result.spike_cell, kind="stable")
         spike_time, cells = result.spike_time[order], result.spike_cell[order]
-        for (source, k), origin in zip(imported.sources, imported.model.wires.origins, strict=True):
+        origins = imported.model.wires.origins
+        for number, origin in zip(imported.numbers.tolist(), origins, strict=True):
             if origin.times not in vectors:
                 continue
-            number = int(network.source_numbers(source, [k])[0])
             late = SPIKE_LATE if origin.sender is None else 0.0
             first, end = np.searchsorted(cells, [number, number + 1])
             own = spike_time[first:end] + late
@@ -324,22 +324,22 @@ def _put_netcons(
     to_come = np.isin(source, [*_train_numbers(imported)]) & (sent > last)
     to_be_seen = np.isin(source, [*unseen]) & (event + 1 == arrays["count"][source])
     c, source, event, sent = (a[~(to_come | to_be_seen)] for a in (c, source, event, sent))
-    address = model.wires.read.address[netcons_of(imported)[c]]
+    address = model.wires.read.address[imported.netcons[c]]
     time = sent + netcons.delay[c]
     if model.bins is None:
         model.queue.send(address, np.maximum(time, t))
         return
     key = np.where(np.isin(source, sim.model.sources.detector_source), sent, sent + SPIKE_LATE)
     model.bins.begin_at(last)
-    order = np.lexsort((event, connection_ranks(sim.model)[c], key))
+    order = np.lexsort((event, sim.model.connection_ranks[c], key))
     model.bins.put(address[order], time[order])
 
 
 def _train_numbers(imported: Imported) -> set[int]:
-    network, origins, names = imported.network, imported.model.wires.origins, imported.model.trains
+    origins, names = imported.model.wires.origins, imported.model.trains
     return {
-        int(network.source_numbers(source, [k])[0])
-        for (source, k), origin in zip(imported.sources, origins, strict=True)
+        number
+        for number, origin in zip(imported.numbers.tolist(), origins, strict=True)
         if origin.sender is not None and origin.sender[0] in names.names
     }
 
@@ -358,7 +358,7 @@ def _put_selves(
         places = movable.get(name, np.zeros(len(points), np.int64))
         instance = np.repeat(np.arange(len(size)), size)
         at = ranges(np.zeros_like(size), size), place[instance]
-        number = np.append(netcons_of(imported), -1)[queue["connection"][at]]
+        number = np.append(imported.netcons, -1)[queue["connection"][at]]
         weight = np.append(model.wires.read.weight, 0)[number]
         time, flag = np.maximum(queue["time"][at], t), queue["flag"][at].astype(np.float64)
         model.queue.send_selves(points[instance], time, flag, weight, places[instance])

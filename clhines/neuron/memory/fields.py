@@ -75,20 +75,26 @@ class Fields:
     def data_of(self, nodes: np.ndarray, points: bool = False) -> Data:
         """Return the data of mechanisms in membranes and of ions in some nodes, or of points."""
         address = self._word(nodes, self.data)
-        at, found = np.arange(len(nodes)), []
+        at, found = np.arange(len(nodes), dtype=np.int32), []
         for depth in count():
             at, address = at[address != 0], address[address != 0]
-            type_ = self._half(address, self.type_half)
+            words = raw.gather(address, self._most_words).view(np.int64)
+            type_ = words[:, self.type_half // 2] >> (32 * (self.type_half % 2)) & _COUNT
             chosen = np.flatnonzero(self.is_point[type_] == points)
-            here = address[chosen]
-            parts = at[chosen], np.full(len(chosen), depth), type_[chosen], *self._places(here)
-            found.append(parts)
+            row, places = (words[chosen, k] for k in (self.row_of_data, self.places))
+            small = np.full(len(chosen), depth, np.int16), type_[chosen].astype(np.int16)
+            found.append((at[chosen], *small, row, places))
             if not len(at):
                 break
-            address = self._word(address, self.next)
+            address = words[:, self.next]
         columns = [np.concatenate(part) for part in zip(*found, strict=True)]
-        order = np.argsort(columns[2] * len(nodes) + columns[0], kind="stable")
+        order = np.argsort(columns[2] * np.int64(len(nodes)) + columns[0], kind="stable")
         return Data(*(column[order] for column in columns))
+
+    @property
+    def _most_words(self) -> int:
+        """How many words of data of mechanisms are read."""
+        return 1 + max(self.next, self.type_half // 2, self.row_of_data, self.places)
 
     def data_of_points(self, points: np.ndarray) -> Data:
         """Return data of point processes (C++ objects) in order, 0 where there is none."""
@@ -104,7 +110,7 @@ class Fields:
 
     @staticmethod
     def _word(addresses: np.ndarray, place: int) -> np.ndarray:
-        return raw.gather(addresses + 8 * place)[:, 0].astype(np.int64)
+        return raw.gather(addresses + 8 * place)[:, 0].view(np.int64)
 
     def _half(self, addresses: np.ndarray, place: int) -> np.ndarray:
         return (self._word(addresses, place // 2) >> (32 * (place % 2))) & _COUNT
@@ -123,7 +129,7 @@ class Data(NamedTuple):
     places: np.ndarray  # address of what is no variable
 
     def of(self, type_: int) -> Data:
-        begin, end = np.searchsorted(self.type_, [type_, type_ + 1])
+        begin, end = np.searchsorted(self.type_, np.array([type_, type_ + 1], self.type_.dtype))
         return Data(*(column[begin:end] for column in self))
 
     def types(self) -> list[int]:
@@ -255,7 +261,7 @@ class Columns:
 
     def numbers(self) -> np.ndarray:
         if self._numbers is None:
-            self._numbers = raw.gather(self.rows)[:, 0].astype(np.int64)
+            self._numbers = raw.gather(self.rows)[:, 0].view(np.int64)
         return self._numbers
 
 

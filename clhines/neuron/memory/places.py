@@ -43,7 +43,7 @@ class Places:
 
     def node_at(self, row: int) -> int:
         """Node of a row by its address, -1 where it is of something else."""
-        at = int(place_of(self._row, np.array([row], np.uint64), self._order)[0])
+        at = int(place_of(self._row, np.array([row], self._row.dtype), self._order)[0])
         return int(self._tree.numbers[at]) if at >= 0 else -1
 
     def node(self, place: Place) -> int:

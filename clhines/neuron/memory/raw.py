@@ -99,7 +99,8 @@ class _Words:
 def gather(addresses: np.ndarray, count: int = 1) -> np.ndarray:
     """(n, count) uint64: the words at each of some addresses, none of which is 0."""
     words, at = _words(addresses, count)
-    return words[at[:, None] + np.arange(count)]
+    begins = max(len(words) - count + 1, 0)
+    return np.lib.stride_tricks.as_strided(words, (begins, count), (8, 8), writeable=False)[at]
 
 
 def numbers_at(addresses: np.ndarray) -> np.ndarray:

@@ -87,7 +87,7 @@ class Ion:
     name: str
     valence: float
     instances: Instances
-    style: list[int] = field(default_factory=list)  # NEURON's bits, in each segment
+    style: np.ndarray  # (k,) int64: NEURON's bits, in each segment
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +139,7 @@ def _add_membranes(
         return
     styles = gather(data.places, POINTER + 1)[:, POINTER] & np.uint64(0xFFFFFFFF)
     short, valence = entry.name.removesuffix("_ion"), float(h.ion_charge(entry.name))
-    found.ions[entry.name] = Ion(short, valence, instances, styles.astype(np.int64).tolist())
+    found.ions[entry.name] = Ion(short, valence, instances, styles.astype(np.int64))
     _check_styles(h, tree, found.ions[entry.name], at)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
@@ -377,13 +377,13 @@ class CellBlocksSpec(ArenaSpec):
     def widths(self) -> list[int]:
         return sorted({self.width, *self.group_widths, *self.tile_widths} - {1})
 
-    @property
+    @cached_property
     def always(self) -> tuple[str, ...]:
         """Ions whose currents are added up in every step: something may need them."""
         found = set().union(*(kind.currents_of_ions() for kind in self.grouped))
         return tuple(ion for ion in self.ions if ion in found)
 
-    @property
+    @cached_property
     def early(self) -> tuple[GroupedKind, ...]:
         """Kinds whose currents come first in a step, as they may be worked out before it."""
         return tuple(
@@ -393,7 +393,7 @@ class CellBlocksSpec(ArenaSpec):
             and kind.number not in (*self.played_kinds, *self.added_kinds)
         )
 
-    @property
+    @cached_property
     def ahead(self) -> tuple[GroupedKind, ...]:
         """Those of them whose currents are worked out when their states have advanced."""
         return () if self.sets_v else tuple(kind for kind in self.early if not kind.outputs)

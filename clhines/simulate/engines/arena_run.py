@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -49,6 +51,17 @@ from clhines.simulate.state.chunk import Chunk, check_room, steps_to
 
 MOST_STEPS = 1024  # whose times are on the device at once
 _SPIKES = 1 << 22  # that one chunk may have where no other number is given
+_follows = ContextVar("_follows", default=False)
+
+
+@contextmanager
+def state_follows() -> Iterator[None]:
+    """Make runs whose start is not put on the device: a state is loaded before they advance."""
+    token = _follows.set(True)
+    try:
+        yield
+    finally:
+        _follows.reset(token)
 
 
 def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.ndarray:
@@ -360,7 +373,7 @@ class ArenaRun(DeviceRun):
     def build(self, variables: Variables) -> None:
         """Go on from variables, of one copy or of all."""
         self._waiting: Variables | None = variables
-        if self.model.copies == 1:
+        if self.model.copies == 1 and not _follows.get():
             self.ready()
 
     def ready(self) -> None:
@@ -543,6 +556,9 @@ class ArenaRun(DeviceRun):
 
     def save(self) -> dict[str, np.ndarray]:
         """Return arrays that `load` takes; those of `Reference` have the same names."""
+        waiting, here = self._waiting, self.grid is None and not len(self.model.remote_v)
+        if waiting is not None and waiting.model is self.model and here:
+            return waiting.save(self.dtype)
         self.ready()
         self.variables = whole(self.variables)
         found = read_back(self.variables, self.arenas, self.kernels.layout)

@@ -12,7 +12,6 @@ from clhines.simulate.events.sources import (
     SPIKE_LATE,
     WATCH_MARGIN,
     bin_end,
-    connection_ranks,
     detected,
 )
 from clhines.simulate.kinds.layouts import WRONG_EVENTS
@@ -37,7 +36,7 @@ class HostEvents:
         self._armed_again = {k: np.zeros(variables.model.kinds[k].count, bool) for k in wires.kinds}
         self._early = False  # whether events are sent before thresholds are compared
         if variables.model.bins:
-            self._rank = connection_ranks(variables.model)
+            self._rank = variables.model.connection_ranks
             self._detected = detected(variables.model)
 
     def net(self, k: int) -> Net:

@@ -174,7 +174,6 @@ def _layers(
 # a threshold; it comes from another block of cells, see `cpu.blocks`.
 SENDING = Word(short=1, crossed=1, apart=1)
 TOLERANCE = 1e-10  # steps by which NEURON moves what is due at the end of a bin into the next one
-_SAME_DELAY = 3  # connections of one delay that NEURON puts into the queue together
 
 
 def detected(model: Model) -> np.ndarray:
@@ -187,27 +186,6 @@ def detected(model: Model) -> np.ndarray:
 def has_second_round(model: Model) -> bool:
     """Whether events sent within a step may come to others in its bin."""
     return bool((~detected(model) & (model.netcons.delay < 0.5 * model.dt)).any())
-
-
-def connection_ranks(model: Model) -> np.ndarray:
-    """(m,) int64: of events sent at the same time, that of the highest rank is delivered first.
-
-    Trains send first, then crossings of thresholds, then instances, each in the order of their
-    numbers. A source sends along its connections in their order; three or more of one delay are one
-    event of NEURON's, which delivers them in that order.
-    """
-    netcons = model.netcons
-    source, m = netcons.source, netcons.count
-    place = np.full(model.sources.count, 2)
-    place[model.sources.train_source], place[model.sources.detector_source] = 0, 1
-    least, most = np.full(len(place), np.inf), np.zeros(len(place))
-    np.minimum.at(least, source, netcons.delay)
-    np.maximum.at(most, source, netcons.delay)
-    together = (np.bincount(source, minlength=len(place)) >= _SAME_DELAY) & (least == most)
-    number = np.where(together[source], -np.arange(m), np.arange(m))
-    rank = np.empty(m, np.int64)
-    rank[np.lexsort((number, source, place[source]))] = np.arange(m)
-    return rank
 
 
 def bin_end(then: np.ndarray, begin: float, dt: float) -> np.ndarray:

@@ -23,7 +23,6 @@ from clhines.simulate.engines.variables import Variables, nernst_scale
 from clhines.simulate.events.sources import (
     SENDING,
     Wires,
-    connection_ranks,
     detected,
     has_second_round,
     moved_rings,
@@ -347,7 +346,7 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: i
     ints.add("connection_source", netcons.source[order])
     short = model.sources.is_emitted[netcons.source] & (netcons.delay < variables.model.dt)
     if model.bins:
-        ints.add("connection_rank", connection_ranks(model)[order])
+        ints.add("connection_rank", model.connection_ranks[order])
         clock.add("bin_dt", np.array([variables.model.dt]))
         short = SENDING.pack(short=short, crossed=detected(model), apart=0)
     ints.add("connection_short", short[order])

@@ -178,11 +178,13 @@ class Arena:
             )
         self._queue = queue
         self.array = within_reach(queue, (self._size + 1,), self.dtype) if onto is None else onto
-        if self._tiler is None:
+        tiler = self._tiler
+        if tiler is None and self._size <= _FETCHED:
             set_soon(self.array, 0, self._joined(), queue)
         else:
             for at, once, step in self._tiles:
-                self._tiler.tile(once, self.array, at, step)
+                assert tiler is not None
+                tiler.tile(once, self.array, at, step)
             for at, values in [*self._parts, (self._size, np.zeros(1, self.dtype))]:
                 if len(values):
                     set_soon(self.array, at, values, queue)
@@ -199,7 +201,9 @@ class Arena:
         if not size:
             return np.zeros(shape, self.dtype)
         if self._parts:  # on the host so far
-            return self._joined()[begin : begin + size].reshape(shape).copy()
+            part = self._part_of(begin, size)
+            found = self._joined()[begin : begin + size] if part is None else self._parts[part][1]
+            return found.reshape(shape).copy()
         return values_of(self.view(name), self._queue).reshape(shape)
 
     def fetched(self) -> Arena:
@@ -218,9 +222,18 @@ class Arena:
         array = np.ascontiguousarray(values, self.dtype).reshape(-1)
         begin = self.offset[name]
         if self._parts:
-            self._joined()[begin : begin + len(array)] = array
+            part = self._part_of(begin, len(array))
+            if part is None:
+                self._joined()[begin : begin + len(array)] = array
+            else:
+                self._parts[part] = begin, array
         elif len(array):
             set_soon(self.array, begin, array, self._queue)
+
+    def _part_of(self, begin: int, size: int) -> int | None:
+        """Return which part is a whole region, while regions are not joined."""
+        parts = [(at, len(values)) for at, values in self._parts]
+        return parts.index((begin, size)) if (begin, size) in parts else None
 
     def _joined(self) -> np.ndarray:
         """All regions and a number more, before they are on the device."""
