@@ -14,6 +14,7 @@ sys.path.insert(0, {TESTS!r})
 import numpy as np
 from neuron import h
 import clhines
+from clhines.neuron.read import draws
 from support.mod_files import loaded
 loaded()
 h.load_file("stdrun.hoc")
@@ -86,6 +87,19 @@ def theirs_with_code():
     h.CVode().event(3.01, lambda: uniform.repick())
     h.continuerun(15)
 
+def in_chunks():
+    most, draws._MOST = draws._MOST, 4 * 77
+    clhines.neuron.run(15, engine=ENGINE)
+    draws._MOST = most
+
+def restored(run):
+    state = h.SaveState()
+    run(5)
+    state.save()
+    run(9)
+    state.restore()  # not the Randoms
+    run(15)
+
 results = {}
 for name, own, neuron, dt in (
     ("whole", ours(15), theirs(15), 0.025),
@@ -94,6 +108,9 @@ for name, own, neuron, dt in (
     ("again", twice, theirs_twice, 0.025),
     ("longer steps", ours(6, 15), theirs(15), 0.1),
     ("code", with_code, theirs_with_code, 0.025),
+    ("chunks", in_chunks, theirs(15), 0.025),
+    ("restored", lambda: restored(lambda stop: ours(stop)()),
+     lambda: restored(h.continuerun), 0.025),
 ):
     results[name] = []
     for go in (own, neuron):
@@ -115,6 +132,66 @@ def test_numbers_and_all_else_are_those_of_neuron(engine):
             assert len(mine) == len(true)
             off = max(abs(a - b) for a, b in zip(mine, true, strict=True))
             assert off <= 1e-9 * max(map(abs, true)), name  # as of `test_run`
+
+
+OTHERS = """
+random = h.Random()
+
+def compare(own, neuron, *recorded):
+    both = []
+    for go in (own, neuron):
+        random.Random123(1, 2, 3)
+        random.uniform(0.01, 4)
+        h.finitialize(-65)
+        go(12)
+        both.append([[list(x) for x in recorded], random.seq(), h.t])
+    return [both[0] == both[1], [len(x) for x in both[0][0]]]
+
+def ours(stop):
+    clhines.neuron.run(stop, engine="reference")
+
+def switched(stop):
+    with clhines.neuron.enable(engine="reference") as switch:
+        h.continuerun(stop)
+    assert switch.steps == round(stop / h.dt)
+
+def single(stop):
+    clhines.neuron.run(stop, engine="reference", dtype="float32")
+
+found = {}
+stim, times = h.NetStim(), h.Vector()
+stim.start, stim.number = 0, 1e9
+netcon = h.NetCon(stim, None)
+netcon.record(times)
+random.play(stim._ref_interval)
+found["artificial cells alone"] = compare(ours, h.continuerun, times)
+soma, other = sections = [h.Section(name=name) for name in "ab"]
+for section in sections:
+    section.L = section.diam = 20
+    section.insert("pas")
+interval = h.Vector().record(stim._ref_interval)
+found["switch"] = compare(switched, h.continuerun, interval)
+found["float32"] = compare(single, h.continuerun)
+pc = h.ParallelContext()
+junctions = [h.imp_gap(section(0.5)) for section in sections]
+for k, section in enumerate(sections):
+    pc.source_var(section(0.5)._ref_v, k, sec=section)
+    pc.target_var(junctions[k], junctions[k]._ref_vother, 1 - k)
+pc.setup_transfer()
+found["gap junctions"] = compare(ours, h.continuerun, interval)
+print(json.dumps(found))
+"""
+
+
+def test_other_models_and_ways_of_running_draw_the_same():
+    """Without sections, by the switch, in single precision, with voltages that are transferred."""
+    found = forked.result_of(START + OTHERS)
+    for name, (same, lengths) in found.items():
+        assert same, name
+        if name == "artificial cells alone":
+            assert lengths[0] > 3  # events, at the same times
+        else:
+            assert lengths == ([] if name == "float32" else [481]), name
 
 
 GIVEN_BACK = """
