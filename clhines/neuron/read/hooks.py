@@ -26,7 +26,7 @@ from clhines.neuron.memory.session import Hoc, Section, library_path
 
 _MOST = 1 << 20  # entries of a list
 _ENTRY_WORDS = 10  # of an entry that can be read
-_known: dict[str, int] = {}  # addresses of the vectors
+_known: dict[str, int] = {}  # addresses of the vectors; where a RandomPlay has its place
 _STEPPING = "step", "advance"  # procedures of stdrun.hoc that continuerun() calls in each step
 _PIECES = (  # of cells, by the variable that says so
     (
