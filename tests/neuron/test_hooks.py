@@ -110,12 +110,12 @@ look("plain")
 from neuron import nonvint_block_supervisor
 look("plain")
 calls = [None] * 11
-calls[0] = calls[1] = lambda: None  # of starts, not of steps
+calls[0] = calls[1] = lambda: None  # of starts
+calls[5] = lambda offset: 0  # of variable steps
 nonvint_block_supervisor.register(calls)
 look("plain")
 nonvint_block_supervisor.unregister(calls)
 calls[4] = lambda dt: soma(0.5).__setattr__("v", soma(0.5).v + 0.1)
-calls[5] = lambda offset: 0
 nonvint_block_supervisor.register(calls)
 h.finitialize(-65)
 found["nonvint_block_supervisor"] = [[[str(r) for r in clhines.neuron.check()], "nonvint", True]]
