@@ -249,6 +249,9 @@ def from_neuron(
             what = f"CVode.event with a statement, at t = {t:g} ms"
             way_out = "use clhines.neuron.run, or call it between runs"
             model.rejected.append(Rejected("", what, "", 0, way_out))
+        if model.draws:
+            what, way_out = "Random.play", "use clhines.neuron.run"
+            model.rejected.append(Rejected("", what, "", 0, way_out))
         once = network_of(model)
         given = {"device": device, "engine": engine, **options}
         return ImportedModel(*_simulation(once, dtype, given, copies))
@@ -341,7 +344,8 @@ def advance(
             joints = kept.joints  # to other ranks: anew where it has no simulation
             if ranks is not None and kept.sim is None:
                 joints = Joints(ranks)
-            with nullcontext() if joints is None else joints.telling():
+            ahead = kept.model.draws.ahead(clock(float(h.t), float(h.dt), steps - 1)[:-1])
+            with ahead, nullcontext() if joints is None else joints.telling():
                 if steps > 1 and kept.sim is None:
                     once = network_of(kept.model)
                     given = joined(joints, once, request)

@@ -280,10 +280,10 @@ def _write(model: Model, network: Network, groups: dict[str, Group]) -> Group | 
 
 def _play(model: Model, network: Network, groups: dict[str, Group]) -> None:
     rejected, played = [], set[Variable]()
-    for player in model.plays.players:
+    for player in model.players:
         variable = player.variable
         if variable in played:
-            what = f"Vector.play of two vectors into one {variable.name}"
+            what = f"{player.what} into {variable.name}, which a Vector is played into, too"
             rejected.append(Rejected(variable.owner, what, "", 0, "play one of them"))
         played.add(variable)
         group = groups.get(variable.owner)
@@ -291,7 +291,7 @@ def _play(model: Model, network: Network, groups: dict[str, Group]) -> None:
         wanted = variable.name, variable.place
         names = [q.name for q in quantities if split_name(q) == wanted]
         if group is None or not names or variable.number < 0:
-            what = f"Vector.play into {variable.name}, which is no parameter of a mechanism"
+            what = f"{player.what} into {variable.name}, which is no parameter of a mechanism"
             rejected.append(Rejected(variable.owner, what))
             continue
         network.play(group, variable.number, names[0], player.t, player.y, player.continuous)

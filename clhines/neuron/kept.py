@@ -29,7 +29,7 @@ from clhines.neuron.memory.raw import WORD, gather, ref, words_at
 from clhines.neuron.memory.sources import NETCON_WORDS
 from clhines.neuron.model import Model, settings_of
 from clhines.neuron.read.contents import Instances
-from clhines.neuron.read.hooks import acting, stepping_of
+from clhines.neuron.read.hooks import acting, random_plays, stepping_of
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.ranks.split import Joints
 from clhines.simulate.simulation import Simulation, saved_arrays
@@ -101,6 +101,7 @@ class Fingerprint:
             Value(model.sources.words),
             Value(memory.play_words),
             Value(lambda: acting(model.h, memory)),
+            Value(lambda: random_plays(model.h, memory)),
             Value(lambda: stepping_of(model.h, memory)),
             Value(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),
         ]
@@ -350,6 +351,8 @@ class Kept:
             self.sim = None  # it would begin with the voltages of now
             return 1
         h, statements = self.model.h, self.model.pending.statements
+        if self.model.draws:
+            most = min(most, self.model.draws.most_steps)
         if not statements:
             return most
         ends = clock(float(h.t), float(h.dt), most)[1:]
@@ -388,7 +391,8 @@ class Kept:
     @property
     def _is_free(self) -> bool:
         """Whether nothing of NEURON's must be held, and the network has all of the model."""
-        return self.model.lone is None and not self.model.trains.patterns
+        own = self.model.lone is not None or self.model.trains.patterns or self.model.draws
+        return not own
 
     @property
     def can_stay(self) -> bool:

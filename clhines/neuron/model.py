@@ -28,8 +28,9 @@ from clhines.neuron.memory.streams import Generator, Named, Pointed, Streams, re
 from clhines.neuron.memory.tables import read_table
 from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, Hidden, Instances, Slots, read_contents
+from clhines.neuron.read.draws import Draws
 from clhines.neuron.read.hooks import read_hooks
-from clhines.neuron.read.played import Gap, PlayReader, read_gaps
+from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.wiring import Wires, on_ranks, read_wires
@@ -54,6 +55,7 @@ class Model:
     plays: PlayReader
     trains: Trains
     slots: Slots
+    draws: Draws
     gaps: list[Gap] = field(default_factory=list)
     nodes: range = range(0)  # numbers of the tree's nodes among `all_nodes` of all MPI ranks
     all_nodes: int = 0
@@ -65,6 +67,11 @@ class Model:
     hidden: dict[str, Hidden] = field(default_factory=dict)  # variables that hoc does not see
     point_names: tuple[str, ...] = ()  # that NEURON knows, artificial cells too
     lone: Hoc | None = None  # section of a model of artificial cells alone, held here
+
+    @property
+    def players(self) -> list[Player]:
+        """What is played into variables, by Vectors and by Randoms."""
+        return [*self.plays.players, *self.draws.players]
 
     def waits_for_transfer(self) -> bool:
         """Whether `target_var` sets the voltage of a step before; all MPI ranks call it."""
@@ -180,6 +187,7 @@ def read_model(
         model.rejected += unset
         _convert(model)
         _find_written(model)
+        _check_draws(model, ranks)
         if model.bins is not None:
             step = float(h.dt)
             model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)
@@ -216,6 +224,7 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> Model:
             bins = Bins(memory, queue, float(h.t), float(h.dt))
         places = Places(memory, fields, tree, contents)
         wires, unwired = read_wires(h, (memory, sources), places, contents)
+        draws = Draws(h, memory, places)
     except OSError as error:
         raise InputError(
             f"NEURON's memory cannot be read here ({error}); expected NEURON 9 on Linux or macOS"
@@ -223,12 +232,12 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> Model:
     pending = read_pending(queue, wires)
     plays = PlayReader(h, memory, places, every)
     trains = read_trains(h, memory, contents, pending, vectors)
-    parts = wires, pending, plays, trains, slots
+    parts = wires, pending, plays, trains, slots, draws
     model = Model(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins = lone, bins
     model.point_names = tuple(catalogue.names(points=True))
     model.rejected += [*_settings(h, memory), *_structure(contents), *hooks, *unwired]
-    for part in (pending, plays, trains):
+    for part in (pending, plays, trains, draws):
         model.rejected += part.rejected
     return model
 
@@ -300,6 +309,20 @@ def _convert(model: Model) -> None:
             model.rejected += _slots(model, name, found)
         else:
             model.rejected += found
+
+
+def _check_draws(model: Model, ranks: Ranks | None) -> None:
+    """Find what would draw from a Random while it is played, or where pieces cannot go on."""
+    if not model.draws:
+        return
+    if ranks is not None:
+        model.rejected.append(Rejected("", "Random.play on several MPI ranks"))
+    for name, mechanism in model.mechanisms.items():
+        for variable in mechanism.program.picked:
+            streams = model.streams(name, variable)
+            if isinstance(streams, Pointed) and streams.addresses & model.draws.streams:
+                what = f"POINTER {variable} to a Random that is played, too"
+                model.rejected.append(Rejected(name, what, "", 0, "use two Randoms"))
 
 
 def _find_written(model: Model) -> None:

@@ -175,6 +175,11 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "POINTER p is written in BREAKPOINT",
         "p = 3",
     ),
+    "POINTER set by an event": (
+        _with("", "POINTER p", "ASSIGNED { p }\nNET_RECEIVE(w) { p = p + w }"),
+        "POINTER p is written in NET_RECEIVE",
+        "NET_RECEIVE(w)",
+    ),
     "POINTER set from itself": (
         _with("p = 3*p", "POINTER p", "ASSIGNED { p }"),
         "POINTER p is set but from itself in INITIAL",

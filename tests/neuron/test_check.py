@@ -415,7 +415,7 @@ point = lambda soma: h.IClamp(soma(0.5))
 rejected("CVode.event with a point process", point,
          lambda soma: cvode.event(3, "x = 1", h.List("IClamp").o(0), 0))
 rejected("Vector.play", held, None)
-rejected("two Vectors played", twice, None)
+rejected("two Vectors, or a Vector and a Random, played", twice, None)
 rejected("NetCon.record of a statement", called, None)
 rejected("LinearMechanism", linear, None)
 """
@@ -443,7 +443,8 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
         # those below in test_hooks.py
         "`advance()` and `step()`",
         "CVode.extra_scatter_gather",
-        "Random.play",
+        "Random.play into",
+        "functions of `nonvint_block_supervisor`",
         "rxd",
         "fstim",
         "rallbranch",

@@ -74,17 +74,6 @@ def set_synapse():
     h("fsyn(1)")
     h.fsyn(0, 0.5, 0, 1, 0.01, 0, sec=soma)
 
-def play():
-    global random
-    random = h.Random(1)
-    random.normal(0, 1)
-    random.play(clamp._ref_amp)
-
-def stop_playing():
-    global random
-    random = None
-    clamp.amp = 0.1
-
 def transit():
     global states, source
     states = h.StateTransitionEvent(2)
@@ -104,7 +93,6 @@ between("rallbranch = 3 of section child", lambda: setattr(child, "rallbranch", 
         lambda: setattr(child, "rallbranch", 1))
 between("fstim", set_stimulus, lambda: h.fstim(0))
 between("fsyn", set_synapse, lambda: h.fsyn(0))
-between("Random.play", play, stop_playing)
 between("CVode.extra_scatter_gather", lambda: cvode.extra_scatter_gather(0, scatter),
         lambda: cvode.extra_scatter_gather_remove(scatter))
 between("nrn_netrec_state_adjust", lambda: setattr(h, "nrn_netrec_state_adjust", 1),
@@ -122,8 +110,12 @@ look("plain")
 from neuron import nonvint_block_supervisor
 look("plain")
 calls = [None] * 11
+calls[0] = calls[1] = lambda: None  # of starts
+calls[5] = lambda offset: 0  # of variable steps
+nonvint_block_supervisor.register(calls)
+look("plain")
+nonvint_block_supervisor.unregister(calls)
 calls[4] = lambda dt: soma(0.5).__setattr__("v", soma(0.5).v + 0.1)
-calls[5] = lambda offset: 0
 nonvint_block_supervisor.register(calls)
 h.finitialize(-65)
 found["nonvint_block_supervisor"] = [[[str(r) for r in clhines.neuron.check()], "nonvint", True]]

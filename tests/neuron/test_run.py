@@ -164,3 +164,34 @@ ask = lambda: clhines.neuron.run(3, engine="steps")
 def test_a_self_event_of_a_netcon_that_sends_nothing_is_refused_when_it_is_read():
     said = said_by(OF_NONE)
     assert "ext_array: a self event on its way whose NetCon has no source" in said
+
+
+SAME_TIME = """
+from support.mod_files import loaded
+h = loaded()
+found = []
+for early in (False, True):
+    soma = h.Section(name="soma")
+    soma.insert("pas")
+    stim, before = h.NetStim(), h.NetStim()
+    stim.number = before.number = 1
+    stim.start, before.start = 1, 2
+    pulse, other = h.ext_pulse(soma(0.5)), h.ExpSyn(soma(0.5))
+    netcons = [h.NetCon(stim, pulse, 0, 5, 1e-3 * (k + 1)) for k in range(2)]
+    netcons += [h.NetCon(stim, other, 0, 7, 0), h.NetCon(before, other, 0, 1, 0)]
+    netcons[-1].active(early)  # an event to another target, between sending and delivery
+    for way in (h.continuerun, lambda stop: clhines.neuron.run(stop, engine="reference")):
+        h.finitialize(-65)
+        way(6.5)
+        found.append(pulse.mixed)
+print(json.dumps(found))
+"""
+
+
+def test_of_events_of_one_time_that_sent_first_comes_first_here():
+    """NEURON's order is either, by what else was in its queue, as the page says."""
+    start = f"import json, sys; sys.path.insert(0, {str(SUPPORT.parent)!r}); import clhines\n"
+    neuron, ours, also_neuron, also_ours = forked.result_of(start + SAME_TIME)
+    first, second = 0.7 * 1 + 2, 0.7 * 2 + 1
+    assert ours == also_ours == pytest.approx(first, rel=1e-15)
+    assert sorted([neuron, also_neuron]) == pytest.approx([second, first], rel=1e-15)

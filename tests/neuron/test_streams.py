@@ -149,6 +149,20 @@ def test_one_random_for_two_is_refused():
     assert "several instances is the same stream" in one.construct
 
 
+def test_a_random_that_is_played_too_is_refused():
+    import clhines
+
+    kept, synapses, randoms = _model("ext_release", "uniform")
+    clamp = h.IClamp(kept[0](0.5))
+    randoms[1].play(clamp._ref_amp)
+    h.finitialize(-65)
+    [one] = clhines.neuron.check()
+    assert one.mechanism == "ext_release" and "a Random that is played, too" in one.construct
+    other = _random("uniform", 7)
+    synapses[1].setRNG(other)
+    assert clhines.neuron.check() == []
+
+
 def test_another_global_index_is_refused():
     import clhines
 

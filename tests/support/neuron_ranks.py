@@ -141,6 +141,15 @@ def infinite():
     pc.psolve(5)
 
 
+def played():
+    """A Random that one rank plays."""
+    clamp, random = h.IClamp(cells[rank].soma(0.5)), h.Random(1)
+    if rank == 1:
+        random.play(clamp._ref_amp)
+    h.finitialize(-65)
+    pc.psolve(5)
+
+
 def fallback():
     with enable(fallback="neuron"):
         setting()
@@ -162,7 +171,9 @@ def epochs():
         pc.psolve(5)
 
 
-REFUSED = {f.__name__: f for f in (setting, changed, early, infinite, fallback, pieces, epochs)}
+REFUSED = {
+    f.__name__: f for f in (setting, changed, early, infinite, played, fallback, pieces, epochs)
+}
 REFUSED["from_neuron"] = clhines.from_neuron
 found = {}
 for scenario in sys.argv[1:]:

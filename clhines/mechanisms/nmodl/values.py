@@ -24,6 +24,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
 Rules = dict[str, Callable[[Statement], None]]
 
 
+_OWN_WEIGHT = "of a weight: let NET_RECEIVE of the synapse itself set it"
 MAX_CHOSEN = 128  # elements of an array whose index is not constant
 _OF_EVENTS = "receive", "net_initial", "for_netcons"
 # blocks that may set what a POINTER points to, and those that may add to it
@@ -240,7 +241,8 @@ class Values:
             if variable is not None and variable.sort == "constant":
                 raise Refused(f"the constant '{name}' is set", line)
             if name in self.file.pointers and self.where not in (*POINTED_PUT, *POINTED_ADD):
-                raise Refused(f"POINTER {name} is written in {self.block}", line)
+                way_out = _OWN_WEIGHT if self.block == "NET_RECEIVE" else ""
+                raise Refused(f"POINTER {name} is written in {self.block}", line, way_out)
         if isinstance(index, Node):
             self._choose(name, index, value, line)
         else:

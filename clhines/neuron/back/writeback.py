@@ -77,7 +77,7 @@ class Records:
             raise RejectedError([Rejected(variable.owner, what)])
         mechanism = imported.groups[variable.owner].mechanism
         program = mechanism.program
-        played = {(p.variable.owner, p.variable.name) for p in imported.model.plays.players}
+        played = {(p.variable.owner, p.variable.name) for p in imported.model.players}
         known = (*program.states, *(q for q in program.outputs if _changes(mechanism, q.name)))
         if (variable.owner, variable.name) in played:
             known = (*known, *program.parameters)

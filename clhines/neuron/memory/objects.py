@@ -167,9 +167,10 @@ class Objects:
         return Place(column, row, index >> 32, index & 0xFFFFFFFF)
 
     def value(self, place: Place) -> float:
-        return float(self._number(place).value)
+        return float(self.number(place).value)
 
-    def _number(self, place: Place) -> ctypes.c_double:
+    def number(self, place: Place) -> ctypes.c_double:
+        """Return the number at a place, which is there until NEURON moves it."""
         at = place.column
         if place.row:
             entry = self.row(place) * place.size + place.place
@@ -181,7 +182,7 @@ class Objects:
         return WORD.from_address(place.row).value
 
     def set_value(self, place: Place, value: float) -> None:
-        self._number(place).value = value
+        self.number(place).value = value
 
     # -- point processes -------------------------------------------------------------------------
 

@@ -95,6 +95,10 @@ class Pointed:
             raise rejected(owner, what, "give each a Random or ids of its own")
         self.check()
 
+    @property
+    def addresses(self) -> set[int]:
+        return {*self._at.tolist()}
+
     def ids(self) -> np.ndarray:
         return self._counters()[:, [2, 3, 1]]
 

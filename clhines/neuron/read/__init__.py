@@ -2,6 +2,6 @@
 
 `catalogue`: mechanisms and their texts; `tree`: compartments; `contents`: instances, ions;
 `wiring`: sources, NetCons; `played`: vectors that record or play, and ParallelContext's transfers;
-`written`: what POINTERs point to that are written; `trains`: VecStim; `patterns`: PatternStim.
-`hooks`: what acts in each step beside the model.
+`draws`: Randoms that are played; `written`: what POINTERs point to that are written; `trains`:
+VecStim; `patterns`: PatternStim. `hooks`: what acts in each step beside the model.
 """

@@ -1,8 +1,8 @@
 """What acts in each step of NEURON and is no part of the model's tree, mechanisms and wires.
 
 Callbacks of Python and hoc, the stimuli of NEURON's first versions, cells in pieces (multisplit),
-and other objects that a step asks. None of it is simulated: `read_hooks` finds and rejects all of
-it.
+and other objects that a step asks. `read_hooks` finds all of it; but for `random_plays` none is
+simulated, and it rejects it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import numpy as np
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.objects import Objects
-from clhines.neuron.memory.raw import WORD, Readable, ref, vector_at, words_at
+from clhines.neuron.memory.raw import WORD, Place, Readable, ref, vector_at, words_at
 from clhines.neuron.memory.session import Hoc, Section, library_path
 
 _MOST = 1 << 20  # entries of a list
 _ENTRY_WORDS = 10  # of an entry that can be read
-_known: dict[str, int] = {}  # addresses of the vectors
+_known: dict[str, int] = {}  # addresses of the vectors; where a RandomPlay has its place
 _STEPPING = "step", "advance"  # procedures of stdrun.hoc that continuerun() calls in each step
 _PIECES = (  # of cells, by the variable that says so
     (
@@ -41,8 +41,11 @@ _OLD_STIMULI = {  # C functions that print all of them, and what to use instead
     "fsyn": ("_Z9print_synv", "use AlphaSynapse, and fsyn(0)"),
     "fclamp": ("_Z11print_clampv", "use SEClamp, and fclamp(0, 0.5)"),
 }
+_INSIDE = "within each step, between voltages and states, where a run here cannot stop"
+_BETWEEN = "call them between pieces, as clhines.neuron.run(h.t + 1), if that is meant"
+_IN_A_STEP = slice(2, 5)  # current, conductance, fixed_step_solve; others are CVode's, or of starts
 _OBJECTS = {  # classes whose objects act in each step
-    "LinearMechanism": "",
+    "LinearMechanism": "write what is at one node as a .mod file, or let NEURON run it",
     "StateTransitionEvent": "write WATCH conditions in a .mod file",
 }
 
@@ -134,11 +137,10 @@ def _listed(h: Hoc, memory: Memory) -> list[Rejected]:
         _find_scatter(h)
     played, called = _entries("random"), _entries("scatter")
     found = []
-    if played:
-        found.append(Rejected("", "Random.play", "", 0, "use RANDOM in a .mod file"))
     if called:
-        what = "CVode.extra_scatter_gather, a function that is called in each step"
-        found.append(Rejected("", what, "", 0, "extra_scatter_gather_remove() takes it out"))
+        what = f"CVode.extra_scatter_gather(0, f): NEURON calls f {_INSIDE}"
+        way_out = f"extra_scatter_gather_remove(f) takes it out; {_BETWEEN}"
+        found.append(Rejected("", what, "", 0, way_out))
     if played is None or called is None:
         warnings.warn(
             "Random.play and CVode.extra_scatter_gather cannot be seen in NEURON's memory here; "
@@ -152,7 +154,28 @@ def _find_random(h: Hoc, memory: Memory) -> None:
     random, vector = h.Random(), h.Vector(1)
     random.play(ref(vector, "x")[0])
     generator, count = memory.inside(random), _ENTRY_WORDS
-    _find("random", library_path() or "", lambda at: generator in words_at(at, count))
+    place = memory.place(ref(vector, "x")[0])
+
+    def is_example(at: int) -> bool:
+        words = words_at(at, count)
+        own = words.index(generator) + 1 if generator in words[: count - 4] else 0
+        if own and memory.place_of(words[own:]) == place:
+            _known["place"] = own
+            return True
+        return False
+
+    _find("random", library_path() or "", is_example)
+
+
+def random_plays(h: Hoc, memory: Memory) -> list[tuple[int, Place]]:
+    """Return the Random, by the address of its C++ object, and the variable of each Random.play."""
+    if _entries("random") is None:
+        _find_random(h, memory)
+    found = []
+    for at in _entries("random") or ():
+        words, own = words_at(at, _ENTRY_WORDS), _known["place"]
+        found.append((words[own - 1], memory.place_of(words[own:])))
+    return found
 
 
 def _find_scatter(h: Hoc) -> None:
@@ -185,9 +208,10 @@ def _python_blocks(memory: Memory) -> list[Rejected]:
         names = ", ".join(str(s.name) for s in species if s.name) or "without a name"
         found.append(Rejected("", f"rxd: species {names}", "", 0, "write them as .mod files"))
     others = memory.variable("nrn_nonvint_block") and rxd is None and supervisor is None
-    if others or getattr(supervisor, "call", None):
-        what = "nonvint_block_supervisor, functions that are called in each step"
-        found.append(Rejected("", what, "", 0, "unregister them"))
+    calls = getattr(supervisor, "call", ())
+    if others or any(f is not None for call in calls for f in call[_IN_A_STEP]):
+        what = f"nonvint_block_supervisor: NEURON calls its functions {_INSIDE}"
+        found.append(Rejected("", what, "", 0, f"unregister them; {_BETWEEN}"))
     return found
 
 

@@ -62,12 +62,13 @@ class Recorder:
 
 @dataclass(eq=False)
 class Player:
-    """A vector that is played into a variable: `y` at `t`, interpolated or in steps."""
+    """What is played into a variable: `y` at `t`, interpolated or in steps."""
 
     variable: Variable
     t: np.ndarray
     y: np.ndarray
     continuous: bool
+    what: str = "Vector.play"
 
 
 def _number(word: int) -> float:

@@ -1,0 +1,108 @@
+"""Random.play: what NEURON draws in each step, drawn ahead of a run by NEURON itself.
+
+NEURON sets the variables after the events of the first half of a step, before its currents. Here
+its own function draws the numbers of all steps of a run, in its order; they are played in steps.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from clhines.neuron.convert import Rejected
+from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.places import Places, Variable
+from clhines.neuron.memory.raw import Place, words_at
+from clhines.neuron.memory.session import Hoc
+from clhines.neuron.read.hooks import random_plays
+from clhines.neuron.read.played import Player, name_of
+
+_MOST = 1 << 22  # numbers drawn ahead
+_RANDOM_WORDS = 2  # of a hoc Random: generator, distribution
+_CACHING = "Normal", "LogNormal"  # distributions that keep every second number
+_STREAM_BYTES, _COUNTER_BYTES, _CACHE_BYTES = 33, 4, 16
+
+
+class Draws:
+    """Variables that Randoms are played into, and the numbers of the steps to come."""
+
+    def __init__(self, h: Hoc, memory: Memory, places: Places) -> None:
+        self._memory = memory
+        self._places: dict[Variable, Place] = {}  # of two Randoms the last one's number counts
+        self._kept: dict[int, int] = {}  # what drawing changes: sizes in bytes by address
+        self.streams: set[int] = set()  # addresses of streams of Random123
+        self.rejected: list[Rejected] = []
+        for random, place in random_plays(h, memory) or []:
+            variable = places.find(place)
+            if variable is None:
+                what = f"Random.play into {name_of(h, memory, place)}"
+                way_out = "expected a parameter of a mechanism"
+                self.rejected.append(Rejected("", what, "", 0, way_out))
+                continue
+            self._places[variable] = place
+            self._keep(random)
+        self._t, self._y = np.zeros(1), np.array([[memory.value(p) for p in self._places.values()]])
+
+    def __bool__(self) -> bool:
+        return bool(self._places)
+
+    @property
+    def most_steps(self) -> int:
+        """Steps whose numbers are drawn at once, at most, and one."""
+        return max(_MOST // max(len(self._places), 1), 1) + 1
+
+    @property
+    def players(self) -> list[Player]:
+        every = enumerate(self._places)
+        return [Player(v, self._t, self._y[:, k], False, "Random.play") for k, v in every]
+
+    def _keep(self, random: int) -> None:
+        """Find what a draw changes: the generator, and what the distribution keeps."""
+        generator, distribution = words_at(random, _RANDOM_WORDS)
+        kind = words_at(generator, 1)[0]
+        if kind == self._class("NrnRandom123"):
+            stream = words_at(generator, 2)[1]
+            self._kept[stream] = _STREAM_BYTES
+            self.streams.add(stream)
+        elif kind == self._class("MCellRan4"):
+            self._kept[generator + 8] = _COUNTER_BYTES
+        else:
+            raise OSError("a generator of Random is not as expected")
+        if words_at(distribution, 1)[0] in map(self._class, _CACHING):
+            self._kept[distribution + 16] = _CACHE_BYTES
+
+    def _class(self, name: str) -> int:
+        return self._memory.address(f"_ZTV{len(name)}{name}") + 16
+
+    @contextmanager
+    def ahead(self, t: np.ndarray) -> Iterator[None]:
+        """Draw for steps that begin at some times; where what follows fails, all is as it was."""
+        if not self or not len(t):
+            yield
+            return
+        memory, places = self._memory, [*self._places.values()]
+        before = [memory.value(place) for place in places]
+        kept = {at: ctypes.string_at(at, size) for at, size in self._kept.items()}
+        draw = memory.function("nrn_random_play", None)
+        numbers = [memory.number(place) for place in places]
+        try:
+            drawn = np.empty((len(t), len(places)))
+            for row in drawn:
+                draw()
+                row[:] = [number.value for number in numbers]
+            self._set(places, before)
+            self._t, self._y = t, drawn
+            yield
+            self._set(places, drawn[-1].tolist())
+        except BaseException:
+            for at, copy in kept.items():
+                ctypes.memmove(at, copy, len(copy))
+            self._set(places, before)
+            raise
+
+    def _set(self, places: list[Place], values: list[float]) -> None:
+        for place, value in zip(places, values, strict=True):
+            self._memory.set_value(place, value)
