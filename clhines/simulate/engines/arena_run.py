@@ -51,6 +51,7 @@ from clhines.simulate.state.chunk import Chunk, check_room, steps_to
 
 MOST_STEPS = 1024  # whose times are on the device at once
 _SPIKES = 1 << 22  # that one chunk may have where no other number is given
+_TAKEN = 64  # work-items that mark the targets of a source of another rank
 _follows = ContextVar("_follows", default=False)
 
 
@@ -205,7 +206,7 @@ class TakenSpec(TemplateSpec):
     )
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "take_events": (
-            "int num_taken, const int *source, const double *time, double *clock, int *ints",
+            "const int *source, const int *first, const double *time, double *clock, int *ints",
             ", ".join(f"int {name}" for name in regions),
         )
     }
@@ -527,10 +528,13 @@ class ArenaRun(DeviceRun):
         if not len(source):
             return
         offset = {**self.arenas["clock"].offset, **self.arenas["ints"].offset}
-        given = [cla.to_device(self.queue, a) for a in (source.astype(np.int32), time)]
-        arrays = (a.data for a in (*given, self.clock, self.ints))
+        first = np.flatnonzero(np.diff(source, prepend=-1))
+        numbers = (source[first], np.append(first, len(source)))
+        given = [to_device(self.queue, a, np.int32) for a in numbers]
+        arrays = (a.data for a in (*given, cla.to_device(self.queue, time), self.clock, self.ints))
         regions = (np.int32(offset[name]) for name in TakenSpec.regions)
-        self._take(self.queue, (1,), (1,), np.int32(len(source)), *arrays, *regions)
+        size = min(_TAKEN, self.limits.max_work_group)
+        self._take(self.queue, (size * len(first),), (size,), *arrays, *regions)
 
     def voltages_at(self, node: np.ndarray) -> np.ndarray:
         """Wait, and return the voltages of nodes."""
