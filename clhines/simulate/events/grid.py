@@ -346,7 +346,7 @@ class Delivery:
     def measure(
         self, lists: Sequence[tuple[np.ndarray, np.ndarray]], steps: int = 1
     ) -> dict[str, float]:
-        """Measure candidates in turn on lists of (source, step), take the fastest; s a list."""
+        """Measure candidates on lists of (source, step), and take the fastest; s of each list."""
         queue, integers = self.queue, partial(to_device, self.queue, dtype=np.int32)
         launchers = [_Launcher(queue, self.tables, spec, self.slots) for spec in self.candidates()]
         incoming = to_device(queue, np.zeros(self.slots * self.num_targets), np.int64)
