@@ -26,7 +26,7 @@ from clhines.literature import synapses
 from clhines.model.connections import Connections
 from clhines.network.plasticity import STDP
 from clhines.simulate.events.grid import Delivery
-from clhines.simulate.events.plasticity import Plasticity
+from clhines.simulate.events.grid_run import Plasticity
 
 STEPS, TURNS, ROUNDS = 20, 9, 5
 ACTIVITY = (0.01, 0.2)  # cells that spike in a step

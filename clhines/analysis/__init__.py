@@ -9,8 +9,8 @@ offsets. What eFEL does not compute is NaN here, or an empty array. A *result* i
 
 Who owns what
     `extract`: `extract`, `FEATURES`, the table of names, `voltage_at`, and means and extremes
-    between times. `traces`: `Traces`, checked, and eFEL's interpolation. `spikes`: `RaggedArray`;
-    crossings, peaks, minima after them. Bounds of windows are indices that depend on times alone,
+    between times. `spikes`: `Traces`, checked, and eFEL's interpolation; `RaggedArray`; crossings,
+    peaks, minima after them. Bounds of windows are indices that depend on times alone,
     and what is taken of the voltages are sums, extremes and crossings in the order of the samples:
     one pass per trace. `features`: `Features`, those that a run computes as it goes, from what it
     keeps of windows and, in `segments`, of spikes.

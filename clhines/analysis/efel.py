@@ -8,7 +8,7 @@ import efel
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.analysis.traces import checked_traces
+from clhines.analysis.spikes import checked_traces
 
 
 def features(

@@ -7,8 +7,14 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.analysis.spikes import RaggedArray, lists_of, min_ahp_indices, peak_indices
-from clhines.analysis.traces import Traces, checked_traces
+from clhines.analysis.spikes import (
+    RaggedArray,
+    Traces,
+    checked_traces,
+    lists_of,
+    min_ahp_indices,
+    peak_indices,
+)
 from clhines.checks import as_real, shown
 from clhines.errors import InputError, meant
 

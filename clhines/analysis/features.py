@@ -10,8 +10,13 @@ from numpy.typing import ArrayLike
 
 from clhines.analysis.extract import FEATURES, known_features, min_ahp_values, peak_voltage
 from clhines.analysis.segments import Segments
-from clhines.analysis.spikes import RaggedArray, min_ahp_indices, peak_indices
-from clhines.analysis.traces import Traces, checked_stimuli
+from clhines.analysis.spikes import (
+    RaggedArray,
+    Traces,
+    checked_stimuli,
+    min_ahp_indices,
+    peak_indices,
+)
 from clhines.checks import as_number, as_real
 from clhines.errors import InputError
 

@@ -10,17 +10,20 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import clhines
 from clhines.cli.report import doing
-from clhines.device import devices, health, trust
-from clhines.device.health import Finding
-from clhines.errors import ClhinesError, install
+from clhines.device import caches as kept
+from clhines.device import devices, pocl, trust
+from clhines.errors import ClhinesError, DeviceError, install
 from clhines.simulate.engines.choose import described
 
 _SECONDS = 30  # to wait for MPI
@@ -30,6 +33,15 @@ _KINDS = (
     ("Open MPI", "open mpi", "openrte", "open-mpi"),
     ("Intel MPI", "intel(r) mpi"),
 )
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Result of a check in one line, and advice, empty where there is nothing to do."""
+
+    good: bool
+    what: str
+    advice: str = ""
 
 
 def run_doctor(_: argparse.Namespace) -> int:
@@ -89,8 +101,89 @@ def _version(name: str) -> str | None:
 
 def opencl() -> list[Finding]:
     checks: tuple[Callable[[], list[Finding]], ...]
-    checks = (health.platforms, health.caches, health.processors, health.precisions, health.choice)
+    checks = (platforms, caches, processors, precisions, choice)
     return [finding for check in checks for finding in check()]
+
+
+def platforms() -> list[Finding]:
+    vendors = os.environ.get("OCL_ICD_VENDORS")
+    if vendors and not Path(vendors).exists():
+        what = f"OCL_ICD_VENDORS={vendors} does not exist, so that no runtime is found"
+        advice = "unset OCL_ICD_VENDORS, or let it name a folder with .icd files"
+        return [Finding(False, what, advice)]
+    try:
+        found = devices.all_devices()
+    except DeviceError as error:
+        what, _, advice = str(error).partition("; ")
+        return [Finding(False, what, advice)]
+    names = Counter(
+        platform.name.strip() for platform in dict.fromkeys(d.platform for _, d in found)
+    )
+    advice = (
+        "uninstall one (PoCL: the package of the system, or pip's pocl-binary-distribution), "
+        "or set OCL_ICD_VENDORS to the .icd file of the other"
+    )
+    twice = "platforms are called {}: two installations of one runtime disturb each other"
+    return [Finding(True, f"platform {name}") for name in names] + [
+        Finding(False, f"{count} {twice.format(name)}", advice)
+        for name, count in names.items()
+        if count > 1
+    ]
+
+
+def precisions() -> list[Finding]:
+    real = [d for _, d in _real_devices()]
+    if not real:
+        what = "there is no device but a simulator, which is slow"
+        return [Finding(False, what, devices.INSTALL_HINT)] if _all() else []
+    able = [d for d in real if devices.has_fp64(d)]
+    if able:
+        return [Finding(True, f"float64 on {len(able)} of {len(real)} devices")]
+    what = f"no device has float64 ({', '.join(d.name.strip() for d in real)})"
+    advice = f"use dtype='float32' (--dtype float32), or PoCL for the CPU: {install('pocl')}"
+    return [Finding(False, what, advice)]
+
+
+def processors() -> list[Finding]:
+    results = []
+    for _, device in _all():
+        if "Portable Computing" not in device.platform.name:
+            continue
+        if not re.search(r"-generic$", device.version.strip()):
+            continue
+        name = pocl.name_processor(device)
+        what = f"PoCL ({device.driver_version}) does not know this processor"
+        if name is not None:
+            results.append(Finding(True, f"{what}; clhines lets it build for {name}"))
+        else:
+            switch = f"unset {pocl.SWITCH}, or " if pocl.switched_off() else ""
+            results.append(Finding(False, what, switch + "install a newer PoCL, with a newer LLVM"))
+    return results
+
+
+def caches() -> list[Finding]:
+    found = [d.platform.name for _, d in _all()]
+    pocls = not found or any("Portable Computing" in name for name in found)
+    problems = [kept.pocl_problem() if pocls else "", kept.pyopencl_problem()]
+    parted = [text.rpartition(": ") for text in problems if text]
+    return [Finding(False, what, advice) for what, _, advice in parted]
+
+
+def choice() -> list[Finding]:
+    try:
+        device = devices.choose(dtype="float32")
+    except DeviceError as error:
+        what, _, advice = str(error).partition("; ")
+        named = next((n for n in ("CLHINES_DEVICE", "PYOPENCL_CTX") if os.environ.get(n)), None)
+        return [Finding(False, what, f"change or unset {named}; {advice}" if named else advice)]
+    return [Finding(True, f"used when no other is named: {devices.label(device)}")]
+
+
+def _all() -> list[tuple[str, Any]]:
+    try:
+        return devices.all_devices()
+    except DeviceError:  # which `platforms` reports
+        return []
 
 
 def answers() -> list[Finding]:
@@ -105,10 +198,7 @@ def answers() -> list[Finding]:
 
 
 def _real_devices() -> list[tuple[str, Any]]:
-    try:
-        return [(k, d) for k, d in devices.all_devices() if not devices.is_simulator(d)]
-    except ClhinesError:
-        return []  # which `opencl` reports
+    return [(k, d) for k, d in _all() if not devices.is_simulator(d)]
 
 
 def _answered(index: str, device: Any, family: str) -> Finding:
@@ -234,7 +324,7 @@ def run_devices(_: argparse.Namespace) -> int:
         line = "  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip()
         print(line if len(line) <= 100 else line[:97] + "...")
     print(note)
-    for finding in health.processors():
+    for finding in processors():
         print(finding.what[:100])
     print("\nengines, of which auto takes the first that takes the network:")
     for name, on, about, lacks, limits in described():

@@ -15,7 +15,6 @@ Who owns what
     a fork. `pocl`: the processor that PoCL should name to its compiler. `trust`: known answers
     before a family of kernels is used, and the `Limits` that follow from them. `watch`: reports
     compilations that take long. `caches`: caches on disk that are spoiled, full or read-only.
-    `health`: what can be wrong with the OpenCL of a machine, and what to do.
 
 An index pair or a part of a name chooses a device, otherwise ``CLHINES_DEVICE``, ``PYOPENCL_CTX``,
 the first GPU, a CPU. What a kernel needs to know about it is a `Limits`:

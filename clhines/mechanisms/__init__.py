@@ -6,8 +6,8 @@ From text to kernel, each folder imports only those above it:
   of its blocks does.
 - `text` reads the language of equations, `nmodl` NEURON's language: both give a `Compiled`.
 - `emit` prints the functions of a `Compiled` in OpenCL, for one instance or several, or in NumPy.
-- `calls` calls the NumPy functions with values by name.
-- `builtin` has texts, `mechanism` the class that users see; it keeps what has been printed.
+- `builtin` has texts, `mechanism` the class that users see; it keeps what has been printed, and
+  calls the NumPy functions with values by name.
 - `library`: texts of the literature, the files of ``library_texts``, as mechanisms by name.
 
 Names: a text's names are printed as they are. Generated names begin with an underscore or have two
@@ -33,7 +33,7 @@ decay: point mechanism
 
 To add a function of the language: a row in `text.parser.FUNCTIONS`, its value in
 `ir.exact.FUNCTIONS`, its derivative in `ir.expressions.Graph.slope`. To add a method: a name in
-`text.checks.METHODS` and a branch in `text.advance`.
+`text.checks.METHODS` and a branch in `text.language`.
 """
 
 from clhines.mechanisms.builtin import BUILT_IN

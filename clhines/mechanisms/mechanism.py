@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.errors import InputError, meant
-from clhines.mechanisms import calls
 from clhines.mechanisms.builtin import BUILT_IN, NEURON_NAMES, library_names, library_text
-from clhines.mechanisms.calls import Values
+from clhines.mechanisms.emit import random123, scop
 from clhines.mechanisms.emit.functions import Functions
 from clhines.mechanisms.ir.compiled import Compiled
 from clhines.mechanisms.ir.program import Argument, Program
@@ -25,6 +24,16 @@ from clhines.mechanisms.nmodl.build import read as read_nmodl
 from clhines.mechanisms.text.language import Text
 from clhines.quantities import as_numbers
 
+Values = Mapping[str, ArrayLike]
+_WORDS = {  # what users cannot give by name
+    "t": "the time",
+    "v": "the voltage",
+    "dt": "the step",
+    "table": "the table",
+    "stream": "random numbers of",
+    "drawn": "random numbers of",
+    "weight": "several weights, as",
+}
 # what equal mechanisms share as long as one of them lives
 _ALIVE: WeakValueDictionary[tuple[str, Text | Nmodl], Compiled] = WeakValueDictionary()
 
@@ -387,7 +396,53 @@ class Mechanism:
 
     def twin(self, block: str, outputs: Sequence[str] = ()) -> Callable[..., Any]:
         """Return the NumPy function of a block: inputs in order to a tuple of results in order."""
-        return calls.twin(self.compiled, block, tuple(outputs))
+        compiled, wanted = self.compiled, tuple(outputs)
+
+        def make() -> object:  # what is run is printed of numbers and checked names
+            compiled.calls(block)
+            source = Functions(compiled, "numpy", outputs=wanted).text([block])
+            space: dict[str, Any] = {"np": np, "random123": random123, "scop": scop}
+            exec(compile(source, f"<mechanism {self.name}>", "exec"), space)
+            return space[f"{self.name}_{compiled.bodies[block].suffix or block}"]
+
+        found: Callable[..., Any] = compiled.once(("twin", block, wanted), make)
+        return found
+
+    def _called(
+        self, block: str, given: Mapping[str, Any], params: Values | None, states: Values | None
+    ) -> dict[tuple[str, str], Any]:
+        """Call the twin of a block, if there is one; return its results by role and name.
+
+        `given` has by role what is no variable of the mechanism; `params` has variables of ions and
+        pointers, too, and parameters that are not in it have their defaults. An InputError says
+        that a name is unknown, or that the block needs what is not given.
+        """
+        program = self.program
+        arguments = program.blocks.get(block, ())
+        known = _known(program, params, states)
+        taken = [a for a in arguments if a.direction != "out"]
+        values = [_value(program, a, block, given, known) for a in taken]
+        # NumPy's numbers, as Python's raise on a division by 0
+        values = [np.float64(x) if isinstance(x, int | float) else x for x in values]
+        with np.errstate(all="ignore"):  # np.where computes both of its branches
+            results = self.twin(block)(*values) if arguments else ()
+        changed = [(a.role, a.name) for a in arguments if a.direction != "in"]
+        return dict(zip(changed, results, strict=True))
+
+    def _states_after(
+        self, block: str, given: Mapping[str, Any], params: Values | None, states: Values | None
+    ) -> dict[str, np.ndarray]:
+        """Return states and concentrations after a block; arguments are as of `_called`.
+
+        They are of the shape to which all of them and the voltage or weight broadcast.
+        """
+        found = self._called(block, given, params, states)
+        after = {name: x for (role, name), x in found.items() if role in ("state", "ion")}
+        old = states or {}
+        values = {q.name: old[q.name] for q in self.program.states if q.name in old} | after
+        like: Any = given.get("v", given.get("weight"))
+        shape = np.broadcast_shapes(np.shape(like), *map(np.shape, values.values()))
+        return {name: np.broadcast_to(x, shape).copy() for name, x in values.items()}
 
     def initial(self, v: ArrayLike, params: Values | None = None) -> dict[str, np.ndarray]:
         """Return the states at the start, t = 0.
@@ -407,7 +462,7 @@ class Mechanism:
         """
         start = {q.name: q.default for q in self.program.states}
         given = {"v": as_numbers("v", v, "mV"), "t": 0.0}
-        return calls.states_after(self.compiled, "initial", given, params, start)
+        return self._states_after("initial", given, params, start)
 
     def current(
         self,
@@ -432,7 +487,7 @@ class Mechanism:
         given: dict[str, Any] = {"v": as_numbers("v", v, "mV"), "t": as_numbers("t", t, "ms")}
         given["dt"] = np.nan if dt is None else as_numbers("dt", dt, "ms")
         given["noise"] = None if noise is None else as_numbers("noise", noise)
-        found = calls.called(self.compiled, "current", given, params, states)
+        found = self._called("current", given, params, states)
         i, g = found["i", "i"], found["g", "g"]
         shape = np.broadcast_shapes(np.shape(given["v"]), np.shape(i), np.shape(g))
         return np.broadcast_to(i, shape).copy(), np.broadcast_to(g, shape).copy()
@@ -447,7 +502,7 @@ class Mechanism:
         """
         given = {"v": as_numbers("v", v, "mV"), "t": as_numbers("t", t, "ms")}
         given["dt"] = as_numbers("dt", dt, "ms")
-        return calls.states_after(self.compiled, "advance", given, params, states)
+        return self._states_after("advance", given, params, states)
 
     def event(
         self, weight: ArrayLike, params: Values | None, states: Values
@@ -456,7 +511,40 @@ class Mechanism:
         if not self.takes_events:
             raise InputError(f"mechanism {self.name} takes no events")
         given = {"weight": as_numbers("weight", weight), "flag": 0.0}
-        return calls.states_after(self.compiled, "receive", given, params, states)
+        return self._states_after("receive", given, params, states)
+
+
+def _known(program: Program, params: Values | None, states: Values | None) -> dict[str, Any]:
+    """Return variables by name, in their units: defaults, and what is given."""
+    outside = [name for ion in program.ions for name in (*ion.reads, *ion.writes)]
+    names = [*program.settable, *outside, *program.pointers]
+    unknown = [name for name in params or () if name not in names]
+    if unknown:
+        raise InputError(
+            f"mechanism {program.name} has no parameter '{unknown[0]}'; "
+            f"it has {', '.join(names) or 'none'}"
+        )
+    given, units = {**(states or {}), **(params or {})}, program.units
+    return {**program.defaults, **{k: as_numbers(k, x, units.get(k)) for k, x in given.items()}}
+
+
+def _value(
+    program: Program, a: Argument, block: str, given: Mapping[str, Any], known: Mapping[str, Any]
+) -> Any:
+    """Return the value of an argument."""
+    net = program.net
+    several = a.role == "weight" and net is not None and len(net.weights) > 1
+    if a.role in given and not several:
+        return given["t"] + given["dt"] if (a.role, a.name) == ("t", "end") else given[a.role]
+    if a.role not in ("parameter", "state", "ion", "pointer"):
+        raise InputError(
+            f"mechanism {program.name}: its {block} needs {_WORDS.get(a.role, a.role)} "
+            f"'{a.name}'; expected a call of twin('{block}') of what calls('{block}') lists"
+        )
+    if a.name not in known:
+        more = "" if a.role == "state" else "; expected it among the parameters"
+        raise InputError(f"mechanism {program.name}: no value of {a.role} '{a.name}'{more}")
+    return known[a.name]
 
 
 def _check_real(real: str) -> None:

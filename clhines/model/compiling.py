@@ -25,8 +25,20 @@ from clhines.model.instances import (
     revalued,
     spiking,
 )
-from clhines.model.ions import KNOWN_IONS, OTHER_ION, IonNodes, promoted
-from clhines.model.model import Alike, Events, Kind, Model
+from clhines.model.model import (
+    KNOWN_IONS,
+    OTHER_ION,
+    Alike,
+    Events,
+    IonNodes,
+    Kind,
+    Model,
+    NetCons,
+    Played,
+    Sources,
+    Written,
+    promoted,
+)
 from clhines.model.needs import (
     GRID,
     check_set_voltages,
@@ -34,7 +46,6 @@ from clhines.model.needs import (
     of_model,
     of_network,
 )
-from clhines.model.sources import NetCons, Played, Sources, Written
 from clhines.network.additions import Added
 from clhines.network.additions import Sources as GivenSources
 from clhines.network.changes import Changes

@@ -1,4 +1,4 @@
-"""Model: the arrays that a network becomes."""
+"""Model: the arrays that a network becomes; sources, connections with exact times, ions, kinds."""
 
 from __future__ import annotations
 
@@ -12,11 +12,144 @@ from clhines.arrays import stretch_of
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.connections import Connections
-from clhines.model.ions import IonNodes
 from clhines.model.schema import EXACT, Field, Schema, plastic_fields, queue_of
-from clhines.model.sources import NetCons, Played, Sources, Written
 from clhines.network.structure import NodeValues
 from clhines.network.times import LAST_STEP
+
+
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """Everything that sends events.
+
+    Sources are numbered: first the cells (their somas), then in the order in which they were made
+    detectors, trains, and groups whose instances send events. `emitted` has of a kind that sends
+    events to others the source of each instance.
+    """
+
+    count: int
+    detector_node: np.ndarray  # (d,) int64, of the cells first
+    detector_threshold: np.ndarray  # mV
+    detector_refractory: np.ndarray  # ms
+    detector_source: np.ndarray
+    train_source: np.ndarray
+    train_time: tuple[np.ndarray, ...]  # ascending, ms
+    emitted: dict[int, np.ndarray]
+    ring_size: np.ndarray | None = None  # (count,) room for events, in a rank's share
+
+    def at_nodes(self, low: int, high: int) -> Sources:
+        """Return the detectors of some nodes, numbered from there; all else as it is."""
+        here = np.flatnonzero((self.detector_node >= low) & (self.detector_node < high))
+        return replace(
+            self,
+            detector_node=self.detector_node[here] - low,
+            detector_threshold=self.detector_threshold[here],
+            detector_refractory=self.detector_refractory[here],
+            detector_source=self.detector_source[here],
+        )
+
+    @property
+    def is_emitted(self) -> np.ndarray:
+        """(count,) bool: sources that are instances."""
+        found = np.zeros(self.count, bool)
+        for sources in self.emitted.values():
+            found[sources[sources >= 0]] = True
+        return found
+
+    @property
+    def is_detected(self) -> np.ndarray:
+        """(count,) bool: sources that are crossings of a threshold."""
+        found = np.zeros(self.count, bool)
+        found[self.detector_source] = True
+        return found
+
+    def above(self, v: np.ndarray) -> np.ndarray:
+        """(d,) bool: detectors where voltages of all nodes, mV, are above the threshold."""
+        found: np.ndarray = v[self.detector_node] > self.detector_threshold
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class NetCons:
+    """Connections to instances, each with its delay (ms) and weights, in the order given."""
+
+    source: np.ndarray
+    kind: np.ndarray
+    instance: np.ndarray
+    delay: np.ndarray
+    weight: np.ndarray
+    first_weight: np.ndarray  # weights of c: ``weight[first_weight[c]:first_weight[c + 1]]``
+
+    @classmethod
+    def none(cls) -> NetCons:
+        none = np.zeros(0, np.int64)
+        return cls(none, none, none, np.zeros(0), np.zeros(0), np.zeros(1, np.int64))
+
+    @property
+    def count(self) -> int:
+        return len(self.source)
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """A state of a kind, to which a pointer of each instance of another kind points."""
+
+    kind: int
+    state: str
+    instance: np.ndarray  # (count,) int64
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """Values `y` that a parameter of an instance takes at times `t`, ms, ascending."""
+
+    kind: int
+    instance: int
+    parameter: str
+    t: np.ndarray
+    y: np.ndarray
+    continuous: bool  # interpolated; otherwise ``y[k]`` holds from ``t[k]`` on
+
+
+# what NEURON gives ions: charge, mV, mM inside and outside
+KNOWN_IONS = {
+    "na": (1.0, 50.0, 10.0, 140.0),
+    "k": (1.0, -77.0, 54.4, 2.5),
+    "ca": (2.0, 12.5 * np.log(2.0 / 5e-5), 5e-5, 2.0),
+}
+OTHER_ION = (0.0, 0.0, 1.0, 1.0)
+# bits of an ion's style, NEURON's
+CONCENTRATION, REVERSAL = 0o3, 0o30
+INITIAL_CONCENTRATION, INITIAL_REVERSAL, ADVANCE_REVERSAL = 0o4, 0o40, 0o100
+
+
+@dataclass(frozen=True, eq=False)
+class IonNodes:
+    """An ion, where it is, and its initial values; `style` has NEURON's bits."""
+
+    name: str
+    valence: float
+    node: np.ndarray  # int64, ascending
+    e: np.ndarray  # mV, which is replaced where the style says so
+    ci: np.ndarray  # mM
+    co: np.ndarray  # mM
+    style: np.ndarray
+
+    @property
+    def variables(self) -> tuple[str, str, str, str]:
+        """Names of the reversal potential, inside and outside concentration, and current."""
+        return f"e{self.name}", f"{self.name}i", f"{self.name}o", f"i{self.name}"
+
+
+def promoted(style: np.ndarray, concentration: int, reversal: int) -> np.ndarray:
+    """Styles of an ion where a mechanism reads (1), writes (3) or ignores (0) its values."""
+    conc = np.maximum(style & CONCENTRATION, concentration)
+    rev = np.maximum((style & REVERSAL) >> 3, reversal)
+    rev = np.where((conc > 0) & (rev < 2), 2, rev)
+    found = conc + 8 * rev
+    found += np.where(conc == 3, INITIAL_CONCENTRATION, 0)
+    found += np.where((conc == 3) & (rev == 2), ADVANCE_REVERSAL, 0)
+    return found + np.where((conc > 0) & (rev == 2), INITIAL_REVERSAL, 0)
+
 
 DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
 _SAME_DELAY = 3  # connections of one delay that NEURON puts into the queue together

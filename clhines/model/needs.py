@@ -14,8 +14,7 @@ import numpy as np
 from clhines.arrays import stretch_of
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import CAPACITANCE, Program
-from clhines.model.model import Kind, Model
-from clhines.model.sources import Written
+from clhines.model.model import Kind, Model, Written
 from clhines.network.additions import Added
 from clhines.network.groups import Group
 

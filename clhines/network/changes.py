@@ -14,7 +14,7 @@ from clhines.checks import as_array, as_real, check_parameter, shown
 from clhines.errors import InputError
 from clhines.network.groups import Group
 from clhines.network.inside import inside
-from clhines.network.places import PerCell
+from clhines.network.structure import PerCell
 from clhines.network.times import event_steps
 from clhines.quantities import as_numbers
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from clhines.errors import InputError
 from clhines.network.groups import Group, as_parameter
-from clhines.network.places import Places
-from clhines.network.structure import Structure
+from clhines.network.structure import Places, Structure
 from clhines.quantities import as_numbers
 
 

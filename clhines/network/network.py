@@ -40,9 +40,8 @@ from clhines.network.groups import (
 )
 from clhines.network.inside import Inside
 from clhines.network.pairs import Drawn, Pairs
-from clhines.network.places import PerCell, Value, Where
 from clhines.network.plasticity import Rule
-from clhines.network.structure import Structure, of_arrays, of_cables
+from clhines.network.structure import PerCell, Structure, Value, Where, of_arrays, of_cables
 from clhines.network.wiring import Connections, Wiring
 from clhines.summary import as_html, counted, range_text
 

@@ -8,8 +8,8 @@ of events, *in whole steps* or *at exact times*. A *rank* is an MPI process.
 
 Who owns what
     `simulation`: `Simulation`, what users call, and `result`: `Result`. A simulation owns a
-    `runner` with the run in use and the network as a model; `changing`, which takes values on the
-    way; and `records.recording`. `engines`: the table of engines, runs, the reference in
+    `runner`: the run in use, the network as a model, `Changing`, which takes values on the way, and
+    `Recordings`. `engines`: the table of engines, runs, the reference in
     NumPy, which is the oracle; `gpu` and `cpu`: epochs of whole cells. `kinds`: all that a template
     needs to know of one mechanism. `events`: spikes to targets, weights. `state`: values on the
     device, their start, files, copies. `records`: recorded quantities. `ranks`: MPI. `population`:

@@ -26,7 +26,6 @@ from clhines.network.inside import inside
 from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
-from clhines.simulate.changing import Changing
 from clhines.simulate.engines.choose import check_options
 from clhines.simulate.engines.run import MakeRun, Request, Run, naming_memory
 from clhines.simulate.engines.table import CHOICES
@@ -34,10 +33,9 @@ from clhines.simulate.engines.variables import copies_of, network_of_copies
 from clhines.simulate.events.grid_run import settled
 from clhines.simulate.ranks.mpi import agreed, own_queue
 from clhines.simulate.ranks.partition import check_same, exchanged_during, ranks_of
-from clhines.simulate.records.recording import Recordings
 from clhines.simulate.records.records import Record, Recording, digest_of
 from clhines.simulate.result import Result, joined_result
-from clhines.simulate.runner import CurrentModel, Progress, Runner
+from clhines.simulate.runner import Changing, CurrentModel, Progress, Recordings, Runner
 from clhines.simulate.state import saved as saved_states
 from clhines.simulate.state.chunk import Chunk, UnderWay
 

@@ -11,9 +11,9 @@ Who owns what
     `engines`: a batch in one piece, in slices or on several devices, and what these share.
     `repeated`: calls with the same arrays, prepared once. `factors`: `Factors`, and `Gradients`, of
     a solve with respect to d, u, l and b. `memory`: the memory budget and what a batch needs.
-    `accuracy`: warnings about methods that may lose accuracy. `tridiagonal`: `Tridiagonal` and
-    `solve_tridiagonal`; `chains` brings their arrays to Hines matrices and back. `torch` and `jax`:
-    solves that these libraries differentiate, at `clhines.torch` and `clhines.jax`.
+    `tridiagonal`: `Tridiagonal` and `solve_tridiagonal`, whose arrays are brought to Hines matrices
+    and back. `torch` and `jax`: solves that these libraries differentiate, at `clhines.torch` and
+    `clhines.jax`.
 
 >>> import numpy as np
 >>> from clhines import Forest, PivotError, Solver

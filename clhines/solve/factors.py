@@ -16,9 +16,8 @@ from clhines.device.arrays import Array, Given, events_of, unshared
 from clhines.device.guard import exclusive
 from clhines.errors import InputError
 from clhines.forest import Forest
-from clhines.solve import accuracy
 from clhines.solve.arguments import Arguments
-from clhines.solve.engines.engine import Eliminated, Engine, first_nodes
+from clhines.solve.engines.engine import Eliminated, Engine, first_nodes, warn_where_lost
 from clhines.solve.memory import Memory, memory_errors
 from clhines.solve.repeated import Calls
 from clhines.summary import as_html
@@ -235,7 +234,7 @@ class Factors:
                 self._arguments.check_finite("b", rows)
             self._arguments.check_finite("x", target)
         if measured:
-            accuracy.warn_where_lost(engine.plan, forest, before, target, self._arguments.dtype)
+            warn_where_lost(engine.plan, forest, before, target, self._arguments.dtype)
         return target
 
     def vjp(self, x: ArrayLike, g: ArrayLike, *, check: bool = True) -> Gradients:

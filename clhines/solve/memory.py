@@ -118,16 +118,18 @@ def scratch_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[Buffer]:
     ]
 
 
+def operand_buffers(size: int, dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:
+    """Values of d, u, (l), b and x, of b and x as many `rows`."""
+    each = {name: size * (rows if name in "bx" else 1) for name in (*OPERANDS[operands], "x")}
+    return [Buffer(name, count, dtype) for name, count in each.items()]
+
+
 def value_buffers(
     plan: Plan, dtype: np.dtype, operands: int, rows: int, natural: bool
 ) -> list[Buffer]:
     """Values of a solve of `rows` right-hand sides from NumPy to NumPy, with one for the order."""
     n = plan.forest.num_nodes
-    size = n if natural else plan.packed_size
-    listed = [
-        Buffer(name, size * (rows if name in "bx" else 1), dtype)
-        for name in (*OPERANDS[operands], "x")
-    ]
+    listed = operand_buffers(n if natural else plan.packed_size, dtype, operands, rows)
     return listed + ([] if natural else [Buffer("natural", n * rows, dtype)])
 
 
@@ -256,9 +258,8 @@ def no_memory(queue: cl.CommandQueue, memory: Sequence[Memory]) -> DeviceMemoryE
 
 def slot_buffers(plans: Sequence[Plan], dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:
     most = max(plan.forest.num_nodes for plan in plans)
-    sizes = {name: most * (rows if name in "bx" else 1) for name in (*OPERANDS[operands], "x")}
     status = Buffer("status", max(plan.forest.num_cells for plan in plans), _INT)
-    return [*(Buffer(name, size, dtype) for name, size in sizes.items()), status]
+    return [*operand_buffers(most, dtype, operands, rows), status]
 
 
 def shared_buffers(
@@ -266,10 +267,8 @@ def shared_buffers(
 ) -> list[Buffer]:
     """Return the values in device order, which all slices use in turn."""
     packed = max(plan.packed_size for plan in plans)
-    listed = []
-    if not all(plan.takes_natural for plan in plans):
-        names = *OPERANDS[operands], "x"
-        listed = [Buffer(name, packed * (rows if name in "bx" else 1), dtype) for name in names]
+    in_order = all(plan.takes_natural for plan in plans)
+    listed = [] if in_order else operand_buffers(packed, dtype, operands, rows)
     needs = any(plan.needs_factor for plan in plans)
     return listed + ([Buffer("factor", packed, dtype)] if needs else [])
 

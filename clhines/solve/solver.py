@@ -20,9 +20,8 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.auto import MODES
 from clhines.plan.plan import Option, Plan, real_name
-from clhines.solve import accuracy
 from clhines.solve.arguments import Arguments, apart
-from clhines.solve.engines.engine import Engine, first_nodes
+from clhines.solve.engines.engine import Engine, first_nodes, on_host, warn_where_lost
 from clhines.solve.engines.several import OneDevice, Several
 from clhines.solve.factors import Factors, vjp
 from clhines.solve.memory import Memory, memory_errors, no_memory
@@ -351,11 +350,11 @@ class Solver(Holder):
         Warns
         -----
         AccuracyWarning
-            With `check`: the error of ``cr``, ``pcr`` or ``cr_pcr`` is above `accuracy.LIMIT`.
+            With `check`: the error of ``cr``, ``pcr`` or ``cr_pcr`` is above 32 eps.
         """
         arrays = self._arguments.natural({"d": d, "u": u, "l": l, "b": b})
         target = self._arguments.target(self.engine, b, arrays["b"], out, overwrite)
-        before = accuracy.on_host(self.queue, arrays) if check and self.engine.may_lose else {}
+        before = on_host(self.queue, arrays) if check and self.engine.may_lose else {}
         late = self._arguments.may_check_late(self.engine, arrays["b"], target)
         if check and not late:
             self._arguments.check_finite("b", arrays["b"])
@@ -367,7 +366,7 @@ class Solver(Holder):
         if check:
             self._check_solved(arrays["b"] if late else None, target)
         if before:
-            accuracy.warn_where_lost(self.plan, self.forest, before, target, self.dtype)
+            warn_where_lost(self.plan, self.forest, before, target, self.dtype)
         return target
 
     def _check_solved(self, b: Array | None, x: Array) -> None:

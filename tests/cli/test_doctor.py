@@ -9,7 +9,7 @@ import pytest
 from commands import process
 
 from clhines.cli import doctor
-from clhines.device import devices, health, pocl
+from clhines.device import devices, pocl
 
 
 @dataclass(frozen=True, eq=False)  # each is another, of whatever name
@@ -75,26 +75,26 @@ def test_no_icd(monkeypatch):
 
     monkeypatch.delenv("OCL_ICD_VENDORS", raising=False)
     monkeypatch.setattr(cl, "get_platforms", none)
-    found = only_fault(health.platforms())
+    found = only_fault(doctor.platforms())
     assert found.what == "no OpenCL platform was found"
     assert "pip install '.[pocl]'" in found.advice
-    assert health.precisions() == health.processors() == doctor.solves() == []
+    assert doctor.precisions() == doctor.processors() == doctor.solves() == []
 
 
 def test_no_fp64(among):
     among(fake(fp64=False), fake("Simulator", "Oclgrind"))
-    found = only_fault(health.precisions())
+    found = only_fault(doctor.precisions())
     assert "A GPU" in found.what and "float32" in found.advice
 
 
 def test_only_a_simulator(among):
     among(fake("Simulator", "Oclgrind"))
-    assert "simulator" in only_fault(health.precisions()).what
+    assert "simulator" in only_fault(doctor.precisions()).what
 
 
 def test_two_icds_of_one_runtime(among):
     among(fake(platform="PoCL"), fake(platform="PoCL"), fake(platform="Other"))
-    found = only_fault(health.platforms())
+    found = only_fault(doctor.platforms())
     assert "2 platforms are called PoCL" in found.what and "OCL_ICD_VENDORS" in found.advice
 
 
@@ -102,7 +102,7 @@ def test_two_devices_of_one_platform_are_no_fault(among):
     first, second = fake(), fake("Another GPU")
     second.platform = first.platform
     among(first, second)
-    assert all(f.good for f in health.platforms())
+    assert all(f.good for f in doctor.platforms())
 
 
 UNKNOWN = "OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-generic"
@@ -111,12 +111,12 @@ UNKNOWN = "OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-generic"
 def test_pocl_that_does_not_know_the_processor(among, monkeypatch):
     among(fake("cpu", "Portable Computing Language", version=UNKNOWN))
     monkeypatch.setattr(pocl, "name_processor", lambda device: None)
-    found = only_fault(health.processors())
+    found = only_fault(doctor.processors())
     assert "does not know this processor" in found.what and "newer PoCL" in found.advice
     monkeypatch.setenv(pocl.SWITCH, "1")
-    assert pocl.SWITCH in only_fault(health.processors()).advice
+    assert pocl.SWITCH in only_fault(doctor.processors()).advice
     monkeypatch.setattr(pocl, "name_processor", lambda device: "x86-64-v3")
-    (found,) = health.processors()
+    (found,) = doctor.processors()
     assert found.good and "x86-64-v3" in found.what
 
 
@@ -132,13 +132,13 @@ def test_a_cache_that_cannot_be_written(among, monkeypatch, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     monkeypatch.setenv("POCL_CACHE_DIR", str(blocked / "cache"))
-    found = only_fault(health.caches())
+    found = only_fault(doctor.caches())
     assert str(blocked) in found.what and "POCL_CACHE_DIR" in found.advice
 
 
 def test_a_device_that_the_environment_names_and_nobody_has(cli, monkeypatch):
     monkeypatch.setenv("CLHINES_DEVICE", "no such device")
-    found = only_fault(health.choice())
+    found = only_fault(doctor.choice())
     assert "no such device" in found.what and "unset CLHINES_DEVICE" in found.advice
 
 

@@ -35,7 +35,7 @@ from clhines.simulate.cpu.blocks import CellBlocks
 from clhines.simulate.cpu.plan import blocks_of, work_of
 from clhines.simulate.engines import choose, steps
 from clhines.simulate.events.grid import ALGORITHMS, Delivery
-from clhines.simulate.events.plasticity import Plasticity
+from clhines.simulate.events.grid_run import Plasticity
 from clhines.simulate.passive import PassiveSpec
 from clhines.simulate.state.arena import Tiler
 

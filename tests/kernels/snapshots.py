@@ -36,7 +36,7 @@ from clhines.simulate.cpu.plan import blocks_of, work_of
 from clhines.simulate.engines.arena_run import TakenSpec
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events import grid as delivery
-from clhines.simulate.events import grid_run, plasticity
+from clhines.simulate.events import grid_run
 from clhines.simulate.events.sources import wires_of
 from clhines.simulate.gpu import plan as epoch_plan
 from clhines.simulate.gpu.arena_epochs import ArtificialSpec
@@ -47,8 +47,8 @@ from clhines.simulate.records.features import FeaturesSpec
 from clhines.simulate.records.reduced import ReducedSpec
 from clhines.simulate.state.arena import TiledSpec
 from clhines.simulate.state.changes import SpreadSpec
-from clhines.solve.chains import ChainsSpec
 from clhines.solve.engines.loaded import PermuteSpec
+from clhines.solve.tridiagonal import ChainsSpec
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # where this is run as a program
 import exact_cells
@@ -197,7 +197,7 @@ def other_specs(dtype):
     yield from (ReducedSpec(real), FeaturesSpec(real), TiledSpec(real))
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
     yield grid_run.EventsSpec()
-    yield from (plasticity.PlasticSpec(16, Rule(name).text) for name in RULES)
+    yield from (grid_run.PlasticSpec(16, Rule(name).text) for name in RULES)
     for algorithm, exclusive in itertools.product(delivery.ALGORITHMS, (True, False)):
         yield delivery.DeliverSpec(algorithm, 8, 16, 4, exclusive)
 

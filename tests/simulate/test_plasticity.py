@@ -11,7 +11,7 @@ from clhines.errors import InputError
 from clhines.model.connections import Connections
 from clhines.network.plasticity import STDP
 from clhines.simulate.events.grid import ALGORITHMS, Delivery
-from clhines.simulate.events.plasticity import Plasticity
+from clhines.simulate.events.grid_run import Plasticity
 
 pytestmark = pytest.mark.optimised
 DT = 0.5

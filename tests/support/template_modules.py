@@ -5,7 +5,7 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulate/blocks": "simulate.cpu.blocks",
     "simulate/features": "simulate.records.features",
     "simulate/reduced": "simulate.records.reduced",
-    "simulate/plasticity": "simulate.events.plasticity",
+    "simulate/plasticity": "simulate.events.grid_run",
     "simulate/spread": "simulate.state.changes",
     "simulate/taken": "simulate.engines.arena_run",
     "simulate/tiled": "simulate.state.arena",
@@ -19,7 +19,7 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulate/events": "simulate.events.grid_run",
     "literature/dhs_exchange": "literature.dhs",
     "around/permute": "solve.engines.loaded",
-    "around/chains": "solve.chains",
+    "around/chains": "solve.tridiagonal",
     "around/floor": "device.timing",
     "around/passive": "simulate.passive",
 }

@@ -14,8 +14,7 @@ from clhines.mechanisms.ir.forms import linear_form, linear_parts
 from clhines.mechanisms.ir.singular import singular_point
 from clhines.mechanisms.text.parser import shortened
 from clhines.mechanisms.text.propagator import check_exact
-from clhines.mechanisms.text.reader import ION_NAMES, Equations, Line
-from clhines.mechanisms.text.scope import Scope, coupled
+from clhines.mechanisms.text.reader import ION_NAMES, Equations, Line, Scope, coupled
 from clhines.mechanisms.text.spikes import check_spike
 from clhines.units import UnitError
 

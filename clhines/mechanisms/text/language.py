@@ -1,25 +1,243 @@
-"""The language of equations as a language of `Mechanism`: from a text to `Compiled`."""
+"""The language of equations as a language of `Mechanism`: from a text to `Compiled`.
+
+In a step statements are executed in the order of the text, as NEURON does. A state that is linear
+in itself takes exponential Euler and is new for what stands below; states of a method are advanced
+together, where the first of their rates stands. Rates under exponential Euler and implicit methods
+are those of the end of the step, like the voltage; those of explicit methods begin at its begin.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from inspect import cleandoc
 
 from clhines.errors import InputError
 from clhines.mechanisms.ir.compiled import Body, Compiled, Loop, ion_arguments
+from clhines.mechanisms.ir.elimination import Entries, exponential_euler, solved
 from clhines.mechanisms.ir.exact import ExpressionError
 from clhines.mechanisms.ir.expressions import Node
-from clhines.mechanisms.ir.forms import adds_multiples, linear_parts
+from clhines.mechanisms.ir.forms import adds_multiples, linear_form, linear_parts
 from clhines.mechanisms.ir.program import CAPACITANCE, HIDDEN, NOISE, Argument, Net, Program
 from clhines.mechanisms.text import spikes
-from clhines.mechanisms.text.advance import advance
 from clhines.mechanisms.text.checks import IMPLICIT, checked
 from clhines.mechanisms.text.parser import shortened
 from clhines.mechanisms.text.propagator import exact_advance
-from clhines.mechanisms.text.reader import Equations
-from clhines.mechanisms.text.scope import Scope
+from clhines.mechanisms.text.reader import Equations, Scope
+
+MAX_PASSES = 20  # of Newton's iteration
+_HALF = Fraction(1, 2)
+
+
+def advance(eq: Equations) -> tuple[dict[str, Node], list[Loop], Node]:
+    """Return the states that change after a step, in terms of symbols, and loops for them.
+
+    Last is how many words the stream of noise has given in it.
+    """
+    graph, dt = eq.graph, eq.graph.symbol("dt")
+    if eq.substeps == 1:
+        step = _Step(eq, dt)
+        return step.new, step.loops, step.drawn
+    step = _Step(eq, graph.local("_h", dt * graph.number(Fraction(1, eq.substeps))))
+    return *_repeated(eq, step), step.drawn
+
+
+def _repeated(eq: Equations, step: _Step) -> tuple[dict[str, Node], list[Loop]]:
+    """Return substeps: a loop over a step, which is in terms of values at its own begin."""
+    symbol = eq.graph.symbol
+    states = [name for name in step.new if name != HIDDEN]
+    moving, ends = [*states, "t"], {name: f"_{name}__last" for name in states}
+    loop = Loop(
+        names=[f"_{name}__sub" for name in moving],
+        ends=[*ends.values(), "_t__last"],
+        starts=[symbol(name) for name in moving],
+        values=[*(step.new[name] for name in states), symbol("t") + step.h],
+        most=eq.substeps,
+        inner=step.loops,
+    )
+    inside = {symbol(name): symbol(f"_{name}__sub") for name in moving}
+    inside |= {symbol(_begin(name)): symbol(name) for name in (*eq.states, "t")}
+    eq.graph.replaced([*loop.values, *loop.decides()], inside)
+    starts, loop = loop.starts, loop.mapped(lambda e: inside.get(e, e))
+    loop.starts = starts
+    values = {name: symbol(end) for name, end in ends.items()}
+    values |= {name: e for name, e in step.new.items() if name == HIDDEN}
+    return values, [loop]
+
+
+def _begin(name: str) -> str:
+    """Return the symbol of a value at the begin of a step that has substeps."""
+    return f"_{name}__begin"
+
+
+class _Step:
+    """A step of `h`: `new` values of states, and `loops` for them."""
+
+    def __init__(self, eq: Equations, h: Node) -> None:
+        self.eq, self.graph, self.h, self.t = eq, eq.graph, h, eq.graph.symbol("t")
+        self.new, self.loops, self.drawn = dict[str, Node](), list[Loop](), eq.graph.zero
+        before = {self._before(name): e for name, e in self._currents().items()}
+        given = {"t": self.t + self.h}
+        given |= {name: self._before(name) for name in eq.currents if eq.uses_currents}
+        self.scope = Scope(eq, given)
+        for line in eq.ordered:
+            if line.sort == "name":
+                self.scope.assign(line.name)
+            elif line.sort == "rate" and line.name not in eq.stepped:
+                self._exponential(line.name, line.value)
+            elif line.sort == "rate" and line.name == eq.stepped[0]:
+                methods = {"sparse": self._sparse, "derivimplicit": self._newton}
+                methods.get(eq.method, self._explicit)()
+        if before:
+            self._replace(before)
+            self.new[HIDDEN] = self.graph.symbol("v")
+
+    def _before(self, name: str) -> Node:
+        """Return what stands for a current of before: a number, whatever states are in it."""
+        return self.graph.symbol(f"_{name}__before")
+
+    def _replace(self, values: dict[Node, Node]) -> None:
+        """Put values in place of symbols in all results."""
+        roots = [*self.new.values(), *(e for loop in self.loops for e in loop.nodes())]
+        found = dict(zip(roots, self.graph.replaced(roots, values), strict=True))
+        self.new = {name: found[e] for name, e in self.new.items()}
+        self.loops = [loop.mapped(lambda e: found[e]) for loop in self.loops]
+
+    def _currents(self) -> dict[str, Node]:
+        """Return the currents as they were before the voltage was solved for, if rates use them."""
+        if not self.eq.uses_currents:
+            return {}
+        symbol, several = self.graph.symbol, self.eq.substeps > 1
+        half = symbol("dt") * self.graph.number(_HALF)
+        old = {"v": symbol(HIDDEN), "t": symbol(_begin("t") if several else "t") + half}
+        if several:
+            old |= {name: symbol(_begin(name)) for name in self.eq.states}
+        before = Scope(self.eq, old)
+        return {name: before.value(name) for name in self.eq.currents}
+
+    def _set(self, values: dict[str, Node]) -> None:
+        self.new |= values
+        for name, value in values.items():
+            self.scope.values[name] = self.scope.named(f"_{name}_new", value)
+
+    def _exponential(self, name: str, rate: Node) -> None:
+        noisy = linear_parts(self.scope.expression(rate, keep=False), "noise")
+        assert noisy is not None
+        parts = linear_parts(noisy[0], name)
+        assert parts is not None
+        x, named = self.graph.symbol(name), self.scope.named
+        new = exponential_euler(x, *parts, self.h, named, f"_b_{name}")
+        if noisy[1] is not self.graph.zero:
+            new += noisy[1] * self._noise(name, parts[1])
+        self._set({name: new})
+
+    def _noise(self, name: str, b: Node) -> Node:
+        """Return what white noise of intensity 1 has added to ``dx/dt = b*x`` at the step's end.
+
+        A normal number of the variance ``(exp(2*b*h) - 1)/(2*b)``: exact (Gillespie 1996).
+        """
+        graph, named, two = self.graph, self.scope.named, self.graph.number(2)
+        variance = self.h
+        if b is not graph.zero:
+            variance = graph.call("weight", named(f"_b2_{name}", two * b), self.h)
+        stream = (graph.symbol(f"{NOISE}__{what}") for what in ("stream", "drawn"))
+        given = *stream, graph.one, self.drawn
+        number = named(f"_noise_{name}", graph.call("random_normal", *given))
+        used = graph.call("random_used", *given)
+        self.drawn = named(f"_drawn_{name}", self.drawn + used)
+        return graph.sqrt(variance) * number
+
+    # -------------------------------------------------------------------- several together
+
+    def _rates(self, at: dict[str, Node], t: Node) -> dict[str, Node]:
+        """Rates of the method's states, with names as they are at these values of the states.
+
+        Names that do not depend on these states keep the value of their place.
+        """
+        eq, moving = self.eq, {*at, "t"}
+        fixed = Scope(eq, {name: self.graph.symbol(f"_{name}") for name in eq.currents})
+        names = {
+            name: value
+            for name, value in self.scope.values.items()
+            if name in eq.currents or not fixed.value(name).uses(*moving)
+        }
+        inner = Scope(eq, {**names, **at, "t": t})
+        return {name: inner.expression(eq.rates[name].value) for name in eq.stepped}
+
+    def _explicit(self) -> None:
+        """Advance by Euler's, the midpoint or the classical method of Runge and Kutta."""
+        graph, h, named = self.graph, self.h, self.scope.named
+        old = {name: graph.symbol(name) for name in self.eq.stepped}
+        half = graph.number(_HALF) * h
+        steps = {"euler": [], "rk2": [half], "rk4": [half, half, h]}[self.eq.method]
+        k = [self._stage(1, old, self.t)]
+        for number, step in enumerate(steps, 2):
+            at = {n: named(f"_y{number}_{n}", x + step * k[-1][n]) for n, x in old.items()}
+            k.append(self._stage(number, at, self.t + step))
+        if len(k) < 4:
+            self._set({n: x + h * k[-1][n] for n, x in old.items()})
+            return
+        sixth, two = named("_sixth", graph.number(Fraction(1, 6)) * h), graph.number(2)
+        slopes = {n: k[0][n] + two * (k[1][n] + k[2][n]) + k[3][n] for n in old}
+        self._set({n: x + sixth * slopes[n] for n, x in old.items()})
+
+    def _stage(self, number: int, at: dict[str, Node], t: Node) -> dict[str, Node]:
+        rates = self._rates(at, t)
+        return {n: self.scope.named(f"_k{number}_{n}", rate) for n, rate in rates.items()}
+
+    def _sparse(self) -> None:
+        """Solve ``(1 - h*J) (x_new - x) = h*(a + J*x)`` of the rates ``a + J*x_new``.
+
+        As NEURON does, for the change: at rest it is zero with its roundings, which else add up.
+        """
+        old = {name: self.graph.symbol(name) for name in self.eq.stepped}
+        rates = self._rates(old, self.t + self.h)
+        matrix, right = Entries(), {}
+        for row, rate in rates.items():
+            form = linear_form(rate, self.eq.stepped)
+            assert form is not None
+            matrix[row] = self._row(row, form.coefficients)
+            right[row] = self.h * rate
+        change = solved(matrix, right, self.scope.named)
+        self._set({name: old[name] + change[name] for name in change})
+
+    def _row(self, row: str, slopes: dict[str, Node]) -> dict[str, Node]:
+        """Row of ``1 - h*J``."""
+        entries = {c: -(self.h * slope) for c, slope in slopes.items()}
+        entries[row] = self.graph.one + entries.get(row, self.graph.zero)
+        return {c: e for c, e in entries.items() if e is not self.graph.zero}
+
+    def _newton(self) -> None:
+        """Solve ``x_new - x - h*rate(x_new) = 0`` by Newton's iteration from the old values."""
+        graph, names = self.graph, self.eq.stepped
+        now = {n: f"_{n}__now" for n in names}
+        new = {n: f"_{n}__end" for n in names}
+        at = {n: graph.symbol(now[n]) for n in names}
+        rates = self._rates(at, self.t + self.h)
+        matrix, right = Entries(), {}
+        for row in names:
+            slopes = {c: graph.slope(rates[row], now[c]) for c in names}
+            matrix[row] = self._row(row, {c: s for c, s in slopes.items() if s is not graph.zero})
+            right[row] = at[row] - graph.symbol(row) - self.h * rates[row]
+        change = solved(matrix, right, self.scope.named)
+        after = {n: graph.local(f"{now[n]}_next", at[n] - change[n]) for n in names}
+        relative, absolute = graph.symbol("_bound_relative"), graph.symbol("_bound_absolute")
+        bounds = {n: relative * graph.call("abs", after[n]) + absolute for n in names}
+        small = (graph.less(graph.call("abs", change[n]), bounds[n], True) for n in names)
+        self.loops.append(
+            Loop(
+                names=[*now.values()],
+                ends=[*new.values()],
+                starts=[graph.symbol(n) for n in names],
+                values=[*after.values()],
+                go_on=graph.where(reduce(graph.both, small), graph.zero, graph.one),
+                most=MAX_PASSES,
+            )
+        )
+        for n in names:
+            self.new[n] = self.scope.values[n] = graph.symbol(new[n])
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from clhines.mechanisms.ir.elimination import MAX_PRODUCTS, Entries
 from clhines.mechanisms.ir.expressions import ExpressionError, Graph, Node
 from clhines.mechanisms.ir.forms import linear_form
 from clhines.mechanisms.ir.program import CAPACITANCE, HELD, HIDDEN
-from clhines.mechanisms.text.reader import Equations, Line
-from clhines.mechanisms.text.scope import Scope
+from clhines.mechanisms.text.reader import Equations, Line, Scope
 
 _DOUBLINGS, _TERMS = 10, 8  # of the series as many more as there are variables
 _SMALL = Fraction(1, 2**50)  # what the last two terms may be of the sum

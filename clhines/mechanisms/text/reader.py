@@ -1,9 +1,12 @@
-"""The statements of a mechanism's text, sorted and checked. The format is that of `Mechanism`."""
+"""The statements of a mechanism's text, sorted and checked, and values of names at a place of it.
+
+The format is that of `Mechanism`.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fractions import Fraction
@@ -17,6 +20,7 @@ from clhines.mechanisms.ir import exact
 from clhines.mechanisms.ir.exact import ExpressionError, NotRealError
 from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.ir.program import CAPACITANCE, HELD, HIDDEN, IonUse, Quantity, Spike
+from clhines.mechanisms.ir.singular import remove_singularities
 from clhines.mechanisms.text.parser import FUNCTIONS, Parser, shortened
 from clhines.units import Unit, UnitError
 
@@ -397,3 +401,79 @@ def _lines(text: str) -> list[Line]:
             depth = 0
         depth += part.count("(") - part.count(")")
     return [Line(number, " ".join(parts)) for number, parts in found]
+
+
+class Scope:
+    """Values of names: those given in place of symbols, and expressions of them."""
+
+    def __init__(self, equations: Equations, given: Mapping[str, Node] | None = None) -> None:
+        self.eq, self.graph = equations, equations.graph
+        self.values: dict[str, Node] = dict(given or {})
+
+    def value(self, name: str) -> Node:
+        """Return the value of a name."""
+        return self.expression(self.graph.symbol(name))
+
+    def expression(self, e: Node, keep: bool = True) -> Node:
+        """Return an expression with the values of names in it.
+
+        With `keep`, names that had no value yet keep the one that they get.
+        """
+        values = self.values if keep else dict(self.values)
+        for name in self._missing(e, values):
+            values[name] = self.named(name, self._replaced(self.eq.written[name], values))
+        return self._replaced(e, values)
+
+    def assign(self, name: str) -> None:
+        """Give a name the value that it has here."""
+        self.values.pop(name, None)
+        value = self.expression(self.eq.written[name], keep=False)
+        self.values[name] = self.named(name, value)
+
+    def current(self) -> Node:
+        """Return the sum of all currents."""
+        return self.graph.add([self.value(name) for name in self.eq.currents])
+
+    def named(self, name: str, value: Node) -> Node:
+        """Return a value under a name."""
+        result = self.graph.local(name, value)
+        self.eq.plain[result] = result
+        return result
+
+    def _replaced(self, e: Node, values: Mapping[str, Node]) -> Node:
+        symbol = self.graph.symbol
+        found = {symbol(name): values[name] for name in e.free if name in values}
+        value = self.graph.replaced([e], found)[0] if found else e
+        [result] = remove_singularities([value], self.eq.plain)
+        self.eq.plain[result] = result
+        return result
+
+    def _missing(self, e: Node, values: Mapping[str, Node]) -> Iterable[str]:
+        """Names that an expression needs and that have no value, each after what it needs."""
+        order: dict[str, None] = {}
+        written = self.eq.written
+        stack = [(name, False) for name in sorted(e.free, reverse=True)]
+        while stack:
+            name, done = stack.pop()
+            if done:
+                order[name] = None
+            elif name in written and name not in order and name not in values:
+                stack.append((name, True))
+                stack.extend((n, False) for n in sorted(written[name].free, reverse=True))
+        return order
+
+
+def coupled(rates: Mapping[str, Node]) -> dict[str, list[str]]:
+    """Return of each state that others depend on in a circle the states of the circle."""
+    bits = {name: rate.graph.bits.get(name, 0) for name, rate in rates.items()}
+    reached = {name: rate.mask for name, rate in rates.items()}
+    for through in rates:
+        for name in rates:
+            if reached[name] & bits[through]:
+                reached[name] |= reached[through]
+    found = {}
+    for name in rates:
+        both = [n for n in rates if reached[name] & bits[n] and reached[n] & bits[name]]
+        if len(both) > 1:
+            found[name] = both
+    return found

@@ -16,8 +16,7 @@ from clhines.mechanisms.ir.expressions import Node
 from clhines.mechanisms.ir.program import CAPACITANCE, HELD, HIDDEN, Spike
 from clhines.mechanisms.text.parser import shortened
 from clhines.mechanisms.text.propagator import exact_current
-from clhines.mechanisms.text.reader import Equations, Line
-from clhines.mechanisms.text.scope import Scope
+from clhines.mechanisms.text.reader import Equations, Line, Scope
 
 _STIFF = Fraction(2**50)  # conductance that holds v, over the capacitance per step
 

@@ -24,8 +24,7 @@ from clhines.forest import Forest
 from clhines.mechanisms.emit.functions import Functions
 from clhines.mechanisms.ir.program import Argument
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.model.ions import ADVANCE_REVERSAL, INITIAL_REVERSAL
-from clhines.model.model import Kind, Model
+from clhines.model.model import ADVANCE_REVERSAL, INITIAL_REVERSAL, Kind, Model
 from clhines.simulate.cpu.groups import (
     TOGETHER,
     Groups,

@@ -118,8 +118,7 @@ def blocks_of(
     own = _own(model, wires)
     sender = _senders(model, wires, own)
     netcons = model.netcons
-    first = np.array([wires.first_target.get(k, 0) for k in range(len(model.kinds))], np.int64)
-    target = first[netcons.kind] + netcons.instance
+    target = wires.target
     near = model.sources.is_emitted[netcons.source] & (netcons.delay < tied * model.dt)
     pairs = [(sender[netcons.source][near], own[target][near])]
     for (k, _), node in model.pointers.items():

@@ -75,9 +75,9 @@ class CellStates:
             cla.to_device(queue, self._packed(k, states))
             for k, states in enumerate(model.initial_states())
         ]
-        above, sources, first = self.above(model.v_init), model.sources, len(model.soma)
+        sources, first = model.sources, len(model.soma)
         arrays = {
-            "detector_held": (above * model.detector_hold)[first:],
+            "detector_held": (sources.above(model.v_init) * model.detector_hold)[first:],
             "detector_hold": model.detector_hold[first:],
             "detector_threshold": sources.detector_threshold[first:].astype(dtype),
             "detector_source": sources.detector_source[first:].astype(np.int32),
@@ -90,11 +90,6 @@ class CellStates:
         if not names:
             return np.zeros(1, self._dtype)
         return np.concatenate([states[name] for name in names]).astype(self._dtype)
-
-    def above(self, v: np.ndarray) -> np.ndarray:
-        sources = self._model.sources
-        above: np.ndarray = v[sources.detector_node] > sources.detector_threshold
-        return above
 
     def of(self, k: int) -> dict[str, np.ndarray]:
         kind = self._model.kinds[k]
@@ -110,7 +105,7 @@ class CellStates:
             states = self.of(k)
             saved |= {f.key: states[f.name] for f in self._model.schema.of("state", k)}
         if self.detectors:
-            saved["held"] = self.above(v).astype(np.int32)
+            saved["held"] = self._model.sources.above(v).astype(np.int32)
             first = len(self._model.soma)
             saved["held"][first:] = self.detectors["detector_held"].get(self._queue)
         return saved
@@ -154,7 +149,7 @@ class CellsRun(DeviceRun):
 
     def tell_early(self, model: Model) -> None:
         """Let sources that are above their thresholds at the start of a model send."""
-        self.states.early = model.sources.detector_source[self.states.above(model.v_init)]
+        self.states.early = model.sources.detector_source[model.sources.above(model.v_init)]
         if len(self.states.early) and not self.decisions.split:
             grid = HostGrid(model, self.decisions)
             grid.send(-1, self.states.early)

@@ -11,9 +11,7 @@ from clhines import reference
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.model.ions import ADVANCE_REVERSAL, INITIAL_REVERSAL
-from clhines.model.model import DENSITY, Kind, Model
-from clhines.model.sources import Played
+from clhines.model.model import ADVANCE_REVERSAL, DENSITY, INITIAL_REVERSAL, Kind, Model, Played
 from clhines.simulate.engines.run import PartRun
 from clhines.simulate.engines.variables import Call, Variables, of_all
 from clhines.simulate.events.exact import HostEvents

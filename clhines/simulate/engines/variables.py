@@ -19,8 +19,7 @@ from clhines.arrays import in_blocks, offsets, starts
 from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal
 from clhines.mechanisms.ir.program import Argument
-from clhines.model.ions import INITIAL_REVERSAL, IonNodes
-from clhines.model.model import DENSITY, Model
+from clhines.model.model import DENSITY, INITIAL_REVERSAL, IonNodes, Model
 from clhines.model.schema import Field
 from clhines.network.changes import Changes
 from clhines.network.copies import fill, structure_of_copies
@@ -375,9 +374,7 @@ class Variables:
             array = self.array(one)
             array[...] = saved[one.key].reshape(array.shape)
         if "held" not in saved:  # of detectors of somas alone
-            sources = self.model.sources
-            above = self.v[sources.detector_node] > sources.detector_threshold
-            self.exact.held = above.astype(np.int32)
+            self.exact.held = self.model.sources.above(self.v).astype(np.int32)
 
 
 def _rounds(node: np.ndarray, ions: object) -> list[np.ndarray]:

@@ -27,9 +27,7 @@ class HostEvents:
         wires = variables.wires
         connection = variables.model.netcons
         self._delay, self._source = connection.delay, connection.source
-        target = np.repeat(np.arange(wires.num_targets), np.diff(wires.first))
-        self._target = np.empty(connection.count, np.int64)
-        self._target[wires.order] = target
+        self._target = wires.target
         self._layer = np.zeros(wires.num_targets, np.int64)
         for number, targets in enumerate(wires.layers):
             self._layer[targets] = number
@@ -49,7 +47,7 @@ class HostEvents:
     def detect(self, t: float, step: int) -> None:
         """Send events of detectors that are above: `held` counts steps down, and at 0 they send."""
         variables, model = self.variables, self.variables.model
-        above = variables.v[model.sources.detector_node] > model.sources.detector_threshold
+        above = model.sources.above(variables.v)
         held = variables.exact.held
         new = above & (held == 0)
         variables.exact.held = np.maximum(held - 1, above).astype(np.int32)

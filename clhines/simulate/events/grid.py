@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -28,57 +27,13 @@ from clhines.checks import shown
 from clhines.device import devices, program
 from clhines.device.arrays import to_device
 from clhines.device.devices import has_atomics
+from clhines.device.timing import seconds_in_turns
 from clhines.errors import DeviceError, InputError, SpikeOverflowError
 from clhines.model.connections import Connections, check_sizes
 from clhines.plan.kernel_spec import TemplateSpec
 
-_TURNS = 9  # times that each candidate is measured
-_HOPELESS = 4  # times slower than the best in the first two turns: not measured again
-
 Found = tuple[cla.Array, cla.Array, cla.Array]  # source and step of spikes, and how many there are
 Waits: TypeAlias = "Sequence[cl.Event] | None"
-
-
-def median_times(
-    queue: cl.CommandQueue,
-    launchers: Sequence[_Launcher],
-    lists: Sequence[tuple[np.ndarray, np.ndarray]],
-    steps: int,
-    size: int,
-) -> list[float]:
-    """Measure candidates in turn: median times, s, of lists of (source, step), (k,) each.
-
-    They are of the device's own clock where that is the better one.
-    """
-    found = [(*(to_device(queue, a, np.int32) for a in pair), len(pair[0])) for pair in lists]
-    counts = [to_device(queue, np.array([count]), np.int32) for *_, count in found]
-    incoming = to_device(queue, np.zeros(size), np.int64)
-    marks = to_device(queue, np.zeros(3), np.int32)
-    times_of: list[list[float]] = [[] for _ in launchers]
-    by_host = devices.is_cpu(queue.device) or devices.is_simulator(queue.device)
-    by_host |= not queue.properties & cl.command_queue_properties.PROFILING_ENABLE
-
-    def timed(launch: _Launcher, spikes: Found, capacity: int) -> float:
-        queue.finish()
-        begin = time.perf_counter()
-        lists = *(a.data for a in spikes), capacity, marks.data, 0
-        launch(lists, incoming, range(steps))
-        queue.finish()
-        if by_host:
-            return time.perf_counter() - begin
-        return 1e-9 * sum(e.profile.end - e.profile.start for e in launch.events)
-
-    for turn in range(-1, _TURNS):  # the first warms up
-        for k, launch in enumerate(launchers):
-            if turn > 1 and min(times_of[k]) > _HOPELESS * min(map(min, times_of)):
-                continue
-            times = [
-                timed(launch, (*pair, number), max(1, count))
-                for (*pair, count), number in zip(found, counts, strict=True)
-            ]
-            if turn >= 0:
-                times_of[k].append(float(np.mean(times)))
-    return [float(np.median(t)) for t in times_of]
 
 
 class Tables:
@@ -334,7 +289,7 @@ class Delivery:
         self.turn_over()
         return event
 
-    # -- for `plasticity`, which takes the steps of a list one by one
+    # -- for `Plasticity`, which takes the steps of a list one by one
 
     def steps_from(self, first: int, count: int) -> range:
         """Return the steps of one call; an InputError where it cannot take so many."""
@@ -391,13 +346,27 @@ class Delivery:
     def measure(
         self, lists: Sequence[tuple[np.ndarray, np.ndarray]], steps: int = 1
     ) -> dict[str, float]:
-        """Measure candidates in turn on lists of (source, step), take the fastest; medians, s."""
-        launchers = [
-            _Launcher(self.queue, self.tables, spec, self.slots) for spec in self.candidates()
-        ]
-        size = self.slots * self.num_targets
-        times = median_times(self.queue, launchers, lists, steps, size)
-        self.seconds = {_name(c.spec): t for c, t in zip(launchers, times, strict=True)}
+        """Measure candidates on lists of (source, step), and take the fastest; s of each list."""
+        queue, integers = self.queue, partial(to_device, self.queue, dtype=np.int32)
+        launchers = [_Launcher(queue, self.tables, spec, self.slots) for spec in self.candidates()]
+        incoming = to_device(queue, np.zeros(self.slots * self.num_targets), np.int64)
+        marks, found = integers(np.zeros(3)).data, []
+        for source, step in lists:
+            arrays = [integers(a).data for a in (source, step, [len(source)])]
+            found.append((*arrays, max(1, len(source)), marks, 0))
+
+        def all_lists(launch: _Launcher, _: int) -> list[cl.Event]:
+            events = list[cl.Event]()
+            for spikes in found:
+                launch(spikes, incoming, range(steps))
+                events += launch.events
+            return events
+
+        ways = [lambda launch=launch: partial(all_lists, launch) for launch in launchers]
+        times = seconds_in_turns(queue, ways, budget=0, progress=False)
+        self.seconds = {
+            _name(c.spec): t / len(found) for c, t in zip(launchers, times, strict=True)
+        }
         self._take(launchers[int(np.argmin(times))])
         return self.seconds
 

@@ -27,15 +27,16 @@ EMITTED_PER_STEP = 4  # events of one instance that the rings have room for, eac
 class Wires:
     """Tables of a network with exact times; targets are all instances of kinds that take events.
 
-    Connections, (m,), are in `order` by target, those of one in the order given, from `first`,
-    (num_targets + 1,), on. `ring` has the times, ms, at the start: those of trains, `count` of each
-    source. Targets of a layer depend within a step on those of earlier `layers` alone. Where events
-    are `apart` all of a step come before the currents of any node.
+    Connections, (m,), have a `target`, and are in `order` by it, those of one in the order given,
+    from `first`, (num_targets + 1,), on. `ring` has the times, ms, at the start: those of trains,
+    `count` of each source. Targets of a layer depend within a step on those of earlier `layers`
+    alone. Where events are `apart` all of a step come before the currents of any node.
     """
 
     kinds: tuple[int, ...]
     first_target: dict[int, int]
     num_targets: int
+    target: np.ndarray
     order: np.ndarray
     first: np.ndarray
     ring_first: np.ndarray
@@ -60,16 +61,13 @@ def steps_between(model: Model, chosen: np.ndarray) -> int | None:
         return None
     steps = model.netcons.delay[chosen] / model.dt
     whole = np.floor(steps + 1e-9)
-    crossed = np.zeros(model.sources.count, bool)
-    crossed[model.sources.detector_source] = True
-    rounded = ~crossed[model.netcons.source[chosen]] & (np.abs(steps - whole) < NEAR) & (whole > 1)
+    rounded = ~detected(model)[chosen] & (np.abs(steps - whole) < NEAR) & (whole > 1)
     return int((whole - rounded).min())
 
 
 def steps_of_cells(model: Model) -> int | None:
     """Return `steps_between` of what cells send each other; artificial cells are none."""
-    sends = model.sources.is_emitted
-    sends[model.sources.detector_source] = True
+    sends = model.sources.is_emitted | model.sources.is_detected
     sent = (sends & ~artificial_sources(model))[model.netcons.source]
     return steps_between(model, sent & ~within_cells(model))
 
@@ -107,6 +105,7 @@ def wires_of(model: Model) -> Wires:
         kinds=kinds,
         first_target=first_target,
         num_targets=total,
+        target=target,
         order=order,
         first=first,
         ring_first=begins,
@@ -178,9 +177,7 @@ TOLERANCE = 1e-10  # steps by which NEURON moves what is due at the end of a bin
 
 def detected(model: Model) -> np.ndarray:
     """(m,) bool: connections whose source is the crossing of a threshold."""
-    found = np.zeros(model.sources.count, bool)
-    found[model.sources.detector_source] = True
-    return found[model.netcons.source]
+    return model.sources.is_detected[model.netcons.source]
 
 
 def has_second_round(model: Model) -> bool:

@@ -17,8 +17,7 @@ import numpy as np
 
 from clhines.mechanisms.emit.functions import name_of
 from clhines.mechanisms.ir.program import Argument
-from clhines.model.ions import ADVANCE_REVERSAL
-from clhines.model.model import Model
+from clhines.model.model import ADVANCE_REVERSAL, Model
 from clhines.plan.kernel_spec import Parameter
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.gpu.lists import NodeLists

@@ -15,9 +15,7 @@ from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.text.language import Text
-from clhines.model.ions import ADVANCE_REVERSAL
-from clhines.model.model import Kind, Model
-from clhines.model.sources import Sources
+from clhines.model.model import ADVANCE_REVERSAL, Kind, Model, Sources
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.variables import Variables, nernst_scale
 from clhines.simulate.events.sources import (
@@ -351,9 +349,8 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: i
         short = SENDING.pack(short=short, crossed=detected(model), apart=0)
     ints.add("connection_short", short[order])
     ints.add("cursor", variables.exact.cursor[order])
-    target = np.repeat(np.arange(wires.num_targets), np.diff(wires.first))
     source = netcons.source[order]
-    ints.add("fan", target[np.argsort(source, kind="stable")])
+    ints.add("fan", wires.target[order][np.argsort(source, kind="stable")])
     ints.add("first_fan", offsets(np.bincount(source, minlength=model.sources.count)))
     ints.add("stale", np.ones(wires.num_targets))
     clock.add("next_due", np.zeros(wires.num_targets))

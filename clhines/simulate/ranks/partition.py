@@ -13,10 +13,8 @@ import numpy as np
 from clhines.arrays import offsets, ranges
 from clhines.errors import InputError
 from clhines.model.connections import Connections
-from clhines.model.ions import IonNodes
-from clhines.model.model import Events, Kind, Model
+from clhines.model.model import Events, IonNodes, Kind, Model, NetCons, Sources
 from clhines.model.schema import Field
-from clhines.model.sources import NetCons, Sources
 from clhines.simulate.events.sources import ring_sizes, steps_of_cells
 from clhines.simulate.kinds.layouts import is_artificial
 from clhines.simulate.ranks.mpi import Ranks

@@ -365,8 +365,7 @@ class JoinedRun:
         number[joints.sources] = joints.sent
         wanted = np.concatenate(joints.ranks.comm.allgather(joints.heard))
         self._number = np.where(np.isin(number, wanted), number, -1)
-        self._is_late = np.zeros(model.sources.count, bool)
-        self._is_late[model.sources.detector_source] = True
+        self._is_late = model.sources.is_detected
         parts = joints.ranks.comm.allgather((joints.nodes, joints.pointed))
         self._pointed = np.unique(np.concatenate([pointed for _, pointed in parts]))
         self._shown_of = [int(np.isin(self._pointed, nodes).sum()) for nodes, _ in parts]

@@ -1,6 +1,6 @@
 """Recorded quantities, from the device to arrays and files.
 
-`records`: what may be recorded, its columns and files; `recording`: what a simulation records;
-`reduced`: what is kept of values, by `features` for voltages. `membrane`: currents of membranes
+`records`: what may be recorded, its columns and files; `reduced`: what is kept of values, by
+`features` for voltages. `membrane`: currents of membranes
 from voltages.
 """

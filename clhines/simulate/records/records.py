@@ -31,8 +31,7 @@ from clhines.errors import InputError, meant
 from clhines.files import PathLike, path_text, write_npz
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.text.reader import CURRENT_UNITS
-from clhines.model.ions import IonNodes
-from clhines.model.model import Model
+from clhines.model.model import IonNodes, Model
 from clhines.network.groups import Group
 from clhines.network.network import Network
 from clhines.network.times import whole_steps

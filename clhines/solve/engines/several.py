@@ -16,7 +16,6 @@ from clhines.checks import shown
 from clhines.device import devices
 from clhines.errors import BuildError, DeviceError, DeviceMemoryError, DeviceShareError, InputError
 from clhines.forest import Forest
-from clhines.solve import accuracy
 from clhines.solve.engines.engine import BadPivots, DeviceOrder, Engine
 from clhines.solve.factors import Factors
 from clhines.solve.memory import Memory
@@ -97,7 +96,7 @@ class Several(Engine):
 
     @property
     def may_lose(self) -> bool:
-        return any(accuracy.may_lose(solver.plan) for solver in self.solvers)
+        return any(solver.engine.may_lose for solver in self.solvers)
 
     def describe(self) -> str:
         """See `Engine`; a line for each device: share, cells, nodes, method, slices."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -35,7 +35,6 @@ from clhines.solve.memory import (
 )
 
 MOST_WAYS = 2  # prepared for NumPy arrays: numbers of right-hand sides that take turns
-_Value = TypeVar("_Value")
 _NONE: BadPivots = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
@@ -255,7 +254,7 @@ class Whole(Engine):
         host = {name: a for name, a in arrays.items() if isinstance(a, np.ndarray)}
         if host and hosted.solves_by_values(self.loaded):
             host = {name: a.copy() for name, a in host.items()}
-            return HostFactors(self, host, self.eliminate_values(host))
+            return NaturalFactors(self, host, self.eliminate_values(host))
         if host and self._room_for_both:
             return self._factor_natural(host)
         return self.factor_on_device(arrays)
@@ -280,7 +279,7 @@ class Whole(Engine):
             own = {one.name: self._pool(one.nbytes) for one in listed}
             bad = self.loaded.bad_of(self._elimination.run(arrays, own))
         slots = {one.name: Slot((one.size,), own[one.name]) for one in listed}
-        return NaturalFactors(self, {name: slots[name] for name in names}, slots["status"], bad)
+        return NaturalFactors(self, {name: slots[name] for name in names}, bad, slots["status"])
 
     def factor_on_device(self, arrays: Mapping[str, np.ndarray | cla.Array]) -> WholeFactors:
         self._forget()
@@ -359,19 +358,32 @@ class WholeFactors:
         return found
 
 
-class ValueFactors(WholeFactors):
-    """A matrix in natural order, eliminated in every solve, until needed in device order."""
+class NaturalFactors(WholeFactors):
+    """A matrix in natural order, eliminated in every solve, until needed in device order.
 
-    def __init__(self, engine: Whole, values: Mapping[str, Any], bad: BadPivots) -> None:
-        self.engine, self.values, self._bad, self.way = engine, values, bad, None
+    Its `values` are NumPy arrays, which the device uses in place, or `Slot`s on the device; solves
+    with these write `status`, (num_cells,).
+    """
+
+    def __init__(
+        self, engine: Whole, values: Mapping[str, Any], bad: BadPivots, status: Slot | None = None
+    ) -> None:
+        self.engine, self.values, self._bad, self._status = engine, values, bad, status
+        self.way = None
 
     @property
-    def arrays(self) -> Mapping[str, Any]:
-        raise NotImplementedError
+    def _arrays(self) -> dict[str, np.ndarray | cla.Array]:
+        if self._status is None:
+            return dict(self.values)
+        queue, dtype = self.engine.queue, self.engine.dtype
+        return {
+            name: cla.Array(queue, slot.shape, dtype, data=slot.base_data)
+            for name, slot in self.values.items()
+        }
 
     @functools.cached_property
     def _on_device(self) -> WholeFactors:
-        made = self.engine.factor_on_device(self.arrays)
+        made = self.engine.factor_on_device(self._arrays)
         self.engine.queue.finish()  # the arrays may have been lent
         self.values, self.way = {}, None
         return made
@@ -384,68 +396,32 @@ class ValueFactors(WholeFactors):
     def bad(self) -> cla.Array:
         return self._on_device.bad
 
-    def bad_pivots(self) -> BadPivots:
-        return self._bad
-
-
-class HostFactors(ValueFactors):
-    """The matrix is in NumPy arrays, which the device uses in place."""
-
-    @property
-    def arrays(self) -> Mapping[str, np.ndarray]:
-        return self.values
-
-    def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
-        if self.values:
-            self.engine.solve_values({**self.values, "b": b}, target)
-        else:
-            super().solve_host(b, target)
-
-    def transposed(self) -> WholeFactors:
-        if not self.values:
-            return super().transposed()
-        return HostFactors(self.engine, _swapped(self.values), self._bad)
-
-    def matrix_on_host(self) -> dict[str, np.ndarray]:
-        return dict(self.values) or super().matrix_on_host()
-
-
-class NaturalFactors(ValueFactors):
-    """The matrix is on the device, in slots; solves write `status`, (num_cells,)."""
-
-    def __init__(
-        self, engine: Whole, values: Mapping[str, Slot], status: Slot, bad: BadPivots
-    ) -> None:
-        super().__init__(engine, values, bad)
-        self._status = status
-
     @property
     def given(self) -> dict[str, Any]:
         if not self.values:
             return super().given
         return {"natural": list(self.values.values()), "factored": self._status}
 
-    @property
-    def arrays(self) -> Mapping[str, cla.Array]:
-        queue, dtype = self.engine.queue, self.engine.dtype
-        return {
-            name: cla.Array(queue, slot.shape, dtype, data=slot.base_data)
-            for name, slot in self.values.items()
-        }
+    def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
+        if self.values and self._status is None:
+            self.engine.solve_values({**self.values, "b": b}, target)
+        else:
+            super().solve_host(b, target)
+
+    def bad_pivots(self) -> BadPivots:
+        return self._bad
 
     def transposed(self) -> WholeFactors:
         if not self.values:
             return super().transposed()
-        return NaturalFactors(self.engine, _swapped(self.values), self._status, self._bad)
+        d, *couplings = self.values.values()
+        swapped = dict(zip(self.values, [d, *reversed(couplings)], strict=True))
+        return NaturalFactors(self.engine, swapped, self._bad, self._status)
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
-        found = {name: a.get(self.engine.queue) for name, a in self.arrays.items()}
+        queue, arrays = self.engine.queue, self._arrays
+        found = {k: a if isinstance(a, np.ndarray) else a.get(queue) for k, a in arrays.items()}
         return found or super().matrix_on_host()
-
-
-def _swapped(matrix: Mapping[str, _Value]) -> dict[str, _Value]:
-    d, *couplings = matrix.values()
-    return dict(zip(matrix, [d, *reversed(couplings)], strict=True))
 
 
 def _count(b: np.ndarray) -> int:

@@ -20,7 +20,7 @@ from clhines import (
 )
 from clhines.device import devices
 from clhines.literature.reduction import SPARE_BYTES
-from clhines.solve import accuracy
+from clhines.solve.engines.engine import MOST_LOST
 
 pytestmark = pytest.mark.optimised
 ROWS = [name for name, row in METHODS.items() if row.chains_only]
@@ -217,7 +217,7 @@ def test_what_is_lost_is_said(fast_queue, needs, dtype, kind):
                 np.abs(given - dense @ here) / (np.abs(dense) @ np.abs(here) + abs(given))
             )
         lost[method] = np.max(errors) / eps
-        assert len(said) == (lost[method] > accuracy.LIMIT), (method, lost[method])
+        assert len(said) == (lost[method] > MOST_LOST), (method, lost[method])
         if method not in ROWS:
             assert lost[method] <= 4  # `tolerances`: as of any elimination from the tips
         device = [cla.to_device(fast_queue, a) for a in (d, u, b)]
@@ -227,14 +227,14 @@ def test_what_is_lost_is_said(fast_queue, needs, dtype, kind):
                 warnings.simplefilter("always")
                 call()
             assert [w.category for w in caught] == [w.category for w in said]
-    assert lost["pcr"] > 100 * accuracy.LIMIT  # or the test has lost its point
+    assert lost["pcr"] > 100 * MOST_LOST  # or the test has lost its point
 
 
 def test_without_check_nothing_is_measured(fast_queue, monkeypatch):
     def measured(*_):
         raise AssertionError("measured")
 
-    monkeypatch.setattr(accuracy, "warn_where_lost", measured)
+    monkeypatch.setattr("clhines.solve.solver.warn_where_lost", measured)
     forest = Forest(chain(30))
     system = make_system(forest, np.float32)
     solver = Solver(forest, "cr", np.float32, queue=fast_queue)

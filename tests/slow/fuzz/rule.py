@@ -198,8 +198,7 @@ def _on_device(
     import pyopencl.array as cla
 
     from clhines.simulate.events.grid import Delivery
-    from clhines.simulate.events.grid_run import settled
-    from clhines.simulate.events.plasticity import Plasticity
+    from clhines.simulate.events.grid_run import Plasticity, settled
 
     delivery = Delivery(_QUEUE, given, 1, 8, 2 * STEPS, "pull", largest=given.largest)
     ran = Plasticity(delivery, rule, DT, np.array([1]))
