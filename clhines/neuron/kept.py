@@ -32,7 +32,7 @@ from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, random_plays, stepping_of
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.ranks.split import Joints
-from clhines.simulate.simulation import Simulation, saved_arrays
+from clhines.simulate.simulation import Simulation
 
 _COUNTERS = (  # of NEURON's library: what they count is changes of sections and mechanisms
     "structure_change_cnt", "diam_change_cnt", "tree_changed", "v_structure_change",
@@ -339,7 +339,7 @@ class Kept:
         self._counters.fill(result, first)  # before numbers of the end are in NEURON's memory
         self._records.fill(result, begin, first)
         self._records.fill_spikes(result, begin, self._delivered, last)
-        arrays = saved_arrays(sim)
+        arrays = sim.runner.save()
         put_values(sim, imported, arrays)
         put_events(sim, imported, arrays, last)
         imported.crossed.clear()

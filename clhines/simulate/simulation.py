@@ -458,11 +458,6 @@ class Simulation(Holder):
             take_state(found, self.step, saved, self._runner.unit, spikes)
         return found
 
-    def _saved(self) -> dict[str, np.ndarray]:
-        self._progress.check("there is nothing to go on from")
-        self._changing.settle()
-        return self._runner.save()
-
     def _take_state(
         self, step: int, saved: dict[str, np.ndarray], unit: float, spikes: UnderWay | None
     ) -> None:
@@ -577,7 +572,9 @@ class Simulation(Holder):
     @exclusive
     def arrays(self) -> dict[str, np.ndarray]:
         """Return copies of all arrays that `save` would write, by name."""
-        return {name: np.array(array) for name, array in self._saved().items()}
+        self._progress.check("there is nothing to go on from")
+        self._changing.settle()
+        return {name: np.array(array) for name, array in self._runner.save().items()}
 
     @exclusive
     def set_arrays(self, step: int, arrays: dict[str, np.ndarray]) -> None:
@@ -609,11 +606,6 @@ class Simulation(Holder):
         if self.ranks is not None:
             step = int(self.ranks.gather_numbers([step])[0, 0])
         self._progress.go_to(step)
-
-
-def saved_arrays(simulation: Simulation) -> dict[str, np.ndarray]:
-    """Return what `arrays` does, not to be changed: some may be the simulation's own."""
-    return simulation._saved()
 
 
 def take_state(

@@ -18,7 +18,7 @@ from clhines.neuron.model import Model
 from clhines.neuron.read.contents import Hidden, Instances
 from clhines.simulate.engines.reference import check_unless, started
 from clhines.simulate.events.sources import SPIKE_LATE, ring_sizes, wires_of
-from clhines.simulate.simulation import Simulation, saved_arrays, take_state
+from clhines.simulate.simulation import Simulation, take_state
 
 Arrays = dict[str, np.ndarray]
 
@@ -107,7 +107,7 @@ def take_values(
     """Let a simulation go on from NEURON's present values; `arrays` of its start are changed."""
     model, copies = imported.model, imported.copies
     if arrays is None:
-        arrays = sim.arrays() if isinstance(sim, OneCopy) else saved_arrays(sim)
+        arrays = sim.arrays() if isinstance(sim, OneCopy) else sim.runner.save()
     arrays["v"] = np.tile(voltages(imported), copies).astype(arrays["v"].dtype)
     for name, group in imported.groups.items():
         _take_globals(sim, imported, arrays, name)
