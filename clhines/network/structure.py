@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.arrays import repeat, repeat_moved, repeated_nodes
-from clhines.cells.cable import Cable, check_cables
+from clhines.cells.cable import Axis, Cable, check_cables
 from clhines.checks import as_array, as_indices, as_real, as_whole_number, check_room
 from clhines.errors import InputError
 from clhines.forest import Forest
@@ -34,6 +34,14 @@ class Structure:
     g_axial: Sequence[np.ndarray]  # µS, to the parent
     g_total: Sequence[np.ndarray]  # µS, sum of the axial conductances of each node
     in_soma: Sequence[np.ndarray]
+    given_axis: Axis | None = None  # of cells that are not of cables, where it is known
+
+    @cached_property
+    def axis(self) -> Axis | None:
+        """Lengths and neighbours of segments, if they are known."""
+        if not self.cables:
+            return self.given_axis
+        return Axis.joined([self.cables[k % len(self.cables)].axis for k in range(self.turns)])
 
     def whole(self, name: str) -> np.ndarray:
         return repeat(getattr(self, name), self.turns)
