@@ -145,7 +145,8 @@ class Axis:
     """What diffusion along a cell takes of its segments: lengths, and which come before which.
 
     The node before another is the first of `before`, (3, n), that has the mechanism, as in NEURON:
-    the parent, the parent's parent, the parent section's first segment; -1 is none.
+    the parent; of a section's first segment then the parent's parent, and the first segment of the
+    parent section; -1 is none.
     """
 
     length: np.ndarray  # (n,) float64, µm, of segments
@@ -155,7 +156,9 @@ class Axis:
     def joined(cls, parts: Sequence[Axis]) -> Axis:
         """Return the axis of cells one after another."""
         first = starts(np.array([len(part.length) for part in parts], np.int64))
-        before = [np.where(p.before < 0, -1, p.before + k) for p, k in zip(parts, first, strict=True)]
+        before = [
+            np.where(p.before < 0, -1, p.before + k) for p, k in zip(parts, first, strict=True)
+        ]
         return cls(np.concatenate([p.length for p in parts]), np.concatenate(before, axis=1))
 
     @classmethod
@@ -163,9 +166,10 @@ class Axis:
         cls, parent: np.ndarray, section: np.ndarray, length: np.ndarray, first_above: np.ndarray
     ) -> Axis:
         """Return the axis of a cell; of each section the length of a segment, and the last row."""
-        above = np.where(parent < 0, -1, np.append(parent, -1)[parent])
-        before = np.stack([parent, above, first_above[section]]).astype(np.int64)
-        return cls(length[section], before)
+        is_first = (parent >= 0) & (section[parent] != section)
+        others = np.stack([parent[parent], first_above[section]])
+        before = np.concatenate([parent[None], np.where(is_first, others, -1)])
+        return cls(length[section], before.astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)

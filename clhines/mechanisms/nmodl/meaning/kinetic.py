@@ -59,8 +59,7 @@ class _Reactions:
 
     def _find_volumes(self) -> None:
         for s in all_of(self.block.body, "compartment"):
-            name, species = s.names
-            for one in species:  # type: ignore[attr-defined]
+            for one in s.names[1]:  # type: ignore[attr-defined]
                 variable = self.run.names.variable(one)
                 if variable is None:
                     raise Refused(f"COMPARTMENT of '{one}'", s.line)
