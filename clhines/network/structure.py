@@ -120,8 +120,8 @@ def of_arrays(
     in_soma = np.zeros(n, bool)
     in_soma[somas] = arrays["area"][somas] > 0
     forest = given if np.array_equal(moved, given.parent) else Forest(moved, starts)
-    each = arrays["area"], arrays["capacitance"], g, total, in_soma
-    return Structure(forest, somas, (), 1, *([a] for a in each))
+    given_nodes = [arrays["area"]], [arrays["capacitance"]], [g], [total], [in_soma]
+    return Structure(forest, somas, (), 1, *given_nodes)
 
 
 def _of_nodes(name: str, values: ArrayLike, n: int, unit: str) -> np.ndarray:

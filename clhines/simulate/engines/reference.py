@@ -210,8 +210,8 @@ def diffuse(variables: Variables) -> None:
                 (variables.states[one.kind][name], slice(None)) if own
                 else (variables.ions[name], kind.node)
             )  # fmt: skip
-            given = (call.results[role, name] for role in ("volume", "diffusion"))
-            values[at] = one.solved(values[at], *given, variables.model.dt)
+            volume, diffusion = (call.results[role, name] for role in ("volume", "diffusion"))
+            values[at] = one.solved(values[at], volume, diffusion, variables.model.dt)
 
 
 Wanted = Sequence[tuple[str, ...]]  # outputs of each kind that are worked out

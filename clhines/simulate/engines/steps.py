@@ -38,7 +38,7 @@ Launch: TypeAlias = Callable[[], object]
 
 def bound(
     queue: cl.CommandQueue,
-    built: tuple[cl.Program, ArenaSpec],
+    built: tuple[cl.Program, TemplateSpec],
     name: str,
     given: dict[str, Any],
     items: int,

@@ -289,7 +289,7 @@ def _add_kind(
         columns.put(mem, f"{what}_{k}", [kept[n] for n in names])
     diffusing = kind.mechanism.program.diffusing
     if diffusing:  # volumes and coefficients
-        columns.put(mem, f"diffusing_{k}", np.zeros((2 * len(diffusing), kind.count)))
+        columns.put(mem, f"diffusing_{k}", [np.zeros(kind.count)] * (2 * len(diffusing)))
     for name, rows in variables.tables[k].items():
         mem.align(4)  # epochs load four numbers of a row at once
         mem.add(f"table_{k}_{name}", rows)

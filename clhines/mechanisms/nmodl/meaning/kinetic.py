@@ -16,6 +16,7 @@ from clhines.mechanisms.ir.elimination import Entries, solved
 from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.nmodl.execute import Run
 from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement, all_of
+from clhines.mechanisms.nmodl.values import Rules
 
 TURNS = 22
 STEADY = 10**9  # NEURON's dt of STEADYSTATE
@@ -49,7 +50,7 @@ class _Reactions:
                 volume = self.volumes.get(key, graph.one)
                 self.matrix[key] = {key: volume / dt}
                 self.right[key] = -((now[key] - old[key]) * volume / dt)
-        rules = {"reaction": self._reaction, "conserve": self._conserve}
+        rules: Rules = {"reaction": self._reaction, "conserve": self._conserve}
         rules |= dict.fromkeys(("compartment", "diffuse"), lambda s: None)
         with run.scope(rules):
             for name in ("f_flux", "b_flux"):
