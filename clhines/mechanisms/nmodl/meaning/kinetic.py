@@ -173,8 +173,9 @@ def diffusing(run: Run) -> list[tuple[str, str, Node]]:
         if block.sort != "KINETIC":
             continue
         compartments = dict[str, Statement]()
-        if len(all_of(block.body, "diffuse")) > sum(s.kind == "diffuse" for s in block.body):
-            raise Refused("LONGITUDINAL_DIFFUSION in IF or FROM", block.line)
+        for s in all_of(block.body, "diffuse"):
+            if all(s is not other for other in block.body):
+                raise Refused("LONGITUDINAL_DIFFUSION in IF or FROM", s.line)
         for s in block.body:
             for name in s.names[1] if s.kind in ("compartment", "diffuse") else ():  # type: ignore[attr-defined]
                 if s.kind == "compartment":
