@@ -179,6 +179,19 @@ ${at_target(spec.loose_kinds, "target", " " * 8)}\
                 ${"slots, num_targets, scale_of_events, incoming, " if spec.grid else ""}mem, clock, ints, at);
 }
 
+% if spec.diffuses:
+// One work-item per block of places and nodes, before states diffuse along cells.
+__kernel void advance(${signature(spec, "advance")})
+{
+    const int i = get_global_id(0);
+    if (i >= num_items) return;
+    const long item = i, next = item + 1;
+    advance_block(item * num_active / num_items, next * num_active / num_items,
+                  item * num_places / num_items, next * num_places / num_items,
+                  step_begin[step_state[3]], half_dt, dt, x, v_old, v_new, mem, clock, ints, at);
+}
+
+% endif
 // One work-item per block of places and nodes, and of all else that is recorded or sent.
 __kernel void finish_step(${signature(spec, "finish_step")})
 {

@@ -165,9 +165,7 @@ def exact_specs(dtype):
         place = np.arange(model.forest.num_nodes)
         tables = filled_arenas(variables, np.dtype(dtype), place)
         spec, _ = spec_of(variables, tables, real, vector_bytes=64 * (secondorder == 1))
-        yield spec
-        if not spec.wide:
-            yield replace(spec, diffuses=True)
+        yield from (spec, replace(spec, diffuses=True))
         if spec.wide:
             blocks = blocks_of(model, variables.wires, work_of(model), 1, 1.0)
             layout = BlockLayout(model, make_tiles(model, blocks, 4), spec.width, False)

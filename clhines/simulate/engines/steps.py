@@ -171,7 +171,7 @@ class Steps(ArenaKernels):
     def __init__(self, run: ArenaRun) -> None:
         super().__init__(run)
         diffuses = any(one.parent.size for one in run.model.diffusions)
-        self.in_vectors = devices.is_cpu(run.queue.device) and not run.model.diffusions
+        self.in_vectors = devices.is_cpu(run.queue.device)
         request = run.request
         self.solver = _solver_of(run, lambda m: m.forest, request.method, request.options)
         self._diffusing = Diffusing(run) if diffuses else None
@@ -281,7 +281,8 @@ class Steps(ArenaKernels):
         before.append(bound(self.queue, self._built, "begin_step", arguments, items[0], alone))
         after = list[Launch]()
         if spec.diffuses:
-            after.append(bound(self.queue, self._built, "advance", arguments, self.places))
+            count = items[1] if alone else self.places
+            after.append(bound(self.queue, self._built, "advance", arguments, count, alone))
         after += self._diffusion
         after.append(bound(self.queue, self._built, "finish_step", arguments, items[1], alone))
         if spec.sums:
