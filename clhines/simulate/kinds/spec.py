@@ -544,8 +544,9 @@ class ArenaSpec(TemplateSpec):
             "real *mem, instant *clock, int *ints, const int *at",
         ),
         "advance": (
-            "int num_places, int num_items if wide, real dt, instant half_dt, const int *step_state",
-            "const instant *restrict step_begin, const int *restrict active if not wide",
+            "int num_places, int num_items if wide, real dt, instant half_dt",
+            "const int *step_state, const instant *restrict step_begin",
+            "const int *restrict active if not wide",
             "const real *restrict x, const real *restrict v_old, real *restrict v_new if wide",
             "real *mem, instant *clock, int *ints, const int *at",
         ),
