@@ -1,11 +1,15 @@
 """States that diffuse along cells of a network of one's own: a dense system is the oracle."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from clhines import InputError, Mechanism, Network, Simulation, discretise, sample_cells
+from clhines.device import devices
 from clhines.model import compile
 from clhines.network.copies import copies_of
+from clhines.simulate.engines import steps
 from clhines.simulate.engines.reference import Reference
 from clhines.simulate.ranks.partition import Share
 
@@ -102,6 +106,15 @@ def test_steps_are_those_of_dense_systems(engine, dtype):
     sim, want = simulated(engine, dtype if engine != "reference" else "float64")
     assert sim.engine == ("steps" if engine == "auto" else engine)
     assert np.ptp(want, axis=1).min() > 0.3
+    np.testing.assert_allclose(states(sim), want, 5 * EPS[dtype])
+
+
+@pytest.mark.parametrize("dtype", EPS)
+def test_steps_of_gpus_have_a_work_item_for_each_node(dtype, monkeypatch):
+    others = {**vars(devices), "is_cpu": lambda _: False}
+    monkeypatch.setattr(steps, "devices", SimpleNamespace(**others))
+    sim, want = simulated("steps", dtype)
+    assert not sim.runner.kernels.in_vectors
     np.testing.assert_allclose(states(sim), want, 5 * EPS[dtype])
 
 
