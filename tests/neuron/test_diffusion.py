@@ -30,3 +30,10 @@ def test_concentrations_are_those_of_neuron(case, engine):
     assert found["shapes"][0] == found["shapes"][1] and found["shapes"][0][1] > 40
     assert found["spread"] > 10  # the largest concentration is above 10 times the least
     assert found["difference"] <= TOLERANCE, found
+
+
+def test_neighbours_are_those_of_neuron():
+    """Of sections joined at random, turned round or not, of which some have the mechanism."""
+    found = forked.result_of(PROGRAM, "random", "reference", 0, 25)
+    assert found["raised"] > 25
+    assert found["difference"] <= TOLERANCE

@@ -161,5 +161,42 @@ def restored(sections):
         segment.ext_shells.DCa = 0.6
 
 
+def random_trees(engine, first, end):
+    """Largest relative difference of models of a few sections, of which some have the mechanism.
+
+    Also the number of segments of which another's source has raised the concentration.
+    """
+    worst, raised = 0.0, 0
+    for seed in range(int(first), int(end)):
+        random = np.random.default_rng(seed)
+        for k in range(int(random.integers(2, 14))):
+            size = random.uniform((2, 0.5), (60, 4)).tolist()
+            made = section(f"s{k}", int(random.integers(1, 5)), *size)
+            if k and random.random() < 0.93:
+                which, x = random.integers(0, k), float(random.choice([0, 1, 0.5, 0.2, 0.9]))
+                made.connect(KEPT[which](x), int(random.random() < 0.2))
+        some = [made for made in KEPT if random.random() < 0.7] or KEPT[:1]
+        for made in some:
+            made.insert("ext_spread")
+            for segment in made:
+                segment.ext_spread.D = random.uniform(0.1, 5)
+        some[0](0.5).ext_spread.source = 0.01
+        vectors = [h.Vector().record(s._ref_cai) for made in some for s in made]
+        found = []
+        for ours in (False, True):
+            h.finitialize(-65)
+            if ours:
+                clhines.neuron.run(2, engine=engine)
+            else:
+                h.continuerun(2)
+            found.append(np.array([v.as_numpy().copy() for v in vectors]))
+        worst = max(worst, np.abs(found[1] / found[0] - 1).max())
+        raised += int((found[0][:, -1] > 5.1e-5).sum()) - 1
+        del vectors, segment, made, some
+        KEPT.clear()
+    return {"difference": worst, "raised": raised}
+
+
 if __name__ == "__main__":
-    print(json.dumps(compared(*sys.argv[1:])))
+    case, *words = sys.argv[1:]
+    print(json.dumps(random_trees(*words) if case == "random" else compared(case, *words)))
