@@ -30,6 +30,11 @@ KINETIC mixed {
     ~ c << (0)
 }
 """
+PUTS = """
+NEURON { SUFFIX puts POINTER p }
+ASSIGNED { p }
+BEFORE BREAKPOINT { p = 2 }
+"""
 MIXED = np.linalg.inv(np.eye(2) + DT * np.array([[0.3, -0.2], [-0.15, 0.1]]))  # one step of q alone
 # Entries off the diagonal add up to about 1/dt at most, so that little cancels: a step is as good
 # as some 60 roundings, of float64 and of float32
@@ -189,6 +194,11 @@ def test_what_cannot_be_had_is_refused_in_one_line():
     net, _ = built(mechanism=ion)
     net.insert(Mechanism.from_nmodl(ion.replace("seep", "second")), net.nodes())
     with pytest.raises(InputError, match="^second: xi diffuses by another mechanism, too"):
+        Simulation(net)
+    net, group = built(mechanism=SEEP.replace("~ c << (0)", ""))
+    puts = net.insert(Mechanism.from_nmodl(PUTS), group.nodes[:1])
+    net.set_pointer(puts, "p", (group, "c", [0]))
+    with pytest.raises(InputError, match="^puts: pointer p points to c of seep, which uses it"):
         Simulation(net)
     for engine in ("epochs-gpu", "epochs-cpu"):
         with pytest.raises(InputError, match="takes no LONGITUDINAL_DIFFUSION; expected 'steps'"):
