@@ -15,7 +15,7 @@ be in µm, whatever a file's header says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -138,6 +138,38 @@ def centres(
 
 
 # -------------------------------------------------------------------------------------- cable
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """What diffusion along a cell takes of its segments: lengths, and which come before which.
+
+    The node before another is the first of `before`, (3, n), that has the mechanism, as in NEURON:
+    the parent; of a section's first segment then the parent's parent, and the first segment of the
+    parent section; -1 is none.
+    """
+
+    length: np.ndarray  # (n,) float64, µm, of segments
+    before: np.ndarray  # (3, n) int64
+
+    @classmethod
+    def joined(cls, parts: Sequence[Axis]) -> Axis:
+        """Return the axis of cells one after another."""
+        first = starts(np.array([len(part.length) for part in parts], np.int64))
+        before = [
+            np.where(p.before < 0, -1, p.before + k) for p, k in zip(parts, first, strict=True)
+        ]
+        return cls(np.concatenate([p.length for p in parts]), np.concatenate(before, axis=1))
+
+    @classmethod
+    def of(
+        cls, parent: np.ndarray, section: np.ndarray, length: np.ndarray, first_above: np.ndarray
+    ) -> Axis:
+        """Return the axis of a cell; of each section the length of a segment, and the last row."""
+        is_first = (parent >= 0) & (section[parent] != section)
+        others = np.stack([parent[parent], first_above[section]])
+        before = np.concatenate([parent[None], np.where(is_first, others, -1)])
+        return cls(length[section], before.astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,6 +304,13 @@ class Cable:
     def first_node(self) -> np.ndarray:
         """(num_sections,) int64: segment k of section s is node ``first_node[s] + k``."""
         return _first_nodes(self.sections, self.nseg)[0]
+
+    @cached_property
+    def axis(self) -> Axis:
+        """Lengths and neighbours of the segments."""
+        up, each = self.sections.parent, self.sections.length / self.nseg
+        above = np.where(up < 0, -1, self.first_node[up])
+        return Axis.of(self.parent, self.section, each, above)
 
     @cached_property
     def type(self) -> np.ndarray:

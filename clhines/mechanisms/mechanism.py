@@ -260,7 +260,7 @@ class Mechanism:
         blocks = [
             block
             for block, arguments in self.program.blocks.items()
-            if block not in ("advance", "receive")
+            if block not in ("advance", "diffuse", "receive")
             and any(a.direction != "in" and a.role not in ("i", "g") for a in arguments)
         ]
         free = {name for block in blocks for name in self.compiled.free(block)}

@@ -16,6 +16,7 @@ from clhines.errors import InputError
 from clhines.mechanisms.ir.program import GENERATOR, IonUse
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.connections import Connections
+from clhines.model.diffusion import Diffusion
 from clhines.model.instances import (
     ConstantSums,
     check_alone,
@@ -54,7 +55,7 @@ from clhines.network.groups import Group
 from clhines.network.inside import inside
 from clhines.network.network import Copied, Network
 from clhines.network.plasticity import Rule
-from clhines.network.structure import NodeValues
+from clhines.network.structure import NodeValues, Structure
 from clhines.network.times import LAST_STEP, ROUNDING, as_step, delay_steps, event_steps
 from clhines.network.wiring import Wiring
 
@@ -165,6 +166,7 @@ def _compiled(
         dt=dt,
         secondorder=second_order,
         seed=as_seed(times[3]),
+        diffusions=tuple(_diffusions(kinds, structure)),
         stored=frozenset(stored),
         **added_fields,
     )
@@ -198,6 +200,36 @@ def with_values(
         ),
         stored=frozenset(changes.stored),
     )
+
+
+def _diffusions(kinds: Sequence[Kind], structure: Structure) -> Iterator[Diffusion]:
+    """Find what diffuses, of kinds in order."""
+    known = set[str]()
+    for k, kind in enumerate(kinds):
+        program = kind.mechanism.program
+        if not program.diffusing:
+            continue
+        axis = structure.axis
+        if axis is None:
+            raise InputError(
+                f"{program.name}: LONGITUDINAL_DIFFUSION needs lengths of segments, which cells of "
+                "arrays do not have; expected cells of cables"
+            )
+        ions = {*program.diffusing} - {q.name for q in program.states}
+        if ions & known:
+            raise InputError(
+                f"{program.name}: {min(ions & known)} diffuses by another mechanism, too; expected "
+                "one of them"
+            )
+        known |= ions
+        at = np.full(len(axis.length) + 1, -1)  # the last: of no node
+        at[kind.node] = np.arange(kind.count)
+        first, second, third = at[axis.before[:, kind.node]]
+        parent = np.where(first >= 0, first, np.where(second >= 0, second, third))
+        length = axis.length[kind.node]
+        above = length[parent]
+        up, down = 2 / above / (length + above), 2 / length / (length + above)
+        yield Diffusion(k, program.diffusing, parent, up, down)
 
 
 def _threshold(network: Network) -> np.ndarray:
@@ -298,6 +330,7 @@ def copied_model(network: Network, copied: Copied, once: Model, secondorder: obj
         given_weights=weights,
         events=compiled_events(nothing, added, once.dt, first, ()),
         needs=once.needs | {"copies"},
+        diffusions=tuple(_diffusions(kinds, inside(network).structure)),
         alike=Alike(once, copied.sources, copied.connections),
         **fields_of(
             added, cells, kinds, instances, np.zeros(0), network.celsius,

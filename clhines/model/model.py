@@ -12,6 +12,7 @@ from clhines.arrays import stretch_of
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.connections import Connections
+from clhines.model.diffusion import Diffusion
 from clhines.model.schema import EXACT, Field, Schema, plastic_fields, queue_of
 from clhines.network.structure import NodeValues
 from clhines.network.times import LAST_STEP
@@ -225,6 +226,7 @@ class Model:
     # by kind and name (count, 3) uint32: numbers of each instance's stream of Random123
     random_ids: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
     random_index: int = 0  # the global index of Random123
+    diffusions: tuple[Diffusion, ...] = ()  # along cells, by kind
     second_order_currents: bool = False  # at the middle of the step: NEURON's ``secondorder = 2``
     # As NEURON with ``CVode.queue_mode(1, 0)``: the bin of a step from t to t + dt has the events
     # that are due in [t - dt/2, t + dt/2), all at its start, those that were sent last first.

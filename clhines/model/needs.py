@@ -53,6 +53,7 @@ NEEDS = {  # what users call them
     "ranked_pointers": "pointers to voltages of other ranks",
     "ranked_written": "pointers that mechanisms write on several ranks",
     "ranked_last": "GLOBAL variables that instances of several ranks set in turn",
+    "diffusion": "LONGITUDINAL_DIFFUSION",
     "copies": "copies of one network",
     "solver": "methods of the solver",
 }
@@ -88,6 +89,7 @@ def of_program(program: Program) -> set[str]:
         or _has_more(program),
         "single_events": net is not None and not net.summed,
         "set_voltages": program.sets_v,
+        "diffusion": program.diffusing,
         "self_events": any(send.kind != "event" for send in sends),
     }
     return {word for word, is_so in found.items() if is_so}
@@ -264,7 +266,8 @@ def check_written(model: Model) -> None:
             if block in ("after_initial", "after_solve", "before_step") and adds is None:
                 what = block.upper().replace("_", " ")
                 raise InputError(f"{said} does more than add to it in {what}")
-            if is_put and adds is not False and block != "initial":
+            diffuses = to.state in other.program.diffusing
+            if is_put and (adds is not False or diffuses) and block != "initial":
                 raise InputError(f"{said} uses it; expected one that {mechanism.name} alone sets")
         if is_put:
             before = set_before.get((to.kind, to.state), to.instance[:0])

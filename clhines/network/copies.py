@@ -15,6 +15,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from clhines.arrays import Deferred, Made, in_blocks, place_of, repeated_parents, shifted
+from clhines.cells.cable import Axis
 from clhines.checks import check_room
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
@@ -52,7 +53,7 @@ def structure_of_copies(structure: Structure, count: int) -> Structure:
     def taken(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [arrays[k % len(arrays)] for k in in_turn]
 
-    cables = structure.cables
+    cables, axis = structure.cables, structure.given_axis
     return Structure(
         forest=CopiedForest(forest, count),
         soma=shifted(structure.soma, forest.num_nodes, count),
@@ -63,6 +64,7 @@ def structure_of_copies(structure: Structure, count: int) -> Structure:
         g_axial=taken(structure.g_axial),
         g_total=taken(structure.g_total),
         in_soma=taken(structure.in_soma),
+        given_axis=None if axis is None else Axis.joined([axis] * count),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from clhines.cells.cable import Axis
 from clhines.checks import as_indices
 from clhines.errors import InputError
 from clhines.files import Member, Npz, PathLike, parse_json, write_npz
@@ -60,6 +61,7 @@ def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
         "cells": {
             "parent": put(net.forest.parent), "cell_offsets": put(net.forest.cell_offsets),
             **{name: put(structure.whole(name)) for name in _NODES}, "soma": put(net.soma),
+            **_described_axis(net, put),
         },
         "threshold": put(net.threshold),
         "settings": net.settings,
@@ -103,6 +105,14 @@ def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
         "connections": [[put(column) for column in columns] for columns in wiring.given],
         "events": [[put(column) for column in columns] for columns in wiring.outside],
     }  # fmt: skip
+
+
+def _described_axis(net: Any, put: Callable[[object], object]) -> dict[str, object]:
+    """Return lengths and neighbours of segments, where something diffuses."""
+    axis = inside(net).structure.axis
+    if axis is None or not any(g.mechanism.program.diffusing for g in net.groups):
+        return {}
+    return {"length": put(axis.length), "before": put(axis.before)}
 
 
 def load(path: PathLike, make: Callable[[Structure], Any]) -> Any:
@@ -185,7 +195,15 @@ def _cells(given: dict[str, Any]) -> Structure:
     near = np.shape(total) == sums.shape and np.allclose(total, sums, _NEAR, 0)
     if not near or np.shape(in_soma) != sums.shape or in_soma.dtype != bool:
         raise InputError("g_total or in_soma do not fit the cells")
-    return replace(made, g_total=[total], in_soma=[in_soma])
+    axis = None
+    if "length" in given:
+        n = made.forest.num_nodes
+        length, before = given["length"], given["before"]
+        fits = np.shape(length) == (n,) and np.shape(before) == (3, n) and before.dtype.kind == "i"
+        if not fits or not (length >= 0).all() or (before < -1).any() or (before >= n).any():
+            raise InputError("length or before do not fit the cells")
+        axis = Axis(length, before)
+    return replace(made, g_total=[total], in_soma=[in_soma], given_axis=axis)
 
 
 def _mechanism(saved: dict[str, Any]) -> Mechanism:

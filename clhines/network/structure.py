@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.arrays import repeat, repeat_moved, repeated_nodes, stretch_of
-from clhines.cells.cable import WORDS, Cable, check_cables
+from clhines.cells.cable import WORDS, Axis, Cable, check_cables
 from clhines.checks import (
     as_array,
     as_indices,
@@ -44,6 +44,14 @@ class Structure:
     g_axial: Sequence[np.ndarray]  # µS, to the parent
     g_total: Sequence[np.ndarray]  # µS, sum of the axial conductances of each node
     in_soma: Sequence[np.ndarray]
+    given_axis: Axis | None = None  # of cells that are not of cables, where it is known
+
+    @cached_property
+    def axis(self) -> Axis | None:
+        """Lengths and neighbours of segments, if they are known."""
+        if not self.cables:
+            return self.given_axis
+        return Axis.joined([self.cables[k % len(self.cables)].axis for k in range(self.turns)])
 
     def whole(self, name: str) -> np.ndarray:
         return repeat(getattr(self, name), self.turns)
@@ -122,8 +130,8 @@ def of_arrays(
     in_soma = np.zeros(n, bool)
     in_soma[somas] = arrays["area"][somas] > 0
     forest = given if np.array_equal(moved, given.parent) else Forest(moved, starts)
-    each = arrays["area"], arrays["capacitance"], g, total, in_soma
-    return Structure(forest, somas, (), 1, *([a] for a in each))
+    given_nodes = [arrays["area"]], [arrays["capacitance"]], [g], [total], [in_soma]
+    return Structure(forest, somas, (), 1, *given_nodes)
 
 
 def _of_nodes(name: str, values: ArrayLike, n: int, unit: str) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +19,7 @@ from clhines.network.groups import Group
 from clhines.network.inside import inside
 from clhines.network.network import Network
 from clhines.network.stored import put_group
+from clhines.network.structure import of_arrays
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.memory.places import ELEMENT, Variable
 from clhines.neuron.memory.session import Hoc
@@ -77,7 +78,10 @@ def network_of(model: Model) -> Imported:
         raise RejectedError(model.rejected)
     tree = model.tree
     columns = tree.area, tree.g_axial, tree.capacitance
-    network = Network.from_arrays(tree.parent, tree.cell_offsets, *columns)
+    structure = of_arrays(tree.parent, tree.cell_offsets, *columns, None)
+    if any(mechanism.program.diffusing for mechanism in model.mechanisms.values()):
+        structure = replace(structure, given_axis=tree.axis())
+    network = Network(structure)
     network.celsius = float(model.h.celsius)
     inside(network).added.exact = True
     inside(network).added.bins = model.bins is not None

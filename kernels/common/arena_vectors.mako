@@ -242,39 +242,7 @@ ${kind.call("current", values, 8)}\
     }
 }
 
-// From x, the change of v, to the end of the step: voltages, states, spikes, recorded states.
-static void finish_block(
-    const int from, const int to, const int first_place, const int end_place, const instant t_begin,
-    const instant half_dt, const int done, const size_t row, const real dt, const int capacity,
-    const int num_mem, __global const real *x, __global const real *v_old, __global real *v_new,
-    __global int *failed, __global int *spike_count, __global int *spike_source,
-    __global instant *spike_time,
-% if spec.grid:
-    __global int *grid_count, __global int *grid_source, __global int *grid_step,
-% endif
-    __global const int *mem_first, __global const int *mem_column, __global const int *mem_index,
-    __global real *mem_rows, __global real *mem,
-    __global instant *clock, __global int *ints, __global const int *at)
-{
-    const instant t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
-    for (int p = first_place; p < end_place; p++) v_new[p] = ${new.format("p")};
-    for (int a = from; a < to; a++) {  // their places may be those of another work-item
-        const int p = ints[place_of + a];
-        mem[here_v + a] = ${new.format("p")};
-    }
-% if spec.played:
-    for (int p = ints[first_played + from]; p < ints[first_played + to]; p++)
-        if (ints[played_continuous + p]) play(p, t_end, mem, clock, ints, at);
-% endif
-% if spec.second_order_currents:
-    for (int a = from; a < to; a++) {
-        const int p = ints[place_of + a];
-% for ion in spec.ions:
-        mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * x[p];
-% endfor
-    }
-% endif
-% for block in ("advance", "after_solve", "before_step"):
+<%def name="all(block)">\
 % for kind in spec.kinds:
 % if kind.has(block) and kind.kind != "artificial":
 <% k = kind.number %>\
@@ -297,6 +265,61 @@ ${kind.call(block, values, 8)}\
 % endif
 % endif
 % endfor
+</%def>\
+<%def name="to_states()">\
+    for (int p = first_place; p < end_place; p++) v_new[p] = ${new.format("p")};
+    for (int a = from; a < to; a++) {  // their places may be those of another work-item
+        const int p = ints[place_of + a];
+        mem[here_v + a] = ${new.format("p")};
+    }
+% if spec.played:
+    for (int p = ints[first_played + from]; p < ints[first_played + to]; p++)
+        if (ints[played_continuous + p]) play(p, t_end, mem, clock, ints, at);
+% endif
+% if spec.second_order_currents:
+    for (int a = from; a < to; a++) {
+        const int p = ints[place_of + a];
+% for ion in spec.ions:
+        mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * x[p];
+% endfor
+    }
+% endif
+${all("advance")}\
+</%def>\
+% if spec.diffuses:
+// From x, the change of v, to voltages and states, and the volumes and coefficients of those that diffuse.
+static void advance_block(
+    const int from, const int to, const int first_place, const int end_place, const instant t_begin,
+    const instant half_dt, const real dt, __global const real *x, __global const real *v_old,
+    __global real *v_new, __global real *mem, __global instant *clock, __global int *ints,
+    __global const int *at)
+{
+    const instant t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
+${to_states()}\
+${all("diffuse")}\
+}
+
+% endif
+// From x, the change of v, to the end of the step: voltages, states, spikes, recorded states.
+static void finish_block(
+    const int from, const int to, const int first_place, const int end_place, const instant t_begin,
+    const instant half_dt, const int done, const size_t row, const real dt, const int capacity,
+    const int num_mem, __global const real *x, __global const real *v_old, __global real *v_new,
+    __global int *failed, __global int *spike_count, __global int *spike_source,
+    __global instant *spike_time,
+% if spec.grid:
+    __global int *grid_count, __global int *grid_source, __global int *grid_step,
+% endif
+    __global const int *mem_first, __global const int *mem_column, __global const int *mem_index,
+    __global real *mem_rows, __global real *mem,
+    __global instant *clock, __global int *ints, __global const int *at)
+{
+    const instant t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
+% if not spec.diffuses:
+${to_states()}\
+% endif
+% for block in ("after_solve", "before_step"):
+${all(block)}\
 % endfor
     for (int c = ints[first_cell + from]; c < ints[first_cell + to]; c++)
         if (!isfinite(mem[here_v + ints[soma_of + c]]) && failed[c] == 0) failed[c] = done + 1;

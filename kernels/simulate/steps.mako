@@ -179,6 +179,19 @@ ${at_target(spec.loose_kinds, "target", " " * 8)}\
                 ${"slots, num_targets, scale_of_events, incoming, " if spec.grid else ""}mem, clock, ints, at);
 }
 
+% if spec.diffuses:
+// One work-item per block of places and nodes, before states diffuse along cells.
+__kernel void advance(${signature(spec, "advance")})
+{
+    const int i = get_global_id(0);
+    if (i >= num_items) return;
+    const long item = i, next = item + 1;
+    advance_block(item * num_active / num_items, next * num_active / num_items,
+                  item * num_places / num_items, next * num_places / num_items,
+                  step_begin[step_state[3]], half_dt, dt, x, v_old, v_new, mem, clock, ints, at);
+}
+
+% endif
 // One work-item per block of places and nodes, and of all else that is recorded or sent.
 __kernel void finish_step(${signature(spec, "finish_step")})
 {
@@ -208,6 +221,34 @@ ${loose("        ")}\
                  ints, at);
 }
 % else:
+<%def name="states()">\
+% if spec.played:
+    for (int p = ints[first_played + a]; p < ints[first_played + a + 1]; p++)
+        if (ints[played_continuous + p]) play(p, t_end, mem, clock, ints, at);
+% endif
+% if spec.second_order_currents:
+% for ion in spec.ions:
+    mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * x[i];
+% endfor
+% endif
+${all("advance", "v_now", "t_end", new)}\
+</%def>\
+% if spec.diffuses:
+// From x, the change of v, to the states, and the volumes and coefficients by which some then diffuse along
+// cells. One work-item per place.
+__kernel void advance(${signature(spec, "advance")})
+{
+    const int i = get_global_id(0), now = step_state[3];
+    if (i >= num_places || active[i] < 0) return;
+    const instant t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    const instant t_end = t_mid + half_dt;
+    const int a = active[i];
+    const real v_now = ${new.format("i")};
+${states()}\
+${all("diffuse", "v_now", "t_end", new)}\
+}
+
+% endif
 // From x, the change of v, to the end of the step: voltages, states, spikes, a row of what is recorded.
 // One work-item per place, per source that instances send from, per voltage that is recorded, and
 // one for what is at no node.
@@ -238,16 +279,10 @@ ${loose("        ")}\
     const real v_now = ${new.format("i")};
     v_new[i] = v_now;
     if (a < 0) return;
-% if spec.played:
-    for (int p = ints[first_played + a]; p < ints[first_played + a + 1]; p++)
-        if (ints[played_continuous + p]) play(p, t_end, mem, clock, ints, at);
+% if not spec.diffuses:
+${states()}\
 % endif
-% if spec.second_order_currents:
-% for ion in spec.ions:
-    mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * x[i];
-% endfor
-% endif
-% for block in ("advance", "after_solve", "before_step"):
+% for block in ("after_solve", "before_step"):
 ${all(block, "v_now", "t_end", new)}\
 % endfor
 ${end_of("    ")}\

@@ -15,7 +15,7 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))  # 
 
 import exact_cells
 import mod_files
-from networks import blocks, point_neurons
+from networks import blocks, diffusing_network, point_neurons
 from systems import families, forest_for, make_system, updates_for
 
 from bench.made import caterpillar, chain, random_binary_tree, random_connections, star
@@ -372,6 +372,16 @@ def exact_case(queue, dtype):
     assert sim.arrays()["cursor"][-1] == 1
 
 
+def diffusing_case(queue, dtype):
+    """Some steps of cells of which a part has states that diffuse, concentrations of ions too."""
+    net, group = diffusing_network()
+    net.insert(mod_files.ours("ext_spread"), group.nodes[3:-2], diam=1.5, source=0.01)
+    sim = Simulation(net, 0.1, dtype, queue=queue, engine="steps", max_spikes=SPIKES)
+    number = sim.record("cai", group.nodes), sim.record("marker", group)
+    found = sim.run(0.3)
+    assert all(np.isfinite(found[k]).all() for k in number)
+
+
 def exact_epochs_case(queue, dtype):
     """The same kinds of things by epochs of whole cells, which take no pointers.
 
@@ -498,6 +508,8 @@ def clean_cases():
     yield "network: constant factors", lambda queue, a=arguments: network_case(queue, *a)
     yield "network: points", lambda queue: points_case(queue, "float64")
     yield "network: exact steps", lambda queue: exact_case(queue, "float64")
+    for dtype in ("float64", "float32"):
+        yield f"network: diffusion, {dtype}", lambda queue, a=dtype: diffusing_case(queue, a)
     yield "network: exact epochs", lambda queue: exact_epochs_case(queue, "float64")
     for cells in (2, 5):
         yield (

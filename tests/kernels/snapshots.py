@@ -34,6 +34,7 @@ from clhines.simulate.cpu import vectors as epoch_vector
 from clhines.simulate.cpu.blocks import BlockLayout, CellBlocksSpec, level_ions, make_tiles
 from clhines.simulate.cpu.plan import blocks_of, work_of
 from clhines.simulate.engines.arena_run import TakenSpec
+from clhines.simulate.engines.steps import DiffusionSpec
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events import grid as delivery
 from clhines.simulate.events import grid_run
@@ -164,7 +165,7 @@ def exact_specs(dtype):
         place = np.arange(model.forest.num_nodes)
         tables = filled_arenas(variables, np.dtype(dtype), place)
         spec, _ = spec_of(variables, tables, real, vector_bytes=64 * (secondorder == 1))
-        yield spec
+        yield from (spec, replace(spec, diffuses=True))
         if spec.wide:
             blocks = blocks_of(model, variables.wires, work_of(model), 1, 1.0)
             layout = BlockLayout(model, make_tiles(model, blocks, 4), spec.width, False)
@@ -193,7 +194,7 @@ def other_specs(dtype):
     real = real_name(dtype)
     yield from (PermuteSpec(real), ChainsSpec(real), passive.PassiveSpec(real))
     yield SpreadSpec(real)
-    yield TakenSpec()
+    yield from (TakenSpec(), DiffusionSpec(real))
     yield from (ReducedSpec(real), FeaturesSpec(real), TiledSpec(real))
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
     yield grid_run.EventsSpec()

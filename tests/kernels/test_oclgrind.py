@@ -150,6 +150,7 @@ def test_every_template_is_covered():
         "simulate/features",
         "simulate/reduced",
         "simulate/blocks",
+        "simulate/diffusion",
         "simulate/spread",
         "simulate/taken",
         "simulate/tiled",

@@ -81,6 +81,12 @@ def _with(body, neuron="RANGE x", more=""):
     )
 
 
+def _diffusing(statements, neuron="RANGE x", more=""):
+    text = _with("", neuron, more).replace("{ m' = -m }", "{\n" + statements + "\n~ m << (1)\n}")
+    text = text.replace("DERIVATIVE", "KINETIC").replace("cnexp", "sparse")
+    return text.replace("{D}", "LONGITUDINAL_DIFFUSION")
+
+
 END = "ENDVERBATIM"
 REFUSED = {  # text, what is refused, and what stands in its line
     "return in a loop": (
@@ -335,12 +341,33 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "'q' is one for all instances",
         "LOCAL q",
     ),
-    "diffusion": (
-        _with("")
-        .replace("{ m' = -m }", "{\nLONGITUDINAL_DIFFUSION 1 {m}\n~ m << (1)\n}")
-        .replace("DERIVATIVE", "KINETIC")
-        .replace("cnexp", "sparse"),
-        "LONGITUDINAL_DIFFUSION",
+    **{
+        f"diffusion {what}": (
+            *(_diffusing(*given), message.replace("{D}", "LONGITUDINAL_DIFFUSION")),
+            "LONGITUDINAL_DIFFUSION",
+        )
+        for what, message, *given in (
+            ("alone", "of 'm', which no COMPARTMENT before it has", "{D} 1 {m}"),
+            ("before", "which no COMPARTMENT before it has", "{D} 1 {m}\nCOMPARTMENT 1 {m}"),
+            ("of no state", "of 'x', which is no state", "COMPARTMENT 1 {x}\n{D} 1 {x}"),
+            ("twice", "a second {D} of 'm'", "COMPARTMENT 1 {m}\n{D} 1 {m}  {D} 2 {m}"),
+            ("of itself", "depends on 'm'", "COMPARTMENT 1 {m}\n{D} 1 + m {m}"),
+            ("of v", "{D} or COMPARTMENT depends on 'v'", "COMPARTMENT v {m}\n{D} 1 {m}"),
+            ("of t", "{D} or COMPARTMENT depends on 't'", "COMPARTMENT 1 {m}\n{D} t {m}"),
+            (
+                *("of an ion", "depends on 'cai'", "COMPARTMENT 1 {m}\n{D} cai {m}"),
+                *("USEION ca READ cai", "ASSIGNED { cai }"),
+            ),
+            ("in IF", "{D} in IF or FROM", "COMPARTMENT 1 {m}\nif (x > 0) { {D} 1 {m} }"),
+            (
+                *("that sets", "or COMPARTMENT calls what sets variables"),
+                *("COMPARTMENT 1 {m}\n{D} f(2) {m}", "RANGE x", "FUNCTION f(a) { x = a f = a }"),
+            ),
+        )
+    },
+    "diffusion of points": (
+        _diffusing("COMPARTMENT 1 {m}\n{D} 1 {m}").replace("SUFFIX", "POINT_PROCESS"),
+        "LONGITUDINAL_DIFFUSION in a point process",
         "LONGITUDINAL_DIFFUSION",
     ),
 }

@@ -49,6 +49,14 @@ def mixed_network(cells=7):
     return net, syn
 
 
+def diffusing_network(cells=2):
+    """Cells in all of which calcium and a buffer diffuse from the soma, in shells."""
+    net = Network(CABLES, cells)
+    group = net.insert(mod_files.ours("ext_shells"), diam=2.0)
+    group.parameters["start"] = np.where(np.isin(group.nodes, net.soma), 1e-3, 5e-5)
+    return net, group
+
+
 def simple_network(cells=5, delay=0.5):
     """Active somas on passive dendrites in a ring: all that is constant is below the roots."""
     net = Network(CABLES, cells)

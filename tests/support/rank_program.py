@@ -60,6 +60,16 @@ def ions_network():
     return net, syn
 
 
+def diffusing_network():
+    """Calcium of five cells, on the first rank, diffuses from dendrites to channels in somas."""
+    net, syn = busy_network(12)
+    nodes = net.nodes(cell=np.arange(5))
+    source = np.where(np.isin(nodes, net.soma), 0.0, 0.05)
+    net.insert(mod_files.ours("ext_spread"), nodes, diam=2.0, D=500.0, source=source)
+    net.insert(mod_files.ours("ext_kca"), net.soma)
+    return net, syn
+
+
 def lone_network():
     """Only the first cell has `hh`, and a synapse of its own: other ranks have none of these."""
     net = Network(CABLES, 12)
@@ -78,6 +88,7 @@ CASES = [
     ("mixed reference", mixed_network, 2.0, {"engine": "reference"}),
     ("busy auto", busy_network, 12.0, {}),
     ("plastic beside ions", ions_network, 12.0, {"engine": "steps"}),
+    ("diffusing", diffusing_network, 5.0, {"engine": "steps"}),
     ("busy float32", busy_network, 12.0, {"dtype": "float32", "secondorder": True}),
     ("rewarded", rewarded_network, 12.0, {}),
     ("kinds on one rank", lone_network, 12.0, {}),

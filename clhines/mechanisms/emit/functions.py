@@ -85,6 +85,7 @@ _COMMENTS = {
     "receive": "one event, at t",
     "net_initial": "weights of a connection at the start",
     "watch": "above 0 where a WATCH condition is true",
+    "diffuse": "volumes and diffusion coefficients, after the states of all mechanisms",
     "constants": "what does not change from step to step",
 }
 # roles that functions of several instances take, and those that are one number for all of these
@@ -109,6 +110,8 @@ _GENERATED = {
     "put": "_put_{}",
     "add": "_add_{}",
     "unless": "_unless{}",
+    "volume": "_{}__volume",
+    "diffusion": "_{}__diffusion",
     "column": "_column{}",
     "grid": "_{}",
     "stream": "{}__stream",
@@ -364,7 +367,7 @@ def _python(
 
 
 def _result(a: Argument) -> str:
-    if a.role in ("send", "arm", "watch", "column", "grid"):
+    if a.role in ("send", "arm", "watch", "volume", "diffusion", "column", "grid"):
         return f"{a.role} {a.name}"
     return {"ion_current": f"d{a.name}/dv", "g": "di/dv"}.get(a.role, a.name)
 

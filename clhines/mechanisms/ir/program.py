@@ -11,6 +11,7 @@ both in order.
 Blocks are ``initial`` (v, t to states; host only), ``current`` (to i, g, ion currents), ``advance``
 (one step of the states; t of the step's end for NMODL, its begin for texts), ``receive`` (one
 event), ``net_initial`` (INITIAL of NET_RECEIVE, once a connection), ``watch`` (conditions),
+``diffuse`` (after ``advance`` of all mechanisms, to what `Program.diffusing` states diffuse by),
 ``before_initial``, ``after_initial``, ``before_breakpoint``, ``after_solve``, ``before_step``,
 ``for_netcons0``, 1 ..., ``table_NAME``, and ``unless`` (see `Program.unless`, of all blocks but
 INITIAL) and ``unless_initial``, before INITIAL.
@@ -39,6 +40,8 @@ Roles of arguments, with what `name` says:
 - ``set_v``: the voltage that the event gives the node, mV.
 - ``watch``: value of the WATCH condition of the number: above 0 where it is true.
 - ``unless``: not 0 where the thing of that number in `Program.unless` would be needed.
+- ``volume``, ``diffusion``: of the state of the name, volume and diffusion coefficient times cross
+  section, as LONGITUDINAL_DIFFUSION and COMPARTMENT give them, µm² and µm⁴/ms.
 - ``x``, ``column``: place and values of ``table_NAME``; ``grid``: ``low`` and ``high`` of
   ``grid_NAME``.
 - ``stream``: of the RANDOM variable: its three numbers and the global index, uint32, as a ``uint4``
@@ -187,6 +190,11 @@ class Program:
         """POINTERs to variables that blocks set or add to."""
         every = (a for given in self.blocks.values() for a in given if a.role in ("put", "add"))
         return tuple(dict.fromkeys(a.name for a in every))
+
+    @property
+    def diffusing(self) -> tuple[str, ...]:
+        """States, some of them concentrations of ions, that diffuse along the cell."""
+        return tuple(a.name for a in self.blocks.get("diffuse", ()) if a.role == "volume")
 
     @property
     def sets_v(self) -> bool:

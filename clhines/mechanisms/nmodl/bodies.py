@@ -12,6 +12,7 @@ from clhines.mechanisms.ir.forms import linear_parts
 from clhines.mechanisms.nmodl.evaluate import counts
 from clhines.mechanisms.nmodl.execute import Run
 from clhines.mechanisms.nmodl.meaning.function_table import row_of
+from clhines.mechanisms.nmodl.meaning.kinetic import diffusing
 from clhines.mechanisms.nmodl.meaning.netcons import check
 from clhines.mechanisms.nmodl.meaning.solve import halves, solve
 from clhines.mechanisms.nmodl.meaning.verbatim import is_empty
@@ -77,7 +78,8 @@ def executed(
     shared = Shared(file, Names(file), Graph(), use_tables, secondorder, given or {}, draws=draws)
     bodies = Bodies(shared)
     work = _Work(bodies)
-    for part in (work.initial, work.current, work.advance, work.events, work.others, work.tables):
+    parts = work.initial, work.current, work.advance, work.diffusion, work.events, work.others
+    for part in (*parts, work.tables):
         bodies.attempt(part)
     return bodies
 
@@ -257,6 +259,11 @@ class _Work:
             run.solve = _nested
             run.body(others)
             self._keep("advance", run)
+
+    def diffusion(self) -> None:
+        run = Run(self.shared, "diffuse")
+        if results := diffusing(run):
+            self.bodies.blocks["diffuse"] = Body(results, loops=run.loops)
 
     def others(self) -> None:
         for name in BEFORE_AFTER:

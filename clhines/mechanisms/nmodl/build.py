@@ -180,6 +180,8 @@ class _Builder:
             found |= body.free(self.needed)
         if "receive" in self.blocks:  # nothing but an event brings these values back
             found |= self.blocks["receive"].writes.keys() & self.needed
+        if "diffuse" in self.blocks:
+            found |= {name for _, name, _ in self.blocks["diffuse"].results}
         return found & self.names.elements.keys()
 
     def _begin_globals(self) -> None:

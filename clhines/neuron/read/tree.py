@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from clhines.arrays import place_of, starts
+from clhines.cells.cable import Axis
 from clhines.errors import InputError
 from clhines.neuron.memory.fields import Data, Fields, column_at
 from clhines.neuron.memory.memory import Memory
@@ -91,6 +92,16 @@ class Tree:
     def near(self) -> np.ndarray:
         """(s,) int64: of each section the place in `inner` of the segment next to its parent."""
         return self._first_inner + np.where(self.turned, self.nseg - 1, 0)
+
+    def axis(self) -> Axis:
+        """Lengths and neighbours of segments, as diffusion along sections takes them."""
+        section = np.zeros(self.num_nodes, np.int64)
+        section[self.inner_numbers] = np.repeat(np.arange(len(self.nseg)), self.nseg)
+        each = np.array([s.L for s in self.sections]) / self.nseg
+        parents = (s.parentseg() for s in self.sections)
+        above = [-1 if at is None else self._index[at.sec] for at in parents]
+        first = np.append(self.inner_numbers[self.near()], -1)[above]
+        return Axis.of(self.parent, section, each, first)
 
     def segment(self, place: int) -> Segment:
         k = int(np.searchsorted(self._first_inner, place, side="right")) - 1

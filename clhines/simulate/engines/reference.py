@@ -196,6 +196,22 @@ def placed_neighbours(forest: Forest, gather: np.ndarray, place: np.ndarray) -> 
     return np.ascontiguousarray(np.where(gather < 0, -1, placed[:, gather]), np.int32)
 
 
+def diffuse(variables: Variables) -> None:
+    """Advance the states that diffuse along cells."""
+    for one in variables.model.diffusions:
+        kind = variables.model.kinds[one.kind]
+        call = Call(np.zeros(kind.count), {})
+        variables.call(one.kind, "diffuse", np.arange(kind.count), call)
+        for name in one.names:
+            own = name in variables.states[one.kind]
+            values, at = (
+                (variables.states[one.kind][name], slice(None)) if own
+                else (variables.ions[name], kind.node)
+            )  # fmt: skip
+            volume, diffusion = (call.results[role, name] for role in ("volume", "diffusion"))
+            values[at] = one.solved(values[at], volume, diffusion, variables.model.dt)
+
+
 Wanted = Sequence[tuple[str, ...]]  # outputs of each kind that are worked out
 
 
@@ -344,6 +360,8 @@ class Reference(PartRun):
         for block in ("advance", "after_solve", "before_step"):
             for k in range(len(model.kinds)):
                 variables.run_block(k, block, {"begin": begin, "now": end, "end": end})
+            if block == "advance":
+                diffuse(variables)
         broken = ~np.isfinite(variables.v[model.soma])
         variables.failed[(variables.failed == 0) & broken] = step + 1
         self.events.detect(end, step)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, TypeAlias, cast
+from types import MappingProxyType
+from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 import pyopencl as cl
@@ -13,10 +15,14 @@ import pyopencl.array as cla
 
 from clhines.arrays import offsets
 from clhines.device import devices, program, trust
+from clhines.device.arrays import to_device
 from clhines.errors import DeviceMemoryError
 from clhines.forest import Forest
+from clhines.model.diffusion import trees_of
+from clhines.model.model import Model
+from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.methods import METHODS, make_plan
-from clhines.plan.plan import Limits
+from clhines.plan.plan import Limits, real_name
 from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.reference import neighbours, placed_neighbours
 from clhines.simulate.engines.variables import Variables
@@ -32,7 +38,7 @@ Launch: TypeAlias = Callable[[], object]
 
 def bound(
     queue: cl.CommandQueue,
-    built: tuple[cl.Program, ArenaSpec],
+    built: tuple[cl.Program, TemplateSpec],
     name: str,
     given: dict[str, Any],
     items: int,
@@ -57,11 +63,17 @@ def of_whole(
     return plan.method, {**chosen, **options}
 
 
-def _solver_of(run: ArenaRun) -> Solver:
-    method, options, forest = run.request.method, run.request.options, run.model.forest
+def _solver_of(
+    run: ArenaRun,
+    trees: Callable[[Model], Forest],
+    method: str = "auto",
+    options: Mapping[str, object] = MappingProxyType({}),
+) -> Solver:
+    """Return a solver of trees of a model, voltages or what diffuses."""
+    forest = trees(run.model)
     if run.whole is not None:
         limits = trust.limits(devices.whole_device(run.device), "solve", run.dtype)
-        whole = run.whole.network.forest
+        whole = trees(run.whole.network)
         method, options = of_whole(whole, method, run.dtype, limits, options)
     given = cast("dict[str, Any]", options)
     solver = Solver(forest, method, run.dtype, None, run.queue, **given)
@@ -73,13 +85,96 @@ def _solver_of(run: ArenaRun) -> Solver:
     return solver
 
 
+@dataclass(frozen=True)
+class DiffusionSpec(TemplateSpec):
+    """``diffusion.mako``."""
+
+    template: ClassVar[str] = "simulate/diffusion"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "assemble": (
+            "int num_places, real dt, const int *restrict above, const int *restrict below",
+            "const int *restrict beside, const int *restrict value, const int *restrict volume",
+            "const int *restrict diffusion, const real *restrict up, const real *restrict down",
+            "const real *restrict mem, real *restrict d, real *restrict u, real *restrict l",
+            "real *restrict b",
+        ),
+        "put_back": (
+            "int num_places, const int *restrict value, const real *restrict x, real *mem",
+        ),
+    }
+    real: str
+
+
+class Diffusing:
+    """States that diffuse along cells: all trees of all of them are one batch of a solver."""
+
+    def __init__(self, run: ArenaRun) -> None:
+        self._run = run
+        self._solver = _solver_of(run, lambda model: trees_of(model.diffusions))
+        forest, gather = self._solver.forest, self._solver.plan.gather
+        place = np.empty(forest.num_nodes, np.int64)
+        at = np.flatnonzero(gather >= 0)
+        place[gather[at]] = at
+        rows = [[getattr(one, name)[one.rows] for one in run.model.diffusions for _ in one.names]
+                for name in ("up", "down")]  # fmt: skip
+        ones = self._solver.to_device_order(np.ones(forest.num_nodes))
+        self._given: dict[str, Any] = {
+            "num_places": np.int32(len(gather)), "dt": run.dtype.type(run.model.dt), "d": ones,
+            **{name: cla.zeros_like(ones) for name in "ulbx"},
+            **{name: self._solver.to_device_order(np.concatenate(each))
+               for name, each in zip(("up", "down"), rows, strict=True)},
+        }  # fmt: skip
+        placed = placed_neighbours(forest, gather, place)
+        self._given |= {n: to_device(run.queue, a, np.int32) for n, a in zip(NEIGHBOURS, placed)}
+        self._gather = gather
+
+    def bind(self) -> list[Launch]:
+        """Return the launches of a step."""
+        run, given, solver = self._run, self._given, self._solver
+        places = zip(("value", "volume", "diffusion"), diffusing_places(run), strict=True)
+        given |= {n: to_device(run.queue, np.where(self._gather < 0, -1, a[self._gather]), np.int32)
+                  for n, a in places}  # fmt: skip
+        spec = DiffusionSpec(real_name(run.dtype))
+        built, arguments = (program.build(run.queue.context, spec), spec), {**given, "mem": run.mem}
+        first, last = (bound(run.queue, built, name, arguments, len(self._gather))
+                       for name in spec.kernels)  # fmt: skip
+        d, u, b, x, l = (given[name] for name in "dubxl")  # noqa: E741
+
+        def solve() -> None:
+            solver.enqueue(d, u, b, l=l, out=x, packed=True)
+
+        return [first, solve, last]
+
+
+def diffusing_places(run: ArenaRun) -> np.ndarray:
+    """(3, n) int64: where in ``mem`` the rows of `trees_of` have state, volume and coefficient."""
+    found, layout, offset = [], run.kernels.layout, run.arenas["mem"].offset
+    for one in run.model.diffusions:
+        kind, rows = run.model.kinds[one.kind], one.rows
+        columns, states = layout.columns(one.kind, kind), [*run.variables.states[one.kind]]
+        for line, name in enumerate(one.names):
+            lines = offset[f"diffusing_{one.kind}"] + np.stack([
+                columns.at(rows, 2 * line + k, 2 * len(one.names)) for k in range(2)
+            ])  # fmt: skip
+            value = (
+                offset[f"states_{one.kind}"] + columns.at(rows, states.index(name), len(states))
+                if name in states
+                else offset[f"ion_{name}"] + layout.number(kind.node[rows])
+            )
+            found.append(np.stack([value, *lines]))
+    return np.concatenate(found, axis=1)
+
+
 class Steps(ArenaKernels):
     """Advance a model with the solver that the request asks for, in the order of its plan."""
 
     def __init__(self, run: ArenaRun) -> None:
         super().__init__(run)
+        diffuses = any(one.parent.size for one in run.model.diffusions)
         self.in_vectors = devices.is_cpu(run.queue.device)
-        self.solver = _solver_of(run)
+        request = run.request
+        self.solver = _solver_of(run, lambda m: m.forest, request.method, request.options)
+        self._diffusing = Diffusing(run) if diffuses else None
         self._tiler = None
         if run.model.copies > 1:
             gather = self.solver.plan.gather
@@ -159,6 +254,7 @@ class Steps(ArenaKernels):
             "first_item": num(0), "num_items": num(0), "step_state": self.run.times.state,
             **self.matrix, "at": self._at, **self.run.arguments,
         }  # fmt: skip
+        self._diffusion = [] if self._diffusing is None else self._diffusing.bind()
         self._launches = [self._launches_of(*pair) for pair in (self.v, self.v[::-1])]
 
     def _launches_of(self, old: cla.Array, new: cla.Array) -> tuple[list[Launch], list[Launch]]:
@@ -183,7 +279,12 @@ class Steps(ArenaKernels):
                 for n in (len(layouts.loose_targets(self.model, self.run.wires)), others)
             ]
         before.append(bound(self.queue, self._built, "begin_step", arguments, items[0], alone))
-        after = [bound(self.queue, self._built, "finish_step", arguments, items[1], alone)]
+        after = list[Launch]()
+        if spec.diffuses:
+            count = items[1] if alone else self.places
+            after.append(bound(self.queue, self._built, "advance", arguments, count, alone))
+        after += self._diffusion
+        after.append(bound(self.queue, self._built, "finish_step", arguments, items[1], alone))
         if spec.sums:
             count = layouts.num_sums(self.model)
             after.append(bound(self.queue, self._built, "add_up", arguments, count))

@@ -23,7 +23,8 @@ _LOOSE = frozenset(
     }
 )
 _CELLS = _LOOSE | {"instant_between_cells", "written_elsewhere"}
-_BY_STEPS = frozenset({"ranked_pointers", "last_instances"})  # which epochs do not take
+# which epochs do not take
+_BY_STEPS = frozenset({"ranked_pointers", "last_instances", "diffusion"})
 _OF_TIMES = _BY_STEPS | {"ranks", "bins", "played_artificial", "copies"}
 ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network
@@ -114,4 +115,6 @@ MISSING = {
     "each step",
     "epochs-gpu and epochs-cpu with GLOBAL variables that each instance of a mechanism sets in "
     "turn": "all cells would meet in each step",
+    "epochs-gpu and epochs-cpu with LONGITUDINAL_DIFFUSION": "each step would solve for the states "
+    "that diffuse as well, trees whose coefficients change from step to step",
 }

@@ -284,6 +284,9 @@ def _add_kind(
     for what, kept in (("states", variables.states[k]), ("outputs", variables.outputs[k])):
         names = variables.wanted[k] if what == "outputs" else [*kept]
         columns.put(mem, f"{what}_{k}", [kept[n] for n in names])
+    diffusing = kind.mechanism.program.diffusing
+    if diffusing:  # volumes and coefficients
+        columns.put(mem, f"diffusing_{k}", [np.zeros(kind.count)] * (2 * len(diffusing)))
     for name, rows in variables.tables[k].items():
         mem.align(4)  # epochs load four numbers of a row at once
         mem.add(f"table_{k}_{name}", rows)
@@ -505,12 +508,14 @@ def spec_of(
         constant=has_constants(model.once),
         sets_v="set_voltages" in model.needs,
         sums=bool(model.written),
+        diffuses=bool(model.diffusions),
     )
     return spec, np.array([*regions.values()], np.int32)
 
 
 _ON_DEVICE = (
-    "current", "advance", "receive", "watch", "before_breakpoint", "after_solve", "before_step",
+    "current", "advance", "diffuse", "receive", "watch", "before_breakpoint", "after_solve",
+    "before_step",
 )  # fmt: skip
 
 

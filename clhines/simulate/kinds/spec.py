@@ -497,6 +497,11 @@ class KindBlocks:
             return [f"{self.kept(a.role, a.name)} = {local};"]
         if a.role in ("put", "add"):
             return [f"mem[{a.role}_{self.number}_{a.name} + j] = {local};"]
+        if a.role in ("volume", "diffusion"):
+            names = self.asks(block, "volume")
+            line = 2 * names.index(a.name) + (a.role == "diffusion")
+            where = self.line_of(line, 2 * len(names))
+            return [f"mem[diffusing_{self.number} + {where}] = {local};"]
         if a.role == "drawn":
             low, high = self._drawn(a.name)
             return [f"ints[{low}] = (int)(uint){local};", f"ints[{high}] = (int)({local} >> 32);"]
@@ -536,6 +541,13 @@ class ArenaSpec(TemplateSpec):
             "int *restrict spike_count, int *restrict spike_source, instant *restrict spike_time",
             "int slots if grid, int num_targets if grid, real scale_of_events if grid",
             "long *restrict incoming if grid",
+            "real *mem, instant *clock, int *ints, const int *at",
+        ),
+        "advance": (
+            "int num_places, int num_items if wide, real dt, instant half_dt",
+            "const int *step_state, const instant *restrict step_begin",
+            "const int *restrict active if not wide",
+            "const real *restrict x, const real *restrict v_old, real *restrict v_new if wide",
             "real *mem, instant *clock, int *ints, const int *at",
         ),
         "finish_step": (
@@ -585,6 +597,7 @@ class ArenaSpec(TemplateSpec):
     instant: str = "double"  # type of times
     sets_v: bool = False  # events may set voltages
     sums: bool = False  # pointers write variables
+    diffuses: bool = False  # states diffuse along cells, between `advance` and `finish_step`
 
     @property
     def arena(self) -> ArenaSpec:

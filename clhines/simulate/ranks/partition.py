@@ -254,6 +254,7 @@ class Share:
                 whole.events.weight[events],
             ),
             first_cell=self.cells.start,
+            diffusions=tuple(d.part(self.instances[d.kind]) for d in whole.diffusions),
             ions=tuple(self._ion(ion) for ion in whole.ions),
             sources=self._sources(),
             netcons=self._netcons(),

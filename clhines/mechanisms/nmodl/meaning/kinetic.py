@@ -3,7 +3,8 @@
 The matrix has the slopes of the fluxes by the reacting states, without those of the rates; the row
 of the last state named in a CONSERVE that no later CONSERVE has taken is that of the sum. Linear
 reactions take one pass; others iterate until the changes add up to 1e-6, and states below 0 are
-set to 0.
+set to 0. LONGITUDINAL_DIFFUSION is no part of it: NEURON solves for that after the states of all
+mechanisms, with the volumes and coefficients of then (`diffusing`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from clhines.mechanisms.ir.elimination import Entries, solved
 from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.nmodl.execute import Run
 from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement, all_of
+from clhines.mechanisms.nmodl.values import Rules
 
 TURNS = 22
 STEADY = 10**9  # NEURON's dt of STEADYSTATE
@@ -48,8 +50,9 @@ class _Reactions:
                 volume = self.volumes.get(key, graph.one)
                 self.matrix[key] = {key: volume / dt}
                 self.right[key] = -((now[key] - old[key]) * volume / dt)
-        rules = {"reaction": self._reaction, "conserve": self._conserve, "diffuse": self._diffuse}
-        with run.scope({**rules, "compartment": lambda s: None}):
+        rules: Rules = {"reaction": self._reaction, "conserve": self._conserve}
+        rules |= dict.fromkeys(("compartment", "diffuse"), lambda s: None)
+        with run.scope(rules):
             for name in ("f_flux", "b_flux"):
                 run.new_local(name)
             run.body(self.block.body)
@@ -57,23 +60,15 @@ class _Reactions:
 
     def _find_volumes(self) -> None:
         for s in all_of(self.block.body, "compartment"):
-            name, species = s.names
-            for one in species:  # type: ignore[attr-defined]
+            for one in s.names[1]:  # type: ignore[attr-defined]
                 variable = self.run.names.variable(one)
                 if variable is None:
                     raise Refused(f"COMPARTMENT of '{one}'", s.line)
                 if variable.sort != "state":
                     continue  # it does not change here
                 for k, key in enumerate(self.run.names.all_elements(one)):
-                    with self.run.scope():
-                        if name:
-                            index = self.run.new_local(str(name))
-                            self.run.values[index] = self.graph.number(k)
-                        volume = self.run.expression(s.values[0])
+                    volume = _of_element(self.run, s, k)
                     self.volumes[key] = self.graph.local(f"{key}_volume", volume)
-
-    def _diffuse(self, s: Statement) -> None:
-        raise Refused("LONGITUDINAL_DIFFUSION", s.line)
 
     def _state(self, e: Expression, line: int) -> tuple[str, bool]:
         """Return the key of a reactant, and whether it is a state of this block."""
@@ -161,6 +156,63 @@ class _Reactions:
                 entries[key] = entries[key] + share if key in entries else share
         self.matrix[owner] = entries
         self.right[owner] = total
+
+
+def _of_element(run: Run, s: Statement, k: int) -> Node:
+    """Return the value of a COMPARTMENT or LONGITUDINAL_DIFFUSION for element k of a state."""
+    with run.scope():
+        if s.names[0]:
+            run.values[run.new_local(str(s.names[0]))] = run.graph.number(k)
+        return run.expression(s.values[0])
+
+
+def diffusing(run: Run) -> list[tuple[str, str, Node]]:
+    """Return ``volume`` and ``diffusion`` of each state that diffuses along the cell."""
+    found = dict[str, list[tuple[str, str, Node]]]()
+    for block in run.file.blocks.values():
+        if block.sort != "KINETIC":
+            continue
+        compartments = dict[str, Statement]()
+        for s in all_of(block.body, "diffuse"):
+            if all(s is not other for other in block.body):
+                raise Refused("LONGITUDINAL_DIFFUSION in IF or FROM", s.line)
+        for s in block.body:
+            for name in s.names[1] if s.kind in ("compartment", "diffuse") else ():  # type: ignore[attr-defined]
+                if s.kind == "compartment":
+                    compartments.setdefault(name, s)  # NEURON takes the first
+                    continue
+                of = f"LONGITUDINAL_DIFFUSION of '{name}'"
+                if name not in compartments:
+                    raise Refused(f"{of}, which no COMPARTMENT before it has", s.line)
+                variable = run.names.variable(name)
+                if variable is None or variable.sort != "state":
+                    raise Refused(f"{of}, which is no state", s.line)
+                keys = run.names.all_elements(name)
+                if {*keys} & {*found}:
+                    raise Refused(f"a second {of}", s.line)
+                for k, key in enumerate(keys):
+                    each = ("volume", compartments[name]), ("diffusion", s)
+                    found[key] = [(role, key, _of_element(run, of, k)) for role, of in each]
+                run.line = s.line
+    results = [result for of_key in found.values() for result in of_key]
+    if found:
+        _check_diffusing(run, [*found], [node for _, _, node in results])
+    return results
+
+
+def _check_diffusing(run: Run, keys: list[str], nodes: list[Node]) -> None:
+    """Refuse volumes and coefficients that change with what diffuses, or in a step before it."""
+    of = "LONGITUDINAL_DIFFUSION"
+    if run.file.kind != "density":
+        raise Refused(f"{of} in a {run.file.kind} process", run.line, "use SUFFIX")
+    if run.writes or run.drew or run.sent:
+        raise Refused(f"{of} or COMPARTMENT calls what sets variables", run.line)
+    of_ions = {name for ion in run.file.ions for name in (*ion.reads, *ion.writes)}
+    changing = {*keys, *of_ions, "v", "t", "dt", *run.file.pointers}
+    wrong = sorted(changing & {name for node in nodes for name in node.free})
+    if wrong:
+        shown = run.names.public.get(wrong[0], wrong[0])
+        raise Refused(f"{of} or COMPARTMENT depends on '{shown}'", run.line, "of parameters alone")
 
 
 def _elements(run: Run, e: Expression, line: int) -> list[str]:

@@ -1,0 +1,36 @@
+<%page args="spec"/>\
+// States that diffuse along cells: the systems of all of them, before and after they are solved.
+// spec: ${spec.real}
+% if spec.real == "double":
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+
+typedef ${spec.real} real;
+
+// One work-item per place of the solver's order. Of each `value`, `volume` and `diffusion` say where in mem
+// the state is, its volume and its coefficient times cross section; -1 where no state is. `above`, `below`
+// and `beside` are as those of voltages; `up` and `down` of a row and the one above are over its volume.
+__kernel void assemble(${signature(spec, "assemble")})
+{
+    const int i = get_global_id(0);
+    if (i >= num_places || value[i] < 0) return;
+    const real own = mem[volume[i]], flow = mem[diffusion[i]];
+    real diagonal = 1 / dt;
+    if (above[i] >= 0) {
+        const int p = above[i];
+        const real mean = (flow + mem[diffusion[p]]) / 2;
+        u[i] = -up[i] * mean / mem[volume[p]];
+        l[i] = -down[i] * mean / own;
+        diagonal -= l[i];
+    }
+    for (int c = below[i]; c >= 0; c = beside[c])
+        diagonal += up[c] * ((mem[diffusion[c]] + flow) / 2) / own;
+    d[i] = diagonal;
+    b[i] = mem[value[i]] / dt;
+}
+
+__kernel void put_back(${signature(spec, "put_back")})
+{
+    const int i = get_global_id(0);
+    if (i < num_places && value[i] >= 0) mem[value[i]] = x[i];
+}

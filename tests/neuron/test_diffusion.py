@@ -1,0 +1,39 @@
+"""LONGITUDINAL_DIFFUSION beside NEURON itself, in `clhines.neuron.run`."""
+
+from pathlib import Path
+
+import forked
+import pytest
+
+pytest.importorskip("neuron", reason="NEURON is not installed")
+pytestmark = pytest.mark.neuron
+PROGRAM = Path(__file__).parents[1] / "support" / "diffusion_program.py"
+# In each row 1/dt is 20 times what is off the diagonal: nothing cancels, and some 20 roundings of
+# 1.1e-16 along a path of 10 segments make 2e-15 a step. They decay no slower than concentrations
+# do: in 140 steps at most 3e-13 adds up.
+TOLERANCE = 1e-12
+CASES = (
+    *("spread", "part", "first", "second", "shells", "pieces", "twice", "changed", "again"),
+    *("joined", "played", "saved"),
+)
+
+
+PAIRS = [
+    *((case, engine) for case in CASES for engine in ("reference", "steps")),
+    ("shells", "auto"),
+]
+
+
+@pytest.mark.parametrize(("case", "engine"), PAIRS)
+def test_concentrations_are_those_of_neuron(case, engine):
+    found = forked.result_of(PROGRAM, case, engine)
+    assert found["shapes"][0] == found["shapes"][1] and found["shapes"][0][1] > 40
+    assert found["spread"] > 10  # the largest concentration is above 10 times the least
+    assert found["difference"] <= TOLERANCE, found
+
+
+def test_neighbours_are_those_of_neuron():
+    """Of sections joined at random, turned round or not, of which some have the mechanism."""
+    found = forked.result_of(PROGRAM, "random", "reference", 0, 25)
+    assert found["raised"] > 25
+    assert found["difference"] <= TOLERANCE

@@ -1,0 +1,202 @@
+"""Cells in NEURON in which states diffuse, run by NEURON and by this package; prints how far they
+agree: ``diffusion_program.py CASE ENGINE``, a process of its own for each case."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mod_files import loaded
+
+import clhines
+
+h = loaded()
+h.celsius, h.dt = 20, 0.025
+KEPT = []
+
+
+def section(name, nseg, length, diam):
+    made = h.Section(name=name)
+    made.nseg, made.L, made.diam = nseg, length, diam
+    made.insert("pas")
+    KEPT.append(made)
+    return made
+
+
+def branched(mechanism, without=()):
+    """Sections joined at 0, at 1 and between, some turned round; two cells; returns by name."""
+    soma, a = section("soma", 3, 30, 12), section("a", 4, 80, 2)
+    b, c, d = section("b", 5, 60, 1), section("c", 1, 20, 1.5), section("d", 2, 50, 0.8)
+    e, f, g = section("e", 3, 40, 1), section("f", 2, 33, 1.1), section("g", 3, 21, 0.7)
+    k, m = section("k", 1, 20, 1), section("m", 2, 30, 1)
+    a.connect(soma(1))
+    b.connect(a(0.3), 1)
+    c.connect(a(1))
+    d.connect(a(1))
+    e.connect(soma(0))
+    f.connect(c(0.5))
+    g.connect(b(0))
+    k.connect(a(0.6))
+    m.connect(k(0.5))  # without `k` NEURON joins it to `a`
+    section("other", 4, 60, 2)
+    clamp = h.IClamp(soma(0.5))
+    clamp.dur, clamp.amp = 1e9, 0.1
+    KEPT.append(clamp)
+    sections = {s.name(): s for s in KEPT if hasattr(s, "nseg") and s.name() not in without}
+    for made in sections.values():
+        made.insert(mechanism)
+    return sections
+
+
+def sources(sections):
+    """Give each segment another coefficient, and two of them a source."""
+    random = np.random.default_rng(1)
+    for made in sections.values():
+        for segment in made:
+            segment.ext_spread.D = random.uniform(0.1, 2)
+    sections["a"](0.4).ext_spread.source = 1e-2
+    sections["g"](0.5).ext_spread.source = 5e-3
+
+
+def spread(without=(), order=0):
+    sections = branched("ext_spread", without)
+    sources(sections)
+    h.secondorder = order
+    return sections, [s._ref_cai for made in sections.values() for s in made]
+
+
+def shells():
+    """Two arrays of states, of which one reacts with the other, and a state that only diffuses."""
+    sections = branched("ext_shells", ("c",))
+    sections["a"](0.6).ext_shells.start = 1e-3
+    sections["d"](0.2).ext_shells.start = 4e-4
+    every = [segment for made in sections.values() for segment in made]
+    own = [segment.ext_shells for segment in every]
+    found = [of[k] for one in own for of in (one._ref_ca, one._ref_free, one._ref_bound)
+             for k in range(3)]  # fmt: skip
+    return sections, found + [r for one in own for r in (one._ref_marker, one._ref_seen)]
+
+
+def changes(sections):
+    """What a user changes between runs."""
+    sections["a"].diam = 3
+    sections["b"].L = 90
+    h.DBuf_ext_shells = 0.2
+    for segment in sections["d"]:
+        segment.ext_shells.DCa = 2
+
+
+def at(name, x):
+    """Connect section `f` anew."""
+
+    def moved(sections):
+        sections["f"].disconnect()
+        sections["f"].connect(sections[name](x))
+
+    return moved
+
+
+def played():
+    sections, references = spread()
+    times, values = h.Vector([0, 2, 4]), h.Vector([0.1, 3, 0.2])
+    values.play(sections["a"](0.4)._ref_D_ext_spread, times, 1)
+    KEPT.extend([times, values])
+    return sections, references
+
+
+def initialise(sections):
+    h.finitialize(-65)
+
+
+# what is built, and what is done then: called, or run until that time
+CASES = {
+    "spread": (spread, (3,)),
+    "part": (lambda: spread(("c", "e", "k")), (3,)),
+    "second": (lambda: spread(order=2), (2,)),
+    "first": (lambda: spread(order=1), (2,)),
+    "shells": (shells, (1.5,)),
+    "pieces": (shells, (0.5, 0.525, 1.2)),
+    "twice": (shells, (0.5, initialise, 1)),
+    "changed": (shells, (0.5, changes, 1, changes, 1.5)),
+    "again": (shells, (0.5, changes, initialise, 1)),
+    "joined": (spread, (at("c", 0.5), initialise, 1, at("soma", 0.5), 2)),
+    "played": (played, (3,)),
+    "saved": (spread, (1, lambda _: STATE.save(), 2, lambda _: STATE.restore(), 2.5)),
+}
+STATE = h.SaveState()
+
+
+def compared(case, engine):
+    """Largest relative difference of what is recorded in each step, and of all at the end."""
+    build, script = CASES[case]
+    sections, references = build()
+    vectors = [h.Vector().record(reference) for reference in references]
+    found = []
+    for ours in (False, True):
+        h.finitialize(-65)
+        for part in script:
+            if callable(part):
+                part(sections)
+            elif ours:
+                clhines.neuron.run(part, engine=engine)
+            else:
+                h.continuerun(part)
+        found.append(np.array([v.as_numpy().copy() for v in vectors]))
+        found.append(np.array([reference[0] for reference in references]))
+        if changes in script:
+            restored(sections)
+    rows, last, our_rows, our_last = found
+    pairs = (our_rows, rows), (our_last, last)
+    largest = max(np.max(np.abs(a - b) / np.where(b, b, 1)) for a, b in pairs)
+    spread_out = np.ptp(last) / last.min()
+    return {"shapes": [rows.shape, our_rows.shape], "difference": largest, "spread": spread_out}
+
+
+def restored(sections):
+    """Take back what `changes` did."""
+    sections["a"].diam, sections["b"].L, h.DBuf_ext_shells = 2, 60, 0.05
+    for segment in sections["d"]:
+        segment.ext_shells.DCa = 0.6
+
+
+def random_trees(engine, first, end):
+    """Largest relative difference of models of a few sections, of which some have the mechanism.
+
+    Also the number of segments of which another's source has raised the concentration.
+    """
+    worst, raised = 0.0, 0
+    for seed in range(int(first), int(end)):
+        random = np.random.default_rng(seed)
+        for k in range(int(random.integers(2, 14))):
+            size = random.uniform((2, 0.5), (60, 4)).tolist()
+            made = section(f"s{k}", int(random.integers(1, 5)), *size)
+            if k and random.random() < 0.93:
+                which, x = random.integers(0, k), float(random.choice([0, 1, 0.5, 0.2, 0.9]))
+                made.connect(KEPT[which](x), int(random.random() < 0.2))
+        some = [made for made in KEPT if random.random() < 0.7] or KEPT[:1]
+        for made in some:
+            made.insert("ext_spread")
+            for segment in made:
+                segment.ext_spread.D = random.uniform(0.1, 5)
+        some[0](0.5).ext_spread.source = 0.01
+        vectors = [h.Vector().record(s._ref_cai) for made in some for s in made]
+        found = []
+        for ours in (False, True):
+            h.finitialize(-65)
+            if ours:
+                clhines.neuron.run(2, engine=engine)
+            else:
+                h.continuerun(2)
+            found.append(np.array([v.as_numpy().copy() for v in vectors]))
+        worst = max(worst, np.abs(found[1] / found[0] - 1).max())
+        raised += int((found[0][:, -1] > 5.1e-5).sum()) - 1
+        del vectors, segment, made, some
+        KEPT.clear()
+    return {"difference": worst, "raised": raised}
+
+
+if __name__ == "__main__":
+    case, *words = sys.argv[1:]
+    print(json.dumps(random_trees(*words) if case == "random" else compared(case, *words)))
