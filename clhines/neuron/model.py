@@ -78,6 +78,8 @@ class Model:
 
     def function_tables(self, name: str) -> dict[str, FunctionTable]:
         instances, found = self.every[name], dict[str, FunctionTable]()
+        if instances.entry.channel is not None:
+            return instances.entry.channel.tables
         for function, count in function_tables_of(instances.entry.text).items():
             of_point = instances.entry.kind != "density"
             owner = instances.things[0] if of_point else self.h
@@ -290,10 +292,15 @@ def _structure(contents: Contents) -> list[Rejected]:
 
 def _convert(model: Model) -> None:
     for name, instances in model.every.items():
+        channel = instances.entry.channel
+        if channel is not None and channel.refused:
+            model.rejected.append(Rejected(name, channel.refused))
+            continue
         pointers = sorted({g.name for g in model.gaps if g.owner == name})
         globals_ = instances.entry.globals_
         use_tables = "usetable" not in globals_ or bool(getattr(model.h, f"usetable_{name}"))
         second, tables = int(model.h.secondorder) > 0, model.function_tables(name)
+        second = second and channel is None
         found = converted(instances.entry, pointers, use_tables, second, tables)
         if isinstance(found, Mechanism):
             model.mechanisms[name] = found

@@ -7,13 +7,11 @@ it.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
@@ -58,7 +56,7 @@ def acting(h: Hoc, memory: Memory) -> list[Rejected]:
         if memory.variable(variable):
             found.append(Rejected("", f"ParallelContext.{what}", "", 0, way_out))
     for name, (function, way_out) in _OLD_STIMULI.items():
-        with _printed(memory) as lines:
+        with memory.printed() as lines:
             memory.symbol(function)()
         if lines:
             found.append(Rejected("", name, "", 0, way_out))
@@ -76,23 +74,6 @@ def _branches(sections: Sequence[Section]) -> list[Rejected]:
 def stepping_of(h: Hoc, memory: Memory) -> list[list[int]]:
     """Return where the code is of the procedures that `read_hooks` looks at, of those there are."""
     return [memory.procedure(name) for name in _STEPPING if h.name_declared(name) == 1]
-
-
-@contextmanager
-def _printed(memory: Memory) -> Iterator[list[str]]:
-    lines = list[str]()
-
-    def take(_: int, text: bytes) -> int:
-        lines.append(text.decode("utf-8", "replace"))
-        return 0
-
-    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p)(take)
-    variable = WORD.from_address(memory.address("nrnpy_pr_stdoe_callback"))
-    kept, variable.value = variable.value, ctypes.cast(function, ctypes.c_void_p).value or 0
-    try:
-        yield lines
-    finally:
-        variable.value = kept
 
 
 # -- lists that no function shows ------------------------------------------------------------------
