@@ -181,6 +181,7 @@ def read_model(
         model.gaps, unset = model.read_gaps()
         model.rejected += unset
         _convert(model)
+        model.rejected += _branches(model)
         _find_written(model)
         if model.bins is not None:
             step = float(h.dt)
@@ -211,7 +212,7 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> Model:
         fields = find_fields(memory)
         tree, data = read_tree(h, memory, fields)
         contents = read_contents(h, memory, fields, (tree, data), catalogue)
-        hooks = read_hooks(h, memory, tree.sections)
+        hooks = read_hooks(h, memory)
         slots = Slots(memory)
         bins = None
         if int(h.CVode().queue_mode()) & 1:
@@ -288,6 +289,24 @@ def _structure(contents: Contents) -> list[Rejected]:
         )
         for name, section in contents.structural.items()
     ]
+
+
+def _branches(model: Model) -> list[Rejected]:
+    """Find what has currents of one of several branches that rallbranch says are alike."""
+    several = model.tree.branches != 1
+    if not several.any():
+        return []
+    uses_area = {n for n, m in model.mechanisms.items() if "area" in m.program.built_in}
+    what, way_out = "rallbranch of a section with", "make the branches as sections"
+    found = [
+        Rejected(name, f"{what} {name} in it, or in those it bears", "", 0, way_out)
+        for name, instances in model.every.items()
+        if several[instances.nodes[instances.nodes >= 0]].any()
+        and (instances.entry.kind == "point" or name in uses_area)
+    ]
+    if model.h.CVode().use_fast_imem():
+        found.append(Rejected("", f"{what} CVode.use_fast_imem", "", 0, way_out))
+    return found
 
 
 def _convert(model: Model) -> None:

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
@@ -20,7 +20,7 @@ from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.raw import WORD, Readable, ref, vector_at, words_at
-from clhines.neuron.memory.session import Hoc, Section, library_path
+from clhines.neuron.memory.session import Hoc, library_path
 
 _MOST = 1 << 20  # entries of a list
 _ENTRY_WORDS = 10  # of an entry that can be read
@@ -45,8 +45,8 @@ _OBJECTS = {  # classes whose objects act in each step
 }
 
 
-def read_hooks(h: Hoc, memory: Memory, sections: Sequence[Section]) -> list[Rejected]:
-    return [*acting(h, memory), *_branches(sections), *_replaced(h, memory)]
+def read_hooks(h: Hoc, memory: Memory) -> list[Rejected]:
+    return [*acting(h, memory), *_replaced(h, memory)]
 
 
 def acting(h: Hoc, memory: Memory) -> list[Rejected]:
@@ -61,14 +61,6 @@ def acting(h: Hoc, memory: Memory) -> list[Rejected]:
         if lines:
             found.append(Rejected("", name, "", 0, way_out))
     return [*found, *_listed(h, memory), *_python_blocks(memory)]
-
-
-def _branches(sections: Sequence[Section]) -> list[Rejected]:
-    for section in sections:
-        if section.rallbranch != 1:
-            what = f"rallbranch = {section.rallbranch:g} of section {section}"
-            return [Rejected("", what, "", 0, "make the branches as sections")]
-    return []
 
 
 def stepping_of(h: Hoc, memory: Memory) -> list[list[int]]:
