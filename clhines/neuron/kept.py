@@ -217,6 +217,9 @@ def _columns(
             continue
         if found:
             break
+    if instances.entry.channel is not None:
+        shown = instances.entry.channel.variables
+        found = {shown.get(name, name): at for name, at in found.items()}
     sizes, moved = {n: ranges.get(n, 1) for n in found}, dict[str, list[int]]()
     for one in played:
         at = int(numbers[one.number]) * sizes.get(one.name, 1) + (one.place or 0)

@@ -127,7 +127,8 @@ def turns(run):
         for turn in range(2):
             kept[0].x[0], sections[0].gmax_sodium = 1, 0.12 + 0.02 * turn
             mixed.gate(1).power(2), bound.trans(1).stoichiometry(3), site.state(1).frac(1)
-            shunts[0].gmax = 0.002
+            shunts[0].gmax, sites[0].pmax = 0.002, 1e-9
+            sections[0].pmax_calcium = 2e-5 * (1 + turn)
             h.finitialize(-65 + turn)
             run(3)
             run(5)
@@ -135,7 +136,7 @@ def turns(run):
             kept[0].x[0] = 1.2 - 0.1 * turn  # a rate of sodium's m
             mixed.gate(1).power(3 + turn), bound.trans(1).stoichiometry(2 - turn)
             site.state(1).frac(0.5 + turn)
-            shunts[0].gmax = 0.003 + turn
+            shunts[0].gmax, sites[0].pmax = 0.003 + turn, 2e-9
             run(8)
             found += [np.array(vectors), values()]
     return found
@@ -144,7 +145,7 @@ print(json.dumps([[str(r) for r in clhines.neuron.check()], *compared(turns)]))
 """
 TABLES = """
 na.usetable(1, 150, -90, 40)
-ca.usetable(1)
+ca.usetable(1, 300, -64, 90)  # voltages start below
 
 def turns(run):
     found = []
@@ -214,6 +215,7 @@ found = {
     "another function": told(channel("short"), short),
     "lacks a function": told(channel("bare"), lambda ks: ks.add_hhstate("m")),
     "something else: 'dt'": told(channel("named"), named("dt")),
+    "something else: 'g'": told(channel("goldman", "ca", form=2), named("g")),
     "has not: 'm-1'": told(channel("minus"), named("m-1")),
     "NMODL": told(channel("keyword"), named("SOLVE")),
     "single-channel mode": told(channel("single", point=1), single, 1),

@@ -35,9 +35,10 @@ _TABLES = 9  # word of a transition (KSTransition) that has its first table
 _SAMPLES = 50  # voltages at which a table is compared with what hoc says
 _E_OVER_K = 1.602176634e-19 / 1.380649e-23 / 1000  # K/mV, of CODATA 2018 as NEURON has it
 _HELPERS = """
-FUNCTION {p}exp(x) {{
-    if (x > 700) {{ {p}exp = exp(700) }} else if (x < -700) {{ {p}exp = exp(-700) }} else {{
-        {p}exp = exp(x) }}
+FUNCTION {p}exp(x) {{ LOCAL y
+    y = x
+    if (x > 700) {{ y = 700 }} else if (x < -700) {{ y = -700 }}
+    {p}exp = exp(y)
 }}
 FUNCTION {p}linoid(a, x) {{
     if (fabs(x) > 1e-6) {{ {p}linoid = a*x/(1 - {p}exp(-x)) }} else {{ {p}linoid = a*(1 + x/2) }}
@@ -52,7 +53,7 @@ class Channel(NamedTuple):
 
     text: str
     tables: dict[str, FunctionTable]
-    variables: tuple[str, ...]  # that hoc sees, also where MechanismStandard does not
+    variables: dict[str, str]  # hoc's name of each by that of its column
     refused: str = ""
 
 
@@ -66,7 +67,7 @@ def read_channel(h: Hoc, memory: Objects, name: str) -> Channel:
         writer = _Writer(h, memory, channels_of(h)[name])
         return Channel(writer.text(), writer.tables, writer.variables)
     except InputError as error:
-        return Channel("", {}, (), f"KSChan {error}")
+        return Channel("", {}, {}, f"KSChan {error}")
 
 
 class _Writer:
@@ -83,9 +84,10 @@ class _Writer:
         self._of_hh, self._of_ks = every[: self._hh], every[self._hh :]
         self._ion = "" if ks.ion() == "NonSpecific" else str(ks.ion())
         self._goldman = bool(self._ion) and int(ks.iv_type()) == 2
-        g = "p" if self._goldman else "g"
-        self._own = [f"{g}max", *(() if self._ion else ("e",)), g, "i"]
-        self.variables = *self._own, *self._names
+        columns = ["gmax", *(() if self._ion else ("e",)), "g", "i"]
+        self._own = [n.replace("g", "p") for n in columns] if self._goldman else columns
+        self._taken = {*columns, *self._own}
+        self.variables = dict(zip(columns, self._own, strict=True)) | {n: n for n in self._names}
         self._p = "ks_"
         while any(name.startswith(self._p) for name in self._names):
             self._p += "k_"
@@ -98,7 +100,7 @@ class _Writer:
             reads |= dict.fromkeys((ion, name) for name in current)
         written = [f"i{ion}"] if ion else []
         others = [name for _, name in reads] + written
-        self._check_names([*self._names, *own, *others])
+        self._check_names([*self._names, *self._taken, *others])
         kind = "POINT_PROCESS" if self._ks.is_point() else "SUFFIX"
         lines = [f"NEURON {{ {kind} {self._ks.name()}", f"RANGE {', '.join(own)}"]
         for one in dict.fromkeys(x for x, _ in reads):
