@@ -205,6 +205,12 @@ def short(ks):
 def named(*names):
     return lambda ks: [hh(ks, name, (1, 0.1), (1, 0.2)) for name in names]
 
+def unbound(ks):
+    ks.add_ksstate(None, "C")
+    ks.add_ksstate(ks.gate(0), "O")
+    ks.add_transition(0, 1)
+    ks.trans(0).type(3, "cai")
+
 def single(ks):
     scheme(ks, ["shut", "wide"], [0, 1], 1, (0, 1, (1, 0.1), (1, 0.2), 0))
     ks.single(1)
@@ -214,6 +220,7 @@ found = {
     "resized": told(channel("resized"), resized),
     "another function": told(channel("short"), short),
     "lacks a function": told(channel("bare"), lambda ks: ks.add_hhstate("m")),
+    "transition 0 lacks": told(channel("unbound"), unbound),
     "something else: 'dt'": told(channel("named"), named("dt")),
     "something else: 'g'": told(channel("goldman", "ca", form=2), named("g")),
     "has not: 'm-1'": told(channel("minus"), named("m-1")),

@@ -198,8 +198,6 @@ class _Writer:
     def _function(self, t: Hoc, which: int, type_: int | None = None) -> str:
         own = int(t.ftype(which))
         type_ = own if type_ is None else type_
-        if own < 0:
-            raise InputError(f"whose transition {int(t.index())} lacks a function")
         if own == _TABLE:
             return self._table(t, which)
         form, count = _FORMS[type_]
@@ -208,8 +206,9 @@ class _Writer:
         return "(" + form.format(*values, p=self._p, x=x) + ")"
 
     def _numbers(self, t: Hoc, which: int, count: int) -> list[float]:
-        vector = t.parm(which)
-        found = [] if vector is None else [float(x) for x in vector]
+        if t.ftype(which) < 0:
+            raise InputError(f"whose transition {int(t.index())} lacks a function")
+        found = [float(x) for x in t.parm(which)]
         if len(found) < count or not np.isfinite(found).all():
             raise InputError(f"whose transition {int(t.index())} has numbers of another function")
         return found
