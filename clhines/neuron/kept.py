@@ -28,6 +28,7 @@ from clhines.neuron.memory.places import Variable
 from clhines.neuron.memory.raw import WORD, gather, ref, words_at
 from clhines.neuron.memory.sources import NETCON_WORDS
 from clhines.neuron.model import Model, settings_of
+from clhines.neuron.read.channels import read_channel
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, random_plays, stepping_of
 from clhines.simulate.events.sources import SPIKE_LATE
@@ -124,12 +125,12 @@ class Fingerprint:
         return [c.value for c in (*self._library, *self._templates)]
 
     def _add_mechanisms(self, fixed: list[Part], moving: list[Part]) -> None:
-        model, contents = self._model, self._model.contents
+        model, contents, memory = self._model, self._model.contents, self._model.memory
         for name, instances in {**contents.density, **contents.points}.items():
             program = model.mechanisms[name].program if name in model.mechanisms else None
             given = [split_name(q)[0] for q in program.parameters] if program is not None else []
             vector = VECTOR_OF_COUNTER if counts_crossings(instances.entry.text) else ""
-            columns = _columns(model.memory, instances, model.plays.continuous(name))
+            columns = _columns(memory, instances, model.plays.continuous(name))
             for variable, column in columns.items():
                 if variable == vector:
                     fixed.append(column)
@@ -140,7 +141,9 @@ class Fingerprint:
             for variable in program.random if program is not None else ():
                 fixed.append(Value(partial(_streams, model, name, variable)))
                 moving.append(Value(partial(_drawn, model, name, variable)))
-            if function_tables_of(instances.entry.text):
+            if instances.entry.channel is not None:
+                fixed.append(Value(partial(read_channel, model.h, memory, name)))
+            elif function_tables_of(instances.entry.text):
                 fixed.append(Value(partial(model.function_tables, name)))
             pointers = (
                 (*program.pointers, *program.written, *program.picked)
@@ -148,7 +151,7 @@ class Fingerprint:
                 else ()
             )
             if pointers:
-                words = _PLACE_WORDS * model.memory.num_places(instances.entry.number)
+                words = _PLACE_WORDS * memory.num_places(instances.entry.number)
                 fixed.append(Value(partial(gather, instances.places, words)))
             self.covers_all &= {*instances.entry.ranges} <= {*columns, *pointers}
             set_here = set[str]()
@@ -166,7 +169,7 @@ class Fingerprint:
             moving.append(of_kinds[2])
         for ion in contents.ions.values():
             fixed.append(Value(partial(gather, ion.instances.places + 8 * POINTER)))
-            moving += _columns(model.memory, ion.instances).values()
+            moving += _columns(memory, ion.instances).values()
 
     def structure_is_same(self) -> bool:
         """Whether all but parameters and what a run changes is as it was."""
@@ -215,6 +218,9 @@ def _columns(
             continue
         if found:
             break
+    if instances.entry.channel is not None:
+        shown = instances.entry.channel.variables
+        found = {shown.get(name, name): at for name, at in found.items()}
     sizes, moved = {n: ranges.get(n, 1) for n in found}, dict[str, list[int]]()
     for one in played:
         at = int(numbers[one.number]) * sizes.get(one.name, 1) + (one.place or 0)

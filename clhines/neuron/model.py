@@ -85,6 +85,8 @@ class Model:
 
     def function_tables(self, name: str) -> dict[str, FunctionTable]:
         instances, found = self.every[name], dict[str, FunctionTable]()
+        if instances.entry.channel is not None:
+            return instances.entry.channel.tables
         for function, count in function_tables_of(instances.entry.text).items():
             of_point = instances.entry.kind != "density"
             owner = instances.things[0] if of_point else self.h
@@ -186,6 +188,7 @@ def read_model(
         model.gaps, unset = model.read_gaps()
         model.rejected += unset
         _convert(model)
+        model.rejected += _branches(model)
         _find_written(model)
         _check_draws(model, ranks)
         if model.bins is not None:
@@ -217,7 +220,7 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> Model:
         fields = find_fields(memory)
         tree, data = read_tree(h, memory, fields)
         contents = read_contents(h, memory, fields, (tree, data), catalogue)
-        hooks = read_hooks(h, memory, tree.sections)
+        hooks = read_hooks(h, memory)
         slots = Slots(memory)
         bins = None
         if int(h.CVode().queue_mode()) & 1:
@@ -297,12 +300,35 @@ def _structure(contents: Contents) -> list[Rejected]:
     ]
 
 
+def _branches(model: Model) -> list[Rejected]:
+    """Find what has currents of one of several branches that rallbranch says are alike."""
+    several = model.tree.branches != 1
+    if not several.any():
+        return []
+    uses_area = {n for n, m in model.mechanisms.items() if "area" in m.program.built_in}
+    what, way_out = "rallbranch of a section with", "make the branches as sections"
+    found = [
+        Rejected(name, f"{what} {name} in it, or in those it bears", "", 0, way_out)
+        for name, instances in model.every.items()
+        if several[instances.nodes[instances.nodes >= 0]].any()
+        and (instances.entry.kind == "point" or name in uses_area)
+    ]
+    if model.h.CVode().use_fast_imem():
+        found.append(Rejected("", f"{what} CVode.use_fast_imem", "", 0, way_out))
+    return found
+
+
 def _convert(model: Model) -> None:
     for name, instances in model.every.items():
+        channel = instances.entry.channel
+        if channel is not None and channel.refused:
+            model.rejected.append(Rejected(name, channel.refused))
+            continue
         pointers = sorted({g.name for g in model.gaps if g.owner == name})
         globals_ = instances.entry.globals_
         use_tables = "usetable" not in globals_ or bool(getattr(model.h, f"usetable_{name}"))
         second, tables = int(model.h.secondorder) > 0, model.function_tables(name)
+        second = second and channel is None
         found = converted(instances.entry, pointers, use_tables, second, tables)
         if isinstance(found, Mechanism):
             model.mechanisms[name] = found

@@ -29,7 +29,7 @@ h.load_file("stdlib.hoc")
 h('''
 objref channel
 channel = new KSChan()
-channel.add_hhstate("m")
+channel.add_hhstate("t")
 channel.trans(0).set_f(0, 3, new Vector(3, 1))
 channel.trans(0).set_f(1, 3, new Vector(3, 1))
 channel.name("built")
@@ -95,7 +95,7 @@ def test_everything_rejected_is_named_in_one_message_and_nothing_changes():
     assert found["same"]
     for name in (
         "extracellular",
-        "built, a mechanism without NMODL",
+        "built: KSChan with a name that NMODL has for something else: 't'",
         "vec_c: VERBATIM",
     ):
         assert any(name in line for line in found["lines"]), (name, found["lines"])

@@ -89,8 +89,6 @@ between("advance() of the model's own",
 own = "if (using_cvode_) { advance() } else for i=1,nstep_steprun { advance() } Plot()"
 between("step() of the model's own", redefine("proc step() { advance() forall { v = v + 0.1 } }"),
         redefine("proc step() { local i " + own + " }"))
-between("rallbranch = 3 of section child", lambda: setattr(child, "rallbranch", 3),
-        lambda: setattr(child, "rallbranch", 1))
 between("fstim", set_stimulus, lambda: h.fstim(0))
 between("fsyn", set_synapse, lambda: h.fsyn(0))
 between("CVode.extra_scatter_gather", lambda: cvode.extra_scatter_gather(0, scatter),

@@ -56,6 +56,23 @@ class Objects:
     def variable(self, name: str) -> int:
         return WORD.from_address(self.address(name)).value
 
+    @contextmanager
+    def printed(self) -> Iterator[list[str]]:
+        """Take what NEURON prints, in parts, in place of its output."""
+        lines = list[str]()
+
+        def take(_: int, text: bytes) -> int:
+            lines.append(text.decode("utf-8", "replace"))
+            return 0
+
+        function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p)(take)
+        variable = WORD.from_address(self.address("nrnpy_pr_stdoe_callback"))
+        kept, variable.value = variable.value, ctypes.cast(function, ctypes.c_void_p).value or 0
+        try:
+            yield lines
+        finally:
+            variable.value = kept
+
     # -- names of hoc ---------------------------------------------------------------------
 
     def template(self, name: str) -> int:

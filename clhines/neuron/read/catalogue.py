@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.raw import ref
 from clhines.neuron.memory.session import Hoc, Segment
+from clhines.neuron.read.channels import Channel, channels_of, read_channel
 
 _COMMENTS = re.compile(r"COMMENT.*?ENDCOMMENT|/\*.*?\*/|(?://|:)[^\n]*", re.DOTALL)
 GLOBAL, PARAMETER, ASSIGNED, STATE = -1, 1, 2, 3  # what MechanismStandard takes
@@ -29,6 +31,7 @@ class Entry:
     ranges: dict[str, int]  # RANGE variables without the suffix: how many numbers each has
     states: tuple[str, ...]
     globals_: dict[str, int]  # GLOBAL variables, likewise
+    channel: Channel | None = None  # whose text it is, where hoc has built it
 
 
 class Catalogue:
@@ -37,6 +40,7 @@ class Catalogue:
         self._numbers: dict[str, tuple[int, int]] = {}
         self._of_number: dict[int, str] = {}
         self._types = [h.MechanismType(0), h.MechanismType(1)]
+        self._built = channels_of(h)
         name = _text(h)
         for points, types in enumerate(self._types):
             for k in range(int(types.count())):
@@ -52,11 +56,12 @@ class Catalogue:
         return any(len(self._h.List(n)) for n in cells)
 
     def without_text(self, points: bool) -> list[str]:
-        """Names of mechanisms without NMODL: ChannelBuilder's, `make_pointprocess`'s and such."""
+        """Names of mechanisms without NMODL: those of `make_pointprocess` and such."""
         types, found = self._types[points], list[str]()
         for name in self.names(points):
             types.select(self._numbers[name][1])
-            if name not in STRUCTURE and not types.is_ion() and not types.code():
+            known = name in STRUCTURE or name in self._built
+            if not known and not types.is_ion() and not types.code():
                 found.append(name)
         return found
 
@@ -68,6 +73,14 @@ class Catalogue:
             for variable in self[name].ranges
             if hasattr(type(segment), variable) or self._h.name_declared(variable) == _DECLARED
         ]
+
+    def with_channel(self, entry: Entry, memory: Objects) -> Entry:
+        """Return an entry with NMODL, where hoc has built the channel."""
+        if entry.name not in self._built:
+            return entry
+        channel = read_channel(self._h, memory, entry.name)
+        ranges = dict.fromkeys(channel.variables.values(), 1) or entry.ranges
+        return replace(entry, text=channel.text, channel=channel, ranges=ranges)
 
     def of_number(self, number: int) -> Entry:
         if number not in self._of_number:

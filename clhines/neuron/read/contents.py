@@ -105,7 +105,7 @@ def read_contents(
     found = Contents({}, {}, {}, {}, [])
     tree, data = read
     for number in data.types():
-        entry = catalogue.of_number(number)
+        entry = catalogue.with_channel(catalogue.of_number(number), memory)
         _add_membranes(h, memory, tree, found, entry, data.of(number))
     without_text = catalogue.without_text(points=True)
     for name in catalogue.names(points=True):
@@ -113,7 +113,8 @@ def read_contents(
         if every and name in without_text:
             found.structural[name] = ""
         elif every:
-            _add_points(h, memory, fields, tree, found, catalogue[name], every)
+            entry = catalogue.with_channel(catalogue[name], memory)
+            _add_points(h, memory, fields, tree, found, entry, every)
     return found
 
 
@@ -123,7 +124,7 @@ def _add_membranes(
     if entry.name in STRUCTURE:
         return
     at, is_ion = data.node, entry.kind == "ion"
-    if not is_ion and not entry.text:
+    if not is_ion and not entry.text and entry.channel is None:
         found.structural[entry.name] = str(tree.segment(int(at[0])).sec)
         return
 

@@ -7,13 +7,11 @@ simulated, and it rejects it.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
@@ -22,7 +20,7 @@ from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.raw import WORD, Place, Readable, ref, vector_at, words_at
-from clhines.neuron.memory.session import Hoc, Section, library_path
+from clhines.neuron.memory.session import Hoc, library_path
 
 _MOST = 1 << 20  # entries of a list
 _ENTRY_WORDS = 10  # of an entry that can be read
@@ -50,8 +48,8 @@ _OBJECTS = {  # classes whose objects act in each step
 }
 
 
-def read_hooks(h: Hoc, memory: Memory, sections: Sequence[Section]) -> list[Rejected]:
-    return [*acting(h, memory), *_branches(sections), *_replaced(h, memory)]
+def read_hooks(h: Hoc, memory: Memory) -> list[Rejected]:
+    return [*acting(h, memory), *_replaced(h, memory)]
 
 
 def acting(h: Hoc, memory: Memory) -> list[Rejected]:
@@ -61,41 +59,16 @@ def acting(h: Hoc, memory: Memory) -> list[Rejected]:
         if memory.variable(variable):
             found.append(Rejected("", f"ParallelContext.{what}", "", 0, way_out))
     for name, (function, way_out) in _OLD_STIMULI.items():
-        with _printed(memory) as lines:
+        with memory.printed() as lines:
             memory.symbol(function)()
         if lines:
             found.append(Rejected("", name, "", 0, way_out))
     return [*found, *_listed(h, memory), *_python_blocks(memory)]
 
 
-def _branches(sections: Sequence[Section]) -> list[Rejected]:
-    for section in sections:
-        if section.rallbranch != 1:
-            what = f"rallbranch = {section.rallbranch:g} of section {section}"
-            return [Rejected("", what, "", 0, "make the branches as sections")]
-    return []
-
-
 def stepping_of(h: Hoc, memory: Memory) -> list[list[int]]:
     """Return where the code is of the procedures that `read_hooks` looks at, of those there are."""
     return [memory.procedure(name) for name in _STEPPING if h.name_declared(name) == 1]
-
-
-@contextmanager
-def _printed(memory: Memory) -> Iterator[list[str]]:
-    lines = list[str]()
-
-    def take(_: int, text: bytes) -> int:
-        lines.append(text.decode("utf-8", "replace"))
-        return 0
-
-    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p)(take)
-    variable = WORD.from_address(memory.address("nrnpy_pr_stdoe_callback"))
-    kept, variable.value = variable.value, ctypes.cast(function, ctypes.c_void_p).value or 0
-    try:
-        yield lines
-    finally:
-        variable.value = kept
 
 
 # -- lists that no function shows ------------------------------------------------------------------
