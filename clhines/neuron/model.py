@@ -305,7 +305,8 @@ def _branches(model: Model) -> list[Rejected]:
     several = model.tree.branches != 1
     if not several.any():
         return []
-    uses_area = {n for n, m in model.mechanisms.items() if "area" in m.program.built_in}
+    programs = {name: mechanism.program for name, mechanism in model.mechanisms.items()}
+    uses_area = {n for n, p in programs.items() if "area" in p.built_in or p.diffusing}
     what, way_out = "rallbranch of a section with", "make the branches as sections"
     found = [
         Rejected(name, f"{what} {name} in it, or in those it bears", "", 0, way_out)
