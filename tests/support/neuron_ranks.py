@@ -4,6 +4,7 @@ Rank 0 prints what each scenario gives, of all ranks. A scenario is NEURON itsel
 engine, or what is refused.
 """
 
+import gc
 import json
 import sys
 from contextlib import suppress
@@ -97,6 +98,7 @@ def refused(do):
         line = "nothing"
     except ClhinesError as error:
         line = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    gc.collect()  # points that the frames of an error hold would go in the middle of a run
     return comm.gather(line)
 
 
