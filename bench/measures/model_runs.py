@@ -231,8 +231,9 @@ def whole_run(case: Case, stop: float, device: str | None) -> dict[str, Any]:
             begin = time.perf_counter()
             step()
             spent.append(time.perf_counter() - begin)
+    h.finitialize(v_init)
     begin = time.perf_counter()
-    run(h.t + 2 * h.dt, engine="epochs")  # asked for by name, the model is read and built again
+    run(2 * h.dt, engine="epochs")  # asked for by name, the model is read and built again
     again_s = time.perf_counter() - begin
     spikes = h.Vector()
     netcons = [h.NetCon(section(0.5)._ref_v, None, sec=section) for section in sections]

@@ -252,6 +252,10 @@ def from_neuron(
         if model.draws:
             what, way_out = "Random.play", "use clhines.neuron.run"
             model.rejected.append(Rejected("", what, "", 0, way_out))
+        for name, instances in model.every.items():  # a Simulation may have another dt or celsius
+            if instances.entry.channel is not None and instances.entry.channel.of_step:
+                what, way_out = "KSChan with usetable", "usetable(0), or clhines.neuron.run"
+                model.rejected.append(Rejected(name, what, "", 0, way_out))
         once = network_of(model)
         given = {"device": device, "engine": engine, **options}
         return ImportedModel(*_simulation(once, dtype, given, copies))

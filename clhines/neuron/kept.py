@@ -25,7 +25,7 @@ from clhines.neuron.importer import Imported, local_of, split_name, values_of
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.places import Variable
-from clhines.neuron.memory.raw import WORD, gather, ref, words_at
+from clhines.neuron.memory.raw import WORD, gather, numbers_at, ref, words_at
 from clhines.neuron.memory.sources import NETCON_WORDS
 from clhines.neuron.model import Model, settings_of
 from clhines.neuron.read.channels import read_channel
@@ -110,7 +110,7 @@ class Fingerprint:
         moving: list[Part] = [
             Value(lambda: float(model.h.t)),
             Value(model.queue.words),
-            Value(model.wires.present_weights),
+            Value(lambda: numbers_at(model.wires.weight_addresses)),
         ]
         rows = int(model.fields.rows(tree.v, tree.addresses)[1].max()) + 1
         moving.append(Column(tree.v, rows))

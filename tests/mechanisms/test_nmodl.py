@@ -87,6 +87,10 @@ def _diffusing(statements, neuron="RANGE x", more=""):
     return text.replace("{D}", "LONGITUDINAL_DIFFUSION")
 
 
+TWO_STATES = (
+    "NEURON { SUFFIX two }\nPARAMETER { p = 1 }\nSTATE { a b }\nINITIAL { a = 1 b = 0 }\n"
+    "BREAKPOINT { SOLVE k METHOD sparse }\n"
+)
 END = "ENDVERBATIM"
 REFUSED = {  # text, what is refused, and what stands in its line
     "return in a loop": (
@@ -340,6 +344,19 @@ REFUSED = {  # text, what is refused, and what stands in its line
         _with("q = q + 1", "RANGE x", "LOCAL q\nAFTER SOLVE { x = q }"),
         "'q' is one for all instances",
         "LOCAL q",
+    ),
+    **{
+        f"rate {what}": (
+            TWO_STATES + "KINETIC k { ~ a <-> b (" + rates + ") }",
+            "a rate that is a sum or a comparison, of which NEURON takes the end alone",
+            "~ a <-> b",
+        )
+        for what, rates in (("forward", "p + 0.2, 0.1"), ("backward", "(p + 0.2), -0.1*p - 1"))
+    },
+    "two schemes": (
+        TWO_STATES + "KINETIC k { ~ a <-> b (1, 1) }\nKINETIC other { ~ a << (1) }",
+        "KINETIC k, in a file with two",
+        "KINETIC k",
     ),
     **{
         f"diffusion {what}": (

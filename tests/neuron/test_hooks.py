@@ -119,6 +119,10 @@ h.finitialize(-65)
 found["nonvint_block_supervisor"] = [[[str(r) for r in clhines.neuron.check()], "nonvint", True]]
 nonvint_block_supervisor.unregister(calls)
 look("plain")
+own = nonvint_block_supervisor.nonvint_block_prototype(lambda method, size, a, b, i: 0)
+nonvint_block_supervisor.set_nonvint_block(own)  # in place of the module's
+found["nonvint"] = [[[str(r) for r in clhines.neuron.check()], "nonvint", True]]
+nonvint_block_supervisor.unset_nonvint_block(own)
 print(json.dumps(found))
 """
 

@@ -282,7 +282,11 @@ def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
     values[rows] = arrays["v"].astype(np.float64)[numbers]
     for name in imported.groups:
         for values, base, element, place, owner in _variables(sim, imported, arrays, name):
-            owner.put(base, values[place].astype(np.float64), element)
+            now = values[place].astype(np.float64)
+            lost = np.flatnonzero(np.isnan(now))
+            if len(lost) and not np.isnan(owner.values(base, element)[lost]).all():
+                raise InputError(f"{base} of {name} is no number after the run")
+            owner.put(base, now, element)
         _put_globals(sim, imported, arrays, name)
         k, place = sim.model.instances[imported.groups[name].number]
         for variable, drawn in sim.model.schema.named(arrays, "drawn", k).items():

@@ -82,7 +82,7 @@ class Fields:
             type_ = words[:, self.type_half // 2] >> (32 * (self.type_half % 2)) & _COUNT
             chosen = np.flatnonzero(self.is_point[type_] == points)
             row, places = (words[chosen, k] for k in (self.row_of_data, self.places))
-            small = np.full(len(chosen), depth, np.int16), type_[chosen].astype(np.int16)
+            small = np.full(len(chosen), depth, np.int32), type_[chosen].astype(np.int16)
             found.append((at[chosen], *small, row, places))
             if not len(at):
                 break

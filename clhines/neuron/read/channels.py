@@ -54,6 +54,7 @@ class Channel(NamedTuple):
     text: str
     tables: dict[str, FunctionTable]
     variables: dict[str, str]  # hoc's name of each by that of its column
+    of_step: bool = False  # its text has the tables of usetable, of one celsius and dt
     refused: str = ""
 
 
@@ -65,9 +66,9 @@ def channels_of(h: Hoc) -> dict[str, Hoc]:
 def read_channel(h: Hoc, memory: Objects, name: str) -> Channel:
     try:
         writer = _Writer(h, memory, channels_of(h)[name])
-        return Channel(writer.text(), writer.tables, writer.variables)
+        return Channel(writer.text(), writer.tables, writer.variables, writer.of_step)
     except InputError as error:
-        return Channel("", {}, {}, f"KSChan {error}")
+        return Channel("", {}, {}, refused=f"KSChan {error}")
 
 
 class _Writer:
@@ -75,6 +76,7 @@ class _Writer:
         if ks.single():
             raise InputError("in single-channel mode; single(0) turns it off")
         self._h, self._memory, self._ks = h, memory, ks
+        self.of_step = bool(ks.usetable())
         self.tables = dict[str, FunctionTable]()
         self._names = [str(ks.state(k).name()) for k in range(int(ks.nstate()))]
         with memory.printed() as lines:

@@ -180,8 +180,9 @@ def _python_blocks(memory: Memory) -> list[Rejected]:
     if species:
         names = ", ".join(str(s.name) for s in species if s.name) or "without a name"
         found.append(Rejected("", f"rxd: species {names}", "", 0, "write them as .mod files"))
-    others = memory.variable("nrn_nonvint_block") and rxd is None and supervisor is None
     calls = getattr(supervisor, "call", ())
+    known = calls or "neuron.rxd.rxd" in sys.modules  # which are called as long as they are there
+    others = memory.variable("nrn_nonvint_block") and not known
     if others or any(f is not None for call in calls for f in call[_IN_A_STEP]):
         what = f"nonvint_block_supervisor: NEURON calls its functions {_INSIDE}"
         found.append(Rejected("", what, "", 0, f"unregister them; {_BETWEEN}"))

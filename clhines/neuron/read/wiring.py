@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
-from clhines.arrays import place_of, starts
+from clhines.arrays import place_of, ranges, starts
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.places import Places
@@ -89,6 +90,11 @@ class Wires:
             some = self.width > place
             found[some, place] = numbers_at(self.read.weight[some] + 8 * place)
         return found
+
+    @cached_property
+    def weight_addresses(self) -> np.ndarray:
+        """(w,) int64: where all weights are, of NetCon after NetCon."""
+        return np.repeat(self.read.weight, self.width) + 8 * ranges(self.width * 0, self.width)
 
     def target_of(self, k: int) -> Sender:
         return self.senders[int(self.target[k])]

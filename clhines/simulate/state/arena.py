@@ -219,7 +219,7 @@ class Arena:
         self._parts = [(0, values_of(self.array, self._queue))]
 
     def set(self, name: str, values: np.ndarray) -> None:
-        array = np.ascontiguousarray(values, self.dtype).reshape(-1)
+        array = np.array(values, self.dtype).reshape(-1)
         begin = self.offset[name]
         if self._parts:
             part = self._part_of(begin, len(array))

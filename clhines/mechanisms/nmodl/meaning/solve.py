@@ -41,6 +41,7 @@ _METHODS = {
     "FUNCTION": ("", "after_cvode", "none"),
 }
 _INSTEAD = "use cnexp, derivimplicit, sparse, euler or runge"
+_ONE_BLOCK = "put all reactions in one: NEURON's code of two forgets states"
 
 
 def solve(run: Run, s: Statement) -> None:
@@ -62,6 +63,8 @@ def solve(run: Run, s: Statement) -> None:
         return
     before, run.is_repeated = run.is_repeated, not _is_once(run, block, method)
     if block.sort == "KINETIC":
+        if sum(other.sort == "KINETIC" for other in run.file.blocks.values()) > 1:
+            raise Refused(f"KINETIC {name}, in a file with two", block.line, _ONE_BLOCK)
         kinetic.sparse(run, block, steady)
     elif block.sort in ("LINEAR", "NONLINEAR"):
         _equations(run, block)

@@ -408,11 +408,24 @@ class Statements(Cursor):
         if sign == "<->":
             right = self._terms()
         self.need("(")
-        values = [self.expression()]
+        read = self.expression if sign == "<<" else self._rate
+        values = [read()]
         if self.take(","):
-            values.append(self.expression())
+            values.append(read())
         self.need(")")
         return Statement("reaction", line, (sign, left, right), tuple(values))
+
+    def _rate(self) -> Expression:
+        """Return a rate, which NEURON writes before the states as it is: it must be one factor."""
+        begin, depth = self.place, 0
+        found = self.expression()
+        for k in range(begin, self.place):
+            text = self.tokens[k].text
+            depth += (text in ("(", "[")) - (text in (")", "]"))
+            if k > begin and not depth and any(text in level for level in _LEVELS[:4]):
+                what = "a rate that is a sum or a comparison, of which NEURON takes the end alone"
+                raise Refused(what, self.tokens[k].line, "put it in brackets")
+        return found
 
     def _equation(self, line: int) -> Statement:
         left = self.expression()
