@@ -231,10 +231,6 @@ def whole_run(case: Case, stop: float, device: str | None) -> dict[str, Any]:
             begin = time.perf_counter()
             step()
             spent.append(time.perf_counter() - begin)
-    h.finitialize(v_init)
-    begin = time.perf_counter()
-    run(2 * h.dt, engine="epochs")  # asked for by name, the model is read and built again
-    again_s = time.perf_counter() - begin
     spikes = h.Vector()
     netcons = [h.NetCon(section(0.5)._ref_v, None, sec=section) for section in sections]
     for netcon in netcons:
@@ -250,7 +246,7 @@ def whole_run(case: Case, stop: float, device: str | None) -> dict[str, Any]:
         "stop_ms": stop, "cells": len(sections), "netcons": count, "spikes": len(spikes),
         "compartments": sum(s.nseg for s in h.allsec()), **memory,
         "build_s": times[1] - times[0], "init_s": times[2] - times[1],
-        "first_s": times[3] - times[2], "again_s": again_s,
+        "first_s": times[3] - times[2],
         "piece_s": min(pieces), "neuron_step_s": min(own),
         "run_s": times[4] - begin, "us": 1e6 * (times[4] - begin) / round((stop - from_ms) / h.dt),
         "load": os.getloadavg()[0], "cores": os.cpu_count(),

@@ -159,8 +159,7 @@ def copies_text(result: dict[str, Any]) -> str:
 
 
 WHOLE = (
-    "model            cells compart.  NetCons  built  first  again   piece  a step in NEURON"
-    "    to  mem."
+    "model            cells compart.  NetCons  built   first   piece  a step in NEURON    to  mem."
 )
 
 
@@ -168,14 +167,14 @@ def whole_text(result: dict[str, Any]) -> str:
     """Return the table of whole models."""
     lines = [
         f"{r['model']:<16}{r['cells']:>6}{r['compartments']:>9}{r['netcons']:>9}"
-        f"{r['build_s'] + r['init_s']:>5.0f} s{r['first_s']:>5.1f} s{r['again_s']:>5.1f} s"
+        f"{r['build_s'] + r['init_s']:>5.0f} s{r['first_s']:>6.1f} s"
         f"{r['piece_s']:>6.2f} s{r['us']:>8.0f}{1e6 * r['neuron_step_s']:>10.0f}"
         f"{r['stop_ms']:>6g}{r['peak_mib'] / r['neuron_mib']:>6.2f}"
         for r in result["rows"]
     ]
     note = (
         "built: by NEURON, with finitialize(). first: two steps by clhines.neuron.run, with all "
-        "that it reads, builds and compiles; again: the same once more, the kernels in the cache. "
+        "that it reads, builds and compiles, unless an earlier run has left kernels in the cache. "
         f"piece: the best of {PIECES} runs of one step, which NEURON takes itself. a step, us: in "
         f"the run until the time under `to`, ms; in NEURON: the best of {PIECES} single steps. "
         "mem.: the most that the process had after the first run, over NEURON's alone."

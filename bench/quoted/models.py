@@ -90,6 +90,9 @@ def aims() -> Iterator[Quote]:
         where = {"cells": 16384, "name": "clhines (epochs), float64"}
         return Figure(file, micro, where)
 
+    def whole(shown: Shown) -> Figure:
+        return Figure("models-whole-nvidia-h200", shown, {"model": "nrntraub"})
+
     turn = Figure("turns-nvidia-h200", micro, {"cell": "small", "events": "grid"})
     rows: tuple[tuple[str, tuple[Figure, ...], str], ...] = (
         ("nrntraub, a tenth of the cells", (warm("nrntraub"),), "25"),
@@ -112,6 +115,17 @@ def aims() -> Iterator[Quote]:
             "28; 120",
         ),
         ("a turn of a closed loop", (turn,), "60"),
+        ("nrntraub with all cells, 1 s", (whole(lambda r: f"{r['us']:.0f}"),), "80"),
+        (
+            "a piece of one step of it, ms beyond NEURON's own step",
+            (whole(lambda r: f"{1e3 * (r['piece_s'] - r['neuron_step_s']):.0f}"),),
+            "300",
+        ),
+        (
+            "the first run of it, compilation included, s",
+            (whole(lambda r: f"{r['first_s']:.1f}"),),
+            "12 without compilation",
+        ),
     )
     for label, figures, aim in rows:
         measured = "; ".join(["{}"] * len(figures))
