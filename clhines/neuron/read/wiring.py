@@ -85,10 +85,9 @@ class Wires:
         self.weights = self.present_weights()
 
     def present_weights(self) -> np.ndarray:
-        found = np.zeros((len(self.width), int(self.width.max(initial=0))))
-        for place in range(found.shape[1]):
-            some = self.width > place
-            found[some, place] = numbers_at(self.read.weight[some] + 8 * place)
+        place = np.arange(int(self.width.max(initial=0)))
+        found = np.zeros((len(self.width), len(place)))
+        found[place < self.width[:, None]] = numbers_at(self.weight_addresses)
         return found
 
     @cached_property
