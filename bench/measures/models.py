@@ -105,8 +105,11 @@ def run_way(name: str, way: str, stop: float, copy: Path, kept: Path, args: Any)
     run_in(copy, CASES[name], ["models", *words])
 
 
-def run_in(copy: Path, case: Case, words: Sequence[str]) -> None:
-    """Run ``python -m bench WORDS`` where a model is built from; InputError, with its line."""
+def run_in(copy: Path, case: Case, words: Sequence[str]) -> str:
+    """Run ``python -m bench WORDS`` where a model is built from; InputError, with its line.
+
+    What it prints is returned.
+    """
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
     done = subprocess.run(
@@ -118,24 +121,19 @@ def run_in(copy: Path, case: Case, words: Sequence[str]) -> None:
         lines = [x for x in (done.stdout + done.stderr).splitlines() if x.strip()]
         errors = [x for x in lines if "rror" in x or "rejected" in x]
         raise InputError((errors or lines or ["?"])[-1][:200])
+    return done.stdout
 
 
 def rows_by(way: str, name: str, folder: Path, args: Any) -> list[dict[str, Any]]:
     """Return how long copies of a model take, or the whole of it, in a process of its own."""
-    root = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
     words = [name, "--way", way, "--dtype", args.dtype]
     words += ["--device", args.device] if args.device else []
     words += ["--copies", *map(str, args.copies)] if args.copies else []
     words += ["--stop", f"{args.stop or CASES[name].stop:g}"]
     with tempfile.TemporaryDirectory() as where:
         copy = prepared(CASES[name], folder / name, Path(where) / name)
-        done = subprocess.run(
-            [sys.executable, "-m", "bench", "models", *words],
-            cwd=copy / CASES[name].here, check=True, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": path, **CASES[name].variables},
-        )  # fmt: skip
-    lines = [line for line in done.stdout.splitlines() if line.startswith(ROW)]
+        said = run_in(copy, CASES[name], ["models", *words])
+    lines = [line for line in said.splitlines() if line.startswith(ROW)]
     return [{"model": name, **json.loads(line.removeprefix(ROW))} for line in lines]
 
 
