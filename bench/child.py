@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -10,7 +12,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench import MissingError
+from clhines.simulate.ranks import mpi
+
 BENCH = Path(__file__).resolve().parent
+
+
+def mpiexec(ranks: int) -> list[str]:
+    """Return the command that starts so many ranks, of ``$MPIEXEC`` where it is set."""
+    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    found = os.environ.get("MPIEXEC") or shutil.which("mpiexec", path=places)
+    if found is None:
+        raise MissingError(f"there is no mpiexec; {mpi.INSTALL_HINT}")
+    return [found, "-n", str(ranks)]
 
 
 def run(

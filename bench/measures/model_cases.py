@@ -6,6 +6,7 @@ spikes and voltages are compared, the initial voltage, and what must live on.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -100,10 +101,17 @@ def roots(h: Any) -> list[Any]:
     return [section for section in h.allsec() if section.parentseg() is None]
 
 
+def written(name: str, text: str) -> None:
+    """Write a file at once, as other ranks may read it."""
+    own = Path(f"{name}.{os.getpid()}")
+    own.write_text(text, "utf-8")
+    own.replace(name)
+
+
 def traub(h: Any) -> Built:
     """Traub et al. 2005, a tenth of its cells: a column of cortex and thalamus."""
     text = Path("init.hoc").read_text("utf-8").split('//{load_file("balanal.hoc")}')[0]
-    Path("part.hoc").write_text(text.replace("setuptime = startsw()", ""), "utf-8")
+    written("part.hoc", text.replace("setuptime = startsw()", ""))
     h.load_file(1, "part.hoc")
     h("objref fihprog_")  # prints the time by CVode.event
     h.secondorder = 2
@@ -114,9 +122,9 @@ def dentate(h: Any) -> Built:
     """Dentate gyrus, reduced: seven kinds of cells, of each a few; gap junctions."""
     sys.path.insert(0, str(Path.cwd()))
     text = Path("main.hoc").read_text("utf-8").split("proc prun() {")[0]
-    Path("part.hoc").write_text(text, "utf-8")
+    written("part.hoc", text)
     run = Path("run.hoc").read_text("utf-8").replace("main.hoc", "part.hoc")
-    Path("begin.hoc").write_text(run, "utf-8")
+    written("begin.hoc", run)
     Path("datasets/Control/MCtoMC.dat").touch()  # a projection that a copy may lack
     if not h.name_declared("max_cells_per_type"):  # the model's own option
         h(f"max_cells_per_type = {DENTATE_CELLS}")

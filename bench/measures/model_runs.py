@@ -205,10 +205,13 @@ def first_steps(
     assert kept is not None
 
 
-def whole_run(case: Case, stop: float, device: str | None) -> dict[str, Any]:
+def whole_run(
+    case: Case, stop: float, device: str | None
+) -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
     """Return what a whole model takes: NEURON's own begin, the first run, pieces, and one run.
 
     It runs two steps, `PIECES` times one step, and on until `stop`; NEURON as many single steps.
+    The second is times and gids of all spikes.
     """
     from neuron import h as neuron
 
@@ -217,6 +220,8 @@ def whole_run(case: Case, stop: float, device: str | None) -> dict[str, Any]:
     times = [time.perf_counter()]
     neuron(case.whole)
     h, sections, v_init, kept = began(case)
+    spikes, gids = h.Vector(), h.Vector()
+    h.ParallelContext().spike_record(-1, spikes, gids)
     times.append(time.perf_counter())
     h.finitialize(v_init)
     times.append(time.perf_counter())
@@ -231,19 +236,14 @@ def whole_run(case: Case, stop: float, device: str | None) -> dict[str, Any]:
             begin = time.perf_counter()
             step()
             spent.append(time.perf_counter() - begin)
-    spikes = h.Vector()
-    netcons = [h.NetCon(section(0.5)._ref_v, None, sec=section) for section in sections]
-    for netcon in netcons:
-        netcon.threshold = -20
-        netcon.record(spikes)
-    run(h.t + 2 * h.dt)  # reads and builds the model again, with those
+    run(h.t + 2 * h.dt)  # what NEURON's steps have changed is on the device again
     begin, from_ms = time.perf_counter(), h.t
     run(stop)
     times.append(time.perf_counter())
-    count = sum(1 for _ in h.List("NetCon")) - len(netcons)
     assert kept is not None
-    return {
-        "stop_ms": stop, "cells": len(sections), "netcons": count, "spikes": len(spikes),
+    said = {
+        "stop_ms": stop, "cells": len(sections), "spikes": len(spikes),
+        "netcons": sum(1 for _ in h.List("NetCon")),
         "compartments": sum(s.nseg for s in h.allsec()), **memory,
         "build_s": times[1] - times[0], "init_s": times[2] - times[1],
         "first_s": times[3] - times[2],
@@ -251,6 +251,55 @@ def whole_run(case: Case, stop: float, device: str | None) -> dict[str, Any]:
         "run_s": times[4] - begin, "us": 1e6 * (times[4] - begin) / round((stop - from_ms) / h.dt),
         "load": os.getloadavg()[0], "cores": os.cpu_count(),
     }  # fmt: skip
+    return said, (np.array(spikes), np.array(gids))
+
+
+def ranked(
+    case: Case, stop: float, is_nudged: bool
+) -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]] | None:
+    """Return how long NEURON takes on the MPI ranks of which this is one, and all spikes.
+
+    With `is_nudged` the voltage of each root is an ulp nearer to 0 at the begin. Only rank 0
+    returns something.
+    """
+    from neuron import h as neuron
+
+    neuron.nrnmpi_init()
+    begin = time.perf_counter()
+    neuron(case.whole)
+    h, sections, v_init, kept = began(case)
+    pc, spikes, gids = h.ParallelContext(), h.Vector(), h.Vector()
+    pc.spike_record(-1, spikes, gids)
+    pc.set_maxstep(10)
+    h.finitialize(v_init)
+    for section in sections if is_nudged else ():
+        section(0.5).v = math.nextafter(section(0.5).v, 0.0)
+    pc.barrier()
+    begun = time.perf_counter()
+    pc.psolve(stop)
+    pc.barrier()
+    ended = time.perf_counter()
+    every = pc.py_gather((np.array(spikes), np.array(gids)), 0)
+    assert kept is not None
+    if pc.id():
+        return None
+    said = {"ranks": int(pc.nhost()), "build_s": begun - begin, "run_s": ended - begun}
+    times, numbers = (np.concatenate(x) for x in zip(*every, strict=True))
+    return said, (times, numbers)
+
+
+def by_gid(
+    mine: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return the times of two runs' spikes by gid, of each gid that either has."""
+    gids = np.union1d(mine[1], other[1])
+
+    def parted(times: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
+        order = np.lexsort((times, numbers))
+        ends = np.searchsorted(numbers[order], gids, "right")[:-1]
+        return np.split(times[order], ends)
+
+    return parted(*mine), parted(*other)
 
 
 def resident(what: str) -> float:

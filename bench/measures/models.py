@@ -2,7 +2,8 @@
 
     CLHINES_MODELS=FOLDER python -m bench models [NAME ...] [--stop MS] [--device SPEC] [--core]
                                                  [--processes N] [--keep FOLDER] [--short]
-                                                 [--dtype DTYPE] [--copies N ...] [--whole]
+                                                 [--dtype DTYPE] [--copies N ...]
+                                                 [--whole [--ranks N]]
 
 Models are looked for in the folder by the number or name of their public repository; they carry no
 licence, and none is part of this one. Each is copied, its mechanisms are compiled by nrnivmodl (if
@@ -14,7 +15,10 @@ way records; a way that has run there until the same time is not run again. ``--
 many spikes stay, and how far voltages are off, in single precision; NEURON computes in double, and
 the exit code is 0. ``--copies``: nothing of this, but the time that so many copies of each model
 take from NEURON's memory, by `clhines.from_neuron`, to the end of the first step, and a warm step.
-``--whole``: what models that are cut above take with all their cells, in seconds and memory.
+``--whole``: what models that are cut above take with all their cells, in seconds and memory; with
+``--ranks`` also how many spikes are in the steps of NEURON on so many MPI ranks, which may be of
+another machine with ``--keep``; if not all, how many of NEURON's own are where the voltage of each
+soma begins an ulp off. Where NEURON does not find the library of MPI: ``MPI_LIB_NRN_PATH``.
 """
 
 from __future__ import annotations
@@ -33,9 +37,10 @@ from typing import Any
 
 import numpy as np
 
-from bench import record, table
+from bench import child, record, table
 from bench.measures.model_cases import CASES, DRAWN, Case
 from bench.measures.model_runs import (
+    DT,
     EQUAL_V,
     PIECES,
     ROUNDS,
@@ -43,9 +48,13 @@ from bench.measures.model_runs import (
     WARM,
     WAYS,
     Taken,
+    by_gid,
     core,
+    first_spike,
     first_steps,
+    near,
     one_way,
+    ranked,
     together,
     whole_run,
 )
@@ -105,15 +114,15 @@ def run_way(name: str, way: str, stop: float, copy: Path, kept: Path, args: Any)
     run_in(copy, CASES[name], ["models", *words])
 
 
-def run_in(copy: Path, case: Case, words: Sequence[str]) -> str:
+def run_in(copy: Path, case: Case, words: Sequence[str], launcher: Sequence[str] = ()) -> str:
     """Run ``python -m bench WORDS`` where a model is built from; InputError, with its line.
 
-    What it prints is returned.
+    What it prints is returned. `launcher` starts the interpreter.
     """
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
     done = subprocess.run(
-        [sys.executable, "-m", "bench", *words],
+        [*launcher, sys.executable, "-m", "bench", *words],
         cwd=copy / case.here, env={**os.environ, "PYTHONPATH": path, **case.variables},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -126,17 +135,51 @@ def run_in(copy: Path, case: Case, words: Sequence[str]) -> str:
 
 def rows_by(way: str, name: str, folder: Path, args: Any) -> list[dict[str, Any]]:
     """Return how long copies of a model take, or the whole of it, in a process of its own."""
-    words = [name, "--way", way, "--dtype", args.dtype]
+    words = [name, "--dtype", args.dtype, "--stop", f"{args.stop or CASES[name].stop:g}"]
     words += ["--device", args.device] if args.device else []
     words += ["--copies", *map(str, args.copies)] if args.copies else []
-    words += ["--stop", f"{args.stop or CASES[name].stop:g}"]
+
+    def said(of: str, *launcher: str) -> list[dict[str, Any]]:
+        done = kept / f"{name}-{of}.npz"
+        if of != "copies" and done.is_file():
+            return [json.loads(str(np.load(done)["said"]))]
+        these = ["models", *words, "--way", of, "--keep", str(kept.resolve())]
+        lines = run_in(copy, CASES[name], these, launcher).splitlines()
+        return [json.loads(x.removeprefix(ROW)) for x in lines if x.startswith(ROW)]
+
     with tempfile.TemporaryDirectory() as where:
+        kept = Path(args.keep or where)
         copy = prepared(CASES[name], folder / name, Path(where) / name)
-        said = run_in(copy, CASES[name], ["models", *words])
-    lines = [line for line in said.splitlines() if line.startswith(ROW)]
-    return [{"model": name, **json.loads(line.removeprefix(ROW))} for line in lines]
+        rows = [{"model": name, **row} for row in said(way)]
+        if args.ranks:
+            start, (beside, nudged) = child.mpiexec(args.ranks), RANKED
+            rows[0][beside] = said(beside, *start)[0]
+            found = {way: agreement(kept, name, way)}
+            if found[way]["differ_at_ms"] is not None:
+                rows[0][nudged] = said(nudged, *start)[0]
+                found[nudged] = agreement(kept, name, nudged)
+            rows[0]["agreement"] = found
+    return rows
 
 
+def agreement(kept: Path, name: str, way: str) -> dict[str, Any]:
+    """Return how a whole model's spikes agree with those that NEURON's ranks have."""
+
+    def of(way: str) -> tuple[np.ndarray, np.ndarray]:
+        file = np.load(kept / f"{name}-{way}.npz")
+        return file["times"], file["gids"]
+
+    truth, other = by_gid(of(RANKED[0]), of(way))
+    return {
+        "neuron": sum(map(len, truth)),
+        "spikes": sum(map(len, other)),
+        "same_step": near(truth, other, 0.5 * DT),
+        "within_1_ms": near(truth, other, 1.0),
+        "differ_at_ms": first_spike(truth, other, DT),
+    }
+
+
+RANKED = ("ranks", "ranks-nudged")
 ROW = "row: "  # models print lines of their own
 COPIES = "model           copies   nodes  precision engine         built  first step  warm step"
 
@@ -183,7 +226,29 @@ def whole_text(result: dict[str, Any]) -> str:
         f"{r['load']:.1f} processes on {r['cores']} cores; `{r['command']}`."
         for r in result["rows"]
     ]
+    said += [beside(r) for r in result["rows"] if "ranks" in r]
     return "\n".join([table.ruled(WHOLE, lines), "", *table.wrapped([note, *said])])
+
+
+def beside(row: dict[str, Any]) -> str:
+    """Return what is said of a whole model beside NEURON on MPI ranks."""
+    own, found = row["ranks"], row["agreement"]
+
+    def of(one: dict[str, Any]) -> str:
+        first = one["differ_at_ms"]
+        since = f", others from {first:.3f} ms on" if first is not None else ""
+        return f"{one['same_step']} of {one['spikes']}{since}"
+
+    here = sum(row[key] for key in ("build_s", "init_s", "first_s", "run_s"))
+    there = own["build_s"] + own["run_s"]
+    nudged = found.get("ranks-nudged")
+    itself = "" if nudged is None else f" (in NEURON with somata an ulp off at 0 ms: {of(nudged)})"
+    return (
+        f"{row['model']}, {found['whole']['neuron']} spikes of NEURON with {own['ranks']} MPI "
+        f"rank{'s' * (own['ranks'] > 1)}: in the same step {of(found['whole'])}{itself}; from the "
+        f"first cell to the last step {here:.0f} s here, NEURON's own building included, and "
+        f"{there:.0f} s in NEURON."
+    )
 
 
 def keep(kept: Path, name: str, way: str, said: dict[str, Any], taken: Taken) -> None:
@@ -342,6 +407,15 @@ def measure_rows(
     return 0
 
 
+def told(name: str, args: Any, found: tuple[dict[str, Any], Sequence[np.ndarray]] | None) -> int:
+    """Print a row and keep it with its spikes; None is that of another rank."""
+    if found is not None:
+        row, (times, gids) = json.dumps(found[0]), found[1]
+        print(ROW + row, flush=True)
+        np.savez(Path(args.keep, f"{name}-{args.way}.npz"), said=row, times=times, gids=gids)
+    return 0
+
+
 def command_of(name: str, args: Any) -> str:
     """Return the command of a row; where it keeps and writes things says nothing of it."""
     words = ["python -m bench models", name, *(["--stop", f"{args.stop:g}"] if args.stop else [])]
@@ -349,6 +423,7 @@ def command_of(name: str, args: Any) -> str:
     words += ["--dtype", args.dtype] if args.dtype != "float64" else []
     words += ["--short"] if args.short else []
     words += ["--processes", str(args.processes)] if args.processes > 1 else []
+    words += ["--ranks", str(args.ranks)] if args.ranks else []
     return " ".join([*words, *(["--core"] if args.core else [])])
 
 
@@ -363,9 +438,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--keep", metavar="FOLDER", help="for what each way records")
     parser.add_argument("--copies", type=int, nargs="+", metavar="N", help="only their first step")
     parser.add_argument("--whole", action="store_true", help="only models that are cut, in full")
+    parser.add_argument(
+        "--ranks", type=int, metavar="N", help="with --whole: spikes beside NEURON on N MPI ranks"
+    )
     dtypes = ("float64", "float32")
     parser.add_argument("--dtype", choices=dtypes, default="float64", help="default: float64")
-    ways = (*WAYS, "core", "copies", "whole")
+    ways = (*WAYS, "core", "copies", "whole", *RANKED)
     parser.add_argument("--way", choices=ways, help="run the one that lies here so")
     args = parser.parse_args(arguments)
     if args.way:
@@ -375,9 +453,9 @@ def main(arguments: Sequence[str]) -> int:
                 print(ROW + json.dumps(line), flush=True)
             return 0
         if args.way == "whole":
-            said = whole_run(CASES[name], args.stop, args.device)
-            print(ROW + json.dumps(said), flush=True)
-            return 0
+            return told(name, args, whole_run(CASES[name], args.stop, args.device))
+        if args.way in RANKED:
+            return told(name, args, ranked(CASES[name], args.stop, args.way != RANKED[0]))
         if args.way == "core":
             said, found = core(CASES[name], args.stop), ([], [])
         else:

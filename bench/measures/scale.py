@@ -16,8 +16,6 @@ import gc
 import hashlib
 import itertools
 import json
-import os
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -124,12 +122,7 @@ def host_bytes() -> int:
 
 def start(case: dict[str, Any], most: float) -> dict[str, Any]:
     """Run a case under mpiexec; its row, or its reason."""
-    mpiexec = os.environ.get("MPIEXEC") or shutil.which(
-        "mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    )
-    if mpiexec is None:
-        raise MissingError(f"there is no mpiexec; {mpi.INSTALL_HINT}")
-    launcher = [mpiexec, "-n", str(case["ranks"])]
+    launcher = child.mpiexec(case["ranks"])
     found = child.run("measures.rank", [json.dumps(case)], most, launcher)
     return {**case, **found} if "reason" in found else row_of(case, found)
 

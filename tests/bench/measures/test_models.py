@@ -47,6 +47,27 @@ def test_a_spike_in_another_step_and_a_voltage_are_found():
     assert other["equal_until_ms"] == 0
 
 
+def test_spikes_of_a_whole_model_are_compared_by_gid(tmp_path):
+    """In any order of gids; a spike in another step, one that is missing, and a gid of its own."""
+    truth = np.array([1.0, 2.0, 3.0, 1.0]), np.array([7, 5, 7, 9])
+    others = {
+        "whole": (truth[0][::-1], truth[1][::-1]),
+        "ranks-nudged": (np.array([2.0, 1.0, 3.05, 4.0]), np.array([5, 7, 7, 8])),
+    }
+    for way, (times, gids) in {"ranks": truth, **others}.items():
+        np.savez(tmp_path / f"m-{way}.npz", times=times, gids=gids)
+    found = {way: models.agreement(tmp_path, "m", way) for way in others}
+    assert found["whole"]["same_step"] == found["whole"]["neuron"] == found["whole"]["spikes"] == 4
+    assert found["whole"]["differ_at_ms"] is None
+    nudged = found["ranks-nudged"]
+    assert [nudged[k] for k in ("same_step", "within_1_ms", "differ_at_ms")] == [2, 3, 1.0]
+    seconds = dict.fromkeys(("build_s", "init_s", "first_s", "run_s"), 2.0)
+    said = models.beside({"model": "m", **seconds, "ranks": seconds | {"ranks": 3},
+                          "agreement": found})  # fmt: skip
+    assert "4 spikes of NEURON with 3 MPI ranks: in the same step 4 of 4 (in NEURON" in said
+    assert "2 of 4, others from 1.000 ms on); from the first cell to the last step 8 s" in said
+
+
 @pytest.mark.parametrize("ways", [WAYS, WAYS[:2]])
 def test_the_table_says_what_was_measured(ways):
     shifts = {"neuron": 0, "clhines": 1, "reordered": 0, "nudged": 0}
