@@ -283,7 +283,8 @@ def ranked(
     assert kept is not None
     if pc.id():
         return None
-    said = {"ranks": int(pc.nhost()), "build_s": begun - begin, "run_s": ended - begun}
+    said = {"ranks": int(pc.nhost()), "cores": os.cpu_count(), "build_s": begun - begin}
+    said["run_s"] = ended - begun
     times, numbers = (np.concatenate(x) for x in zip(*every, strict=True))
     return said, (times, numbers)
 

@@ -62,9 +62,11 @@ def test_spikes_of_a_whole_model_are_compared_by_gid(tmp_path):
     nudged = found["ranks-nudged"]
     assert [nudged[k] for k in ("same_step", "within_1_ms", "differ_at_ms")] == [2, 3, 1.0]
     seconds = dict.fromkeys(("build_s", "init_s", "first_s", "run_s"), 2.0)
-    said = models.beside({"model": "m", **seconds, "ranks": seconds | {"ranks": 3},
+    said = models.beside({"model": "m", **seconds, "ranks": seconds | {"ranks": 3, "cores": 4},
                           "agreement": found})  # fmt: skip
-    assert "4 spikes of NEURON with 3 MPI ranks: in the same step 4 of 4 (in NEURON" in said
+    assert (
+        "4 spikes of NEURON with 3 MPI ranks of 4 cores: in the same step 4 of 4 (in NEURON" in said
+    )
     assert "2 of 4, others from 1.000 ms on); from the first cell to the last step 8 s" in said
 
 
