@@ -245,9 +245,9 @@ def beside(row: dict[str, Any]) -> str:
     itself = "" if nudged is None else f" (in NEURON with somata an ulp off at 0 ms: {of(nudged)})"
     return (
         f"{row['model']}, {found['whole']['neuron']} spikes of NEURON with {own['ranks']} MPI "
-        f"rank{'s' * (own['ranks'] > 1)} of {own['cores']} cores: in the same step {of(found['whole'])}{itself}; from the "
-        f"first cell to the last step {here:.0f} s here, NEURON's own building included, and "
-        f"{there:.0f} s in NEURON."
+        f"rank{'s' * (own['ranks'] > 1)} of {own['cores']} cores: in the same step "
+        f"{of(found['whole'])}{itself}; from the first cell to the last step {here:.0f} s here, "
+        f"NEURON's own building included, and {there:.0f} s in NEURON."
     )
 
 
