@@ -129,7 +129,7 @@ if sim is not None and hasattr(sim, "simData"):
         np.array(list(data.get(key, []))) for key in ("spkt", "spkid"))
     traces = data.get("V_soma", {})
     found["v"] = np.array([np.array(traces[key]) for key in sorted(traces)])
-    cells = [cell.gid for cell in sim.net.cells if getattr(cell, "secs", None)]
+    cells = [cell.gid for cell in sim.net.cells if type(cell).__name__ != "PointCell"]
     own = np.isin(found["spike_cell"], cells)
     found["spike_time"], found["spike_cell"] = found["spike_time"][own], found["spike_cell"][own]
     told["cells"] = len(cells)
