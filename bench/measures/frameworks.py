@@ -1,14 +1,21 @@
 """Run unedited scripts of NetPyNE, LFPy, BluePyOpt and BMTK with the switch on and off.
 
     CLHINES_MODELS=FOLDER python -m bench frameworks [NAME ...] [--device SPEC] [--python PROGRAM]
+        [--result WORD]
 
-FOLDER has the public repositories ``netpyne``, ``LFPy``, ``BluePyOpt`` and ``bmtk``. PROGRAM is a
+FOLDER has the public repositories ``netpyne``, ``LFPy``, ``BluePyOpt``, ``bmtk`` and ``M1``
+(``suny-downstate-medical-center/M1_NetPyNE_CellReports_2023``). PROGRAM is a
 Python that has these, NEURON and this package (default: this one). A script runs in processes of
 its own, with ``CLHINES_NEURON=1`` and without; spikes and voltages are those that the
 framework has afterwards. ``same step`` counts spikes that come in the same step in both, and
-``here`` the steps that were not NEURON's. Seconds are of the whole script with its imports; the
-second run of two counts, as the first one compiles. BluePyOpt's simulator takes fixed steps of
+``steps`` those that were not NEURON's. Seconds are of the whole script with its imports: one run
+in NEURON, and two here, the first of which compiles, as its caches are empty. Where spikes differ
+a second run in NEURON begins with a voltage of each section the least amount off, and the row says
+how many of NEURON's spikes stay in their steps. BluePyOpt's simulator takes fixed steps of
 0.025 ms both ways, where its scripts do not say; its ``cells`` are the models that it has tried.
+NetPyNE's are cells with sections, without artificial ones, and so are its spikes.
+The files of `GIVEN`, which stand beside the script of M1, run a part of it.
+WORD makes a result of its own, ``frameworks-WORD``.
 """
 
 from __future__ import annotations
@@ -48,18 +55,49 @@ SCRIPTS = {  # name -> (folder, script, folder of .mod files)
     "BMTK bio_1cell": (
         "bmtk/examples", "bio_1cell/run_bionet.py", "bio_components/mechanisms/modfiles",
     ),
+    "BMTK bio_300cells": (
+        "bmtk/examples", "bio_300cells_nosurround/run_bionet.py",
+        "bio_components/mechanisms/modfiles",
+    ),
+    "netpyne M1": ("M1", "sim/init.py", "sim/mod"),
 }  # fmt: skip
+GIVEN = {  # files beside a script, by the words that name them on its command line
+    "netpyne M1": {
+        "simConfig=part_cfg.py": """
+from cfg import cfg
+cfg.duration, cfg.recordLFP, cfg.analysis = 200, False, {}  # no LFP in NEURON 9
+cfg.scale = 1  # 1,000 inputs of each long range
+cfg.recordCells = [*range(94)]
+""",
+        "netParams=part_net.py": """
+from netParams import netParams
+for pop in netParams.popParams.values():
+    if "density" in pop:  # of cells: 1 % of them
+        pop["density"] *= 0.01
+""",
+    },
+}
 # In a process of its own: runs a script, and writes what it finds of spikes and voltages.
 CHILD = """
 import json, os, runpy, sys, time
 import numpy as np
 script, out, is_on = sys.argv[1], sys.argv[2], os.environ.get("CLHINES_NEURON") == "1"
-sys.argv = [script]
+words = sys.argv[3:]
+if words:
+    os.chdir(os.path.dirname(script))
+    script = os.path.basename(script)
+sys.argv = [script, *words]
 sys.path.insert(0, os.getcwd())
 begin, on = time.perf_counter(), None
 if is_on:
     import clhines
     on = clhines.neuron.enable()
+if os.environ.get("NUDGED"):
+    from neuron import h
+    def nudge():  # after INITIAL blocks
+        for sec in h.allsec():
+            sec(0.5).v = np.nextafter(sec(0.5).v, 0.0)
+    kept_handler = h.FInitializeHandler(1, nudge)
 text = open(script).read()
 if "bmtk" in text:  # which reads what lies in its folder, and ends the process
     from bmtk.simulator import bionet
@@ -91,18 +129,24 @@ if sim is not None and hasattr(sim, "simData"):
         np.array(list(data.get(key, []))) for key in ("spkt", "spkid"))
     traces = data.get("V_soma", {})
     found["v"] = np.array([np.array(traces[key]) for key in sorted(traces)])
-    told["cells"] = len(sim.net.allCells) if hasattr(sim.net, "allCells") else len(sim.net.cells)
+    cells = [cell.gid for cell in sim.net.cells if type(cell).__name__ != "PointCell"]
+    own = np.isin(found["spike_cell"], cells)
+    found["spike_time"], found["spike_cell"] = found["spike_time"][own], found["spike_cell"][own]
+    told["cells"] = len(cells)
     told["dt"] = float(sim.cfg.dt)
 elif "bmtk" in text:
     import glob, h5py
     from neuron import h
-    place = max(glob.glob("output*/membrane_potential.h5"), key=os.path.getmtime)
+    place = max(glob.glob("output*/spikes.h5"), key=os.path.getmtime)
+    report = os.path.join(os.path.dirname(place), "membrane_potential.h5")
+    found["v"] = np.zeros((0, 0))
+    if os.path.exists(report):
+        with h5py.File(report) as file:
+            found["v"] = next(iter(file["report"].values()))["data"][()]
     with h5py.File(place) as file:
-        found["v"] = next(iter(file["report"].values()))["data"][()]
-    with h5py.File(os.path.join(os.path.dirname(place), "spikes.h5")) as file:
         spikes = next(x for x in file["spikes"].values() if "timestamps" in x)
         found["spike_time"], found["spike_cell"] = spikes["timestamps"][()], spikes["node_ids"][()]
-    told["cells"], told["dt"] = found["v"].shape[1], float(h.dt)
+    told["cells"], told["dt"] = len(h.pysim.net.get_local_cells()), float(h.dt)
 elif "bluepyopt" in sys.modules:
     found["v"] = np.array(responses)
     told["cells"], told["dt"] = len(responses), 0.025
@@ -121,12 +165,15 @@ class FailedError(Exception):
     """A script did not run to its end."""
 
 
-def run(name: str, copy: Path, is_on: bool, device: str, python: str) -> dict[str, Any]:
+def run(
+    name: str, copy: Path, is_on: bool, device: str, python: str, nudged: str = ""
+) -> dict[str, Any]:
     """Run a script in its folder; return what was found. FailedError."""
-    out = copy / f"found-{int(is_on)}.npz"
+    out = copy / f"found-{int(is_on)}{nudged}.npz"
     env = {**os.environ, "MPLBACKEND": "agg", "NEURON_MODULE_OPTIONS": "-nogui"}
     env |= {"CLHINES_DEVICE": device, "CLHINES_NEURON": str(int(is_on))}
-    command = [python, "-c", CHILD, SCRIPTS[name][1], str(out)]
+    env |= {"XDG_CACHE_HOME": str(copy / "cache"), "NUDGED": nudged}
+    command = [python, "-c", CHILD, SCRIPTS[name][1], str(out), *GIVEN.get(name, [])]
     try:
         done = subprocess.run(
             command, cwd=copy, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False
@@ -140,6 +187,12 @@ def run(name: str, copy: Path, is_on: bool, device: str, python: str) -> dict[st
         return {**json.loads(str(file["told"])), **{k: file[k] for k in file if k != "told"}}
 
 
+def spikes(found: dict[str, Any]) -> set[tuple[float, float]]:
+    """Return cells and steps of spikes."""
+    steps = np.rint(found["spike_time"] / found["dt"])
+    return {*zip(found["spike_cell"].tolist(), steps.tolist(), strict=True)}
+
+
 def compared(ours: dict[str, Any], neurons: dict[str, Any]) -> dict[str, Any]:
     """Return the row of a script that ran both ways."""
     row = {
@@ -147,12 +200,8 @@ def compared(ours: dict[str, Any], neurons: dict[str, Any]) -> dict[str, Any]:
         "seconds": ours["seconds"], "neuron_seconds": neurons["seconds"],
     }  # fmt: skip
     if "spike_time" in ours:
-        step = [
-            sorted(zip(x["spike_cell"], np.rint(x["spike_time"] / x["dt"]), strict=True))
-            for x in (ours, neurons)
-        ]
-        row |= {"spikes": len(step[0]), "neuron_spikes": len(step[1])}
-        row["same_step"] = len({*step[0]} & {*step[1]})
+        row |= {"spikes": len(ours["spike_time"]), "neuron_spikes": len(neurons["spike_time"])}
+        row["same_step"] = len(spikes(ours) & spikes(neurons))
     mine, theirs = ours["v"], neurons["v"]
     if mine.size and mine.shape == theirs.shape:
         row["dv"] = float(np.abs(mine - theirs).max())
@@ -170,17 +219,23 @@ def row_of(name: str, folder: Path, device: str, python: str) -> dict[str, Any]:
             within = copy / Path(mechanisms).parent
             words = [str(compiler.absolute()), Path(mechanisms).name]
             subprocess.run(words, cwd=within, capture_output=True, check=True)
+        for word, given in GIVEN.get(name, {}).items():
+            (copy / SCRIPTS[name][1]).with_name(word.partition("=")[2]).write_text(given)
         try:
             neurons = run(name, copy, False, device, python)
         except FailedError as error:
             return {"name": name, "neuron_failed": str(error)}
         try:
-            run(name, copy, True, device, python)
+            first = run(name, copy, True, device, python)["seconds"]
             (copy / "found-1.npz").unlink()
             ours = run(name, copy, True, device, python)
+            row = {"name": name, "first_seconds": first, **compared(ours, neurons)}
+            if row.get("same_step", 0) != max(row.get("spikes", 0), row.get("neuron_spikes", 0)):
+                nudged = run(name, copy, False, device, python, "nudged")
+                row["nudged_same_step"] = len(spikes(nudged) & spikes(neurons))
         except FailedError as error:
             return {"name": name, "failed": str(error)}
-    return {"name": name, **compared(ours, neurons)}
+    return row
 
 
 def text(result: dict[str, Any]) -> str:
@@ -191,12 +246,14 @@ def text(result: dict[str, Any]) -> str:
             f"{row['name']:<20} {row['cells']:>5}",
             *(f"{row[k]:>9,}" if k in row else f"{'-':>9}" for k in COUNTS),
             f"{row['dv']:>9.1e}" if "dv" in row else f"{'-':>9}",
-            f"{row['steps']:>8,} {row['neuron_seconds']:>8.1f} {row['seconds']:>6.1f}",
+            f"{row['steps']:>8,} {row['neuron_seconds']:>8.1f} "
+            + (f"{row['first_seconds']:>7.1f} " if "first_seconds" in row else f"{'-':>7} ")
+            + f"{row['seconds']:>6.1f}",
         ]
         lines.append(" ".join(cells))
     head = (
         f"{'script':<20} {'cells':>5} {'spikes':>9} {'here':>9} {'same step':>9} {'mV apart':>9} "
-        f"{'steps':>8} {'NEURON s':>8} {'here s':>6}"
+        f"{'steps':>8} {'NEURON s':>8} {'first s':>7} {'here s':>6}"
     )
     failed = [
         f"{row['name']}{where}: {row[key]}"
@@ -204,7 +261,13 @@ def text(result: dict[str, Any]) -> str:
         for key, where in (("failed", ""), ("neuron_failed", ", in NEURON"))
         if key in row
     ]
-    return "\n".join([table.ruled(head, lines), *table.wrapped([f"Not run: {x}" for x in failed])])
+    notes = [f"Not run: {x}" for x in failed] + [
+        f"{row['name']}, in NEURON with voltages the least amount off at the start: "
+        f"{row['nudged_same_step']:,} of {row['neuron_spikes']:,} spikes in the same step"
+        for row in result["rows"]
+        if "nudged_same_step" in row
+    ]
+    return "\n".join([table.ruled(head, lines), *table.wrapped(notes)])
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -212,6 +275,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = record.parser("frameworks", __doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="scripts with such a word")
     parser.add_argument("--python", default=sys.executable, metavar="PROGRAM")
+    parser.add_argument("--result", default="", metavar="WORD", help="frameworks-WORD")
     args = parser.parse_args(arguments)
     if "CLHINES_MODELS" not in os.environ:
         raise MissingError("expected CLHINES_MODELS=FOLDER, with netpyne, LFPy, BluePyOpt, bmtk")
@@ -228,5 +292,6 @@ def main(arguments: Sequence[str]) -> int:
         "record": record.record(queue, "frameworks", arguments),
         "versions": told.stdout.split("\n")[:-1], "rows": rows,
     }  # fmt: skip
-    record.write("frameworks", queue, result, text(result), args.out)
+    kept = "-".join(filter(None, ("frameworks", args.result)))
+    record.write(kept, queue, result, text(result), args.out)
     return 0

@@ -1,0 +1,55 @@
+"""Rows of scripts of frameworks, with processes that only say what they would have found."""
+
+import json
+import sys
+
+import pytest
+
+from bench.measures import frameworks
+
+SCRIPT = "BMTK bio_1cell"
+STUB = """
+import json, os, sys
+import numpy as np
+on, nudged = os.environ["CLHINES_NEURON"] == "1", os.environ["NUDGED"]
+caches = os.environ["XDG_CACHE_HOME"]
+first = on and not os.path.isdir(caches)
+if on:
+    os.makedirs(caches, exist_ok=True)
+times = [1.0, 2.0 + LATE * (on or bool(nudged)), 3.0 + LATE * bool(nudged)]
+told = {"seconds": 9.0 if first else 4.0, "steps": 40 * on, "cells": 2, "dt": 0.1}
+np.savez(sys.argv[2], told=json.dumps(told), spike_time=np.array(times),
+         spike_cell=np.array([0, 1, 1]), v=np.full((1, 3), 0.25 * on))
+"""
+
+
+@pytest.fixture
+def row_with(tmp_path, monkeypatch):
+    """What makes the row of a script whose spikes are so late here [ms]."""
+    (tmp_path / "bmtk" / "examples").mkdir(parents=True)
+    place, script, _ = frameworks.SCRIPTS[SCRIPT]
+    monkeypatch.setitem(frameworks.SCRIPTS, SCRIPT, (place, script, ""))
+
+    def made(late):
+        monkeypatch.setattr(frameworks, "CHILD", STUB.replace("LATE", repr(late)))
+        return frameworks.row_of(SCRIPT, tmp_path, "", sys.executable)
+
+    return made
+
+
+def test_equal_spikes_need_no_nudged_run(row_with):
+    row = row_with(0.0)
+    assert row["spikes"] == row["neuron_spikes"] == row["same_step"] == 3
+    assert "nudged_same_step" not in row
+    assert (row["first_seconds"], row["seconds"], row["dv"]) == (9.0, 4.0, 0.25)
+
+
+def test_a_nudged_run_in_neuron_stands_beside_spikes_that_differ(row_with):
+    row = row_with(0.5)
+    assert (row["same_step"], row["nudged_same_step"]) == (2, 1)
+    shown = frameworks.text({"record": {}, "rows": [json.loads(json.dumps(row))]})
+    assert "1 of 3 spikes in the same step" in " ".join(shown.split())
+
+
+def test_less_than_a_step_is_the_same_step(row_with):
+    assert row_with(0.04)["same_step"] == 3
