@@ -177,6 +177,12 @@ class Kind:
     def is_single(self, name: str) -> bool:
         return np.ndim(self.parameters[name]) == 0
 
+    @property
+    def varying(self) -> dict[str, np.ndarray]:
+        """Parameters that differ among instances; values before INITIAL, for the host, are none."""
+        given = ((name, self.parameters[name]) for name in self.mechanism.parameters)
+        return {name: value for name, value in given if isinstance(value, np.ndarray)}
+
     def arrays(self) -> dict[str, np.ndarray]:
         return {
             name: np.broadcast_to(np.float64(self.parameters[name]), self.count)

@@ -8,7 +8,9 @@ are taken again; all else is read anew. Nothing of NEURON's is held between call
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -25,7 +27,7 @@ from clhines.neuron.importer import Imported, local_of, split_name, values_of
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.places import Variable
-from clhines.neuron.memory.raw import WORD, gather, numbers_at, ref, words_at
+from clhines.neuron.memory.raw import WORD, compare, gather, ref, words_at
 from clhines.neuron.memory.sources import NETCON_WORDS
 from clhines.neuron.model import Model, settings_of
 from clhines.neuron.read.channels import read_channel
@@ -42,9 +44,13 @@ _COUNTERS = (  # of NEURON's library: what they count is changes of sections and
 _TEMPLATE_WORDS = 8
 _PLACE_WORDS = 4  # of a place that is no variable, at most
 _MOST_START = 1 << 26  # bytes of a simulation's start that are kept
+_BLOCK = 1 << 13  # addresses whose words are read at once
+_LARGE, _MOST_THREADS = 1 << 24, 8  # bytes from which on threads compare and copy them; how many
 
 
 class Value:
+    size = 0  # bytes that are compared without NEURON's code
+
     def __init__(self, read: Callable[[], object]) -> None:
         self._read, self._known = read, read()
 
@@ -58,30 +64,82 @@ class Value:
         self._known = self._read()
 
 
+class Words:
+    """Runs of `width` words at each of some addresses."""
+
+    def __init__(self, addresses: np.ndarray, width: int = 1) -> None:
+        self._addresses, self._width = addresses, width
+        self.take()
+        self.size = self._known.nbytes
+
+    def same(self) -> bool:
+        return np.array_equal(gather(self._addresses, self._width), self._known)
+
+    def take(self) -> None:
+        self._known = gather(self._addresses, self._width)
+
+    @classmethod
+    def by_blocks(cls, addresses: np.ndarray, width: int = 1) -> list[Words]:
+        """Return parts that are read block by block, which stay in the cache."""
+        return [cls(addresses[k : k + _BLOCK], width) for k in range(0, len(addresses), _BLOCK)]
+
+
 class Column:
     """NEURON's column of a variable of `count` instances; those `played` are not compared."""
 
     def __init__(self, address: int, count: int, played: Sequence[int] = ()) -> None:
-        self._begin, self._size = WORD.from_address(address), 8 * count
+        self._begin, self.size = WORD.from_address(address), 8 * count
         self._played = list(played)
+        self._copy = np.empty(count, np.uint64)
+        self._at = self._copy.ctypes.data
         self.take()
 
     def same(self) -> bool:
         """Whether it is where it was, and all numbers have the same bits."""
         if self._begin.value != self._known:
             return False
-        now = (ctypes.c_char * self._size).from_address(self._known)
-        if self._copy == now or not self._played:  # a bytearray compares buffers as they are
-            return self._copy == now
-        words = np.frombuffer(memoryview(now), np.uint64) != np.frombuffer(self._copy, np.uint64)
+        if not compare(self._known, self._at, self.size):
+            return True
+        if not self._played:
+            return False
+        now = (ctypes.c_char * self.size).from_address(self._known)
+        words = np.frombuffer(memoryview(now), np.uint64) != self._copy
         return bool(np.isin(np.flatnonzero(words), self._played).all())
 
     def take(self) -> None:
         self._known = self._begin.value
-        self._copy = bytearray((ctypes.c_char * self._size).from_address(self._known))
+        ctypes.memmove(self._at, self._known, self.size)
 
 
-Part = Value | Column
+Part = Value | Words | Column
+
+
+def _differing(parts: Sequence[Part]) -> list[Part]:
+    return [part for part in parts if not part.same()]
+
+
+def _take(parts: Sequence[Part]) -> list[Part]:
+    for part in parts:
+        part.take()
+    return []
+
+
+def _over(parts: Sequence[Part], do: Callable[[Sequence[Part]], list[Part]]) -> list[Part]:
+    """Do something with what is read without NEURON's code, by threads where it is much memory."""
+    chosen, threads = [part for part in parts if part.size], 1
+    if sum(part.size for part in chosen) >= _LARGE:
+        allowed = getattr(os, "sched_getaffinity", None)
+        threads = min(len(allowed(0)) if allowed else os.cpu_count() or 1, _MOST_THREADS)
+    if threads == 1:
+        return do(chosen)
+    with ThreadPoolExecutor(threads) as pool:
+        each = pool.map(do, [chosen[k::threads] for k in range(threads)])
+        return [part for some in each for part in some]
+
+
+def _same(parts: Sequence[Part]) -> bool:
+    """Whether all are as they were; NEURON's code is called only where its memory is."""
+    return not _over(parts, _differing) and all(part.same() for part in parts if not part.size)
 
 
 class Fingerprint:
@@ -97,8 +155,8 @@ class Fingerprint:
         fixed: list[Part] = [
             Value(lambda: [memory.objects_of(list(model.h.List(n))).tolist() for n in cells]),
             Value(lambda: settings_of(model.h, memory)),
-            Value(lambda: gather(model.wires.every, NETCON_WORDS)),
-            Value(lambda: gather(tree.addresses + 8 * model.fields.rinv)),
+            *Words.by_blocks(model.wires.every, NETCON_WORDS),
+            *Words.by_blocks(tree.addresses + 8 * model.fields.rinv),
             Value(model.sources.words),
             Value(memory.play_words),
             Value(lambda: acting(model.h, memory)),
@@ -110,7 +168,7 @@ class Fingerprint:
         moving: list[Part] = [
             Value(lambda: float(model.h.t)),
             Value(model.queue.words),
-            Value(lambda: numbers_at(model.wires.weight_addresses)),
+            *Words.by_blocks(model.wires.weight_addresses),
         ]
         rows = int(model.fields.rows(tree.v, tree.addresses)[1].max()) + 1
         moving.append(Column(tree.v, rows))
@@ -152,13 +210,13 @@ class Fingerprint:
             )
             if pointers:
                 words = _PLACE_WORDS * memory.num_places(instances.entry.number)
-                fixed.append(Value(partial(gather, instances.places, words)))
+                fixed += Words.by_blocks(instances.places, words)
             self.covers_all &= {*instances.entry.ranges} <= {*columns, *pointers}
             set_here = set[str]()
             if program is not None:  # of what blocks set, only what they keep is taken
                 set_here = {split_name(q)[0] for q in program.states}
                 at = [np.zeros(0, np.uint64), *(local_of(model, name, q) for q in program.states)]
-                moving.append(Value(partial(gather, np.concatenate(at))))
+                moving += Words.by_blocks(np.concatenate(at))
             kinds = {"usetable"}, {*given} - {"usetable"}, set_here - {"usetable", *given}
             if program is None:
                 kinds = {*instances.entry.globals_}, set(), set()
@@ -168,27 +226,27 @@ class Fingerprint:
             self._given.append((name, of_kinds[1]))
             moving.append(of_kinds[2])
         for ion in contents.ions.values():
-            fixed.append(Value(partial(gather, ion.instances.places + 8 * POINTER)))
+            fixed += Words.by_blocks(ion.instances.places + 8 * POINTER)
             moving += _columns(memory, ion.instances).values()
 
     def structure_is_same(self) -> bool:
         """Whether all but parameters and what a run changes is as it was."""
-        return self._first.same() and all(part.same() for part in self._fixed)
+        return self._first.same() and _same(self._fixed)
 
     def take_parameters(self) -> list[str]:
         """Take parameters as they are now; return the mechanisms of those that have changed."""
-        changed = [(name, part) for name, part in self._given if not part.same()]
-        for _, part in changed:
-            part.take()
-        return [*dict(changed)]
+        parts = [part for _, part in self._given]
+        changed = {*_over(parts, _differing), *_differing([p for p in parts if not p.size])}
+        _take([*changed])
+        return [*dict.fromkeys(name for name, part in self._given if part in changed)]
 
     def values_are_same(self) -> bool:
         """Whether what a run changes is as it was, where the structure is."""
-        return all(part.same() for part in self._moving)
+        return _same(self._moving)
 
     def take_values(self) -> None:
-        for part in self._moving:
-            part.take()
+        _over(self._moving, _take)
+        _take([part for part in self._moving if not part.size])
 
 
 def _counts(memory: Memory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:

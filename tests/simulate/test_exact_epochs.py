@@ -13,7 +13,7 @@ import pytest
 from exact_cells import CELLS, NODES, READS, RELAY, network, with_artificial, with_relays
 
 from clhines import BuildError, DeviceError, InputError, Mechanism, Network, Simulation
-from clhines.device import devices
+from clhines.device import devices, program
 from clhines.network.inside import inside
 from clhines.simulate.gpu import arena_epochs, plan
 from clhines.simulate.gpu.arena_epochs import epoch_of
@@ -26,6 +26,16 @@ ASSIGNED { v (mV) i (mA/cm2) ica (mA/cm2) }
 BREAKPOINT { SOLVE states METHOD cnexp ica = 1e-5*(v + 60)*(1 + c) i = ica }
 DERIVATIVE states { c' = -ica*1000 - c/9 }
 """  # ica is a variable of its own, whatever ions others have
+GIVEN = """
+NEURON { SUFFIX given NONSPECIFIC_CURRENT i RANGE gbar, low, rate, inf }
+PARAMETER { gbar = 1e-4 (S/cm2) low = -60 (mV) }
+STATE { m }
+ASSIGNED { v (mV) i (mA/cm2) inf tau (ms) rate (/ms) }
+INITIAL { settle(v) m = 0 }
+BREAKPOINT { SOLVE states METHOD cnexp i = gbar*m*(v - low) rate = inf/tau }
+DERIVATIVE states { settle(v) m' = (inf - m)/tau }
+PROCEDURE settle(v (mV)) { inf = 1/(1 + exp(-(v + 60)/9)) tau = 2 + 1/(1 + exp((v + 50)/9)) }
+"""  # inf and tau keep their values from block to block: they are given, and INITIAL sets them
 DT, STOP = 0.05, 20.0  # ms
 EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps
 STATES = {
@@ -313,6 +323,21 @@ def test_a_variable_that_is_named_as_the_current_of_an_ion(fast_queue, needs):
         found.append(sim.run(STOP)[number])
     assert np.ptp(found[0]) > 1e-3
     np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
+
+
+def test_kernels_have_no_numbers_of_before_the_start(fast_queue, needs):
+    """What states were before INITIAL, as a run leaves them, asks for no other kernels."""
+    needs(fast_queue, "float64")
+    every, found, built = np.arange(4), [], []
+    for inf in (0.0, 0.25, np.linspace(0.1, 0.9, 4), np.repeat([0.1, 0.2], 2)):
+        net = Network.from_arrays([-1, 0, -1, 2], [0, 2, 4], [500.0] * 4, [0, 0.1] * 2, [0.005] * 4)
+        net.insert(Mechanism.from_nmodl(GIVEN), every, inf=inf)
+        sim = Simulation(net, DT, queue=fast_queue, engine=ENGINE)
+        number = sim.record("v", every)
+        found.append(sim.run(1.0)[number])
+        built.append(len(program.build_seconds))
+    assert built == built[:1] * 4
+    assert all(np.array_equal(v, found[0]) for v in found)
 
 
 def test_what_epochs_do_not_take(fast_queue):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -13,6 +14,9 @@ from clhines.neuron.memory.session import Hoc
 
 WORD = ctypes.c_uint64
 SEARCHED = 40  # words of an object that are searched
+# of bytes at two addresses: 0 where they are equal; as `ctypes.memmove`, without Python's lock
+compare = ctypes.CDLL(None if os.name == "posix" else "msvcrt").memcmp
+compare.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
 
 
 def ref(thing: object, name: str, size: int = 1) -> Hoc:
@@ -88,19 +92,19 @@ def _array(count: int) -> type[ctypes.Array[ctypes.c_uint64]]:
 
 
 class _Words:
-    """All words from an address on, as an array of NumPy: what is not asked for is not read."""
+    """Runs of words from each word on, as an array of NumPy: what is not asked for is not read."""
 
-    def __init__(self, address: int, count: int) -> None:
+    def __init__(self, address: int, count: int, width: int) -> None:
         self.__array_interface__ = {
-            "version": 3, "typestr": "<u8", "shape": (count,), "data": (address, False),
+            "version": 3, "typestr": f"|V{8 * width}" if width > 1 else "<u8", "shape": (count,),
+            "strides": (8,), "data": (address, False),
         }  # fmt: skip
 
 
 def gather(addresses: np.ndarray, count: int = 1) -> np.ndarray:
     """(n, count) uint64: the words at each of some addresses, none of which is 0."""
-    words, at = _words(addresses, count)
-    begins = max(len(words) - count + 1, 0)
-    return np.lib.stride_tricks.as_strided(words, (begins, count), (8, 8), writeable=False)[at]
+    runs, at = _words(addresses, count)
+    return runs[at].view(np.uint64).reshape(-1, count)
 
 
 def numbers_at(addresses: np.ndarray) -> np.ndarray:
@@ -113,14 +117,17 @@ def put_numbers(addresses: np.ndarray, values: np.ndarray) -> None:
     words.view(np.float64)[at] = values
 
 
-def _words(addresses: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """All words from the first of some addresses to the last, and where these are among them."""
+def _words(addresses: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return runs of words from the first of some addresses to the last, and where these are.
+
+    A run is one item: NumPy copies it as a whole.
+    """
     addresses = np.asarray(addresses, np.int64)
     if not addresses.size:
         return np.zeros(0, np.uint64), addresses
     first = int(addresses.min())
-    size = (int(addresses.max()) - first) // 8 + count
-    return np.asarray(_Words(first, size)), (addresses - first) >> 3
+    count = (int(addresses.max()) - first) // 8 + 1
+    return np.asarray(_Words(first, count, width)), (addresses - first) >> 3
 
 
 def run_in(words: list[int], wanted: list[int]) -> int:

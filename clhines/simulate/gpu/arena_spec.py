@@ -474,7 +474,7 @@ def takes_apart(model: Model) -> frozenset[int]:
         program = kind.mechanism.program
         roles = {a.role for block in program.blocks.values() for a in block}
         several = bool((np.diff(kind.node) == 0).any())
-        several |= model.forest.num_cells > 1 and any(map(np.ndim, kind.parameters.values()))
+        several |= model.forest.num_cells > 1 and bool(kind.varying)
         if kind.mechanism.kind != "point" or not several or k in played:
             continue
         if roles <= _OF_INSTANCE and not set(_ENDS) & set(program.blocks):
@@ -511,9 +511,9 @@ def with_blocks(
     for k, (kind, text) in enumerate(zip(model.kinds, functions.kinds, strict=True)):
         played = {p.parameter for p in variables.model.played if p.kind == k}
         uniform, given = lists.numbers.uniform[k], list(ions)
-        varying = [n for n, value in kind.parameters.items() if np.ndim(value)]
-        of_lane = [n for n in varying if n not in uniform and k not in apart]
-        for name, value in kind.parameters.items():
+        of_lane = [n for n in kind.varying if n not in uniform and k not in apart]
+        for name in kind.mechanism.parameters:
+            value = kind.parameters[name]
             if np.ndim(value) == 0 and len(numbers) < _MOST_NUMBERS:
                 found = f"numbers.n{len(numbers)}"
                 numbers.append(float(np.append(variables.parameters[k].get(name, []), value)[0]))

@@ -47,7 +47,7 @@ class KindInstances:
     def __init__(self, kind: Kind, bounds: np.ndarray, cells: np.ndarray) -> None:
         self.kind, self.density = kind, kind.mechanism.kind == "density"
         self.unread: tuple[str, ...] = ()  # states that have no lines
-        self.varying = {n: v for n, v in kind.parameters.items() if isinstance(v, np.ndarray)}
+        self.varying = kind.varying
         self.first = np.searchsorted(kind.node, bounds[cells])
         self.count = np.searchsorted(kind.node, bounds[cells + 1]) - self.first
         self._base = bounds[cells]
@@ -60,7 +60,7 @@ class KindInstances:
         """Return the same instances with the values of a kind, which is that of another model."""
         found = copy(self)
         found.kind = kind
-        found.varying = {n: v for n, v in kind.parameters.items() if isinstance(v, np.ndarray)}
+        found.varying = kind.varying
         return found
 
     @cached_property
