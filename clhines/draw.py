@@ -378,11 +378,9 @@ def plot_morphology(
         raise InputError(
             f"got {len(titles)} titles for {len(rows)} rows of values; expected as many"
         )
-    finite = rows[np.isfinite(rows)]
-    ends = limits or ((finite.min(), finite.max()) if len(finite) else (0.0, 1.0))
     if ax is not None and len(rows) > 1:
         raise InputError(f"ax with {len(rows)} rows of values; expected one row")
-    figure = _panels(cable, rows, titles, ends, label, ax)
+    figure = _panels(cable, rows, titles, limits, label, ax)
     _save(figure, path)
     return figure
 
@@ -391,10 +389,12 @@ def _panels(
     cable: Any,
     rows: np.ndarray,
     titles: list[str],
-    limits: tuple[float, float],
+    limits: tuple[float, float] | None,
     label: str,
     ax: Axes | None,
 ) -> Figure:
+    finite = rows[np.isfinite(rows)]
+    limits = limits or ((finite.min(), finite.max()) if len(finite) else (0.0, 1.0))
     node, ends, diameter = _strokes(cable)
     extent = np.ptp(ends.reshape(-1, 3), axis=0)
     plane = np.sort(np.argsort(extent, kind="stable")[1:])

@@ -162,7 +162,8 @@ def _plan_groups(
 ) -> Plan:
     """One launch for all cells, which share work-groups in the order of `cells`."""
     per_group = spec.work_group // spec.lanes
-    columns = layout.cell_after_cell(forest, cells)
+    start = offsets(forest.sizes[cells])
+    columns = layout.Columns(cells, np.arange(len(cells) + 1), start)  # of one lane
     units = -(-len(cells) // per_group) * per_group
     group_steps = steps.counts[forest.shape_of_cell[cells[::per_group]]]
     step_first = np.cumsum(steps.width) - steps.width

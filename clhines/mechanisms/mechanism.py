@@ -564,10 +564,10 @@ def mechanism(which: str | PathLike[str] | Mechanism) -> Mechanism:
     """
     if isinstance(which, Mechanism):
         return which
-    if isinstance(which, PathLike) or _is_file(which):
-        return Mechanism.from_nmodl(Path(which))
-    if not isinstance(which, str):
+    if not isinstance(which, (str, PathLike)):
         raise InputError(f"a mechanism is a name or a text; got {type(which).__name__}")
+    if isinstance(which, PathLike) or ("\n" not in which and which.endswith(".mod")):
+        return Mechanism.from_nmodl(Path(which))
     name = which.strip()
     name = NEURON_NAMES.get(name, name)
     if name in BUILT_IN:
@@ -581,8 +581,3 @@ def mechanism(which: str | PathLike[str] | Mechanism) -> Mechanism:
             f"clhines.library; anything else is given by its equations, or as a .mod file{near}"
         )
     return Mechanism(which)
-
-
-def _is_file(which: object) -> bool:
-    """Whether a text is the name of a ``.mod`` file."""
-    return isinstance(which, str) and "\n" not in which and which.endswith(".mod")

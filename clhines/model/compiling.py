@@ -114,10 +114,10 @@ def _kinds(
 def _compiled(
     network: Network, changes: Changes, times: tuple[float, ArrayLike, bool | int, int]
 ) -> Model:
-    dt, structure, n = as_step(times[0]), inside(network).structure, network.forest.num_nodes
+    dt, structure, stored = as_step(times[0]), inside(network).structure, changes.stored
     added, groups = inside(network).added, changes.groups(network.groups)
-    wiring, stored = inside(network).wiring.changed(changes), changes.stored
-    constant_d, constant_b = constant_sums(groups, structure)
+    wiring = inside(network).wiring.changed(changes)
+    of_nodes = _of_nodes(groups, structure, times[1], network.forest.num_nodes)
     features = of_network(added, groups, wiring.given)
     exact = bool(features - GRID) or (bool(features) and has_short(wiring, added, dt))
     kinds, instances = _kinds(network, groups, stored)
@@ -127,22 +127,14 @@ def _compiled(
     if exact:
         own, at_times, on_grid = divided(wiring, added, groups, dt)
     places = dt, targets if own.columns or own.outside or not exact else 0, first, instances
-    of_nodes = {
-        "u": -structure.once("g_axial"),
-        "capacitance": structure.once("capacitance"),
-        "area": structure.once("area"),
-        "constant_d": constant_d,
-        "constant_b": constant_b,
-        "constant_g": constant_sums(groups, structure, axial=False)[0],
-        "v_init": spread("v_init", times[1], n, own=False, unit="mV"),
-    }
     connections, numbers = compiled_connections(own, added, *places)
     if exact:
         numbers = on_grid[numbers]  # without those of trains
     all_here = not exact and len(numbers) == sum(len(c[0]) for c in wiring.columns)
     weights = connections.weight if all_here else given_weights(wiring)
     exactly = np.delete(np.arange(len(weights)), on_grid) if exact else np.zeros(0, np.int64)
-    kinds, threshold = spiking(network, kinds, _threshold(network))
+    threshold = spread("threshold", network.threshold, network.num_cells)
+    kinds, threshold = spiking(network, kinds, threshold)
     second_order = _second_order(times[2], exact)
     if second_order and any(kind.mechanism.program.spike for kind in kinds):
         raise InputError("secondorder: a text with 'spike:' resets v; expected secondorder=0")
@@ -154,7 +146,7 @@ def _compiled(
     model = Model(
         forest=network.forest,
         soma=network.soma,
-        of_nodes=NodeValues(of_nodes, n),
+        of_nodes=of_nodes,
         kinds=kinds,
         instances=instances,
         num_targets=places[1],
@@ -173,6 +165,22 @@ def _compiled(
     check_set_voltages(model)
     check_written(model)
     return replace(model, needs=features | of_model(model, exact))
+
+
+def _of_nodes(
+    groups: Sequence[Group], structure: Structure, v_init: ArrayLike, num_nodes: int
+) -> NodeValues:
+    constant_d, constant_b = constant_sums(groups, structure)
+    of_nodes = {
+        "u": -structure.once("g_axial"),
+        "capacitance": structure.once("capacitance"),
+        "area": structure.once("area"),
+        "constant_d": constant_d,
+        "constant_b": constant_b,
+        "constant_g": constant_sums(groups, structure, axial=False)[0],
+        "v_init": spread("v_init", v_init, num_nodes, own=False, unit="mV"),
+    }
+    return NodeValues(of_nodes, num_nodes)
 
 
 def with_values(
@@ -230,10 +238,6 @@ def _diffusions(kinds: Sequence[Kind], structure: Structure) -> Iterator[Diffusi
         above = length[parent]
         up, down = 2 / above / (length + above), 2 / length / (length + above)
         yield Diffusion(k, program.diffusing, parent, up, down)
-
-
-def _threshold(network: Network) -> np.ndarray:
-    return spread("threshold", network.threshold, network.num_cells)
 
 
 def _second_order(value: object, exact: bool) -> bool:

@@ -670,10 +670,8 @@ class Network:
         self._inside.wiring.check_target(target)
         numbers = self.source_numbers(source, source_index)
         if isinstance(index, Pairs):
-            cell = np.where(
-                target.nodes < 0, -1, stretch_of(self.forest.cell_offsets, target.nodes)
-            )
-            given = index, weight, delay, rule, cell
+            cell = stretch_of(self.forest.cell_offsets, target.nodes)
+            given = index, weight, delay, rule, np.where(target.nodes < 0, -1, cell)
             found: Connections = self._inside.wiring.connect_pairs(numbers, target, *given)
             return found
         if isinstance(weight, Drawn) or isinstance(delay, Drawn):

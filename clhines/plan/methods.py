@@ -6,7 +6,7 @@ a `Plan`. Nothing here needs a device or OpenCL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import cast
@@ -96,19 +96,7 @@ def make_plan(
     limits = limits or Limits()
     if isinstance(method, str) and method == "auto":
         return next(candidate_plans(forest, dtype, limits, **options))[1]
-    if not isinstance(method, str) or method not in METHODS:
-        near = meant(method, ["auto", *METHODS])
-        raise InputError(
-            f"method {shown(method)} is unknown; expected auto, {', '.join(METHODS)}{near}"
-        )
-    row = METHODS[method]
-    unknown = sorted(set(options) - set(row.options))
-    if unknown:
-        raise InputError(
-            f"option {shown(unknown[0])} is not one of method {shown(method)}; "
-            f"expected {', '.join(row.options) or 'none'}"
-            f"{meant(unknown[0], [*row.options, *_ARGUMENTS])}"
-        )
+    row = _row_of(method, options)
     for name, value in options.items():
         _check_option(name, value, limits)
     real = real_name(dtype)
@@ -124,6 +112,23 @@ def make_plan(
     given = cast(Options, {**row.options, **options})
     plan = row.build(forest, method, real, limits, given)
     return replace(plan, summary=row.summary)
+
+
+def _row_of(method: object, options: Collection[str]) -> Method:
+    if not isinstance(method, str) or method not in METHODS:
+        near = meant(method, ["auto", *METHODS])
+        raise InputError(
+            f"method {shown(method)} is unknown; expected auto, {', '.join(METHODS)}{near}"
+        )
+    row = METHODS[method]
+    unknown = sorted({*options} - {*row.options})
+    if unknown:
+        raise InputError(
+            f"option {shown(unknown[0])} is not one of method {shown(method)}; "
+            f"expected {', '.join(row.options) or 'none'}"
+            f"{meant(unknown[0], [*row.options, *_ARGUMENTS])}"
+        )
+    return row
 
 
 def candidate_plans(

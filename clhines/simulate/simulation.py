@@ -276,9 +276,7 @@ class Simulation(Holder):
                 chunks.append(done)
                 self._progress.step += count
                 if shown is not None:
-                    speed = (time.perf_counter() - clock) / ((self.step - begin) * dt * 1e-3)
-                    shown.set_postfix_str(f"{speed:.3g} s per simulated s", refresh=False)
-                    shown.update(count)
+                    _show(shown, count, time.perf_counter() - clock, (self.step - begin) * dt)
         cost["all"] = time.perf_counter() - clock
         if self.ranks is not None:
             cost["exchange"] = self.ranks.seconds - waited
@@ -377,8 +375,7 @@ class Simulation(Holder):
         InputError
             There is no such variable or place, or the arguments do not go together.
         """
-        given = what, at, index, every, reduce, threshold, matrix, to, name
-        return self._recordings.add(*given)
+        return self._recordings.add(what, at, index, every, reduce, threshold, matrix, to, name)
 
     @exclusive
     def set(self, group: Group | None = None, /, **values: object) -> None:
@@ -627,6 +624,13 @@ def _whole_steps(duration: object, dt: float, most: int) -> int:
             f"at most {most}"
         )
     return steps
+
+
+def _show(shown: tqdm, count: int, seconds: float, simulated: float) -> None:
+    """Advance a bar by some steps; `simulated` is the time since the begin of the run, ms."""
+    speed = seconds / (simulated * 1e-3)
+    shown.set_postfix_str(f"{speed:.3g} s per simulated s", refresh=False)
+    shown.update(count)
 
 
 def bar(total: int, unit: str, show: bool, scale: float = 1.0) -> tqdm | None:

@@ -148,7 +148,7 @@ def measure(
             refused = refused or error
             continue
         able.append(candidate)
-        ready.append(partial(_itself, launch) if keep else partial(prepare, plan))
+        ready.append(partial(lambda made: made, launch) if keep else partial(prepare, plan))
         del launch
     if refused is not None and not able:
         raise refused
@@ -157,10 +157,6 @@ def measure(
     near = [candidate for candidate, seconds in rows if seconds <= least * (1 + _TIE)]
     heuristic, fastest = candidates[0][0], min(rows, key=lambda row: row[1])[0]
     return Tuning(rows, heuristic, heuristic if heuristic in near else fastest)
-
-
-def _itself(launch: Launch) -> Launch:
-    return launch
 
 
 _log = logging.getLogger(__name__)

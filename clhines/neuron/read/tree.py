@@ -146,12 +146,10 @@ def read_tree(h: Hoc, memory: Memory, fields: Fields) -> tuple[Tree, Data]:
     nseg, first_node = count - 1, starts(count)
     far = first_node + nseg  # among `nodes`
     is_inner = ~np.isin(np.arange(len(nodes)), far)
-    segment = sections[0](0.5)
-    v = memory.place(ref(segment, "v")).column
-    bare, has_root = _Bare(h, fields, v), np.zeros(len(sections), bool)
-    keeps = ~bare.are((nodes[far], nodes[far - 1]), start)
-    roots = start[is_root], nodes[first_node[is_root]]
-    has_root[is_root] = ~bare.are(roots, start[~is_root])
+    v = memory.place(ref(sections[0](0.5), "v")).column
+    keeps = ~_bare(h, fields, v, (nodes[far], nodes[far - 1]), start)
+    roots, has_root = (start[is_root], nodes[first_node[is_root]]), np.zeros(len(sections), bool)
+    has_root[is_root] = ~_bare(h, fields, v, roots, start[~is_root])
     size = has_root + nseg + keeps
     offset = starts(size)
     first = offset + has_root
@@ -172,13 +170,13 @@ def read_tree(h: Hoc, memory: Memory, fields: Fields) -> tuple[Tree, Data]:
     inner, inner_numbers, data = nodes[upward], numbers[upward], fields.data_of(nodes[upward])
     area, g_axial, cm, diam = (np.zeros(len(parent)) for _ in range(4))
     area[inner_numbers] = fields.values(memory.area(int(inner[0])).column, inner)
+    area *= branches
     for array, name in ((cm, "cm"), (diam, "diam")):
-        at, values = _of_segments(memory.place(ref(segment, name)), data)
+        at, values = _of_segments(memory.place(ref(sections[0](0.5), name)), data)
         array[inner_numbers[at]] = values
     with_node = is_inner | np.repeat(keeps, count)
     g_axial[numbers[with_node]] = fields.g_axial(nodes[with_node])
-    g_axial[parent < 0] = 0.0
-    area, g_axial = area * branches, g_axial * branches
+    g_axial = np.where(parent < 0, 0.0, g_axial * branches)
     tree = Tree(
         h,
         np.array(order, np.int64),
@@ -235,18 +233,16 @@ def _of_segments(at: Place, data: Data) -> tuple[np.ndarray, np.ndarray]:
     return own.node, column_at(at.column, rows)[rows]
 
 
-class _Bare:
-    """Which ends of sections need no node; `column` is that of voltages."""
+def _bare(
+    h: Hoc, fields: Fields, column: int, ends: tuple[np.ndarray, np.ndarray], joined: np.ndarray
+) -> np.ndarray:
+    """(s,) bool: which ends need no node, as nothing is there and the voltage is that beside them.
 
-    def __init__(self, h: Hoc, fields: Fields, column: int) -> None:
-        self._fields, self._column = fields, column
-        self._all = bool(h.CVode().use_fast_imem())  # their membranes' currents are 0
-
-    def are(self, ends: tuple[np.ndarray, np.ndarray], joined: np.ndarray) -> np.ndarray:
-        """(s,) bool: whether nothing is at an end, whose voltage is the next segment's."""
-        if self._all:
-            return np.zeros(len(ends[0]), bool)
-        v, beside = (self._fields.values(self._column, nodes) for nodes in ends)
-        has_points = np.zeros(len(ends[0]), bool)
-        has_points[self._fields.data_of(ends[0], points=True).node] = True
-        return (np.abs(v - beside) <= _EQUAL) & ~np.isin(ends[0], joined) & ~has_points
+    `ends` are nodes and those beside them, `column` is that of voltages.
+    """
+    if h.CVode().use_fast_imem():  # their membranes' currents are 0
+        return np.zeros(len(ends[0]), bool)
+    v, beside = (fields.values(column, nodes) for nodes in ends)
+    has_points = np.zeros(len(ends[0]), bool)
+    has_points[fields.data_of(ends[0], points=True).node] = True
+    return (np.abs(v - beside) <= _EQUAL) & ~np.isin(ends[0], joined) & ~has_points

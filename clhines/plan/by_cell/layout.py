@@ -43,12 +43,6 @@ class Columns:
         )
 
 
-def cell_after_cell(forest: Forest, cells: np.ndarray) -> Columns:
-    """Blocks of one lane, in the order of `cells`: (num_cells,) integer."""
-    start = offsets(forest.sizes[cells])
-    return Columns(cells, np.arange(len(cells) + 1), start)
-
-
 def columns(forest: Forest, width: int, whole_shapes: bool = False) -> Columns:
     """Cut the cells, largest first, into blocks of `width` lanes.
 

@@ -292,7 +292,7 @@ class Variables:
             place = at[known] + net.weights.index(name)
             self.exact.weight[place] = np.broadcast_to(value, known.shape)[known]
         else:
-            given.results[role, name] = np.broadcast_to(value, some.shape).copy()
+            given.results[role, name] = np.full(some.shape, value)
             if role == CURRENT and {*self.wanted[k]} - {*self.declared(k)}:
                 self.outputs[k][CURRENT][some] = given.results[role, name]
 

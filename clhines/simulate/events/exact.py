@@ -183,11 +183,13 @@ class HostEvents:
         begin = wires.first_target[k]
         connection, time, sent = of_wire
         here = (self._target[connection] >= begin) & (self._target[connection] < begin + count)
+        slot, own, own_sent = earliest(queue)
+        if not (here.any() or (own <= until).any()):
+            return False
         which, due, since = np.full(count, -1), np.full(count, np.inf), np.full(count, np.inf)
         instance = self._target[connection[here]] - begin
         which[instance], due[instance] = connection[here], time[here]
         since[instance] = sent[here]
-        slot, own, own_sent = earliest(queue)
         mine = (own <= until) & (self._layer[begin : begin + count] == layer)
         mine &= (own < due) | ((own == due) & (own_sent < since))
         flag = np.zeros(count)
@@ -340,7 +342,7 @@ class HostEvents:
 def earliest(queue: Queue) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Slot, time and time of sending of the first self event of each instance; infinite: none."""
     count = len(queue.size)
-    if not len(queue.time):
+    if not queue.size.any():
         never = np.full(count, np.inf)
         return np.zeros(count, np.int64), never, never
     used = np.arange(len(queue.time))[:, None] < queue.size
