@@ -17,6 +17,7 @@ import pyopencl.array as cla
 from bench import systems
 from bench.systems import Candidate, Case, Repeats
 from clhines import Forest
+from clhines.device import pocl
 
 WIDTH = 32  # cells of a block, and multiple that its length is rounded up to
 SOURCE = """
@@ -103,6 +104,7 @@ def solver(case: Case, name: str, packed: bool = False) -> Candidate:
     parent = np.zeros(total, np.int32)
     parent[place] = place[np.maximum(forest.parent, 0)]
     real = {"float64": "double", "float32": "float"}[case.dtype.name]
+    pocl.name_processor(queue.device)
     built = cl.Program(queue.context, SOURCE).build([f"-DREAL={real}", f"-DWIDTH={WIDTH}"])
     to, back, solve = (cl.Kernel(built, n) for n in ("to_order", "from_order", "old"))
     tables = [cla.to_device(queue, a.astype(np.int32)) for a in (parent, sizes, place)]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -138,8 +139,12 @@ def _over(parts: Sequence[Part], do: Callable[[Sequence[Part]], list[Part]]) -> 
 
 
 def _same(parts: Sequence[Part]) -> bool:
-    """Whether all are as they were; NEURON's code is called only where its memory is."""
-    return not _over(parts, _differing) and all(part.same() for part in parts if not part.size)
+    """Whether all are as they were; what is not is known before the addresses of later ones."""
+    for is_memory, some in groupby(parts, lambda part: part.size > 0):
+        together = list(some)
+        if _over(together, _differing) if is_memory else not all(p.same() for p in together):
+            return False
+    return True
 
 
 class Fingerprint:
