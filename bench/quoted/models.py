@@ -170,8 +170,36 @@ def models() -> Iterator[Quote]:
     traub = {"model": "nrntraub"}
     steps = [Figure(TWO_CORES, field(n, "{:,.0f}"), traub) for n in ("clhines_us", "neuron_us")]
     yield prose(NEURON, here, "nrntraub in {} µs for {}", *steps)
+    yield from whole_models()
     yield from random_models()
     yield from runtimes()
+
+
+def whole_models() -> Iterator[Quote]:
+    """Yield what models with all their cells gave beside NEURON on MPI ranks."""
+    here = "## Real models"
+
+    def agree(name: str) -> Shown:
+        return lambda r: f"{r['agreement']['whole'][name]:,}"
+
+    traub, there = {"model": "nrntraub"}, "models-whole-nvidia-h200"
+    words = "all cells of nrntraub ({}, {} compartments), {} spikes of NEURON's {}"
+    sizes = [*(field(n, "{:,}") for n in ("cells", "compartments"))]
+    figures = [*sizes, agree("same_step"), agree("neuron")]
+    yield prose(NEURON, here, words, *(Figure(there, s, traub) for s in figures))
+    times = (
+        lambda r: f"{sum(r[k] for k in ('build_s', 'init_s', 'first_s', 'run_s')):.0f}",
+        lambda r: f"{r['build_s'] + r['init_s']:.0f}",
+        lambda r: f"{r['ranks']['ranks']}",
+        lambda r: f"{r['ranks']['cores']}",
+        lambda r: f"{r['ranks']['build_s'] + r['ranks']['run_s']:.0f}",
+    )
+    words = "takes {} s, {} of them NEURON's own building; {} ranks of NEURON on {} cores take {} s"
+    yield prose(NEURON, here, words, *(Figure(there, s, traub) for s in times))
+    dentate, there = {"model": "reduced_dentate"}, "models-whole-pocl-amd-epyc"
+    words = "dentate gyrus with all its {} cells, on two cores: {} of {} spikes"
+    figures = [sizes[0], agree("same_step"), agree("neuron")]
+    yield prose(NEURON, here, words, *(Figure(there, s, dentate) for s in figures))
 
 
 def fixed() -> Iterator[Quote]:

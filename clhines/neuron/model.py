@@ -33,7 +33,7 @@ from clhines.neuron.read.hooks import read_hooks
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
-from clhines.neuron.read.wiring import Wires, on_ranks, read_wires
+from clhines.neuron.read.wiring import Wires, read_wires
 from clhines.neuron.read.written import Written, read_written
 from clhines.simulate.ranks.mpi import Ranks, agreed
 
@@ -272,11 +272,6 @@ def _settings(h: Hoc, memory: Memory) -> list[Rejected]:
         (not known, f"secondorder = {order:g}", ""),
         (known and not memory.has_order(order, float(h.dt)), other, "call h.finitialize()"),
         (h.nrn_netrec_state_adjust, adjust, "set it to 0"),
-        (
-            on_ranks(h) and queue & 1,
-            "CVode.queue_mode(1, 0) on several MPI ranks",
-            "queue_mode(0, 0)",
-        ),
         (queue & 2, "CVode.queue_mode", no_queue),  # a queue of its own for self events
     )
     return [Rejected("", what, "", 0, way_out) for is_so, what, way_out in rows if is_so]

@@ -46,10 +46,10 @@ def of_neuron():
     return told(1, "neuron")["neuron"]
 
 
-def compare(runs, of_neuron, engine):
+def compare(runs, of_neuron, engine, others=()):
     """Spikes and the voltage of cell 0 of all ranks, beside those of NEURON in one process."""
     for (found, own), (spikes, v) in zip(runs, of_neuron, strict=True):
-        assert {gid for _, gid in spikes} == {*range(6), 50}
+        assert {gid for _, gid in spikes} == {*range(6), 50, *others}
         assert [gid for _, gid in found] == [gid for _, gid in spikes], engine
         assert max(abs(a - b) for (a, _), (b, _) in zip(found, spikes)) < TOLERANCE, engine
         assert len(own) == len(v), engine
@@ -70,6 +70,18 @@ def test_ranks_have_the_spikes_of_neuron(of_neuron, of_two):
     runs = {engine: of_two[engine] for engine in ("auto", "steps", "epochs-gpu")} | of_three
     for engine, found in runs.items():
         compare(found, of_neuron, engine)
+
+
+def test_bins_on_several_ranks_are_those_of_neuron():
+    """Of ``CVode.queue_mode(1, 0)``: events of other ranks, and those on their way at a call."""
+    loose, whole = (told(1, "--bins", mode, "neuron")["neuron"] for mode in ("0", "1"))
+    assert loose[0][0] != whole[0][0]
+    found = told(2, "--bins", "1", "loose", "neuron", "auto", "steps")
+    for line in found.pop("loose"):
+        assert "CVode.queue_mode(1, 0) on several MPI ranks" in line
+    found |= told(3, "--bins", "1", "epochs-gpu")
+    for engine, runs in found.items():
+        compare(runs, whole, engine, range(60, 66))
 
 
 def test_gap_junctions_between_ranks_are_those_of_neuron(of_neuron):

@@ -1,4 +1,4 @@
-"""A network of NEURON on one and more MPI ranks: ``neuron_ranks.py [--gaps LIBRARY] SCENARIO...``.
+"""A network of NEURON on MPI ranks: ``neuron_ranks.py [--gaps LIBRARY] [--bins 0|1] SCENARIO...``.
 
 Rank 0 prints what each scenario gives, of all ranks. A scenario is NEURON itself (``neuron``), an
 engine, or what is refused.
@@ -16,7 +16,7 @@ import clhines
 from clhines import ClhinesError
 from clhines.neuron import disable, enable
 
-CELLS, STIM = 6, 50  # of gid STIM: a NetStim
+CELLS, STIM, FIRES = 6, 50, 60  # of gid STIM: a NetStim; from FIRES on: IntFire1
 STOPS = 15.0, 16.0, 30.0  # ms
 comm = MPI.COMM_WORLD
 if comm.size > 1:
@@ -58,7 +58,7 @@ if rank == ranks - 1:
 for gid, cell in cells.items():
     connect((gid - 1) % CELLS, cell.excites, 0.05, 2.0)
     connect((gid - 2) % CELLS, cell.inhibits, 0.004, 1.3)
-    if gid in (0, 3):
+    if gid in (0, 3) and "--bins" not in sys.argv:
         connect(STIM, cell.excites, 0.05, 1.0 + gid / 10)
 if "--gaps" in sys.argv:  # a ring of gap junctions, none of them on the last rank of three
     at = sys.argv.index("--gaps")
@@ -76,6 +76,22 @@ if "--gaps" in sys.argv:  # a ring of gap junctions, none of them on the last ra
             pc.target_var(half, half._ref_vother, other)
             kept.append(half)
     pc.setup_transfer()
+if "--bins" in sys.argv:  # as nrntraub has them
+    at = sys.argv.index("--bins")
+    for gid, cell in cells.items():  # they fire at the time of the event, which is that of the bin
+        fires = h.IntFire1()
+        pc.set_gid2node(FIRES + gid, rank)
+        pc.cell(FIRES + gid, h.NetCon(fires, None))
+        connect((gid - 1) % CELLS, fires, 2.0, 1.5)
+        netcon = h.NetCon(cell.soma(0.5)._ref_v, fires, sec=cell.soma)
+        netcon.weight[0], netcon.delay, netcon.threshold = 2.0, 1.516, 10
+        clamp = h.IClamp(cell.soma(0.5))
+        clamp.delay, clamp.dur, clamp.amp = 1 + 3 * gid, 1, 2 * (gid % 3 == 0)
+        kept.extend([fires, netcon, clamp])
+    if int(sys.argv[at + 1]):
+        pc.spike_compress(5, 1)
+        h.CVode().queue_mode(1, 0)
+    del sys.argv[at : at + 2]
 times, gids = h.Vector(), h.Vector()
 pc.spike_record(-1, times, gids)
 v = h.Vector().record(cells[rank].soma(0.5)._ref_v)
@@ -135,6 +151,16 @@ def early():
         kept[0].delay = delay
 
 
+def loose():
+    """A delay between steps."""
+    h.finitialize(-65)
+    kept[0].delay += 0.016
+    try:
+        pc.psolve(5)
+    finally:
+        kept[0].delay -= 0.016
+
+
 def infinite():
     """A voltage that is not finite on one rank."""
     h.finitialize(-65)
@@ -174,7 +200,8 @@ def epochs():
 
 
 REFUSED = {
-    f.__name__: f for f in (setting, changed, early, infinite, played, fallback, pieces, epochs)
+    f.__name__: f
+    for f in (setting, changed, early, loose, infinite, played, fallback, pieces, epochs)
 }
 REFUSED["from_neuron"] = clhines.from_neuron
 found = {}

@@ -31,6 +31,7 @@ from clhines.simulate.state.chunk import Chunk
 from clhines.simulate.state.decisions import MAX_EPOCH, Decisions
 
 _Found = TypeVar("_Found")
+_NEAR = 1e-6  # steps
 _NOTHING, _NO_WORDS = np.zeros(0, np.int64), np.zeros(0, np.uint32)
 
 
@@ -370,7 +371,9 @@ class JoinedRun:
         self._pointed = np.unique(np.concatenate([pointed for _, pointed in parts]))
         self._shown_of = [int(np.isin(self._pointed, nodes).sum()) for nodes, _ in parts]
         self._shown = self._pointed[np.isin(self._pointed, joints.nodes)] - joints.nodes.start
-        steps = steps_between(model, np.isin(model.netcons.source, joints.trains))
+        from_others = np.isin(model.netcons.source, joints.trains)
+        self._check_bins(model.netcons.delay[from_others] / model.dt)
+        steps = steps_between(model, from_others)
         least = 1 if len(self._pointed) else MAX_EPOCH
         least = least if steps is None else min(steps, least)
         self._epoch = int(joints.ranks.gather_numbers([min(least, run.max_steps)]).min())
@@ -383,6 +386,18 @@ class JoinedRun:
         self._started = False
         self._found: list[tuple[np.ndarray, np.ndarray]] = []  # of the chunk
         self._unsent: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def _check_bins(self, steps: np.ndarray) -> None:
+        """Refuse what NEURON puts into other bins than those of one process; delays in steps."""
+        loose = bool((np.abs(steps - np.rint(steps)) > _NEAR).any())
+        loose |= bool((~self._is_late & (self._number >= 0)).any())  # at any time of a step
+        joints = self._joints
+        if self._model.bins and joints.ranks.gather_numbers([loose]).any():
+            joints.told = True  # all find it
+            raise InputError(
+                "CVode.queue_mode(1, 0) on several MPI ranks, which has other bins for events from "
+                "artificial cells or with delays between steps; expected queue_mode(0, 0)"
+            )
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         self.run.begin(rows, records)
