@@ -74,21 +74,24 @@ def is_unnamed(device: cl.Device) -> bool:
 
 
 def name_processor(device: cl.Device) -> str | None:
-    """Return the name given to a PoCL device whose processor LLVM calls ``generic``, if any."""
+    """Return the name that a PoCL device has from here whose processor LLVM calls ``generic``."""
     if switched_off():
         return None
     version = _UNNAMED.search(device.version)
     if "Portable Computing" not in device.platform.name or version is None:
         return None
     try:
-        field = _find_name(device.int_ptr, version.group(1).encode())
-        choice = _level()
+        triple, choice = version.group(1).encode(), _level()
+        name = _LEVELS[choice][0]
+        if _find_name(device.int_ptr, triple, name) is not None:  # since an earlier call
+            return name.decode()
+        field = _find_name(device.int_ptr, triple)
     except OSError:  # no /proc: not Linux
         return None
     if field is None:
         return None
     ctypes.c_void_p.from_address(field).value = ctypes.addressof(_NAMES[choice])
-    return _LEVELS[choice][0].decode()
+    return name.decode()
 
 
 def switched_off() -> bool:

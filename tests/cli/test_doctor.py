@@ -54,7 +54,7 @@ def test_a_good_installation(cli):
     names = [p.name for p in {d.platform: 0 for _, d in devices.all_devices()}]
     assert result.err == "" and result.code == ("FAULT" in result.out)
     if len(set(names)) == len(names):  # or this machine has a fault indeed
-        assert result.out.splitlines()[-1] == "no fault found"
+        assert result.out.splitlines()[-1] == "no fault found", result.out
     assert max(map(len, result.out.splitlines())) <= 100
     for index, device in devices.all_devices():
         solved = f"device {index} solves in float" in result.out
