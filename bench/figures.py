@@ -28,7 +28,7 @@ NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
 UNITS = "µs|ms|ns|s|h|GB/s|TB/s|MB|GB|MiB|mV|Hz|%|x|times"
 COMMIT = re.compile(r"\b[0-9a-f]{7,12}\b")
 LINK = re.compile(
-    r"(?P<link>\]\((?:\.\./)?bench/results/(?P<name>[a-z0-9./-]+?)\.txt\))"
+    r"(?P<link>\]\((?:\.\./)*bench/results/(?P<name>[a-z0-9./-]+?)\.txt\))"
     r"(?: \((?:older kernels: (?:[^()]|\([^()]*\))*|no commit known)\))?"
 )
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from bench.figures import Quote, unnamed
 from bench.quoted import models, papers, simulations, sizes, solves
-from bench.quoted.entries import INDEX, NEURON, PAPERS, README, SIZE, SPEED, SUPPORTED
+from bench.quoted.entries import INDEX, NEURON, PAPERS, README, SIZE, SPEED, SUPPORTED, SWITCH
 
-PAGES = (README, INDEX, SIZE, SPEED, NEURON, SUPPORTED, PAPERS)
+PAGES = (README, INDEX, SIZE, SPEED, NEURON, SUPPORTED, PAPERS, SWITCH)
 QUOTES: tuple[Quote, ...] = (
     *solves.solves_on_gpu(),
     *solves.solves_on_cpus(),
@@ -25,6 +25,7 @@ QUOTES: tuple[Quote, ...] = (
     *simulations.points(),
     *models.models(),
     *models.aims(),
+    *models.frameworks(),
     *sizes.sizes(),
     *papers.papers(),
 )
@@ -35,6 +36,7 @@ SECTIONS = {  # of a page: what has figures of results
     SPEED: [""],
     NEURON: ["## Real models", models.FIXED_STEPS],
     SUPPORTED: ["## Runtimes"],
+    SWITCH: [models.FRAMEWORKS],
     PAPERS: [papers.REPORT, papers.BATCH, papers.REVIEW, "### All of the report"],
 }
 GIVEN = [  # what is no result: what was asked for, and sizes of devices

@@ -12,7 +12,7 @@ from bench.figures import Figure, Quote
 
 README, SPEED, NEURON = "README.md", "docs/speed.md", "docs/neuron.md"
 SUPPORTED, PAPERS = "docs/supported.md", "docs/papers.md"
-INDEX, SIZE = "docs/index.md", "docs/size.md"
+INDEX, SIZE, SWITCH = "docs/index.md", "docs/size.md", "docs/howto/switch.md"
 Row = Mapping[str, Any]
 Shown = Callable[[Row], str]
 

@@ -9,6 +9,7 @@ from bench.quoted.entries import (
     NEURON,
     SPEED,
     SUPPORTED,
+    SWITCH,
     Row,
     Shown,
     field,
@@ -42,6 +43,8 @@ MODELS = (
     ("NetPyNE's tutorial network | 200, 200", "netpyne", "two cores", "1 s", ""),
     ("BMTK's 14 cells | 10, 1,436", "bmtk", "two cores", "1 s", "NaV"),
 )
+FRAMEWORKS = "## How long do whole scripts take?"
+LARGE = {"BMTK `bio_300cells_nosurround`": "BMTK bio_300cells", "NetPyNE's M1": "netpyne M1"}
 FIXED = "fixed-pocl-intel-r-xeon-r-processor"
 FIXED_STEPS = "## Fixed steps in place of variable ones"
 VARIABLE = (
@@ -183,9 +186,12 @@ def whole_models() -> Iterator[Quote]:
         return lambda r: f"{r['agreement']['whole'][name]:,}"
 
     traub, there = {"model": "nrntraub"}, "models-whole-nvidia-h200"
-    words = "all cells of nrntraub ({}, {} compartments), {} spikes of NEURON's {}"
-    sizes = [*(field(n, "{:,}") for n in ("cells", "compartments"))]
-    figures = [*sizes, agree("same_step"), agree("neuron")]
+    words = (
+        "all cells of nrntraub ({}, {} compartments), {} spikes of NEURON's {} are in its steps, "
+        "in {} s"
+    )
+    sizes = [*(field(n, "{:,.0f}") for n in ("cells", "compartments"))]
+    figures = [*sizes, agree("same_step"), agree("neuron"), field("stop_ms", "{:g}", 1e-3)]
     yield prose(NEURON, here, words, *(Figure(there, s, traub) for s in figures))
     times = (
         lambda r: f"{sum(r[k] for k in ('build_s', 'init_s', 'first_s', 'run_s')):.0f}",
@@ -197,8 +203,8 @@ def whole_models() -> Iterator[Quote]:
     words = "takes {} s, {} of them NEURON's own building; {} ranks of NEURON on {} cores take {} s"
     yield prose(NEURON, here, words, *(Figure(there, s, traub) for s in times))
     dentate, there = {"model": "reduced_dentate"}, "models-whole-pocl-amd-epyc"
-    words = "dentate gyrus with all its {} cells, on two cores: {} of {} spikes"
-    figures = [sizes[0], agree("same_step"), agree("neuron")]
+    words = "dentate gyrus with all its {} cells, on two cores: {} of {} spikes in {} ms"
+    figures = [sizes[0], agree("same_step"), agree("neuron"), field("stop_ms", "{:g}")]
     yield prose(NEURON, here, words, *(Figure(there, s, dentate) for s in figures))
 
 
@@ -314,3 +320,14 @@ def runtimes() -> Iterator[Quote]:
         start = rf"{platform} \| {version}\S* "
         found = [said("runtimes", start + r"\| \d+ " * k + r"\| (\d+)") for k in range(3)]
         yield row(SUPPORTED, "## Runtimes", label, *found)
+
+
+def frameworks() -> Iterator[Quote]:
+    """Yield the table of larger scripts of frameworks with the switch on and off."""
+    file = "frameworks-large-pocl-amd-epyc"
+    shown = [
+        *(field(name, "{:,.0f}") for name in ("cells", "neuron_spikes", "same_step")),
+        *(field(name, "{:.0f}") for name in ("neuron_seconds", "first_seconds", "seconds")),
+    ]
+    for label, name in LARGE.items():
+        yield row(SWITCH, FRAMEWORKS, label, *(Figure(file, s, {"name": name}) for s in shown))
