@@ -195,3 +195,57 @@ def test_of_events_of_one_time_that_sent_first_comes_first_here():
     first, second = 0.7 * 1 + 2, 0.7 * 2 + 1
     assert ours == also_ours == pytest.approx(first, rel=1e-15)
     assert sorted([neuron, also_neuron]) == pytest.approx([second, first], rel=1e-15)
+
+
+OVERFLOWS = """
+import json
+from neuron import h
+import clhines
+soma, stim, cell = h.Section(), h.NetStim(), h.IntFire1()
+stim.start, stim.number, stim.interval, stim.noise, cell.tau = 1, 2, 2, 0, 1e-3
+netcons = [h.NetCon(stim, cell) for _ in range(2)]
+for netcon in netcons:
+    netcon.weight[0] = -1.7e308
+said = []
+for engine in ("reference", "steps", "epochs-cpu"):
+    h.finitialize(-65)
+    try:
+        clhines.neuron.run(5, engine=engine)
+    except clhines.InputError as error:
+        said.append(str(error))
+h.finitialize(-65)
+h.dt = 0.025
+while h.t < 5:
+    h.fadvance()
+print(json.dumps([cell.m != cell.m, *said]))
+"""
+
+
+def test_a_state_that_becomes_no_number_ends_a_run():
+    """Infinity by two events, times a decay of 0: NaN in NEURON, which goes on."""
+    is_lost, *said = forked.result_of(OVERFLOWS)
+    assert is_lost
+    assert said == ["m of IntFire1 is no number after the run"] * 3
+
+
+CROWDED = """
+import json
+from neuron import h
+import clhines
+soma, found = h.Section(), []
+clamps = [h.IClamp(soma(0.5)) for _ in range(33_000)]
+for clamp in clamps:
+    clamp.dur, clamp.amp = 1e9, 1e-4
+h.dt = 0.025
+for way in (lambda: clhines.neuron.run(1), lambda: [h.fadvance() for _ in range(40)]):
+    h.finitialize(-65)
+    way()
+    found.append(soma(0.5).v)
+print(json.dumps(found))
+"""
+
+
+def test_a_segment_has_more_points_than_a_short_integer_counts():
+    ours, neuron = forked.result_of(CROWDED)
+    assert neuron > -64
+    assert ours == pytest.approx(neuron, rel=TOLERANCE)
