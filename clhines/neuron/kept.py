@@ -340,7 +340,7 @@ class Kept:
         changed = self._print.take_parameters()
         same = not changed and self._print.values_are_same()
         trains = self.model.trains
-        self.model.refresh(not same)
+        self.model.refresh(not same or self.sim is None)  # after steps of NEURON's alone
         if not self.model.trains.follow(trains):
             self.sim = None
         if not same and self.sim is not None:

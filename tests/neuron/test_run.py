@@ -249,3 +249,47 @@ def test_a_segment_has_more_points_than_a_short_integer_counts():
     ours, neuron = forked.result_of(CROWDED)
     assert neuron > -64
     assert ours == pytest.approx(neuron, rel=TOLERANCE)
+
+
+ENDS = """
+import json
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+source, target, times, found = h.Section(), h.Section(), h.Vector(), []
+source.L = source.diam = target.L = target.diam = 20
+source.insert("hh")
+target.insert("pas")
+synapse, cell = h.ExpSyn(target(0.5)), h.IntFire1()
+heard = h.NetCon(cell, None)
+heard.record(times)
+netcons = [h.NetCon(source(0.5)._ref_v, to, sec=source) for to in (synapse, cell)]
+for netcon in netcons:
+    netcon.threshold, netcon.weight[0], netcon.delay = 10, 2, 1
+netcons[0].weight[0] = 0.003
+for mode in (0, 1):
+    h.CVode().queue_mode(mode, 0)
+    for first in (0.025, 1.0, 1.025):
+        for run in (h.continuerun, clhines.neuron.run):
+            h.finitialize(60)
+            run(first)
+            run(6)
+            found.append([list(times), synapse.g])
+relay = h.NetCon(cell, synapse, 0, 0.017, 0.01)
+h.finitialize(60)
+try:
+    clhines.neuron.run(6, engine="steps")
+except clhines.InputError as error:
+    found.append(str(error))
+print(json.dumps(found))
+"""
+
+
+def test_spikes_of_the_start_and_of_a_call_s_last_bin_are_neuron_s():
+    """From above a threshold, in calls of a step and until the event's bin; some are refused."""
+    *found, refused = forked.result_of(ENDS)
+    for neuron, ours in zip(found[::2], found[1::2], strict=True):
+        assert len(neuron[0]) == 1
+        assert ours[0] == pytest.approx(neuron[0], abs=TOLERANCE)
+        assert ours[1] == pytest.approx(neuron[1], rel=TOLERANCE)
+    assert "engine 'steps' takes no events in bins" in refused

@@ -207,7 +207,10 @@ class Records:
             late = SPIKE_LATE if origin.sender is None else 0.0
             first, end = np.searchsorted(cells, [number, number + 1])
             own = spike_time[first:end] + late
-            own = own[own > after]
+            if imported.model.bins is not None and origin.sender is not None:
+                own = self._unrecorded(own, after, (origin.times, origin.numbers, origin.record_as))
+            else:
+                own = own[own > after]
             if origin.sender is None:
                 own = own[own < last]
             elif origin.sender in trains:
@@ -223,6 +226,19 @@ class Records:
                 vectors[key].append(h.Vector([t for t, _ in found]))
             if found and identifiers[key] is not None:
                 identifiers[key].append(h.Vector([k for _, k in found]))
+
+    def _unrecorded(
+        self, times: np.ndarray, after: float, known: tuple[int, int, int]
+    ) -> np.ndarray:
+        """Return what NEURON has not recorded: of the bin of `after` it has self events alone."""
+        vectors, (of_times, of_numbers, number) = self._imported.model.plays.vectors, known
+        near = np.abs(times - after) <= SPIKE_LATE
+        if not near.any():
+            return times[times > after]
+        there = np.abs(np.array(vectors[of_times]) - after) <= SPIKE_LATE
+        if of_numbers in vectors:
+            there &= np.array(vectors[of_numbers])[: len(there)] == number
+        return times[np.where(near, not there.any(), times > after)]
 
 
 class Counters:

@@ -16,7 +16,7 @@ import pyopencl.array as cla
 from clhines.arrays import offsets
 from clhines.device import devices, program, trust
 from clhines.device.arrays import to_device
-from clhines.errors import DeviceMemoryError
+from clhines.errors import DeviceMemoryError, InputError
 from clhines.forest import Forest
 from clhines.model.diffusion import trees_of
 from clhines.model.model import Model
@@ -165,10 +165,22 @@ def diffusing_places(run: ArenaRun) -> np.ndarray:
     return np.concatenate(found, axis=1)
 
 
+def _check_bins(model: Model) -> None:
+    """Refuse bins of a step with events sent in it that are due after its middle."""
+    delay = model.netcons.delay / model.dt
+    late = model.sources.is_emitted[model.netcons.source] & (delay >= 0.5) & (delay < 1)
+    if model.bins and late.any():
+        raise InputError(
+            "engine 'steps' takes no events in bins (CVode.queue_mode(1, 0)) with delays of half a "
+            "step to a step from instances that send; expected 'epochs', or queue_mode(0, 0)"
+        )
+
+
 class Steps(ArenaKernels):
     """Advance a model with the solver that the request asks for, in the order of its plan."""
 
     def __init__(self, run: ArenaRun) -> None:
+        _check_bins(run.model)
         super().__init__(run)
         diffuses = any(one.parent.size for one in run.model.diffusions)
         self.in_vectors = devices.is_cpu(run.queue.device)
