@@ -161,6 +161,16 @@ def loose():
         kept[0].delay -= 0.016
 
 
+def mixed():
+    """Bins on one rank alone."""
+    h.CVode().queue_mode(rank == 1, 0)
+    h.finitialize(-65)
+    try:
+        pc.psolve(5)
+    finally:
+        h.CVode().queue_mode(1, 0)
+
+
 def infinite():
     """A voltage that is not finite on one rank."""
     h.finitialize(-65)
@@ -201,7 +211,7 @@ def epochs():
 
 REFUSED = {
     f.__name__: f
-    for f in (setting, changed, early, loose, infinite, played, fallback, pieces, epochs)
+    for f in (*(setting, changed, early, loose, mixed, infinite, played, fallback, pieces, epochs),)
 }
 REFUSED["from_neuron"] = clhines.from_neuron
 found = {}

@@ -372,11 +372,21 @@ class JoinedRun:
         self._shown_of = [int(np.isin(self._pointed, nodes).sum()) for nodes, _ in parts]
         self._shown = self._pointed[np.isin(self._pointed, joints.nodes)] - joints.nodes.start
         from_others = np.isin(model.netcons.source, joints.trains)
-        self._check_bins(model.netcons.delay[from_others] / model.dt)
         steps = steps_between(model, from_others)
         least = 1 if len(self._pointed) else MAX_EPOCH
         least = least if steps is None else min(steps, least)
-        self._epoch = int(joints.ranks.gather_numbers([min(least, run.max_steps)]).min())
+        delay = model.netcons.delay[from_others] / model.dt
+        loose = bool((np.abs(delay - np.rint(delay)) > _NEAR).any())
+        loose |= bool((~self._is_late & (self._number >= 0)).any())  # at any time of a step
+        mine = min(least, run.max_steps), model.bins, loose
+        least_of, binned, loose_on = joints.ranks.gather_numbers(mine).T
+        self._epoch = int(least_of.min())
+        if binned.any() and (loose_on.any() or not binned.all()):
+            joints.told = True  # all find it
+            raise InputError(
+                "CVode.queue_mode(1, 0) on several MPI ranks, which has other bins for events from "
+                "artificial cells or with delays between steps; expected queue_mode(0, 0)"
+            )
         if self._epoch < 1:
             joints.told = True  # all find it
             raise InputError(
@@ -386,18 +396,6 @@ class JoinedRun:
         self._started = False
         self._found: list[tuple[np.ndarray, np.ndarray]] = []  # of the chunk
         self._unsent: list[tuple[np.ndarray, np.ndarray]] = []
-
-    def _check_bins(self, steps: np.ndarray) -> None:
-        """Refuse what NEURON puts into other bins than those of one process; delays in steps."""
-        loose = bool((np.abs(steps - np.rint(steps)) > _NEAR).any())
-        loose |= bool((~self._is_late & (self._number >= 0)).any())  # at any time of a step
-        joints = self._joints
-        if self._model.bins and joints.ranks.gather_numbers([loose]).any():
-            joints.told = True  # all find it
-            raise InputError(
-                "CVode.queue_mode(1, 0) on several MPI ranks, which has other bins for events from "
-                "artificial cells or with delays between steps; expected queue_mode(0, 0)"
-            )
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         self.run.begin(rows, records)
