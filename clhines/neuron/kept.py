@@ -126,16 +126,17 @@ def _take(parts: Sequence[Part]) -> list[Part]:
 
 
 def _over(parts: Sequence[Part], do: Callable[[Sequence[Part]], list[Part]]) -> list[Part]:
-    """Do something with what is read without NEURON's code, by threads where it is much memory."""
+    """Do something, where it is much memory by threads, which call nothing of NEURON's code."""
     chosen, threads = [part for part in parts if part.size], 1
     if sum(part.size for part in chosen) >= _LARGE:
         allowed = getattr(os, "sched_getaffinity", None)
         threads = min(len(allowed(0)) if allowed else os.cpu_count() or 1, _MOST_THREADS)
     if threads == 1:
-        return do(chosen)
+        return do(parts)
     with ThreadPoolExecutor(threads) as pool:
         each = pool.map(do, [chosen[k::threads] for k in range(threads)])
-        return [part for some in each for part in some]
+        found = [part for some in each for part in some]
+    return found + do([part for part in parts if not part.size])
 
 
 def _same(parts: Sequence[Part]) -> bool:
@@ -240,8 +241,7 @@ class Fingerprint:
 
     def take_parameters(self) -> list[str]:
         """Take parameters as they are now; return the mechanisms of those that have changed."""
-        parts = [part for _, part in self._given]
-        changed = {*_over(parts, _differing), *_differing([p for p in parts if not p.size])}
+        changed = {*_over([part for _, part in self._given], _differing)}
         _take([*changed])
         return [*dict.fromkeys(name for name, part in self._given if part in changed)]
 
@@ -251,7 +251,6 @@ class Fingerprint:
 
     def take_values(self) -> None:
         _over(self._moving, _take)
-        _take([part for part in self._moving if not part.size])
 
 
 def _counts(memory: Memory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:
