@@ -209,10 +209,8 @@ def epochs():
         pc.psolve(5)
 
 
-REFUSED = {
-    f.__name__: f
-    for f in (*(setting, changed, early, loose, mixed, infinite, played, fallback, pieces, epochs),)
-}
+OTHERS = infinite, played, fallback, pieces, epochs
+REFUSED = {f.__name__: f for f in (setting, changed, early, loose, mixed, *OTHERS)}
 REFUSED["from_neuron"] = clhines.from_neuron
 found = {}
 for scenario in sys.argv[1:]:
