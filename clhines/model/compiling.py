@@ -105,7 +105,8 @@ def _kinds(
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
     within = inside(network)
     last = None if within.of_copies else within.added.last
-    found = kinds_of(groups, within.places.area_at, network.celsius, stored, last)
+    every = within.gids is not None
+    found = kinds_of(groups, within.places.area_at, network.celsius, stored, last, every)
     check_temperature(found[0], network.celsius)
     check_alone(found[0], within.of_copies)
     return found
@@ -465,7 +466,7 @@ def compiled_connections(
                 )
             given = source, index, weight, delay, plastic, numbers
             source, index, weight, delay, plastic, numbers = (a[~of_train] for a in given)
-        _check_delays(delay, dt, source, numbers)
+        _check_delays(delay, dt, source, numbers, added)
         number = (instances[int(group[0])][1] + first[group[0]]).astype(np.int32)
         target = index if (number == np.arange(len(number))).all() else number[index]
         steps = each(lambda values: np.maximum(delay_steps(values, dt), 1), delay)
@@ -476,13 +477,15 @@ def compiled_connections(
         joined(some, dtype) for some, dtype in zip(columns, dtypes, strict=True)
     )
     numbers = every if len(source) == len(every) else joined(places, np.int32)
-    _check_bounds(wiring.rule, source, weight, plastic)
+    _check_bounds(wiring.rule, source, weight, plastic, added)
     sizes = added.num_sources, max(num_targets, 1)
     found = Connections(source, target, weight, steps, *sizes, plastic, wiring.rule)
     return found, numbers
 
 
-def _check_delays(delay: np.ndarray, dt: float, source: np.ndarray, numbers: np.ndarray) -> None:
+def _check_delays(
+    delay: np.ndarray, dt: float, source: np.ndarray, numbers: np.ndarray, added: Added
+) -> None:
     steps = once(delay) / dt
     bad = np.flatnonzero((steps < 1 - ROUNDING) | (steps >= LAST_STEP))
     if len(bad):
@@ -490,13 +493,14 @@ def _check_delays(delay: np.ndarray, dt: float, source: np.ndarray, numbers: np.
         short = steps[k] < 1
         expected = "at least one step, dt =" if short else f"less than {LAST_STEP} steps of"
         raise InputError(
-            f"delay of connection {numbers[k]}, from cell {source[k]}, is {delay[k]:g} ms; "
+            f"delay of connection {numbers[k]}, from cell {added.shown(source[k])}, is "
+            f"{delay[k]:g} ms; "
             f"expected {expected} {dt:g} ms"
         )
 
 
 def _check_bounds(
-    rule: Rule | None, source: np.ndarray, weight: np.ndarray, plastic: np.ndarray
+    rule: Rule | None, source: np.ndarray, weight: np.ndarray, plastic: np.ndarray, added: Added
 ) -> None:
     if rule is None:
         return
@@ -505,8 +509,8 @@ def _check_bounds(
     if len(outside):
         k = int(outside[0])
         raise InputError(
-            f"weight of connection {k}, from cell {source[k]}, is {weight[k]:g}; expected "
-            f"{low:g} to {high:g}, the bounds of its rule"
+            f"weight of connection {k}, from cell {added.shown(source[k])}, is {weight[k]:g}; "
+            f"expected {low:g} to {high:g}, the bounds of its rule"
         )
 
 

@@ -157,25 +157,34 @@ class Connections:
         reach, by default its own. Raises InputError where a target has so many connections that
         less than 40 bits are left for a weight.
         """
+        sums, most = self.sums(external, largest)
+        return unit_of(float(np.max(sums, initial=0.0)), most, int(np.argmax(sums)))
+
+    def sums(
+        self, external: float | np.ndarray = 0.0, largest: np.ndarray | None = None
+    ) -> tuple[np.ndarray, float]:
+        """(num_targets,) float64: largest sums at the targets; and the largest weight."""
         size = each(np.abs, self.weight if largest is None else largest)
         sums = sums_of(self.target, size, self.num_targets) + external
-        total = float(np.max(sums, initial=0.0))
-        if total == 0:
-            return 2.0**-_LEAST_BITS
-        if not math.isfinite(total):
-            raise InputError(f"weights at a target sum up to {total}; expected a finite sum")
-        bits = _SUM_BITS - math.frexp(total)[1]
-        if math.ldexp(total, bits) >= 2.0**_SUM_BITS - 2.0**32:  # what rounding can add
-            bits -= 1
-        bits = min(1000, bits)
-        most = float(once(size).max(initial=0.0))
-        if math.ldexp(most, bits) < 2.0**_LEAST_BITS and bits < 1000:
-            target = int(np.argmax(sums))
-            raise InputError(
-                f"weights at target {target} sum up to {total:g}, above 2**22 times the largest "
-                f"weight, {most:g}: no room for {_LEAST_BITS} bits of it"
-            )
-        return math.ldexp(1.0, -bits)
+        return sums, float(once(size).max(initial=0.0))
+
+
+def unit_of(total: float, most: float, target: int) -> float:
+    """Return the unit of the largest sum, which is at `target`, and weight; see `scale`."""
+    if total == 0:
+        return 2.0**-_LEAST_BITS
+    if not math.isfinite(total):
+        raise InputError(f"weights at a target sum up to {total}; expected a finite sum")
+    bits = _SUM_BITS - math.frexp(total)[1]
+    if math.ldexp(total, bits) >= 2.0**_SUM_BITS - 2.0**32:  # what rounding can add
+        bits -= 1
+    bits = min(1000, bits)
+    if math.ldexp(most, bits) < 2.0**_LEAST_BITS and bits < 1000:
+        raise InputError(
+            f"weights at target {target} sum up to {total:g}, above 2**22 times the largest "
+            f"weight, {most:g}: no room for {_LEAST_BITS} bits of it"
+        )
+    return math.ldexp(1.0, -bits)
 
 
 def sums_of(key: np.ndarray, values: np.ndarray | None, count: int) -> np.ndarray:

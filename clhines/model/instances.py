@@ -66,15 +66,17 @@ def kinds_of(
     celsius: float,
     stored: Collection[tuple[str, str]] = (),
     last: Mapping[int, int] | None = None,
+    every: bool = False,
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
     """Merge the groups of each mechanism into kinds, but constant ones, and `Model.instances`.
 
     `last` are instances by number of the group, see `Kind.last`; None where all must agree.
+    `every`: mechanisms without instances are kinds, too.
     """
     together: dict[Mechanism, list[Group]] = {}
     instances: list[tuple[int, np.ndarray]] = [(-1, g.nodes) for g in given]
-    for group in given:
-        if not group.mechanism.constant and len(group):
+    for group in given:  # of a rank's own cells also those that other ranks alone have
+        if not group.mechanism.constant and (len(group) or every):
             together.setdefault(group.mechanism, []).append(group)
     kinds: list[Kind] = []
     targets = first = 0

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clhines.arrays import place_of
 from clhines.checks import as_array, as_indices, as_number, as_real, as_whole_number, shown, spread
 from clhines.errors import InputError
 from clhines.network.groups import Group
@@ -16,6 +17,7 @@ from clhines.network.inside import inside
 from clhines.quantities import as_numbers
 
 CELSIUS = 6.3  # °C, NEURON's default
+_GIDS = 2**31  # NEURON's are int32
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +90,12 @@ class Added:
     exact: bool = False  # all events act at exact times, as those of imported models
     last: dict[int, int] = field(default_factory=dict)  # see `Kind.last`, by number of the group
     remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    # gids of cells that other ranks have, and the sources here that stand for them, both (h,) int64
+    heard: tuple[np.ndarray, np.ndarray] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     def add_detector(self, node: ArrayLike, threshold: ArrayLike, refractory: ArrayLike) -> Sources:
         inside(self.network).check_not_frozen("add_detector()")
+        self._check_no_gids("add_detector()")
         nodes = as_indices("node", node, self.num_nodes, "node")
         limit = spread("threshold", threshold, len(nodes), unit="mV")
         quiet = spread("refractory", refractory, len(nodes), unit="ms")
@@ -114,8 +119,57 @@ class Added:
 
     def emits(self, group: Group) -> None:
         """Give numbers to the instances of a group that sends events."""
+        self._check_no_gids(group.mechanism.name)
         self.emitters.append((group, self.num_sources))
         self.num_sources += len(group)
+
+    def _check_no_gids(self, what: str) -> None:
+        if inside(self.network).gids is not None:
+            raise InputError(
+                f"{what}: cells alone have gids; expected no other sources of spikes in a network "
+                "with gids"
+            )
+
+    def take_gids(self, values: object) -> np.ndarray:
+        """Return what `Network.gids` is set to, checked."""
+        if self.num_sources > self.network.num_cells or inside(self.network).wiring.columns:
+            raise InputError("gids: the network has sources or connections; expected gids before")
+        gids = _as_gids("gids", values)
+        if gids.shape != (self.network.num_cells,):
+            raise InputError(f"gids has shape {gids.shape}; expected ({self.network.num_cells},)")
+        down = np.flatnonzero(np.diff(gids) <= 0)
+        if len(down):
+            k = int(down[0])
+            raise InputError(
+                f"gids[{k + 1}] is {gids[k + 1]} after {gids[k]}; expected ascending numbers"
+            )
+        return gids
+
+    def by_gid(self, gids: np.ndarray) -> np.ndarray:
+        """Return the numbers of sources; cells that are not here get some, as other ranks' have."""
+        own: Any = inside(self.network).gids
+        found = place_of(own, gids, np.arange(len(own)))
+        away = np.flatnonzero(found < 0)
+        if not len(away):
+            return found
+        known, numbers = self.heard
+        new = np.setdiff1d(gids[away], known)
+        if len(new):
+            first, self.num_sources = self.num_sources, self.num_sources + len(new)
+            known = np.append(known, new)
+            numbers = np.append(numbers, first + np.arange(len(new)))
+            self.heard = known, numbers
+        found[away] = numbers[place_of(known, gids[away])]
+        return found
+
+    def shown(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the numbers of sources as users know them: gids, where cells have some."""
+        gids = inside(self.network).gids
+        if gids is None:
+            return numbers
+        found = np.arange(self.num_sources)
+        found[: len(gids)], found[self.heard[1]] = gids, self.heard[0]
+        return found[numbers]
 
     def source_numbers(self, source: object, index: ArrayLike | None) -> np.ndarray:
         if isinstance(source, Sources):
@@ -131,6 +185,8 @@ class Added:
                 )
             first, count, what = begins[0], len(source), source.mechanism.name
         else:
+            if inside(self.network).gids is not None:
+                return self.by_gid(_as_gids("source", source))
             return as_indices("source", source, self.network.num_cells, "cell")
         if index is None:
             return first + np.arange(count)
@@ -225,6 +281,10 @@ class Added:
         if index is None:
             return np.arange(len(group))
         return as_indices("index", index, len(group), group.mechanism.name)
+
+
+def _as_gids(name: str, values: object) -> np.ndarray:
+    return as_indices(name, values, _GIDS, "gid")
 
 
 def _for_each(name: str, what: str, values: np.ndarray, places: np.ndarray) -> np.ndarray:

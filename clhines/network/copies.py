@@ -17,6 +17,7 @@ import numpy as np
 from clhines.arrays import Deferred, Made, in_blocks, place_of, repeated_parents, shifted
 from clhines.cells.cable import Axis
 from clhines.checks import check_room
+from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.additions import Added, IonGiven, Sources
@@ -82,6 +83,8 @@ def fill(
     Several `groups` may be parts of one; `instances` are those of each. All `streams` are given,
     else those of copies would get other numbers.
     """
+    if inside(network).gids is not None:
+        raise InputError("copies of a network with gids; expected one without")
     if instances is None:
         instances = [np.arange(len(group)) for group in groups]
     filling = _Filling(copies, network, groups, instances)

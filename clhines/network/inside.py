@@ -24,6 +24,7 @@ class Inside:
         self.groups, self.frozen = list[Group](), False
         self.threshold: float | np.ndarray = 10.0
         self.celsius: float | None = None
+        self.gids: np.ndarray | None = None
 
     def check_not_frozen(self, what: str) -> None:
         if self.frozen:

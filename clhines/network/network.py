@@ -46,6 +46,7 @@ from clhines.network.wiring import Connections, Wiring
 from clhines.summary import as_html, counted, range_text
 
 CELSIUS = 6.3  # °C, NEURON's default
+_SET = "threshold", "celsius", "gids"  # attributes
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +100,11 @@ class Network:
     threshold : float or (num_cells,) float64, mV
         A cell spikes when the middle of its soma comes from below to above this; 10 at first. A
         text with ``spike:`` at the soma has the threshold of its cell.
+    gids : (num_cells,) int64 or None
+        Numbers of the cells among those of all MPI ranks, ascending, where each rank describes its
+        own cells alone; set once, before sources and connections. `connect` then takes gids as
+        sources, of cells of any rank, and `Result.spike_cell` has gids; all else goes by cells,
+        nodes and instances of this network. See `Simulation`, `comm`.
     settings : dict of str to float
         NEURON's ``dt``, ``v_init``, ``secondorder`` and ``t``, if it is from there.
 
@@ -222,8 +228,8 @@ class Network:
     def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_"):
             self._inside.check_not_frozen(name)
-            if hasattr(self._inside, "wiring") and name not in ("threshold", "celsius"):
-                raise InputError(f"{name} cannot be set; expected threshold, or methods")
+            if hasattr(self._inside, "wiring") and name not in _SET:
+                raise InputError(f"{name} cannot be set; expected {', '.join(_SET)}, or methods")
         super().__setattr__(name, value)
 
     @property
@@ -252,6 +258,17 @@ class Network:
         array = as_array("threshold", value, unit="mV")
         checked = as_real("threshold", np.atleast_1d(array))
         self._inside.threshold = checked if array.ndim else float(checked[0])
+
+    @property
+    def gids(self) -> np.ndarray | None:
+        """(num_cells,) int64, or None: numbers of the cells among those of all MPI ranks."""
+        return self._inside.gids
+
+    @gids.setter
+    def gids(self, value: object) -> None:
+        gids = self._inside.added.take_gids(value)
+        gids.setflags(write=False)
+        self._inside.gids = gids
 
     @property
     def celsius(self) -> float:
@@ -452,7 +469,8 @@ class Network:
         index : integer array, optional
             Which of them; default: all.
         """
-        return self._inside.added.source_numbers(source, index)
+        added = self._inside.added
+        return added.shown(added.source_numbers(source, index))
 
     def add_artificial(
         self, mechanism: str | Mechanism, count: int = 1, **parameters: ArrayLike
@@ -639,8 +657,8 @@ class Network:
         Parameters
         ----------
         source : integer array, Sources or Group
-            Cells; what `add_detector` or `spike_source` gave; or a group whose instances send
-            events.
+            Cells, by gid where the network has `gids`; what `add_detector` or `spike_source` gave;
+            or a group whose instances send events.
         target : Group
             Of a mechanism that takes events.
         index : integer array or Pairs, optional
@@ -668,7 +686,9 @@ class Network:
         """
         self._inside.check_not_frozen("connect()")
         self._inside.wiring.check_target(target)
-        numbers = self.source_numbers(source, source_index)
+        numbers = self._inside.added.source_numbers(source, source_index)
+        if isinstance(index, Pairs) and self.gids is not None:
+            raise InputError("index is Pairs; expected instances, as the network has gids")
         if isinstance(index, Pairs):
             cell = stretch_of(self.forest.cell_offsets, target.nodes)
             given = index, weight, delay, rule, np.where(target.nodes < 0, -1, cell)

@@ -13,6 +13,7 @@ from clhines.checks import as_array, as_indices, as_real, broadcast
 from clhines.errors import InputError
 from clhines.network.changes import Changes
 from clhines.network.groups import Group
+from clhines.network.inside import inside
 from clhines.network.pairs import Drawn, Pairs, connected
 from clhines.network.plasticity import Rule
 from clhines.quantities import as_numbers
@@ -35,7 +36,8 @@ class Connections:
     @property
     def sources(self) -> np.ndarray:
         """(m,) int64: sources as `Result.spike_cell` has them, those of cells by their numbers."""
-        return self._column(0).astype(np.int64)
+        shown: np.ndarray = inside(self._wiring.network).added.shown(self._column(0))
+        return shown.astype(np.int64)
 
     @property
     def targets(self) -> np.ndarray:

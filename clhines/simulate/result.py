@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -46,7 +46,8 @@ class Result:
     spike_time : (k,) float64, ms
         An event that is sent ahead of its time is in the run that sends it.
     spike_cell : (k,) int64
-        By time, then cell. Where events act at exact times those of all sources, by their numbers:
+        By time, then cell; gids, if the network has `Network.gids`. Where events act at exact times
+        those of all sources, by their numbers:
         `Network.source_numbers`; the first are the cells.
     cost : dict of str to float, s
         ``all``, the wall time. What the device spent of it: ``steps``, with events from outside
@@ -262,8 +263,12 @@ def joined_result(
     failed: bool,
     cost: dict[str, float],
     num_cells: int,
+    shown: Callable[[np.ndarray], np.ndarray],
 ) -> Result:
-    """Join the chunks of a run of `steps`; `failed`: the last one has steps to be left out."""
+    """Join the chunks of a run of `steps`; `failed`: the last one has steps to be left out.
+
+    `shown` gives the numbers of sources that users know.
+    """
     begin, last = steps
     t = np.arange(begin + 1 if begin else 0, last + 1) * dt
     values, times = list[np.ndarray](), list[np.ndarray]()
@@ -298,6 +303,7 @@ def joined_result(
             cell, time = cell[order], time[order]
     known = [(r.label, r.name, r.unit, r.columns) for r in records]
     names, variables, units, columns = zip(*known, strict=True) if known else ((),) * 4
+    cell = shown(cell)
     return Result(
         t, values, time, cell, cost, times, features, names, variables, units, num_cells, columns
     )  # fmt: skip

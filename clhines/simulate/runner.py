@@ -26,7 +26,7 @@ from clhines.network.groups import Group
 from clhines.network.inside import inside
 from clhines.network.network import Network, check_begins
 from clhines.plan.plan import real_name
-from clhines.simulate.engines.choose import Made, by_steps, make_run
+from clhines.simulate.engines.choose import Made, by_steps, make_own, make_run
 from clhines.simulate.engines.run import Request, Run, take_chunk
 from clhines.simulate.engines.table import FAMILY
 from clhines.simulate.events.grid_run import settled
@@ -135,24 +135,27 @@ class Runner:
     """The run of a simulation; `moved`: its state is another than when it was made."""
 
     def __init__(
-        self, model: CurrentModel, ranks: Ranks | None, request: Request, overlap: bool
+        self, model: CurrentModel, ranks: Ranks | None, request: Request, overlap: bool | None
     ) -> None:
         self.model, self.ranks, self.request, self.overlap = model, ranks, request, overlap
         self.take(self.make(model.known), model.known)
 
     def make(self, model: Model) -> Made:
         """Make a run of a model; an InputError says what its precision lacks of constants."""
-        dtype, of_nodes = self.request.dtype, model.of_nodes
-        for group in self.model.network.groups:
-            if group.mechanism.constant:  # which no kernel calls: its numbers are checked here
-                group.mechanism.functions(real_name(dtype), blocks=("current",))
-        check_constants(
-            dtype,
-            constant_conductance=of_nodes.once("constant_d"),
-            constant_current=of_nodes.once("constant_b"),
-            capacitance_per_step=of_nodes.once("capacitance") / model.solved_dt,
-        )
-        return make_run(self.ranks, model, self.request, self.overlap)
+        network, dtype, of_nodes = self.model.network, self.request.dtype, model.of_nodes
+        with agreed(self.ranks):
+            for group in network.groups:
+                if group.mechanism.constant:  # which no kernel calls: its numbers are checked here
+                    group.mechanism.functions(real_name(dtype), blocks=("current",))
+            check_constants(
+                dtype,
+                constant_conductance=of_nodes.once("constant_d"),
+                constant_current=of_nodes.once("constant_b"),
+                capacitance_per_step=of_nodes.once("capacitance") / model.solved_dt,
+            )
+        if self.ranks is not None and network.gids is not None:
+            return make_own(self.ranks, network, model, self.request, self.overlap)
+        return make_run(self.ranks, model, self.request, bool(self.overlap))
 
     def take(self, made: Made, model: Model) -> None:
         self.made, self.moved, self._tried, self.unsettled = made, False, False, Unsettled()
@@ -192,7 +195,7 @@ class Runner:
         except (BuildError, cl.Error) as error:
             self.request = by_steps(self.request, self.made.engine, error)
         model = self.model.now
-        self.take(make_run(None, model, self.request, self.overlap), model)
+        self.take(make_run(None, model, self.request, overlap=False), model)
         if saved:
             self.run.load(saved)
         self.moved = True
@@ -266,6 +269,8 @@ class Recordings:
             raise InputError("matrix is for one process; expected a simulation without comm")
         if to is None:
             return record
+        if self._runner.ranks is not None and self._runner.model.network.gids is not None:
+            raise InputError("to: each rank has described its own cells; expected no file")
         if record.reduce:
             raise InputError("to is for rows; expected none with reduce")
         with agreed(self._runner.ranks):

@@ -31,6 +31,7 @@ from clhines.simulate.engines.run import MakeRun, Request, Run, naming_memory
 from clhines.simulate.engines.table import CHOICES
 from clhines.simulate.engines.variables import copies_of, network_of_copies
 from clhines.simulate.events.grid_run import settled
+from clhines.simulate.ranks.described import check_complete
 from clhines.simulate.ranks.mpi import agreed, own_queue
 from clhines.simulate.ranks.partition import check_same, exchanged_during, ranks_of
 from clhines.simulate.records.records import Record, Recording, digest_of
@@ -85,7 +86,9 @@ class Simulation(Holder):
     comm : mpi4py.MPI.Comm, optional
         Simulate on its ranks together, see `clhines.simulate.ranks.mpi`: each has the same network
         and simulates some of the cells. All ranks call the same methods, except for properties,
-        and get the same results, those of one process; rank 0 alone reads and writes files.
+        and get the same results, those of one process; rank 0 alone reads and writes files. Or
+        each has a network of its own cells, with `Network.gids`: it records, and gets spikes,
+        voltages and weights, of these, with the bits that they have in one process.
     **options
         Of the `Solver`.
 
@@ -151,12 +154,22 @@ class Simulation(Holder):
                 on_host = is_cpu(queue.device)
             self.dtype = np.dtype("float64" if engine == "reference" else dtype)
         request = Request(network, queue, self.dtype, engine, chunk, max_spikes, method, options)
-        overlap = False
+        overlap: bool | None = False
+        self._apart = self.ranks is not None and network.gids is not None
         if self.ranks is not None:
+            self.ranks.same({"that the network has gids": self._apart})
+        if self.ranks is None:
+            check_complete(network)
+        elif self._apart:
+            asked = {"engine": engine, "chunk": chunk, "max_spikes": max_spikes, "method": method}
+            self.ranks.same({"dtype": str(self.dtype), **{n: str(v) for n, v in asked.items()}})
+            overlap = OVERLAP
+        else:
             model = current.known
             given = {"dtype": dtype, "engine": engine, "chunk": chunk, "max_spikes": max_spikes}
             check_same(self.ranks, model, current.signature, {**given, "method": method})
-            overlap = exchanged_during(self.ranks, model, on_host, OVERLAP)
+            delay = model.connections.min_delay
+            overlap = exchanged_during(self.ranks, delay, on_host, OVERLAP)
         self._runner, self._progress = Runner(current, self.ranks, request, overlap), Progress()
         self._recordings = Recordings(self._runner, self.dtype)
         self._changing = Changing(self._runner, self._progress, self._recordings)
@@ -192,6 +205,14 @@ class Simulation(Holder):
     def chunk(self) -> int:
         """Steps between two reads of the device."""
         return self._runner.made.chunk
+
+    def _check_together(self, what: str) -> None:
+        """Raise InputError, on all ranks, where each has described its own cells."""
+        if self._apart:
+            raise InputError(
+                f"{what} is for one process, or ranks that all describe the whole network; each of "
+                "these has described its own cells"
+            )
 
     @property
     def _first(self) -> bool:
@@ -258,8 +279,10 @@ class Simulation(Holder):
             self._progress.check("restore() an earlier state to go on")
             records, chunk = self._recordings.of_run(self.step, steps)
         if self.ranks is not None:
-            known = digest_of(records)
+            known = "" if self._apart else digest_of(records)
             self.ranks.same({"duration": duration, "digest of what is recorded": known})
+        if self.ranks is not None and self._apart:
+            chunk = int(self.ranks.gather_numbers([chunk]).min())
         begin, end = self.step, self.step + steps
         self._progress.at_start = False
         cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
@@ -281,8 +304,9 @@ class Simulation(Holder):
         if self.ranks is not None:
             cost["exchange"] = self.ranks.seconds - waited
         taken = begin, failed - 1 if failed else end
-        num_cells = self.network.num_cells
-        result = joined_result(chunks, records, dt, taken, bool(failed), cost, num_cells)
+        net = self.network
+        given = dt, taken, bool(failed), cost, net.num_cells, inside(net).added.shown
+        result = joined_result(chunks, records, *given)
         if failed:
             self._fail(chunks[-1].failed, failed, result)
         return result
@@ -309,8 +333,10 @@ class Simulation(Holder):
     def _fail(self, failed: np.ndarray, first: int, result: Result) -> None:
         model, cell = self._runner.model.known, int(np.flatnonzero(failed == first)[0])
         node, at = int(model.soma[cell]), first * model.dt
+        gids = self.network.gids
+        named = cell if gids is None else f"{cell} (gid {gids[cell]})"
         self._progress.broken = what = (
-            f"the voltage of cell {cell}, at its soma, node {node}, is not finite at "
+            f"the voltage of cell {named}, at its soma, node {node}, is not finite at "
             f"t = {at:g} ms (step {first - 1})"
         )
         raise SimulationError(what, cell, node, at, result)
@@ -411,6 +437,7 @@ class Simulation(Holder):
             It cannot be changed, or a wrong value; nothing has then changed. So for weights where
             events are under way of spikes before `restore` or `set_arrays`.
         """
+        self._check_together("set()")
         self._changing.set(group, values)
 
     @exclusive
@@ -478,7 +505,7 @@ class Simulation(Holder):
         rule = model.connections.rule
         if rule is not None and rule.about.growth is not None:
             saved = settled(model, self.runner.save(), self.step - 1)
-            if self.ranks is not None:
+            if self.ranks is not None and not self._apart:
                 saved = self.ranks.comm.bcast(saved)
             grown = saved.get("plastic_weight", found[: len(model.numbers)])
             found = np.append(grown, found[len(model.numbers) :])
@@ -503,6 +530,7 @@ class Simulation(Holder):
         InputError
             No connection has a rule with ``on reward``.
         """
+        self._check_together("reward()")
         with agreed(self.ranks):
             reward = as_number("reward", reward)
             rule = self._runner.model.known.connections.rule
@@ -534,6 +562,7 @@ class Simulation(Holder):
         InputError
             The file cannot be written; or a run has failed, and there is nothing to go on from.
         """
+        self._check_together("save()")
         self._progress.check("there is nothing to save")
         self._changing.settle()
         arrays = self._runner.save()
@@ -558,6 +587,7 @@ class Simulation(Holder):
             The file cannot be read, is of another network or another precision, or is damaged; the
             simulation then stays as it was.
         """
+        self._check_together("restore()")
         self._changing.settle()
         step, saved = 0, dict[str, np.ndarray]()
         with agreed(self.ranks):
@@ -569,6 +599,7 @@ class Simulation(Holder):
     @exclusive
     def arrays(self) -> dict[str, np.ndarray]:
         """Return copies of all arrays that `save` would write, by name."""
+        self._check_together("arrays()")
         self._progress.check("there is nothing to go on from")
         self._changing.settle()
         return {name: np.array(array) for name, array in self._runner.save().items()}

@@ -383,12 +383,22 @@ def groups_of_rows(
 
 
 def in_groups(
-    model: Model, variable: np.ndarray, lanes: int, most: int, count: int | None = None
+    model: Model,
+    variable: np.ndarray,
+    lanes: int,
+    most: int,
+    count: int | None = None,
+    order: np.ndarray | None = None,
 ) -> dict[Mechanism, bool]:
-    """Whether kinds advance several instances at a time, as in the whole network: bits depend."""
+    """Whether kinds advance several instances at a time, as in the whole network: bits depend.
+
+    `order` is that of its cells, which otherwise is the one that they have.
+    """
     forest = model.forest
-    blocks = make_blocks(forest, variable, lanes, count=count)
-    counts = [np.diff(np.searchsorted(k.node, forest.cell_offsets)) for k in model.kinds]
+    order = np.arange(forest.num_cells) if order is None else order
+    ordered = Forest.from_trees(forest.trees, forest.shape_of_cell[order])
+    blocks = make_blocks(ordered, variable, lanes, count=count)
+    counts = [np.diff(np.searchsorted(k.node, forest.cell_offsets))[order] for k in model.kinds]
     each = [np.add.reduceat(c[blocks.own].sum(axis=1), blocks.first_row[:-1]) for c in counts]
     return {
         kind.mechanism: choose_width(numbers, most) > 1

@@ -168,7 +168,7 @@ def plan_vectors(
         units = devices.limits(devices.whole_device(device)).compute_units
         lanes_of_all = chosen or choose_lanes(whole.forest, widest, units)
         count = choose_count(whole.forest, units, lanes_of_all, widest, of_all)
-        several = in_groups(whole, of_all, lanes_of_all, most, count)
+        several = in_groups(whole, of_all, lanes_of_all, most, count, decisions.by_gid)
     nodes, twice = SlotNodes(blocks, model.forest), takes_twice(most, size)
     groups = [nodes.groups(k, most, twice, several.get(k.mechanism), rows) for k in model.kinds]
     kinds = tuple(

@@ -14,15 +14,17 @@ from clhines.device import devices
 from clhines.errors import BuildError, DeviceError, InputError, meant, shown, warn_caller
 from clhines.model.model import Model
 from clhines.model.needs import EXACT, listed, phrases
+from clhines.network.network import Network
 from clhines.plan.methods import METHODS
 from clhines.simulate.engines.arena_run import ArenaRun
 from clhines.simulate.engines.reference import Reference
 from clhines.simulate.engines.run import Job, PartRun, Request, Run, naming_memory
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.table import ALL, ENGINES, FAMILY, Engine
+from clhines.simulate.ranks.described import gathered
 from clhines.simulate.ranks.mpi import Ranks, agreed
 from clhines.simulate.ranks.partition import Share, cell_costs, check_pointers, split
-from clhines.simulate.ranks.split import JoinedRun, Joints, SplitRun
+from clhines.simulate.ranks.split import JoinedRun, Joints, OwnRun, SplitRun
 from clhines.simulate.state.decisions import Decisions, epoch_steps
 from clhines.solve.solver import Solver
 
@@ -101,13 +103,35 @@ def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool)
             run, engine = _first(engines, needs, job)
     if ranks is None or decisions is None:
         return Made(run, engine, request.chunk)
+    run, engine = _of_all(ranks, job, run, engine)
+    return Made(SplitRun(ranks, shares, decisions, run), engine, request.chunk)
+
+
+def make_own(
+    ranks: Ranks, network: Network, model: Model, request: Request, overlap: bool | None
+) -> Made:
+    """Make the run of a rank that has described its own cells."""
+    on_host = request.queue is None or devices.is_cpu(request.queue.device)
+    whole = gathered(ranks, network, model, on_host, overlap)
+    with ranks.agreed():
+        epoch = whole.decisions.epoch
+        request = replace(request, chunk=max(epoch, request.chunk // epoch * epoch))
+        asked = replace(whole.model, needs=whole.model.needs | {"ranks"})
+        job = Job(whole.model, request, whole.decisions, request.engine != "auto")
+        with naming_memory(request.what, request.chunk):
+            found = _first(*_engines([], asked, request), job)
+    run, engine = _of_all(ranks, job, *found)
+    return Made(OwnRun(ranks, whole, run), engine, request.chunk)
+
+
+def _of_all(ranks: Ranks, job: Job, run: Run, engine: str) -> tuple[PartRun, str]:
+    """Return the run of a rank, by steps where a cell of another is too large for epochs."""
     by_steps = ranks.gather_numbers([engine == "steps"])[:, 0]
     with ranks.agreed():
-        # on other ranks a cell may be too large for epochs
         if by_steps.any() and engine.startswith(FAMILY):
             _log.info("engine steps (a cell of another rank is too large for epochs)")
             engine, run = "steps", make_steps(job)
-    return Made(SplitRun(ranks, shares, decisions, cast("PartRun", run)), engine, request.chunk)
+    return cast("PartRun", run), engine
 
 
 def _engines(

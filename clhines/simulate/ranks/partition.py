@@ -112,13 +112,16 @@ def check_same(ranks: Ranks, model: Model, signature: str, given: dict[str, obje
     ranks.same({**sizes, **digests, **texts})
 
 
-def exchanged_during(ranks: Ranks, model: Model, on_host: bool, asked: bool | None) -> bool:
-    """Whether an epoch's spikes are exchanged during the next one: not where cores do both."""
+def exchanged_during(ranks: Ranks, delay: int, on_host: bool, asked: bool | None) -> bool:
+    """Whether an epoch's spikes are exchanged during the next one: not where cores do both.
+
+    `delay` is the smallest of the whole network, in steps.
+    """
     if on_host:
         ranks.spin = 0.0  # a rank that waits leaves the core to others
     if asked is not None:
         return asked
-    half = (model.connections.min_delay + 1) // 2
+    half = (delay + 1) // 2
     return half >= MAX_EPOCH or not ranks.gather_numbers([on_host]).any()
 
 

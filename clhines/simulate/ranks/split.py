@@ -24,6 +24,7 @@ from clhines.simulate.engines.run import Mark, PartRun
 from clhines.simulate.events.grid_run import Spikes
 from clhines.simulate.events.sources import SPIKE_LATE, steps_between
 from clhines.simulate.kinds.layouts import is_artificial
+from clhines.simulate.ranks.described import Whole
 from clhines.simulate.ranks.mpi import Ranks, decoded, encoded
 from clhines.simulate.ranks.partition import RankRecords, Share, join, steps_together
 from clhines.simulate.records.records import Record
@@ -75,11 +76,10 @@ def check_start(whole: Model, source: np.ndarray, step: np.ndarray) -> None:
 class _StepExchange:
     """Exchanges spikes every `max_steps`: those of an epoch at its end, or during the next one."""
 
-    def __init__(self, own: _Own, shares: Sequence[Share], decisions: Decisions) -> None:
+    def __init__(self, own: _Own, sources: list[np.ndarray], decisions: Decisions) -> None:
         self._own, self._overlap, self._whole = own, decisions.overlap, decisions.network
         self.max_steps = min(own.run.max_steps, decisions.epoch)
-        sources = shares[0].whole.sources.detector_source
-        self._sources = [sources[share.detectors] for share in shares]
+        self._sources = sources  # of each rank's detectors
         self._waiting: tuple[Callable[[], Spikes] | None, int, int] | None = None
         self._spikes: list[tuple[np.ndarray, np.ndarray]] = []
         most = max(map(len, self._sources)) * (self.max_steps + 1)
@@ -118,12 +118,37 @@ class _StepExchange:
         source, step = decoded(codes, self._sources, first, count)
         if len(source):
             self._spikes.append((source, step))
-            self._own.do(check_start, self._whole, source, step)
-            self._own.do(self._own.run.send, source, step, first, count)
+            self._send(source, step, first, count)
+
+    def _send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        self._own.do(check_start, self._whole, source, step)
+        self._own.do(self._own.run.send, source, step, first, count)
 
     def chunk(self, dt: float, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
         source, step = (np.concatenate([_NOTHING, *(s[k] for s in self._spikes)]) for k in (0, 1))
         return Chunk.of_steps(step, source, dt, failed, values)
+
+
+class _HeardExchange(_StepExchange):
+    """Exchanges spikes of cells that other ranks listen to, where each has described its own."""
+
+    def __init__(self, own: _Own, whole: Whole) -> None:
+        super().__init__(own, whole.heard, whole.decisions)
+        self._place = np.full(whole.model.forest.num_cells, -1)
+        self._place[whole.sent] = np.arange(len(whole.sent))
+
+    def _exchange(self, cell: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        error, self._own.error = self._own.error, None
+        own = self._place[cell]
+        mine = encoded(own[own >= 0], step[own >= 0], first, count)
+        codes = self._own.ranks.exchange(mine, error)
+        source, when = decoded(codes, self._sources, first, count)
+        source, when = np.append(cell, source), np.append(step, when)
+        here = source >= 0
+        if len(cell):
+            self._spikes.append((cell.astype(np.int64), step))
+        if here.any():
+            self._send(source[here], when[here], first, count)
 
 
 class _TimeExchange:
@@ -232,7 +257,7 @@ class SplitRun:
             self._exchange: _StepExchange | _TimeExchange = (
                 _TimeExchange(self._own, shares, mine, decisions.epoch)
                 if self.whole.has_times
-                else _StepExchange(self._own, shares, decisions)
+                else _StepExchange(self._own, _sources_of(shares), decisions)
             )
         self.max_steps = self._exchange.max_steps
         if any(kind.mechanism.program.begun for kind in self.whole.kinds):
@@ -306,6 +331,55 @@ class SplitRun:
         parts = self._own.call(lambda: [share.cut(saved) for share in shares])
         self._own.call(self.run.load, self.ranks.comm.scatter(parts or None))
         self._started = True
+
+
+def _sources_of(shares: Sequence[Share]) -> list[np.ndarray]:
+    sources = shares[0].whole.sources.detector_source
+    return [sources[share.detectors] for share in shares]
+
+
+class OwnRun(SplitRun):
+    """As `SplitRun`, where each rank has described its own cells: it keeps what is of these."""
+
+    def __init__(self, ranks: Ranks, whole: Whole, run: PartRun) -> None:
+        self.ranks, self.whole, self.run, self.device = ranks, whole.model, run, run.device
+        self._own, self._started, self._steps = _Own(ranks, run), False, 0
+        with ranks.agreed():
+            self._exchange = _HeardExchange(self._own, whole)
+        self.max_steps = self._exchange.max_steps
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        self._own.do(self.run.begin, rows, records)
+        self._exchange.begin(self._started)
+        self._started = True
+
+    def end(self) -> Chunk:
+        """Return what is of this rank; RankError where a voltage of another is not finite."""
+        self._exchange.end()
+        chunk = self._own.do(self.run.end)
+        failed = 0 if chunk is None else int((chunk.failed > 0).sum())
+        gathered = self.ranks.gather_numbers([self._own.error is not None, failed])
+        if gathered[:, 0].any():
+            self._own.settle()
+        assert chunk is not None  # else the error of this rank has been raised
+        broken = np.flatnonzero(gathered[:, 1])
+        if len(broken) and not failed:
+            raise RankError(f"rank {broken[0]}: a voltage is not finite", int(broken[0]))
+        return self._exchange.chunk(self.whole.dt, chunk.failed, chunk.values)
+
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
+        """As of one process; others are told of an error in their next exchange."""
+        try:
+            return self.run.now(records, step)
+        except Exception as error:
+            self.ranks.exchange(_NO_WORDS, error)
+            raise
+
+    def voltages(self) -> np.ndarray:
+        return self._own.call(self.run.voltages)  # type: ignore[return-value]
+
+    def weights(self) -> np.ndarray:
+        return self._own.call(self.run.weights)  # type: ignore[return-value]
 
 
 class Joints:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clhines.model.connections import unit_of
 from clhines.model.model import Model
 from clhines.model.schema import Field
 from clhines.simulate.events.sources import ring_sizes
@@ -31,6 +32,9 @@ class Decisions:
     scale: float  # unit of the integer weights, a power of two; sums fit in int64
     constant_factors: bool  # only the conductances at the roots change
     inflow: bool  # there are constant mechanisms, or may be
+    # (num_cells,) int64: the cells of `network` by gid, where a rank has described its own alone,
+    # which come first there
+    by_gid: np.ndarray | None = None
 
     @classmethod
     def of(cls, network: Model, split: bool = False, overlap: bool = False) -> Decisions:
@@ -43,21 +47,31 @@ class Decisions:
             slots=ring_slots(network),
             scale=incoming_scale(network),
             constant_factors=network.constant_factors,
-            inflow=bool(network.stored)
-            or network.of_nodes.any("constant_b")
-            or network.of_nodes.any("constant_g"),
+            inflow=has_inflow(network),
         )
 
 
 def epoch_steps(model: Model, overlap: bool = False) -> int:
     """Count steps whose events are known before: the smallest delay, or half with `overlap`."""
-    delay = model.connections.min_delay
-    return min((delay + 1) // 2 if overlap else delay, MAX_EPOCH)
+    return epoch_of(model.connections.min_delay, overlap)
+
+
+def epoch_of(least: int, overlap: bool = False) -> int:
+    return min((least + 1) // 2 if overlap else least, MAX_EPOCH)
+
+
+def has_inflow(model: Model) -> bool:
+    of_nodes = model.of_nodes
+    return bool(model.stored) or of_nodes.any("constant_b") or of_nodes.any("constant_g")
 
 
 def ring_slots(model: Model) -> int:
     """Return the length of the ring of incoming events, in steps."""
-    return max(model.connections.max_delay + 1, epoch_steps(model)) + 1
+    return slots_of(model.connections.min_delay, model.connections.max_delay)
+
+
+def slots_of(least: int, most: int) -> int:
+    return max(most + 1, epoch_of(least)) + 1
 
 
 def external_sums(model: Model) -> np.ndarray:
@@ -72,10 +86,14 @@ def external_sums(model: Model) -> np.ndarray:
 
 def incoming_scale(model: Model) -> float:
     """Return the unit of the integer weights, a power of two; their sums fit in int64."""
-    external, largest = external_sums(model), model.connections.largest
-    if largest.any():
-        return model.connections.scale(external, largest)
-    return float(2.0 ** (np.frexp(external.max())[1] - 62))
+    given = model.connections
+    sums, most = given.sums(external_sums(model), given.largest)
+    return scale_of(float(sums.max()), most, int(np.argmax(sums)))
+
+
+def scale_of(total: float, most: float, target: int) -> float:
+    """Return the unit of the largest sum at a target, which is there, and the largest weight."""
+    return unit_of(total, most, target) if most else float(2.0 ** (np.frexp(total)[1] - 62))
 
 
 def shape_of(model: Model, field: Field) -> tuple[int, ...]:
