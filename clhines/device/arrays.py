@@ -71,7 +71,10 @@ def unmark(a: object) -> None:
 def to_device(queue: cl.CommandQueue, values: ArrayLike, dtype: DTypeLike) -> cla.Array:
     """Return values on a device, one after another; one zero stands for none."""
     flat = np.ascontiguousarray(values).reshape(-1)
-    return cla.to_device(queue, (flat if flat.size else np.zeros(1)).astype(dtype, copy=False))
+    flat = (flat if flat.size else np.zeros(1)).astype(dtype, copy=False)
+    found = cla.to_device(queue, flat)
+    found.events.clear()  # of a copy that is done: they keep `flat`
+    return found
 
 
 def events_of(name: str, given: object, queue: cl.CommandQueue) -> list[cl.Event]:

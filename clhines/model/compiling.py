@@ -141,7 +141,7 @@ def _compiled(
         raise InputError("secondorder: a text with 'spike:' resets v; expected secondorder=0")
     cells = GivenSources(network, 0, network.soma, threshold, np.zeros(len(threshold)))
     added_fields = fields_of(
-        added, cells, kinds, instances, network.area, network.celsius,
+        added, cells, kinds, instances, of_nodes, network.celsius,
         (at_times.given, at_times.outside), times[2],
     )  # fmt: skip
     model = Model(
@@ -338,7 +338,7 @@ def copied_model(network: Network, copied: Copied, once: Model, secondorder: obj
         diffusions=tuple(_diffusions(kinds, inside(network).structure)),
         alike=Alike(once, copied.sources, copied.connections),
         **fields_of(
-            added, cells, kinds, instances, np.zeros(0), network.celsius,
+            added, cells, kinds, instances, once.of_nodes, network.celsius,
             (wiring.given, wiring.outside), secondorder,
             tuple(_ion(ion, n, copies) for ion in once.ions),
         ),
@@ -574,7 +574,7 @@ def fields_of(
     cells: GivenSources,
     kinds: Sequence[Kind],
     instances: Instances,
-    area: np.ndarray,
+    of_nodes: NodeValues,
     celsius: object,
     wiring: tuple[Columns, Columns],
     secondorder: object,
@@ -594,7 +594,7 @@ def fields_of(
         count += len(time)
     return {
         "celsius": as_number("celsius", celsius),
-        "ions": tuple(_ions(added, kinds, area)) if ions is None else ions,
+        "ions": tuple(_ions(added, kinds, of_nodes)) if ions is None else ions,
         "sources": Sources(
             count=count,
             detector_node=np.concatenate([s.node for s in detectors]),
@@ -659,17 +659,17 @@ def _uses(kinds: Sequence[Kind]) -> Iterator[tuple[Kind, IonUse]]:
             yield kind, use
 
 
-def _ions(added: Added, kinds: Sequence[Kind], area: np.ndarray) -> Iterator[IonNodes]:
+def _ions(added: Added, kinds: Sequence[Kind], of_nodes: NodeValues) -> Iterator[IonNodes]:
     """Find where ions are, with values given or NEURON's, in the order of their first use."""
     names = dict.fromkeys([use.name for _, use in _uses(kinds)] + [g.name for g in added.ions])
     for name in names:
         uses = [(kind, use) for kind, use in _uses(kinds) if use.name == name]
         given = [g for g in added.ions if g.name == name]
-        has_ion = np.zeros(len(area), bool)
+        has_ion = np.zeros(of_nodes.count, bool)
         for nodes in [*(k.node for k, _ in uses), *(g.nodes for g in given)]:
             has_ion[nodes] = True
         node, place = np.flatnonzero(has_ion), np.cumsum(has_ion) - 1
-        bare = node[area[node] <= 0]
+        bare = node[of_nodes.at("area", node) <= 0]
         if len(bare):
             raise InputError(f"ion {name} is at node {bare[0]}, which has no membrane")
         charge, *defaults = KNOWN_IONS.get(name, OTHER_ION)

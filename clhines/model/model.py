@@ -291,6 +291,13 @@ class Model:
         found: np.ndarray = np.clip(steps - 1, 1, LAST_STEP).astype(np.int32)
         return found
 
+    @property
+    def begins_above(self) -> np.ndarray:
+        """(d,) bool: detectors that are above their thresholds at the start."""
+        v = self.of_nodes.at("v_init", self.sources.detector_node)
+        found: np.ndarray = v > self.sources.detector_threshold
+        return found
+
     u = OfNodes()  # (n,) float64, µS: entry of a node and its parent; 0 at roots
     capacitance = OfNodes()  # (n,) float64, nF
     area = OfNodes()  # (n,) float64, µm²

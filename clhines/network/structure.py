@@ -12,7 +12,7 @@ from functools import cached_property
 from inspect import signature
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from clhines.arrays import repeat, repeat_moved, repeated_nodes, stretch_of
 from clhines.cells.cable import WORDS, Axis, Cable, check_cables
@@ -177,11 +177,11 @@ class NodeValues:
             self._whole[name] = found
         return self._whole[name]
 
-    def at(self, name: str, nodes: np.ndarray) -> np.ndarray:
+    def at(self, name: str, nodes: np.ndarray, dtype: DTypeLike = np.float64) -> np.ndarray:
         """Return the values of some nodes; -1 stands for the last."""
         if name in self._whole:
-            return self._whole[name][nodes]
-        once = self._once[name]
+            return self._whole[name].astype(dtype, copy=False)[nodes]
+        once = self._once[name].astype(dtype, copy=False)
         return once[nodes % len(once)]
 
     def once(self, name: str) -> np.ndarray:

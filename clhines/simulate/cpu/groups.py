@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cla
 
 from clhines import reference
 from clhines.arrays import by_level, offsets, ranges, starts, stretch_of
+from clhines.device.arrays import to_device
 from clhines.forest import Forest, Trees
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import Kind, Model
@@ -75,36 +75,64 @@ class ConstantPivots:
         queue: cl.CommandQueue,
         dtype: np.dtype,
     ) -> None:
-        forest = model.forest
-        within = np.arange(forest.num_nodes) - np.repeat(forest.cell_offsets[:-1], forest.sizes)
-        start = np.repeat(forest.trees.offsets[forest.shape_of_cell], forest.sizes)
-        self._constant = ~variable[start + within]
         self._model, self._node, self._queue, self._dtype = model, node, queue, dtype
-        self._steps = reference.elimination_steps(forest) if self._constant.any() else []
-        self.moving = ~self._constant[node[:, 0]]
-        values = self._values(model.constant_d, model.constant_b, model.constant_g)
-        put = partial(cla.to_device, queue)
-        self.arrays = [put(np.ascontiguousarray(a.reshape(-1))) for a in values]
+        self._variable, of_nodes = variable, model.of_nodes
+        sizes = {len(of_nodes.once(name)) for name in _OF_PIVOTS}
+        self._count = sizes.pop() if len(sizes) == 1 else of_nodes.count  # nodes of one round
+        constant = self._constant(self._count)
+        self._any = bool(constant.any())
+        self.moving = ~constant[node[:, 0] % self._count]
+        values = self._values(*(self._given(f"constant_{k}") for k in "dbg"))
+        self.arrays = [to_device(queue, a, dtype) for a in values]
+
+    def _given(self, name: str) -> np.ndarray:
+        """(count,): values of the nodes of one round."""
+        of_nodes = self._model.of_nodes
+        return of_nodes.once(name) if self._count < of_nodes.count else of_nodes.whole(name)
+
+    def _constant(self, count: int) -> np.ndarray:
+        """(count,) bool: whether the pivots of these first nodes, of whole cells, are constant."""
+        forest = self._model.forest
+        sizes = forest.sizes[: np.searchsorted(forest.cell_offsets, count)]
+        within = np.arange(count) - np.repeat(forest.cell_offsets[: len(sizes)], sizes)
+        start = forest.trees.offsets[forest.shape_of_cell[: len(sizes)]]
+        return ~self._variable[np.repeat(start, sizes) + within]
 
     def set(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> None:
+        self._count = len(d)  # of all nodes
         values = self._values(d, b, g)
-        for array, new in zip(self.arrays, values[: None if self._steps else 3]):
+        for array, new in zip(self.arrays[: None if self._any else 3], values):
             array.set(new.reshape(-1), self._queue)
 
     def _values(
         self, constant_d: np.ndarray, constant_b: np.ndarray, constant_g: np.ndarray
-    ) -> list[np.ndarray]:
-        model, constant, node = self._model, self._constant, self._node
-        total = model.capacitance_over_dt + constant_d
-        left = total.copy()  # pivots of the constant nodes, the reduced diagonal of the others
-        for nodes in reversed(self._steps[1:]):
+    ) -> Iterator[np.ndarray]:
+        count, node = self._count, self._node
+        constant = self._constant(count)
+        # pivots of the constant nodes, the reduced diagonal of the others
+        left = self._given("capacitance") / self._model.solved_dt + constant_d
+        parent, u, steps = self._eliminated if self._any else (node, node, [])
+        for nodes in reversed(steps[1:]):
             some = nodes[constant[nodes]]
-            np.subtract.at(left, model.forest.parent[some], model.u[some] ** 2 / left[some])
+            np.subtract.at(left, parent[some], u[some] ** 2 / left[some])
         inverse = np.where(constant, 1 / left, 0.0)
-        found = constant_g[node], constant_b[node], left[node[self.moving]], inverse[node]
-        return [a.astype(self._dtype) for a in found]
+        at = node % count if count < self._model.of_nodes.count else node
+        for a, slots in (
+            (constant_g, at), (constant_b, at), (left, at[self.moving]), (inverse, at)
+        ):  # fmt: skip
+            yield a.astype(self._dtype)[slots]
+
+    @property
+    def _eliminated(self) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+        """Parents, entries beside the diagonal, and the steps of elimination of one round."""
+        forest, count = self._model.forest, self._count
+        if count < forest.num_nodes:
+            cells = np.searchsorted(forest.cell_offsets, count)
+            forest = Forest.from_trees(forest.trees, forest.shape_of_cell[:cells])
+        return forest.parent, self._given("u"), reference.elimination_steps(forest)
 
 
+_OF_PIVOTS = "u", "capacitance", "constant_d", "constant_b", "constant_g"
 _WIDEST = 16  # numbers of OpenCL's vectors
 _OF_MANY = 64  # bytes of a register, where a processor has enough of them for groups of two
 TOGETHER = 4096  # nodes of the cells of a block, about
@@ -163,10 +191,13 @@ class SlotNodes:
         self.block = np.repeat(np.arange(len(sizes)), sizes)
         at = ranges(blocks.first[blocks.pattern], sizes)
         row = blocks.first_row[self.block] + blocks.row[at]
-        self.node = forest.cell_offsets[blocks.own][row] + blocks.order[at][:, None]
+        number = np.int32 if blocks.lanes * len(at) < 2**31 else np.int64
+        begin = forest.cell_offsets[blocks.own].astype(number)
+        self.node = begin[row] + blocks.order[at].astype(number)[:, None]
         kept = (blocks.cells >= 0)[row]
-        self.place = np.empty(forest.num_nodes, np.int64)  # slot * lanes + lane
-        self.place[self.node[kept]] = np.flatnonzero(kept)
+        self.place = np.empty(forest.num_nodes, number)  # slot * lanes + lane
+        places = np.arange(self.node.size, dtype=number).reshape(self.node.shape)
+        self.place[self.node[kept]] = places[kept]
 
     def groups(
         self, kind: Kind, most: int, twice: bool, several: bool | None, rows: bool

@@ -203,7 +203,7 @@ class CellEpochs(Cells):
         self._run, self._spec = run, plan.spec
         self.pivots = ConstantPivots(model, plan.nodes.node, plan.variable, queue, dtype)
         self._parameters = list[tuple[cla.Array, cla.Array]]()  # of all instances, and of each
-        self._v = self._by_node(model.v_init)
+        self._v = self._by_node("v_init")
         self._table, none = self._block_table(), self._put(np.zeros(1))
         self._recorded: list[program.Argument]
         self._recorded = [self._put(self._table), np.int32(0), none, none, none]
@@ -225,14 +225,14 @@ class CellEpochs(Cells):
         return np.stack(columns, axis=1).astype(np.int32)
 
     def _of_nodes(self) -> dict[str, program.Argument]:
-        run, model, blocks, by_node = self._run, self._run.model, self.plan.blocks, self._by_node
+        run, blocks, by_node = self._run, self.plan.blocks, self._by_node
         constant_g, constant_b, base_d, inverse = self.pivots.arrays
         window = max(1, blocks.count * self._spec.window * blocks.lanes)
         return {
             "parents": self._put(blocks.parent),
             "constant_gs": constant_g, "constant_bs": constant_b, "inverses": inverse,
-            "vs": self._v, "bs": by_node(np.zeros(model.forest.num_nodes)),
-            "xs": cla.zeros(run.queue, window, run.dtype), "us": by_node(model.u),
+            "vs": self._v, "bs": cla.zeros_like(self._v),
+            "xs": cla.zeros(run.queue, window, run.dtype), "us": by_node("u"),
             "base_ds": base_d, "ds": base_d.copy(), "fs": cla.zeros_like(base_d),
         }  # fmt: skip
 
@@ -284,9 +284,10 @@ class CellEpochs(Cells):
     def _put(self, a: np.ndarray, dtype: DTypeLike = np.int32) -> cla.Array:
         return to_device(self._run.queue, a, dtype)
 
-    def _by_node(self, a: np.ndarray) -> cla.Array:
-        """(n,) values of nodes on the device, by slot and lane."""
-        return self._put(a[self.plan.nodes.node], self._run.dtype)
+    def _by_node(self, name: str) -> cla.Array:
+        """Values of nodes on the device, by slot and lane; see `Model.of_nodes`."""
+        dtype = self._run.dtype
+        return self._put(self._run.model.of_nodes.at(name, self.plan.nodes.node, dtype), dtype)
 
     def _bound(self, samples: list[cla.Array | np.int32]) -> program.BoundKernel:
         self._spec = spec = replace(self._spec, samples=bool(samples))

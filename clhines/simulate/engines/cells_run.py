@@ -77,7 +77,7 @@ class CellStates:
         ]
         sources, first = model.sources, len(model.soma)
         arrays = {
-            "detector_held": (sources.above(model.v_init) * model.detector_hold)[first:],
+            "detector_held": (model.begins_above * model.detector_hold)[first:],
             "detector_hold": model.detector_hold[first:],
             "detector_threshold": sources.detector_threshold[first:].astype(dtype),
             "detector_source": sources.detector_source[first:].astype(np.int32),
@@ -149,7 +149,7 @@ class CellsRun(DeviceRun):
 
     def tell_early(self, model: Model) -> None:
         """Let sources that are above their thresholds at the start of a model send."""
-        self.states.early = model.sources.detector_source[model.sources.above(model.v_init)]
+        self.states.early = model.sources.detector_source[model.begins_above]
         if len(self.states.early) and not self.decisions.split:
             grid = HostGrid(model, self.decisions)
             grid.send(-1, self.states.early)

@@ -184,10 +184,11 @@ def _sorts(model: Model) -> tuple[np.ndarray, list[Sort]]:
     rank = np.argsort(np.argsort(first))
     sorts = []
     for cell in np.sort(first).tolist():
-        a, b = begin[cell : cell + 2].tolist()
-        parent = forest.parent[a:b].astype(np.int64)
+        a, b = forest.trees.offsets[forest.shape_of_cell[cell] + np.arange(2)].tolist()
+        parent = forest.trees.parent[a:b]
         at = [k.node[slice(*cut[cell : cell + 2])] for k, cut in zip(model.kinds, cuts)]
-        sorts.append(Sort(np.where(parent < 0, -1, parent - a), [nodes - a for nodes in at]))
+        within = [nodes - begin[cell] for nodes in at]
+        sorts.append(Sort(np.where(parent < 0, -1, parent - a), within))
     return rank[sort.reshape(-1)].astype(np.int32), sorts
 
 

@@ -226,7 +226,7 @@ def from_start(model: Model, dtype: np.dtype) -> dict[str, np.ndarray]:
     found = {f.key: np.zeros(shape_of(model, f), f.dtype_in(dtype)) for f in model.schema}
     found |= {"v": model.v_init, "plastic_weight": model.connections.weight}
     if "held" in found:
-        found["held"] = model.sources.above(model.v_init) * model.detector_hold
+        found["held"] = model.begins_above * model.detector_hold
     for k, states in enumerate(model.initial_states()):
         found |= {f.key: states[f.name] for f in model.schema.of("state", k)}
     return found
