@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import MissingError
-from clhines.simulate.ranks import mpi
+from clhines.errors import install
 
 BENCH = Path(__file__).resolve().parent
 
@@ -23,7 +23,7 @@ def mpiexec(ranks: int) -> list[str]:
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     found = os.environ.get("MPIEXEC") or shutil.which("mpiexec", path=places)
     if found is None:
-        raise MissingError(f"there is no mpiexec; {mpi.INSTALL_HINT}")
+        raise MissingError(f"there is no mpiexec; {install('mpi')}")
     return [found, "-n", str(ranks)]
 
 

@@ -1,12 +1,15 @@
 """Time a network on one and more MPI ranks: strong and weak scaling, the exchange.
 
-    python -m bench scale [--device SPEC] [--ranks 1 2] [--strong 4096] [--weak 2048]
+    python -m bench scale [--device SPEC] [--ranks 1 2] [--strong 4096] [--weak 2048] [--own]
+                          [--plan CELLS ...]
 
 The network is that of `ring` with an event from outside to each cell now and then, so
 that all cells spike. The script starts ``mpiexec`` (or ``$MPIEXEC``) itself, for each row anew. On
 a CPU a rank has one core, also the one rank that the others are held against; a GPU is a rank's
-own. Every row of one network must have the same spikes. Writes ``scale-<device>.json``, ``.txt``
-and, with matplotlib, ``.svg``.
+own. Every row of one network must have the same spikes. With ``--own`` rows in which each rank
+describes its own cells stand beside those of ranks that all describe all; ``--plan`` measures how
+long networks take until their first step, and their memory, described in both ways. Writes
+``scale-<device>.json``, ``.txt`` and, with matplotlib, ``.svg``.
 """
 
 from __future__ import annotations
@@ -35,34 +38,61 @@ from clhines.simulate.state.decisions import MAX_EPOCH
 
 RATE, EVENT_WEIGHT = 10.0, 0.05  # Hz, µS: of the events from outside
 PIECES = 5
+MOST_WHOLE, PLANNED = 200_000, "float32"  # cells that all ranks describe; of planned networks
 
 
 # -------------------------------------------------------------------------------- one rank
 
 
-def network(cells: int, delay: float, duration: float) -> Any:
-    """Ring of 64 different trees, with random events from outside for so many ms."""
-    net = ring.ring_network(ring.ring_cables(min(64, cells), seed=record.SEED), cells, delay=delay)
+def network(cells: int, delay: float, duration: float, part: range | None = None) -> Any:
+    """Ring of 64 different trees, with random events from outside for so many ms, or its part."""
+    cables = ring.ring_cables(min(SHAPES, cells), seed=record.SEED)
+    net = ring.ring_network(cables, cells, delay=delay, part=part)
     rng = np.random.default_rng(record.SEED)
     count = int(rng.poisson(RATE * 1e-3 * duration * cells))
     at, when = rng.integers(0, cells, count), rng.uniform(0, duration, count)
+    if part is not None:
+        here = (at >= part.start) & (at < part.stop)
+        at, when = at[here] - part.start, when[here]
     net.add_event(net.groups[-1], at, when, EVENT_WEIGHT)
     return net
+
+
+def part_of(cells: int, rank: int, size: int) -> range:
+    """Return the cells of a rank, whole rounds of the trees where there are enough."""
+    rounds = cells // SHAPES if cells >= size * SHAPES else 0
+    bounds = [r * rounds // size * SHAPES if rounds else r * cells // size for r in range(size)]
+    bounds.append(cells)
+    return range(bounds[rank], bounds[rank + 1])
 
 
 def measure_rank(asked: dict[str, Any], out: str) -> None:
     """Simulate on this rank; rank 0 writes what all have measured."""
     comm = mpi.world()
     simulation.OVERLAP = {"auto": None, "yes": True, "no": False}[asked["overlap"]]
-    begin = time.perf_counter()
+    begin, used = time.perf_counter(), time.process_time()
     length = asked["duration"] / PIECES
-    net = network(asked["cells"], asked["delay"], asked["duration"] + length)
+    part = part_of(asked["cells"], comm.rank, comm.size) if asked["own"] else None
+    net = network(asked["cells"], asked["delay"], asked["duration"] + length, part)
     described = time.perf_counter()
     # one rank: on a device that is chosen as the others' are
     queue = mpi.own_queue(mpi.Ranks(comm), asked["device"], asked["dtype"])
     sim = Simulation(net, dtype=asked["dtype"], queue=queue, comm=comm, engine=asked["engine"])
     before = bytes_on_device()
     made = time.perf_counter()
+    own = {
+        "device_bytes": before,
+        "described_s": described - begin,
+        "made_s": made - described,
+        "cpu_s": time.process_time() - used,
+        "where": sim.device_label,
+        "engine": sim.engine.partition("-")[0],
+    }
+    if asked["kind"] == "plan":
+        every = comm.gather({**own, "host_bytes": host_bytes()})
+        if comm.rank == 0:
+            Path(out).write_text(json.dumps({"every": every}), "utf-8")
+        return
     results = [sim.run(length)]  # some drivers compile for the device only now
     received, exchanges = counted(sim)
     pieces = []
@@ -71,31 +101,30 @@ def measure_rank(asked: dict[str, Any], out: str) -> None:
         results.append(sim.run(length))
         pieces.append(results[-1].cost)
     bytes_in, count = (b - a for a, b in zip((received, exchanges), counted(sim), strict=True))
-    own = {
-        "pieces": pieces,
-        "received": bytes_in,
-        "exchanges": count,
-        "device_bytes": before,
-        "host_bytes": host_bytes(),
-        "described_s": described - begin,
-        "made_s": made - described,
-        "where": sim.device_label,
-        "engine": sim.engine.partition("-")[0],
+    ran = {"pieces": pieces, "received": bytes_in, "exchanges": count, "host_bytes": host_bytes()}
+    every = comm.gather({**own, **ran})
+    found = {
+        "compartments": int(np.count_nonzero(net.area)),
+        "spikes": sum(len(r.spike_time) for r in results[1:]),
     }
-    every = comm.gather(own)
+    times, cells = (np.concatenate([getattr(r, n) for r in results]) for n in SPIKES)
+    parts = comm.gather((found, times, cells)) or []
     if comm.rank == 0:
-        spikes = [np.concatenate([getattr(r, n) for r in results]) for n in SPIKES]
-        found = {
+        parts = parts if asked["own"] else parts[:1]  # else all have all
+        times, cells = (np.concatenate([part[k] for part in parts]) for k in (1, 2))
+        order = np.lexsort((cells, times))
+        spikes = times[order].tobytes() + cells[order].tobytes()
+        written = {
             "every": every,
-            "compartments": int(np.count_nonzero(net.area)),
             "steps": round(length / 0.025),
-            "spikes": sum(len(r.spike_time) for r in results[1:]),
-            "digest": hashlib.sha256(b"".join(a.tobytes() for a in spikes)).hexdigest(),
+            "digest": hashlib.sha256(spikes).hexdigest(),
+            **{name: sum(part[0][name] for part in parts) for name in found},
         }
-        Path(out).write_text(json.dumps(found), "utf-8")
+        Path(out).write_text(json.dumps(written), "utf-8")
 
 
 SPIKES = ("spike_time", "spike_cell")
+SHAPES = 64
 
 
 def counted(sim: Simulation) -> tuple[int, int]:
@@ -130,6 +159,11 @@ def start(case: dict[str, Any], most: float) -> dict[str, Any]:
 def row_of(case: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     """Bring together what the ranks have measured; a piece takes as long as its slowest rank."""
     every = found.pop("every")
+    most = ("device_bytes", "host_bytes", "described_s", "made_s", "cpu_s")
+    found |= {name: max(r[name] for r in every) for name in most}
+    found |= {"where": [r["where"] for r in every], "engine_taken": every[0]["engine"]}
+    if case["kind"] == "plan":
+        return {**case, **found, "seconds": found["described_s"] + found["made_s"]}
     walls = [max(r["pieces"][k]["all"] for r in every) for k in range(PIECES)]
     exchange = [
         float(np.mean([r["pieces"][k].get("exchange", 0.0) for r in every])) / walls[k]
@@ -147,12 +181,6 @@ def row_of(case: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
         "exchanges": every[0]["exchanges"],
         "bytes_per_cell": sum(r["received"] for r in every) / case["cells"] / simulated,
         "rate_hz": found["spikes"] / case["cells"] / simulated,
-        "device_bytes": max(r["device_bytes"] for r in every),
-        "host_bytes": max(r["host_bytes"] for r in every),
-        "described_s": max(r["described_s"] for r in every),
-        "made_s": max(r["made_s"] for r in every),
-        "where": [r["where"] for r in every],
-        "engine_taken": every[0]["engine"],
     }
 
 
@@ -163,16 +191,23 @@ def cases(args: argparse.Namespace) -> list[dict[str, Any]]:
     }
     found = []
     for dtype, delay in itertools.product(args.dtype, args.delay):
-        common_part = {**base, "dtype": dtype, "delay": delay}
+        common_part = {**base, "dtype": dtype, "delay": delay, "own": False}
         for kind in ("strong", "weak"):
             for cells, count in itertools.product(getattr(args, kind), args.ranks):
                 total = cells if kind == "strong" else cells * count
-                found.append({**common_part, "kind": kind, "cells": total, "ranks": count})
+                row = {**common_part, "kind": kind, "cells": total, "ranks": count}
+                found.append(row)
+                if args.own and count > 1:
+                    found.append({**row, "kind": f"{kind} own", "own": True})
             if args.pin and kind == "strong":  # what one process makes of all the cores
                 found += [
                     {**common_part, "kind": "threads", "cells": cells, "ranks": 1, "pin": False}
                     for cells in args.strong
                 ]
+    for cells, count in itertools.product(args.plan, args.ranks):
+        row = {**base, "dtype": PLANNED, "delay": args.delay[0], "kind": "plan", "cells": cells}
+        ways = [False, True] if cells <= MOST_WHOLE else [True]
+        found += [{**row, "ranks": count, "own": own} for own in ways]
     return found
 
 
@@ -186,8 +221,8 @@ def against_first(rows: list[dict[str, Any]]) -> None:
         of, digest = digests.setdefault(key, (name, r["digest"]))
         if digest != r["digest"]:
             sys.exit(f"{r['cells']} cells, {r['dtype']}: other spikes with {name} than with {of}")
-        each = r["cells"] // r["ranks"] if r["kind"] == "weak" else r["cells"]
-        kind = "weak" if r["kind"] == "weak" else "strong"
+        kind = "weak" if r["kind"].startswith("weak") else "strong"
+        each = r["cells"] // r["ranks"] if kind == "weak" else r["cells"]
         one = first.setdefault((kind, each, r["dtype"], r["delay"]), r)
         more = r["ranks"] / one["ranks"]
         gain = one["seconds"] / r["seconds"]
@@ -197,17 +232,17 @@ def against_first(rows: list[dict[str, Any]]) -> None:
 
 def text(result: dict[str, Any]) -> str:
     """Return the rows as text, what is missing, and what follows for more cells."""
-    rows = result["rows"]
+    rows, planned = result["rows"], result.get("planned", [])
     head = (
-        f"{'':<7} {'dtype':<7} {'delay':>5} {'ranks':>5} {'cells':>7} {'step us':>9} "
+        f"{'':<10} {'dtype':<7} {'delay':>5} {'ranks':>5} {'cells':>7} {'step us':>8} "
         f"{'ns/comp.':>8} {'faster':>7} {'effic.':>6} {'exch.':>6} {'Hz':>5} "
         f"{'B/cell/s':>8} {'MiB':>6}"
     )
     lines = []
     for r in rows:
         lines.append(
-            f"{r['kind']:<7} {r['dtype']:<7} {r['delay']:>5g} {r['ranks']:>5} {r['cells']:>7,} "
-            f"{r['seconds'] * 1e6:>9.1f} {r['ns_per_compartment']:>8.3g} {r['speed_up']:>6.2f}x "
+            f"{r['kind']:<10} {r['dtype']:<7} {r['delay']:>5g} {r['ranks']:>5} {r['cells']:>7,} "
+            f"{r['seconds'] * 1e6:>8.1f} {r['ns_per_compartment']:>8.3g} {r['speed_up']:>6.2f}x "
             f"{r['efficiency']:>6.0%} {r['exchange_share']:>6.1%} {r['rate_hz']:>5.1f} "
             f"{r['bytes_per_cell']:>8.0f} {r['device_bytes'] / 2**20:>6.0f}"
         )
@@ -216,6 +251,7 @@ def text(result: dict[str, Any]) -> str:
         table.ruled(head, lines, groups),
         "",
         "threads: one process on all cores, without MPI; else a rank has a core, or a GPU.",
+        "own: each rank has described its own cells; else all describe all.",
         "delay: of all connections, ms; an exchange in each, on GPUs two.",
         "step us: median of the pieces, each as long as its slowest rank took.",
         "faster, effic.: than the row of fewest ranks.",
@@ -225,7 +261,31 @@ def text(result: dict[str, Any]) -> str:
     ]
     for m in result["missing"]:
         lines.append(f"missing: {m['kind']}, {m['ranks']} ranks, {m['cells']} cells: {m['reason']}")
-    return "\n".join([*lines, "", extended(rows)])
+    return "\n".join([*lines, "", extended(rows), *plans(planned)])
+
+
+def plans(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the lines on networks that are made, and not run."""
+    if not rows:
+        return []
+    head = (
+        f"{'dtype':<7} {'cells':>9} {'ranks':>5} {'described by':<14} {'describe s':>10} "
+        f"{'plan s':>7} {'CPU s':>7} {'GB':>6} {'kB/cell':>8}"
+    )
+    lines = [
+        f"{r['dtype']:<7} {r['cells']:>9,} {r['ranks']:>5} "
+        f"{'each its own' if r['own'] else 'all all':<14} {r['described_s']:>10.2f} "
+        f"{r['made_s']:>7.2f} {r['cpu_s']:>7.1f} {r['host_bytes'] / 1e9:>6.2f} "
+        f"{r['host_bytes'] / r['cells'] / 1e3:>8.1f}"
+        for r in rows
+    ]
+    return [
+        "",
+        table.ruled(head, lines, [(r["dtype"], r["cells"]) for r in rows]),
+        "",
+        "describe: until the network is there; plan: until its first step; CPU: of both. GB: most",
+        "memory of a rank, also of its device if that is the host; kB/cell: for each of all cells.",
+    ]
 
 
 def extended(rows: list[dict[str, Any]]) -> str:
@@ -333,6 +393,8 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add("--weak", type=int, nargs="*", default=[2048], help="cells of a rank")
     add("--delay", type=float, nargs="+", default=[5.0, 0.5], help="ms, of the connections")
     add("--dtype", nargs="+", default=["float64"])
+    add("--own", action="store_true", help="rows of ranks that describe their own cells, too")
+    add("--plan", type=int, nargs="*", default=[], help="cells of networks that are not run")
     add("--engine", default="auto")
     add("--duration", type=float, default=100.0, help="ms that are timed, in five pieces")
     add("--overlap", choices=["auto", "yes", "no"], default="auto",
@@ -366,7 +428,9 @@ def main(arguments: Sequence[str]) -> None:
         (missing if "reason" in found else rows).append(found)
     if not rows:
         raise MissingError(f"nothing ran: {missing[0]['reason']}")
+    planned = [r for r in rows if r["kind"] == "plan"]
+    rows = [r for r in rows if r["kind"] != "plan"]
     against_first(rows)
     known = {**record.record(queue, "scale", arguments), "rate_hz": RATE}
-    result = {"record": known, "rows": rows, "missing": missing}
+    result = {"record": known, "rows": rows, "planned": planned, "missing": missing}
     record.write("scale", queue, result, text(result), args.out, draw)

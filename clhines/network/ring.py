@@ -79,6 +79,7 @@ def ring_network(
     hh: Literal["soma", "all"] = "soma",
     weight: float = WEIGHT,
     delay: float = DELAY,
+    part: range | None = None,
 ) -> Network:
     """Connect cells in a ring: a spike of cell c makes an event in the soma of cell c + 1.
 
@@ -95,6 +96,9 @@ def ring_network(
         Of all connections and of the event that starts the ring, at `START` in cell 0.
     delay : float, ms
         Of all connections.
+    part : range, optional
+        Gids of the cells that the network is to have, neighbours of `num_cells` in all, where each
+        MPI rank describes its own; see `Network.gids`.
 
     Returns
     -------
@@ -109,7 +113,14 @@ def ring_network(
     """
     if not isinstance(hh, str) or hh not in ("soma", "all"):
         raise InputError(f"hh={shown(hh)}; expected 'soma' or 'all'")
-    network = Network(cables, num_cells)
+    gids = None if part is None else _gids_of(part, num_cells)
+    if gids is None:
+        network = Network(cables, num_cells)
+    else:
+        given = [cables] if isinstance(cables, Cable) else list(cables)
+        turned = gids[0] % len(given) if given else 0
+        network = Network(given[turned:] + given[:turned], len(gids))
+        network.gids = gids
     for k, cable in enumerate(network.cables[: network.num_cells]):
         if hh == "soma" and not cable.sections.has_soma:
             raise InputError(
@@ -120,8 +131,18 @@ def ring_network(
     if hh == "soma":
         network.insert("pas", at="dendrites", g=G_PAS, e=E_PAS)
     synapses = network.add("expsyn", at=network.soma, tau=TAU, e=REVERSAL)
-    cell = np.arange(network.num_cells)
-    network.connect(np.roll(cell, 1), synapses, weight=weight, delay=delay)
-    network.add_event(synapses, index=0, time=START, weight=weight)
+    cell = np.arange(network.num_cells) if gids is None else gids
+    count = network.num_cells if num_cells is None else num_cells
+    network.connect((cell - 1) % count, synapses, weight=weight, delay=delay)
+    if cell[0] == 0:
+        network.add_event(synapses, index=0, time=START, weight=weight)
     network.threshold = THRESHOLD
     return network
+
+
+def _gids_of(part: object, num_cells: object) -> np.ndarray:
+    count = as_whole_number("num_cells", num_cells, 1)
+    fits = isinstance(part, range) and part.step == 1
+    if not (fits and 0 <= part.start < part.stop <= count):  # type: ignore[attr-defined]
+        raise InputError(f"part is {part}; expected neighbours, as range(0, {count})")
+    return np.asarray(part, np.int64)
