@@ -11,9 +11,19 @@ from collections.abc import Iterator
 
 from bench.figures import Quote, unnamed
 from bench.quoted import models, papers, simulations, sizes, solves
-from bench.quoted.entries import INDEX, NEURON, PAPERS, README, SIZE, SPEED, SUPPORTED, SWITCH
+from bench.quoted.entries import (
+    INDEX,
+    MACHINES,
+    NEURON,
+    PAPERS,
+    README,
+    SIZE,
+    SPEED,
+    SUPPORTED,
+    SWITCH,
+)
 
-PAGES = (README, INDEX, SIZE, SPEED, NEURON, SUPPORTED, PAPERS, SWITCH)
+PAGES = (README, INDEX, SIZE, SPEED, NEURON, SUPPORTED, PAPERS, SWITCH, MACHINES)
 QUOTES: tuple[Quote, ...] = (
     *solves.solves_on_gpu(),
     *solves.solves_on_cpus(),
@@ -23,6 +33,7 @@ QUOTES: tuple[Quote, ...] = (
     *simulations.cells(),
     *simulations.variants(),
     *simulations.points(),
+    *simulations.own_cells(),
     *models.models(),
     *models.aims(),
     *models.frameworks(),
@@ -37,6 +48,7 @@ SECTIONS = {  # of a page: what has figures of results
     NEURON: ["## Real models", models.FIXED_STEPS],
     SUPPORTED: ["## Runtimes"],
     SWITCH: [models.FRAMEWORKS],
+    MACHINES: [simulations.OWN_CELLS],
     PAPERS: [papers.REPORT, papers.BATCH, papers.REVIEW, "### All of the report"],
 }
 GIVEN = [  # what is no result: what was asked for, and sizes of devices

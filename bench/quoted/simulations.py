@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from bench.figures import Figure, Quote
 from bench.quoted.entries import (
+    MACHINES,
     README,
     SPEED,
     Row,
@@ -265,3 +267,39 @@ def apart(file: str, where: dict[str, object], name: str, of: str = "") -> Figur
     return Figure(
         file, lambda r: upper(r["apart"][of][name] if of else r["apart"][name]), dict(where)
     )
+
+
+OWN_CELLS = "## How do I let each MPI rank describe its own cells?"
+
+
+def own_cells() -> Iterator[Quote]:
+    """Yield times and memory of ranks that describe their own cells."""
+    file = "scale-pocl-amd-epyc"
+    shown = [micro, field("speed_up", "{:.2f}"), field("exchange_share", "{:.1f}", 100)]
+    kinds = {
+        "1 rank": ("strong", 1),
+        "2 ranks": ("strong own", 2),
+        "4 ranks": ("strong own", 4),
+        "2 ranks that all describe all": ("strong", 2),
+    }
+    for label, (kind, ranks) in kinds.items():
+        where = {"kind": kind, "ranks": ranks, "cells": 4096, "dtype": "float64"}
+        cells = [Figure(file, s, {**where, "delay": delay}) for delay in (5.0, 0.5) for s in shown]
+        yield row(MACHINES, OWN_CELLS, label, *cells)
+
+    def planned(name: str, cells: int, ranks: int, own: bool, scale: float = 1.0) -> Figure:
+        def found(result: Row) -> str:
+            wanted = {"cells": cells, "ranks": ranks, "own": own}
+            some = (r for r in result["planned"] if wanted.items() <= r.items())
+            return next((f"{r[name] * scale:.1f}" for r in some), "-")
+
+        return Figure(file, found, {})
+
+    for cells, ranks in itertools.product((100_000, 1_000_000), (1, 2, 4)):
+        figures = [
+            planned(name, cells, ranks, own, scale)
+            for name, scale in (("host_bytes", 1e-9), ("seconds", 1.0), ("cpu_s", 1.0))
+            for own in (False, True)
+        ]
+        label = f"{cells:,} cells, {ranks} rank{'s' * (ranks > 1)}"
+        yield row(MACHINES, OWN_CELLS, label, *figures)

@@ -46,8 +46,11 @@ def test_spikes_are_of_gids():
     net, syn = small()
     net.connect([3, 5], syn, weight=0.0)
     net.add("iclamp", net.soma[1:], dur=5.0, amp=1.0)
-    result = Simulation(net, DT, engine="reference").run(5.0)
+    sim = Simulation(net, DT, engine="reference")
+    v = sim.record("v", net.soma)
+    result = sim.run(5.0)
     assert set(result.spike_cell.tolist()) == {5}
+    assert result.columns(v) == ["cell 3", "cell 5"]
     net, syn = small()
     net.connect([3, 9], syn, weight=0.0)
     with pytest.raises(InputError, match="connections come from gid 9, which no rank has"):

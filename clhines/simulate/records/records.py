@@ -175,7 +175,7 @@ class Columns:
 
     kind: str  # ``node``, ``row``, or a mechanism
     number: np.ndarray  # of the node in its cell, of the row, or of the instance
-    cell: np.ndarray | None = None  # of nodes, where there are several cells
+    cell: np.ndarray | None = None  # of nodes, where there are several; gids, if they have some
     is_soma: np.ndarray | None = None  # of nodes
 
     def __len__(self) -> int:
@@ -207,8 +207,10 @@ def columns_of(
     nodes = np.atleast_1d(np.asarray(at)).astype(np.int64)
     cell = stretch_of(network.forest.cell_offsets, nodes)
     number = nodes - network.forest.cell_offsets[cell]
-    several = network.num_cells > 1
-    return Columns("node", number, cell if several else None, network.soma[cell] == nodes)
+    is_soma = network.soma[cell] == nodes
+    if network.gids is not None:
+        return Columns("node", number, network.gids[cell], is_soma)
+    return Columns("node", number, cell if network.num_cells > 1 else None, is_soma)
 
 
 class Recording(int):
