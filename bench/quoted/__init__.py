@@ -60,6 +60,7 @@ GIVEN = [  # what is no result: what was asked for, and sizes of devices
     r"up to 0\.025 ms later",
     r"systems of 64 rows",
     r"in 12 ms with a spike",
+    r"where all delays are 5 ms",
     r"equal to 1e-6 mV",
     r"three protocols of 1 s",
     r"differ by up to 3 %",
@@ -126,6 +127,7 @@ MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "share": (["bench/measures/share.py"], ["bench/measures/share.py"]),  # no kernels of ours
     "plan": (["clhines/plan", "clhines/literature"], ["clhines/plan", "clhines/literature"]),
     "ring": (GPU_EPOCHS, CPU_EPOCHS),
+    "scale": (GPU_EPOCHS, CPU_EPOCHS),
     "cells": ([*GPU_EPOCHS, *STEPS], [*CPU_EPOCHS, *BLOCKS]),
     "cells-peers": ([*GPU_EPOCHS, *STEPS], [*CPU_EPOCHS, *STEPS]),  # texts alone
     "variants": ([*GPU_EPOCHS, "kernels/simulate/features.mako"], CPU_EPOCHS),

@@ -157,16 +157,16 @@ class Connections:
         reach, by default its own. Raises InputError where a target has so many connections that
         less than 40 bits are left for a weight.
         """
-        sums, most = self.sums(external, largest)
-        return unit_of(float(np.max(sums, initial=0.0)), most, int(np.argmax(sums)))
+        return unit_of(*self.most(external, largest))
 
-    def sums(
+    def most(
         self, external: float | np.ndarray = 0.0, largest: np.ndarray | None = None
-    ) -> tuple[np.ndarray, float]:
-        """(num_targets,) float64: largest sums at the targets; and the largest weight."""
+    ) -> tuple[float, float, int]:
+        """Return the largest sum at a target, the largest weight, and that target."""
         size = each(np.abs, self.weight if largest is None else largest)
         sums = sums_of(self.target, size, self.num_targets) + external
-        return sums, float(once(size).max(initial=0.0))
+        target = int(np.argmax(sums)) if len(sums) else 0
+        return float(np.max(sums, initial=0.0)), float(once(size).max(initial=0.0)), target
 
 
 def unit_of(total: float, most: float, target: int) -> float:

@@ -210,7 +210,7 @@ class Network:
         Raises
         ------
         InputError
-            It cannot be written; or this network is copies of another one.
+            It cannot be written; or this network is copies of another one, or has gids.
         """
         stored.save(self, path, self._inside.celsius)
 

@@ -146,6 +146,7 @@ REJECTED = {
     "exact": ["expected events in whole steps alone"],
     "no instance": ["no rank has an instance of exp2syn"],
     "infinite": ["RankError: rank 1: a voltage is not finite", "of cell 0 (gid 2), at its soma"],
+    "overflow": ["RankError: rank 1: ", "SpikeOverflowError: step "],
     "duration": ["duration is 2.0 on rank 1 and 1.0 on rank 0"],
     **{
         name: [f"{name}() is for one process, or ranks that all describe the whole network"]

@@ -189,6 +189,11 @@ def rejections(comm):
         sim.record("v", sim.network.soma[: comm.rank])
         return sim.run(0.5).values[0].shape
 
+    def overflow():
+        net = small(comm)
+        net.add("iclamp", net.soma, dur=50.0, amp=1.0 if last else 0.0)
+        Simulation(net, DT, comm=comm, max_spikes=1).run(50.0)
+
     rules = STDP(2e-4, 1e-4, w_max=2e-3), STDP(1e-4, 1e-4, w_max=2e-3)
     scenarios = {
         "twice": lambda: simulation(small(comm, gids=comm.rank + np.arange(2))),
@@ -204,6 +209,7 @@ def rejections(comm):
         "exact": exact,
         "no instance": nowhere,
         "infinite": infinite,
+        "overflow": overflow,
         "duration": lambda: simulation().run(1.0 + last),
         "set": lambda: simulation().set(v_init=-60.0),
         "save": lambda: simulation().save(Path(sys.argv[1]) / "own.npz"),

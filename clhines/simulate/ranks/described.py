@@ -104,15 +104,15 @@ def gathered(
     _check(parts, [kind.mechanism.name for kind in model.kinds])
     sent, heard = _listeners(ranks, network, parts)
     least, most = (f(p.delays[k] for p in parts) for k, f in enumerate((min, max)))
-    while_next = exchanged_during(ranks, least, on_host, overlap)
+    overlap = exchanged_during(ranks, least, on_host, overlap)
     kinds = tuple(_alike(k, kind, parts) for k, kind in enumerate(model.kinds))
     own = replace(model, kinds=kinds, needs=frozenset().union(*(p.needs for p in parts)))
     totals = [part.total for part in parts]
     decisions = Decisions(
         network=_stand_in(own, ranks.rank, parts),
         split=True,
-        overlap=while_next,
-        epoch=epoch_of(least, while_next),
+        overlap=overlap,
+        epoch=epoch_of(least, overlap),
         slots=slots_of(least, most),
         scale=scale_of(max(totals), max(part.most for part in parts), int(np.argmax(totals))),
         constant_factors=all(part.constant_factors for part in parts),
@@ -148,7 +148,8 @@ def _given(network: Network, model: Model) -> dict[str, object]:
 
 def _part(network: Network, model: Model) -> Part:
     sort_of_cell, sorts = _sorts(model)
-    sums, most = model.connections.sums(external_sums(model), model.connections.largest)
+    given = model.connections
+    total, most, _ = given.most(external_sums(model), given.largest)
     return Part(
         gids=np.asarray(network.gids),
         sorts=sorts,
@@ -159,13 +160,13 @@ def _part(network: Network, model: Model) -> Part:
             for kind in model.kinds
         ],
         ratio=[_ratio(network, model, kind) for kind in model.kinds],
-        total=float(sums.max()),
+        total=total,
         most=most,
-        delays=(model.connections.min_delay, model.connections.max_delay),
+        delays=(given.min_delay, given.max_delay),
         inflow=has_inflow(model),
         constant_factors=model.constant_factors,
         needs=model.needs,
-        rule=model.connections.rule,
+        rule=given.rule,
     )
 
 
@@ -227,15 +228,17 @@ def _listeners(
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """Find `Whole.sent` and `heard`."""
     heard, numbers = inside(network).added.heard
-    places = [place_of(part.gids, heard, np.arange(len(part.gids))) for part in parts]
+    place = place_of(np.concatenate([part.gids for part in parts]), heard)
     with ranks.agreed():
-        away = np.max(places, axis=0) < 0
-        if away.any():
-            raise _unknown(heard[away])
-    wanted = ranks.comm.alltoall([place[place >= 0] for place in places])
+        if (place < 0).any():
+            raise _unknown(heard[place < 0])
+    place.sort()
+    begin = offsets([len(part.gids) for part in parts])
+    of_ranks = np.split(place, np.searchsorted(place, begin[1:-1]))
+    wanted = ranks.comm.alltoall([p - b for p, b in zip(of_ranks, begin.tolist(), strict=False)])
     sent = np.unique(np.concatenate(wanted)).astype(np.int64)
-    of_ranks = ranks.comm.allgather(parts[ranks.rank].gids[sent])
-    at = [place_of(heard, gids) for gids in of_ranks]
+    told = ranks.comm.allgather(parts[ranks.rank].gids[sent])
+    at = [place_of(heard, gids) for gids in told]
     return sent, [np.where(k < 0, -1, np.append(numbers, -1)[k]) for k in at]
 
 

@@ -343,7 +343,7 @@ class OwnRun(SplitRun):
 
     def __init__(self, ranks: Ranks, whole: Whole, run: PartRun) -> None:
         self.ranks, self.whole, self.run, self.device = ranks, whole.model, run, run.device
-        self._own, self._started, self._steps = _Own(ranks, run), False, 0
+        self._own, self._started = _Own(ranks, run), False
         with ranks.agreed():
             self._exchange = _HeardExchange(self._own, whole)
         self.max_steps = self._exchange.max_steps

@@ -86,9 +86,7 @@ def external_sums(model: Model) -> np.ndarray:
 
 def incoming_scale(model: Model) -> float:
     """Return the unit of the integer weights, a power of two; their sums fit in int64."""
-    given = model.connections
-    sums, most = given.sums(external_sums(model), given.largest)
-    return scale_of(float(sums.max()), most, int(np.argmax(sums)))
+    return scale_of(*model.connections.most(external_sums(model), model.connections.largest))
 
 
 def scale_of(total: float, most: float, target: int) -> float:
