@@ -1,5 +1,6 @@
 """Epochs with the cells in the lanes of vectors."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -207,6 +208,32 @@ def test_one_core_alone_changes_no_bit(fast_queue, needs, monkeypatch, make, dty
     assert len(found[0][1]) > (50 if make is point_network else 1)
     for a, b in zip(*found, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_pivots_of_rounds_are_those_of_all_nodes(fast_queue, needs):
+    """Worked out once for cells that repeat; later values may differ from cell to cell."""
+    needs(fast_queue, "float64")
+    net = Network(CABLES, 3 * len(CABLES) + 1)
+    net.insert("hh", net.soma)
+    net.insert("pas", "dendrites", g=2e-4)
+    model = compile(net, DT)
+    n, of_nodes = model.forest.num_nodes, model.of_nodes
+    assert len(of_nodes.once("u")) < n
+    variable = variable_nodes(model)
+    slots = SlotNodes(make_blocks(model.forest, variable, 2), model.forest)
+    given = slots.node, variable, fast_queue, np.dtype(np.float64)
+    once = groups.ConstantPivots(model, *given)
+    every = groups.ConstantPivots(replace(model, of_nodes=of_nodes.part(0, n)), *given)
+    assert not any(array.events for array in once.arrays)  # which would keep copies on the host
+    before = [array.get(fast_queue) for array in once.arrays]
+    for one, other in zip(before, every.arrays, strict=True):
+        np.testing.assert_array_equal(one, other.get(fast_queue))
+    more = np.random.default_rng(5).uniform(1, 2, n)
+    for pivots in (once, every):
+        pivots.set(model.constant_d * more, model.constant_b * more, model.constant_g * more)
+    for old, one, other in zip(before, once.arrays, every.arrays, strict=True):
+        np.testing.assert_array_equal(one.get(fast_queue), other.get(fast_queue))
+        assert (one.get(fast_queue) != old).any()
 
 
 def test_large_networks_take_all_cores(fast_queue, needs):
