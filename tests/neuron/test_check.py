@@ -506,6 +506,32 @@ def test_what_differs_in_bins_of_events_is_named():
     assert "ExpSyn" in sent and "NetCon.event on its way" in sent and sent.endswith(" []")
 
 
+COMPARED = """
+import json, sys
+sys.path.insert(0, TESTS)
+from support.mod_files import loaded
+h = loaded()
+import clhines
+h.load_file("stdrun.hoc")
+soma, times = h.Section(name="soma"), h.Vector()
+source, synapse = h.ext_source(soma(0.5)), h.ExpSyn(soma(0.5))
+netcon = h.NetCon(source, synapse, -20, 0, 1)
+netcon.record(times)
+h.finitialize(-65)
+found = [str(x) for x in clhines.neuron.check()]
+h.continuerun(2)
+print(json.dumps([found, list(times)]))
+"""
+
+
+def test_a_source_whose_x_is_compared_is_rejected():
+    """NEURON sends where x of the source crosses the threshold; it is no voltage."""
+    tests = str(Path(__file__).parents[1])
+    found, times = forked.result_of(COMPARED.replace("TESTS", repr(tests)))
+    assert len(times) == 1 and 1 < times[0] < 1.1
+    assert [line.split(";")[0] for line in found] == ["NetCon of ext_source.x"]
+
+
 SHORT = """
 import sys
 sys.path.insert(0, TESTS)
