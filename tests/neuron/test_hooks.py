@@ -144,7 +144,8 @@ def test_what_acts_in_each_step_is_rejected_by_name():
     # what has been taken back is as if it never was
     assert [lines for lines, *_ in plain] == [[]] * len(plain)
     assert not any(differs for *_, differs in plain)
-    for name, lines, message, differs in ((name, *row) for name in found for row in found[name]):
+    rows = [(name, *row) for name, several in found.items() for row in several]
+    for name, lines, message, differs in rows:
         assert [line.startswith(name) for line in lines] == [True], (name, lines)
         assert name in message or len(message) < 10, name
         # NEURON's own run is another one, but for an object that waits for nothing
