@@ -12,7 +12,13 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.build import FunctionTables, read
 from clhines.mechanisms.nmodl.reading.lexer import Includes
 from clhines.mechanisms.nmodl.reading.parse import parse
-from clhines.mechanisms.nmodl.reading.tree import FunctionTable, NmodlError, Refused, Rejection
+from clhines.mechanisms.nmodl.reading.tree import (
+    PICKING,
+    FunctionTable,
+    NmodlError,
+    Refused,
+    Rejection,
+)
 from clhines.neuron.read.catalogue import Entry
 
 
@@ -117,6 +123,11 @@ def with_currents(text: str) -> str:
     code = re.sub(r"COMMENT\b.*?ENDCOMMENT|:[^\n]*", "", text, flags=re.DOTALL)
     lists = re.findall(r"\b(?:NONSPECIFIC|ELECTRODE)_CURRENT\s+(\w+(?:\s*,\s*\w+)*)", code)
     return f"{text}\nNEURON {{ RANGE {', '.join(lists)} }}\n" if lists else text
+
+
+def by_mcell(text: str) -> str:
+    """Return an NMODL text whose VERBATIM draws from Randoms with the generator MCellRan4."""
+    return text.replace(*PICKING)
 
 
 def pointing(text: str, name: str) -> str:

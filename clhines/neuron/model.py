@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
 import numpy as np
@@ -10,11 +10,12 @@ import numpy as np
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import GENERATOR
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.reading.tree import FunctionTable
+from clhines.mechanisms.nmodl.reading.tree import PICKING, FunctionTable
 from clhines.neuron.back.queue import Bins, EventQueue, Pending, check_bins, read_pending
 from clhines.neuron.convert import (
     Rejected,
     RejectedError,
+    by_mcell,
     converted,
     function_tables_of,
     lengths_of,
@@ -24,7 +25,15 @@ from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.places import ELEMENT, Places
 from clhines.neuron.memory.session import Hoc, all_sections
 from clhines.neuron.memory.sources import EventSources
-from clhines.neuron.memory.streams import Generator, Named, Pointed, Streams, rejected
+from clhines.neuron.memory.streams import (
+    Generator,
+    Named,
+    Pointed,
+    PointedMCell,
+    Streams,
+    are_mcell,
+    rejected,
+)
 from clhines.neuron.memory.tables import read_table
 from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, Hidden, Instances, Slots, read_contents
@@ -66,6 +75,7 @@ class Model:
     bins: Bins | None = None  # of events, with ``CVode.queue_mode(1, 0)``
     hidden: dict[str, Hidden] = field(default_factory=dict)  # variables that hoc does not see
     point_names: tuple[str, ...] = ()  # that NEURON knows, artificial cells too
+    by_mcell: set[str] = field(default_factory=set)  # mechanisms that draw from such Randoms
     lone: Hoc | None = None  # section of a model of artificial cells alone, held here
 
     @property
@@ -109,11 +119,23 @@ class Model:
             return Generator(self.memory, self.h, name, len(instances.things))
         if variable not in self.mechanisms[name].program.picked:
             return Named(name, instances.things, variable, index)
+        kind = PointedMCell if name in self.by_mcell else Pointed
         try:
             pointers = self.slots.pointers(instances, self._width())
-            return Pointed(self.memory, self.h, name, variable, pointers, index)
+            return kind(self.memory, self.h, name, variable, pointers, index)
         except OSError as error:
             raise rejected(name, f"POINTER {variable}: {error}") from None
+
+    def draws_by_mcell(self, name: str) -> bool:
+        """Whether VERBATIM of a mechanism draws from Randoms with the generator MCellRan4."""
+        instances = self.every[name]
+        if PICKING[0] not in instances.entry.text:
+            return False
+        try:
+            pointers = self.slots.pointers(instances, self._width())
+        except OSError:
+            return False  # said where streams are read
+        return are_mcell(self.memory, self.h, pointers)
 
     @cached_property
     def _random_index(self) -> int:
@@ -325,7 +347,11 @@ def _convert(model: Model) -> None:
         use_tables = "usetable" not in globals_ or bool(getattr(model.h, f"usetable_{name}"))
         second, tables = int(model.h.secondorder) > 0, model.function_tables(name)
         second = second and channel is None
-        found = converted(instances.entry, pointers, use_tables, second, tables)
+        entry = instances.entry
+        if model.draws_by_mcell(name):
+            entry = replace(entry, text=by_mcell(entry.text))
+            model.by_mcell.add(name)
+        found = converted(entry, pointers, use_tables, second, tables)
         if isinstance(found, Mechanism):
             model.mechanisms[name] = found
             model.rejected += _slots(model, name, found)
