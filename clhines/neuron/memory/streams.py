@@ -92,6 +92,7 @@ class Pointed:
         self, memory: Memory, h: Hoc, owner: str, name: str, pointers: np.ndarray, index: int
     ) -> None:
         self._owner, self._name, self._index = owner, f"POINTER {name}", index
+        self._low = int(h.mcell_ran4_init())  # index of MCellRan4 of those that have none
         if not pointers.all():
             what = f"{self._name} has no stream of random numbers"
             raise rejected(owner, what, "call the mechanism's setRNG() for every instance")
@@ -188,16 +189,12 @@ class PointedMCell(Pointed):
 
     _generator, _words = _MCELL, 2
 
-    def _of_random(self, memory: Memory, h: Hoc, some: np.ndarray) -> np.ndarray:
-        self._low = int(h.mcell_ran4_init())
-        return super()._of_random(memory, h, some)
-
     def _counter_of(self, generator: np.ndarray) -> np.ndarray:
         return generator + 8
 
     def ids(self) -> np.ndarray:
         low = _halves(gather(self._at, 2))[:, 2]
-        low[low == 0] = self._low  # of all that have none
+        low[low == 0] = self._low
         return np.column_stack([low, 0 * low, 0 * low])
 
     def drawn(self) -> np.ndarray:
