@@ -10,6 +10,7 @@ import numpy as np
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import GENERATOR
 from clhines.mechanisms.mechanism import Mechanism
+from clhines.mechanisms.nmodl.build import MAX_QUEUE
 from clhines.mechanisms.nmodl.reading.tree import PICKING, FunctionTable
 from clhines.neuron.back.queue import Bins, EventQueue, Pending, check_bins, read_pending
 from clhines.neuron.convert import (
@@ -45,6 +46,9 @@ from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.wiring import Wires, read_wires
 from clhines.neuron.read.written import Written, read_written
 from clhines.simulate.ranks.mpi import Ranks, agreed
+
+_EACH = 8  # self events that an instance may have under way for each of its connections
+_MOST_EVENTS = 1 << 24  # of all instances of a mechanism
 
 
 @dataclass(eq=False)
@@ -351,12 +355,27 @@ def _convert(model: Model) -> None:
         if model.draws_by_mcell(name):
             entry = replace(entry, text=by_mcell(entry.text))
             model.by_mcell.add(name)
-        found = converted(entry, pointers, use_tables, second, tables)
+        queue = _room_for_events(model, name)
+        found = converted(entry, pointers, use_tables, second, tables, queue)
         if isinstance(found, Mechanism):
             model.mechanisms[name] = found
             model.rejected += _slots(model, name, found)
         else:
             model.rejected += found
+
+
+def _room_for_events(model: Model, name: str) -> int:
+    """Return how many self events of an instance may be under way: some of each connection."""
+    senders, count = model.wires.senders, len(model.every[name])
+    target = model.wires.target
+    if "net_send" not in model.every[name].entry.text or name not in senders.names:
+        return MAX_QUEUE
+    instance = senders.instance[target[senders.name[target] == senders.names.index(name)]]
+    targets = [event.target for event in model.pending.selves]
+    waiting = np.array([k for owner, k in targets if owner == name], np.int64)
+    most = _EACH * np.bincount(instance, minlength=count) + np.bincount(waiting, minlength=count)
+    room = 1 << (int(most.max(initial=1)) - 1).bit_length()
+    return max(MAX_QUEUE, min(room, _MOST_EVENTS // max(count, 1)))
 
 
 def _check_draws(model: Model, ranks: Ranks | None) -> None:

@@ -571,6 +571,45 @@ def test_time_of_an_event_within_half_a_step():
     assert float(difference) < 1e-12  # event times are sums of some 1,000 steps
 
 
+MANY_ON_THEIR_WAY = """
+import json, sys
+sys.path.insert(0, TESTS)
+import numpy as np
+from support.mod_files import loaded
+h = loaded()
+import clhines
+soma = h.Section(name="soma")
+soma.insert("hh")
+pulse = h.ext_pulse(soma(0.5))
+pulse.dur = 30
+stims, netcons = [h.NetStim() for _ in range(6)], []
+for k, stim in enumerate(stims):
+    stim.interval, stim.number, stim.start = 4 + 0.3 * k, 1e6, 0.2 + 0.1 * k
+    netcons.append(h.NetCon(stim, pulse))
+    netcons[-1].delay, netcons[-1].weight[0] = 1, 1e-6
+vectors = [h.Vector().record(getattr(pulse, n)) for n in ("_ref_g", "_ref_mixed")]
+h.finitialize(-65)
+h.continuerun(40)
+truth = np.array(vectors)
+differences = []
+for engine in sys.argv[1:]:
+    h.finitialize(-65)
+    for stop in (20, 40):
+        clhines.neuron.run(stop, engine=engine)
+    differences.append(float(np.abs(np.array(vectors) - truth).max()))
+print(json.dumps([float(truth[0].max() / 1e-6), differences]))
+"""
+
+
+def test_an_instance_with_many_self_events_under_way():
+    """More than 16 where several connections lead to it, as to older models' AMPA_S and NMDA_S."""
+    tests = str(Path(__file__).parents[1])
+    program = MANY_ON_THEIR_WAY.replace("TESTS", repr(tests))
+    most, differences = forked.result_of(program, "reference", "steps")
+    assert most > 32
+    assert max(differences) < 1e-12  # sums of some dozens of weights
+
+
 ENDS = """
 import json
 import numpy as np
