@@ -9,10 +9,16 @@ from pathlib import Path
 
 from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.build import FunctionTables, read
+from clhines.mechanisms.nmodl.build import MAX_QUEUE, FunctionTables, read
 from clhines.mechanisms.nmodl.reading.lexer import Includes
 from clhines.mechanisms.nmodl.reading.parse import parse
-from clhines.mechanisms.nmodl.reading.tree import FunctionTable, NmodlError, Refused, Rejection
+from clhines.mechanisms.nmodl.reading.tree import (
+    PICKING,
+    FunctionTable,
+    NmodlError,
+    Refused,
+    Rejection,
+)
 from clhines.neuron.read.catalogue import Entry
 
 
@@ -65,13 +71,14 @@ def converted(
     use_tables: bool = True,
     secondorder: bool = False,
     function_tables: Mapping[str, FunctionTable] | None = None,
+    queue: int = MAX_QUEUE,
 ) -> Mechanism | list[Rejected]:
     """Return a mechanism, or what of it cannot be simulated."""
     text = with_currents(entry.text)
     for name in pointers:
         text = pointing(text, name)
     try:
-        return constructed(text, entry.file, use_tables, secondorder, function_tables)
+        return constructed(text, entry.file, use_tables, secondorder, function_tables, queue)
     except NmodlError as error:
         return [
             Rejected(entry.name, r.construct, r.file, r.line, _way_out(r)) for r in error.rejections
@@ -106,10 +113,11 @@ def constructed(
     use_tables: bool = True,
     secondorder: bool = False,
     function_tables: FunctionTables | None = None,
+    queue: int = MAX_QUEUE,
 ) -> Mechanism:
     """Return the mechanism of a text without CONSTRUCTOR, whose values are in NEURON's memory."""
     text, language = read(text, path, use_tables, secondorder, function_tables)
-    return Mechanism(text, replace(language, constructed=True))
+    return Mechanism(text, replace(language, constructed=True, queue=queue))
 
 
 def with_currents(text: str) -> str:
@@ -117,6 +125,11 @@ def with_currents(text: str) -> str:
     code = re.sub(r"COMMENT\b.*?ENDCOMMENT|:[^\n]*", "", text, flags=re.DOTALL)
     lists = re.findall(r"\b(?:NONSPECIFIC|ELECTRODE)_CURRENT\s+(\w+(?:\s*,\s*\w+)*)", code)
     return f"{text}\nNEURON {{ RANGE {', '.join(lists)} }}\n" if lists else text
+
+
+def by_mcell(text: str) -> str:
+    """Return an NMODL text whose VERBATIM draws from Randoms with the generator MCellRan4."""
+    return text.replace(*PICKING)
 
 
 def pointing(text: str, name: str) -> str:

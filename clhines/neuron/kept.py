@@ -291,6 +291,8 @@ def _columns(
 
 
 def _streams(model: Model, name: str, variable: str) -> np.ndarray:
+    if model.draws_by_mcell(name) != (name in model.by_mcell):
+        return np.zeros(0)  # a Random's generator is another
     found = model.streams(name, variable)
     return np.hstack([found.ids(), found.distribution()])
 

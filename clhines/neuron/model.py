@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
 import numpy as np
@@ -10,11 +10,13 @@ import numpy as np
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import GENERATOR
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.reading.tree import FunctionTable
+from clhines.mechanisms.nmodl.build import MAX_QUEUE
+from clhines.mechanisms.nmodl.reading.tree import PICKING, FunctionTable
 from clhines.neuron.back.queue import Bins, EventQueue, Pending, check_bins, read_pending
 from clhines.neuron.convert import (
     Rejected,
     RejectedError,
+    by_mcell,
     converted,
     function_tables_of,
     lengths_of,
@@ -24,7 +26,15 @@ from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.places import ELEMENT, Places
 from clhines.neuron.memory.session import Hoc, all_sections
 from clhines.neuron.memory.sources import EventSources
-from clhines.neuron.memory.streams import Generator, Named, Pointed, Streams, rejected
+from clhines.neuron.memory.streams import (
+    Generator,
+    Named,
+    Pointed,
+    PointedMCell,
+    Streams,
+    are_mcell,
+    rejected,
+)
 from clhines.neuron.memory.tables import read_table
 from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, Hidden, Instances, Slots, read_contents
@@ -36,6 +46,9 @@ from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.wiring import Wires, read_wires
 from clhines.neuron.read.written import Written, read_written
 from clhines.simulate.ranks.mpi import Ranks, agreed
+
+_EACH = 8  # self events that an instance may have under way for each of its connections
+_MOST_EVENTS = 1 << 24  # of all instances of a mechanism
 
 
 @dataclass(eq=False)
@@ -66,6 +79,7 @@ class Model:
     bins: Bins | None = None  # of events, with ``CVode.queue_mode(1, 0)``
     hidden: dict[str, Hidden] = field(default_factory=dict)  # variables that hoc does not see
     point_names: tuple[str, ...] = ()  # that NEURON knows, artificial cells too
+    by_mcell: set[str] = field(default_factory=set)  # mechanisms that draw from such Randoms
     lone: Hoc | None = None  # section of a model of artificial cells alone, held here
 
     @property
@@ -109,11 +123,23 @@ class Model:
             return Generator(self.memory, self.h, name, len(instances.things))
         if variable not in self.mechanisms[name].program.picked:
             return Named(name, instances.things, variable, index)
+        kind = PointedMCell if name in self.by_mcell else Pointed
         try:
             pointers = self.slots.pointers(instances, self._width())
-            return Pointed(self.memory, self.h, name, variable, pointers, index)
+            return kind(self.memory, self.h, name, variable, pointers, index)
         except OSError as error:
             raise rejected(name, f"POINTER {variable}: {error}") from None
+
+    def draws_by_mcell(self, name: str) -> bool:
+        """Whether VERBATIM of a mechanism draws from Randoms with the generator MCellRan4."""
+        instances = self.every[name]
+        if PICKING[0] not in instances.entry.text:
+            return False
+        try:
+            pointers = self.slots.pointers(instances, self._width())
+        except OSError:
+            return False  # said where streams are read
+        return are_mcell(self.memory, self.h, pointers)
 
     @cached_property
     def _random_index(self) -> int:
@@ -325,12 +351,31 @@ def _convert(model: Model) -> None:
         use_tables = "usetable" not in globals_ or bool(getattr(model.h, f"usetable_{name}"))
         second, tables = int(model.h.secondorder) > 0, model.function_tables(name)
         second = second and channel is None
-        found = converted(instances.entry, pointers, use_tables, second, tables)
+        entry = instances.entry
+        if model.draws_by_mcell(name):
+            entry = replace(entry, text=by_mcell(entry.text))
+            model.by_mcell.add(name)
+        queue = _room_for_events(model, name)
+        found = converted(entry, pointers, use_tables, second, tables, queue)
         if isinstance(found, Mechanism):
             model.mechanisms[name] = found
             model.rejected += _slots(model, name, found)
         else:
             model.rejected += found
+
+
+def _room_for_events(model: Model, name: str) -> int:
+    """Return how many self events of an instance may be under way: some of each connection."""
+    senders, count = model.wires.senders, len(model.every[name])
+    target = model.wires.target
+    if "net_send" not in model.every[name].entry.text or name not in senders.names:
+        return MAX_QUEUE
+    instance = senders.instance[target[senders.name[target] == senders.names.index(name)]]
+    targets = [event.target for event in model.pending.selves]
+    waiting = np.array([k for owner, k in targets if owner == name], np.int64)
+    most = _EACH * np.bincount(instance, minlength=count) + np.bincount(waiting, minlength=count)
+    room = 1 << (int(most.max(initial=1)) - 1).bit_length()
+    return max(MAX_QUEUE, min(room, _MOST_EVENTS // max(count, 1)))
 
 
 def _check_draws(model: Model, ranks: Ranks | None) -> None:

@@ -235,9 +235,55 @@ plain = told(channel("ks_of"), named("ks_a", "ks_exp", "C1", "O", "STATE2"))
 print(json.dumps([found, plain]))
 """
 
+BY_HOC = """
+import json, sys
+import numpy as np
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+h('''
+objref ks, s, numbers
+create soma
+access soma
+proc build() {
+    ks = new KSChan(0)
+    ks.name("byhoc")
+    ks.ion("k")
+    s = ks.add_hhstate("n")
+    numbers = new Vector(3)
+    numbers.x[0] = 0.3
+    numbers.x[1] = 0.04
+    numbers.x[2] = -40
+    ks.trans(s.index()).set_f(0, 2, numbers)
+    ks.trans(s.index()).set_f(1, 1, numbers)
+}
+build()
+''')
+h("soma { L = diam = 20  insert byhoc gmax_byhoc = 0.01 insert pas }")
+v = h.Vector().record(h.soma(0.5)._ref_v)
+known = hasattr(h.soma(0.5), "byhoc")
+
+def run(by):
+    h.finitialize(-50)
+    by(5)
+    return np.array(v)
+
+expected = run(h.continuerun)
+found = run(lambda stop: clhines.neuron.run(stop, engine="reference"))
+print(json.dumps([known, float(np.abs(found - expected).max()), float(np.ptp(expected))]))
+"""
+
 
 def result_of(program, *arguments):
     return forked.result_of(f"{CHANNELS}{program}", *arguments)
+
+
+def test_channels_that_only_hoc_inserts_run():
+    """NEURON's Python has no name for one that it has not inserted itself."""
+    known, difference, moved = forked.result_of(BY_HOC)
+    assert not known
+    assert moved > 5
+    assert difference < 1e-10  # 200 steps of the same operations in another order
 
 
 @pytest.mark.parametrize(("engine", "orders"), [*zip(ENGINES, (2, 2, 1, 1), strict=True)])

@@ -506,6 +506,32 @@ def test_what_differs_in_bins_of_events_is_named():
     assert "ExpSyn" in sent and "NetCon.event on its way" in sent and sent.endswith(" []")
 
 
+COMPARED = """
+import json, sys
+sys.path.insert(0, TESTS)
+from support.mod_files import loaded
+h = loaded()
+import clhines
+h.load_file("stdrun.hoc")
+soma, times = h.Section(name="soma"), h.Vector()
+source, synapse = h.ext_source(soma(0.5)), h.ExpSyn(soma(0.5))
+netcon = h.NetCon(source, synapse, -20, 0, 1)
+netcon.record(times)
+h.finitialize(-65)
+found = [str(x) for x in clhines.neuron.check()]
+h.continuerun(2)
+print(json.dumps([found, list(times)]))
+"""
+
+
+def test_a_source_whose_x_is_compared_is_rejected():
+    """NEURON sends where x of the source crosses the threshold; it is no voltage."""
+    tests = str(Path(__file__).parents[1])
+    found, times = forked.result_of(COMPARED.replace("TESTS", repr(tests)))
+    assert len(times) == 1 and 1 < times[0] < 1.1
+    assert [line.split(";")[0] for line in found] == ["NetCon of ext_source.x"]
+
+
 SHORT = """
 import sys
 sys.path.insert(0, TESTS)
@@ -543,6 +569,45 @@ def test_time_of_an_event_within_half_a_step():
     heard, difference = done.stdout.splitlines()[-2:]
     assert heard == "True True"
     assert float(difference) < 1e-12  # event times are sums of some 1,000 steps
+
+
+MANY_ON_THEIR_WAY = """
+import json, sys
+sys.path.insert(0, TESTS)
+import numpy as np
+from support.mod_files import loaded
+h = loaded()
+import clhines
+soma = h.Section(name="soma")
+soma.insert("hh")
+pulse = h.ext_pulse(soma(0.5))
+pulse.dur = 30
+stims, netcons = [h.NetStim() for _ in range(6)], []
+for k, stim in enumerate(stims):
+    stim.interval, stim.number, stim.start = 4 + 0.3 * k, 1e6, 0.2 + 0.1 * k
+    netcons.append(h.NetCon(stim, pulse))
+    netcons[-1].delay, netcons[-1].weight[0] = 1, 1e-6
+vectors = [h.Vector().record(getattr(pulse, n)) for n in ("_ref_g", "_ref_mixed")]
+h.finitialize(-65)
+h.continuerun(40)
+truth = np.array(vectors)
+differences = []
+for engine in sys.argv[1:]:
+    h.finitialize(-65)
+    for stop in (20, 40):
+        clhines.neuron.run(stop, engine=engine)
+    differences.append(float(np.abs(np.array(vectors) - truth).max()))
+print(json.dumps([float(truth[0].max() / 1e-6), differences]))
+"""
+
+
+def test_an_instance_with_many_self_events_under_way():
+    """More than 16 where several connections lead to it, as to older models' AMPA_S and NMDA_S."""
+    tests = str(Path(__file__).parents[1])
+    program = MANY_ON_THEIR_WAY.replace("TESTS", repr(tests))
+    most, differences = forked.result_of(program, "reference", "steps")
+    assert most > 32
+    assert max(differences) < 1e-12  # sums of some dozens of weights
 
 
 ENDS = """

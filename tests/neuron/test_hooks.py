@@ -86,6 +86,16 @@ look("plain")
 between("advance() of the model's own",
         redefine("proc advance() { fadvance() forall { v = v + 0.1 } }"),
         redefine("proc advance() { fadvance() }"))
+h("objref shown, other")
+h("shown = new Graph(0)")
+for changed in ("shown.plot(t)\\n v = v + 0.1", "shown.plot(v = v + 0.1)"):
+    between("advance() of the model's own",
+            redefine("proc advance() {\\n fadvance()\\n " + changed + "\\n}"),
+            redefine("proc advance() {\\n fadvance()\\n shown.plot(t)\\n shown.flush()\\n}"))
+for drawing in ("shown.plot(t)", "shown.plot(t)\\n shown.fastflush()\\n doNotify()"):
+    redefine("proc advance() {\\n fadvance()\\n " + drawing + "\\n}")()
+    look("plain")
+redefine("proc advance() { fadvance() }")()
 own = "if (using_cvode_) { advance() } else for i=1,nstep_steprun { advance() } Plot()"
 between("step() of the model's own", redefine("proc step() { advance() forall { v = v + 0.1 } }"),
         redefine("proc step() { local i " + own + " }"))
@@ -134,7 +144,8 @@ def test_what_acts_in_each_step_is_rejected_by_name():
     # what has been taken back is as if it never was
     assert [lines for lines, *_ in plain] == [[]] * len(plain)
     assert not any(differs for *_, differs in plain)
-    for name, [(lines, message, differs)] in found.items():
+    rows = [(name, *row) for name, several in found.items() for row in several]
+    for name, lines, message, differs in rows:
         assert [line.startswith(name) for line in lines] == [True], (name, lines)
         assert name in message or len(message) < 10, name
         # NEURON's own run is another one, but for an object that waits for nothing

@@ -562,6 +562,7 @@ class Nmodl:
     secondorder: bool = False  # whether NEURON's secondorder is not 0
     function_tables: tuple[tuple[str, FunctionTable], ...] = ()  # of FUNCTION_TABLE, by name
     constructed: bool = False  # whether NEURON's memory has what CONSTRUCTOR sets
+    queue: int = MAX_QUEUE  # self events of an instance that may be under way at once
 
     def cleaned(self, text: str) -> str:
         """Return a text as it is kept: as it is."""
@@ -571,7 +572,11 @@ class Nmodl:
         """Return the mechanism of a text; an NmodlError has everything that cannot be simulated."""
         includes = Includes(None, dict(self.includes))
         given = dict(self.function_tables), self.constructed
-        return build(text, self.path, includes, self.use_tables, self.secondorder, *given)
+        built = build(text, self.path, includes, self.use_tables, self.secondorder, *given)
+        net = built.program.net
+        if net is None or net.queue == self.queue:
+            return built
+        return replace(built, program=replace(built.program, net=replace(net, queue=self.queue)))
 
 
 FunctionTables = Mapping[str, FunctionTable | Sequence[ArrayLike] | float]

@@ -21,6 +21,7 @@ from clhines.mechanisms.nmodl.reading.parse import NUMBERS
 from clhines.mechanisms.nmodl.reading.tree import (
     CALLED,
     PICKED,
+    PICKING,
     Block,
     Expression,
     Refused,
@@ -47,6 +48,7 @@ OF_NEURON = frozenset(
     "pulse ramp revhyperbol revsawtooth revsigmoid romberg sawtooth schedule sigmoid spline "
     "squarewave step stepforce threshold".split()
 )
+_KINDS = dict(zip(PICKING, ("random_uniform", "random_mcell"), strict=True))
 _TAKES = {
     "random_uniform": (0, 2),
     "random_normal": (0, 2),
@@ -244,8 +246,8 @@ class Evaluation(Values):
             return self._goldman(*self.in_any_order(arguments, line))
         if name == "at_time":  # of the fixed step
             return self._at_time(self.expression(arguments[-1]))
-        if name == "nrn_random_pick" and arguments and arguments[0][0] == "name":
-            return self._picked(str(arguments[0][1]), line)
+        if name in PICKING and arguments and arguments[0][0] == "name":
+            return self._picked(str(arguments[0][1]), line, name)
         if name.startswith("random_") and arguments and arguments[0][0] == "name":
             values = self.in_any_order(arguments[1:], line)
             return drawn(self, name, str(arguments[0][1]), values, line)
@@ -288,9 +290,9 @@ class Evaluation(Values):
             raise Refused(_ORDER, line, _LOCALS)
         return found
 
-    def _picked(self, name: str, line: int) -> Node:
+    def _picked(self, name: str, line: int, function: str) -> Node:
         """Return a number of a hoc Random: uniform, or exponential."""
-        number = drawn(self, "random_uniform", name, (), line)
+        number = drawn(self, "random_uniform", name, (), line, kind=_KINDS[function])
         low, width, mean = (self.read(f"{name}_{end}", None, line) for end in PICKED)
         return low + width * number - mean * self.graph.call("log", number)
 
@@ -350,9 +352,18 @@ _OPERATORS = frozenset("+ - * / % < <= > >= == != && ||".split())
 
 
 def drawn(
-    run: Values, function: str, name: str, values: Sequence[Node], line: int, shown: str = ""
+    run: Values,
+    function: str,
+    name: str,
+    values: Sequence[Node],
+    line: int,
+    shown: str = "",
+    kind: str = "",
 ) -> Node:
-    """Return a random number of a stream, or set its place; `shown` is what the file calls."""
+    """Return a random number of a stream, or set its place; `shown` is what the file calls.
+
+    `kind`, of `random123.KINDS`, is that of the number where `function` does not say it.
+    """
     if name not in run.file.random:
         raise Refused(f"{function} of '{name}', which is not RANDOM", line)
     if function not in _TAKES:
@@ -376,7 +387,8 @@ def drawn(
     place = run.values.get(keep, graph.one), run.values.get(at, graph.zero)
     drawn_before = graph.symbol(f"{plain_name}__drawn")
     given: tuple[Node, ...] = graph.symbol(f"{plain_name}__stream"), drawn_before, *place
-    kind = {"random_ipick": "random_pick", "random_dpick": "random_uniform"}.get(function, function)
+    others = {"random_ipick": "random_pick", "random_dpick": "random_uniform"}
+    kind = kind or others.get(function, function)
     used_by = "random_used"
     if name == GENERATOR:
         given, kind, used_by = given[1:], kind.replace("random", "scop"), "scop_used"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import overload
 
@@ -13,7 +14,7 @@ from clhines.neuron.memory.fields import Columns, Data, Fields, column_at
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.raw import Readable, gather, put_numbers, ref, words_at
-from clhines.neuron.memory.session import Hoc
+from clhines.neuron.memory.session import Hoc, Segment
 from clhines.neuron.read.catalogue import STRUCTURE, Catalogue, Entry
 from clhines.neuron.read.tree import Tree
 
@@ -132,7 +133,12 @@ def _add_membranes(
         segment = tree.segment(int(at[k]))
         return segment if is_ion else getattr(segment, entry.name)
 
-    things = Things(len(at), lambda: thing)
+    def load() -> Callable[[int], Hoc]:
+        if entry.channel is not None:
+            _name_in_python(tree.segment(int(at[0])), entry.name)
+        return thing
+
+    things = Things(len(at), load)
     columns = Columns(memory, things, data.row)
     instances = Instances(entry, things, tree.inner_numbers[at], columns, data.places)
     if not is_ion:
@@ -142,6 +148,13 @@ def _add_membranes(
     short, valence = entry.name.removesuffix("_ion"), float(h.ion_charge(entry.name))
     found.ions[entry.name] = Ion(short, valence, instances, styles.astype(np.int64))
     _check_styles(h, tree, found.ions[entry.name], at)
+
+
+def _name_in_python(segment: Segment, name: str) -> None:
+    """Let Python know a mechanism that hoc has built: a failing ``insert`` makes its list anew."""
+    if not hasattr(segment, name):
+        with suppress(ValueError):
+            segment.sec.insert("no mechanism")
 
 
 def _check_styles(h: Hoc, tree: Tree, ion: Ion, at: np.ndarray) -> None:

@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import product
 
 import numpy as np
 
@@ -26,6 +27,8 @@ _MOST = 1 << 20  # entries of a list
 _ENTRY_WORDS = 10  # of an entry that can be read
 _known: dict[str, int] = {}  # addresses of the vectors; where a RandomPlay has its place
 _STEPPING = "step", "advance"  # procedures of stdrun.hoc that continuerun() calls in each step
+_OBJECT = 2  # what name_declared() says of an objref
+_DRAWING = ("{g}.plot(t)",), ("{g}.flush()", "{g}.fastflush()", ""), ("doNotify()", "")
 _PIECES = (  # of cells, by the variable that says so
     (
         "nrn_multisplit_solve_",
@@ -195,7 +198,7 @@ def _python_blocks(memory: Memory) -> list[Rejected]:
 def _replaced(h: Hoc, memory: Memory) -> list[Rejected]:
     found = []
     for name in _STEPPING if h.name_declared("continuerun") else _STEPPING[1:]:
-        if not is_standard(h, memory, name):
+        if not (is_standard(h, memory, name) or (name == "advance" and _only_draws(h, memory))):
             what = f"{name}() of the model's own, which hoc calls in each step"
             way_out = f"do it between calls of clhines.neuron.run, with stdrun.hoc's {name}()"
             found.append(Rejected("", what, "", 0, way_out))
@@ -221,6 +224,19 @@ def is_standard(h: Hoc, memory: Objects, name: str) -> bool:
     text = standard(h, name)
     if not text or h.name_declared(name) != 1:
         return True
+    return _is_as(memory, name, text.removeprefix(f"proc {name}"))
+
+
+def _is_as(memory: Objects, name: str, rest: str) -> bool:
+    """Whether a procedure is one with this text behind its name."""
     example = f"{name}_as_in_stdrun_hoc"
-    with memory.example(example, text.replace(f"proc {name}", f"proc {example}", 1)):
+    with memory.example(example, f"proc {example}{rest}"):
         return memory.is_same(name, example)
+
+
+def _only_draws(h: Hoc, memory: Objects) -> bool:
+    """Whether advance() takes a step and shows it in a Graph of hoc's, which has no points here."""
+    names = [n for n in dir(h) if h.name_declared(n) == _OBJECT]
+    graphs = [n for n in names if str(getattr(h, n)).startswith("Graph[")]
+    texts = ["\n".join(parts).format(g=g) for g in graphs for parts in product(*_DRAWING)]
+    return any(_is_as(memory, "advance", f"() {{\nfadvance()\n{text}\n}}") for text in texts)

@@ -153,9 +153,10 @@ def _read_origins(
             if source.times and on_ranks(h):
                 what = f"NetCon.record of gid {source.gid}, of another rank"
                 rejected.append(Rejected("", what, "", 0, "record it on that rank"))
-        if node < 0 and sender is not None and sender[0] in silent:
+        of_x = source.place is not None  # NEURON compares the x of a sender that has one
+        if node < 0 and sender is not None and sender[0] in silent and not of_x:
             continue
-        if node < 0 and sender is None:
+        if node < 0 and (sender is None or of_x):
             if nothing:
                 continue  # a cell that is gone, or a gid that no process has
             what = "an object that sends no events"

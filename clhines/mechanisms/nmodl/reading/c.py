@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from clhines.mechanisms.nmodl.meaning.verbatim import is_empty, without_comments
+from clhines.mechanisms.nmodl.reading.tree import PICKING
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?(?![\w.]))
@@ -36,7 +37,7 @@ _FALSE = {
 }  # fmt: skip
 _CASTS = {"nrnran123_State", "Rand", "void"}  # of a stream's pointer
 _PICKS = {  # functions of a stream, and what NMODL calls them
-    "nrn_random_pick": "nrn_random_pick", "nrnran123_dblpick": "random_dpick",
+    **{name: name for name in PICKING}, "nrnran123_dblpick": "random_dpick",
     "nrnran123_negexp": "random_negexp", "nrnran123_normal": "random_normal",
     "nrnran123_ipick": "random_ipick",
 }  # fmt: skip
@@ -184,7 +185,7 @@ def _balanced(blocks: Sequence[tuple[int, tuple[str, int, int] | None]]) -> dict
 
 def _drawn_from(text: str) -> frozenset[str]:
     """Return the pointers from which some C draws random numbers."""
-    calls = r"\b(?:nrn_random_pick|nrnran123_(?:dblpick|negexp|normal|ipick))\s*\("
+    calls = r"\b(?:nrn_(?:random|mcell)_pick|nrnran123_(?:dblpick|negexp|normal|ipick))\s*\("
     return frozenset(re.findall(rf"{calls}[\w\s*()<>]*?\b_p_(\w+)", without_comments(text)))
 
 
