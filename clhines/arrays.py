@@ -70,6 +70,20 @@ def starts(counts: np.ndarray) -> np.ndarray:
     return np.cumsum(counts) - counts
 
 
+def inverse(order: np.ndarray) -> np.ndarray:
+    """(m,) int64: place of each number in an order of 0 to m - 1."""
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return place
+
+
+def children_of(parent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return children, (c,) int64, parent by parent and ascending, and `offsets` of each one's."""
+    inner = np.flatnonzero(parent >= 0)
+    child = inner[np.argsort(parent[inner], kind="stable")]
+    return child, offsets(np.bincount(parent[inner], minlength=len(parent)))
+
+
 def stretch_of(offsets: np.ndarray, index: np.ndarray | int) -> np.ndarray:
     """Return in which of the stretches at `offsets` each index is; none of them is empty."""
     return np.searchsorted(offsets, index, side="right") - 1

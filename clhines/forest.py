@@ -88,8 +88,7 @@ class Trees:
         top, level = arrays.climb(np.where(is_root, np.arange(len(heads)), above), (~is_root) + 0)
         tree = np.searchsorted(self.offsets, heads, side="right") - 1
         rank = np.lexsort((heads, level, tree))
-        new = np.empty_like(rank)
-        new[rank] = np.arange(len(rank))
+        new = arrays.inverse(rank)
         on_cycle = branch_of_node < 0
         on_cycle[~on_cycle] = ~is_root[top[branch_of_node[~on_cycle]]]
         branch_of_node = np.where(branch_of_node < 0, -1, new[branch_of_node])
@@ -151,9 +150,7 @@ class Trees:
     @cached_property
     def order(self) -> np.ndarray:
         """(num_nodes,) int64: nodes breadth-first by branch; reversed, the elimination order."""
-        order = np.empty(len(self.parent), np.int64)
-        order[self.rank] = np.arange(len(self.parent))
-        return order
+        return arrays.inverse(self.rank)
 
     @cached_property
     def rank(self) -> np.ndarray:

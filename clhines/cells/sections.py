@@ -62,6 +62,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clhines.arrays import inverse
 from clhines.cells.morphology import Morphology
 from clhines.cells.samples import (
     Tree,
@@ -285,8 +286,7 @@ def _chains(tree: Tree, body: np.ndarray) -> _Chains:
     above = np.where(heads == tree.root, -1, number[head_of[parent[heads]]])
     _, level = climb_to_top(np.where(above < 0, np.arange(len(heads)), above))
     order = np.argsort(level, kind="stable")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
+    rank = inverse(order)
     of = rank[number[head_of]]
     kept = np.flatnonzero(~inside)
     samples = kept[np.lexsort((distance[kept], of[kept]))]

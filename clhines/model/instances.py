@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from clhines.arrays import ascending, repeat_moved, stretch_of
+from clhines.arrays import ascending, inverse, repeat_moved, stretch_of
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.ir.program import CAPACITANCE, GENERATOR
@@ -167,9 +167,8 @@ def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.n
         return groups[0].nodes, order, [order]
     node = np.concatenate([g.nodes for g in groups])
     order = np.argsort(node, kind="stable")
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    return node[order], order, np.split(rank, np.cumsum([len(g) for g in groups])[:-1])
+    ends = np.cumsum([len(g) for g in groups])
+    return node[order], order, np.split(inverse(order), ends[:-1])
 
 
 def constant_sums(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clhines.arrays import climb, moved, offsets, ranges, starts
+from clhines.arrays import children_of, climb, moved, offsets, ranges
 from clhines.checks import real_numbers
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees
@@ -217,10 +217,8 @@ def split_branches(forest: Forest, blocks: Blocks | None = None) -> Split:
 
 def _cuts(trees: Trees, weight: np.ndarray, group: np.ndarray) -> np.ndarray:
     """(num_nodes,) bool: where branches are cut; `group` has a mean in common, of `weight`."""
-    inner = np.flatnonzero(trees.branch_parent >= 0)
-    child = inner[np.argsort(trees.branch_parent[inner], kind="stable")]
-    counts = np.bincount(trees.branch_parent[inner], minlength=len(trees.branch_parent))
-    first_child = starts(counts)
+    child, first_child = children_of(trees.branch_parent)
+    counts = np.diff(first_child)
     cuts = np.zeros(len(trees.parent), bool)
     branch = np.flatnonzero(trees.branch_parent < 0)
     begin = np.zeros(len(branch), np.int64)  # nodes of each branch on the levels before

@@ -127,8 +127,6 @@ def _plan_levels(
         capacity = coarse(capacity, room // 2, SMALL)
     spec = FineSpec(
         real=real,
-        symmetric=True,
-        rhs=1,
         work_group=work_group,
         capacity=capacity,
         ahead=1 if limits.is_cpu else AHEAD,

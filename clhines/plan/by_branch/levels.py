@@ -101,8 +101,6 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
     group = work_group_size(options, limits, 16 if limits.is_cpu else 64)
     spec = LevelSpec(
         real=real,
-        symmetric=True,
-        rhs=1,
         work_group=group,
         computes_padding=_computes_padding(options["padding"], limits),
         phase="backward",

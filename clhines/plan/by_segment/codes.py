@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.arrays import offsets, ranges, starts
+from clhines.arrays import inverse, offsets, ranges, starts
 from clhines.plan.by_segment import schedule
 
 
@@ -42,8 +42,7 @@ def segment_lanes(
     slot = np.repeat(np.arange(len(slot_tree)), counts)
     leaf = plan.round[source] == schedule.Contraction.LEAF
     rank = np.lexsort((-cut.length[source], leaf, slot_template[slot]))
-    new = np.empty_like(rank)
-    new[rank] = np.arange(len(rank))
+    new = inverse(rank)
     shift = (starts(counts) - cut.offsets[slot_tree])[slot]
     source, slot, shift, leaf = source[rank], slot[rank], shift[rank], leaf[rank]
     template, length, when = slot_template[slot], cut.length[source], plan.round[source]

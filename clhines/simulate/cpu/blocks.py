@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 import pyopencl.array as cla
 
-from clhines.arrays import offsets, starts, stretch_of
+from clhines.arrays import inverse, offsets, starts, stretch_of
 from clhines.device import devices, program
 from clhines.device.arrays import set_soon, within_reach
 from clhines.errors import InputError
@@ -129,8 +129,7 @@ class BlockLayout(layouts.Layout):
 
     def __init__(self, model: Model, tiles: Tiles, most: int, twice: bool) -> None:
         super().__init__(model)
-        self.tiles, self._place = tiles, np.empty(len(tiles.node), np.int64)
-        self._place[tiles.node] = np.arange(len(tiles.node))
+        self.tiles, self._place = tiles, inverse(tiles.node)
         self.groups: dict[int, Groups] = {
             k: make_groups(
                 np.arange(kind.count), self._place[kind.node], tiles.block_place, most, twice, True

@@ -12,7 +12,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines import reference
-from clhines.arrays import by_level, offsets, ranges, starts, stretch_of
+from clhines.arrays import by_level, inverse, offsets, ranges, starts, stretch_of
 from clhines.forest import Forest, Trees
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import Kind, Model
@@ -276,9 +276,7 @@ def eliminated(
     sizes, first = trees.sizes[list(shapes)], trees.offsets[list(shapes)]
     at, row = ranges(first, sizes), np.repeat(np.arange(len(sizes)), sizes)
     order = np.lexsort((row, *(key[at] for key in keys)))
-    slot = np.empty(len(order), np.int64)
-    slot[order] = np.arange(len(order))
-    above = trees.parent[at]
+    slot, above = inverse(order), trees.parent[at]
     shift = np.repeat(first - starts(sizes), sizes)
     parent = np.where(above < 0, -1, slot[np.maximum(above - shift, 0)])
     return at[order], row[order], parent[order]
