@@ -690,7 +690,7 @@ def _ions(added: Added, kinds: Sequence[Kind], area: np.ndarray) -> Iterator[Ion
 
 
 def _promotion(use: IonUse) -> tuple[int, int]:
-    """Return what NEURON's `nrn_promote` takes: of concentrations and of the reversal potential."""
+    """Return the arguments of NEURON's `nrn_promote`, of concentrations and reversal potential."""
     conc, rev = {f"{use.name}i", f"{use.name}o"}, {f"e{use.name}"}
     return tuple(  # type: ignore[return-value]
         3 if names & {*use.writes} else 1 if names & {*use.reads} else 0 for names in (conc, rev)

@@ -195,7 +195,7 @@ def _repeats(group: Group) -> bool:
 
 
 def factor_of(mechanism: Mechanism, area: np.ndarray) -> np.ndarray:
-    """Return what makes µS and nA of a mechanism's conductance and current; see `Kind`."""
+    """Return the factors to µS and nA of a mechanism's conductance and current; see `Kind`."""
     return DENSITY * area if mechanism.kind == "density" else np.ones(len(area))
 
 

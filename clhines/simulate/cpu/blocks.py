@@ -35,7 +35,7 @@ from clhines.simulate.cpu.groups import (
     nodes_in_part,
     takes_twice,
 )
-from clhines.simulate.cpu.plan import Blocks, plan_blocks
+from clhines.simulate.cpu.plan import CellRanges, plan_blocks
 from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
@@ -74,7 +74,9 @@ class Tiles:
         return np.unique(self.width).tolist()
 
 
-def make_tiles(model: Model, blocks: Blocks, widest: int, network: Model | None = None) -> Tiles:
+def make_tiles(
+    model: Model, blocks: CellRanges, widest: int, network: Model | None = None
+) -> Tiles:
     """Put cells of each block into tiles of powers of two lanes, in classes of the `network`."""
     forest, classes = model.forest, node_classes(network or model)
     if network is not None and network is not model:
@@ -348,7 +350,7 @@ class CellBlocksSpec(ArenaSpec):
     def of(
         cls, spec: ArenaSpec, network: Model, layout: BlockLayout, level: tuple[str, ...]
     ) -> CellBlocksSpec:
-        """Return what blocks of cells take where steps take `spec`; `network` is the whole."""
+        """Return the spec of blocks for `spec` of steps; `network` is that of all ranks."""
         kinds = (
             GroupedKind.of(kind, network.kinds[kind.number].mechanism, groups, spec.real, level)
             if (groups := layout.groups.get(kind.number)) is not None
@@ -432,7 +434,7 @@ class CellBlocks(ArenaKernels):
     in_vectors, family = True, "blocks"
     layout: BlockLayout
 
-    def __init__(self, run: ArenaRun, blocks: Blocks) -> None:
+    def __init__(self, run: ArenaRun, blocks: CellRanges) -> None:
         super().__init__(run)
         self.blocks = blocks
 

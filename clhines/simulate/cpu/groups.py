@@ -114,7 +114,7 @@ _WASTE = 1.25  # lanes, over cells, up to which cells of one shape share vectors
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
+class LaneBlocks:
     """Rows of cells of one shape in blocks, nodes in order of elimination, rows by turns; int64."""
 
     cells: np.ndarray  # (num_rows, lanes), -1 where a lane has no cell
@@ -156,7 +156,7 @@ class Blocks:
 class SlotNodes:
     """Nodes in slots and lanes of blocks; lanes without a cell have those of the first lane."""
 
-    def __init__(self, blocks: Blocks, forest: Forest) -> None:
+    def __init__(self, blocks: LaneBlocks, forest: Forest) -> None:
         self._blocks, self._forest = blocks, forest
         sizes = blocks.sizes[blocks.pattern]
         self.block_place = offsets(sizes) * blocks.lanes  # (num_blocks + 1,), first of each
@@ -221,7 +221,7 @@ def make_blocks(
     lanes: int,
     classes: np.ndarray | None = None,
     count: int | None = None,
-) -> Blocks:
+) -> LaneBlocks:
     """Put cells in rows by shape, and order their nodes: children first, classes side by side."""
     trees = forest.trees
     by_class = () if classes is None else (classes, -class_changes(trees, classes))
@@ -249,7 +249,7 @@ def make_blocks(
     at, row, parent = (np.concatenate(each) for each in zip(*found, strict=True))
     sizes = np.array([len(each[0]) for each in found])
     tree = np.repeat(np.arange(trees.num_trees), trees.sizes)
-    return Blocks(
+    return LaneBlocks(
         cells=cells,
         first_row=first_row,
         pattern=pattern,

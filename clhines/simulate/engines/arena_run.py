@@ -439,7 +439,7 @@ class ArenaRun(DeviceRun):
     # -- records -------------------------------------------------------------------------------
 
     def want(self, sources: Sequence[Record]) -> None:
-        """Have the outputs that are recorded worked out, which takes other kernels."""
+        """Build other kernels where these do not compute the outputs that are recorded."""
         wanted = wanted_outputs(self.model, sources)
         if wanted != self.wanted:
             waiting, saved = self._waiting, None

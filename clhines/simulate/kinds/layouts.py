@@ -426,7 +426,7 @@ def at_parameter(
 def read_back(
     variables: Variables, arenas: dict[str, Arena], layout: Layout
 ) -> dict[str, np.ndarray]:
-    """Return what `Variables.save` does, as it is on the device where it is in an arena."""
+    """Return the arrays of `Variables.save`, those in arenas as they are on the device."""
     mem, clock, ints = (arenas[name].fetched() for name in ("mem", "clock", "ints"))
     model, order, now = variables.model, variables.wires.order, variables.copy()
     nodes = layout.nodes
@@ -632,6 +632,9 @@ def locations(
     return found
 
 
+TOO_MANY_EVENTS = (
+    "a source sent more events within its longest delay than there is room for; expected fewer"
+)
 WRONG_EVENTS = (
     "too many self events under way",
     "net_move without a self event under way",
@@ -645,6 +648,6 @@ def check_events(model: Model, code: int) -> None:
     if not code:
         return
     if code == 1:
-        raise InputError("a source had more events than its ring has room for")
+        raise InputError(TOO_MANY_EVENTS)
     kind, what = divmod(code - 2, 4)
     raise InputError(f"{model.kinds[kind].mechanism.name}: {WRONG_EVENTS[what]}")

@@ -144,7 +144,7 @@ def _stores(states: list[str]) -> str:
 
 
 def grouped_kind_spec(kind: Kind, real: str, width: int) -> MechanismSpec:
-    """Return what a template needs to know of a kind whose instances it takes in groups."""
+    """Return the spec of a kind whose instances a template takes in groups."""
     check_parameters(kind, np.dtype(np.float32 if real == "float" else np.float64))
     plain = described(kind)
     names = [n for n, s in zip(kind.mechanism.parameters, plain.single, strict=True) if s]
@@ -601,7 +601,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def arena(self) -> ArenaSpec:
-        """What the functions of blocks and events are printed for: itself."""
+        """The spec that functions of blocks and events are printed for: itself."""
         return self
 
     @property
@@ -658,7 +658,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def static(self) -> str:
-        """What functions of the kernels are declared as."""
+        """How functions of the kernels are declared."""
         return "static __attribute__((noinline))" if self.calls else "static"
 
     def functions(self, kind: KindBlocks) -> str:

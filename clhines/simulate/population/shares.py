@@ -63,7 +63,7 @@ def as_executor(
 def by_workers(
     executor: Executor, population: Any, values: np.ndarray, size: int | None
 ) -> Iterator[Found]:
-    """Yield what sets did, share by share, in the order in which workers are done."""
+    """Yield the responses of sets, share by share, in the order in which workers are done."""
     pickled = pickle.dumps(population)
     name = sha256(pickled).hexdigest()
     size = size or -(-len(values) // (_workers(executor) or _UNKNOWN))

@@ -222,7 +222,7 @@ class DeviceChanges(ParameterChanges):
 
 
 def from_start(model: Model, dtype: np.dtype) -> dict[str, np.ndarray]:
-    """Return what `Run.load` takes of a model at the start."""
+    """Return the state of a model at the start, for `Run.load`."""
     found = {f.key: np.zeros(shape_of(model, f), f.dtype_in(dtype)) for f in model.schema}
     found |= {"v": model.v_init, "plastic_weight": model.connections.weight}
     if "held" in found:
