@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.arrays import Deferred, Made, each, joined, offsets, once, shifted, starts
+from clhines.arrays import Deferred, Made, each, inverse, joined, offsets, once, shifted, starts
 from clhines.checks import as_number, as_seed, shown, spread
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import GENERATOR, IonUse
@@ -230,8 +230,7 @@ def _diffusions(kinds: Sequence[Kind], structure: Structure) -> Iterator[Diffusi
                 "one of them"
             )
         known |= ions
-        at = np.full(len(axis.length) + 1, -1)  # the last: of no node
-        at[kind.node] = np.arange(kind.count)
+        at = inverse(kind.node, len(axis.length) + 1)  # the last: of no node
         first, second, third = at[axis.before[:, kind.node]]
         parent = np.where(first >= 0, first, np.where(second >= 0, second, third))
         length = axis.length[kind.node]

@@ -152,8 +152,7 @@ def revalued(
         names = {name for number, name in changed if number in numbers}
         names |= {name for of, name in stored if of == mechanism.name}
         if names:
-            order = np.empty(kind.count, np.int64)
-            order[np.concatenate([instances[g.number][1] for g in own])] = np.arange(kind.count)
+            order = inverse(np.concatenate([instances[g.number][1] for g in own]))
             values = {p: _merged(own, p, order, (mechanism.name, p) in stored) for p in names}
             kind = replace(kind, parameters=kind.parameters | values)
         found.append(kind)

@@ -165,7 +165,7 @@ def _paths_to_the_deepest(trees: Trees) -> tuple[np.ndarray, np.ndarray, np.ndar
     for _ in range(int(trees.branch_level.max()).bit_length()):
         on_path[jump[on_path]] = True
         jump = jump[jump]
-    meets, _ = climb(np.where(on_path, number, above), np.zeros(len(above), np.int64))
+    meets, _ = climb(np.where(on_path, -1, above))
     away = np.where(on_path, 0, end - end[meets])  # beyond the path
     past = np.maximum.reduceat(away - end[meets], trees.branch_offsets[:-1])
     longest = deepest + np.maximum(past, 0)  # 0: up to the root

@@ -85,9 +85,7 @@ def _mailboxes(
     """Mailbox of each lane, roots last in their template; first mailbox and number of children."""
     n = len(parent)
     order = np.lexsort((np.where(root, n, parent), begin))
-    box = np.empty(n, np.int64)
-    box[order] = np.arange(n)
-    box -= begin
+    box = inverse(order) - begin
     number = np.bincount(parent[~root], minlength=n)
     first = np.zeros(n, np.int64)
     members = order[~root[order]]

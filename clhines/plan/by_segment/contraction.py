@@ -47,7 +47,7 @@ def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> 
     trees = forest.trees
     cut = schedule.segments(trees, segment)
     top = schedule.pieces(cut, most, most_segments)
-    anchor, _ = climb(np.where(top, np.arange(len(top)), cut.parent), np.zeros(len(top), np.int64))
+    anchor, _ = climb(np.where(top, -1, cut.parent))
     number = (np.cumsum(top) - 1)[anchor]  # piece of each segment
     piece = np.repeat(number, cut.length)  # of each place in trees.order
     place = np.argsort(piece, kind="stable")

@@ -41,8 +41,8 @@ from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.sources import SENDING, wires_of
 from clhines.simulate.kinds import layouts
-from clhines.simulate.kinds.spec import ArenaSpec, KindBlocks, Values, call_of, fields_of, result_of
-from clhines.simulate.records.records import CURRENT, Record
+from clhines.simulate.kinds.spec import ArenaSpec, KindBlocks, Values, call_of, fields_of
+from clhines.simulate.records.records import Record
 from clhines.simulate.state.arena import Arena
 
 
@@ -235,24 +235,10 @@ class GroupedKind(KindBlocks):
 
     def call_group(self, block: str, values: Values, always: tuple[str, ...], indent: int) -> str:
         """Return statements that call a block of group q, and add up ions' currents `always`."""
-        space = " " * indent
-        before, given, after = [], [], []
-        for a in self.arguments(block):
-            where = self._where(a)
-            value = where or self._value(a, values)
-            if a.direction == "in":
-                given.append(value)
-                continue
-            local, line = result_of(a, self.vector, value)
-            before.append(f"{space}{line}\n")
-            given.append(f"&{local}")
-            if where:
-                after.append(f"{space}{where} = {local};\n")
-            elif a.role in ("ion", "ion_current"):
-                after.append(f"{space}{self._keep(a, block, local, always)}\n")
-        if self.bare_current(block):
-            after.append(f"{space}{self._where(Argument('output', CURRENT))} = i_i;\n")
-        return "".join([*before, call_of(dict(self.vectors)[block], given, indent), *after])
+        keep = partial(self._keep, block, always)
+        return self.call_wide(
+            block, self.vector, lambda a: self._where(a) or self._value(a, values), keep, indent
+        )
 
     def _where(self, a: Argument) -> str:
         """Return the vector in memory that an argument is; empty if it is none."""
@@ -276,10 +262,11 @@ class GroupedKind(KindBlocks):
             return f"at_{self.width}(mem + ion_{a.name}, place, run)"
         return self.value(a, values) if a.direction != "out" else ""
 
-    def _keep(self, a: Argument, block: str, local: str, always: tuple[str, ...]) -> str:
-        w = self.width
-        current = a.name in [f"i{ion}" for ion in self.ions] and block == "current"
-        if a.role == "ion" and not current:
+    def _keep(self, block: str, always: tuple[str, ...], a: Argument, local: str) -> str:
+        w, here = self.width, self._where(a)
+        if here or a.role not in ("ion", "ion_current"):
+            return f"{here} = {local};" if here else ""
+        if not self.adds_current(a, block):
             return f"keep_{w}({local}, mem + ion_{a.name}, place, run);"
         where = f"mem + ion_{'d' * (a.role == 'ion_current')}{a.name}"
         if self.kind == "point":  # as a density

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhines.arrays import in_blocks, offsets, starts
+from clhines.arrays import in_blocks, inverse, offsets, starts
 from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal
 from clhines.mechanisms.ir.program import Argument
@@ -450,8 +450,7 @@ class Copies:
         sources, connections = self._known["source", None], self._known["connection", None]
         assert sources is not None and connections is not None
         if per == "detector":
-            number = np.zeros(whole.sources.count, np.int64)
-            number[whole.sources.detector_source] = np.arange(len(whole.sources.detector_source))
+            number = inverse(whole.sources.detector_source, whole.sources.count)
             return number[sources[:, once.sources.detector_source]]
         if per == "weight":
             return _entries(once.netcons.first_weight, whole.netcons.first_weight[connections])

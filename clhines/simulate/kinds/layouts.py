@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from clhines.arrays import offsets, place_of, shifted, starts, stretch_of
+from clhines.arrays import inverse, offsets, place_of, shifted, starts, stretch_of
 from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
@@ -157,8 +157,7 @@ def filled_arenas(
         ints.add("place_of", place[nodes])
     else:
         ints.room("place_of", (ints.copies * len(nodes),))
-    cell = np.full(once.forest.num_nodes, -1)
-    cell[once.soma] = np.arange(once.forest.num_cells)
+    cell = inverse(once.soma, once.forest.num_nodes)
     ints.tile("cell", cell[nodes][None], once.forest.num_cells)
     ints.add("error", np.zeros(1))
     _add_ions(variables, nodes, (mem, ints))
@@ -266,9 +265,7 @@ def _tile_first(ints: Arena, name: str, first: np.ndarray) -> None:
 
 def node_numbers(model: Model) -> np.ndarray:
     """(n,) int32: number of each node among the `active_nodes`, -1 of others."""
-    found, nodes = np.full(model.forest.num_nodes, -1, np.int32), active_nodes(model)
-    found[nodes] = np.arange(len(nodes))
-    return found
+    return inverse(active_nodes(model), model.forest.num_nodes).astype(np.int32)
 
 
 def _add_kind(
