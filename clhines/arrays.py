@@ -70,6 +70,20 @@ def starts(counts: np.ndarray) -> np.ndarray:
     return np.cumsum(counts) - counts
 
 
+def inverse(order: np.ndarray, size: int | None = None) -> np.ndarray:
+    """(m,) int64: places of the numbers 0 to m - 1 in an order, of some below `size` -1 if none."""
+    place = np.full(len(order) if size is None else size, -1)
+    place[order] = np.arange(len(order))
+    return place
+
+
+def children_of(parent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return children, (c,) int64, parent by parent and ascending, and `offsets` of each one's."""
+    inner = np.flatnonzero(parent >= 0)
+    child = inner[np.argsort(parent[inner], kind="stable")]
+    return child, offsets(np.bincount(parent[inner], minlength=len(parent)))
+
+
 def stretch_of(offsets: np.ndarray, index: np.ndarray | int) -> np.ndarray:
     """Return in which of the stretches at `offsets` each index is; none of them is empty."""
     return np.searchsorted(offsets, index, side="right") - 1
@@ -166,8 +180,14 @@ def repeated_nodes(sizes: Sequence[int], num_cells: int) -> int:
     return rounds * sum(sizes) + sum(sizes[:rest])
 
 
-def climb(anchor: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Follow `anchor` to its fixed points, adding `weight` on the way; cycles have none."""
+def climb(above: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Follow `above` up to what has -1 or itself there; add `weight`, else 1 a step, on the way.
+
+    What leads into a cycle ends anywhere there.
+    """
+    own = np.arange(len(above))
+    anchor = np.where(above < 0, own, above)
+    weight = (anchor != own) + 0 if weight is None else weight
     for _ in range(len(anchor).bit_length() + 1):
         above = anchor[anchor]
         if np.array_equal(above, anchor):

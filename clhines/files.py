@@ -275,7 +275,7 @@ def read_json(path: PathLike, most: int = MOST_JSON) -> object:
 
 
 def parse_json(data: bytes, name: str) -> object:
-    """Return what a text of strict JSON holds; `InputError` names it."""
+    """Parse strict JSON; an `InputError` names the text."""
     try:
         return json.loads(data.decode(), parse_constant=_no_constant, object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:

@@ -44,8 +44,7 @@ class Trees:
         found = found[np.argsort(first)]
         if np.array_equal(found, np.arange(self.num_trees)):
             return shape_of_cell, self
-        number = np.empty(self.num_trees, np.int64)
-        number[found] = np.arange(len(found))
+        number = arrays.inverse(found, self.num_trees)
         bounds = arrays.offsets(self.sizes[found])
         nodes = arrays.ranges(self.offsets[found], self.sizes[found])
         parent = arrays.moved(
@@ -66,30 +65,26 @@ class Trees:
     @cached_property
     def _chains(self) -> tuple[np.ndarray, np.ndarray]:
         """First node of each node's branch, and the node's position in that branch."""
-        nodes = np.arange(len(self.parent))
         inner = self.parent >= 0
         is_first = ~inner
         is_first[inner] = self.num_children[self.parent[inner]] != 1
         if self.cuts is not None:
             is_first |= self.cuts
-        anchor = np.where(is_first, nodes, self.parent)
-        return arrays.climb(anchor, (~is_first).astype(np.int64))
+        return arrays.climb(np.where(is_first, -1, self.parent))
 
     @cached_property
     def _branches(self) -> tuple[np.ndarray, ...]:
         first_of_node, _ = self._chains
         heads = np.flatnonzero(first_of_node == np.arange(len(self.parent)))
-        number = np.full(len(self.parent), -1)
-        number[heads] = np.arange(len(heads))
+        number = arrays.inverse(heads, len(self.parent))
         branch_of_node = number[first_of_node]  # -1 on a cycle without side branches
         above = self.parent[heads]
         above = np.where(above >= 0, branch_of_node[above], -1)
         is_root = above < 0
-        top, level = arrays.climb(np.where(is_root, np.arange(len(heads)), above), (~is_root) + 0)
+        top, level = arrays.climb(above)
         tree = np.searchsorted(self.offsets, heads, side="right") - 1
         rank = np.lexsort((heads, level, tree))
-        new = np.empty_like(rank)
-        new[rank] = np.arange(len(rank))
+        new = arrays.inverse(rank)
         on_cycle = branch_of_node < 0
         on_cycle[~on_cycle] = ~is_root[top[branch_of_node[~on_cycle]]]
         branch_of_node = np.where(branch_of_node < 0, -1, new[branch_of_node])
@@ -151,9 +146,7 @@ class Trees:
     @cached_property
     def order(self) -> np.ndarray:
         """(num_nodes,) int64: nodes breadth-first by branch; reversed, the elimination order."""
-        order = np.empty(len(self.parent), np.int64)
-        order[self.rank] = np.arange(len(self.parent))
-        return order
+        return arrays.inverse(self.rank)
 
     @cached_property
     def rank(self) -> np.ndarray:
@@ -164,11 +157,14 @@ class Trees:
     def depth(self) -> np.ndarray:
         """(num_nodes,) int64: edges between each node and its root."""
         above = self.branch_parent
-        is_root = above < 0
-        anchor = np.where(is_root, np.arange(len(above)), above)
-        weight = np.where(is_root, 0, self.branch_length[anchor])
-        _, before = arrays.climb(anchor, weight)
+        _, before = arrays.climb(above, np.where(above < 0, 0, self.branch_length[above]))
         return before[self.branch_of_node] + self.position
+
+    def by_level(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the first branch of each level of each tree, and the first level of each tree."""
+        first = np.flatnonzero(np.diff(self.branch_level, prepend=-1))
+        first = np.union1d(first, self.branch_offsets[:-1])  # a tree of one level after another
+        return first, np.searchsorted(first, self.branch_offsets[:-1])
 
     @cached_property
     def heights(self) -> np.ndarray:

@@ -124,7 +124,7 @@ class Unit:
 
     @property
     def factor(self) -> float:
-        """What a number in this unit is multiplied by, rounded to float64."""
+        """Factor of a number in this unit, rounded to float64."""
         return float(self.exact)
 
     def per_time(self) -> Unit:

@@ -1,4 +1,4 @@
-"""What adapters ask of a result."""
+"""The part of a result that adapters use."""
 
 from __future__ import annotations
 

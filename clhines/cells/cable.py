@@ -62,15 +62,13 @@ def path_distance(parent: np.ndarray, to_parent: np.ndarray, origin: int) -> np.
     The way from a node climbs to the way from `origin` to the root, where the two meet: in the
     chain 0-1-2 with a branch 1-3 and origin 2, node 3 meets at 1.
     """
-    number = np.arange(len(parent))
-    above = np.where(parent < 0, number, parent)
-    _, depth = climb(above, to_parent)
+    _, depth = climb(parent, to_parent)
     on_way = np.zeros(len(parent), bool)
     node = origin
     while node >= 0:
         on_way[node] = True
         node = int(parent[node])
-    meets, length = climb(np.where(on_way, number, above), np.where(on_way, 0.0, to_parent))
+    meets, length = climb(np.where(on_way, -1, parent), np.where(on_way, 0.0, to_parent))
     return length + np.abs(depth[origin] - depth[meets])
 
 

@@ -40,7 +40,7 @@ SOMA = 1  # type code of SWC
 def check_tree(parent: np.ndarray, name: str) -> None:
     n = len(parent)
     if n and parent.min() >= -1 and parent.max() < n and np.count_nonzero(parent < 0) == 1:
-        top, _ = climb_to_top(np.where(parent < 0, np.arange(n), parent))
+        top, _ = climb(parent)
         if (parent[top] < 0).all():
             return
     raise CableError(f"{name}: the samples are not a tree, expected one root (-1) and no cycle")
@@ -48,11 +48,6 @@ def check_tree(parent: np.ndarray, name: str) -> None:
 
 def at(mask: np.ndarray, index: np.ndarray) -> np.ndarray:
     return (index >= 0) & mask[index]
-
-
-def climb_to_top(above: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Go up to where ``above[i] == i``; (n,) where that is and (n,) how many steps it took."""
-    return climb(above, (above != np.arange(len(above))).astype(np.int64))
 
 
 def soma_group(cell: Morphology) -> np.ndarray:
@@ -63,7 +58,7 @@ def soma_group(cell: Morphology) -> np.ndarray:
         return is_soma
     at_root = tops[cell.parent[tops] < 0]
     top = at_root[0] if at_root.size else tops[0]
-    group, _ = climb_to_top(np.where(below, cell.parent, np.arange(len(below))))
+    group, _ = climb(np.where(below, cell.parent, -1))
     return group == top
 
 
@@ -105,7 +100,7 @@ def in_a_row(parent: np.ndarray, soma: np.ndarray) -> np.ndarray:
     above = np.arange(len(parent))
     inside = inner[parent[inner] != root]
     above[inside] = parent[inside]
-    arm, depth = climb_to_top(above)
+    arm, depth = climb(above)
     first_arm = inner[parent[inner] == root][0]
     position = np.where(arm[inner] == first_arm, -1 - depth[inner], 1 + depth[inner])
     return np.concatenate([inner, [root]])[np.argsort(np.append(position, 0))]
@@ -186,7 +181,7 @@ def zero_radii(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(0, np.int64), np.zeros(0)
     with np.errstate(over="ignore"):
         edge = np.where(parent < 0, 0.0, np.linalg.norm(cell.xyz - cell.xyz[parent], axis=1))
-    _, depth = climb_to_top(np.where(parent < 0, np.arange(n), parent))
+    _, depth = climb(parent)
     order = np.lexsort((-cell.id, depth)).tolist()  # of two as near the smallest id comes first
     within = ~soma & (parent >= 0) & ~at(soma, parent)  # the parent is of the same neurite
     samples = np.flatnonzero(wanted)

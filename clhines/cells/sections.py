@@ -62,11 +62,11 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clhines.arrays import climb, inverse
 from clhines.cells.morphology import Morphology
 from clhines.cells.samples import (
     Tree,
     at,
-    climb_to_top,
     from_soma,
     in_a_row,
     is_sphere_of_three,
@@ -277,16 +277,14 @@ def _chains(tree: Tree, body: np.ndarray) -> _Chains:
     head |= np.arange(n) != tree.first[parent]
     inside[tree.root] = False
     head[inside], head[tree.root] = False, True
-    head_of, distance = climb_to_top(np.where(head, np.arange(n), parent))
+    head_of, distance = climb(np.where(head, -1, parent))
 
     heads = np.flatnonzero(head)
-    number = np.full(n, -1)
-    number[heads] = np.arange(len(heads))
+    number = inverse(heads, n)
     above = np.where(heads == tree.root, -1, number[head_of[parent[heads]]])
-    _, level = climb_to_top(np.where(above < 0, np.arange(len(heads)), above))
+    _, level = climb(above)
     order = np.argsort(level, kind="stable")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
+    rank = inverse(order)
     of = rank[number[head_of]]
     kept = np.flatnonzero(~inside)
     samples = kept[np.lexsort((distance[kept], of[kept]))]
@@ -372,7 +370,7 @@ def _with_length(
         _refuse_without_length(cell)
     # Up to the first section on the way that is connected to one that is kept, or to none.
     stays = kept[np.maximum(above, 0)] | (above < 0)
-    joint, _ = climb_to_top(np.where(stays, np.arange(num), above))
+    joint, _ = climb(np.where(stays, -1, above))
     number = np.where(kept, np.cumsum(kept) - 1, -1)
     parent = np.where(above[joint] < 0, -1, number[above[joint]])[kept]
     parent_x = x[joint][kept]

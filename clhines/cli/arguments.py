@@ -20,7 +20,7 @@ from clhines.simulate.engines.table import CHOICES, ENGINES, FAMILY
 MAX_COUNT = 10**15  # cells or steps: more cannot even be counted in memory
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """Reports wrong arguments in one line; reads -1e-1 as a number."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -64,7 +64,7 @@ class Parser(argparse.ArgumentParser):
         option = re.search(r"unrecognized arguments: (?:.* )?(--[\w-]+)", message)
         return meant(option[1], self.asked().long_options()) if option else ""
 
-    def asked(self) -> Parser:
+    def asked(self) -> CommandParser:
         for name, parser in self.commands.choices.items() if self.commands is not None else ():
             if name in self._given:
                 return parser.asked()
@@ -84,7 +84,7 @@ class Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
 
 
 def add_cells(parser: argparse.ArgumentParser, method: bool = True, several: bool = False) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import clhines
-from clhines.cli.arguments import Parser, add_cells, add_verbose
+from clhines.cli.arguments import CommandParser, add_cells, add_verbose
 from clhines.cli.model import add_model, with_model
 from clhines.cli.plan import add_plan
 from clhines.cli.simulate import add_ring
@@ -144,7 +144,7 @@ def _warnings_in_one_line() -> Iterator[None]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
+    parser = CommandParser(
         prog="clhines",
         usage="clhines [-v] COMMAND ...",
         description="Batches of Hines matrices and networks of spiking cells on any OpenCL device.",

@@ -24,7 +24,7 @@ _Item = TypeVar("_Item")
 
 
 def repairs(arguments: argparse.Namespace) -> dict[str, int]:
-    """Return what a report says of the samples that were repaired, if that was asked for."""
+    """Return the number of repaired samples for a report, if repairs were asked for."""
     return {"repaired": arguments.repaired} if arguments.repair is not None else {}
 
 

@@ -138,7 +138,7 @@ def limits(device: cl.Device) -> Limits:
 
 
 def wide_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]:
-    """Return what `small_groups` does for work-items that find each other's values in a cache."""
+    """As `small_groups`, for work-items that find each other's values in a cache."""
     if is_cpu(device):
         return small_groups(device, count)
     group = min(WIDE_GROUP, device.max_work_group_size)

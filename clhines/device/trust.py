@@ -299,7 +299,7 @@ def _run(arguments: Sequence[str], environment: dict[str, str]) -> tuple[str, in
 
 
 def _key(device: cl.Device, family: str, dtype: str) -> dict[str, object]:
-    """Return all that an outcome depends on."""
+    """Return the key of an outcome: all that it depends on."""
     return {
         "platform": device.platform.name.strip(),
         "platform_version": device.platform.version.strip(),

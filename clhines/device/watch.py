@@ -17,7 +17,7 @@ _SOONEST = 0.02  # s between two looks at what is watched, at first
 
 @dataclass(eq=False)
 class _Item:
-    """What is watched: a build, until it ends, or the event of a first launch."""
+    """A build that is watched until it ends, or the event of a first launch."""
 
     what: str
     advice: str

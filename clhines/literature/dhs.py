@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from clhines.arrays import offsets
+from clhines.arrays import children_of, inverse, offsets
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees
 from clhines.plan.by_cell import layout
@@ -109,9 +109,7 @@ def _plan_exchange(
                 f"work_group={work_group} puts {work_group // lanes} cells into local memory; "
                 f"the device's {limits.local_bytes} bytes are enough for {cells}"
             )
-        spec = DhsExchangeSpec(
-            real=real, symmetric=True, rhs=1, work_group=cells * lanes, lanes=lanes, slots=needed
-        )
+        spec = DhsExchangeSpec(real=real, work_group=cells * lanes, lanes=lanes, slots=needed)
         return plan_exchange(part, method, spec, some, found, order, limits)
 
     return plan_by_kind(forest, method, large, plan_some)
@@ -145,8 +143,6 @@ def _plan_places(
                 )
         spec = DhsSpec(
             real=real,
-            symmetric=True,
-            rhs=1,
             work_group=per_group * lanes,
             lanes=lanes,
             capacity=min(local_size(most, room // 2, limits.is_cpu), room // 2) if local else 0,
@@ -231,18 +227,14 @@ def _cell_tables(
 
 def _node_tables(trees: Trees, order: np.ndarray) -> dict[str, np.ndarray]:
     """Neighbours of each node, and children in that order: every sum has one order."""
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
     start = np.repeat(trees.offsets[:-1], trees.sizes)
     above = trees.parent[order]
-    parent = np.where(above < 0, -1, place[above])
-    inner = np.flatnonzero(parent >= 0)
-    child = inner[np.argsort(parent[inner], kind="stable")]
-    counts = np.bincount(parent[inner], minlength=len(order))
+    parent = np.where(above < 0, -1, inverse(order)[above])
+    child, first = children_of(parent)
     return {
         "node_parent": np.where(parent < 0, -1, parent - start),
         "node_order": trees.rank[order] - start,
-        "node_children": offsets(counts),
+        "node_children": first,
         "node_child": np.append(child - start[child], 0),  # one more: never empty
     }
 
@@ -271,10 +263,8 @@ def k_lane_steps(trees: Trees, k: int) -> LaneSteps:
     by_priority = np.lexsort((-trees.rank, -trees.depth, tree))
     if k == 1:  # the deepest node that is left is always ready
         return LaneSteps(by_priority, trees.offsets, np.ones(len(by_priority), np.int64))
-    place = np.empty_like(by_priority)
-    place[by_priority] = np.arange(len(place))
     above = trees.parent[by_priority]
-    parent = np.where(above < 0, -1, place[above] - trees.offsets[tree])
+    parent = np.where(above < 0, -1, inverse(by_priority)[above] - trees.offsets[tree])
     waiting = trees.num_children[by_priority]
     order: list[int] = []
     width: list[int] = []
@@ -367,15 +357,11 @@ def exchange_slots(trees: Trees, steps: LaneSteps) -> Slots:
     >>> NODE.unpack("slot", found.code).tolist()
     [0, 1, 0, 2, 0]
     """
-    place = np.empty_like(steps.order)
-    place[steps.order] = np.arange(len(place))
     above = trees.parent[steps.order]
-    parent = np.where(above < 0, -1, place[np.maximum(above, 0)])
-    inner = np.flatnonzero(parent >= 0)
-    child = inner[np.argsort(parent[inner], kind="stable")]
-    first = offsets(np.bincount(parent[inner], minlength=len(place)))
+    parent = np.where(above < 0, -1, inverse(steps.order)[above])
+    child, first = children_of(parent)
     has = first[1:] > first[:-1]
-    heir = np.full(len(place), -1)
+    heir = np.full(len(parent), -1)
     heir[has] = child[first[:-1][has]]
     is_join = np.ones(len(child), bool)
     is_join[first[:-1][has]] = False

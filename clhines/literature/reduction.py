@@ -174,8 +174,6 @@ def _plan_chains(
     usual = 16 if limits.is_cpu else min(WIDEST, max(32, coarse(-(-largest // 2), WIDEST)))
     spec = ReductionSpec(
         real=real,
-        symmetric=True,
-        rhs=1,
         work_group=work_group_size(options, limits, usual),
         capacity=capacity,
         switch=min(switch, capacity),

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from clhines.arrays import inverse
+
 CHUNK = 16  # weights of 8 bytes in the 128 that a GPU reads at once
 
 
@@ -27,7 +29,7 @@ def cost(place: np.ndarray, group: np.ndarray, chunk: int = CHUNK) -> int:
 
 def placed(*keys: np.ndarray) -> np.ndarray:
     """Return the place of each synapse where they are sorted by keys, the first one first."""
-    return _places(np.lexsort(keys[::-1]))
+    return inverse(np.lexsort(keys[::-1]))
 
 
 def graph_cut(forward: np.ndarray, backward: np.ndarray, chunk: int = CHUNK) -> np.ndarray:
@@ -61,10 +63,4 @@ def graph_cut(forward: np.ndarray, backward: np.ndarray, chunk: int = CHUNK) -> 
             touched = np.concatenate([touched, others[~inside[others]], [best]])
             links[inside] = 0
         links[touched], inside[touched] = 0, False
-    return _places(np.concatenate([*order, np.zeros(0, np.int64)]).astype(np.int64))
-
-
-def _places(order: np.ndarray) -> np.ndarray:
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return place
+    return inverse(np.concatenate([*order, np.zeros(0, np.int64)]).astype(np.int64))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.arrays import Deferred, Made, each, joined, offsets, once, shifted, starts
+from clhines.arrays import Deferred, Made, each, inverse, joined, offsets, once, shifted, starts
 from clhines.checks import as_number, as_seed, shown, spread
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import GENERATOR, IonUse
@@ -231,8 +231,7 @@ def _diffusions(kinds: Sequence[Kind], structure: Structure) -> Iterator[Diffusi
                 "one of them"
             )
         known |= ions
-        at = np.full(len(axis.length) + 1, -1)  # the last: of no node
-        at[kind.node] = np.arange(kind.count)
+        at = inverse(kind.node, len(axis.length) + 1)  # the last: of no node
         first, second, third = at[axis.before[:, kind.node]]
         parent = np.where(first >= 0, first, np.where(second >= 0, second, third))
         length = axis.length[kind.node]
@@ -694,7 +693,7 @@ def _ions(added: Added, kinds: Sequence[Kind], of_nodes: NodeValues) -> Iterator
 
 
 def _promotion(use: IonUse) -> tuple[int, int]:
-    """Return what NEURON's `nrn_promote` takes: of concentrations and of the reversal potential."""
+    """Return the arguments of NEURON's `nrn_promote`, of concentrations and reversal potential."""
     conc, rev = {f"{use.name}i", f"{use.name}o"}, {f"e{use.name}"}
     return tuple(  # type: ignore[return-value]
         3 if names & {*use.writes} else 1 if names & {*use.reads} else 0 for names in (conc, rev)

@@ -188,7 +188,7 @@ def unit_of(total: float, most: float, target: int) -> float:
 
 
 def sums_of(key: np.ndarray, values: np.ndarray | None, count: int) -> np.ndarray:
-    """Return what `bincount` does, (count,) float64 or int64, without copies of large arrays."""
+    """As `bincount`, (count,) float64 or int64, but without copies of large arrays."""
     # Values that are all one are counted and multiplied: their sums have one rounding.
     if values is not None and len(key) and not values.strides[0]:
         return sums_of(key, None, count) * float(values[0])

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from clhines import reference
-from clhines.arrays import climb, offsets, starts
+from clhines.arrays import climb, inverse, offsets, starts
 from clhines.forest import Forest
 
 
@@ -34,16 +34,12 @@ class Diffusion:
     @cached_property
     def rows(self) -> np.ndarray:
         """(count,) int64: instances, tree after tree."""
-        own = np.arange(len(self.parent))
-        root, _ = climb(np.where(self.parent < 0, own, self.parent), np.zeros(len(own)))
-        return np.argsort(root, kind="stable")
+        return np.argsort(climb(self.parent)[0], kind="stable")
 
     @cached_property
     def forest(self) -> Forest:
         """Trees of `rows`."""
-        row = np.empty(len(self.rows), np.int64)
-        row[self.rows] = np.arange(len(row))
-        above = self.parent[self.rows]
+        row, above = inverse(self.rows), self.parent[self.rows]
         roots = np.flatnonzero(above < 0)
         return Forest(np.where(above < 0, -1, row[above]), np.append(roots, len(row)))
 

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from clhines.arrays import ascending, repeat_moved, stretch_of
+from clhines.arrays import ascending, inverse, repeat_moved, stretch_of
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.ir.program import CAPACITANCE, GENERATOR
@@ -154,8 +154,7 @@ def revalued(
         names = {name for number, name in changed if number in numbers}
         names |= {name for of, name in stored if of == mechanism.name}
         if names:
-            order = np.empty(kind.count, np.int64)
-            order[np.concatenate([instances[g.number][1] for g in own])] = np.arange(kind.count)
+            order = inverse(np.concatenate([instances[g.number][1] for g in own]))
             values = {p: _merged(own, p, order, (mechanism.name, p) in stored) for p in names}
             kind = replace(kind, parameters=kind.parameters | values)
         found.append(kind)
@@ -169,9 +168,8 @@ def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.n
         return groups[0].nodes, order, [order]
     node = np.concatenate([g.nodes for g in groups])
     order = np.argsort(node, kind="stable")
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    return node[order], order, np.split(rank, np.cumsum([len(g) for g in groups])[:-1])
+    ends = np.cumsum([len(g) for g in groups])
+    return node[order], order, np.split(inverse(order), ends[:-1])
 
 
 def constant_sums(
@@ -198,7 +196,7 @@ def _repeats(group: Group) -> bool:
 
 
 def factor_of(mechanism: Mechanism, area: np.ndarray) -> np.ndarray:
-    """Return what makes µS and nA of a mechanism's conductance and current; see `Kind`."""
+    """Return the factors to µS and nA of a mechanism's conductance and current; see `Kind`."""
     return DENSITY * area if mechanism.kind == "density" else np.ones(len(area))
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from clhines.arrays import stretch_of
+from clhines.arrays import inverse, stretch_of
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.connections import Connections
@@ -322,9 +322,7 @@ class Model:
         np.maximum.at(most, source, delay)
         together = (np.bincount(source, minlength=len(place)) >= _SAME_DELAY) & (least == most)
         number = np.where(together[source], -np.arange(m), np.arange(m))
-        rank = np.empty(m, np.int64)
-        rank[np.lexsort((number, source, place[source]))] = np.arange(m)
-        return rank
+        return inverse(np.lexsort((number, source, place[source])))
 
     @cached_property
     def constant_factors(self) -> bool:

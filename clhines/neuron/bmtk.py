@@ -30,8 +30,8 @@ _PLAIN = "proc advance() { fadvance() }"
 _WHAT = "advance() of BMTK, which calls Python after each step"
 
 
-class Blocks:
-    """What runs BMTK's model in blocks; `prepare` is called first in each `h.finitialize()`."""
+class BlockSteps:
+    """Runs BMTK's model in blocks; `prepare` is called first in each `h.finitialize()`."""
 
     def __init__(self, h: Hoc, library: Objects) -> None:
         self._h, self._library = h, library
@@ -138,5 +138,5 @@ def _read_by(sim: Any) -> Iterator[tuple[Any, str]]:
 
 
 def _kept(thing: Any, name: str) -> Any:
-    """Return what BMTK keeps to itself."""
+    """Return a private attribute of BMTK."""
     return getattr(thing, f"_{name}")

@@ -1,4 +1,4 @@
-"""What users call: `run`, `from_neuron`, `check`."""
+"""Functions for users: `run`, `from_neuron`, `check`."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Model:
 
     @property
     def players(self) -> list[Player]:
-        """What is played into variables, by Vectors and by Randoms."""
+        """Vectors and Randoms that are played into variables."""
         return [*self.plays.players, *self.draws.players]
 
     def waits_for_transfer(self) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 from numpy.typing import DTypeLike
 
 from clhines.errors import InputError, RankError, meant, shown, warn_caller
-from clhines.neuron.bmtk import Blocks
+from clhines.neuron.bmtk import BlockSteps
 from clhines.neuron.entry import Request, advance, as_step, fix_steps, num_steps, solve_steps
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc, interpreter
@@ -44,7 +44,7 @@ class Options:
 
 
 class Switch:
-    """What NEURON calls while the switch is on; `message` is what hoc prints of an exception."""
+    """Hooks that NEURON calls while the switch is on; hoc prints `message` of an exception."""
 
     def __init__(self, h: Hoc) -> None:
         self.message = ""
@@ -52,7 +52,7 @@ class Switch:
         self._h = h
         self.options: Options | None = None  # None: it is off
         self._library = Objects(h)
-        self._blocks, self._handler = Blocks(h, self._library), None  # of BMTK's steps
+        self._blocks, self._handler = BlockSteps(h, self._library), None  # of BMTK's steps
         self._error: BaseException | None = None
         self._is_running, self.reasons = False, list[str]()
         self._method = self._library.method("ParallelContext", "psolve")
@@ -98,7 +98,7 @@ class Switch:
         self._code = []
 
     def _calling(self) -> Callable[..., Any]:
-        """Return what Python calls functions of hoc by: it raises the exception that was kept."""
+        """Return how Python calls functions of hoc: it raises the exception that was kept."""
         own = self._own_call
 
         def call(function: Hoc, *arguments: object, **named: object) -> object:

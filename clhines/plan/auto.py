@@ -23,7 +23,7 @@ from numpy.typing import DTypeLike
 
 from clhines.errors import InputError, shown
 from clhines.files import parse_json
-from clhines.forest import Forest, Trees
+from clhines.forest import Forest
 from clhines.plan.plan import Limits, Option
 
 MODES = ("heuristic", "measure", "cached")  # of `Solver(tune=...)`
@@ -83,7 +83,9 @@ def statistics(forest: Forest) -> Statistics:
     if forest not in _KNOWN:
         trees = forest.trees
         count = np.bincount(forest.shape_of_cell, minlength=trees.num_trees)
-        steps = _branch_steps(trees)
+        first_branch, first_level = trees.by_level()
+        longest = np.maximum.reduceat(trees.branch_length, first_branch)  # of each level
+        steps = np.add.reduceat(longest, first_level)
         _KNOWN[forest] = Statistics(
             cells=forest.num_cells,
             nodes=forest.num_nodes,
@@ -95,16 +97,6 @@ def statistics(forest: Forest) -> Statistics:
             padded=tuple(int(-(-count // w) * w @ trees.sizes) for w in VECTOR_WIDTHS),
         )
     return _KNOWN[forest]
-
-
-def _branch_steps(trees: Trees) -> np.ndarray:
-    """(num_trees,) int64: the longest branch of each level, added over the levels of a tree."""
-    level = trees.branch_level
-    starts = np.flatnonzero(np.diff(level, prepend=-1) != 0)  # each tree begins anew with 0
-    starts = np.union1d(starts, trees.branch_offsets[:-1])
-    longest = np.maximum.reduceat(trees.branch_length, starts)
-    first_level = np.searchsorted(starts, trees.branch_offsets[:-1])
-    return np.add.reduceat(longest, first_level)
 
 
 def kind_of(limits: Limits) -> str:

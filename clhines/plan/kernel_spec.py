@@ -140,7 +140,7 @@ class TemplateSpec:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KernelSpec(TemplateSpec):
     """The contract of a kernel ``solve``, which planner, template and launcher share.
 
@@ -176,8 +176,8 @@ class KernelSpec(TemplateSpec):
     not_finite: ClassVar[int] = NOT_FINITE
     phase = "solve"
     real: str  # ``double`` or ``float``
-    symmetric: bool  # ``l`` equals ``u`` and is not passed
-    rhs: int  # right-hand sides solved together
+    symmetric: bool = True  # ``l`` equals ``u`` and is not passed
+    rhs: int = 1  # right-hand sides solved together
     work_group: int  # work-items of a work-group
 
     @property

@@ -111,12 +111,6 @@ def natural_pieces(
     return {"order_start": order_start.reshape(-1), "order": order, "natural_index": index}
 
 
-def natural_piece_sizes(end: int, size: np.ndarray, template: np.ndarray) -> dict[str, int]:
-    """Lengths of the tables of `natural_pieces`, known without them; `end` of the last block."""
-    _, model = np.unique(template, return_index=True)
-    return {"order_start": 2 * len(template), "order": int(size[model].sum()), "natural_index": end}
-
-
 def expand(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     owner = np.repeat(np.arange(len(lengths)), lengths)
     return owner, np.arange(len(owner)) - np.repeat(starts(lengths), lengths)

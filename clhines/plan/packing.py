@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.arrays import offsets, ranges, starts
+from clhines.arrays import inverse, offsets, ranges, starts
 from clhines.forest import Forest
 
 PACKINGS = ("next_fit", "sorted", "best_fit")
@@ -90,9 +90,7 @@ def next_fit(
     that small batches still occupy the device.
     """
     order = np.arange(forest.trees.num_trees) if order is None else order
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    cells = np.argsort(place[forest.shape_of_cell], kind="stable")
+    cells = np.argsort(inverse(order)[forest.shape_of_cell], kind="stable")
     counts = np.bincount(forest.shape_of_cell, minlength=len(order))
     fill = _Fill(cells, lanes, max_cells, shift)
     for s in order.tolist():

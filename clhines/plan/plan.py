@@ -134,10 +134,10 @@ class Part:
             tables = layout.natural_pieces(gather, blocks[:, 0], blocks[:, 1], blocks[:, 4])
             if self.phase != "expand":
                 del tables["natural_index"]  # which it shares with the launch that expands
-            return as_int32(tables, len(gather))
-        tables = layout.natural_order(
-            forest, gather, cells, blocks[:, 0], blocks[:, 1], blocks[:, 4], blocks[:, 6:]
-        )
+        else:
+            tables = layout.natural_order(
+                forest, gather, cells, blocks[:, 0], blocks[:, 1], blocks[:, 4], blocks[:, 6:]
+            )
         return as_int32(tables, len(gather))
 
     def natural_sizes(self, forest: Forest) -> dict[str, int]:
@@ -147,11 +147,10 @@ class Part:
             return {}
         blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]
         if self.phase != "solve":
+            _, model = np.unique(blocks[:, 4], return_index=True)
+            sizes = {"order_start": 2 * len(blocks), "order": int(blocks[model, 1].sum())}
             end = int((blocks[:, 0] + blocks[:, 1]).max())
-            sizes = layout.natural_piece_sizes(end, blocks[:, 1], blocks[:, 4])
-            return {
-                k: n for k, n in sizes.items() if self.phase == "expand" or k != "natural_index"
-            }
+            return sizes | ({"natural_index": end} if self.phase == "expand" else {})
         return layout.natural_sizes(forest, cells, blocks[:, 4], blocks[:, 6:])
 
     def shown_statistics(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clhines.arrays import climb, moved, offsets, ranges, starts
+from clhines.arrays import children_of, climb, moved, offsets, ranges
 from clhines.checks import real_numbers
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees
@@ -165,7 +165,7 @@ def _paths_to_the_deepest(trees: Trees) -> tuple[np.ndarray, np.ndarray, np.ndar
     for _ in range(int(trees.branch_level.max()).bit_length()):
         on_path[jump[on_path]] = True
         jump = jump[jump]
-    meets, _ = climb(np.where(on_path, number, above), np.zeros(len(above), np.int64))
+    meets, _ = climb(np.where(on_path, -1, above))
     away = np.where(on_path, 0, end - end[meets])  # beyond the path
     past = np.maximum.reduceat(away - end[meets], trees.branch_offsets[:-1])
     longest = deepest + np.maximum(past, 0)  # 0: up to the root
@@ -217,10 +217,8 @@ def split_branches(forest: Forest, blocks: Blocks | None = None) -> Split:
 
 def _cuts(trees: Trees, weight: np.ndarray, group: np.ndarray) -> np.ndarray:
     """(num_nodes,) bool: where branches are cut; `group` has a mean in common, of `weight`."""
-    inner = np.flatnonzero(trees.branch_parent >= 0)
-    child = inner[np.argsort(trees.branch_parent[inner], kind="stable")]
-    counts = np.bincount(trees.branch_parent[inner], minlength=len(trees.branch_parent))
-    first_child = starts(counts)
+    child, first_child = children_of(trees.branch_parent)
+    counts = np.diff(first_child)
     cuts = np.zeros(len(trees.parent), bool)
     branch = np.flatnonzero(trees.branch_parent < 0)
     begin = np.zeros(len(branch), np.int64)  # nodes of each branch on the levels before

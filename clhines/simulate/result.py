@@ -314,19 +314,13 @@ def _reduced(
 ) -> np.ndarray:
     begin, last = steps
     reduce, width, taken = record.reduce, record.width, last - begin
-    if reduce == "crossings":
-        return _crossings(own, width, last, dt)
+    if reduce == "crossings":  # times of those in steps before `last`
+        step = np.concatenate([np.zeros((0, width), np.int64), *own]).astype(np.int64)
+        row, column = np.nonzero((step >= 0) & (step < last))
+        return packed_columns(column, (step[row, column] + 1) * dt, width, np.nan)
     own = [rows for rows in own if len(rows)]  # the start has none
     if failed or not own:
         nothing = {"integral": 0.0, "count": 0}.get(reduce, np.nan)
         return np.full(width, (-1 if reduce == "count" else np.nan) if failed else nothing)
     found: np.ndarray = own[-1][0]
     return {"mean": found / taken, "integral": found * dt}.get(reduce, found)
-
-
-def _crossings(own: list[np.ndarray], width: int, last: int, dt: float) -> np.ndarray:
-    """(m, width) ms: times of crossings in steps before `last`, by time."""
-    step = np.concatenate([np.zeros((0, width), np.int64), *own]).astype(np.int64)
-    known = (step >= 0) & (step < last)
-    row, column = np.nonzero(known)
-    return packed_columns(column, (step[row, column] + 1) * dt, width, np.nan)

@@ -1,4 +1,4 @@
-"""What a simulation owns: its run, what the run lacks of its network, changes and recordings."""
+"""Parts of a simulation: the run in use, its model, changes that wait, and recordings."""
 
 from __future__ import annotations
 
@@ -407,7 +407,7 @@ class Changing:
             unsettled.no_memory.append(f"{mechanism.name}: {', '.join(again)}")
 
     def _settle_values(self) -> None:
-        """Bring the run to the parameters as they are: planned again, or constants summed again."""
+        """Apply changed parameters: plan again where that is needed, or sum constants again."""
         runner, model, unsettled = self._runner, self._model, self._runner.unsettled
         if unsettled.no_memory:
             self._remake(f"no memory for other values of {'; '.join(unsettled.no_memory)}")

@@ -554,7 +554,7 @@ class Simulation(Holder):
         ----------
         path : str or path-like
             Taken as it is; it need not end in ``.npz``. A symbolic link stays, and its target is
-            replaced; a target that is no regular file (a FIFO, say) is written to; see
+            replaced; a target that is no regular file, such as a FIFO, is rejected; see
             `clhines.files`.
 
         Raises

@@ -35,8 +35,9 @@ class Arguments:
     queue: cl.CommandQueue | None
 
     def checked(self, name: str, a: Given, size: int, on_device: bool = False) -> Array:
-        if _is_list(a) or (isinstance(a, cla.Array) and self.queue is None):
-            got = "a pyopencl array" if isinstance(a, cla.Array) else "a list of pyopencl arrays"
+        several = isinstance(a, (list, tuple)) and any(isinstance(one, cla.Array) for one in a)
+        if several or (isinstance(a, cla.Array) and self.queue is None):
+            got = "a list of pyopencl arrays" if several else "a pyopencl array"
             expected = "one array" if self.queue is not None else "a NumPy array"
             raise InputError(
                 f"{name} is {got}; expected {expected}: solver.parts has a solver for the arrays "
@@ -164,7 +165,3 @@ class Arguments:
 
 def apart(arrays: dict[str, np.ndarray], target: np.ndarray) -> dict[str, np.ndarray]:
     return {name: unshared(a, target, name != "b") for name, a in arrays.items()}
-
-
-def _is_list(a: object) -> bool:
-    return isinstance(a, (list, tuple)) and any(isinstance(one, cla.Array) for one in a)

@@ -116,7 +116,9 @@ class Solver(Holder):
         profile: bool = False,
         **options: Option,
     ) -> None:
-        _check_tune(tune, method)
+        as_choice("tune", tune, MODES)
+        if tune != "heuristic" and method != "auto":
+            raise InputError(f"tune={shown(tune)} is for method 'auto'; got method {shown(method)}")
         timestamps = as_switch("profile", profile) or tune == "measure"
         real_name(dtype)  # rejects other dtypes before a device is chosen
         if not isinstance(forest, Forest):
@@ -473,9 +475,3 @@ def _check_devices(devices: object, device: object, queue: object, shares: objec
         return
     if device is not None or queue is not None:
         raise InputError("got devices together with device or queue; expected one of them")
-
-
-def _check_tune(tune: object, method: object) -> None:
-    as_choice("tune", tune, MODES)
-    if tune != "heuristic" and method != "auto":
-        raise InputError(f"tune={shown(tune)} is for method 'auto'; got method {shown(method)}")

@@ -28,7 +28,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 from numpy.typing import ArrayLike, DTypeLike
 
-from clhines.arrays import offsets
+from clhines.arrays import inverse, offsets
 from clhines.checks import as_switch, check_room, real_numbers
 from clhines.device import devices, program
 from clhines.device.arrays import Array, Given, check_out, unmark
@@ -222,8 +222,7 @@ class DeviceChains:
         self._chains, self._queue = chains, queue
         spec = ChainsSpec(real_name(chains.dtype))
         self._kernels = [program.kernel_of(queue.context, spec, name) for name in spec.kernels]
-        inner = np.full(chains.n, -1, np.int32)
-        inner[chains.inner] = np.arange(len(chains.inner), dtype=np.int32)
+        inner = inverse(chains.inner, chains.n).astype(np.int32)
         self._inner = cla.to_device(queue, inner)
         self._groups = wide_groups(queue.device, chains.n)
 

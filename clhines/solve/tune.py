@@ -47,7 +47,7 @@ _MOST_OPTION = 1 << 30  # value of an option of any candidate, above all that a 
 def store_key(
     device: cl.Device, forest: Forest, dtype: DTypeLike, options: Mapping[str, Option]
 ) -> Key:
-    """Return all that a winner depends on; the forest by a digest of its trees and cells."""
+    """Return the key of a winner: all that it depends on, the forest by a digest."""
     digest = hashlib.sha256()
     for a in (forest.trees.offsets, forest.trees.parent, forest.shape_of_cell):
         digest.update(np.ascontiguousarray(a, np.int64).data)

@@ -117,7 +117,7 @@ def test_too_many_events_between_blocks(cpu, by_cell):
     Simulation(net, DT, queue=cpu, engine="steps").run(5.0)
     sim = Simulation(net, DT, queue=cpu)
     assert by_cell[0].crossing.any()
-    with pytest.raises(InputError, match="more events than its ring has room for"):
+    with pytest.raises(InputError, match="more events within its longest delay"):
         sim.run(5.0)
 
 

@@ -88,7 +88,7 @@ CASES = [
     ({"x": ("hh", "gna")}, {}, None, "gnabar"),
     ({"x": ("expsyn", "tau", "soma")}, {}, None, "membrane"),
     ({"x": ("pas", "g", "soma")}, {}, None, "at="),
-    ({"x": ("hh", "gl"), "y": ("hh", "gl", "soma")}, {}, None, "another name"),
+    ({"x": ("hh", "gl"), "y": ("hh", "gl", "soma")}, {}, None, "parameters 'x' and 'y' both set"),
     ({"x": "gl"}, {}, None, "expected \\(mechanism"),
     (None, {"step": {"stop": 0.01}}, None, "stop"),
     (None, {"step": {"stop": 1.0, "stimuli": [{"amps": 1.0}]}}, None, "amp"),

@@ -178,7 +178,7 @@ def test_a_pipeline_takes_what_is_listed(fast_queue, monkeypatch, meter, method,
 
 def test_stages_that_wait_hold_no_memory_of_another_slice(fast_queue, monkeypatch):
     """One held the status of the slice before, beside those of the slices in all slots."""
-    get, held = sliced._Run._get, []
+    get, held = sliced._Stages._get, []
 
     def looking(self, channel):
         held.extend(
@@ -188,7 +188,7 @@ def test_stages_that_wait_hold_no_memory_of_another_slice(fast_queue, monkeypatc
         )
         return get(self, channel)
 
-    monkeypatch.setattr(sliced._Run, "_get", looking)
+    monkeypatch.setattr(sliced._Stages, "_get", looking)
     forest = Forest.from_parents([random_binary_tree(64, 9, seed) for seed in range(60)])
     solver = Solver(forest, "flat", queue=fast_queue, max_memory=forest.num_nodes * 8 * 5)
     assert solver.num_slices > 3

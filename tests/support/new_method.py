@@ -93,7 +93,7 @@ def plan_@name@(
         "node_parent": parent[nodes],
     }
     count = forest.num_cells
-    spec = @Name@Spec(real, True, 1, 1)
+    spec = @Name@Spec(real=real, work_group=1)
     part = Part(spec, as_int32(tables, len(gather)), count, count, max_rhs=1)
     return Plan(forest, method, gather.astype(np.int32), (part,))
 '''

@@ -199,7 +199,7 @@ class Bins:
 def check_bins(
     wires: Wires, pending: Pending, mechanisms: dict[str, Mechanism], dt: float
 ) -> list[Rejected]:
-    """Return what bins do to a model that cannot be simulated; warn of an order that differs."""
+    """Return why a model with bins cannot be simulated; warn where the order of events differs."""
     found = list[Rejected]()
     loose = {k for k, _ in pending.netcons} - {k for k, _ in pending.binned}
     for name in sorted({wires.target_of(k)[0] for k in loose}):

@@ -24,7 +24,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class OneCopy:
-    """What a `Simulation` of copies that are alike is started from: the model of one of them."""
+    """One of the copies that are alike, from which a `Simulation` of all of them is started."""
 
     def __init__(self, sim: Simulation) -> None:
         self.model, self.of_all = sim.model.once, sim

@@ -1,4 +1,4 @@
-"""What comes of a run, into NEURON's memory: recording vectors, and events on their way."""
+"""Results of a run into NEURON's memory: recording vectors, and events on their way."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ class Records:
     def _unrecorded(
         self, times: np.ndarray, after: float, known: tuple[int, int, int]
     ) -> np.ndarray:
-        """Return what NEURON has not recorded: of the bin of `after` it has self events alone."""
+        """Return spikes that NEURON lacks: in the bin of `after` it has those of self events."""
         vectors, (of_times, of_numbers, number) = self._imported.model.plays.vectors, known
         near = np.abs(times - after) <= SPIKE_LATE
         if not near.any():

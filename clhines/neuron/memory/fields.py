@@ -74,11 +74,12 @@ class Fields:
 
     def data_of(self, nodes: np.ndarray, points: bool = False) -> Data:
         """Return the data of mechanisms in membranes and of ions in some nodes, or of points."""
+        most = 1 + max(self.next, self.type_half // 2, self.row_of_data, self.places)
         address = self._word(nodes, self.data)
         at, found = np.arange(len(nodes), dtype=np.int32), []
         for depth in count():
             at, address = at[address != 0], address[address != 0]
-            words = raw.gather(address, self._most_words).view(np.int64)
+            words = raw.gather(address, most).view(np.int64)
             type_ = words[:, self.type_half // 2] >> (32 * (self.type_half % 2)) & _COUNT
             chosen = np.flatnonzero(self.is_point[type_] == points)
             row, places = (words[chosen, k] for k in (self.row_of_data, self.places))
@@ -90,11 +91,6 @@ class Fields:
         columns = [np.concatenate(part) for part in zip(*found, strict=True)]
         order = np.argsort(columns[2] * np.int64(len(nodes)) + columns[0], kind="stable")
         return Data(*(column[order] for column in columns))
-
-    @property
-    def _most_words(self) -> int:
-        """How many words of data of mechanisms are read."""
-        return 1 + max(self.next, self.type_half // 2, self.row_of_data, self.places)
 
     def data_of_points(self, points: np.ndarray) -> Data:
         """Return data of point processes (C++ objects) in order, 0 where there is none."""

@@ -19,7 +19,7 @@ _SAMPLES = 20  # of what is read at once, so many are compared with what hoc say
 
 
 class NetConColumns(NamedTuple):
-    """What NetCons are told by their memory, (m,) each."""
+    """NetCons as their memory has them, (m,) each."""
 
     address: np.ndarray
     source: np.ndarray  # address of the source (PreSyn), 0 for none

@@ -96,11 +96,10 @@ def plan_lanes(forest: Forest, method: str, real: str, limits: Limits, options: 
 
 def _values_alone(trees: Trees) -> np.ndarray:
     """(num_trees,) int64: places of each tree in a block of its own, level by level."""
-    starts = np.flatnonzero(np.diff(trees.branch_level, prepend=-1))
-    starts = np.union1d(starts, trees.branch_offsets[:-1])
-    width = np.diff(np.append(starts, len(trees.branch_level)))
-    values = width * np.maximum.reduceat(trees.branch_length, starts)
-    return np.add.reduceat(values, np.searchsorted(starts, trees.branch_offsets[:-1]))
+    first_branch, first_level = trees.by_level()
+    width = np.diff(np.append(first_branch, len(trees.branch_level)))
+    values = width * np.maximum.reduceat(trees.branch_length, first_branch)
+    return np.add.reduceat(values, first_level)
 
 
 def _plan_levels(
@@ -127,8 +126,6 @@ def _plan_levels(
         capacity = coarse(capacity, room // 2, SMALL)
     spec = FineSpec(
         real=real,
-        symmetric=True,
-        rhs=1,
         work_group=work_group,
         capacity=capacity,
         ahead=1 if limits.is_cpu else AHEAD,

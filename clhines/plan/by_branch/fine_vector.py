@@ -156,8 +156,6 @@ def _plan_blocks(
     branches = np.diff(forest.trees.branch_offsets)[forest.shape_of_cell].sum()
     spec = FineVectorSpec(
         real=real,
-        symmetric=True,
-        rhs=1,
         work_group=1,
         vector_width=width,
         capacity=capacity,

@@ -14,7 +14,7 @@ from clhines.plan.by_branch import layout, schedule
 from clhines.plan.by_branch.fine import rank_in_tree
 from clhines.plan.by_cell import layout as cell_layout
 from clhines.plan.kernel_spec import KernelSpec
-from clhines.plan.plan import Limits, Option, Options, Part, Plan, as_int32, work_group_size
+from clhines.plan.plan import Limits, Options, Part, Plan, as_int32, work_group_size
 
 MOST_PADDED = 4  # times its nodes that a level may take in device order ...
 LEAST_CUT = 1 << 12  # ... where it pads more values than this, which a launch would cost as well
@@ -98,13 +98,12 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
             "branch_parent": np.where(levels.parent >= 0, places.last[levels.parent], -1),
         },
     }
-    group = work_group_size(options, limits, 16 if limits.is_cpu else 64)
+    # vectors need equal steps in all work-items; slower elsewhere (``bench papers batch-padding``)
+    padding = options["padding"]
     spec = LevelSpec(
         real=real,
-        symmetric=True,
-        rhs=1,
-        work_group=group,
-        computes_padding=_computes_padding(options["padding"], limits),
+        work_group=work_group_size(options, limits, 16 if limits.is_cpu else 64),
+        computes_padding=limits.vectorises if padding is None else padding == "compute",
         phase="backward",
         ahead=AHEAD_CPU if limits.is_cpu else AHEAD,
     )
@@ -115,15 +114,6 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
         if len(order[phase])
     ]
     return Plan(forest, method, places.gather(forest), tuple(parts))
-
-
-def _computes_padding(asked: Option, limits: Limits) -> bool:
-    """Whether the padding is computed: as asked for, or as is faster on the device.
-
-    Vectors of CPUs need equal steps in all work-items. On an H200 computing the padding takes up to
-    1.7 times as long (``bench papers batch-padding``).
-    """
-    return limits.vectorises if asked is None else asked == "compute"
 
 
 def _cut_long_levels(levels: schedule.BranchLevels) -> tuple[schedule.BranchLevels, np.ndarray]:

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from clhines.arrays import offsets, ranges, starts
+from clhines.arrays import children_of, inverse, offsets, ranges, starts
 from clhines.forest import Trees
 
 
@@ -53,19 +53,15 @@ def branch_levels(
     is_first = np.ones(len(rank), bool)
     is_first[1:] = (np.diff(template) != 0) | (np.diff(level) != 0)
     branch_start = np.append(np.flatnonzero(is_first), len(rank))
-    level_counts = np.bincount(template[is_first])
-
-    inner = np.flatnonzero(parent >= 0)
-    child = inner[np.argsort(parent[inner], kind="stable")]
-    child_counts = np.bincount(parent[inner], minlength=len(rank))
+    child, child_start = children_of(parent)
     return BranchLevels(
-        level_start=offsets(level_counts),
+        level_start=offsets(np.bincount(template[is_first])),
         branch_start=branch_start,
         length=length[rank],
         parent=parent,
         slot=slot[rank],
         tree_branch=tree_branch[rank],
-        child_start=offsets(child_counts),
+        child_start=child_start,
         child=child,
     )
 
@@ -81,9 +77,7 @@ def _branches(trees: Trees, slot_tree: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 def _ordered(parent: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Parents of branches that are put into another order, -1 at roots."""
-    new = np.empty_like(order)
-    new[order] = np.arange(len(order))
-    return np.where(parent < 0, -1, new[parent])[order]
+    return np.where(parent < 0, -1, inverse(order)[parent])[order]
 
 
 def shifted_levels(

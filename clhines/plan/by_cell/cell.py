@@ -166,8 +166,6 @@ def _plan_columns(
     stride = columns.stride
     spec = CellSpec(
         real=real,
-        symmetric=True,
-        rhs=1,
         stride=int(stride[0]) if (stride == stride[0]).all() else 0,
         vector_width=vector,
         same_shape=whole or vector == 1,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.arrays import offsets, ranges, starts
+from clhines.arrays import inverse, offsets, ranges, starts
 from clhines.plan.by_segment import schedule
 
 
@@ -42,8 +42,7 @@ def segment_lanes(
     slot = np.repeat(np.arange(len(slot_tree)), counts)
     leaf = plan.round[source] == schedule.Contraction.LEAF
     rank = np.lexsort((-cut.length[source], leaf, slot_template[slot]))
-    new = np.empty_like(rank)
-    new[rank] = np.arange(len(rank))
+    new = inverse(rank)
     shift = (starts(counts) - cut.offsets[slot_tree])[slot]
     source, slot, shift, leaf = source[rank], slot[rank], shift[rank], leaf[rank]
     template, length, when = slot_template[slot], cut.length[source], plan.round[source]
@@ -86,9 +85,7 @@ def _mailboxes(
     """Mailbox of each lane, roots last in their template; first mailbox and number of children."""
     n = len(parent)
     order = np.lexsort((np.where(root, n, parent), begin))
-    box = np.empty(n, np.int64)
-    box[order] = np.arange(n)
-    box -= begin
+    box = inverse(order) - begin
     number = np.bincount(parent[~root], minlength=n)
     first = np.zeros(n, np.int64)
     members = order[~root[order]]

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from clhines.arrays import climb, offsets, ranges, starts, stretch_of
+from clhines.arrays import climb, inverse, offsets, ranges, starts, stretch_of
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees
 from clhines.plan import layout, packing
@@ -47,12 +47,11 @@ def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> 
     trees = forest.trees
     cut = schedule.segments(trees, segment)
     top = schedule.pieces(cut, most, most_segments)
-    anchor, _ = climb(np.where(top, np.arange(len(top)), cut.parent), np.zeros(len(top), np.int64))
+    anchor, _ = climb(np.where(top, -1, cut.parent))
     number = (np.cumsum(top) - 1)[anchor]  # piece of each segment
     piece = np.repeat(number, cut.length)  # of each place in trees.order
     place = np.argsort(piece, kind="stable")
-    new = np.empty_like(place)
-    new[place] = np.arange(len(place))
+    new = inverse(place)
     above = trees.parent[trees.order]
     above = np.where(above < 0, -1, trees.rank[above])  # parents as places
     bounds = offsets(np.bincount(piece))
@@ -473,8 +472,6 @@ class _Contraction:
             capacity = aligned(most)
         spec = ContractionSpec(
             real=self.real,
-            symmetric=True,
-            rhs=1,
             work_group=work_group,
             capacity=0 if direct else capacity,
             tree_places=tree if tree > capacity and not direct else 0,

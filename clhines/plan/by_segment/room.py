@@ -1,4 +1,4 @@
-"""What fits: cells into local memory, or into registers, and how long their segments are then."""
+"""Which cells fit into local memory or registers, and how long their segments are then."""
 
 from __future__ import annotations
 

@@ -162,11 +162,9 @@ def _independent(
     free = alive[~keep[alive]]
     leaves = free[children[free] == 0]
     chain = free[children[free] == 1]
-    anchor = np.arange(n)
-    anchor[chain] = only[chain]
-    weight = np.zeros(n, np.int64)
-    weight[chain] = 1
-    end, steps = climb(anchor, weight)  # down each chain to the node below it
+    below = np.full(n, -1)
+    below[chain] = only[chain]
+    end, steps = climb(below)  # down each chain to the node below it
     raked = (children[end[chain]] == 0) & ~keep[end[chain]]  # above a leaf, the lowest must stay
     picked = chain[(steps[chain] + raked) % 2 == 1]
     taken = np.concatenate((leaves, picked))

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 import pyopencl.array as cla
 
-from clhines.arrays import offsets, starts, stretch_of
+from clhines.arrays import inverse, offsets, starts, stretch_of
 from clhines.device import devices, program
 from clhines.device.arrays import set_soon, within_reach
 from clhines.errors import InputError
@@ -35,14 +35,14 @@ from clhines.simulate.cpu.groups import (
     nodes_in_part,
     takes_twice,
 )
-from clhines.simulate.cpu.plan import Blocks, plan_blocks
+from clhines.simulate.cpu.plan import CellRanges, plan_blocks
 from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.sources import SENDING, wires_of
 from clhines.simulate.kinds import layouts
-from clhines.simulate.kinds.spec import ArenaSpec, KindBlocks, Values, call_of, fields_of, result_of
-from clhines.simulate.records.records import CURRENT, Record
+from clhines.simulate.kinds.spec import ArenaSpec, KindBlocks, Values, call_of, fields_of
+from clhines.simulate.records.records import Record
 from clhines.simulate.state.arena import Arena
 
 
@@ -74,7 +74,9 @@ class Tiles:
         return np.unique(self.width).tolist()
 
 
-def make_tiles(model: Model, blocks: Blocks, widest: int, network: Model | None = None) -> Tiles:
+def make_tiles(
+    model: Model, blocks: CellRanges, widest: int, network: Model | None = None
+) -> Tiles:
     """Put cells of each block into tiles of powers of two lanes, in classes of the `network`."""
     forest, classes = model.forest, node_classes(network or model)
     if network is not None and network is not model:
@@ -129,8 +131,7 @@ class BlockLayout(layouts.Layout):
 
     def __init__(self, model: Model, tiles: Tiles, most: int, twice: bool) -> None:
         super().__init__(model)
-        self.tiles, self._place = tiles, np.empty(len(tiles.node), np.int64)
-        self._place[tiles.node] = np.arange(len(tiles.node))
+        self.tiles, self._place = tiles, inverse(tiles.node)
         self.groups: dict[int, Groups] = {
             k: make_groups(
                 np.arange(kind.count), self._place[kind.node], tiles.block_place, most, twice, True
@@ -234,24 +235,10 @@ class GroupedKind(KindBlocks):
 
     def call_group(self, block: str, values: Values, always: tuple[str, ...], indent: int) -> str:
         """Return statements that call a block of group q, and add up ions' currents `always`."""
-        space = " " * indent
-        before, given, after = [], [], []
-        for a in self.arguments(block):
-            where = self._where(a)
-            value = where or self._value(a, values)
-            if a.direction == "in":
-                given.append(value)
-                continue
-            local, line = result_of(a, self.vector, value)
-            before.append(f"{space}{line}\n")
-            given.append(f"&{local}")
-            if where:
-                after.append(f"{space}{where} = {local};\n")
-            elif a.role in ("ion", "ion_current"):
-                after.append(f"{space}{self._keep(a, block, local, always)}\n")
-        if self.bare_current(block):
-            after.append(f"{space}{self._where(Argument('output', CURRENT))} = i_i;\n")
-        return "".join([*before, call_of(dict(self.vectors)[block], given, indent), *after])
+        keep = partial(self._keep, block, always)
+        return self.call_wide(
+            block, self.vector, lambda a: self._where(a) or self._value(a, values), keep, indent
+        )
 
     def _where(self, a: Argument) -> str:
         """Return the vector in memory that an argument is; empty if it is none."""
@@ -275,10 +262,11 @@ class GroupedKind(KindBlocks):
             return f"at_{self.width}(mem + ion_{a.name}, place, run)"
         return self.value(a, values) if a.direction != "out" else ""
 
-    def _keep(self, a: Argument, block: str, local: str, always: tuple[str, ...]) -> str:
-        w = self.width
-        current = a.name in [f"i{ion}" for ion in self.ions] and block == "current"
-        if a.role == "ion" and not current:
+    def _keep(self, block: str, always: tuple[str, ...], a: Argument, local: str) -> str:
+        w, here = self.width, self._where(a)
+        if here or a.role not in ("ion", "ion_current"):
+            return f"{here} = {local};" if here else ""
+        if not self.adds_current(a, block):
             return f"keep_{w}({local}, mem + ion_{a.name}, place, run);"
         where = f"mem + ion_{'d' * (a.role == 'ion_current')}{a.name}"
         if self.kind == "point":  # as a density
@@ -349,7 +337,7 @@ class CellBlocksSpec(ArenaSpec):
     def of(
         cls, spec: ArenaSpec, network: Model, layout: BlockLayout, level: tuple[str, ...]
     ) -> CellBlocksSpec:
-        """Return what blocks of cells take where steps take `spec`; `network` is the whole."""
+        """Return the spec of blocks for `spec` of steps; `network` is that of all ranks."""
         kinds = (
             GroupedKind.of(kind, network.kinds[kind.number].mechanism, groups, spec.real, level)
             if (groups := layout.groups.get(kind.number)) is not None
@@ -433,7 +421,7 @@ class CellBlocks(ArenaKernels):
     in_vectors, family = True, "blocks"
     layout: BlockLayout
 
-    def __init__(self, run: ArenaRun, blocks: Blocks) -> None:
+    def __init__(self, run: ArenaRun, blocks: CellRanges) -> None:
         super().__init__(run)
         self.blocks = blocks
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhines import reference
-from clhines.arrays import by_level, offsets, ranges, starts, stretch_of
+from clhines.arrays import by_level, inverse, offsets, ranges, starts, stretch_of
 from clhines.device.arrays import to_device
 from clhines.forest import Forest, Trees
 from clhines.mechanisms.mechanism import Mechanism
@@ -142,7 +142,7 @@ _WASTE = 1.25  # lanes, over cells, up to which cells of one shape share vectors
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
+class LaneBlocks:
     """Rows of cells of one shape in blocks, nodes in order of elimination, rows by turns; int64."""
 
     cells: np.ndarray  # (num_rows, lanes), -1 where a lane has no cell
@@ -184,7 +184,7 @@ class Blocks:
 class SlotNodes:
     """Nodes in slots and lanes of blocks; lanes without a cell have those of the first lane."""
 
-    def __init__(self, blocks: Blocks, forest: Forest) -> None:
+    def __init__(self, blocks: LaneBlocks, forest: Forest) -> None:
         self._blocks, self._forest = blocks, forest
         sizes = blocks.sizes[blocks.pattern]
         self.block_place = offsets(sizes) * blocks.lanes  # (num_blocks + 1,), first of each
@@ -252,7 +252,7 @@ def make_blocks(
     lanes: int,
     classes: np.ndarray | None = None,
     count: int | None = None,
-) -> Blocks:
+) -> LaneBlocks:
     """Put cells in rows by shape, and order their nodes: children first, classes side by side."""
     trees = forest.trees
     by_class = () if classes is None else (classes, -class_changes(trees, classes))
@@ -280,7 +280,7 @@ def make_blocks(
     at, row, parent = (np.concatenate(each) for each in zip(*found, strict=True))
     sizes = np.array([len(each[0]) for each in found])
     tree = np.repeat(np.arange(trees.num_trees), trees.sizes)
-    return Blocks(
+    return LaneBlocks(
         cells=cells,
         first_row=first_row,
         pattern=pattern,
@@ -307,9 +307,7 @@ def eliminated(
     sizes, first = trees.sizes[list(shapes)], trees.offsets[list(shapes)]
     at, row = ranges(first, sizes), np.repeat(np.arange(len(sizes)), sizes)
     order = np.lexsort((row, *(key[at] for key in keys)))
-    slot = np.empty(len(order), np.int64)
-    slot[order] = np.arange(len(order))
-    above = trees.parent[at]
+    slot, above = inverse(order), trees.parent[at]
     shift = np.repeat(first - starts(sizes), sizes)
     parent = np.where(above < 0, -1, slot[np.maximum(above - shift, 0)])
     return at[order], row[order], parent[order]

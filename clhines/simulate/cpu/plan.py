@@ -28,7 +28,7 @@ TIED = (np.inf, 16.0, 1.0)  # steps: what sends sooner is in one block; the firs
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
+class CellRanges:
     """Blocks of cells, one after another."""
 
     order: np.ndarray  # of the cells, block after block
@@ -43,7 +43,7 @@ class Blocks:
         return len(self.cells) - 1
 
 
-def plan_blocks(model: Model, wires: Wires, units: int, always: bool = False) -> Blocks | None:
+def plan_blocks(model: Model, wires: Wires, units: int, always: bool = False) -> CellRanges | None:
     """Return the blocks for as many compute units; None where `Steps` is faster."""
     work = work_of(model)
     size = 8.0 * NUMBERS * (len(model.area) + sum(k.count for k in model.kinds))
@@ -107,7 +107,7 @@ def blocks_of(
     tied: float,
     order: np.ndarray | None = None,
     lanes: int = 1,
-) -> Blocks | None:
+) -> CellRanges | None:
     """Return `count` blocks of about equal work, ns; None where `tied` cells would be apart."""
     num_cells = len(work)
     order = np.arange(num_cells) if order is None else order
@@ -144,7 +144,7 @@ def blocks_of(
         return None
     epoch = MOST_STEPS if between is None else min(between, MOST_STEPS)
     longest = float(np.add.reduceat(work, cells[:-1]).max())
-    return Blocks(order, cells, at[own], crossing, epoch, longest)
+    return CellRanges(order, cells, at[own], crossing, epoch, longest)
 
 
 def _first_of_tiles(shape: np.ndarray, lanes: int) -> np.ndarray:

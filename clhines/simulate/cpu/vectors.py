@@ -27,9 +27,9 @@ from clhines.plan.kernel_spec import Parameter
 from clhines.plan.methods import check_width
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate.cpu.groups import (
-    Blocks,
     ConstantPivots,
     Groups,
+    LaneBlocks,
     SlotNodes,
     choose_count,
     choose_lanes,
@@ -138,7 +138,7 @@ def has_points_alone(model: Model) -> bool:
 class VectorPlan:
     """Which cells share vectors and blocks, and which instances `groups`, one a kind."""
 
-    blocks: Blocks
+    blocks: LaneBlocks
     nodes: SlotNodes
     variable: np.ndarray  # nodes of all shapes: whose pivots change
     groups: list[Groups]

@@ -365,7 +365,6 @@ class ArenaRun(DeviceRun):
         return self.kernels.storage(k, name, [found])
 
     def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
-        """See `DeviceRun`."""
         known = self.host.variables.parameters[k]
         known[name][own] = values
         self._changed[k, name] = known[name]
@@ -406,7 +405,6 @@ class ArenaRun(DeviceRun):
         self._shape, self._waiting = shape, None  # last: what was interrupted is done again
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         self.taken = True
         if row == 0:
             self.first_step = first
@@ -441,7 +439,7 @@ class ArenaRun(DeviceRun):
     # -- records -------------------------------------------------------------------------------
 
     def want(self, sources: Sequence[Record]) -> None:
-        """Have the outputs that are recorded worked out, which takes other kernels."""
+        """Build other kernels where these do not compute the outputs that are recorded."""
         wanted = wanted_outputs(self.model, sources)
         if wanted != self.wanted:
             waiting, saved = self._waiting, None
@@ -455,12 +453,10 @@ class ArenaRun(DeviceRun):
         self.ready()
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of `rows` steps; make room for rows of records."""
         super().begin(rows, records)
         self.ready()
 
     def record(self, rows: int, sources: Sequence[Record]) -> list[View]:
-        """Make room for rows of samples, and return where those of each of `sources` are."""
         self.want(sources)
         layout, others = self.kernels.layout, [source for source in sources if source.kind != -1]
         owner = [owner_of(source, self.variables, layout) for source in others]
@@ -470,7 +466,6 @@ class ArenaRun(DeviceRun):
         return views
 
     def sampled(self, sources: Sequence[Record]) -> list[np.ndarray]:
-        """Wait, and return the samples of each of `sources` as they are, (1, r)."""
         self.want(sources)
         arrays = {"v": self.kernels.v[0], "mem": self.mem}
         found = self._locations(sources)
@@ -490,11 +485,9 @@ class ArenaRun(DeviceRun):
 
     @property
     def counts(self) -> list[cla.Array]:
-        """Small arrays that `found` takes of `ending`."""
         return [self.events.count, self._error][: 2 if self.wires.num_targets else 1]
 
     def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Wait, and return a chunk of the events since `begin`."""
         if self.wires.num_targets:
             check_events(self.model, int(self.ending.values_of(self._error)[0]))
         count = int(self.ending.values_of(self.events.count)[0])
@@ -512,11 +505,9 @@ class ArenaRun(DeviceRun):
     # -- other ranks ---------------------------------------------------------------------------
 
     def early_sources(self) -> np.ndarray:
-        """Return sources that are above their thresholds at the start; once."""
         return self.events.to(0)[0]
 
     def new_events(self) -> tuple[np.ndarray, np.ndarray]:
-        """Wait, and return sources and times of the events found since the last call."""
         return self.events.new()
 
     @cached_property
@@ -524,7 +515,6 @@ class ArenaRun(DeviceRun):
         return program.kernel_of(self.queue.context, TakenSpec(), "take_events")
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Append events of other ranks, by source and time, to the rings of their sources."""
         if not len(source):
             return
         offset = {**self.arenas["clock"].offset, **self.arenas["ints"].offset}
@@ -537,11 +527,9 @@ class ArenaRun(DeviceRun):
         self._take(self.queue, (size * len(first),), (size,), *arrays, *regions)
 
     def voltages_at(self, node: np.ndarray) -> np.ndarray:
-        """Wait, and return the voltages of nodes."""
         return values_of(self.kernels.v[0], self.queue)[self.kernels.place[node]]
 
     def take_voltages(self, v: np.ndarray) -> None:
-        """Set the voltages of nodes of other ranks."""
         if len(v):
             now = self.kernels.v[0]
             now[len(now) - len(v) :].set(v.astype(self.dtype), self.queue)
@@ -549,7 +537,6 @@ class ArenaRun(DeviceRun):
     # -- the whole -----------------------------------------------------------------------------
 
     def voltages(self) -> np.ndarray:
-        """(n,) of the dtype, mV: in natural order."""
         self.ready()
         return self.voltages_at(np.arange(self.model.forest.num_nodes))
 

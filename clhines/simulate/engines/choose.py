@@ -1,4 +1,4 @@
-"""What advances a network: chosen and made for one process or for a rank of several."""
+"""Engines, chosen and made for one process or for a rank of several."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhines.arrays import in_blocks, offsets, starts
+from clhines.arrays import in_blocks, inverse, offsets, starts
 from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal
 from clhines.mechanisms.ir.program import Argument
@@ -77,7 +77,7 @@ class Call:
 
 
 def nernst_scale(celsius: float, z: float) -> float:
-    """Return what the logarithm of an ion's concentrations is multiplied by, mV."""
+    """Return the factor of the logarithm of an ion's concentrations in its potential, mV."""
     return 1000.0 * GAS * (celsius + ABSOLUTE_ZERO) / FARADAY / z if z else 0.0
 
 
@@ -450,8 +450,7 @@ class Copies:
         sources, connections = self._known["source", None], self._known["connection", None]
         assert sources is not None and connections is not None
         if per == "detector":
-            number = np.zeros(whole.sources.count, np.int64)
-            number[whole.sources.detector_source] = np.arange(len(whole.sources.detector_source))
+            number = inverse(whole.sources.detector_source, whole.sources.count)
             return number[sources[:, once.sources.detector_source]]
         if per == "weight":
             return _entries(once.netcons.first_weight, whole.netcons.first_weight[connections])
@@ -475,7 +474,7 @@ class Copies:
         return found.reshape(*values.shape[:-1], self.count * values.shape[-1])
 
     def state(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return what `Run.load` takes of all copies, of what `Run.save` gave of one."""
+        """Expand the saved state of one copy to that of all copies."""
         return {f.key: self.tiled(f, saved[f.key]) for f in self._once.schema}
 
 
@@ -523,7 +522,7 @@ def whole(variables: Variables) -> Variables:
 
 
 def chunk_of_all(early: Chunk, model: Model) -> Chunk:
-    """Return what was found at the start in all copies, of what was found in one."""
+    """Expand the events and failures that one copy has at the start to all copies."""
     if model.alike is None:
         return early
     source, failed = model.alike.sources_of(early.spike_cell), np.tile(early.failed, model.copies)

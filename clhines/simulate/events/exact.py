@@ -14,7 +14,7 @@ from clhines.simulate.events.sources import (
     bin_end,
     detected,
 )
-from clhines.simulate.kinds.layouts import WRONG_EVENTS
+from clhines.simulate.kinds.layouts import TOO_MANY_EVENTS, WRONG_EVENTS
 
 Emitted = list[tuple[np.ndarray, np.ndarray]]  # sources and times
 
@@ -127,7 +127,7 @@ class HostEvents:
                 return
 
     def _bin(self, layer: int, begin: float, every: bool) -> None:
-        """Deliver what is in the bin of a step (`every`: all of it), what was sent last first."""
+        """Deliver the events in the bin of a step (`every`: all of them), the last sent first."""
         variables, wires = self.variables, self.variables.wires
         connection, number, key, then = self._in_bin(layer, begin, every)
         source, target = self._source[connection], self._target[connection]
@@ -368,7 +368,7 @@ def removed(queue: Queue, slot: np.ndarray, where: np.ndarray) -> None:
 def check_rings(waiting: np.ndarray, size: np.ndarray) -> None:
     """Raise InputError where more events of a source wait than its ring has room for."""
     if (waiting > size).any():
-        raise InputError("a source had more events than its ring has room for")
+        raise InputError(TOO_MANY_EVENTS)
 
 
 def pushed(

@@ -54,7 +54,7 @@ class Tables:
         self._chunks: dict[int, np.ndarray] = {}
 
     def laid(self, rows: np.ndarray) -> np.ndarray:
-        """Return what is in the order of the rows in that of the weights in memory."""
+        """Put values in the order of the rows into that of the weights in memory."""
         if self.place is None:
             return rows
         found = np.empty_like(rows)
@@ -371,7 +371,7 @@ class Delivery:
         return self.seconds
 
     def candidates(self) -> list[DeliverSpec]:
-        """Return what ``auto`` measures: every algorithm, on GPUs with narrow and wide columns."""
+        """Candidates of ``auto``: every algorithm, on GPUs with narrow and wide columns."""
         on_cpu = devices.is_cpu(self.queue.device)
         found = [self._spec("vpo")]
         for columns in (2048,) if on_cpu else (256, 2048):

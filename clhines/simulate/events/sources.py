@@ -163,11 +163,14 @@ def _layers(
     return [np.flatnonzero(layer == k) for k in range(last + 1)] if total else []
 
 
-# Bins of a step, as NEURON has them with ``CVode.queue_mode(1, 0)``: an event of a connection that
-# is due in ``[t - dt/2, t + dt/2)`` is in the bin of the step that begins at t. At its begin WATCH
-# conditions are checked, then the whole bin is delivered, all events at the time t, the last sent
-# first, as NEURON's bin is a stack. Self events keep their own times; those up to the middle of the
-# step follow. What these send with a delay shorter than half a step comes at the end.
+# Bins of a step, as NEURON has them with ``CVode.queue_mode(1, 0)`` (docs/neuron.md): events of
+# connections due in ``[t - dt/2, t + dt/2)`` come when the step begins, at t, the last sent first.
+#
+#     due       a    b  c          d      at t: WATCH conditions, then c, b, a; then self events up
+#          -----[-------t-------)----     to t + dt/2, at their own times; then what these have sent
+#           t - dt/2       t + dt/2       with a delay below dt/2. d is in the next bin.
+#
+# Invariant: a connection delivers in order, so it stops at its first event that is not in the bin.
 
 # Of a connection: its target sees events of the step that sends them; its source is the crossing of
 # a threshold; it comes from another block of cells, see `cpu.blocks`.

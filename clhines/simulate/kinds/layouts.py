@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from clhines.arrays import offsets, place_of, shifted, starts, stretch_of
+from clhines.arrays import inverse, offsets, place_of, shifted, starts, stretch_of
 from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
@@ -157,8 +157,7 @@ def filled_arenas(
         ints.add("place_of", place[nodes])
     else:
         ints.room("place_of", (ints.copies * len(nodes),))
-    cell = np.full(once.forest.num_nodes, -1)
-    cell[once.soma] = np.arange(once.forest.num_cells)
+    cell = inverse(once.soma, once.forest.num_nodes)
     ints.tile("cell", cell[nodes][None], once.forest.num_cells)
     ints.add("error", np.zeros(1))
     _add_ions(variables, nodes, (mem, ints))
@@ -266,9 +265,7 @@ def _tile_first(ints: Arena, name: str, first: np.ndarray) -> None:
 
 def node_numbers(model: Model) -> np.ndarray:
     """(n,) int32: number of each node among the `active_nodes`, -1 of others."""
-    found, nodes = np.full(model.forest.num_nodes, -1, np.int32), active_nodes(model)
-    found[nodes] = np.arange(len(nodes))
-    return found
+    return inverse(active_nodes(model), model.forest.num_nodes).astype(np.int32)
 
 
 def _add_kind(
@@ -426,7 +423,7 @@ def at_parameter(
 def read_back(
     variables: Variables, arenas: dict[str, Arena], layout: Layout
 ) -> dict[str, np.ndarray]:
-    """Return what `Variables.save` does, as it is on the device where it is in an arena."""
+    """Return the arrays of `Variables.save`, those in arenas as they are on the device."""
     mem, clock, ints = (arenas[name].fetched() for name in ("mem", "clock", "ints"))
     model, order, now = variables.model, variables.wires.order, variables.copy()
     nodes = layout.nodes
@@ -632,6 +629,9 @@ def locations(
     return found
 
 
+TOO_MANY_EVENTS = (
+    "a source sent more events within its longest delay than there is room for; expected fewer"
+)
 WRONG_EVENTS = (
     "too many self events under way",
     "net_move without a self event under way",
@@ -645,6 +645,6 @@ def check_events(model: Model, code: int) -> None:
     if not code:
         return
     if code == 1:
-        raise InputError("a source had more events than its ring has room for")
+        raise InputError(TOO_MANY_EVENTS)
     kind, what = divmod(code - 2, 4)
     raise InputError(f"{model.kinds[kind].mechanism.name}: {WRONG_EVENTS[what]}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -144,7 +144,7 @@ def _stores(states: list[str]) -> str:
 
 
 def grouped_kind_spec(kind: Kind, real: str, width: int) -> MechanismSpec:
-    """Return what a template needs to know of a kind whose instances it takes in groups."""
+    """Return the spec of a kind whose instances a template takes in groups."""
     check_parameters(kind, np.dtype(np.float32 if real == "float" else np.float64))
     plain = described(kind)
     names = [n for n, s in zip(kind.mechanism.parameters, plain.single, strict=True) if s]
@@ -292,12 +292,6 @@ def sample_arguments(
 Values = dict[str, str]  # role, or role and name -> expression
 
 
-def result_of(a: Argument, real: str, value: str) -> tuple[str, str]:
-    """Return the local variable of a result of several instances, and its declaration."""
-    local = f"{'' if a.role in ('i', 'g') else 'new_'}{a.role}_{a.name}"
-    return local, f"{real} {local}{f' = {value}' if a.direction == 'inout' else ''};"
-
-
 def fields_of(spec: Any) -> dict[str, Any]:
     """Return the fields of a spec, of which a more special one is made."""
     return {f.name: getattr(spec, f.name) for f in fields(spec)}
@@ -416,46 +410,65 @@ class KindBlocks:
 
     def call_vectors(self, block: str, values: Values, width: int, indent: int) -> str:
         """Return statements that call a block of `n` instances from j on, at nodes ``node``."""
-        space = " " * indent
-        suffix = "of" if self.rows else "at"
-        before, given, after = [], [], []
-        for a in self.arguments(block):
-            known = a.role in ("parameter", "state", "output")
-            where = f"&{self._place(a)}" if known else ""
-            if a.role == "parameter" and (a.name, True) in self.parameters:
-                value = self.parameter(a.name)
-            elif a.direction == "in" and a.name in self.last:
-                value = self.value(a, values)
-            elif known:
-                value = f"some({where}, n)"
-            elif a.role == "ion":
-                value = f"some_{suffix}(mem + ion_{a.name}, node, n)"
-            else:
-                value = self.value(a, values) if a.direction != "out" else ""
-            if a.direction == "in":
-                given.append(value)
-                continue
-            local, line = result_of(a, f"real{width}", value)
-            before.append(f"{space}{line}\n")
-            given.append(f"&{local}")
-            keep = f"keep({local}, {where}, n);"
-            if not known:
-                keep = self._keep_vector(a, block, local)
-            after += [f"{space}{keep}\n"] if keep else []
-        if self.bare_current(block):
-            after.append(f"{space}keep(i_i, &{self.bare_current(block)}, n);\n")
-        return "".join([*before, call_of(dict(self.vectors)[block], given, indent), *after])
 
-    def _keep_vector(self, a: Argument, block: str, local: str) -> str:
-        """Return the statement that puts a result of `n` instances where it belongs."""
-        current = a.name in [f"i{ion}" for ion in self.ions] and block == "current"
+        def value(a: Argument) -> str:
+            if a.role == "parameter" and (a.name, True) in self.parameters:
+                return self.parameter(a.name)
+            if a.direction == "in" and a.name in self.last:
+                return self.value(a, values)
+            if a.role in ("parameter", "state", "output"):
+                return f"some(&{self._place(a)}, n)"
+            if a.role == "ion":
+                return f"some_{'of' if self.rows else 'at'}(mem + ion_{a.name}, node, n)"
+            return self.value(a, values) if a.direction != "out" else ""
+
+        keep = partial(self._keep_vector, block)
+        return self.call_wide(block, f"real{width}", value, keep, indent)
+
+    def call_wide(
+        self,
+        block: str,
+        real: str,
+        value: Callable[[Argument], str],
+        keep: Callable[[Argument, str], str],
+        indent: int,
+    ) -> str:
+        """Return statements that call a block of several instances.
+
+        `value` prints what an argument begins with, `keep` where its result, a local variable,
+        goes; or nothing.
+        """
+        space = " " * indent
+        before, given, after = list[str](), list[str](), list[str]()
+        for a in self.arguments(block):
+            if a.direction == "in":
+                given.append(value(a))
+                continue
+            local = f"{'' if a.role in ('i', 'g') else 'new_'}{a.role}_{a.name}"
+            start = f" = {value(a)}" if a.direction == "inout" else ""
+            before.append(f"{space}{real} {local}{start};\n")
+            given.append(f"&{local}")
+            after.append(keep(a, local))
+        if self.bare_current(block):
+            after.append(keep(Argument("output", CURRENT), "i_i"))
+        kept = [f"{space}{line}\n" for line in after if line]
+        return "".join([*before, call_of(dict(self.vectors)[block], given, indent), *kept])
+
+    def _keep_vector(self, block: str, a: Argument, local: str) -> str:
+        if a.role in ("parameter", "state", "output"):
+            return f"keep({local}, &{self._place(a)}, n);"
         suffix = "of" if self.rows else "at"
-        if a.role == "ion_current" or (a.role == "ion" and current):
+        if self.adds_current(a, block):
             where = f"mem + ion_{'d' * (a.role == 'ion_current')}{a.name}"
             if self.kind == "point":  # as a density
                 return f"add_at({local} * (100 / some_at(mem + area, node, n)), {where}, node, n);"
             return f"add_{suffix}({local}, {where}, node, n);"
         return f"keep_{suffix}({local}, mem + ion_{a.name}, node, n);" if a.role == "ion" else ""
+
+    def adds_current(self, a: Argument, block: str) -> bool:
+        """Whether a result is added to the current of an ion, or to its slope."""
+        own = block == "current" and a.name in [f"i{ion}" for ion in self.ions]
+        return a.role == "ion_current" or (a.role == "ion" and own)
 
     def _place(self, a: Argument) -> str:
         return self.parameter(a.name) if a.role == "parameter" else self.kept(a.role, a.name)
@@ -505,8 +518,7 @@ class KindBlocks:
         if a.role == "drawn":
             low, high = self._drawn(a.name)
             return [f"ints[{low}] = (int)(uint){local};", f"ints[{high}] = (int)({local} >> 32);"]
-        current = a.name in [f"i{ion}" for ion in self.ions]
-        if a.role == "ion_current" or (a.role == "ion" and block == "current" and current):
+        if self.adds_current(a, block):
             name = f"d{a.name}" if a.role == "ion_current" else a.name
             share = " * (100 / mem[area + a])" if self.kind == "point" else ""
             return [f"mem[ion_{name} + a] += {local}{share};"]
@@ -601,7 +613,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def arena(self) -> ArenaSpec:
-        """What the functions of blocks and events are printed for: itself."""
+        """The spec that functions of blocks and events are printed for: itself."""
         return self
 
     @property
@@ -658,7 +670,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def static(self) -> str:
-        """What functions of the kernels are declared as."""
+        """How functions of the kernels are declared."""
         return "static __attribute__((noinline))" if self.calls else "static"
 
     def functions(self, kind: KindBlocks) -> str:

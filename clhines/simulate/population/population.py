@@ -67,9 +67,11 @@ def divided(model: Network, parameters: Mapping[str, Parameter]) -> Pieces:
     used: dict[int, list[tuple[int, str]]] = {g.number: [] for g in model.groups}
     for k, (name, spec) in enumerate(parameters.items()):
         for group, mask in _instances(model, name, spec):
-            for (_, other), known in zip(used[group.number], masks[group.number], strict=True):
+            for (before, other), known in zip(used[group.number], masks[group.number], strict=True):
                 if other == spec[1] and (known & mask).any():
-                    raise InputError(f"{name}: {spec[0]} {spec[1]} is of another name, too")
+                    both = f"{shown([*parameters][before])} and {shown(name)}"
+                    what = f"{group.mechanism.name}.{other} of the same instances"
+                    raise InputError(f"parameters {both} both set {what}; expected one of them")
             masks[group.number].append(mask)
             used[group.number].append((k, spec[1]))
     pieces, instances = list[Group](), list[np.ndarray]()
@@ -175,7 +177,7 @@ def _stimulus(model: Network, protocol: str, given: Stimulus) -> dict[str, float
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """All that batches of a population have in common, of one cell, `model`."""
+    """Shared by all batches of a population: one cell, `model`, and how it is simulated."""
 
     model: Network
     compiled: Model
@@ -663,7 +665,7 @@ class Population:
     def _parts(
         self, values: np.ndarray, begin: int, end: int, progress: bool
     ) -> Iterator[list[Found]]:
-        """Yield what sets `begin` to `end` did, a few at a time, under all protocols."""
+        """Yield the responses of sets `begin` to `end`, a few at a time, under all protocols."""
         found = (
             self.here(values, begin, end) if self._executor is None
             else shares.by_workers(self._executor, self, values, self.batch)

@@ -63,7 +63,7 @@ def as_executor(
 def by_workers(
     executor: Executor, population: Any, values: np.ndarray, size: int | None
 ) -> Iterator[Found]:
-    """Yield what sets did, share by share, in the order in which workers are done."""
+    """Yield the responses of sets, share by share, in the order in which workers are done."""
     pickled = pickle.dumps(population)
     name = sha256(pickled).hexdigest()
     size = size or -(-len(values) // (_workers(executor) or _UNKNOWN))
@@ -95,7 +95,8 @@ def by_workers(
                 try:
                     found = future.result()
                 except Exception as error:
-                    if not _lost(error):
+                    lost = isinstance(error, BrokenExecutor | CancelledError | ConnectionError)
+                    if not lost and type(error).__name__ != _LOST:
                         raise
                     if given[first] == _TIMES:
                         raise ClhinesError(
@@ -108,11 +109,6 @@ def by_workers(
     finally:
         for future in waiting:
             future.cancel()
-
-
-def _lost(error: BaseException) -> bool:
-    gone = isinstance(error, BrokenExecutor | CancelledError | ConnectionError)
-    return gone or type(error).__name__ == _LOST
 
 
 def _workers(executor: Executor) -> int:

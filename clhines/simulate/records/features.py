@@ -56,7 +56,7 @@ class Asked:
 
     @classmethod
     def of(cls, features: Features, width: int, begin: int, steps: int, dt: float) -> Asked:
-        """Return what a run of `steps` steps from step `begin` on is asked for."""
+        """Return the features of a run of `steps` steps from step `begin` on."""
         first = begin + 1 if begin else 0
         t = np.arange(first, begin + steps + 1) * dt
         return cls(features, *features.windows(t, width), first)

@@ -72,7 +72,7 @@ class View:
 
 
 class Reducer:
-    """What is kept of a record's rows; `sources` are sampled, and kept as they are if `plain`."""
+    """Reduces the rows of one record; `sources` are sampled, and kept as they are if `plain`."""
 
     def __init__(self, record: Record, model: Model) -> None:
         self.record, self.membrane = record, None

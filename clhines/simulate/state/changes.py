@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.arrays import stretch_of
+from clhines.arrays import inverse, stretch_of
 from clhines.device import devices, program
 from clhines.device.arrays import set_soon, set_zero
 from clhines.model.model import Model
@@ -123,9 +123,7 @@ class Spread:
         assert storage.places is not None
         at, instance = storage.places()
         k, own = self._model.instances[group]
-        line = np.full(self._model.kinds[k].count, -1)
-        line[own] = np.arange(len(own))
-        mine = line[instance]
+        mine = inverse(own, self._model.kinds[k].count)[instance]
         return at[mine >= 0], mine[mine >= 0]
 
     def _sources(self, line: np.ndarray, group: int, by: str) -> np.ndarray:
@@ -222,7 +220,7 @@ class DeviceChanges(ParameterChanges):
 
 
 def from_start(model: Model, dtype: np.dtype) -> dict[str, np.ndarray]:
-    """Return what `Run.load` takes of a model at the start."""
+    """Return the state of a model at the start, for `Run.load`."""
     found = {f.key: np.zeros(shape_of(model, f), f.dtype_in(dtype)) for f in model.schema}
     found |= {"v": model.v_init, "plastic_weight": model.connections.weight}
     if "held" in found:

@@ -1,4 +1,4 @@
-"""What a run has found in some steps, and spikes that are under way after them."""
+"""Results of some steps of a run, and spikes that are under way after them."""
 
 from __future__ import annotations
 

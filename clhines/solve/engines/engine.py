@@ -1,4 +1,4 @@
-"""What engines share: methods that `Solver` and `Factors` call on a way to solve a batch.
+"""The interface of engines: methods that `Solver` and `Factors` call on a way to solve a batch.
 
 Arrays come checked and in natural order. `whole`, `sliced` and `several` are the engines; only
 the first works in device order, and `Engine.device_order` is the way to it.

@@ -147,7 +147,10 @@ class Several(Engine):
         solved = np.ones(self.forest.num_cells, bool)
         for k in failed:
             solved[slice(*self.cells[k : k + 2])] = False
-        text = "; ".join(f"{self._name(k)}: {_one_line(error)}" for k, error in failed.items())
+        text = "; ".join(
+            f"{self._name(k)}: " + f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+            for k, error in failed.items()
+        )
         left = int(solved.sum())
         if solves and left:
             text += f"; the other {left} cells of {len(solved)} are solved: see .result and .solved"
@@ -238,10 +241,6 @@ class SeveralFactors:
     def matrix_on_host(self) -> dict[str, np.ndarray]:
         found = [one.eliminated.matrix_on_host() for one in self.factors]
         return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
-
-
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
 
 
 def _queues(given: Sequence[OneDevice], dtype: np.dtype) -> list[cl.CommandQueue]:

@@ -180,7 +180,7 @@ class Pipeline:
     ) -> tuple[np.ndarray, np.ndarray]:
         rows = {name: np.atleast_2d(a) for name, a in arrays.items()}
         try:
-            found = _Run(self, rows, np.atleast_2d(target)).all_stages()
+            found = _Stages(self, rows, np.atleast_2d(target)).all_stages()
         finally:
             if self._resident is not None:
                 self._resident.take_factor(None)  # which was the run's
@@ -203,7 +203,7 @@ class Pipeline:
         return self._resident
 
 
-class _Run:
+class _Stages:
     """One solve of a `Pipeline`: its device memory, and the queues between its stages."""
 
     def __init__(

@@ -187,7 +187,7 @@ class Whole(Engine):
         return self.room.rows_at_once(self.plan)
 
     def _way(self, names: tuple[str, ...], rows: int, most: int) -> hosted.Shared | hosted.Hosted:
-        """Return what solves `rows` right-hand sides, in buffers for `most` of them."""
+        """Return the kept way to solve `rows` right-hand sides, in buffers for `most` of them."""
         way = self._ways.get((names, rows))
         if way is None:
             if hosted.prefers_shared(self.loaded, most):

@@ -219,13 +219,6 @@ def _solver(**arguments: Any) -> Any:
     return clhines.Solver(_THINGS["forest"], queue=_THINGS["queue"], **arguments)
 
 
-def _on_any_device(**arguments: Any) -> Any:
-    """Solve without a queue, as most do: what each call keeps adds up."""
-    import clhines
-
-    return clhines.solve_tridiagonal(**arguments)
-
-
 def _again() -> None:
     """Do what most do, without a queue: what each call keeps adds up."""
     import clhines

@@ -16,7 +16,7 @@ from clhines import DeviceMemoryError, Forest, PivotError, Solver, make_plan
 from clhines.device import copies as device_copies
 from clhines.solve import memory
 from clhines.solve.engines.loaded import Resident
-from clhines.solve.engines.sliced import _Run
+from clhines.solve.engines.sliced import _Stages
 from clhines.solve.memory import plan_slices
 
 MIX = [random_binary_tree(40, 6, k) for k in range(5)]
@@ -104,7 +104,7 @@ def test_a_stage_that_fails_ends_the_others(fast_queue, monkeypatch):
     for stage in ("_bring", "_launch", "_take"):
         solver = Solver(forest, "flat", np.float32, queue=fast_queue, max_memory=40_000)
         truth = solver.solve(**system.arrays)
-        real, calls = getattr(_Run, stage), []
+        real, calls = getattr(_Stages, stage), []
 
         def broken(*arguments, _calls=calls, _real=real):
             _calls.append(arguments)
@@ -113,7 +113,7 @@ def test_a_stage_that_fails_ends_the_others(fast_queue, monkeypatch):
             return _real(*arguments)
 
         with monkeypatch.context() as patch:
-            patch.setattr(_Run, stage, broken)
+            patch.setattr(_Stages, stage, broken)
             with pytest.raises(cl.RuntimeError, match="enqueue failed"):
                 solver.solve(**system.arrays)
         assert np.array_equal(solver.solve(**system.arrays), truth)  # as if nothing had been
@@ -127,7 +127,7 @@ def test_an_error_does_not_keep_the_memory_of_the_run(fast_queue, monkeypatch, p
     system = make_system(forest, np.float32)
     solver = Solver(forest, "flat", np.float32, queue=fast_queue, max_memory=40_000)
     runs = []
-    begin = _Run.all_stages
+    begin = _Stages.all_stages
 
     def noted(self):
         runs.append(weakref.ref(self))
@@ -136,10 +136,10 @@ def test_an_error_does_not_keep_the_memory_of_the_run(fast_queue, monkeypatch, p
     def broken(*_):
         raise cl.RuntimeError("enqueue failed")
 
-    monkeypatch.setattr(_Run, "all_stages", noted)
+    monkeypatch.setattr(_Stages, "all_stages", noted)
     gc.disable()
     try:
-        for place, name in ((_Run, "_launch"), (_Run, "_take"), (device_copies, "_empty")):
+        for place, name in ((_Stages, "_launch"), (_Stages, "_take"), (device_copies, "_empty")):
             with monkeypatch.context() as patch:
                 patch.setattr(place, name, broken)
                 try:
