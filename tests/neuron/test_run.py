@@ -142,7 +142,8 @@ def test_a_column_may_begin_with_the_last_word_of_a_range():
     readable = Readable(8)
     if not readable._ranges:
         pytest.skip("the system does not tell")
-    begin, end = readable._ranges[0]
+    begins = {begin for begin, _ in readable._ranges}
+    begin, end = next(found for found in readable._ranges if found[1] not in begins)
     assert begin in readable and end - 8 in readable and end not in readable
 
 

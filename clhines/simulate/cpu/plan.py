@@ -77,6 +77,12 @@ def _slower(size: float) -> float:
     return FAR if size > NEAR else 1.0
 
 
+def stays_near(model: Model) -> bool:
+    """Whether the numbers of all nodes and instances stay in a core's cache."""
+    numbers = model.forest.num_nodes + sum(kind.count for kind in model.kinds)
+    return 8 * NUMBERS * numbers <= NEAR
+
+
 def work_of(model: Model) -> np.ndarray:
     """(cells,) float64, ns: what a step of each cell takes."""
     bounds = model.forest.cell_offsets

@@ -40,7 +40,7 @@ from clhines.simulate.cpu.groups import (
     takes_twice,
     variable_nodes,
 )
-from clhines.simulate.cpu.plan import LAUNCH, NEAR, NUMBERS, work_of
+from clhines.simulate.cpu.plan import LAUNCH, stays_near, work_of
 from clhines.simulate.engines.cells_run import Cells, CellsRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.kinds.spec import (
@@ -120,10 +120,9 @@ def is_faster_alone(run: CellsRun) -> bool:
     """Whether one core takes all steps sooner than all cores with launches between deliveries."""
     model, units = run.model, devices.limits(run.device).compute_units
     connections = model.connections
-    numbers = model.forest.num_nodes + sum(kind.count for kind in model.kinds)
     if run.decisions.split or connections.rule is not None or not connections.count:
         return False
-    if 8 * NUMBERS * numbers > NEAR:  # one block has all: it does not stay in the core's cache
+    if not stays_near(model):  # one block would have all
         return False
     work = float(work_of(model).sum())
     return work < work / units + 2 * LAUNCH / run.decisions.epoch
