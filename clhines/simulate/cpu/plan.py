@@ -46,7 +46,7 @@ class CellRanges:
 def plan_blocks(model: Model, wires: Wires, units: int, always: bool = False) -> CellRanges | None:
     """Return the blocks for as many compute units; None where `Steps` is faster."""
     work = work_of(model)
-    size = 8.0 * NUMBERS * (len(model.area) + sum(k.count for k in model.kinds))
+    size = _size_of(model)
     least, best = STEPS * work.sum() / units * _slower(size) + LAUNCHES * LAUNCH, None
     least = np.inf if always else least
     lanes = choose_lanes(model.forest, LANES, units)
@@ -79,8 +79,12 @@ def _slower(size: float) -> float:
 
 def stays_near(model: Model) -> bool:
     """Whether the numbers of all nodes and instances stay in a core's cache."""
-    numbers = model.forest.num_nodes + sum(kind.count for kind in model.kinds)
-    return 8 * NUMBERS * numbers <= NEAR
+    return _size_of(model) <= NEAR
+
+
+def _size_of(model: Model) -> float:
+    """Bytes of the numbers of all nodes and instances, about."""
+    return 8.0 * NUMBERS * (model.forest.num_nodes + sum(kind.count for kind in model.kinds))
 
 
 def work_of(model: Model) -> np.ndarray:
