@@ -34,6 +34,7 @@ from clhines.neuron.model import Model, settings_of
 from clhines.neuron.read.channels import read_channel
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, random_plays, stepping_of
+from clhines.simulate.engines.arena_run import state_follows
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.ranks.split import Joints
 from clhines.simulate.simulation import Simulation
@@ -360,8 +361,9 @@ class Kept:
             return
         start = self._start
         if start is None:
-            self.sim.reset()
-            start = self.sim.arrays()
+            with state_follows():
+                self.sim.reset()
+                start = self.sim.arrays()
             if sum(a.nbytes for a in start.values()) <= _MOST_START:
                 self._start = start  # the parameters are the same as long as it is kept
         take_values(self.sim, imported, {name: a.copy() for name, a in start.items()})

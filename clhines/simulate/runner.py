@@ -64,6 +64,8 @@ class CurrentModel:
 
     def compiled(self) -> Model:
         net, settings = self.network, self.settings
+        if not self._outdated:
+            return self.known
         if self.known.alike is None and self._outdated < Outdated.WIRING:
             values = settings["v_init"], self.changes, self.sums
             return with_values(net, self.known, net.groups, *values)
@@ -428,6 +430,7 @@ class Changing:
         for group in model.network.groups:
             if group.mechanism.constant and group.number in changed:
                 model.changes.stored |= {(group.mechanism.name, n) for n in changed[group.number]}
+                model.outdate(Outdated.VALUES)
         self._remake("conductances that were constant")
 
     # -- weights, events, start ----------------------------------------------------------------

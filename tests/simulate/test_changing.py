@@ -16,6 +16,12 @@ from clhines.simulate.engines import run as device_run
 from clhines.simulate.engines.arena_run import ArenaRun
 
 CELLS = 5
+LEAK = """
+    NEURON { SUFFIX leaks NONSPECIFIC_CURRENT i RANGE g }
+    PARAMETER { g = 1e-6 (S/cm2) }
+    ASSIGNED { v (mV) i (mA/cm2) }
+    BREAKPOINT { i = g*(v + 60) }
+"""
 
 
 def passive_below(**changed):
@@ -166,6 +172,22 @@ def test_generations_are_as_simulations_made_with_their_values(
     assert len(program.build_seconds) == built
     last = compare(sim, net, made_with(build, 2), dtype)
     assert np.abs(last - new).max() > 1
+
+
+@pytest.mark.parametrize("engine", ["steps", "epochs-gpu", "epochs-cpu"])
+def test_a_reset_of_what_was_not_changed_plans_nothing(engine, fast_queue, caplog):
+    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
+        pytest.skip("epochs-cpu is for CPUs")
+    net, _ = passive_below()
+    net.insert(clhines.Mechanism.from_nmodl(LEAK), at="all", g=net.per_cell(spread(1e-6, 1e-5)))
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    first = result_of(sim, net)[0]
+    with caplog.at_level(logging.INFO, "clhines"):
+        sim.reset()
+    assert not [m for m in caplog.messages if "planned again" in m]
+    again = result_of(sim, net)[0]
+    assert np.array_equal(first, again)
+    assert np.ptp(first) > 10  # mV
 
 
 @pytest.mark.parametrize("engine", ["steps", "epochs", "reference"])

@@ -57,7 +57,7 @@ _follows = ContextVar("_follows", default=False)
 
 @contextmanager
 def state_follows() -> Iterator[None]:
-    """Make runs whose start is not put on the device: a state is loaded before they advance."""
+    """Do not put the start of runs on the device: a state is loaded before they advance."""
     token = _follows.set(True)
     try:
         yield
@@ -322,8 +322,8 @@ class ArenaRun(DeviceRun):
         if max(model.copies, self.model.copies) > 1:
             return False
         host = Reference(model, self.wires, self.wanted, self._decisions)  # which may refuse it
-        self.model = model
-        if not self.kernels.renew():
+        same, self.model = model is self.model, model
+        if not same and not self.kernels.renew():
             return False
         self._start(model, host)
         return True
