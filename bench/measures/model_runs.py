@@ -289,6 +289,46 @@ def ranked(
     return said, (times, numbers)
 
 
+def spread(
+    case: Case, stop: float, device: str | None
+) -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]] | None:
+    """Return what a whole model takes on the MPI ranks of which this is one, with a device each.
+
+    It runs two steps, and then from the begin until `stop`. Only rank 0 returns something, and
+    all spikes.
+    """
+    from neuron import h as neuron
+
+    import clhines
+
+    neuron.nrnmpi_init()
+    times = [time.perf_counter()]
+    neuron(case.whole)
+    h, _, v_init, kept = began(case)
+    pc, spikes, gids = h.ParallelContext(), h.Vector(), h.Vector()
+    pc.spike_record(-1, spikes, gids)
+    pc.set_maxstep(10)
+    for end in (2 * h.dt, stop):
+        h.finitialize(v_init)
+        pc.barrier()
+        times.append(time.perf_counter())
+        clhines.neuron.run(end, device=device)
+        pc.barrier()
+        times.append(time.perf_counter())
+    every = pc.py_gather((np.array(spikes), np.array(gids)), 0)
+    assert kept is not None
+    if pc.id():
+        return None
+    found = tuple(np.concatenate(x) for x in zip(*every, strict=True))
+    order = np.lexsort(found)
+    said = {
+        "stop_ms": stop, "devices": int(pc.nhost()), "spikes": len(order), "cores": os.cpu_count(),
+        "build_s": times[1] - times[0], "first_s": times[2] - times[1],
+        "run_s": times[4] - times[3], "load": os.getloadavg()[0],
+    }  # fmt: skip
+    return said, (found[0][order], found[1][order])
+
+
 def by_gid(
     mine: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:

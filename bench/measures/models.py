@@ -3,7 +3,7 @@
     CLHINES_MODELS=FOLDER python -m bench models [NAME ...] [--stop MS] [--device SPEC] [--core]
                                                  [--processes N] [--keep FOLDER] [--short]
                                                  [--dtype DTYPE] [--copies N ...]
-                                                 [--whole [--ranks N]]
+                                                 [--whole [--ranks N]] [--spread N ...]
 
 Models are looked for in the folder by the number or name of their public repository; they carry no
 licence, and none is part of this one. Each is copied, its mechanisms are compiled by nrnivmodl (if
@@ -18,7 +18,9 @@ take from NEURON's memory, by `clhines.from_neuron`, to the end of the first ste
 ``--whole``: what models that are cut above take with all their cells, in seconds and memory; with
 ``--ranks`` also how many spikes are in the steps of NEURON on so many MPI ranks, which may be of
 another machine with ``--keep``; if not all, how many of NEURON's own are where the voltage of each
-soma begins an ulp off. Where NEURON does not find the library of MPI: ``MPI_LIB_NRN_PATH``.
+soma begins an ulp off. ``--spread``: whole models on so many MPI ranks with a device each, and how
+many of the spikes are those of the first number. Where NEURON does not find the library of MPI:
+``MPI_LIB_NRN_PATH``.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,7 @@ from bench.measures.model_runs import (
     near,
     one_way,
     ranked,
+    spread,
     together,
     whole_run,
 )
@@ -150,6 +153,8 @@ def rows_by(way: str, name: str, folder: Path, args: Any) -> list[dict[str, Any]
     with tempfile.TemporaryDirectory() as where:
         kept = Path(args.keep or where)
         copy = prepared(CASES[name], folder / name, Path(where) / name)
+        if way == "spread":
+            return list(rows_of_ranks(name, args.spread, said, kept))
         rows = [{"model": name, **row} for row in said(way)]
         if args.ranks:
             start, (beside, nudged) = child.mpiexec(args.ranks), RANKED
@@ -160,6 +165,20 @@ def rows_by(way: str, name: str, folder: Path, args: Any) -> list[dict[str, Any]
                 found[nudged] = agreement(kept, name, nudged)
             rows[0]["agreement"] = found
     return rows
+
+
+def rows_of_ranks(
+    name: str, counts: list[int], said: Callable[..., list[dict[str, Any]]], kept: Path
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each number of ranks, with how many spikes are those of the first one."""
+    done, first = kept / f"{name}-spread.npz", set[tuple[float, float]]()
+    for count in counts:
+        done.unlink(missing_ok=True)
+        row = said("spread", *child.mpiexec(count))[0]
+        with np.load(done) as file:
+            found = set(zip(file["times"].tolist(), file["gids"].tolist(), strict=True))
+        first = first or found
+        yield {"model": name, **row, "same": len(first & found)}
 
 
 def agreement(kept: Path, name: str, way: str) -> dict[str, Any]:
@@ -228,6 +247,29 @@ def whole_text(result: dict[str, Any]) -> str:
     ]
     said += [beside(r) for r in result["rows"] if "ranks" in r]
     return "\n".join([table.ruled(WHOLE, lines), "", *table.wrapped([note, *said])])
+
+
+SPREAD = "model             ranks  built    first      run  faster   spikes     same    to, ms"
+
+
+def spread_text(result: dict[str, Any]) -> str:
+    """Return the table of whole models on several ranks."""
+    lines, rows = [], result["rows"]
+    for r in rows:
+        few = next(x for x in rows if x["model"] == r["model"])
+        lines.append(
+            f"{r['model']:<16}{r['devices']:>7}{r['build_s']:>5.0f} s{r['first_s']:>7.1f} s"
+            f"{r['run_s']:>7.2f} s{few['run_s'] / r['run_s']:>7.2f}x{r['spikes']:>9}{r['same']:>9}"
+            f"{r['stop_ms']:>10g}"
+        )
+    note = (
+        "Whole models on MPI ranks with a device each. built: by NEURON. first: two steps by "
+        "clhines.neuron.run, with all that it reads, builds and compiles. run: from "
+        "h.finitialize() on, all that is read and written back included. same: spikes of the "
+        "first row, of the same cell at the same time."
+    )
+    said = [f"{r['model']}: `{r['command']}`." for r in rows if r["devices"] == rows[0]["devices"]]
+    return "\n".join([table.ruled(SPREAD, lines), "", *table.wrapped([note, *said])])
 
 
 def beside(row: dict[str, Any]) -> str:
@@ -343,6 +385,8 @@ def text(result: dict[str, Any]) -> str:
         return copies_text(result)
     if result.get("whole"):
         return whole_text(result)
+    if result.get("spread"):
+        return spread_text(result)
     rows = result["rows"]
     good = [r for r in rows if "failed" not in r]
     single = result.get("dtype") == "float32"
@@ -392,19 +436,25 @@ def kept_rows(path: Path) -> dict[str, dict[str, Any]]:
 def measure_rows(
     way: str, queue: Any, names: list[str], folder: Path, args: Any, arguments: Sequence[str]
 ) -> int:
-    """Write ``models-WAY-DEVICE.json`` and ``.txt``, of copies or whole; rows of others stay."""
+    """Write ``models-WAY-DEVICE.json`` and ``.txt`` of copies or whole ones; others' rows stay."""
     path = Path(args.out) / f"models-{way}-{record.slug(queue.device)}.json"
     old = json.loads(path.read_text("utf-8"))["rows"] if path.is_file() else []
-    rows = {(r["model"], r.get("copies", 1), r.get("dtype", "")): r for r in old}
+    rows = {_which(r): r for r in old}
+    words = {"spread": " ".join(map(str, ["--spread", *(args.spread or [])])), "whole": "--whole"}
     for name in names:
         for row in rows_by(way, name, folder, args):
-            which = f"--copies {row['copies']}" if way == "copies" else "--whole"
+            which = words.get(way) or f"--copies {row['copies']}"
             row["command"] = f"{command_of(name, args)} {which}"
-            rows[name, row.get("copies", 1), row.get("dtype", "")] = row
+            rows[_which(row)] = row
     result = {"record": record.record(queue, "models", arguments), way: True}
     result["rows"] = [r for n in CASES for (m, *_), r in sorted(rows.items()) if m == n]
     record.write(f"models-{way}", queue, result, text(result), args.out)
     return 0
+
+
+def _which(row: dict[str, Any]) -> tuple[str, int, str]:
+    """Return what a row is of: the model, copies or devices, the precision."""
+    return row["model"], row.get("copies", row.get("devices", 1)), row.get("dtype", "")
 
 
 def told(name: str, args: Any, found: tuple[dict[str, Any], Sequence[np.ndarray]] | None) -> int:
@@ -441,9 +491,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--ranks", type=int, metavar="N", help="with --whole: spikes beside NEURON on N MPI ranks"
     )
+    parser.add_argument(
+        "--spread", type=int, nargs="+", metavar="N", help="whole ones on N MPI ranks"
+    )
     dtypes = ("float64", "float32")
     parser.add_argument("--dtype", choices=dtypes, default="float64", help="default: float64")
-    ways = (*WAYS, "core", "copies", "whole", *RANKED)
+    ways = (*WAYS, "core", "copies", "whole", "spread", *RANKED)
     parser.add_argument("--way", choices=ways, help="run the one that lies here so")
     args = parser.parse_args(arguments)
     if args.way:
@@ -454,6 +507,8 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         if args.way == "whole":
             return told(name, args, whole_run(CASES[name], args.stop, args.device))
+        if args.way == "spread":
+            return told(name, args, spread(CASES[name], args.stop, args.device))
         if args.way in RANKED:
             return told(name, args, ranked(CASES[name], args.stop, args.way != RANKED[0]))
         if args.way == "core":
@@ -470,10 +525,10 @@ def main(arguments: Sequence[str]) -> int:
         print("no models; expected CLHINES_MODELS=FOLDER with " + ", ".join(CASES), file=sys.stderr)
         return 2
     queue = record.queue(args.device, ("float64",))
-    if args.whole:
+    if args.whole or args.spread:
         names = [name for name in names if CASES[name].whole]
-    if args.copies or args.whole:
-        way = "whole" if args.whole else "copies"
+    if args.copies or args.whole or args.spread:
+        way = "whole" if args.whole else "spread" if args.spread else "copies"
         return measure_rows(way, queue, names, folder, args, arguments)
     single = args.dtype == "float32"
     measure = "models-float32" if single else "models"
