@@ -54,6 +54,7 @@ from bench.measures.model_runs import (
     core,
     first_spike,
     first_steps,
+    leave_ranks,
     near,
     one_way,
     ranked,
@@ -508,9 +509,11 @@ def main(arguments: Sequence[str]) -> int:
         if args.way == "whole":
             return told(name, args, whole_run(CASES[name], args.stop, args.device))
         if args.way == "spread":
-            return told(name, args, spread(CASES[name], args.stop, args.device))
+            told(name, args, spread(CASES[name], args.stop, args.device))
+            leave_ranks()
         if args.way in RANKED:
-            return told(name, args, ranked(CASES[name], args.stop, args.way != RANKED[0]))
+            told(name, args, ranked(CASES[name], args.stop, args.way != RANKED[0]))
+            leave_ranks()
         if args.way == "core":
             said, found = core(CASES[name], args.stop), ([], [])
         else:
