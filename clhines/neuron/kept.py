@@ -433,9 +433,7 @@ class Kept:
         h, pending = self.model.h, self.model.pending
         begin, end = clock(float(h.t), float(h.dt), 1).tolist()
         if self.joints is not None:  # NEURON's exchange, which would set its time, comes later
-            for event in self.model.queue.events():
-                if event.what == "NetParEvent":
-                    self.model.queue.move(event.item, max(event.time, end + float(h.dt)))
+            self.model.queue.put_exchange_off(end + float(h.dt))
         due = [t for t in pending.statements if t <= end]
         if not due:
             h.fadvance()

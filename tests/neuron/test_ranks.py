@@ -73,14 +73,12 @@ def test_ranks_have_the_spikes_of_neuron(of_neuron, of_two):
 
 
 def test_bins_on_several_ranks_are_those_of_neuron():
-    """Of ``CVode.queue_mode(1, 0)``: events of other ranks; a second call is rejected on all."""
+    """Of ``CVode.queue_mode(1, 0)``: events of other ranks, and those on their way at a call."""
     loose, whole = (told(1, "--bins", mode, "neuron")["neuron"] for mode in ("0", "1"))
     assert loose[0][0] != whole[0][0]
-    found = told(2, "--bins", "1", "loose", "mixed", "cut", "neuron", "auto", "steps")
+    found = told(2, "--bins", "1", "loose", "mixed", "neuron", "auto", "steps")
     for line in (*found.pop("loose"), *found.pop("mixed")):
         assert "CVode.queue_mode(1, 0) on several MPI ranks" in line
-    for line in found.pop("cut"):
-        assert "CVode.queue_mode(1, 0) on several MPI ranks goes on at 15 ms" in line
     found |= told(3, "--bins", "1", "epochs-gpu")
     for engine, runs in found.items():
         compare(runs, whole, engine, range(60, 66))
