@@ -404,7 +404,10 @@ class Kept:
         result = sim.run((steps + self._lag) * dt, progress)
         if self.joints is not None:
             sim.runner.exchange()  # type: ignore[attr-defined]
+            self.model.queue.exchange()  # spikes of NEURON's last step, which `sim` has as well
         h.t = float(clock(begin, dt, steps)[-1])
+        if self.joints is not None:
+            self.model.queue.exchange()  # of none, but NEURON counts their times from it
         last = last_delivery(begin, dt, steps)
         self._counters.fill(result, first)  # before numbers of the end are in NEURON's memory
         self._records.fill(result, begin, first)

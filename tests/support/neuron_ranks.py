@@ -98,11 +98,16 @@ v = h.Vector().record(cells[rank].soma(0.5)._ref_v)
 pc.set_maxstep(10)
 
 
-def ran(v_init=-65):
-    """Spikes of all ranks, and the voltage of cell 0."""
+def ran(v_init=-65, engine=None, back=STOPS[-1]):
+    """Spikes of all ranks, and the voltage of cell 0; after `back`, ms, NEURON takes all steps."""
+    if engine:
+        enable(engine=engine)
     h.finitialize(v_init)
     for stop in STOPS:
+        if stop > back:
+            disable()
         pc.psolve(stop)
+    disable()
     spikes = comm.gather([*zip(times.to_python(), gids.to_python(), strict=True)])
     return sorted(pair for some in spikes or [] for pair in some), v.to_python()
 
@@ -217,9 +222,13 @@ for scenario in sys.argv[1:]:
     if scenario == "neuron":
         found[scenario] = ran(), ran(20)  # above thresholds
         continue
-    enable(engine="steps" if scenario in REFUSED else scenario)
-    found[scenario] = refused(REFUSED[scenario]) if scenario in REFUSED else (ran(), ran(20))
-    disable()
+    if scenario in REFUSED:
+        enable(engine="steps")
+        found[scenario] = refused(REFUSED[scenario])
+        disable()
+        continue
+    given = ("auto", 15.0) if scenario == "back" else (scenario,)
+    found[scenario] = ran(-65, *given), ran(20, *given)
 if rank == 0:
     print(json.dumps(found), flush=True)
 pc.barrier()
