@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 
 from clhines.device.caches import pocl_problem
 from clhines.device.guard import check_process
-from clhines.device.pocl import is_unnamed, register_bytes
+from clhines.device.pocl import is_unnamed, name_processor, register_bytes
 from clhines.errors import DeviceError, InputError, install, meant, shown
 from clhines.plan.plan import WIDEST_VECTOR, Limits
 
@@ -85,8 +85,7 @@ def whole_device(device: cl.Device) -> cl.Device:
 def part_of(device: cl.Device, number: int, count: int) -> cl.Device:
     """Return one of `count` equal parts of a CPU; all of it where it cannot be divided.
 
-    PoCL 3.0 puts the queue of `make_queue` on the whole CPU all the same, and on a queue on the
-    part it compiles kernels to other last bits.
+    PoCL 3.0 builds a program for the whole CPU, and compiles its kernels for the queue's part.
     """
     key = device, number, count
     if key not in _PARTS:  # each call would make other devices, and these other contexts
@@ -285,6 +284,7 @@ def given_queue(
             "a queue whose context is kept: hold a reference to the pyopencl.Context"
         ) from error
     choose(queue.device, dtype)  # raises without float64
+    name_processor(queue.device)  # of a part, which its context does not show
     return queue
 
 
@@ -316,6 +316,7 @@ def make_queue(device: cl.Device, timestamps: bool = True) -> cl.CommandQueue:
     except cl.Error as error:
         raise DeviceError(f"device {device.name.strip()!r} could not be opened: {error}") from error
     queue.kept = context  # Intel's CPU runtime frees one that only a queue refers to
+    name_processor(device)  # of a part, which its context does not show
     return queue
 
 

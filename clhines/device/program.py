@@ -207,12 +207,13 @@ def _named(spec: TemplateSpec) -> str:
 
 def _compile(context: cl.Context, source: str, spec: TemplateSpec) -> cl.Program:
     _dump(source, spec)
+    options = list(getattr(spec, "build_options", ()))
     for device in context.devices:
         name = name_processor(device)
         if name is not None:
             _log.info("PoCL does not know this processor; kernels are built for %s", name)
+            options.append("-D NAMED")  # not those in PoCL's cache that a part without name built
         caches.before_build(device)
-    options = list(getattr(spec, "build_options", ()))
     if any(warns_of_vectors(device, source) for device in context.devices):
         options.append("-w")  # PoCL would count the warnings on stderr
     begin = time.perf_counter()

@@ -453,12 +453,6 @@ def together(ranks: Ranks | None, kept: Kept, steps: int) -> int:
     t, dt = float(kept.model.h.t), float(kept.model.h.dt)
     found = ranks.gather_numbers([steps, kept.lag, abs(t) > 0.5 * dt])
     differ = bool(np.ptp(found[:, 1]))
-    if found[:, 2].any() and kept.model.bins is not None:
-        raise InputError(
-            f"CVode.queue_mode(1, 0) on several MPI ranks goes on at {t:g} ms, where NEURON's bins "
-            "may have begun after events of other ranks; expected one run from h.finitialize() to "
-            "the end, without CVode.event's statements, or queue_mode(0, 0)"
-        )
     if found[:, 2].any() and (differ or kept.lag < 0):
         raise InputError(
             f"several MPI ranks go on at {t:g} ms after steps of NEURON's own, or after changes; "

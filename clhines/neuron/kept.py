@@ -406,7 +406,10 @@ class Kept:
         result = sim.run((steps + self._lag) * dt, progress)
         if self.joints is not None:
             sim.runner.exchange()  # type: ignore[attr-defined]
+            self.model.queue.exchange()  # spikes of NEURON's last step, which `sim` has as well
         h.t = float(clock(begin, dt, steps)[-1])
+        if self.joints is not None:
+            self.model.queue.exchange()  # of none, but NEURON counts their times from it
         last = last_delivery(begin, dt, steps)
         self._counters.fill(result, first)  # before numbers of the end are in NEURON's memory
         self._records.fill(result, begin, first)
@@ -435,9 +438,7 @@ class Kept:
         h, pending = self.model.h, self.model.pending
         begin, end = clock(float(h.t), float(h.dt), 1).tolist()
         if self.joints is not None:  # NEURON's exchange, which would set its time, comes later
-            for event in self.model.queue.events():
-                if event.what == "NetParEvent":
-                    self.model.queue.move(event.item, max(event.time, end + float(h.dt)))
+            self.model.queue.put_exchange_off(end + float(h.dt))
         due = [t for t in pending.statements if t <= end]
         if not due:
             h.fadvance()

@@ -2,7 +2,11 @@
 
 import ctypes
 import gc
+import json
+import os
 import re
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pyopencl as cl
@@ -336,6 +340,51 @@ def test_real_devices_build_after_naming(every_queue):
     program.build(every_queue.context, FloorSpec("float", 1))
     name = pocl.name_processor(every_queue.device)
     assert (name is not None) == pocl.is_unnamed(every_queue.device)
+
+
+ON_PARTS = """
+import json
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+from clhines.device import devices, program
+from clhines.device.timing import FloorSpec
+
+SUMS = "__kernel void sums(__global const int *a, __global int *x) {"
+SUMS += " const int i = get_global_id(0); const int8 row = vload8(i % 3, a);"
+SUMS += " x[i] = row.s0 + 10 * row.s7; }"
+found = {}
+for _, device in devices.all_devices():
+    if not devices.is_cpu(device) or devices.is_simulator(device) or device.max_compute_units < 2:
+        continue
+    parts = device.create_sub_devices([cl.device_partition_property.EQUALLY, 1])
+    own = cl.CommandQueue(cl.Context(parts[:1]), parts[0])
+    for queue in (devices.make_queue(devices.part_of(device, 0, device.max_compute_units)),
+                  devices.given_queue(own, None, np.float32), devices.make_queue(device)):
+        built = program.build(queue.context, FloorSpec("float", 1), SUMS)
+        a = cla.to_device(queue, np.arange(24, dtype=np.int32))
+        x = cla.zeros(queue, 64, np.int32)
+        built.sums(queue, (64,), (16,), a.data, x.data)
+        found.setdefault(str(device), []).append(x.get().tolist())
+print(json.dumps(found))
+"""
+
+
+def test_parts_of_a_cpu_compile_right_kernels(tmp_path):
+    """PoCL builds a program for the whole CPU, and compiles its kernels for the queue's part.
+
+    Without one name for both they pass vectors in different registers. The first kernel that is
+    compiled goes to PoCL's cache.
+    """
+    environment = {**os.environ, "POCL_CACHE_DIR": str(tmp_path), "POCL_EXTRA_BUILD_FLAGS": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", ON_PARTS], env=environment, capture_output=True, text=True,
+        timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = [8 * (i % 3) for i in range(64)]
+    for sums in json.loads(done.stdout).values():
+        assert sums == [[first + 10 * (first + 7) for first in rows]] * 3
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from clhines import ClhinesError
 from clhines.neuron import disable, enable
 
 CELLS, STIM, FIRES = 6, 50, 60  # of gid STIM: a NetStim; from FIRES on: IntFire1
-STOPS = (30.0,) if "--bins" in sys.argv else (15.0, 16.0, 30.0)  # ms
+STOPS = 1.7, 15.0, 16.0, 30.0  # ms; the first after a step in which NEURON itself sees a spike
 comm = MPI.COMM_WORLD
 if comm.size > 1:
     h.nrnmpi_init()
@@ -98,11 +98,16 @@ v = h.Vector().record(cells[rank].soma(0.5)._ref_v)
 pc.set_maxstep(10)
 
 
-def ran(v_init=-65):
-    """Spikes of all ranks, and the voltage of cell 0."""
+def ran(v_init=-65, engine=None, back=STOPS[-1]):
+    """Spikes of all ranks, and the voltage of cell 0; after `back`, ms, NEURON takes all steps."""
+    if engine:
+        enable(engine=engine)
     h.finitialize(v_init)
     for stop in STOPS:
+        if stop > back:
+            disable()
         pc.psolve(stop)
+    disable()
     spikes = comm.gather([*zip(times.to_python(), gids.to_python(), strict=True)])
     return sorted(pair for some in spikes or [] for pair in some), v.to_python()
 
@@ -171,13 +176,6 @@ def mixed():
         h.CVode().queue_mode(1, 0)
 
 
-def cut():
-    """A run with bins in two calls."""
-    h.finitialize(-65)
-    pc.psolve(15)
-    pc.psolve(30)
-
-
 def infinite():
     """A voltage that is not finite on one rank."""
     h.finitialize(-65)
@@ -217,16 +215,20 @@ def epochs():
 
 
 OTHERS = infinite, played, fallback, pieces, epochs
-REFUSED = {f.__name__: f for f in (setting, changed, early, loose, mixed, cut, *OTHERS)}
+REFUSED = {f.__name__: f for f in (setting, changed, early, loose, mixed, *OTHERS)}
 REFUSED["from_neuron"] = clhines.from_neuron
 found = {}
 for scenario in sys.argv[1:]:
     if scenario == "neuron":
         found[scenario] = ran(), ran(20)  # above thresholds
         continue
-    enable(engine="steps" if scenario in REFUSED else scenario)
-    found[scenario] = refused(REFUSED[scenario]) if scenario in REFUSED else (ran(), ran(20))
-    disable()
+    if scenario in REFUSED:
+        enable(engine="steps")
+        found[scenario] = refused(REFUSED[scenario])
+        disable()
+        continue
+    given = ("auto", 15.0) if scenario == "back" else (scenario,)
+    found[scenario] = ran(-65, *given), ran(20, *given)
 if rank == 0:
     print(json.dumps(found), flush=True)
 pc.barrier()

@@ -72,6 +72,18 @@ class EventQueue:
         move = self._memory.function(name, None, pointer, pointer, ctypes.c_double)
         move(self.address, item, time)
 
+    def exchange(self) -> None:
+        """Let NEURON exchange the spikes that it has found, on all ranks at once."""
+        pointer = ctypes.c_void_p
+        exchange = self._memory.function("_Z18nrn_spike_exchangeP9NrnThread", None, pointer)
+        exchange(self._memory.variable("nrn_threads"))
+
+    def put_exchange_off(self, t: float) -> None:
+        """Let NEURON exchange spikes with other ranks no earlier than at a time, ms."""
+        for event in self.events():
+            if event.what == "NetParEvent":
+                self.move(event.item, max(event.time, t))
+
     def send(self, netcons: np.ndarray, times: np.ndarray) -> None:
         name, pointer = "_ZN8NetCvode5eventEdP13DiscreteEventP9NrnThread", ctypes.c_void_p
         send = self._memory.function(name, None, pointer, ctypes.c_double, pointer, pointer)

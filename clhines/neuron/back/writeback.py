@@ -294,6 +294,7 @@ def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float)
         one = int(sources[0])
         model.sources.above(address).value = bool(above[one]) and one not in unseen
     if model.bins is not None:  # NEURON delivers self events before the next bin, at a step's end
+        queue.put_exchange_off(t + sim.model.dt)  # of spikes that were sent before this bin
         queue.deliver_until(t)
 
 
