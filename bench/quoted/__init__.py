@@ -136,6 +136,7 @@ MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "turns": ([*GPU_EPOCHS, *STEPS], [*CPU_EPOCHS, *BLOCKS]),
     "models-copies": ([*GPU_EPOCHS, *STEPS], BLOCKS),
     "models-whole": ([*GPU_EPOCHS, *STEPS, "clhines/neuron"], [*BLOCKS, "clhines/neuron"]),
+    "models-spread": ([*GPU_EPOCHS, "clhines/neuron", "clhines/simulate/ranks"], []),
     "fixed": ([*GPU_EPOCHS, *STEPS], BLOCKS),
     "pieces": ([*GPU_EPOCHS, *STEPS, "clhines/neuron"], [*BLOCKS, "clhines/neuron"]),
     "frameworks": ([*GPU_EPOCHS, *STEPS], BLOCKS),

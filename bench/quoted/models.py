@@ -96,6 +96,10 @@ def aims() -> Iterator[Quote]:
     def whole(shown: Shown) -> Figure:
         return Figure("models-whole-nvidia-h200", shown, {"model": "nrntraub"})
 
+    two = {"kind": "strong", "cells": 65536, "ranks": 2}
+    far = Figure("scale-nvidia-h200", field("speed_up", "{:.2f}"), two)
+    traub = {"model": "nrntraub", "devices": 2}
+    spread = Figure("models-spread-nvidia-h200", field("faster", "{:.2f}"), traub)
     turn = Figure("turns-nvidia-h200", micro, {"cell": "small", "events": "grid"})
     rows: tuple[tuple[str, tuple[Figure, ...], str], ...] = (
         ("nrntraub, a tenth of the cells", (warm("nrntraub"),), "25"),
@@ -118,6 +122,8 @@ def aims() -> Iterator[Quote]:
             "28; 120",
         ),
         ("a turn of a closed loop", (turn,), "60"),
+        ("a ring of 65,536 cells on two H200, times one", (far,), "1.85"),
+        ("nrntraub with all cells on two H200, 1 s, times one", (spread,), "1.5"),
         ("nrntraub with all cells, 1 s", (whole(lambda r: f"{r['us']:.0f}"),), "80"),
         (
             "a piece of one step of it, ms beyond NEURON's own step",
