@@ -162,7 +162,7 @@ def _queue_of(arguments: argparse.Namespace) -> tuple[object, str]:
     if arguments.engine == "reference":
         return None, "the host, NumPy"
     found = choose(arguments.device, arguments.dtype)
-    return make_queue(found), label(found)
+    return make_queue(found, timestamps=False), label(found)
 
 
 def _ring_report(

@@ -51,7 +51,8 @@ class Result:
         `Network.source_numbers`; the first are the cells.
     cost : dict of str to float, s
         ``all``, the wall time. What the device spent of it: ``steps``, with events from outside
-        and recording, and ``spikes``, their delivery; where the queue has no timestamps, and for
+        and recording, and ``spikes``, their delivery; where the queue has no timestamps (as one
+        that a simulation makes itself, whose launches take less of the host's time), and for
         ``reference``, what the host did, and of a chunk in one launch on a CPU until it was done.
         ``collect``: reading results after each chunk. Of several ranks: of this one, and
         ``exchange``, its time in exchanges, waiting for others included.

@@ -150,7 +150,7 @@ class Simulation(Holder):
                 if queue is None and self.ranks is not None:
                     queue = own_queue(self.ranks, device, dtype)
                 else:
-                    queue = devices.given_queue(queue, device, dtype)
+                    queue = devices.given_queue(queue, device, dtype, timestamps=False)
                 on_host = is_cpu(queue.device)
             self.dtype = np.dtype("float64" if engine == "reference" else dtype)
         request = Request(network, queue, self.dtype, engine, chunk, max_spikes, method, options)

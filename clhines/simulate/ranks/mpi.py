@@ -240,4 +240,4 @@ def own_queue(ranks: Ranks, spec: cl.Device | str | None, dtype: DTypeLike) -> c
     sharing = len(range(ranks.local_rank % len(alike), ranks.local_size, len(alike)))
     if sharing > 1 and devices.is_cpu(device):
         device = devices.part_of(device, ranks.local_rank // len(alike), sharing)
-    return devices.make_queue(device)
+    return devices.make_queue(device, timestamps=False)
