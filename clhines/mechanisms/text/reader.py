@@ -21,7 +21,7 @@ from clhines.mechanisms.ir.exact import ExpressionError, NotRealError
 from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.ir.program import CAPACITANCE, HELD, HIDDEN, IonUse, Quantity, Spike
 from clhines.mechanisms.ir.singular import remove_singularities
-from clhines.mechanisms.text.parser import FUNCTIONS, Parser, shortened
+from clhines.mechanisms.text.parser import FUNCTIONS, ExpressionParser, shortened
 from clhines.units import Unit, UnitError
 
 NAMES = {"v", "t", "dt", "noise", "weight"}  # given to a mechanism, each where that is allowed
@@ -324,7 +324,7 @@ class Equations:
             raise self.fail(line, f"the brackets of '{line.shown}' do not match")
 
         def work() -> Node:
-            node = Parser(self.graph, line.source, self._resolve).parse()
+            node = ExpressionParser(self.graph, line.source, self._resolve).parse()
             return self.graph.number(_factor(line)) * node
 
         line.value = self.attempt(line, work)
