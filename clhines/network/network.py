@@ -674,8 +674,7 @@ class Network:
             events act at exact times, as with detectors or ions, any delay above 0, and 0 itself
             where the source is no cell.
         rule : Rule, optional
-            Of `clhines.network.plasticity`: changes the weights with the spikes of both ends. All
-            plastic connections of a network have one rule.
+            Of `clhines.network.plasticity`: one for all plastic connections of a network.
         source_index : integer array, optional
             Which of the sources, where `source` is no array of cells; default: all in order.
 
@@ -687,19 +686,17 @@ class Network:
         self._inside.check_not_frozen("connect()")
         self._inside.wiring.check_target(target)
         numbers = self._inside.added.source_numbers(source, source_index)
-        if isinstance(index, Pairs) and self.gids is not None:
-            raise InputError("index is Pairs; expected instances, as the network has gids")
         if isinstance(index, Pairs):
+            if self.gids is not None:
+                raise InputError("index is Pairs; expected instances, as the network has gids")
             cell = stretch_of(self.forest.cell_offsets, target.nodes)
             given = index, weight, delay, rule, np.where(target.nodes < 0, -1, cell)
-            found: Connections = self._inside.wiring.connect_pairs(numbers, target, *given)
-            return found
-        if isinstance(weight, Drawn) or isinstance(delay, Drawn):
-            name = "weight" if isinstance(weight, Drawn) else "delay"
-            raise InputError(f"{name} is Drawn; expected numbers, as index is not Pairs")
+            return self._inside.wiring.connect_pairs(numbers, target, *given)
+        for name, value in (("weight", weight), ("delay", delay)):
+            if isinstance(value, Drawn):
+                raise InputError(f"{name} is Drawn; expected numbers, as index is not Pairs")
         index = np.arange(len(target)) if index is None else index
-        made: Connections = self._inside.connect(numbers, target, index, weight, delay, rule)
-        return made
+        return self._inside.connect(numbers, target, index, weight, delay, rule)
 
     def add_event(
         self, target: Group, index: ArrayLike = 0, time: ArrayLike = 0.0, weight: ArrayLike = 0.0

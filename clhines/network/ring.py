@@ -114,13 +114,7 @@ def ring_network(
     if not isinstance(hh, str) or hh not in ("soma", "all"):
         raise InputError(f"hh={shown(hh)}; expected 'soma' or 'all'")
     gids = None if part is None else _gids_of(part, num_cells)
-    if gids is None:
-        network = Network(cables, num_cells)
-    else:
-        given = [cables] if isinstance(cables, Cable) else list(cables)
-        turned = gids[0] % len(given) if given else 0
-        network = Network(given[turned:] + given[:turned], len(gids))
-        network.gids = gids
+    network = Network(cables, num_cells) if gids is None else _part_of(cables, gids)
     for k, cable in enumerate(network.cables[: network.num_cells]):
         if hh == "soma" and not cable.sections.has_soma:
             raise InputError(
@@ -137,6 +131,14 @@ def ring_network(
     if cell[0] == 0:
         network.add_event(synapses, index=0, time=START, weight=weight)
     network.threshold = THRESHOLD
+    return network
+
+
+def _part_of(cables: Cable | Sequence[Cable], gids: np.ndarray) -> Network:
+    given = [cables] if isinstance(cables, Cable) else list(cables)
+    turned = gids[0] % len(given) if given else 0
+    network = Network(given[turned:] + given[:turned], len(gids))
+    network.gids = gids
     return network
 
 

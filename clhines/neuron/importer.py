@@ -24,7 +24,7 @@ from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.memory.places import ELEMENT, Variable
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.tables import local_at
-from clhines.neuron.model import Model
+from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.contents import Instances
 
 
@@ -36,7 +36,7 @@ class Imported:
     are sources above threshold that NEURON has not seen yet.
     """
 
-    model: Model
+    model: NeuronModel
     network: Network
     groups: dict[str, Group]
     sources: list[tuple[Sources | Group, int]]  # of each origin of the model's wires
@@ -73,7 +73,7 @@ class Imported:
         return found
 
 
-def network_of(model: Model) -> Imported:
+def network_of(model: NeuronModel) -> Imported:
     if model.rejected:
         raise RejectedError(model.rejected)
     tree = model.tree
@@ -130,7 +130,7 @@ def split_name(quantity: Quantity) -> tuple[str, int | None]:
     return base, int(place)
 
 
-def local_of(model: Model, name: str, quantity: Quantity) -> np.ndarray:
+def local_of(model: NeuronModel, name: str, quantity: Quantity) -> np.ndarray:
     """(1,) uint64: address of a LOCAL outside of blocks; (0,) of others, and if it is not found."""
     (base, element), entry = split_name(quantity), model.every[name].entry
     at = None
@@ -139,7 +139,7 @@ def local_of(model: Model, name: str, quantity: Quantity) -> np.ndarray:
     return np.array([] if at is None else [at + 8 * (element or 0)], np.uint64)
 
 
-def _group(model: Model, network: Network, name: str, instances: Instances) -> Group:
+def _group(model: NeuronModel, network: Network, name: str, instances: Instances) -> Group:
     mechanism = model.mechanisms[name]
     nodes = instances.nodes
     states = [q for q in mechanism.program.states if q.is_given]
@@ -152,7 +152,7 @@ def _group(model: Model, network: Network, name: str, instances: Instances) -> G
 
 
 def values_of(
-    model: Model, name: str, quantities: Sequence[Quantity]
+    model: NeuronModel, name: str, quantities: Sequence[Quantity]
 ) -> dict[str, float | np.ndarray]:
     program, nodes = model.mechanisms[name].program, model.every[name].nodes
     given: dict[str, float | np.ndarray] = {}
@@ -171,7 +171,7 @@ def values_of(
     return given
 
 
-def _restore(model: Model, name: str, table: str) -> None:
+def _restore(model: NeuronModel, name: str, table: str) -> None:
     """Let parameters have what a TABLE holds: NEURON's next look-up would do so, whatever they are.
 
     All others keep their values.
@@ -187,7 +187,7 @@ def _restore(model: Model, name: str, table: str) -> None:
 
 
 def _parameter(
-    model: Model, name: str, quantity: Quantity, built_in: Sequence[str], nodes: np.ndarray
+    model: NeuronModel, name: str, quantity: Quantity, built_in: Sequence[str], nodes: np.ndarray
 ) -> float | np.ndarray | None:
     """Value of a parameter in NEURON's memory; None where it is the network's, or not found."""
     base, place = split_name(quantity)
@@ -210,7 +210,7 @@ def _single(values: np.ndarray) -> float | np.ndarray:
     return float(values[0]) if len(values) and (values == values[0]).all() else values
 
 
-def _add_ions(model: Model, network: Network) -> None:
+def _add_ions(model: NeuronModel, network: Network) -> None:
     for ion in model.contents.ions.values():
         values = {
             key: ion.instances.values(name)
@@ -219,7 +219,7 @@ def _add_ions(model: Model, network: Network) -> None:
         network.ion(ion.name, ion.instances.nodes, ion.valence, style=ion.style, **values)
 
 
-def _point(model: Model, network: Network, groups: dict[str, Group]) -> None:
+def _point(model: NeuronModel, network: Network, groups: dict[str, Group]) -> None:
     set_by_gap: dict[tuple[str, str], dict[int, int]] = {}
     remote, first = model.remote, model.nodes.start
     v = inside(network).added.remote_v = np.zeros(len(remote))
@@ -248,12 +248,12 @@ def _point(model: Model, network: Network, groups: dict[str, Group]) -> None:
         raise RejectedError(rejected)
 
 
-def _pointed(model: Model, thing: Hoc, pointer: str) -> int:
+def _pointed(model: NeuronModel, thing: Hoc, pointer: str) -> int:
     at = model.memory.known_place(thing, pointer)
     return -1 if at is None else model.places.node(at)
 
 
-def _write(model: Model, network: Network, groups: dict[str, Group]) -> Group | None:
+def _write(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Group | None:
     """Let POINTERs write variables of mechanisms; an element of a Vector is an instance, too."""
     written, elements = model.written, None
     if written.elements:
@@ -282,7 +282,7 @@ def _write(model: Model, network: Network, groups: dict[str, Group]) -> Group | 
     return elements
 
 
-def _play(model: Model, network: Network, groups: dict[str, Group]) -> None:
+def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> None:
     rejected, played = [], set[Variable]()
     for player in model.players:
         variable = player.variable
@@ -304,7 +304,7 @@ def _play(model: Model, network: Network, groups: dict[str, Group]) -> None:
 
 
 def _sources(
-    model: Model, network: Network, groups: dict[str, Group]
+    model: NeuronModel, network: Network, groups: dict[str, Group]
 ) -> list[tuple[Sources | Group, int]]:
     origins, trains = model.wires.origins, model.trains
     at = [k for k, o in enumerate(origins) if o.sender is None]
@@ -329,7 +329,7 @@ def _sources(
 
 
 def _connect(
-    model: Model,
+    model: NeuronModel,
     network: Network,
     groups: dict[str, Group],
     sources: list[tuple[Sources | Group, int]],
@@ -362,7 +362,7 @@ def _connect(
     return np.concatenate([*made, _connect_pending(model, network, groups)]).astype(np.int64)
 
 
-def _connect_pending(model: Model, network: Network, groups: dict[str, Group]) -> list[int]:
+def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Group]) -> list[int]:
     """Let each event on its way come from a source of its own."""
     wires, made = model.wires, list[int]()
     pending = model.pending.netcons if model.bins is None else model.pending.binned
@@ -389,5 +389,5 @@ def _connect_pending(model: Model, network: Network, groups: dict[str, Group]) -
     return made
 
 
-def _rows(model: Model, chosen: np.ndarray) -> np.ndarray:
+def _rows(model: NeuronModel, chosen: np.ndarray) -> np.ndarray:
     return model.wires.weights[chosen, : model.wires.width[chosen].max()]

@@ -25,12 +25,12 @@ from clhines.neuron.back.states import put_values, take_values
 from clhines.neuron.back.writeback import Counters, Records, clock, last_delivery, put_events
 from clhines.neuron.convert import function_tables_of
 from clhines.neuron.importer import Imported, local_of, split_name, values_of
-from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.places import Variable
 from clhines.neuron.memory.raw import WORD, compare, gather, ref, words_at
 from clhines.neuron.memory.sources import NETCON_WORDS
-from clhines.neuron.model import Model, settings_of
+from clhines.neuron.model import NeuronModel, settings_of
 from clhines.neuron.read.channels import read_channel
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, random_plays, stepping_of
@@ -152,7 +152,7 @@ def _same(parts: Sequence[Part]) -> bool:
 class Fingerprint:
     """A model as it was read: structure, parameters and moving values, compared bit by bit."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: NeuronModel) -> None:
         self._model, self.covers_all = model, True
         memory, tree = model.memory, model.tree
         self._library = [ctypes.c_int.from_address(memory.address(name)) for name in _COUNTERS]
@@ -254,7 +254,7 @@ class Fingerprint:
         _over(self._moving, _take)
 
 
-def _counts(memory: Memory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:
+def _counts(memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:
     """Return NEURON's counts of the objects of some classes, and of those ever made."""
     template = memory.template("Vector")
     before = words_at(template, _TEMPLATE_WORDS)
@@ -268,7 +268,7 @@ def _counts(memory: Memory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:
 
 
 def _columns(
-    memory: Memory, instances: Instances, played: Sequence[Variable] = ()
+    memory: NeuronMemory, instances: Instances, played: Sequence[Variable] = ()
 ) -> dict[str, Column]:
     """Return all variables of a mechanism that NEURON has in columns, by name."""
     numbers = instances.columns.numbers()
@@ -291,18 +291,18 @@ def _columns(
     return {n: Column(at, rows * sizes[n], moved.get(n, ())) for n, at in found.items()}
 
 
-def _streams(model: Model, name: str, variable: str) -> np.ndarray:
+def _streams(model: NeuronModel, name: str, variable: str) -> np.ndarray:
     if model.draws_by_mcell(name) != (name in model.by_mcell):
         return np.zeros(0)  # a Random's generator is another
     found = model.streams(name, variable)
     return np.hstack([found.ids(), found.distribution()])
 
 
-def _drawn(model: Model, name: str, variable: str) -> np.ndarray:
+def _drawn(model: NeuronModel, name: str, variable: str) -> np.ndarray:
     return model.streams(name, variable).drawn()
 
 
-def _globals(model: Model, names: list[str]) -> list[object]:
+def _globals(model: NeuronModel, names: list[str]) -> list[object]:
     values = [getattr(model.h, name) for name in names]
     return [v if isinstance(v, float) else [v[k] for k in range(len(v))] for v in values]
 
@@ -322,7 +322,7 @@ class Request(NamedTuple):
 
 
 class Kept:
-    def __init__(self, model: Model, request: Request) -> None:
+    def __init__(self, model: NeuronModel, request: Request) -> None:
         self.model, self.request = model, request
         self.sim: Simulation | None = None
         self.imported: Imported | None = None

@@ -22,7 +22,7 @@ from clhines.neuron.convert import (
     lengths_of,
 )
 from clhines.neuron.memory.fields import Fields, find_fields
-from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import ELEMENT, Places
 from clhines.neuron.memory.session import Hoc, all_sections
 from clhines.neuron.memory.sources import EventSources
@@ -52,11 +52,11 @@ _MOST_EVENTS = 1 << 24  # of all instances of a mechanism
 
 
 @dataclass(eq=False)
-class Model:
+class NeuronModel:
     """Everything read from NEURON's memory; `watched` are the armed WATCH conditions."""
 
     h: Hoc
-    memory: Memory
+    memory: NeuronMemory
     queue: EventQueue
     sources: EventSources
     fields: Fields
@@ -205,7 +205,7 @@ class Model:
 
 def read_model(
     h: Hoc, vectors: dict[Hoc, Hoc], every: bool = False, ranks: Ranks | None = None
-) -> Model:
+) -> NeuronModel:
     """Read everything, with `every` also what records later, and list what is rejected."""
     with agreed(ranks):
         model = _read(h, vectors, every)
@@ -223,7 +223,7 @@ def read_model(
     return model
 
 
-def _number_nodes(model: Model, ranks: Ranks | None) -> None:
+def _number_nodes(model: NeuronModel, ranks: Ranks | None) -> None:
     """Give numbers to the nodes of all ranks, which must all transfer voltages, or none."""
     count = model.tree.num_nodes
     model.nodes, model.all_nodes = range(count), count
@@ -236,11 +236,11 @@ def _number_nodes(model: Model, ranks: Ranks | None) -> None:
     model.nodes, model.all_nodes = range(first, first + count), int(found[:, 0].sum())
 
 
-def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> Model:
+def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> NeuronModel:
     catalogue = Catalogue(h)
     lone = _checked(h, catalogue)
     try:
-        memory = Memory(h)
+        memory = NeuronMemory(h)
         queue, sources = EventQueue(memory), EventSources(h, memory)
         memory.settle()
         fields = find_fields(memory)
@@ -262,7 +262,7 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> Model:
     plays = PlayReader(h, memory, places, every)
     trains = read_trains(h, memory, contents, pending, vectors)
     parts = wires, pending, plays, trains, slots, draws
-    model = Model(h, memory, queue, sources, fields, tree, contents, places, *parts)
+    model = NeuronModel(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins = lone, bins
     model.point_names = tuple(catalogue.names(points=True))
     model.rejected += [*_settings(h, memory), *_structure(contents), *hooks, *unwired]
@@ -286,7 +286,7 @@ def _checked(h: Hoc, catalogue: Catalogue) -> Hoc | None:
     return lone
 
 
-def _settings(h: Hoc, memory: Memory) -> list[Rejected]:
+def _settings(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     order, queue = h.secondorder, int(h.CVode().queue_mode())
     known, no_queue = int(order) in (0, 1, 2), "CVode().queue_mode(0, 0), finitialize()"
     other = "secondorder, changed after h.finitialize(): NEURON's steps are still of the other"
@@ -303,7 +303,7 @@ def _settings(h: Hoc, memory: Memory) -> list[Rejected]:
     return [Rejected("", what, "", 0, way_out) for is_so, what, way_out in rows if is_so]
 
 
-def settings_of(h: Hoc, memory: Memory) -> list[object]:
+def settings_of(h: Hoc, memory: NeuronMemory) -> list[object]:
     cvode = h.CVode()
     numbers = h.celsius, h.dt, h.secondorder, cvode.queue_mode(), cvode.use_fast_imem()
     index = h.Random().Random123_globalindex()
@@ -321,7 +321,7 @@ def _structure(contents: Contents) -> list[Rejected]:
     ]
 
 
-def _branches(model: Model) -> list[Rejected]:
+def _branches(model: NeuronModel) -> list[Rejected]:
     """Find what has currents of one of several branches that rallbranch says are alike."""
     several = model.tree.branches != 1
     if not several.any():
@@ -340,7 +340,7 @@ def _branches(model: Model) -> list[Rejected]:
     return found
 
 
-def _convert(model: Model) -> None:
+def _convert(model: NeuronModel) -> None:
     for name, instances in model.every.items():
         channel = instances.entry.channel
         if channel is not None and channel.refused:
@@ -364,7 +364,7 @@ def _convert(model: Model) -> None:
             model.rejected += found
 
 
-def _room_for_events(model: Model, name: str) -> int:
+def _room_for_events(model: NeuronModel, name: str) -> int:
     """Return how many self events of an instance may be under way: some of each connection."""
     senders, count = model.wires.senders, len(model.every[name])
     target = model.wires.target
@@ -378,7 +378,7 @@ def _room_for_events(model: Model, name: str) -> int:
     return max(MAX_QUEUE, min(room, _MOST_EVENTS // max(count, 1)))
 
 
-def _check_draws(model: Model, ranks: Ranks | None) -> None:
+def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:
     """Find what would draw from a Random while it is played, or where pieces cannot go on."""
     if not model.draws:
         return
@@ -392,7 +392,7 @@ def _check_draws(model: Model, ranks: Ranks | None) -> None:
                 model.rejected.append(Rejected(name, what, "", 0, "use two Randoms"))
 
 
-def _find_written(model: Model) -> None:
+def _find_written(model: NeuronModel) -> None:
     """Find what POINTERs write; a Vector that records another element of one is rejected."""
     plays = model.plays
     known = model.memory, model.places, model.every, model.mechanisms
@@ -406,7 +406,7 @@ def _find_written(model: Model) -> None:
                 model.rejected.append(plays.not_recorded(recorder.place))
 
 
-def _slots(model: Model, name: str, mechanism: Mechanism) -> list[Rejected]:
+def _slots(model: NeuronModel, name: str, mechanism: Mechanism) -> list[Rejected]:
     """Find where self events and WATCH conditions are; what cannot be found is rejected."""
     net, instances = mechanism.program.net, model.every[name]
     if net is None or not (net.watches or net.sends):

@@ -49,6 +49,7 @@ _Self = TypeVar("_Self", bound="Simulation")
 OVERLAP: bool | None = None
 _HOST = "the host, NumPy"
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} {unit} [{elapsed}<{remaining}{postfix}]"
+_COMPILES = "kernels compile before the first steps of a new model"
 
 
 class Simulation(Holder):
@@ -154,27 +155,29 @@ class Simulation(Holder):
                 on_host = is_cpu(queue.device)
             self.dtype = np.dtype("float64" if engine == "reference" else dtype)
         request = Request(network, queue, self.dtype, engine, chunk, max_spikes, method, options)
-        overlap: bool | None = False
         self._apart = self.ranks is not None and network.gids is not None
-        if self.ranks is not None:
-            self.ranks.same({"that the network has gids": self._apart})
-        if self.ranks is None:
-            check_complete(network)
-        elif self._apart:
-            asked = {"engine": engine, "chunk": chunk, "max_spikes": max_spikes, "method": method}
-            self.ranks.same({"dtype": str(self.dtype), **{n: str(v) for n, v in asked.items()}})
-            overlap = OVERLAP
-        else:
-            model = current.known
-            given = {"dtype": dtype, "engine": engine, "chunk": chunk, "max_spikes": max_spikes}
-            check_same(self.ranks, model, current.signature, {**given, "method": method})
-            delay = model.connections.min_delay
-            overlap = exchanged_during(self.ranks, delay, on_host, OVERLAP)
+        asked = {"engine": engine, "chunk": chunk, "max_spikes": max_spikes, "method": method}
+        overlap = self._overlaps(current, on_host, {"dtype": self.dtype, **asked})
         self._runner, self._progress = Runner(current, self.ranks, request, overlap), Progress()
         self._recordings = Recordings(self._runner, self.dtype)
         self._changing = Changing(self._runner, self._progress, self._recordings)
         inside(network).freeze()
         self._made = True
+
+    def _overlaps(
+        self, current: CurrentModel, on_host: bool, asked: dict[str, object]
+    ) -> bool | None:
+        """Whether spikes are exchanged during an epoch; ranks must have asked for the same."""
+        if self.ranks is None:
+            check_complete(self.network)
+            return False
+        self.ranks.same({"that the network has gids": self._apart})
+        if self._apart:
+            self.ranks.same({name: str(value) for name, value in asked.items()})
+            return OVERLAP
+        check_same(self.ranks, current.known, current.signature, asked)
+        delay = current.known.connections.min_delay
+        return exchanged_during(self.ranks, delay, on_host, OVERLAP)
 
     def __setattr__(self, name: str, value: object) -> None:
         if getattr(self, "_made", False) and not name.startswith("_"):
@@ -281,18 +284,16 @@ class Simulation(Holder):
         if self.ranks is not None:
             known = "" if self._apart else digest_of(records)
             self.ranks.same({"duration": duration, "digest of what is recorded": known})
-        if self.ranks is not None and self._apart:
-            chunk = int(self.ranks.gather_numbers([chunk]).min())
+            if self._apart:
+                chunk = int(self.ranks.gather_numbers([chunk]).min())
         begin, end = self.step, self.step + steps
         self._progress.at_start = False
         cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
         chunks = self._recordings.first_values(records, begin)
         failed, progress = 0, progress and self._first
         waited = self.ranks.seconds if self.ranks is not None else 0.0
-        with bar(steps, "ms", progress, dt) or nullcontext() as shown:
+        with bar(steps, "ms", progress, dt, _COMPILES) or nullcontext() as shown:
             clock = time.perf_counter()
-            if shown is not None:
-                shown.set_postfix_str("kernels compile before the first steps of a new model")
             while self.step < end and not failed:
                 count = min(chunk, end - self.step)
                 done, failed = self._advance_whole(count, records, cost)
@@ -664,7 +665,7 @@ def _show(shown: tqdm, count: int, seconds: float, simulated: float) -> None:
     shown.update(count)
 
 
-def bar(total: int, unit: str, show: bool, scale: float = 1.0) -> tqdm | None:
+def bar(total: int, unit: str, show: bool, scale: float = 1.0, text: str = "") -> tqdm | None:
     """Return a bar of things that are `scale` units each; None, and no import, if not shown."""
     if not show:
         return None
@@ -674,4 +675,4 @@ def bar(total: int, unit: str, show: bool, scale: float = 1.0) -> tqdm | None:
         warnings.simplefilter("ignore", TqdmWarning)  # a notebook without ipywidgets: text does
         from tqdm.auto import tqdm
 
-    return tqdm(total=total, unit=unit, unit_scale=scale, bar_format=_BAR)
+    return tqdm(total=total, unit=unit, unit_scale=scale, bar_format=_BAR, postfix=text or None)

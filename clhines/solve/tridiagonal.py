@@ -675,15 +675,11 @@ def solve_tridiagonal(
     own = _sizes_of_list(d)
     if own is not None:
         if sizes is not None or out is not None or columns:
-            raise InputError(
-                "d is a list of arrays of several sizes; expected no sizes, out, columns"
-            )
+            problem = "d is a list of arrays of several sizes; expected no sizes, out, columns"
+            raise InputError(problem)
         given, sizes = {name: _joined(name, a, own) for name, a in given.items()}, own
     arrays = {name: _real_array(name, a) for name, a in given.items()}
-    if dtype is None:
-        numbers = {name for name in ("dl", "du") if not arrays[name].ndim}
-        single = all(arrays[name].dtype == np.float32 for name in arrays.keys() - numbers)
-        dtype = np.float32 if single else np.float64
+    dtype = _dtype_of(arrays) if dtype is None else dtype
     real_name(dtype)
     known = _grid(arrays) if sizes is None else sizes_of(sizes)
     kept = _kept(known, method, np.dtype(dtype), options)
@@ -717,6 +713,12 @@ def _real_array(name: str, a: object) -> np.ndarray:
     if isinstance(a, cla.Array):
         raise InputError(f"{name} is a pyopencl array; expected NumPy (Tridiagonal takes both)")
     return real_numbers(name, a)
+
+
+def _dtype_of(arrays: dict[str, np.ndarray]) -> DTypeLike:
+    numbers = {name for name in ("dl", "du") if not arrays[name].ndim}
+    single = all(arrays[name].dtype == np.float32 for name in arrays.keys() - numbers)
+    return np.float32 if single else np.float64
 
 
 def _grid(arrays: dict[str, np.ndarray]) -> tuple[int, int]:

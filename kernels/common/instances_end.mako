@@ -12,18 +12,7 @@
 % for s, name in enumerate(kind.states):
             real s_${name} = ${calls.state(s)};
 % endfor
-% if calls.is_quick:
-            ${calls.advance("quick__, ")}
-            if (TOO_FAR(largest__)) {
-                largest__ = 0;
-% for s, name in enumerate(kind.states):
-                s_${name} = ${calls.state(s)};
-% endfor
-                ${calls.advance(spec.series)}
-            }
-% else:
-            ${calls.advance(spec.series)}
-% endif
+            ${calls.advance}
 % if spec.samples:
             ${spec.sampled_states(kind, "step - 1")}
 % endif

@@ -1,21 +1,10 @@
 <%page args="spec"/>\
 ## A step of the mechanisms, instance by instance: states advance over the step before, events act, and
 ## conductance and current are left in the instance's slot. Nothing else of a node is read than v of the
-## step's begin. An instance whose weights are no polynomials (see `rates`) comes in a second turn.
+## step's begin.
 % for calls in spec.instances:
 <% kind = calls.kind %>\
-% if calls.is_quick:
-            uint ${kind.name}__late = 0;   // turns of which the instance needs another way
-% endif
-% for late in (False, True) if calls.is_quick else (False,):
-% if calls.is_quick:
-            for (int q = ${f"{kind.name}__late ? active : {kind.name}__here" if late else "active"}, turn = 0; q < ${kind.name}__here; q += step_of_active, ++turn) {
-% if late:
-                if (!(${kind.name}__late >> turn & 1)) continue;
-% endif
-% else:
             for (int q = active; q < ${kind.name}__here; q += step_of_active) {
-% endif
                 const uint site = ${kind.name}__site[q];
 % if calls.needs_instance:
                 const int instance = ${kind.name}__list[2 * (${kind.name}__first + q)];
@@ -34,18 +23,9 @@
 % for s, name in enumerate(kind.states):
                 real s_${name} = ${calls.state(s)};
 % endfor
-% if calls.is_quick and not late:
-                if (step > first_step) {
-                    ${calls.advance("quick__, ")}
-                    if (TOO_FAR(largest__)) {
-                        largest__ = 0;
-                        ${kind.name}__late |= 1u << turn;
-                        continue;
-                    }
-                }
-% elif kind.states:
+% if kind.states:
                 if (step > first_step)
-                    ${calls.advance(spec.series)}
+                    ${calls.advance}
 % endif
 % if kind.states and spec.samples:
                 if (step > first_step) ${spec.sampled_states(kind, "step - 1")}
@@ -75,5 +55,4 @@
                 ${spec.sampled_current(kind, calls.current)}
 % endif
             }
-% endfor
 % endfor

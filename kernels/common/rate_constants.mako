@@ -2,16 +2,10 @@
 ## Numbers of the rate functions' series, which are arguments of the kernel, and results of the kinds'
 ## functions of constants: worked out once in a launch, the same in all its steps.
 % if spec.takes_series:
-% if spec.quick_weights:
-    uint largest__ = 0;
-    const node_series_ series__ = { ${", ".join(spec.series_numbers.arguments)}, 0, &largest__ };
-    const node_series_ quick__ = { ${", ".join(spec.series_numbers.arguments)}, 1, &largest__ };
-% else:
 % if spec.once:
     __local real once__[${spec.num_once(spec.once)}];   // what is the same in all steps, at all nodes
 % endif
     const node_series_ series__ = { ${", ".join(spec.series_numbers.arguments)} };
-% endif
 % endif
 % for kind in spec.kinds:
 % if kind.num_constants:   # of all steps

@@ -4,21 +4,12 @@
     c, end = numbers.coefficients, numbers.suffix
     powers = sorted((int(n[4:]) for n in c if n.startswith("exp_")), reverse=True)
     even = sorted((int(n[10:]) for n in c if n.startswith("bernoulli_")), reverse=True)
-    weights = sorted((int(n[7:]) for n in c if n.startswith("weight_")), reverse=True)
     magic = f"{1.5 * 2.0 ** (52 if double else 23)}{end}"   # added to a small number leaves it whole, in the last bits
     most = 708 if double else 87
     over = (lambda a, b: f"{a} * node_inverse_({b})") if quick else (lambda a, b: f"{a} / ({b})")
 %>\
 // numbers of the series below, arguments of the kernel
-% if spec.quick_weights:
-// is_quick: weights are polynomials alone, good for rates times dt from ${numbers.weights_from} to 0; *largest becomes
-// the largest of the first bits of -rate*dt, above those of ${-numbers.weights_from} where one of them was beyond that
-typedef struct { real ${", ".join(numbers.arguments)}; int is_quick; uint *largest; } node_series_;
-#define FIRST_BITS(x) ${"as_uint2(x).y" if double else "as_uint(x)"}
-#define TOO_FAR(largest) ((largest) >= FIRST_BITS(${-numbers.weights_from}${end}))
-% else:
 typedef struct { real ${", ".join(numbers.arguments)}; } node_series_;
-% endif
 
 % if quick and double:
 // 1 / x to rounding, without a slow path: NaN where x or the result is infinite
@@ -87,17 +78,6 @@ static real node_exp_(const node_series_ series__, const real x)
 // (exp(b*dt) - 1) / b, the integral of exp(b*s) over a step
 static real node_weight_(const node_series_ series__, const real rate, const real dt)
 {
-% if spec.quick_weights:
-    if (series__.is_quick) {   // known where a call is compiled
-        const real z = rate * dt;
-        *series__.largest = max(*series__.largest, FIRST_BITS(z) ^ (1u << 31));
-        real sum = ${c[f"weight_{weights[0]}"]};
-% for k in weights[1:]:
-        sum = fma(sum, z, ${c[f"weight_{k}"]});
-% endfor
-        return dt * sum;
-    }
-% endif
     const real b = rate - ${c["nearly_zero"]};   // not 0
     real scale;
     const real part = node_reduced_(series__, node_within_(b * dt), &scale);

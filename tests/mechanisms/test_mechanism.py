@@ -110,6 +110,7 @@ WRONG = {
     "state m = 0\ndm/dt = -m\ndm/dt = -m\ncurrent i = m": "line 4: 'dm/dt' is given twice",
     "state m = 0\nm = 2\ncurrent i = m": "line 3: 'm' is defined twice, first in line 2",
     "state m = 0\ndm/dt = -m^2\ncurrent i = m": "line 3: state 'm' is not linear in itself and no",
+    "state m = 0\ndm/dt = m^2 - (m + 1)^2\ncurrent i = m": "line 3: state 'm' is not linear in its",
     "state m = 0\ndm/dt = -m\ncurrent i = m\nmethod heun": "line 5: unknown method 'heun'",
     "state m = n\nstate n = m\ncurrent i = m": "line 2: an initial value cannot depend on 'n'",
     "state m = t\ncurrent i = m": "line 2: an initial value cannot depend on 't'",

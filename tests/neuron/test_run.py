@@ -117,15 +117,15 @@ print(json.dumps(said))
 
 
 LOST = """
-from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.memory import NeuronMemory
 from support import neuron_program
 
 vectors = neuron_program.hidden()
 h = neuron_program.h
-columns = Memory.columns
+columns = NeuronMemory.columns
 h.finitialize(-65)
 h.continuerun(5)
-Memory.columns = lambda *ask: {{k: v for k, v in columns(*ask).items() if k != {name!r}}}
+NeuronMemory.columns = lambda *ask: {{k: v for k, v in columns(*ask).items() if k != {name!r}}}
 ask = lambda: clhines.neuron.run(10, engine="reference")
 """
 

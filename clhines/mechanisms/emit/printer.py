@@ -16,7 +16,7 @@ from keyword import kwlist
 import numpy as np
 
 from clhines.errors import InputError
-from clhines.mechanisms.ir.blocks import Block, without_sign
+from clhines.mechanisms.ir.blocks import Assignments, without_sign
 from clhines.mechanisms.ir.expressions import Node
 
 # words of OpenCL C that may be names in a text; functions may not, for locals would hide them
@@ -148,7 +148,7 @@ class Printer:
 
     # -------------------------------------------------------------------------- expressions
 
-    def begin(self, block: Block) -> None:
+    def begin(self, block: Assignments) -> None:
         """Use the local variables of a block."""
         self.names = {node: safe(name) for node, name in block.names.items()}
 

@@ -2,7 +2,7 @@
 
 `expressions`: a `Graph` of immutable nodes, each distinct expression once; derivatives and
 substitutions are kept by node. `exact`: numbers as fractions of bounded size. `forms` sees
-expressions as polynomials, linear forms or sums of multiples; `singular` removes 0/0; `simplify`
+expressions as linear forms or sums of multiples; `singular` removes 0/0; `simplify`
 lifts constants, shares exponentials and common factors; `blocks` chooses local variables.
 `elimination` solves systems of equations of expressions, for the methods of both languages.
 `program` says what engines see of a mechanism, and what each function takes; `compiled` has with

@@ -59,7 +59,7 @@ def operands(node: Node) -> list[Node]:
 
 
 @dataclass
-class Block:
+class Assignments:
     """Assignments in an order that works, and results in terms of them."""
 
     names: dict[Node, str]  # local variables of expressions
@@ -72,7 +72,7 @@ def make_block(
     phases: Mapping[str, int] | None = None,
     num_phases: int = 1,
     reserved: Sequence[str] = (),
-) -> Block:
+) -> Assignments:
     """Choose local variables.
 
     An expression gets one if it has a name in the text, is used more than once, is long, or is used
@@ -97,7 +97,7 @@ def make_block(
         count.update(users[node])
     phase = _phases(order, users, phases or {})
     chosen = _chosen(order, users, count, phase)
-    block = Block({}, [[] for _ in range(num_phases)], roots)
+    block = Assignments({}, [[] for _ in range(num_phases)], roots)
     spare, taken = 0, Counter[str](reserved)
     for node in order:
         if node in chosen:

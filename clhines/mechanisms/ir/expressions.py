@@ -103,7 +103,6 @@ class Graph:
     """Nodes of one mechanism, of which `count` have been made so far.
 
     `bits` has the bit of each symbol in the masks of nodes, `symbols` their names by bit.
-    `polynomials` has, by symbol and degree, those of `forms.polynomial` so far.
     """
 
     def __init__(self) -> None:
@@ -112,7 +111,6 @@ class Graph:
         self.count = 0
         self._table: dict[tuple[object, ...], Node] = {}
         self._slopes: dict[str, dict[Node, Node]] = {}
-        self.polynomials: dict[tuple[str, int], dict[Node, list[Node] | None]] = {}
         self.zero, self.one = self.number(0), self.number(1)
 
     def _make(

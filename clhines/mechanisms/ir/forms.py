@@ -1,4 +1,4 @@
-"""Forms of expressions: polynomials in one symbol, linear forms in several, sums of multiples."""
+"""Forms of expressions: linear ones in some symbols, sums of multiples."""
 
 from __future__ import annotations
 
@@ -9,87 +9,7 @@ from fractions import Fraction
 from clhines.mechanisms.ir import exact
 from clhines.mechanisms.ir.expressions import Graph, Node, postorder, split
 
-_DEGREE = 4  # largest power that is multiplied out
 _TERMS = 32  # most terms of a `Multiples`
-
-
-# ---------------------------------------------------------------------------------- polynomials
-
-
-def polynomial(e: Node, name: str, degree: int = _DEGREE) -> list[Node] | None:
-    """Return the coefficients of an expression as a polynomial in a symbol, lowest power first.
-
-    They are without trailing zeros. None where the expression is no polynomial of at most that
-    degree, or a comparison depends on the symbol.
-    """
-    graph, bit = e.graph, e.graph.bits.get(name, 0)
-    found = graph.polynomials.setdefault((name, degree), {})
-    for node in postorder([e], stop=found, mask=bit):
-        if node not in found:
-            result = _polynomial(node, bit, found, degree) if node.mask & bit else [node]
-            while result is not None and len(result) > 1 and result[-1] is graph.zero:
-                result.pop()
-            found[node] = result
-    return found[e]
-
-
-def _polynomial(
-    node: Node, bit: int, found: dict[Node, list[Node] | None], degree: int
-) -> list[Node] | None:
-    graph, op = node.graph, node.op
-    if op == "symbol":
-        return [graph.zero, graph.one]
-    if op == "where" and node.args[0].mask & bit:
-        return None
-    parts = [found[a] for a in node.args]
-    known = [p for p in parts if p is not None]
-    if op == "pow" and parts[0] is not None and _whole(node.args[1], degree):
-        result: list[Node] | None = parts[0]
-        for _ in range(int(node.args[1].value) - 1):
-            result = None if result is None else _times(result, parts[0], degree)
-        return result
-    if len(known) < len(parts):
-        return None
-    if op == "local":
-        return list(known[0])
-    if op == "add":
-        longest = max(len(p) for p in known)
-        return [graph.add(p[k] for p in known if k < len(p)) for k in range(longest)]
-    if op == "where":
-        length = max(len(p) for p in known[1:])
-        a, b = ([*p, *[graph.zero] * (length - len(p))] for p in known[1:])
-        return [graph.where(node.args[0], x, y) for x, y in zip(a, b, strict=True)]
-    if op != "mul":
-        return None
-    product: list[Node] | None = [graph.one]
-    for p in known:
-        if product is not None:
-            product = _times(product, p, degree)
-    return product
-
-
-def _whole(exponent: Node, most: int) -> bool:
-    value = exponent.value
-    return exponent.is_number and value.denominator == 1 and 1 <= value <= most
-
-
-def _times(a: list[Node], b: list[Node], degree: int) -> list[Node] | None:
-    graph = a[0].graph
-    if len(a) + len(b) - 2 > degree:
-        return None
-    terms: list[list[Node]] = [[] for _ in range(len(a) + len(b) - 1)]
-    for i, x in enumerate(a):
-        for j, y in enumerate(b):
-            terms[i + j].append(x * y)
-    return [graph.add(t) for t in terms]
-
-
-def linear_parts(rate: Node, name: str) -> tuple[Node, Node] | None:
-    """Return ``a`` and ``b`` of ``rate = a + b * symbol``, or None if it is not so."""
-    found = polynomial(rate, name)
-    if found is None or len(found) > 2:
-        return None
-    return found[0], found[1] if len(found) > 1 else rate.graph.zero
 
 
 # ---------------------------------------------------------------------------------- linear forms
@@ -113,6 +33,12 @@ def linear_form(e: Node, names: Sequence[str]) -> LinearForm | None:
     for node in postorder([e], mask=mask):
         found[node] = _linear(node, mask, found) if node.mask & mask else LinearForm(node, {})
     return found[e]
+
+
+def linear_parts(rate: Node, name: str) -> tuple[Node, Node] | None:
+    """Return ``a`` and ``b`` of ``rate = a + b * symbol``, or None if it is not so."""
+    form = linear_form(rate, [name])
+    return None if form is None else (form.constant, form.coefficients.get(name, rate.graph.zero))
 
 
 def _linear(node: Node, mask: int, found: dict[Node, LinearForm | None]) -> LinearForm | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from clhines.mechanisms.ir import exact
 from clhines.mechanisms.ir.expressions import CONDITIONS, Node, postorder
-from clhines.mechanisms.ir.forms import Multiples, multiples, polynomial
+from clhines.mechanisms.ir.forms import Multiples, linear_parts, multiples
 
 _FACTORS = 12  # of a product, which are compared with each other
 _TRAP = Fraction(1, 100_000)  # largest distance from 0/0 that is taken for it alone
@@ -145,8 +145,8 @@ def _proportional(factor: Node, x: Node) -> Node | None:
     shared = factor.mask & x.mask
     names = [name for name, bit in factor.graph.bits.items() if bit & shared]
     for name in sorted(names, key=lambda n: n != "v")[:4]:
-        a, b = polynomial(factor, name, 1), polynomial(x, name, 1)
-        if a is None or b is None or len(a) != 2 or len(b) != 2:
+        a, b = linear_parts(factor, name), linear_parts(x, name)
+        if a is None or b is None or factor.graph.zero in (a[1], b[1]):
             continue
         if _same(a[0] * b[1], a[1] * b[0]):
             return a[1] / b[1]

@@ -10,7 +10,7 @@ from clhines.mechanisms.ir.compiled import NEVER, Body
 from clhines.mechanisms.ir.expressions import ExpressionError, Graph, Node
 from clhines.mechanisms.ir.forms import linear_parts
 from clhines.mechanisms.nmodl.evaluate import counts
-from clhines.mechanisms.nmodl.execute import Run
+from clhines.mechanisms.nmodl.execute import Execution
 from clhines.mechanisms.nmodl.meaning.function_table import row_of
 from clhines.mechanisms.nmodl.meaning.kinetic import diffusing
 from clhines.mechanisms.nmodl.meaning.netcons import check
@@ -94,7 +94,9 @@ class _Work:
         used = {name for ion in self.file.ions for name in (*ion.reads, *ion.writes)}
         self.concentrations = used - self.ion_currents
 
-    def _keep(self, block: str, run: Run, results: Sequence[tuple[str, str, Node]] = ()) -> None:
+    def _keep(
+        self, block: str, run: Execution, results: Sequence[tuple[str, str, Node]] = ()
+    ) -> None:
         body = Body(list(results), loops=run.loops)
         for key in run.writes:
             name = self.names.elements[key]
@@ -127,7 +129,7 @@ class _Work:
     # --------------------------------------------------------------------------------- initial
 
     def initial(self) -> None:
-        run = Run(self.shared, "initial")
+        run = Execution(self.shared, "initial")
         run.solve = solve
         for variable in self.file.variables.values():
             if variable.sort == "state" and variable.name not in self.concentrations:
@@ -139,7 +141,7 @@ class _Work:
         self.initially = run.sent
         self._keep("initial", run, self._sends(run))
 
-    def _sends(self, run: Run) -> list[tuple[str, str, Node]]:
+    def _sends(self, run: Execution) -> list[tuple[str, str, Node]]:
         graph, results = self.graph, []
         for sent in run.sent:
             number = len(self.bodies.sends)
@@ -171,7 +173,7 @@ class _Work:
         if not currents:
             return  # the block is executed after the voltages: `advance`
         _, statements = taken_out(body.body)
-        run = Run(self.shared, "current")
+        run = Execution(self.shared, "current")
         run.solve = _nested
         run.body(statements)
         if run.conductances:
@@ -184,7 +186,7 @@ class _Work:
         else:
             self._found(run, total, lambda _, value: self._slope(value))
 
-    def _found(self, run: Run, total: Node, slope: Callable[[str, Node], Node]) -> None:
+    def _found(self, run: Execution, total: Node, slope: Callable[[str, Node], Node]) -> None:
         """Keep the currents, with their slopes by name, of all currents by none, and value."""
         results = [("i", "i", total), ("g", "g", slope("", total))]
         for name, _ in self._currents():
@@ -193,7 +195,7 @@ class _Work:
                 results += [("ion", name, value), ("ion_current", name, slope(name, value))]
         self._keep("current", run, results)
 
-    def _hinted(self, run: Run, currents: Sequence[tuple[str, int]]) -> None:
+    def _hinted(self, run: Execution, currents: Sequence[tuple[str, int]]) -> None:
         """Take CONDUCTANCE for the slopes, right or not: NEURON takes no quotient then."""
         graph, sign = self.graph, currents[0][1]
         given = graph.add(value for _, value in run.conductances) * sign
@@ -205,7 +207,7 @@ class _Work:
 
         self._found(run, self._total(run, currents), slope)
 
-    def _total(self, run: Run, currents: Sequence[tuple[str, int]]) -> Node:
+    def _total(self, run: Execution, currents: Sequence[tuple[str, int]]) -> Node:
         values = ((run.read(name), sign) for name, sign in currents)
         return self.graph.add(value if sign > 0 else -value for value, sign in values)
 
@@ -223,7 +225,7 @@ class _Work:
     def _twice(self, statements: Sequence[Statement], currents: Sequence[tuple[str, int]]) -> None:
         """Execute at v + 0.001 mV, then at v, with what the first has left: as NEURON does."""
         graph = self.graph
-        first, second = Run(self.shared, "current"), Run(self.shared, "current")
+        first, second = Execution(self.shared, "current"), Execution(self.shared, "current")
         first.solve = second.solve = _nested
         first.given["v"] = graph.symbol("v") + graph.number(SLOPE)
         first.body(statements)
@@ -240,7 +242,7 @@ class _Work:
     # --------------------------------------------------------------------------------- advance
 
     def advance(self) -> None:
-        run = Run(self.shared, "advance")
+        run = Execution(self.shared, "advance")
         run.solve = solve
         body = self._main("BREAKPOINT")
         solves, others = taken_out(body)
@@ -261,7 +263,7 @@ class _Work:
             self._keep("advance", run)
 
     def diffusion(self) -> None:
-        run = Run(self.shared, "diffuse")
+        run = Execution(self.shared, "diffuse")
         if results := diffusing(run):
             self.bodies.blocks["diffuse"] = Body(results, loops=run.loops)
 
@@ -269,7 +271,7 @@ class _Work:
         for name in BEFORE_AFTER:
             if name in self.file.main:
                 block = name.lower().replace(" ", "_")
-                run = Run(self.shared, block)
+                run = Execution(self.shared, block)
                 run.body(self._main(name))
                 self._keep(block, run)
         for name in ("CONSTRUCTOR", "TERMINAL"):
@@ -279,7 +281,7 @@ class _Work:
 
     # ---------------------------------------------------------------------------------- events
 
-    def _with_arguments(self, run: Run, arguments: Sequence[str]) -> list[str]:
+    def _with_arguments(self, run: Execution, arguments: Sequence[str]) -> list[str]:
         keys = []
         for name in arguments:
             if name == "flag":  # NEURON then takes the event's flag for it, and no weight
@@ -304,7 +306,7 @@ class _Work:
         self.shared.sets_v = "v" not in declared.union(block.arguments) and any(
             s.names[0] == "v" for s in all_of(block.body, "assign")
         )
-        run = Run(self.shared, "receive")
+        run = Execution(self.shared, "receive")
         run.given["flag"] = self.graph.symbol("_flag")
         keys = self._with_arguments(run, block.arguments)
         run.body([s for s in block.body if s.kind != "initial"])
@@ -321,7 +323,7 @@ class _Work:
         self._watches(run)
         begins = [s for s in block.body if s.kind == "initial"]
         if begins:
-            first = Run(self.shared, "net_initial")
+            first = Execution(self.shared, "net_initial")
             keys = self._with_arguments(first, block.arguments)
             for s in begins:
                 first.body(s.blocks[0])
@@ -345,7 +347,7 @@ class _Work:
         return any(node is not v_before for node in found)
 
     def _changed(
-        self, run: Run, arguments: Sequence[str], keys: Sequence[str]
+        self, run: Execution, arguments: Sequence[str], keys: Sequence[str]
     ) -> list[tuple[str, str, Node]]:
         found = []
         for name, key in zip(arguments, keys, strict=True):
@@ -357,7 +359,7 @@ class _Work:
                 found.append(("weight", name, run.values[key]))
         return found
 
-    def _netcons(self, run: Run, block: Block) -> None:
+    def _netcons(self, run: Execution, block: Block) -> None:
         body, after = self.bodies.blocks["receive"], dict[Node, Node]()
         for number, (names, s, inner, guard) in enumerate(run.netcons):
             if "flag" in (*names, *block.arguments):
@@ -383,15 +385,15 @@ class _Work:
             raise Refused("a WHILE or FROM uses what FOR_NETCONS has changed", block.line)
         self.bodies.blocks["receive"] = body.mapped(lambda e: self.graph.replaced([e], after)[0])
 
-    def _watches(self, run: Run) -> None:
+    def _watches(self, run: Execution) -> None:
         if not run.armed:
             return
-        inner, results = Run(self.shared, "watch"), []
+        inner, results = Execution(self.shared, "watch"), []
         for number, (_, condition, _, line) in enumerate(run.armed):
             results.append(("watch", str(number), self._excess(inner, condition, line)))
         self._keep("watch", inner, results)
 
-    def _excess(self, run: Run, condition: Expression, line: int) -> Node:
+    def _excess(self, run: Execution, condition: Expression, line: int) -> Node:
         if condition[0] not in ("<", "<=", ">", ">="):
             raise Refused("WATCH of what is no comparison", line)
         left, right = (run.expression(e) for e in condition[1:])  # type: ignore[arg-type]
@@ -408,7 +410,7 @@ class _Work:
 
     def _table(self, name: str) -> None:
         use = self.shared.tables[name]
-        run = Run(self.shared, f"table_{name}")
+        run = Execution(self.shared, f"table_{name}")
         self.bodies.blocks[f"grid_{name}"] = Body(
             [("grid", "low", use.low), ("grid", "high", use.high)]
         )
@@ -460,7 +462,7 @@ def taken_out(body: Sequence[Statement]) -> tuple[list[Statement], list[Statemen
     return solves, others
 
 
-def _nested(run: Run, s: Statement) -> None:
+def _nested(run: Execution, s: Statement) -> None:
     block = run.file.blocks.get(str(s.names[0]))
     if run.is_in_call and block is not None and block.sort == "LINEAR":
         solve(run, s)

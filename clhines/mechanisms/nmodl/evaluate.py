@@ -92,7 +92,7 @@ def _power(graph: Graph, base: Node, exponent: Node) -> Node:
 
 
 class Evaluation(Values):
-    """Values of expressions; what calls do is up to `Run`."""
+    """Values of expressions; what calls do is up to `Execution`."""
 
     inlined: Callable[[Block, Sequence[Node], int], Node]
     send: Callable[[str, Sequence[Expression], int], Node]

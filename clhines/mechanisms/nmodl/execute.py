@@ -72,7 +72,7 @@ _RULED = {"prime": "DERIVATIVE", "equation": "LINEAR"}  # statements of such blo
 _RULED |= dict.fromkeys(("reaction", "conserve", "compartment", "diffuse"), "KINETIC")
 
 
-class Run(Evaluation):
+class Execution(Evaluation):
     """One execution of one block; see `Values`."""
 
     @property
@@ -359,7 +359,7 @@ class Run(Evaluation):
 
     def _for_netcons(self, s: Statement) -> None:
         """Execute the body for another connection, whose weights are symbols of their own."""
-        inner = Run(self.shared, "for_netcons")
+        inner = Execution(self.shared, "for_netcons")
         inner.values, inner.given = dict(self.values), dict(self.given)
         inner.reads = self.reads
         inner.scopes = [dict(scope) for scope in self.scopes]
@@ -447,7 +447,7 @@ class Run(Evaluation):
 
     def _table(self, block: Block, s: Statement) -> TableUse:
         columns, _, n = s.names
-        inner = Run(self.shared, f"grid_{block.name}")
+        inner = Execution(self.shared, f"grid_{block.name}")
         low, high = (inner.expression(e) for e in s.values)
         if block.sort == "FUNCTION":
             keys = [block.name]

@@ -375,7 +375,7 @@ def _body_of_advance(eq: Equations) -> Body:
 
 def _body_of_event(eq: Equations) -> Body:
     scope, symbol = Scope(eq), eq.graph.symbol
-    writes = {n: spikes.acted(scope, line, symbol(n)) for n, line in eq.events.items()}
+    writes = {n: x.acted(symbol(n), scope.expression(x.value)) for n, x in eq.events.items()}
     return Body([], writes, comment="what an event of this weight does", suffix="event")
 
 

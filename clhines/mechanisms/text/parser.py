@@ -40,7 +40,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Node]]] = {  # arguments, and what
 }
 
 
-class Parser:
+class ExpressionParser:
     """One reading of one expression; `resolve` returns the expression of a name, or raises."""
 
     def __init__(self, graph: Graph, source: str, resolve: Callable[[str], Node]) -> None:

@@ -21,7 +21,7 @@ from clhines.mechanisms.ir.exact import ExpressionError, NotRealError
 from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.ir.program import CAPACITANCE, HELD, HIDDEN, IonUse, Quantity, Spike
 from clhines.mechanisms.ir.singular import remove_singularities
-from clhines.mechanisms.text.parser import FUNCTIONS, Parser, shortened
+from clhines.mechanisms.text.parser import FUNCTIONS, ExpressionParser, shortened
 from clhines.units import Unit, UnitError
 
 NAMES = {"v", "t", "dt", "noise", "weight"}  # given to a mechanism, each where that is allowed
@@ -30,7 +30,7 @@ KEYWORDS = ("parameter", "state", "current", "ion", "method", "substeps", "densi
 CURRENT_UNITS = {"density": "mA/cm2", "point": "nA"}
 # variables of an ion, and the statement by which a text writes each; none: it only reads it
 ION_NAMES = {"e{}": "", "{}i": "state", "{}o": "state", "i{}": "current"}
-_NAME = r"[A-Za-z][A-Za-z0-9_]*"
+NAME = r"[A-Za-z][A-Za-z0-9_]*"
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 
 
@@ -52,6 +52,11 @@ class Line:
     def shown(self) -> str:
         """What it defines, as written."""
         return f"d{self.name}/dt" if self.sort == "rate" else self.name
+
+    def acted(self, old: Node, value: Node) -> Node:
+        """Return what an action with its sign makes of an old value."""
+        changed = {"": value, "+": old + value, "-": old - value, "*": old * value}
+        return old / value if self.sign == "/" else changed[self.sign]
 
 
 @dataclass
@@ -163,7 +168,7 @@ class Equations:
                 raise self.fail(line, f"cannot read this statement; {hint}")
 
     def _header(self, line: Line) -> None:
-        found = re.fullmatch(rf"(density|point)\s+({_NAME})", line.text)
+        found = re.fullmatch(rf"(density|point)\s+({NAME})", line.text)
         if not found:
             text = "expected 'density NAME' or 'point NAME' as the mechanism's first statement"
             if line.text.endswith(".mod") or line.text.startswith(("NEURON", "TITLE", "COMMENT")):
@@ -256,7 +261,7 @@ class Equations:
 
     def _actions(self, line: Line, actions: str, sort: str, table: dict[str, Line]) -> None:
         for action in actions.split(";"):
-            found = re.fullmatch(rf"\s*({_NAME})\s*([-+*/]?)=(?!=)(.*\S)\s*", action, re.S)
+            found = re.fullmatch(rf"\s*({NAME})\s*([-+*/]?)=(?!=)(.*\S)\s*", action, re.S)
             if not found:
                 raise self.fail(
                     line, f"cannot read the action '{shortened(action)}'; expected 'NAME += ...'"
@@ -324,7 +329,7 @@ class Equations:
             raise self.fail(line, f"the brackets of '{line.shown}' do not match")
 
         def work() -> Node:
-            node = Parser(self.graph, line.source, self._resolve).parse()
+            node = ExpressionParser(self.graph, line.source, self._resolve).parse()
             return self.graph.number(_factor(line)) * node
 
         line.value = self.attempt(line, work)
@@ -373,17 +378,17 @@ _EXPECTED = (
     "'reset: v = ...', 'refractory: ...', 'method ...' or 'substeps ...'"
 )
 _STATEMENTS: list[tuple[str, Callable[..., None]]] = [
-    (rf"(?:(parameter|state|current)\s+)?({_NAME})\s*=(?!=)(.*)", Equations.define),
-    (rf"state\s+({_NAME})\s*", Equations.no_value),
-    (rf"d({_NAME})\s*/\s*dt\s*=(?!=)(.*)", Equations.rate),
+    (rf"(?:(parameter|state|current)\s+)?({NAME})\s*=(?!=)(.*)", Equations.define),
+    (rf"state\s+({NAME})\s*", Equations.no_value),
+    (rf"d({NAME})\s*/\s*dt\s*=(?!=)(.*)", Equations.rate),
     (r"on\s+event\s*:(.*)", Equations.event),
-    (rf"ion\s+({_NAME})(?:\s+valence\s+([-+]?\d{{1,2}}))?", Equations.ion),
+    (rf"ion\s+({NAME})(?:\s+valence\s+([-+]?\d{{1,2}}))?", Equations.ion),
     (r"(spike|reset|refractory)\s*:(.*)", Equations.spikes),
     (r"(method|substeps)\s+([^=]*)", Equations.setting),
 ]
 
 # What no expression goes on with: an open bracket before it was forgotten.
-_BEGIN = re.compile(rf"((parameter|state|current)\s+{_NAME}|d{_NAME}\s*/\s*dt)\s*=")
+_BEGIN = re.compile(rf"((parameter|state|current)\s+{NAME}|d{NAME}\s*/\s*dt)\s*=")
 
 
 def _lines(text: str) -> list[Line]:

@@ -24,11 +24,10 @@ from clhines.mechanisms.ir.expressions import Node
 from clhines.mechanisms.ir.forms import linear_parts
 from clhines.mechanisms.text.checks import MAX_STATES, MAX_TEXT
 from clhines.mechanisms.text.parser import shortened
-from clhines.mechanisms.text.reader import Equations, Line
+from clhines.mechanisms.text.reader import NAME, Equations, Line
 
 WEIGHT, REWARD = "w", "reward"
 SIDES = ("pre", "post", "synapse")
-_NAME = r"[A-Za-z][A-Za-z0-9_]*"
 _OWNERS = {"pre": "the source", "post": "the postsynaptic cell", "synapse": "the connection"}
 
 
@@ -68,7 +67,7 @@ class RuleText(Equations):
             raise InputError(f"rule {self.name} changes no weight; expected 'on pre: w += ...'")
 
     def _header(self, line: Line) -> None:
-        found = re.fullmatch(rf"(rule)\s+({_NAME})", line.text)
+        found = re.fullmatch(rf"(rule)\s+({NAME})", line.text)
         if not found:
             raise self.fail(line, "expected 'rule NAME' as the rule's first statement")
         self._check_name(line, found.group(2))
@@ -232,12 +231,7 @@ class RuleText(Equations):
         return lines[::-1]
 
     def _assignment(self, line: Line, real: str) -> str:
-        old, value = self.graph.symbol(line.name), line.value
-        if line.sign == "/":
-            value = old / value
-        else:
-            value = {"": value, "+": old + value, "-": old - value, "*": old * value}[line.sign]
-        shown = self._shown(value, real)
+        shown = self._shown(line.acted(self.graph.symbol(line.name), line.value), real)
         shown = f"bounded({shown}, least, most)" if line.name == WEIGHT else shown
         return f"{line.name}_ = {shown}" + ("" if real == "numpy" else ";")
 
@@ -291,9 +285,9 @@ _EXPECTED = (
     "or 'bounds: LOW <= w <= HIGH'"
 )
 _STATEMENTS = [
-    (rf"(parameter)\s+({_NAME})\s*=(?!=)(.*)", RuleText.define),
-    (rf"(pre|post|synapse)\s+trace\s+({_NAME})", RuleText.trace),
-    (rf"d({_NAME})\s*/\s*dt\s*=(?!=)(.*)", RuleText.rate),
+    (rf"(parameter)\s+({NAME})\s*=(?!=)(.*)", RuleText.define),
+    (rf"(pre|post|synapse)\s+trace\s+({NAME})", RuleText.trace),
+    (rf"d({NAME})\s*/\s*dt\s*=(?!=)(.*)", RuleText.rate),
     (r"on\s+(pre|post|reward)\s*:(.*)", RuleText.on),
     (r"bounds\s*:(.*)<=\s*w\s*<=(.*)", RuleText.bound),
 ]

@@ -16,7 +16,7 @@ from clhines.mechanisms.ir.expressions import Node
 from clhines.mechanisms.ir.program import CAPACITANCE, HELD, HIDDEN, Spike
 from clhines.mechanisms.text.parser import shortened
 from clhines.mechanisms.text.propagator import exact_current
-from clhines.mechanisms.text.reader import Equations, Line, Scope
+from clhines.mechanisms.text.reader import Equations, Scope
 
 _STIFF = Fraction(2**50)  # conductance that holds v, over the capacitance per step
 
@@ -58,13 +58,6 @@ def _value(eq: Equations, value: str | float) -> Node:
     return graph.symbol(value) if isinstance(value, str) else graph.number(Fraction(value))
 
 
-def acted(scope: Scope, line: Line, old: Node) -> Node:
-    """Return what an action makes of a value."""
-    value = scope.expression(line.value)
-    changed = {"": value, "+": old + value, "-": old - value, "*": old * value}
-    return old / value if line.sign == "/" else changed[line.sign]
-
-
 def _fired(eq: Equations, values: dict[str, Node]) -> tuple[Node, dict[str, Node]]:
     """Return whether v is above the threshold, and states after a spike."""
     assert eq.spike is not None
@@ -72,7 +65,8 @@ def _fired(eq: Equations, values: dict[str, Node]) -> tuple[Node, dict[str, Node
     now = {name: graph.local(f"_{name}_then", values[name]) for name in eq.states}
     scope = Scope(eq, now)
     fired = graph.less(_value(eq, eq.spike.threshold), v)
-    after = {n: graph.where(fired, acted(scope, a, now[n]), now[n]) for n, a in eq.resets.items()}
+    after = {n: a.acted(now[n], scope.expression(a.value)) for n, a in eq.resets.items()}
+    after = {n: graph.where(fired, new, now[n]) for n, new in after.items()}
     if eq.keeps_v:
         after[HIDDEN] = graph.where(fired, _value(eq, eq.spike.reset), values[HIDDEN])
     return fired, values | after

@@ -11,7 +11,7 @@ from clhines.arrays import place_of
 from clhines.errors import warn_caller
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.convert import Rejected
-from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Queued, gather, is_address, words_at
 from clhines.neuron.read.wiring import Sender, Wires
 
@@ -25,7 +25,7 @@ _NEAR = 1e-6  # steps: where NEURON's bins begin beside its t
 
 
 class EventQueue:
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: NeuronMemory) -> None:
         self._memory = memory
 
     @property
@@ -179,7 +179,7 @@ def _places(known: np.ndarray, wanted: list[int]) -> list[int]:
 class Bins:
     """NEURON's bins of events, counted from a time of its own; see `simulate.events.sources`."""
 
-    def __init__(self, memory: Memory, queue: EventQueue, t: float, dt: float) -> None:
+    def __init__(self, memory: NeuronMemory, queue: EventQueue, t: float, dt: float) -> None:
         self._memory, self._queue, self._dt = memory, queue, dt
         table = memory.address("_ZTV4BinQ") + 16
         words = words_at(queue.address, _SEARCHED)[2:]

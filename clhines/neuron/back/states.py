@@ -14,7 +14,7 @@ from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, local_of, split_name
 from clhines.neuron.memory.raw import Place, numbers_at, put_numbers
 from clhines.neuron.memory.session import Hoc
-from clhines.neuron.model import Model
+from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.contents import Hidden, Instances
 from clhines.simulate.engines.reference import check_unless, started
 from clhines.simulate.events.sources import SPIKE_LATE, ring_sizes, wires_of
@@ -184,7 +184,7 @@ def voltages(imported: Imported) -> np.ndarray:
     return v
 
 
-def _voltages(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _voltages(model: NeuronModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """NEURON's voltages, where in them its nodes are, and ours; those with membrane are last."""
     tree = model.tree
     nodes = np.concatenate([tree.addresses, tree.inner])

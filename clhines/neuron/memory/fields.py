@@ -17,7 +17,7 @@ import numpy as np
 
 from clhines.arrays import starts
 from clhines.neuron.memory import raw
-from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.session import Hoc, Section, all_sections
 
 _SECTION, _NODE, _DATA = 8, 12, 10  # words of each object that are searched
@@ -134,7 +134,7 @@ class Data(NamedTuple):
         return numbers[np.lexsort((self.depth[first], self.node[first]))].tolist()
 
 
-def find_fields(memory: Memory) -> Fields:
+def find_fields(memory: NeuronMemory) -> Fields:
     """Find the fields from a section and one that has a parent; OSError if not as expected."""
     try:
         return _found(memory, all_sections()[0], _parent_word(memory))
@@ -142,7 +142,7 @@ def find_fields(memory: Memory) -> Fields:
         raise OSError("sections are not as expected") from None
 
 
-def _parent_word(memory: Memory) -> int:
+def _parent_word(memory: NeuronMemory) -> int:
     for section in all_sections():
         at = section.parentseg()
         if at is not None:
@@ -151,7 +151,7 @@ def _parent_word(memory: Memory) -> int:
     return -1
 
 
-def _found(memory: Memory, section: Section, parent: int) -> Fields:
+def _found(memory: NeuronMemory, section: Section, parent: int) -> Fields:
     pointer = ctypes.c_void_p
     node_at = memory.function("_Z10node_exactP7Sectiond", pointer, pointer, ctypes.c_double)
     data_at = memory.function("_Z13nrn_mechanismiP4Node", pointer, ctypes.c_int, pointer)
@@ -209,7 +209,7 @@ def _found(memory: Memory, section: Section, parent: int) -> Fields:
 class Columns:
     """Variables of instances of one mechanism; `rows` are addresses, (k,) int64."""
 
-    def __init__(self, memory: Memory, things: Sequence[Hoc], rows: np.ndarray) -> None:
+    def __init__(self, memory: NeuronMemory, things: Sequence[Hoc], rows: np.ndarray) -> None:
         self._memory, self._things, self.rows = memory, things, rows
         self._numbers: np.ndarray | None = None
         self._places: dict[tuple[str, int | None], raw.Place | None] = {}

@@ -1,7 +1,7 @@
 """What NEURON's interpreter does not tell, read from its memory with `ctypes`.
 
 Where fields are in an object is found by making one whose contents are known, never assumed: where
-that fails, `Memory` is not available, and users are asked instead.
+that fails, `NeuronMemory` is not available, and users are asked instead.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ALL = np.ones(16, np.uint64)
 _LISTS = 4  # words of NEURON's object with the lists of what records and plays in fixed steps
 
 
-class Memory(Objects):
+class NeuronMemory(Objects):
     """Reads NEURON's lists; OSError where the library is not as expected."""
 
     CLASSES = (

@@ -23,7 +23,7 @@ class _Handle(ctypes.Structure):
 
 
 class Objects:
-    """The library; the base of `Memory`, which finds `reference`. OSError: it is not found."""
+    """The library; base of `NeuronMemory`, which finds `reference`. OSError: it is not found."""
 
     reference: int
 

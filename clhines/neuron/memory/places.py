@@ -8,7 +8,7 @@ import numpy as np
 
 from clhines.arrays import place_of
 from clhines.neuron.memory.fields import Fields
-from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Place
 from clhines.neuron.read.contents import Contents, Instances
 from clhines.neuron.read.tree import Tree
@@ -28,7 +28,9 @@ class Variable:
 
 
 class Places:
-    def __init__(self, memory: Memory, fields: Fields, tree: Tree, contents: Contents) -> None:
+    def __init__(
+        self, memory: NeuronMemory, fields: Fields, tree: Tree, contents: Contents
+    ) -> None:
         self._memory, self._tree, self._contents = memory, tree, contents
         self._columns: dict[int, tuple[str, str, int]] = {}
         self._known: dict[Place, Variable | None] = {}

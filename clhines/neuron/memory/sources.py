@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Source, gather, halves, ref, run_in, vector_at, words_at
 from clhines.neuron.memory.session import Hoc, all_sections
 
@@ -32,7 +32,7 @@ class NetConColumns(NamedTuple):
 class EventSources:
     """Reads and sets sources and NetCons; OSError where they are not as expected."""
 
-    def __init__(self, h: Hoc, memory: Memory) -> None:
+    def __init__(self, h: Hoc, memory: NeuronMemory) -> None:
         self._h, self._memory = h, memory
         self._list = memory.function("_Z22net_cvode_instance_pslv", ctypes.c_void_p)
         self._fields: dict[str, int] = {}

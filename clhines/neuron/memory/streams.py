@@ -16,7 +16,7 @@ import numpy as np
 from clhines.mechanisms.emit import random123, scop
 from clhines.mechanisms.emit.noise import philox
 from clhines.neuron.convert import Rejected, RejectedError
-from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Readable, gather, put_numbers, words_at
 from clhines.neuron.memory.session import Hoc
 
@@ -70,7 +70,7 @@ class Named:
         return [getattr(thing, self.name) for thing in self.things[:]]
 
 
-def are_mcell(memory: Memory, h: Hoc, pointers: np.ndarray) -> bool:
+def are_mcell(memory: NeuronMemory, h: Hoc, pointers: np.ndarray) -> bool:
     """Whether all words in a POINTER are hoc's Randoms with the generator MCellRan4."""
     random = list(h.List("Random")) if pointers.all() and len(pointers) else []
     if not random or not np.isin(pointers, memory.insides_of(memory.objects_of(random))).all():
@@ -89,7 +89,7 @@ class Pointed:
     _generator, _words = _RANDOM123, _STREAM_WORDS
 
     def __init__(
-        self, memory: Memory, h: Hoc, owner: str, name: str, pointers: np.ndarray, index: int
+        self, memory: NeuronMemory, h: Hoc, owner: str, name: str, pointers: np.ndarray, index: int
     ) -> None:
         self._owner, self._name, self._index = owner, f"POINTER {name}", index
         self._low = int(h.mcell_ran4_init())  # index of MCellRan4 of those that have none
@@ -148,7 +148,7 @@ class Pointed:
         """Return the words of a turn of the counter."""
         return philox(counter.T, (np.uint32(self._index), np.uint32(0))).T
 
-    def _of_random(self, memory: Memory, h: Hoc, some: np.ndarray) -> np.ndarray:
+    def _of_random(self, memory: NeuronMemory, h: Hoc, some: np.ndarray) -> np.ndarray:
         """Return where those are that are hoc's Random; keep their distributions."""
         generator, numbers, _ = gather(self._at[some], 3).T.astype(np.int64)
         if (_generators(self._at[some]) != self._generator).any():
@@ -212,7 +212,7 @@ class PointedMCell(Pointed):
 class Generator:
     """NEURON's one generator, of scop_random and others, of the one instance that draws."""
 
-    def __init__(self, memory: Memory, h: Hoc, owner: str, count: int) -> None:
+    def __init__(self, memory: NeuronMemory, h: Hoc, owner: str, count: int) -> None:
         self._owner, self._h, self._count = owner, h, count
         self._next = memory.function("_Z11scop_randomv", ctypes.c_double)
         self._set = memory.function("_Z8set_seedd", None, ctypes.c_double)

@@ -11,7 +11,7 @@ from typing import overload
 import numpy as np
 
 from clhines.neuron.memory.fields import Columns, Data, Fields, column_at
-from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.raw import Readable, gather, put_numbers, ref, words_at
 from clhines.neuron.memory.session import Hoc, Segment
@@ -101,7 +101,7 @@ class Contents:
 
 
 def read_contents(
-    h: Hoc, memory: Memory, fields: Fields, read: tuple[Tree, Data], catalogue: Catalogue
+    h: Hoc, memory: NeuronMemory, fields: Fields, read: tuple[Tree, Data], catalogue: Catalogue
 ) -> Contents:
     found = Contents({}, {}, {}, {}, [])
     tree, data = read
@@ -120,7 +120,7 @@ def read_contents(
 
 
 def _add_membranes(
-    h: Hoc, memory: Memory, tree: Tree, found: Contents, entry: Entry, data: Data
+    h: Hoc, memory: NeuronMemory, tree: Tree, found: Contents, entry: Entry, data: Data
 ) -> None:
     if entry.name in STRUCTURE:
         return
@@ -169,7 +169,7 @@ def _check_styles(h: Hoc, tree: Tree, ion: Ion, at: np.ndarray) -> None:
 
 def _add_points(
     h: Hoc,
-    memory: Memory,
+    memory: NeuronMemory,
     fields: Fields,
     tree: Tree,
     found: Contents,
@@ -203,7 +203,7 @@ def _add_points(
 class Slots:
     """Reads and writes WATCH conditions, in places that NEURON's table of mechanisms names."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: NeuronMemory) -> None:
         self._memory = memory
         name = "_Z27nrn_dparam_semantics_to_intPKc"
         number = memory.function(name, ctypes.c_int, ctypes.c_char_p)
@@ -312,7 +312,7 @@ class Hidden:
     """
 
     def __init__(
-        self, memory: Memory, instances: Instances, lengths: Callable[[], Mapping[str, int]]
+        self, memory: NeuronMemory, instances: Instances, lengths: Callable[[], Mapping[str, int]]
     ) -> None:
         self._rows: Columns | None = None
         self._lengths = lengths

@@ -18,7 +18,7 @@ from itertools import product
 import numpy as np
 
 from clhines.neuron.convert import Rejected
-from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.raw import WORD, Place, Readable, ref, vector_at, words_at
 from clhines.neuron.memory.session import Hoc, library_path
@@ -51,11 +51,11 @@ _OBJECTS = {  # classes whose objects act in each step
 }
 
 
-def read_hooks(h: Hoc, memory: Memory) -> list[Rejected]:
+def read_hooks(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     return [*acting(h, memory), *_replaced(h, memory)]
 
 
-def acting(h: Hoc, memory: Memory) -> list[Rejected]:
+def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     """Return what acts besides sections and procedures; warn where that cannot be read."""
     found = [Rejected("", n, "", 0, out) for n, out in _OBJECTS.items() if len(list(h.List(n)))]
     for variable, what, way_out in _PIECES:
@@ -69,7 +69,7 @@ def acting(h: Hoc, memory: Memory) -> list[Rejected]:
     return [*found, *_listed(h, memory), *_python_blocks(memory)]
 
 
-def stepping_of(h: Hoc, memory: Memory) -> list[list[int]]:
+def stepping_of(h: Hoc, memory: NeuronMemory) -> list[list[int]]:
     """Return where the code is of the procedures that `read_hooks` looks at, of those there are."""
     return [memory.procedure(name) for name in _STEPPING if h.name_declared(name) == 1]
 
@@ -105,7 +105,7 @@ def _vectors(path: str, readable: Readable) -> Iterator[tuple[int, int]]:
                     yield at, words_at(after - 8, 1)[0]
 
 
-def _listed(h: Hoc, memory: Memory) -> list[Rejected]:
+def _listed(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     """Find Random.play and the callbacks of CVode.extra_scatter_gather."""
     if _entries("random") is None:
         _find_random(h, memory)
@@ -126,7 +126,7 @@ def _listed(h: Hoc, memory: Memory) -> list[Rejected]:
     return found
 
 
-def _find_random(h: Hoc, memory: Memory) -> None:
+def _find_random(h: Hoc, memory: NeuronMemory) -> None:
     random, vector = h.Random(), h.Vector(1)
     random.play(ref(vector, "x")[0])
     generator, count = memory.inside(random), _ENTRY_WORDS
@@ -143,7 +143,7 @@ def _find_random(h: Hoc, memory: Memory) -> None:
     _find("random", library_path() or "", is_example)
 
 
-def random_plays(h: Hoc, memory: Memory) -> list[tuple[int, Place]]:
+def random_plays(h: Hoc, memory: NeuronMemory) -> list[tuple[int, Place]]:
     """Return the Random, by the address of its C++ object, and the variable of each Random.play."""
     if _entries("random") is None:
         _find_random(h, memory)
@@ -174,7 +174,7 @@ def _find_scatter(h: Hoc) -> None:
 # -- code of Python ----------------------------------------------------------------------------
 
 
-def _python_blocks(memory: Memory) -> list[Rejected]:
+def _python_blocks(memory: NeuronMemory) -> list[Rejected]:
     """Find rxd, and functions that `nonvint_block_supervisor` calls."""
     rxd = sys.modules.get("neuron.rxd.species")
     supervisor = sys.modules.get("neuron.nonvint_block_supervisor")
@@ -195,7 +195,7 @@ def _python_blocks(memory: Memory) -> list[Rejected]:
 # -- procedures of hoc -------------------------------------------------------------------------
 
 
-def _replaced(h: Hoc, memory: Memory) -> list[Rejected]:
+def _replaced(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     found = []
     for name in _STEPPING if h.name_declared("continuerun") else _STEPPING[1:]:
         if not (is_standard(h, memory, name) or (name == "advance" and _only_draws(h, memory))):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Readable, words_at
 from clhines.neuron.read.catalogue import plain
 from clhines.neuron.read.contents import Contents
@@ -39,7 +39,7 @@ class Pattern:
 
 
 def read_patterns(
-    memory: Memory, contents: Contents, waits: set[tuple[str, int]], name: str
+    memory: NeuronMemory, contents: Contents, waits: set[tuple[str, int]], name: str
 ) -> list[Pattern | str]:
     """Return what each instance has not sent, or why not; `waits` have a self event coming."""
     found, readable = list[Pattern | str](), Readable(_INDEX + 8)

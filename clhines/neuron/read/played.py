@@ -9,7 +9,7 @@ import numpy as np
 
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.fields import Fields
-from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import ELEMENT, Places, Variable
 from clhines.neuron.memory.raw import Place, Played, ref
 from clhines.neuron.memory.session import Hoc
@@ -24,7 +24,7 @@ _RECORDED = "expected v, i_membrane_, t or a RANGE variable of a mechanism or an
 _FIRST, _BEFORE = 3e8, -7e8  # numbers that no model has
 
 
-def name_of(h: Hoc, memory: Memory, place: Place) -> str:
+def name_of(h: Hoc, memory: NeuronMemory, place: Place) -> str:
     """Return what users call a variable, as ``i_cap``, ``NetCon[0].weight[1]`` or ``celsius``."""
     owner, name = memory.named(place)
     if name:
@@ -78,7 +78,7 @@ def _number(word: int) -> float:
 class PlayReader:
     """Reads what records and plays; with `every`, also what will after ``h.finitialize()``."""
 
-    def __init__(self, h: Hoc, memory: Memory, places: Places, every: bool = False) -> None:
+    def __init__(self, h: Hoc, memory: NeuronMemory, places: Places, every: bool = False) -> None:
         self._h, self._memory, self._places = h, memory, places
         self.vectors = memory.vectors()
         self._time = memory.place(ref(h, "t")).column
@@ -183,7 +183,7 @@ class Gap:
 
 
 def read_gaps(
-    memory: Memory, fields: Fields, tree: Tree, contents: Contents, nodes: range, count: int
+    memory: NeuronMemory, fields: Fields, tree: Tree, contents: Contents, nodes: range, count: int
 ) -> tuple[list[Gap], list[Rejected]]:
     """Return what ``target_var`` sets, the voltages that it gets, what is rejected.
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from clhines.neuron.back.queue import Pending
 from clhines.neuron.convert import Rejected
-from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import WORD, words_at
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.catalogue import plain
@@ -76,7 +76,7 @@ class Trains:
 
 
 def read_trains(
-    h: Hoc, memory: Memory, contents: Contents, pending: Pending, vectors: dict[Hoc, Hoc]
+    h: Hoc, memory: NeuronMemory, contents: Contents, pending: Pending, vectors: dict[Hoc, Hoc]
 ) -> Trains:
     found = Trains(tuple(n for n, i in contents.points.items() if is_train(i.entry.text)))
     given = {memory.object_of(stim): vector for stim, vector in vectors.items()}
@@ -110,7 +110,7 @@ def read_trains(
 
 
 def _add_patterns(
-    found: Trains, memory: Memory, contents: Contents, waits: set[tuple[str, int]]
+    found: Trains, memory: NeuronMemory, contents: Contents, waits: set[tuple[str, int]]
 ) -> None:
     names = [n for n, i in contents.points.items() if is_pattern(i.entry.text)]
     for name in names:
@@ -145,7 +145,7 @@ def _coming(
     return np.array(coming, np.float64), rest
 
 
-def held_vector(memory: Memory, thing: Hoc, vectors: dict[int, Hoc]) -> Hoc | None:
+def held_vector(memory: NeuronMemory, thing: Hoc, vectors: dict[int, Hoc]) -> Hoc | None:
     """Return the one Vector that an instance points to, by a POINTER or a variable's place."""
     fields = memory.fields_of(memory.inside(thing))
     begin, width, size = memory.slots_of(memory.inside(thing))

@@ -20,7 +20,7 @@ from clhines.arrays import place_of, starts
 from clhines.cells.cable import Axis
 from clhines.errors import InputError
 from clhines.neuron.memory.fields import Data, Fields, column_at
-from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Place, gather, ref
 from clhines.neuron.memory.session import Hoc, Section, Segment, all_sections
 
@@ -117,7 +117,9 @@ class Tree:
         return np.where(at < 0, -1, self.numbers[at])
 
 
-def _order(every: list[Section], memory: Memory, fields: Fields) -> tuple[list[int], np.ndarray]:
+def _order(
+    every: list[Section], memory: NeuronMemory, fields: Fields
+) -> tuple[list[int], np.ndarray]:
     """Return the order, parents before children, cell after cell, and which are roots, bool."""
     address = memory.objects_of(every)
     sorted_ = np.argsort(address)
@@ -138,7 +140,7 @@ def _order(every: list[Section], memory: Memory, fields: Fields) -> tuple[list[i
     return order, is_root
 
 
-def read_tree(h: Hoc, memory: Memory, fields: Fields) -> tuple[Tree, Data]:
+def read_tree(h: Hoc, memory: NeuronMemory, fields: Fields) -> tuple[Tree, Data]:
     every_section = all_sections()
     order, is_root = _order(every_section, memory, fields)
     sections = [every_section[k] for k in order]

@@ -10,7 +10,7 @@ import numpy as np
 
 from clhines.arrays import place_of, ranges, starts
 from clhines.neuron.convert import Rejected
-from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import Places
 from clhines.neuron.memory.raw import numbers_at
 from clhines.neuron.memory.session import Hoc
@@ -45,7 +45,7 @@ def on_ranks(h: Hoc) -> bool:
 class Senders:
     """All point processes and artificial cells by number: mechanism, hoc and C++ addresses."""
 
-    def __init__(self, memory: Memory, contents: Contents) -> None:
+    def __init__(self, memory: NeuronMemory, contents: Contents) -> None:
         every = contents.points.values()
         counts = [len(instances) for instances in every]
         self.names = tuple(contents.points)
@@ -105,7 +105,7 @@ class Wires:
 
 
 def read_wires(
-    h: Hoc, read_by: tuple[Memory, EventSources], places: Places, contents: Contents
+    h: Hoc, read_by: tuple[NeuronMemory, EventSources], places: Places, contents: Contents
 ) -> tuple[Wires, list[Rejected]]:
     senders, rejected = Senders(read_by[0], contents), list[Rejected]()
     origins = _read_origins(h, read_by, places, contents, senders, rejected)
@@ -129,7 +129,7 @@ def read_wires(
 
 def _read_origins(
     h: Hoc,
-    read_by: tuple[Memory, EventSources],
+    read_by: tuple[NeuronMemory, EventSources],
     places: Places,
     contents: Contents,
     senders: Senders,

@@ -9,7 +9,7 @@ import numpy as np
 
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.convert import Rejected
-from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import ELEMENT, Places, Variable
 from clhines.neuron.memory.raw import Place
 from clhines.neuron.read.contents import Instances
@@ -25,7 +25,7 @@ class Written:
 
 
 def read_written(
-    memory: Memory,
+    memory: NeuronMemory,
     places: Places,
     every: Mapping[str, Instances],
     mechanisms: Mapping[str, Mechanism],
@@ -71,7 +71,7 @@ def _variable(places: Places, rooms: np.ndarray, place: Place) -> Variable | Non
     return variable if variable is not None and variable.owner and variable.number >= 0 else None
 
 
-def _rooms(memory: Memory, used: Sequence[int]) -> np.ndarray:
+def _rooms(memory: NeuronMemory, used: Sequence[int]) -> np.ndarray:
     """(k, 2) int64: begin and end of the numbers of Vectors that neither play nor record."""
     busy = {*used}
     free = [v.as_numpy() for a, v in memory.vectors().items() if a not in busy and len(v)]

@@ -24,7 +24,6 @@ from clhines.simulate.kinds.spec import (
     sampled_source,
 )
 
-WEIGHTS = Fraction(-3, 4), Fraction(0)  # rates times dt for which weights have a polynomial
 NEAR = 0.5  # |x| below which x / (exp(x) - 1) is a series
 _HELPERS = ("bernoulli_slope", "bernoulli", "weight")
 _RELAXES = re.compile(
@@ -184,8 +183,7 @@ def coefficients(real: str) -> dict[str, float]:
     ``exp_K`` is the coefficient of ``x**K`` in a polynomial for ``(exp(x) - 1) / x`` but for 1 and
     1/2; ``bernoulli_K`` that of ``x**2(K + 1)`` in ``x / (exp(x) - 1)``, enough of them for
     ``|x| < NEAR``; ``log_high`` and ``log_low`` add up to log(2), ``log_inverse`` is 1 over that.
-    ``nearly_zero`` is so small that it changes no rate. ``weight_K`` is the coefficient of ``x**K``
-    in a polynomial for ``(exp(x) - 1) / x`` between `WEIGHTS`.
+    ``nearly_zero`` is so small that it changes no rate.
     """
     eps = float(np.finfo(np.float64 if real == "double" else np.float32).eps)
     found = {}
@@ -198,8 +196,6 @@ def coefficients(real: str) -> dict[str, float]:
     high = float(np.float32(float(LOG2))) if real == "float" else float(LOG2)
     found |= {"log_high": high, "log_low": float(LOG2 - Fraction(high))}
     found["log_inverse"] = float(1 / LOG2)
-    for k, value in enumerate(series(real, *WEIGHTS)):
-        found[f"weight_{k}"] = _short(value, -WEIGHTS[0], k, eps)
     return {**found, "nearly_zero": 1e-290 if real == "double" else 1e-30}
 
 
@@ -208,14 +204,12 @@ class SeriesNumbers:
     """Numbers of ``common/rates.mako`` in one precision, as its template prints them."""
 
     near: ClassVar[float] = NEAR
-    weights_from: ClassVar[float] = float(WEIGHTS[0])
     real: str
 
     @property
     def arguments(self) -> dict[str, float]:
         """Numbers that need more than the 32 bits of a GPU's instruction: not literals."""
-        # weights stay literals, which three that are computed side by side share
-        every = {k: v for k, v in coefficients(self.real).items() if k[:7] != "weight_"}
+        every = coefficients(self.real)
         if self.real == "float":
             return {"nearly_zero": every["nearly_zero"]}
         return {k: v for k, v in every.items() if np.float64(v).view(np.int64) & 0xFFFFFFFF}
@@ -360,14 +354,6 @@ class InstanceCalls:
         return not given or kind.takes_events or kind.uses_noise or self.spec.samples
 
     @property
-    def is_quick(self) -> bool:
-        """Whether weights are polynomials; where one will not do, an instance comes later."""
-        kind = self.kind
-        has_weights = not kind.takes_events and "node_weight_(" in kind.source
-        room = kind.most <= 32 * self.spec.work_group  # a bit of a uint for each turn of a lane
-        return self.spec.quick_weights and has_weights and room
-
-    @property
     def is_ahead(self) -> bool:
         """Whether each lane has one instance at most: its event is read one step ahead."""
         return self.kind.takes_events and self.kind.most <= self.spec.chip.step_of_active
@@ -409,11 +395,12 @@ class InstanceCalls:
     def _by_address(self) -> list[str]:
         return [f"&s_{name}" for name in self.kind.states]
 
-    def advance(self, series: str) -> str:
-        """Return the call that advances the states over the step before; `series` comes first."""
+    @property
+    def advance(self) -> str:
+        """Call that advances the states over the step before."""
         constants = self.spec.of_constants(self.kind)
         given = ["v", "(real)(step - 1) * dt", "dt", *self._values, *constants, *self._by_address]
-        return f"{self.kind.name}_advance({series}{', '.join(given)});"
+        return f"{self.kind.name}_advance({self.spec.series}{', '.join(given)});"
 
     @property
     def event(self) -> str:
@@ -594,11 +581,6 @@ class EpochSpec(SampledSpec):
     def takes_series(self) -> bool:
         """Whether the rate functions take the numbers of their series."""
         return self.advances and (self.by_node or self.side_by_side)
-
-    @property
-    def quick_weights(self) -> bool:
-        """Whether weights are polynomials where one does, see ``common/rates.mako``."""
-        return self.takes_series and not self.by_node
 
     @property
     def has_slots(self) -> bool:

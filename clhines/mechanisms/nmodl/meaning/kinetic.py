@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from clhines.mechanisms.ir.elimination import Entries, solved
 from clhines.mechanisms.ir.expressions import Graph, Node
-from clhines.mechanisms.nmodl.execute import Run
+from clhines.mechanisms.nmodl.execute import Execution
 from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement, all_of
 from clhines.mechanisms.nmodl.values import Rules
 
@@ -30,7 +30,7 @@ Change = Callable[[dict[str, Node], dict[str, Node]], tuple[dict[str, Node], boo
 class _Reactions:
     """One execution of a KINETIC block that gathers its equations: `matrix` and `right` by row."""
 
-    def __init__(self, run: Run, block: Block, rows: Sequence[str]) -> None:
+    def __init__(self, run: Execution, block: Block, rows: Sequence[str]) -> None:
         self.run, self.graph, self.rows = run, run.graph, rows
         self.matrix, self.right, self.linear = Entries(), dict[str, Node](), True
         self.volumes: dict[str, Node] = {}
@@ -158,7 +158,7 @@ class _Reactions:
         self.right[owner] = total
 
 
-def _of_element(run: Run, s: Statement, k: int) -> Node:
+def _of_element(run: Execution, s: Statement, k: int) -> Node:
     """Return the value of a COMPARTMENT or LONGITUDINAL_DIFFUSION for element k of a state."""
     with run.scope():
         if s.names[0]:
@@ -166,7 +166,7 @@ def _of_element(run: Run, s: Statement, k: int) -> Node:
         return run.expression(s.values[0])
 
 
-def diffusing(run: Run) -> list[tuple[str, str, Node]]:
+def diffusing(run: Execution) -> list[tuple[str, str, Node]]:
     """Return ``volume`` and ``diffusion`` of each state that diffuses along the cell."""
     found = dict[str, list[tuple[str, str, Node]]]()
     for block in run.file.blocks.values():
@@ -200,7 +200,7 @@ def diffusing(run: Run) -> list[tuple[str, str, Node]]:
     return results
 
 
-def _check_diffusing(run: Run, keys: list[str], nodes: list[Node]) -> None:
+def _check_diffusing(run: Execution, keys: list[str], nodes: list[Node]) -> None:
     """Refuse volumes and coefficients that change with what diffuses, or in a step before it."""
     of = "LONGITUDINAL_DIFFUSION"
     if run.file.kind != "density":
@@ -215,7 +215,7 @@ def _check_diffusing(run: Run, keys: list[str], nodes: list[Node]) -> None:
         raise Refused(f"{of} or COMPARTMENT depends on '{shown}'", run.line, "of parameters alone")
 
 
-def _elements(run: Run, e: Expression, line: int) -> list[str]:
+def _elements(run: Execution, e: Expression, line: int) -> list[str]:
     """Return the keys of a variable, of an array without an index all."""
     variable = run.names.variable(str(e[1]))
     if variable is not None and variable.length and e[2] is None:
@@ -223,7 +223,7 @@ def _elements(run: Run, e: Expression, line: int) -> list[str]:
     return [run.key(str(e[1]), run.index(e[2], line), line)]
 
 
-def _conserved(run: Run, block: Block) -> list[str]:
+def _conserved(run: Execution, block: Block) -> list[str]:
     """Return the rows that CONSERVE statements take, from the last statement to the first."""
     taken: list[str] = []
     for s in reversed(all_of(block.body, "conserve")):
@@ -240,7 +240,7 @@ def _conserved(run: Run, block: Block) -> list[str]:
     return taken
 
 
-def _rows(run: Run, block: Block) -> list[str]:
+def _rows(run: Execution, block: Block) -> list[str]:
     """Return the states that react or are conserved, in the order they appear."""
     found: dict[str, None] = {}
     named: list[str] = []
@@ -255,7 +255,7 @@ def _rows(run: Run, block: Block) -> list[str]:
     return list(found)
 
 
-def sparse(run: Run, block: Block, steady: bool) -> None:
+def sparse(run: Execution, block: Block, steady: bool) -> None:
     """Advance the states of a KINETIC block by one step, or to where they stay."""
     rows = _rows(run, block)
     if not rows:
@@ -296,7 +296,7 @@ def sparse(run: Run, block: Block, steady: bool) -> None:
 
 
 def _iterated(
-    run: Run, rows: Sequence[str], old: dict[str, Node], change: Change
+    run: Execution, rows: Sequence[str], old: dict[str, Node], change: Change
 ) -> dict[str, Node]:
     graph = run.graph
     loop = run.open_loop(rows, [old[key] for key in rows], TURNS)
@@ -314,7 +314,7 @@ def _positive(graph: Graph, x: Node) -> Node:
 
 
 def _steady(
-    run: Run, rows: Sequence[str], old: dict[str, Node], change: Change, linear: bool
+    run: Execution, rows: Sequence[str], old: dict[str, Node], change: Change, linear: bool
 ) -> dict[str, Node]:
     """Iterate at a step of 1e9 ms; where not linear, first single passes that may start again."""
     graph = run.graph

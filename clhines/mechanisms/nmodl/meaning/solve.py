@@ -17,7 +17,7 @@ from fractions import Fraction
 from clhines.mechanisms.ir.elimination import Entries, exponential_euler, solved
 from clhines.mechanisms.ir.expressions import Graph, Node, postorder
 from clhines.mechanisms.ir.forms import linear_form, without_quotients
-from clhines.mechanisms.nmodl.execute import Run
+from clhines.mechanisms.nmodl.execute import Execution
 from clhines.mechanisms.nmodl.meaning import kinetic
 from clhines.mechanisms.nmodl.reading.tree import (
     CALLED,
@@ -44,7 +44,7 @@ _INSTEAD = "use cnexp, derivimplicit, sparse, euler or runge"
 _ONE_BLOCK = "put all reactions in one: NEURON's code of two forgets states"
 
 
-def solve(run: Run, s: Statement) -> None:
+def solve(run: Execution, s: Statement) -> None:
     """Execute a SOLVE statement."""
     name, method, steady = str(s.names[0]), str(s.names[1]), bool(s.names[2])
     block = run.file.blocks.get(name)
@@ -75,13 +75,13 @@ def solve(run: Run, s: Statement) -> None:
     run.is_repeated = before
 
 
-def _is_once(run: Run, block: Block, method: str) -> bool:
+def _is_once(run: Execution, block: Block, method: str) -> bool:
     """Whether NEURON executes a block once in a step, rate by rate."""
     rates = all_of(block.body, "prime")
     return method == "cnexp" and all(_order(run, rate) in (0, 1) for rate in rates)
 
 
-def _call(run: Run, block: Block, line: int) -> None:
+def _call(run: Execution, block: Block, line: int) -> None:
     """Execute a DERIVATIVE block that is called: with METHOD cnexp it is one step, as in SOLVE."""
     found = all_of([s for one in run.file.main.values() for s in one.body], "solve")
     methods = {str(s.names[1]) for s in found if s.names[0] == block.name}
@@ -90,7 +90,7 @@ def _call(run: Run, block: Block, line: int) -> None:
     _derivative(run, block, "cnexp", False)
 
 
-def halves(run: Run, s: Statement) -> bool:
+def halves(run: Execution, s: Statement) -> bool:
     """Whether NEURON's secondorder makes it halve dt for a SOLVE of BREAKPOINT, and extrapolate."""
     block = run.file.blocks.get(str(s.names[0]))
     if block is None or s.names[2]:
@@ -100,14 +100,14 @@ def halves(run: Run, s: Statement) -> bool:
     return block.sort in ("DERIVATIVE", "KINETIC")
 
 
-def _extrapolated(run: Run, steps: dict[str, Node]) -> None:
+def _extrapolated(run: Execution, steps: dict[str, Node]) -> None:
     """Add to each state once more what half a step has added: NEURON's secondorder."""
     if run.shared.secondorder and run.where == "advance":
         for key, step in steps.items():
             run.set(key, run.value(key) + step)
 
 
-def _derivative(run: Run, block: Block, method: str, steady: bool) -> None:
+def _derivative(run: Execution, block: Block, method: str, steady: bool) -> None:
     rates = all_of(block.body, "prime")
     if not rates:
         raise Refused(f"DERIVATIVE {block.name} has no rate", block.line)
@@ -126,7 +126,7 @@ def _derivative(run: Run, block: Block, method: str, steady: bool) -> None:
 # ----------------------------------------------------------------------------------------- cnexp
 
 
-def _order(run: Run, s: Statement) -> int | None:
+def _order(run: Execution, s: Statement) -> int | None:
     """Return the degree of a rate in its own state as nocmodl sees it, None where it sees none."""
     if s.names[1] is not None:
         return None
@@ -171,7 +171,7 @@ def _leaf_degree(e: Expression, name: str) -> int:
     return (-2 if e[0] == "^" else -1) if used else 0
 
 
-def _cnexp(run: Run, block: Block) -> None:
+def _cnexp(run: Execution, block: Block) -> None:
     graph = run.graph
 
     def prime(s: Statement, key: str) -> None:
@@ -198,7 +198,7 @@ def _cnexp(run: Run, block: Block) -> None:
     _in_block(run, block, prime)
 
 
-def _in_block(run: Run, block: Block, prime: Callable[[Statement, str], None]) -> None:
+def _in_block(run: Execution, block: Block, prime: Callable[[Statement, str], None]) -> None:
     """Execute the block with this treatment of rates."""
 
     def rule(s: Statement) -> None:
@@ -211,7 +211,7 @@ def _in_block(run: Run, block: Block, prime: Callable[[Statement, str], None]) -
 # -------------------------------------------------------------------------------------- explicit
 
 
-def _evaluated(run: Run, block: Block) -> dict[str, Node]:
+def _evaluated(run: Execution, block: Block) -> dict[str, Node]:
     """Execute the block; return the rates by state, in the order written."""
     found: dict[str, Node] = {}
     guard = run.guard
@@ -225,7 +225,7 @@ def _evaluated(run: Run, block: Block) -> dict[str, Node]:
     return found
 
 
-def _euler(run: Run, block: Block) -> None:
+def _euler(run: Execution, block: Block) -> None:
     rates = _evaluated(run, block)
     h = run.read("dt")
     steps = {key: h * rate for key, rate in rates.items()}
@@ -234,7 +234,7 @@ def _euler(run: Run, block: Block) -> None:
     _extrapolated(run, steps)
 
 
-def _runge(run: Run, block: Block) -> None:
+def _runge(run: Execution, block: Block) -> None:
     graph = run.graph
     h, t = run.read("dt"), run.read("t")
     half, third = graph.number(Fraction(1, 2)), graph.number(Fraction(1, 3))
@@ -265,7 +265,7 @@ def _runge(run: Run, block: Block) -> None:
 # -------------------------------------------------------------------------------------- implicit
 
 
-def _implicit(run: Run, block: Block, steady: bool) -> None:
+def _implicit(run: Execution, block: Block, steady: bool) -> None:
     graph = run.graph
     with run.trial():
         keys = list(_evaluated(run, block))
@@ -292,7 +292,7 @@ def _implicit(run: Run, block: Block, steady: bool) -> None:
 
 
 def newton(
-    run: Run,
+    run: Execution,
     keys: Sequence[str],
     old: Sequence[Node],
     deviations: Callable[[Sequence[Node]], list[Node]],
@@ -372,7 +372,7 @@ def _terms(e: Node) -> int:
 
 
 def _iterated(
-    run: Run, keys: Sequence[str], old: list[Node], at: list[Node], symbols: list[Node]
+    run: Execution, keys: Sequence[str], old: list[Node], at: list[Node], symbols: list[Node]
 ) -> list[Node]:
     """Newton's iteration as a loop: the states, the deviations, the change and the Jacobian."""
     graph, size = run.graph, len(keys)
@@ -442,7 +442,7 @@ def _maximum(graph: Graph, a: Node, b: Node) -> Node:
     return b if a is graph.zero else graph.where(graph.less(a, b), b, a)
 
 
-def _equations(run: Run, block: Block) -> None:
+def _equations(run: Execution, block: Block) -> None:
     """LINEAR and NONLINEAR: as many equations as there are states in them."""
     found: list[Node] = []
     used = _states_in(run, block)
@@ -469,7 +469,7 @@ def _equations(run: Run, block: Block) -> None:
         run.body(block.body)
 
 
-def _states_in(run: Run, block: Block) -> list[str]:
+def _states_in(run: Execution, block: Block) -> list[str]:
     """Return the states that the equations name, in the order of the STATE block."""
     named: set[str] = set()
     stack: list[object] = [e for s in all_of(block.body, "equation") for e in s.values]

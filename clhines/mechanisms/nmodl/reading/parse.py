@@ -53,7 +53,7 @@ _UNIT_PREFIXES = {  # the longest first
 }
 
 
-class Parser(Statements):
+class FileParser(Statements):
     """One reading of one file."""
 
     def file(self, path: str) -> File:
@@ -286,7 +286,7 @@ def parse(text: str, path: str = "", includes: Includes | None = None) -> File:
     """
     if len(text) > MAX_TEXT:
         raise Refused(f"{len(text)} characters; expected at most {MAX_TEXT}")
-    return Parser(tokens(text, includes or Includes())).file(path)
+    return FileParser(tokens(text, includes or Includes())).file(path)
 
 
 # -- numbers that UNITS blocks take from units: FARADAY = (faraday) (coulomb) --------------------
