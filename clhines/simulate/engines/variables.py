@@ -230,6 +230,9 @@ class Variables:
             return self.ions[name][self.model.kinds[k].node[some]]
         if role == "table":
             return self.tables[k][name]
+        if role == "pointer" and (k, name) in self.model.read:
+            to = self.model.read[k, name]
+            return self.states[to.kind][to.state][to.instance[some]]
         if role == "pointer":
             return np.append(self.v, self.remote_v)[self.model.pointers[k, name][some]]
         if role in ("weight", "other_weight"):
