@@ -88,12 +88,17 @@ between("advance() of the model's own",
         redefine("proc advance() { fadvance() }"))
 h("objref shown, other")
 h("shown = new Graph(0)")
+h("other = new Shape(0)")
 for changed in ("shown.plot(t)\\n v = v + 0.1", "shown.plot(v = v + 0.1)"):
     between("advance() of the model's own",
             redefine("proc advance() {\\n fadvance()\\n " + changed + "\\n}"),
             redefine("proc advance() {\\n fadvance()\\n shown.plot(t)\\n shown.flush()\\n}"))
 for drawing in ("shown.plot(t)", "shown.plot(t)\\n shown.fastflush()\\n doNotify()"):
     redefine("proc advance() {\\n fadvance()\\n " + drawing + "\\n}")()
+    look("plain")
+for drawn in ("shown.plot(t)\\n fadvance()\\n shown.flush()\\n doNotify()",
+              "fadvance()\\n shown.plot(t)\\n shown.flush()\\n other.flush()\\n doNotify()"):
+    redefine("proc advance() {\\n " + drawn + "\\n}")()
     look("plain")
 redefine("proc advance() { fadvance() }")()
 own = "if (using_cvode_) { advance() } else for i=1,nstep_steprun { advance() } Plot()"

@@ -28,7 +28,13 @@ _ENTRY_WORDS = 10  # of an entry that can be read
 _known: dict[str, int] = {}  # addresses of the vectors; where a RandomPlay has its place
 _STEPPING = "step", "advance"  # procedures of stdrun.hoc that continuerun() calls in each step
 _OBJECT = 2  # what name_declared() says of an objref
-_DRAWING = ("{g}.plot(t)",), ("{g}.flush()", "{g}.fastflush()", ""), ("doNotify()", "")
+_DRAWING = (  # what advance() may do besides
+    ("fadvance()\n{g}.plot(t)", "{g}.plot(t)\nfadvance()"),
+    ("{g}.flush()", "{g}.fastflush()", ""),
+    ("{other}.flush()", ""),
+    ("doNotify()", ""),
+)
+_DRAWN = "Graph[", "PlotShape[", "Shape["
 _PIECES = (  # of cells, by the variable that says so
     (
         "nrn_multisplit_solve_",
@@ -235,8 +241,11 @@ def _is_as(memory: Objects, name: str, rest: str) -> bool:
 
 
 def _only_draws(h: Hoc, memory: Objects) -> bool:
-    """Whether advance() takes a step and shows it in a Graph of hoc's, which has no points here."""
+    """Whether advance() takes a step and shows it in Graphs of hoc's, which have no points here."""
     names = [n for n in dir(h) if h.name_declared(n) == _OBJECT]
-    graphs = [n for n in names if str(getattr(h, n)).startswith("Graph[")]
-    texts = ["\n".join(parts).format(g=g) for g in graphs for parts in product(*_DRAWING)]
-    return any(_is_as(memory, "advance", f"() {{\nfadvance()\n{text}\n}}") for text in texts)
+    drawn = [n for n in names if str(getattr(h, n)).startswith(_DRAWN)]
+    texts = {
+        "\n".join(parts).format(g=g, other=other)
+        for g, other, *parts in product(drawn, drawn, *_DRAWING)
+    }
+    return any(_is_as(memory, "advance", f"() {{\n{text}\n}}") for text in sorted(texts))
