@@ -77,7 +77,8 @@ def network_of(model: Model) -> Imported:
         raise RejectedError(model.rejected)
     tree = model.tree
     columns = tree.area, tree.g_axial, tree.capacitance
-    structure = of_arrays(tree.parent, tree.cell_offsets, *columns, None)
+    # NEURON rounds resistances through 3-D points without a diameter to -1e15 MOhm
+    structure = of_arrays(tree.parent, tree.cell_offsets, *columns, None, is_signed=True)
     if any(mechanism.program.diffusing for mechanism in model.mechanisms.values()):
         structure = replace(structure, given_axis=tree.axis())
     network = Network(structure)

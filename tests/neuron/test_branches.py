@@ -141,3 +141,36 @@ def test_resistances_next_to_nothing_round_as_in_neuron():
     assert max(errors) < 2.2e-16 * ratio * change
     for section in found:
         h.delete_section(sec=section)
+
+
+def test_resistances_that_neuron_rounds_below_0():
+    """To the end of a section whose last 3-D point has no diameter: of -1e16 MOhm or so."""
+    rng, cell = np.random.default_rng(0), h.Section(name="tapered")
+    cell.nseg = 3
+    cell.insert("hh")
+    for _ in range(1000):
+        h.pt3dclear(sec=cell)
+        for x, d in zip(np.cumsum(rng.uniform(1, 20, 5)), [*rng.uniform(1, 3, 4), 0], strict=True):
+            h.pt3dadd(x, 0, 0, d, sec=cell)
+        h.define_shape()
+        if cell(1).ri() < 0:
+            break
+    assert cell(1).ri() < -1e12
+    beyond = h.Section(name="beyond")
+    beyond.L, beyond.diam = 20, 2
+    beyond.connect(cell(1))
+    beyond.insert("pas")
+    clamp = h.IClamp(cell(0.5))
+    clamp.delay, clamp.dur, clamp.amp = 0.5, 1, 0.2
+    vectors = [h.Vector().record(s(0.5)._ref_v) for s in (cell, beyond)]
+    h.load_file("stdrun.hoc")
+    found = []
+    for run in (h.continuerun, clhines.neuron.run):
+        h.finitialize(-65)
+        run(3)
+        found.append(np.array(vectors))
+    assert np.ptp(found[0][0]) > 20
+    # eps of 65 mV in each of 120 steps, amplified by the upstroke by about e^5
+    assert np.abs(found[0] - found[1]).max() < 120 * 65 * 2.2e-16 * 148
+    for section in (beyond, cell):
+        h.delete_section(sec=section)

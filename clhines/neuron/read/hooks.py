@@ -13,7 +13,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import product
 
 import numpy as np
 
@@ -28,12 +27,7 @@ _ENTRY_WORDS = 10  # of an entry that can be read
 _known: dict[str, int] = {}  # addresses of the vectors; where a RandomPlay has its place
 _STEPPING = "step", "advance"  # procedures of stdrun.hoc that continuerun() calls in each step
 _OBJECT = 2  # what name_declared() says of an objref
-_DRAWING = (  # what advance() may do besides
-    ("fadvance()\n{g}.plot(t)", "{g}.plot(t)\nfadvance()"),
-    ("{g}.flush()", "{g}.fastflush()", ""),
-    ("{other}.flush()", ""),
-    ("doNotify()", ""),
-)
+_DRAWING = "plot(t)", "flush()", "fastflush()"  # what advance() may do with what is drawn
 _DRAWN = "Graph[", "PlotShape[", "Shape["
 _PIECES = (  # of cells, by the variable that says so
     (
@@ -233,19 +227,24 @@ def is_standard(h: Hoc, memory: Objects, name: str) -> bool:
     return _is_as(memory, name, text.removeprefix(f"proc {name}"))
 
 
-def _is_as(memory: Objects, name: str, rest: str) -> bool:
-    """Whether a procedure is one with this text behind its name."""
+def _is_as(memory: Objects, name: str, rest: str, whole: bool = True) -> bool:
+    """Whether a procedure is one with this text behind its name, or begins as this."""
     example = f"{name}_as_in_stdrun_hoc"
     with memory.example(example, f"proc {example}{rest}"):
-        return memory.is_same(name, example)
+        return memory.is_same(name, example, whole)
 
 
 def _only_draws(h: Hoc, memory: Objects) -> bool:
     """Whether advance() takes a step and shows it in Graphs of hoc's, which have no points here."""
     names = [n for n in dir(h) if h.name_declared(n) == _OBJECT]
     drawn = [n for n in names if str(getattr(h, n)).startswith(_DRAWN)]
-    texts = {
-        "\n".join(parts).format(g=g, other=other)
-        for g, other, *parts in product(drawn, drawn, *_DRAWING)
-    }
-    return any(_is_as(memory, "advance", f"() {{\n{text}\n}}") for text in sorted(texts))
+    others = ["doNotify()", *(f"{name}.{does}" for name in drawn for does in _DRAWING)]
+    text, step = "", ["fadvance()"]
+    while step or not _is_as(memory, "advance", f"() {{{text}\n}}"):
+        longer = (f"{text}\n{one}" for one in [*step, *others])
+        found = next((x for x in longer if _is_as(memory, "advance", f"() {{{x}\n}}", False)), "")
+        if not found:
+            return False
+        text = found
+        step = [] if text.endswith("fadvance()") else step
+    return True
