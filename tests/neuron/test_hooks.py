@@ -104,6 +104,9 @@ for drawn in ("shown.plot(t)\\n fadvance()\\n shown.flush()\\n doNotify()",
     redefine("proc advance() {\\n " + drawn + "\\n}")()
     look("plain")
 redefine("proc advance() { fadvance() }")()
+for taken in ("advance", "fadvance"):
+    redefine("proc step() {\\n " + taken + "()\\n shown.plot(t)\\n shown.flush()\\n}")()
+    look("plain")
 own = "if (using_cvode_) { advance() } else for i=1,nstep_steprun { advance() } Plot()"
 between("step() of the model's own", redefine("proc step() { advance() forall { v = v + 0.1 } }"),
         redefine("proc step() { local i " + own + " }"))
