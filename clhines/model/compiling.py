@@ -42,6 +42,7 @@ from clhines.model.model import (
 )
 from clhines.model.needs import (
     GRID,
+    check_read,
     check_set_voltages,
     check_written,
     of_model,
@@ -95,7 +96,7 @@ def compile(
     copied = inside(network).copied
     if copied is not None and copied.count > 1 and not changes.any and np.ndim(v_init) == 0:
         once = compile(copied.once, dt, v_init, secondorder, seed)
-        if are_alike(copied.once, once) and not once.needs & {"last_instances", "written_pointers"}:
+        if are_alike(copied.once, once) and not once.needs & _NOT_ALIKE:
             return copied_model(network, copied, once, secondorder)
     return _compiled(network, changes, (dt, v_init, secondorder, seed))
 
@@ -165,6 +166,7 @@ def _compiled(
     )
     check_set_voltages(model)
     check_written(model)
+    check_read(model)
     return replace(model, needs=features | of_model(model, exact))
 
 
@@ -564,6 +566,8 @@ def targets_of(
     return first[group] + np.concatenate(numbers)[start[which.reshape(-1)] + index]
 
 
+# needs of copies that are compiled as cells of one network
+_NOT_ALIKE = {"last_instances", "written_pointers", "read_pointers"}
 Instances = Sequence[tuple[int, np.ndarray]]  # see `Model.instances`
 Columns = list[tuple[np.ndarray, ...]]
 
@@ -605,8 +609,7 @@ def fields_of(
             emitted=_emitted(added, kinds, instances),
         ),
         "netcons": _netcons([*given, *events], instances, kinds),
-        "pointers": _pointers(added, kinds, instances),
-        "written": _written(added, kinds, instances),
+        **_pointed(added, kinds, instances),
         "remote_v": added.remote_v,
         "played": _played(added, instances),
         "random_ids": _streams(added, kinds, instances),
@@ -711,16 +714,36 @@ def _emitted(added: Added, kinds: Sequence[Kind], instances: Instances) -> dict[
     return found
 
 
+def _pointed(added: Added, kinds: Sequence[Kind], instances: Instances) -> dict[str, object]:
+    every = _written(added, kinds, instances)
+    written = {k: to for k, to in every.items() if k[1] in kinds[k[0]].mechanism.program.written}
+    read = {k: to for k, to in every.items() if k not in written}
+    return {
+        "pointers": _pointers(added, kinds, instances, read.keys()),
+        "written": written,
+        "read": read,
+    }
+
+
 def _pointers(
-    added: Added, kinds: Sequence[Kind], instances: Instances
+    added: Added,
+    kinds: Sequence[Kind],
+    instances: Instances,
+    others: Collection[tuple[int, str]],
 ) -> dict[tuple[int, str], np.ndarray]:
     found = {
         (k, name): np.full(kind.count, -1)
         for k, kind in enumerate(kinds)
         for name in kind.mechanism.program.pointers
+        if (k, name) not in others
     }
     for group, name, index, node in added.pointers:
         k, place = instances[group]
+        if (k, name) in others:
+            raise InputError(
+                f"{kinds[k].mechanism.name}: pointer {name} points to voltages, and to variables; "
+                "expected one of them"
+            )
         found[k, name][place[index]] = node
     for (k, name), nodes in found.items():
         loose = np.flatnonzero(nodes < 0)
@@ -745,7 +768,8 @@ def _written(
             )
         own.instance[place[index]] = there[at]
     for k, kind in enumerate(kinds):
-        for name in kind.mechanism.program.written:
+        names = kind.mechanism.program.written
+        for name in (*names, *(n for j, n in found if j == k and n not in names)):
             loose = (found[k, name].instance < 0).sum() if (k, name) in found else kind.count
             if loose:
                 raise _nowhere(kind, name, int(loose))

@@ -228,6 +228,8 @@ class Model:
     pointers: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
     # by kind and name: to what pointers point that a mechanism writes
     written: Mapping[tuple[int, str], Written] = field(default_factory=dict)
+    # by kind and name: variables that pointers point to which a mechanism reads
+    read: Mapping[tuple[int, str], Written] = field(default_factory=dict)
     played: tuple[Played, ...] = ()
     # by kind and name (count, 3) uint32: numbers of each instance's stream of Random123
     random_ids: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)

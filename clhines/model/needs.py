@@ -43,6 +43,8 @@ NEEDS = {  # what users call them
     "instant_events": "events between instances within a step",
     "instant_between_cells": "events between cells within a step",
     "written_elsewhere": "pointers that write variables of other cells",
+    "read_pointers": "pointers to variables of mechanisms",
+    "read_elsewhere": "pointers to variables of other nodes that change just before they are read",
     "instant_artificial": "events from artificial cells within a step",
     "ion_order": "ion currents with secondorder=2",
     "read_currents": "currents of ions that a BREAKPOINT reads",
@@ -52,6 +54,7 @@ NEEDS = {  # what users call them
     "ranked_bins": "events in bins on several ranks",
     "ranked_pointers": "pointers to voltages of other ranks",
     "ranked_written": "pointers that mechanisms write on several ranks",
+    "ranked_read": "pointers to variables of mechanisms on several ranks",
     "ranked_last": "GLOBAL variables that instances of several ranks set in turn",
     "diffusion": "LONGITUDINAL_DIFFUSION",
     "copies": "copies of one network",
@@ -60,6 +63,9 @@ NEEDS = {  # what users call them
 GRID = frozenset({"grid_times", "plastic", "noise", "detectors", "trains", "ranks", "solver"})
 EXACT = frozenset(NEEDS) - GRID  # of these any has events act at exact times
 _PLAIN = {"initial", "current", "advance", "receive"}
+# blocks of the first kernel of a step, and of the second
+_FIRST = "receive", "before_breakpoint", "current"
+_SECOND = "advance", "diffuse", "after_solve", "before_step"
 
 
 def phrases(words: Iterable[str], last: str = "or") -> str:
@@ -161,6 +167,8 @@ def of_model(model: Model, exact: bool) -> frozenset[str]:
             "written_elsewhere": any(
                 _is_elsewhere(model, k, to) for (k, _), to in model.written.items()
             ),
+            "read_pointers": model.read,
+            "read_elsewhere": None in early_reads(model).values(),
             "last_instances": any(k.mechanism.program.last and k.count > 1 for k in kinds),
             "read_currents": any(_reads_currents(kind) for kind in kinds),
             "played_artificial": any(artificial[played.kind] for played in model.played),
@@ -197,6 +205,44 @@ def _is_elsewhere(model: Model, k: int, to: Written) -> bool:
     """Whether a pointer that a kind writes leads to another cell."""
     nodes = np.stack((model.kinds[k].node, model.kinds[to.kind].node[to.instance]))
     return bool(np.ptp(stretch_of(model.forest.cell_offsets, nodes), axis=0).any())
+
+
+def early_reads(model: Model) -> dict[tuple[int, str], Written | None]:
+    """Pointers to variables of other nodes that change in one kernel with the block that reads.
+
+    Those that are read before they change, in NEURON's order: as they were when the kernel began.
+    None of others, which no kernel of all nodes can have.
+    """
+    found = dict[tuple[int, str], Written | None]()
+    for (k, name), to in model.read.items():
+        reads, sets = _blocks_at(model, (k, name), to)
+        kinds = model.kinds[k], model.kinds[to.kind]
+        loose = any(kind.mechanism.kind == "artificial" for kind in kinds)
+        pairs = [
+            (blocks.index(a), blocks.index(b))
+            for blocks in (_FIRST, _SECOND)
+            for a in reads.intersection(blocks)
+            for b in sets.intersection(blocks)
+        ]
+        if pairs and (loose or (kinds[0].node != kinds[1].node[to.instance]).any()):
+            is_early = all((a, k) < (b, to.kind) for a, b in pairs)
+            found[k, name] = to if is_early else None
+    return found
+
+
+def _blocks_at(model: Model, pointer: tuple[int, str], to: Written) -> tuple[set[str], set[str]]:
+    """Blocks that read by a pointer, and those that set what it points to."""
+    (k, name), blocks = pointer, model.kinds[to.kind].mechanism.program.blocks.items()
+    own = model.kinds[k].mechanism.program.blocks.items()
+    reads = {b for b, given in own if any((a.role, a.name) == ("pointer", name) for a in given)}
+    outs = ((b, a) for b, given in blocks for a in given if a.direction != "in")
+    sets = {b for b, a in outs if (a.role, a.name) == ("state", to.state)}
+    return {*map(_event, reads)}, {*map(_event, sets)}
+
+
+def _event(block: str) -> str:
+    """Name of a block, ``receive`` of all that events call."""
+    return "receive" if block in ("watch", "net_initial") or "netcons" in block else block
 
 
 def _points_in_states(kind: Kind) -> bool:
@@ -274,6 +320,18 @@ def check_written(model: Model) -> None:
             if np.isin(before, to.instance).any():
                 raise InputError(f"{said} another pointer sets, too; expected one that sets it")
             set_before[to.kind, to.state] = np.append(before, to.instance)
+
+
+def check_read(model: Model) -> None:
+    """Refuse pointers to variables that change in the order of events, or of instances."""
+    for (k, name), to in model.read.items():
+        reads, sets = _blocks_at(model, (k, name), to)
+        own, other = model.kinds[k].mechanism, model.kinds[to.kind].mechanism
+        said = f"{own.name}: pointer {name} points to {to.state} of {other.name}"
+        if "receive" in reads & sets:
+            raise InputError(f"{said}, and events read and set it; expected one of them")
+        if k == to.kind and reads & sets:
+            raise InputError(f"{said} itself, where it is read; expected one of another mechanism")
 
 
 def _of_events(kind: Kind, *roles: str) -> bool:

@@ -220,18 +220,19 @@ class Added:
                 f"{group.mechanism.name} has no pointer {shown(name)}; expected one of "
                 f"{', '.join(known) or 'none'}"
             )
-        if name in program.written:
-            self._write(group, name, places, to)
+        if name in program.written or isinstance(to, tuple):
+            self._variable(group, name, places, to)
             return
         count = self.num_nodes + len(self.remote_v)
         node = _for_each("to", "nodes", as_indices("to", to, count, "node"), places)
         self.pointers.append((group.number, name, places, node))
 
-    def _write(self, group: Group, name: str, places: np.ndarray, to: object) -> None:
+    def _variable(self, group: Group, name: str, places: np.ndarray, to: object) -> None:
         if not isinstance(to, tuple) or len(to) != 3 or not isinstance(to[0], Group):
+            writes = f", which {group.mechanism.name} writes,"
             raise InputError(
-                f"to of {name}, which {group.mechanism.name} writes, is {shown(to)}; expected a "
-                "group, a variable and instances of it"
+                f"to of {name}{writes * (name in group.mechanism.program.written)} is {shown(to)}; "
+                "expected a group, a variable and instances of it"
             )
         other, variable, which = to
         at = _for_each("to", "instances", self._instances(other, which), places)

@@ -535,7 +535,7 @@ class Network:
         to: ArrayLike | tuple[Group, str, ArrayLike],
         index: ArrayLike | None = None,
     ) -> None:
-        """Let a POINTER of instances point to voltages, or to what its mechanism writes.
+        """Let a POINTER of instances point to voltages, or to a variable of other instances.
 
         Parameters
         ----------
@@ -543,8 +543,9 @@ class Network:
         name : str
             Of the pointer.
         to : integer or (count,) integer, or (Group, str, integer or (count,) integer)
-            Nodes, of any cells; for a POINTER that the mechanism writes a group, a variable that
-            this keeps, and which of its instances.
+            Nodes, of any cells; or a group, a variable that it sets and keeps, and which of its
+            instances, as for every POINTER that the mechanism writes. One that it reads has the
+            value of then: mechanisms act one after the other, in the order of `insert` and `add`.
         index : (count,) integer, optional
             Which of the group's instances; default: all.
 

@@ -20,7 +20,7 @@ from clhines.checks import as_indices
 from clhines.errors import InputError
 from clhines.files import Member, Npz, PathLike, parse_json, write_npz
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.build import Nmodl, tables_of
+from clhines.mechanisms.nmodl.build import MAX_QUEUE, Nmodl, tables_of
 from clhines.mechanisms.nmodl.reading.tree import FunctionTable
 from clhines.network.groups import Group
 from clhines.network.inside import inside
@@ -218,8 +218,9 @@ def _mechanism(saved: dict[str, Any]) -> Mechanism:
         for name, table in about.get("function_tables", ())
     }
     how = bool(about["use_tables"]), bool(about["secondorder"]), tables_of(tables)
-    constructed = bool(about.get("constructed"))
-    return Mechanism(saved["text"], Nmodl(str(about["path"]), includes, *how, constructed))
+    more = bool(about.get("constructed")), int(about.get("queue", MAX_QUEUE))
+    kept = tuple(map(str, about.get("kept", ())))
+    return Mechanism(saved["text"], Nmodl(str(about["path"]), includes, *how, *more, kept))
 
 
 def _add_groups(

@@ -104,12 +104,17 @@ def of_arrays(
     g_axial: ArrayLike,
     capacitance: ArrayLike,
     soma: ArrayLike | None,
+    is_signed: bool = False,
 ) -> Structure:
+    """Return the structure of arrays; if `is_signed`, `g_axial` may be below 0."""
     given = Forest(parent, cell_offsets)  # type: ignore[arg-type]
     n, starts = given.num_nodes, given.cell_offsets
     columns = {"area": area, "g_axial": g_axial, "capacitance": capacitance}
     units = {"area": "um2", "g_axial": "uS", "capacitance": "nF"}
-    arrays = {name: _of_nodes(name, values, n, units[name]) for name, values in columns.items()}
+    arrays = {
+        name: _of_nodes(name, values, n, units[name], is_signed and name == "g_axial")
+        for name, values in columns.items()
+    }
     axial = np.where(given.parent < 0, 0.0, arrays["g_axial"])
     roots = np.flatnonzero(given.parent < 0)
     if soma is None:
@@ -134,12 +139,14 @@ def of_arrays(
     return Structure(forest, somas, (), 1, *given_nodes)
 
 
-def _of_nodes(name: str, values: ArrayLike, n: int, unit: str) -> np.ndarray:
+def _of_nodes(
+    name: str, values: ArrayLike, n: int, unit: str, is_signed: bool = False
+) -> np.ndarray:
     array = as_array(name, values, unit=unit)
     if array.shape != (n,):
         raise InputError(f"{name} has shape {array.shape}; expected ({n},), one for each node")
     checked = as_real(name, array)
-    if (checked < 0).any():
+    if not is_signed and (checked < 0).any():
         k = int(np.argmax(checked < 0))
         raise InputError(f"{name}[{k}] is {checked[k]:g}; expected 0 or more")
     return checked

@@ -72,13 +72,15 @@ def converted(
     secondorder: bool = False,
     function_tables: Mapping[str, FunctionTable] | None = None,
     queue: int = MAX_QUEUE,
+    kept: Sequence[str] = (),
 ) -> Mechanism | list[Rejected]:
     """Return a mechanism, or what of it cannot be simulated."""
     text = with_currents(entry.text)
     for name in pointers:
         text = pointing(text, name)
     try:
-        return constructed(text, entry.file, use_tables, secondorder, function_tables, queue)
+        given = use_tables, secondorder, function_tables, queue, kept
+        return constructed(text, entry.file, *given)
     except NmodlError as error:
         return [
             Rejected(entry.name, r.construct, r.file, r.line, _way_out(r)) for r in error.rejections
@@ -114,10 +116,11 @@ def constructed(
     secondorder: bool = False,
     function_tables: FunctionTables | None = None,
     queue: int = MAX_QUEUE,
+    kept: Sequence[str] = (),
 ) -> Mechanism:
     """Return the mechanism of a text without CONSTRUCTOR, whose values are in NEURON's memory."""
     text, language = read(text, path, use_tables, secondorder, function_tables)
-    return Mechanism(text, replace(language, constructed=True, queue=queue))
+    return Mechanism(text, replace(language, constructed=True, queue=queue, kept=tuple(kept)))
 
 
 def with_currents(text: str) -> str:

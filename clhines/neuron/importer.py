@@ -22,7 +22,6 @@ from clhines.network.stored import put_group
 from clhines.network.structure import of_arrays
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.memory.places import ELEMENT, Variable
-from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.tables import local_at
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.contents import Instances
@@ -78,7 +77,8 @@ def network_of(model: NeuronModel) -> Imported:
         raise RejectedError(model.rejected)
     tree = model.tree
     columns = tree.area, tree.g_axial, tree.capacitance
-    structure = of_arrays(tree.parent, tree.cell_offsets, *columns, None)
+    # NEURON rounds resistances through 3-D points without a diameter to -1e15 MOhm
+    structure = of_arrays(tree.parent, tree.cell_offsets, *columns, None, is_signed=True)
     if any(mechanism.program.diffusing for mechanism in model.mechanisms.values()):
         structure = replace(structure, given_axis=tree.axis())
     network = Network(structure)
@@ -230,27 +230,13 @@ def _point(model: NeuronModel, network: Network, groups: dict[str, Group]) -> No
             v[at] = model.every[gap.owner].values(gap.name)[gap.instance]
             node = len(model.nodes) + at
         set_by_gap.setdefault((gap.owner, gap.name), {})[gap.instance] = node
-    rejected = []
-    for name, group in groups.items():
-        for pointer in group.mechanism.program.pointers:
-            known = set_by_gap.get((name, pointer), {})
-            nodes = []
-            for k, thing in enumerate(model.every[name].things):
-                node = known[k] if k in known else _pointed(model, thing, pointer)
-                if node < 0:
-                    what = "nothing, or something else than a voltage"
-                    rejected.append(Rejected(name, f"POINTER {pointer} points to {what}"))
-                    break
-                nodes.append(node)
-            else:
-                network.set_pointer(group, pointer, np.array(nodes, np.int64))
-    if rejected:
-        raise RejectedError(rejected)
-
-
-def _pointed(model: NeuronModel, thing: Hoc, pointer: str) -> int:
-    at = model.memory.known_place(thing, pointer)
-    return -1 if at is None else model.places.node(at)
+    for (name, pointer), to in model.pointed.items():
+        if to and to[0].owner:
+            _to_variables(network, groups, (name, pointer), to)
+            continue
+        known = set_by_gap.get((name, pointer), {})
+        nodes = [known.get(k, variable.number) for k, variable in enumerate(to)]
+        network.set_pointer(groups[name], pointer, np.array(nodes, np.int64))
 
 
 def _write(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Group | None:
@@ -269,17 +255,25 @@ def _write(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Gr
     for (name, pointer), targets in written.targets.items():
         if not targets:
             continue
-        owner, variable = targets[0].owner, targets[0]
-        if owner == ELEMENT:
+        if targets[0].owner == ELEMENT:
             assert elements is not None
             to = elements, "x", np.array([place[v.number] for v in targets], np.int64)
+            network.set_pointer(groups[name], pointer, to)
         else:
-            shown = (
-                variable.name if variable.place is None else f"{variable.name}[{variable.place}]"
-            )
-            to = groups[owner], shown, np.array([v.number for v in targets], np.int64)
-        network.set_pointer(groups[name], pointer, to)
+            _to_variables(network, groups, (name, pointer), targets)
     return elements
+
+
+def _to_variables(
+    network: Network,
+    groups: dict[str, Group],
+    of: tuple[str, str],
+    targets: Sequence[Variable],
+) -> None:
+    """Let a POINTER, by mechanism and name, point to a variable of another mechanism."""
+    first, numbers = targets[0], np.array([v.number for v in targets], np.int64)
+    shown = first.name if first.place is None else f"{first.name}[{first.place}]"
+    network.set_pointer(groups[of[0]], of[1], (groups[first.owner], shown, numbers))
 
 
 def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
@@ -23,7 +24,7 @@ from clhines.neuron.convert import (
 )
 from clhines.neuron.memory.fields import Fields, find_fields
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.places import ELEMENT, Places
+from clhines.neuron.memory.places import ELEMENT, Places, Variable
 from clhines.neuron.memory.session import Hoc, all_sections
 from clhines.neuron.memory.sources import EventSources
 from clhines.neuron.memory.streams import (
@@ -44,7 +45,7 @@ from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.wiring import Wires, read_wires
-from clhines.neuron.read.written import Written, read_written
+from clhines.neuron.read.written import Written, read_pointed, read_written
 from clhines.simulate.ranks.mpi import Ranks, agreed
 
 _EACH = 8  # self events that an instance may have under way for each of its connections
@@ -76,6 +77,8 @@ class NeuronModel:
     rejected: list[Rejected] = field(default_factory=list)
     watched: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
     written: Written = field(default_factory=Written)
+    # by mechanism and name: what each instance's POINTER points to that it reads
+    pointed: dict[tuple[str, str], list[Variable]] = field(default_factory=dict)
     bins: Bins | None = None  # of events, with ``CVode.queue_mode(1, 0)``
     hidden: dict[str, Hidden] = field(default_factory=dict)  # variables that hoc does not see
     point_names: tuple[str, ...] = ()  # that NEURON knows, artificial cells too
@@ -215,6 +218,7 @@ def read_model(
         model.rejected += unset
         _convert(model)
         model.rejected += _branches(model)
+        _find_pointed(model)
         _find_written(model)
         _check_draws(model, ranks)
         if model.bins is not None:
@@ -346,22 +350,30 @@ def _convert(model: NeuronModel) -> None:
         if channel is not None and channel.refused:
             model.rejected.append(Rejected(name, channel.refused))
             continue
-        pointers = sorted({g.name for g in model.gaps if g.owner == name})
-        globals_ = instances.entry.globals_
-        use_tables = "usetable" not in globals_ or bool(getattr(model.h, f"usetable_{name}"))
-        second, tables = int(model.h.secondorder) > 0, model.function_tables(name)
-        second = second and channel is None
-        entry = instances.entry
-        if model.draws_by_mcell(name):
-            entry = replace(entry, text=by_mcell(entry.text))
-            model.by_mcell.add(name)
-        queue = _room_for_events(model, name)
-        found = converted(entry, pointers, use_tables, second, tables, queue)
+        found = _converted(model, name)
         if isinstance(found, Mechanism):
             model.mechanisms[name] = found
             model.rejected += _slots(model, name, found)
         else:
             model.rejected += found
+
+
+def _converted(
+    model: NeuronModel, name: str, kept: Sequence[str] = ()
+) -> Mechanism | list[Rejected]:
+    """Return a mechanism that keeps some of its variables, to which POINTERs of others point."""
+    instances = model.every[name]
+    pointers = sorted({g.name for g in model.gaps if g.owner == name})
+    globals_ = instances.entry.globals_
+    use_tables = "usetable" not in globals_ or bool(getattr(model.h, f"usetable_{name}"))
+    second, tables = int(model.h.secondorder) > 0, model.function_tables(name)
+    second = second and instances.entry.channel is None
+    entry = instances.entry
+    if model.draws_by_mcell(name):
+        entry = replace(entry, text=by_mcell(entry.text))
+        model.by_mcell.add(name)
+    queue = _room_for_events(model, name)
+    return converted(entry, pointers, use_tables, second, tables, queue, kept)
 
 
 def _room_for_events(model: NeuronModel, name: str) -> int:
@@ -390,6 +402,29 @@ def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:
             if isinstance(streams, Pointed) and streams.addresses & model.draws.streams:
                 what = f"POINTER {variable} to a Random that is played, too"
                 model.rejected.append(Rejected(name, what, "", 0, "use two Randoms"))
+
+
+def _find_pointed(model: NeuronModel) -> None:
+    """Find what POINTERs point to that are read; their mechanisms keep such variables."""
+    known = {(gap.owner, gap.name, gap.instance): gap.node for gap in model.gaps}
+    read = model.memory, model.places, model.every, model.mechanisms
+    model.pointed, rejected = read_pointed(*read, known)
+    model.rejected += rejected
+    kept = dict[str, set[str]]()
+    for targets in model.pointed.values():
+        if targets and targets[0].owner in model.mechanisms:
+            kept.setdefault(targets[0].owner, set()).add(targets[0].name)
+    for name, names in kept.items():
+        found = _converted(model, name, sorted(names))
+        assert isinstance(found, Mechanism)  # as it was without
+        model.mechanisms[name] = found
+    for (name, pointer), targets in model.pointed.items():
+        if targets and targets[0].owner in model.mechanisms:
+            owner, variable = targets[0].owner, targets[0].name
+            states = model.mechanisms[owner].program.states
+            if variable not in {(q.public or q.name).split("[")[0] for q in states}:
+                what = f"POINTER {pointer} points to {variable} of {owner}, which this does not set"
+                model.rejected.append(Rejected(name, what))
 
 
 def _find_written(model: NeuronModel) -> None:

@@ -709,6 +709,32 @@ def test_function_table_without_neuron():
     np.testing.assert_allclose(result[mtau][1:], tau, rtol=1e-12)
 
 
+def test_tables_that_are_made_of_function_tables():
+    """Where rows are at the knots, interpolation in them is that of the FUNCTION_TABLE."""
+    text = """
+    NEURON {{ SUFFIX made NONSPECIFIC_CURRENT i RANGE m, minf }}
+    ASSIGNED {{ v i minf mtau }}
+    STATE {{ m }}
+    FUNCTION_TABLE inf(v)
+    INITIAL {{ rates(v) m = minf }}
+    BREAKPOINT {{ SOLVE s METHOD cnexp  i = 1e-3*m*(v + 77) }}
+    DERIVATIVE s {{ rates(v)  m' = (minf - m)/mtau }}
+    PROCEDURE rates(v) {{ {} minf = inf(v)  mtau = 2 + minf }}
+    """
+    knots = np.linspace(-100, 0, 11)
+    tables = {"inf": (knots, np.random.default_rng(5).uniform(0, 1, 11))}
+    found = []
+    for table in ("TABLE minf, mtau FROM -100 TO 0 WITH 10", ""):
+        net = Network.from_arrays([-1, 0], [0, 2], [400.0, 300.0], [0.0, 0.01], [4e-6, 3e-6])
+        net.insert(Mechanism.from_nmodl(text.format(table), function_tables=tables), [0, 1])
+        net.add("iclamp", [0], delay=1.0, dur=6.0, amp=0.02)
+        sim = Simulation(net, 0.1, engine="reference", v_init=-75.0)
+        v = sim.record("v", [0, 1])
+        found.append(sim.run(10.0)[v])
+    assert np.ptp(found[0]) > 10
+    np.testing.assert_allclose(*found, rtol=1e-12)
+
+
 WRONG_TABLES = {
     "shapes": (([0.0, 1.0], [1.0]), "values of shape (1,); expected (2,)"),
     "descending": (([1.0, 0.0], [1.0, 2.0]), "knots that do not ascend"),

@@ -88,6 +88,9 @@ between("advance() of the model's own",
         redefine("proc advance() { fadvance() }"))
 h("objref shown, other")
 h("shown = new Graph(0)")
+h("other = new Shape(0)")
+h("objref third")
+h("third = new Graph(0)")
 for changed in ("shown.plot(t)\\n v = v + 0.1", "shown.plot(v = v + 0.1)"):
     between("advance() of the model's own",
             redefine("proc advance() {\\n fadvance()\\n " + changed + "\\n}"),
@@ -95,7 +98,15 @@ for changed in ("shown.plot(t)\\n v = v + 0.1", "shown.plot(v = v + 0.1)"):
 for drawing in ("shown.plot(t)", "shown.plot(t)\\n shown.fastflush()\\n doNotify()"):
     redefine("proc advance() {\\n fadvance()\\n " + drawing + "\\n}")()
     look("plain")
+for drawn in ("shown.plot(t)\\n fadvance()\\n shown.flush()\\n doNotify()",
+              "fadvance()\\n shown.plot(t)\\n shown.flush()\\n other.flush()\\n doNotify()",
+              "fadvance()\\n shown.plot(t)\\n third.plot(t)\\n third.flush()\\n other.flush()"):
+    redefine("proc advance() {\\n " + drawn + "\\n}")()
+    look("plain")
 redefine("proc advance() { fadvance() }")()
+for taken in ("advance", "fadvance"):
+    redefine("proc step() {\\n " + taken + "()\\n shown.plot(t)\\n shown.flush()\\n}")()
+    look("plain")
 own = "if (using_cvode_) { advance() } else for i=1,nstep_steprun { advance() } Plot()"
 between("step() of the model's own", redefine("proc step() { advance() forall { v = v + 0.1 } }"),
         redefine("proc step() { local i " + own + " }"))

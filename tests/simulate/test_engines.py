@@ -5,7 +5,7 @@ import mod_files
 import numpy as np
 import pytest
 from networks import DT as STEP
-from networks import diffusing_network, mixed_network, written_network
+from networks import diffusing_network, mixed_network, reading_network, written_network
 
 from clhines import STDP, InputError, Mechanism, Network, Simulation
 from clhines.device import devices
@@ -108,6 +108,8 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
     ),
     "written_pointers": (lambda: written_network(7, 2)[0], {}),
     "written_elsewhere": (lambda: written_network(7, 2, True)[0], {}),
+    "read_pointers": (lambda: reading_network()[0], {}),
+    "read_elsewhere": (lambda: reading_network(own=False)[0], {}),
     "instant_events": (changed(sends_at_once), {}),
     "instant_between_cells": (changed(lambda net: sends_at_once(net, 11)), {}),
     "instant_artificial": (changed(lambda net: fires(net, 0.001)), {}),
@@ -130,7 +132,9 @@ FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where t
     "written_elsewhere": ("steps", CPU),
     "last_instances": ("steps", "steps"),
     "diffusion": ("steps", "steps"),
+    "read_pointers": ("steps", "steps"),
 }
+ON_HOST = {"read_elsewhere"}  # needs that no engine of devices takes
 
 
 def model_of(word):
@@ -139,7 +143,7 @@ def model_of(word):
 
 
 def test_words_are_those_of_the_table():
-    assert NEEDS.keys() == ALL | {"ranked_bins", "ranked_last", "ranked_written"}
+    assert NEEDS.keys() == ALL | {"ranked_bins", "ranked_last", "ranked_read", "ranked_written"}
     assert CHOICES == ("auto", "epochs", *NAMES) and len({*NAMES}) == len(NAMES)
     assert {*NEEDS} - {*NETWORKS} == {
         "begins",
@@ -147,6 +151,7 @@ def test_words_are_those_of_the_table():
         "ranked_bins",
         "ranked_last",
         "ranked_pointers",
+        "ranked_read",
         "ranked_written",
         "copies",
         "solver",
@@ -160,6 +165,9 @@ def test_needs_of_networks(word):
     assert word in model.needs and model.needs <= NEEDS.keys()
     assert model.has_times == bool(model.needs & EXACT)
     assert ("exact_times" in model.needs) != ("grid_times" in model.needs)
+    if word in ON_HOST:
+        assert engines_for(model.needs, "reference", "cpu")
+        return
     first = [engines_for(model.needs, "auto", device)[0].name for device in ("gpu", "cpu")]
     assert tuple(first) == FIRST.get(word, BOTH)
 
@@ -240,7 +248,8 @@ def test_descriptions():
     assert of_steps == "with events in whole steps: methods of the solver"
     assert of_times.startswith("with events at exact times: events between cells within a step")
     assert all(NEEDS[w] in of_times for w in ("ranked_pointers", "solver", "instant_between_cells"))
-    assert [row[3] for row in described()[2:]] == ["", ""]
+    of_steps, of_reference = (row[3] for row in described()[2:])
+    assert of_steps.endswith(f"times: {NEEDS['read_elsewhere']}") and of_reference == ""
 
 
 @pytest.mark.parametrize("build", [with_synapse, with_ions])

@@ -10,7 +10,7 @@ import mod_files
 import numpy as np
 import pytest
 from exact_cells import RELAY
-from networks import written_network
+from networks import reading_network, written_network
 
 from clhines import InputError, Mechanism, Network, Simulation
 from clhines.device import devices
@@ -280,4 +280,45 @@ def test_what_may_be_written():
         compile(net, DT)
     net.add(Mechanism.from_nmodl(WRITER), [0])
     with pytest.raises(InputError, match="points nowhere"):
+        compile(net, DT)
+
+
+def test_variables_that_are_read(fast_queue, needs, tmp_path):
+    """By steps as by the reference: in pieces, stored, and in copies."""
+    net, groups = reading_network()
+    _, expected, _ = advanced(net, groups, [1], engine="reference")
+    assert all(np.ptp(values, axis=0).min() > 0 for values in expected.values())
+    net.save(tmp_path / "net.npz")
+    stored = Network.load(tmp_path / "net.npz")
+    again = {name: stored.groups[group.number] for name, group in groups.items()}
+    for one, of, pieces in ((net, groups, [0.1, 0.0025, 0.8975]), (stored, again, [1])):
+        _, found, _ = advanced(one, of, pieces, **made("steps", fast_queue, needs))
+        for name, values in expected.items():
+            eps = EPS * np.abs(values).max()
+            np.testing.assert_allclose(found[name], values, 0, eps, err_msg=name)
+    _, found, _ = advanced(net, groups, [1], 3, **made("steps", fast_queue, needs))
+    v = np.tile(expected["v"], 3)
+    np.testing.assert_allclose(found["v"], v, 0, EPS * np.abs(v).max())
+
+
+def test_what_may_be_read():
+    with pytest.raises(InputError, match="no pointers to variables of mechanisms; expected"):
+        Simulation(reading_network()[0], DT, engine="epochs")
+    with pytest.raises(InputError, match="change just before they are read; expected 'ref"):
+        Simulation(reading_network(own=False)[0], DT, engine="steps")
+    net, _ = reading_network()
+    net.set_pointer(net.groups[0], "a", [0], [3])
+    with pytest.raises(InputError, match="pointer a points to voltages, and to variables; expec"):
+        compile(net, DT)
+    text = "NEURON { POINT_PROCESS own POINTER p }\nSTATE { x }\nASSIGNED { p }\n"
+    own = Mechanism.from_nmodl(
+        text + "BREAKPOINT { SOLVE s METHOD cnexp }\nDERIVATIVE s { x' = p - x }\n"
+    )
+    net = Network.from_arrays([-1, 0], [0, 2], [300.0] * 2, [0.0, 0.1], [0.005] * 2)
+    group = net.add(own, [0, 1])
+    net.set_pointer(group, "p", (group, "x", [1, 0]))
+    with pytest.raises(InputError, match="p points to x of own itself, where it is read; expected"):
+        compile(net, DT)
+    net, _ = reading_network(events=True)
+    with pytest.raises(InputError, match="a points to msg of ext_msg, and events read and set it"):
         compile(net, DT)

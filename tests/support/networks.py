@@ -125,3 +125,25 @@ def written_network(seed, cells, elsewhere=False):
     net.set_pointer(adds, "total", (totals, "total", to))
     net.set_pointer(adds, "whole", (wholes, "x", to))
     return net, {"total": totals, "kept": totals, "x": wholes, "seen": totals}
+
+
+def reader(name, events=False):
+    text = (mod_files.FOLDER / f"ext_{name}.mod").read_text()
+    return Mechanism.from_nmodl(text if events else text.split("NET_RECEIVE")[0])
+
+
+def reading_network(own=True, events=False):
+    """Cells of four nodes, whose readers point to msg of sources, at their own nodes if `own`."""
+    n, rng = 12, np.random.default_rng(9)
+    parent = [-1, 0, 1, 2, -1, 4, 5, 5, -1, 8, 9, 9]
+    g_axial = np.where(np.array(parent) < 0, 0, 0.1)
+    net = Network.from_arrays(parent, [0, 4, 8, 12], rng.uniform(200, 900, n), g_axial, [0.005] * n)
+    at = rng.permutation(n)[:6]
+    ahead = net.add(reader("ahead", events), at)
+    sources = net.add(mod_files.ours("ext_msg"), at if own else at[::-1], gain=2.0)
+    reads = net.add(reader("reads", events), at)
+    for group in (ahead, reads):
+        for pointer in "ab":
+            net.set_pointer(group, pointer, (sources, "msg", np.arange(6)))
+    net.add("iclamp", at=[0, 4, 8], delay=1.0, dur=3.0, amp=0.1)
+    return net, {"x": reads, "msg": sources}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -61,6 +61,7 @@ def build(
     secondorder: bool = False,
     given: Mapping[str, FunctionTable] | None = None,
     constructed: bool = False,
+    kept: Collection[str] = (),
 ) -> Compiled:
     """Read an NMODL text; an NmodlError has everything that cannot be simulated.
 
@@ -77,7 +78,7 @@ def build(
                 file.random[GENERATOR] = 0
             bodies = executed(file, use_tables, secondorder, given, draws)
             refused = [*file.refused, *bodies.refused]
-            return (None, refused) if refused else (_Builder(bodies).model(path), [])
+            return (None, refused) if refused else (_Builder(bodies, kept).model(path), [])
         except Refused as one:
             return None, [one]
         except RecursionError:
@@ -103,7 +104,8 @@ def rejections(text: str, path: str = "", includes: Includes | None = None) -> l
 
 
 class _Builder:
-    def __init__(self, bodies: Bodies) -> None:
+    def __init__(self, bodies: Bodies, kept: Collection[str]) -> None:
+        self._kept = kept
         self.bodies, self.names = bodies, bodies.shared.names
         self.file, self.graph = bodies.shared.file, bodies.shared.graph
         self.blocks = bodies.blocks
@@ -115,9 +117,9 @@ class _Builder:
         self.needed = self._needed()
         self._begin_globals()
         for body in self.blocks.values():
-            kept = [n for _, _, n in body.results]
-            kept += [n for key, n in body.writes.items() if key in self.needed]
-            body.loops = body.needed_loops(kept)
+            nodes = [n for _, _, n in body.results]
+            nodes += [n for key, n in body.writes.items() if key in self.needed]
+            body.loops = body.needed_loops(nodes)
 
     def _check(self) -> None:
         file = self.file
@@ -180,6 +182,7 @@ class _Builder:
             found |= body.free(self.needed)
         if "receive" in self.blocks:  # nothing but an event brings these values back
             found |= self.blocks["receive"].writes.keys() & self.needed
+        found |= {k for k in self.needed & self.written if self.names.elements[k] in self._kept}
         if "diffuse" in self.blocks:
             found |= {name for _, name, _ in self.blocks["diffuse"].results}
         return found & self.names.elements.keys()
@@ -563,6 +566,7 @@ class Nmodl:
     function_tables: tuple[tuple[str, FunctionTable], ...] = ()  # of FUNCTION_TABLE, by name
     constructed: bool = False  # whether NEURON's memory has what CONSTRUCTOR sets
     queue: int = MAX_QUEUE  # self events of an instance that may be under way at once
+    kept: tuple[str, ...] = ()  # variables that are states, as POINTERs of others point to them
 
     def cleaned(self, text: str) -> str:
         """Return a text as it is kept: as it is."""
@@ -571,7 +575,7 @@ class Nmodl:
     def compiled(self, text: str) -> Compiled:
         """Return the mechanism of a text; an NmodlError has everything that cannot be simulated."""
         includes = Includes(None, dict(self.includes))
-        given = dict(self.function_tables), self.constructed
+        given = dict(self.function_tables), self.constructed, self.kept
         built = build(text, self.path, includes, self.use_tables, self.secondorder, *given)
         net = built.program.net
         if net is None or net.queue == self.queue:

@@ -86,10 +86,15 @@ class Objects:
         symbol = self._find(name, words_at(self.template(template), 2)[1])
         return WORD.from_address(words_at(symbol, 3)[_PROC])
 
-    def is_same(self, name: str, example: str) -> bool:
-        """Whether a procedure of hoc has the code of another, but for objects looked up in runs."""
+    def is_same(self, name: str, example: str, whole: bool = True) -> bool:
+        """Whether a procedure of hoc has the code of another, but for objects looked up in runs.
+
+        If not `whole`, it may have statements after these.
+        """
         kinds = [words_at(self._symbol_of(n), 2)[1] & 0xFFFF for n in (name, example)]
         codes = self._code(name), self._code(example)
+        if not whole:  # the last word is the return
+            codes = codes[0][: len(codes[1]) - 1], codes[1][:-1]
         same = kinds[0] == kinds[1] and len(codes[0]) == len(codes[1])
         return same and all(b in (0, a) for a, b in zip(*codes, strict=True))
 

@@ -13,7 +13,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import product
 
 import numpy as np
 
@@ -28,7 +27,8 @@ _ENTRY_WORDS = 10  # of an entry that can be read
 _known: dict[str, int] = {}  # addresses of the vectors; where a RandomPlay has its place
 _STEPPING = "step", "advance"  # procedures of stdrun.hoc that continuerun() calls in each step
 _OBJECT = 2  # what name_declared() says of an objref
-_DRAWING = ("{g}.plot(t)",), ("{g}.flush()", "{g}.fastflush()", ""), ("doNotify()", "")
+_DRAWING = "plot(t)", "flush()", "fastflush()"  # of what steps may draw in
+_DRAWN = "Graph[", "PlotShape[", "Shape["
 _PIECES = (  # of cells, by the variable that says so
     (
         "nrn_multisplit_solve_",
@@ -198,7 +198,7 @@ def _python_blocks(memory: NeuronMemory) -> list[Rejected]:
 def _replaced(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     found = []
     for name in _STEPPING if h.name_declared("continuerun") else _STEPPING[1:]:
-        if not (is_standard(h, memory, name) or (name == "advance" and _only_draws(h, memory))):
+        if not (is_standard(h, memory, name) or _only_draws(h, memory, name)):
             what = f"{name}() of the model's own, which hoc calls in each step"
             way_out = f"do it between calls of clhines.neuron.run, with stdrun.hoc's {name}()"
             found.append(Rejected("", what, "", 0, way_out))
@@ -227,16 +227,26 @@ def is_standard(h: Hoc, memory: Objects, name: str) -> bool:
     return _is_as(memory, name, text.removeprefix(f"proc {name}"))
 
 
-def _is_as(memory: Objects, name: str, rest: str) -> bool:
-    """Whether a procedure is one with this text behind its name."""
+def _is_as(memory: Objects, name: str, rest: str, whole: bool = True) -> bool:
+    """Whether a procedure is one with this text behind its name, or begins as this."""
     example = f"{name}_as_in_stdrun_hoc"
     with memory.example(example, f"proc {example}{rest}"):
-        return memory.is_same(name, example)
+        return memory.is_same(name, example, whole)
 
 
-def _only_draws(h: Hoc, memory: Objects) -> bool:
-    """Whether advance() takes a step and shows it in a Graph of hoc's, which has no points here."""
+def _only_draws(h: Hoc, memory: Objects, procedure: str) -> bool:
+    """Whether a procedure takes a step and shows it in Graphs of hoc, which have no points here."""
     names = [n for n in dir(h) if h.name_declared(n) == _OBJECT]
-    graphs = [n for n in names if str(getattr(h, n)).startswith("Graph[")]
-    texts = ["\n".join(parts).format(g=g) for g in graphs for parts in product(*_DRAWING)]
-    return any(_is_as(memory, "advance", f"() {{\nfadvance()\n{text}\n}}") for text in texts)
+    drawn = [n for n in names if str(getattr(h, n)).startswith(_DRAWN)]
+    others = ["doNotify()", *(f"{name}.{does}" for name in drawn for does in _DRAWING)]
+    text, step = "", ["fadvance()", "advance()"][: 1 + (procedure == "step")]
+    if procedure == "step" and int(getattr(h, "nstep_steprun", 1)) != 1:
+        return False  # steps that are taken together here
+    while step or not _is_as(memory, procedure, f"() {{{text}\n}}"):
+        longer = (f"{text}\n{one}" for one in [*step, *others])
+        found = next((x for x in longer if _is_as(memory, procedure, f"() {{{x}\n}}", False)), "")
+        if not found:
+            return False
+        text = found
+        step = [] if text.endswith("advance()") else step
+    return True

@@ -1,4 +1,4 @@
-"""What POINTERs point to that mechanisms write: variables of others, elements of Vectors."""
+"""What POINTERs point to: voltages, variables of mechanisms, elements of Vectors."""
 
 from __future__ import annotations
 
@@ -62,6 +62,47 @@ def read_written(
         found.rejected.append(Rejected("", what))
     found.elements = [*elements]
     return found
+
+
+def read_pointed(
+    memory: NeuronMemory,
+    places: Places,
+    every: Mapping[str, Instances],
+    mechanisms: Mapping[str, Mechanism],
+    known: Mapping[tuple[str, str, int], int],
+) -> tuple[dict[tuple[str, str], list[Variable]], list[Rejected]]:
+    """Find what each POINTER that is read points to, and what is rejected.
+
+    `known` has the nodes of those by mechanism, name and instance that `target_var` sets.
+    """
+    found, rejected = dict[tuple[str, str], list[Variable]](), list[Rejected]()
+    for name, pointer in ((n, p) for n, m in mechanisms.items() for p in m.program.pointers):
+        targets = list[Variable]()
+        what = ""
+        for k, thing in enumerate(every[name].things):
+            place = memory.known_place(thing, pointer)
+            variable = None if place is None or not place.row else places.find(place)
+            if (name, pointer, k) in known:
+                variable = Variable("", "v", known[name, pointer, k])
+            if variable is None or variable.number < 0:
+                what = "nothing, or to no voltage and no variable of a mechanism"
+            elif variable.owner not in ("", *every) or (
+                not variable.owner and variable.name != "v"
+            ):
+                what = f"{variable.name} of {variable.owner or 'a segment'}"
+            elif targets and _kind(variable) != _kind(targets[0]):
+                what = f"{targets[0].name} and, in another instance, to {variable.name}"
+            if what or variable is None:
+                rejected.append(Rejected(name, f"POINTER {pointer} points to {what}"))
+                break
+            targets.append(variable)
+        else:
+            found[name, pointer] = targets
+    return found, rejected
+
+
+def _kind(variable: Variable) -> tuple[str, str, int | None]:
+    return variable.owner, variable.name, variable.place
 
 
 def _variable(places: Places, rooms: np.ndarray, place: Place) -> Variable | None:

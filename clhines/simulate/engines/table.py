@@ -24,8 +24,10 @@ _LOOSE = frozenset(
 )
 _CELLS = _LOOSE | {"instant_between_cells", "written_elsewhere"}
 # which epochs do not take
-_BY_STEPS = frozenset({"ranked_pointers", "last_instances", "diffusion"})
-_OF_TIMES = _BY_STEPS | {"ranks", "bins", "played_artificial", "copies"}
+_BY_STEPS = frozenset({"ranked_pointers", "last_instances", "diffusion", "read_pointers"})
+# which the reference alone takes
+_IN_ORDER = frozenset({"read_elsewhere"})
+_OF_TIMES = _BY_STEPS | _IN_ORDER | {"ranks", "bins", "played_artificial", "copies"}
 ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network
 
@@ -75,7 +77,7 @@ ENGINES = (
         "whole cells stay on the chip for as many steps as the smallest delay allows",
         (
             Kernels("gpu.epochs:make", _STEPS),
-            Kernels("gpu.arena_epochs:make", _TIMES | _LOOSE | _OF_TIMES - _BY_STEPS),
+            Kernels("gpu.arena_epochs:make", _TIMES | _LOOSE | _OF_TIMES - _BY_STEPS - _IN_ORDER),
         ),
         "a cell fits into a work-group",
         anywhere=True,
@@ -86,14 +88,14 @@ ENGINES = (
         "whole cells stay in the cache of a core for as many steps as the smallest delay allows",
         (
             Kernels("cpu.vectors:make", _STEPS),
-            Kernels("cpu.blocks:make", _TIMES | _CELLS | _OF_TIMES - _BY_STEPS),
+            Kernels("cpu.blocks:make", _TIMES | _CELLS | _OF_TIMES - _BY_STEPS - _IN_ORDER),
         ),
     ),
     Engine(
         "steps",
         "",
         "a few kernels per step, cells of any size, any method of the solver",
-        (Kernels("engines.choose:make_steps", ALL),),
+        (Kernels("engines.choose:make_steps", ALL - _IN_ORDER),),
     ),
     Engine(
         "reference",
@@ -115,6 +117,10 @@ MISSING = {
     "each step",
     "epochs-gpu and epochs-cpu with GLOBAL variables that each instance of a mechanism sets in "
     "turn": "all cells would meet in each step",
+    "epochs-gpu and epochs-cpu with pointers to variables of mechanisms": "states of a mechanism "
+    "are not kept where those of others are read",
+    "epochs-gpu, epochs-cpu and steps with pointers to variables of other nodes that change just "
+    "before they are read": "mechanisms would act one after the other, by a launch each",
     "epochs-gpu and epochs-cpu with LONGITUDINAL_DIFFUSION": "each step would solve for the states "
     "that diffuse as well, trees whose coefficients change from step to step",
 }

@@ -139,11 +139,10 @@ class Variables:
                 last=np.full(count, -1), armed=np.zeros(b, bool), above=np.zeros(b, bool),
             )  # fmt: skip
         self.drawn = {key: np.zeros(len(ids), np.int64) for key, ids in model.random_ids.items()}
-        self.tables = [
-            {table.name: self._filled(k, table.name, table.n) for table in
-             kind.mechanism.program.tables}
-            for k, kind in enumerate(model.kinds)
-        ]  # fmt: skip
+        self.tables: list[dict[str, np.ndarray]] = [{} for _ in model.kinds]
+        for k, kind in enumerate(model.kinds):
+            for table in kind.mechanism.program.tables:
+                self._table(k, table.name)
 
     @cached_property
     def rounds(self) -> list[list[np.ndarray]]:
@@ -154,10 +153,17 @@ class Variables:
     def _currents(self) -> set[str]:
         return {ion.variables[3] for ion in self.model.ions}
 
-    def _filled(self, k: int, name: str, n: int) -> np.ndarray:
+    def _table(self, k: int, name: str) -> np.ndarray:
+        """Return a table that is filled now, where others need it for their own."""
+        if name not in self.tables[k]:
+            self.tables[k][name] = self._filled(k, name)
+        return self.tables[k][name]
+
+    def _filled(self, k: int, name: str) -> np.ndarray:
         """(n + 1, columns) float64: a table, as NEURON fills it."""
         mechanism = self.model.kinds[k].mechanism
         table = next(t for t in mechanism.program.tables if t.name == name)
+        n = table.n
         some = np.zeros(1, np.int64)
         if not len(self.model.kinds[k].node):
             return np.zeros((n + 1, len(table.columns)))
@@ -229,7 +235,10 @@ class Variables:
         if role == "ion":
             return self.ions[name][self.model.kinds[k].node[some]]
         if role == "table":
-            return self.tables[k][name]
+            return self._table(k, name)
+        if role == "pointer" and (k, name) in self.model.read:
+            to = self.model.read[k, name]
+            return self.states[to.kind][to.state][to.instance[some]]
         if role == "pointer":
             return np.append(self.v, self.remote_v)[self.model.pointers[k, name][some]]
         if role in ("weight", "other_weight"):

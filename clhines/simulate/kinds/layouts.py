@@ -16,6 +16,7 @@ from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.text.language import Text
 from clhines.model.model import ADVANCE_REVERSAL, Kind, Model, Sources
+from clhines.model.needs import early_reads
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.variables import Variables, nernst_scale
 from clhines.simulate.events.sources import (
@@ -167,6 +168,7 @@ def filled_arenas(
             if of == k:
                 assert place is not None
                 ints.add(f"pointer_{k}_{name}", place[node])
+    _add_read(model, layout, mem, ints)
     if model.written:
         _add_sums(model, layout, mem, ints)
     detector = layout.number(once.sources.detector_node)
@@ -225,6 +227,37 @@ def num_sums(model: Model) -> int:
     return sums_of(model)[0].shape[1] if model.written else 0
 
 
+def _add_read(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
+    """Add where pointers that are read point to, and room for what `seen_from` has."""
+    early, size = early_reads(model), len(seen_from(model, layout, mem))
+    if size:
+        mem.add("seen", np.zeros(size))
+    begin = 0
+    for (k, name), to in model.read.items():
+        at = _states_at(model, layout, mem, (to.kind, to.state), to.instance)
+        if early.get((k, name)) is not None:
+            at = mem.offset["seen"] + begin + np.arange(len(at))
+            begin += len(at)
+        ints.add(f"pointer_{k}_{name}", at)
+
+
+def seen_from(model: Model, layout: Layout, mem: Arena) -> np.ndarray:
+    """(s,) int64: places in `mem` of what pointers of `early_reads` see."""
+    every = [to for to in early_reads(model).values() if to is not None]
+    at = [_states_at(model, layout, mem, (to.kind, to.state), to.instance) for to in every]
+    return np.concatenate([np.zeros(0, np.int64), *at])
+
+
+def _states_at(
+    model: Model, layout: Layout, mem: Arena, state: tuple[int, str], instance: np.ndarray
+) -> np.ndarray:
+    """(m,) int64: places in `mem` of a state, by kind and name, of instances."""
+    (k, name), kind = state, model.kinds[state[0]]
+    states = [q.name for q in kind.mechanism.program.states]
+    columns = layout.columns(k, kind)
+    return mem.offset[f"states_{k}"] + columns.at(instance, states.index(name), len(states))
+
+
 def _add_sums(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
     """Add where each sum of what instances set and add by pointers is, and what is added."""
     sums, adds, puts = sums_of(model)
@@ -235,11 +268,9 @@ def _add_sums(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
 
     at = np.zeros(sums.shape[1], np.int64)
     for k in np.unique(sums[0]).tolist():
-        kind, columns = model.kinds[k], layout.columns(k, model.kinds[k])
-        lines = len(kind.mechanism.program.states)
-        for line in range(lines):
+        for line, state in enumerate(model.kinds[k].mechanism.program.states):
             some = (sums[0] == k) & (sums[1] == line)
-            at[some] = mem.offset[f"states_{k}"] + columns.at(sums[2, some], line, lines)
+            at[some] = _states_at(model, layout, mem, (k, state.name), sums[2, some])
     ints.add("sum_at", at)
     ints.add("sum_row", layout.count + 1 + np.arange(len(at)))
     ints.add("sum_set", places("put", *puts))
@@ -555,6 +586,7 @@ def _blocks_of(variables: Variables, k: int, real: str, width: int, grouped: boo
         vectors=tuple((b, f"{mechanism.name}__v{width}_{b}") for b in wide),
         rows=width > 1 and bool(np.diff(kind.node).all()),
         last=model.of_last(k),
+        reads=tuple(name for of, name in model.read if of == k),
     )
 
 

@@ -327,6 +327,8 @@ class KindBlocks:
     vectors: tuple[tuple[str, str], ...] = ()  # blocks with a function of `ArenaSpec.width`, and it
     rows: bool = False  # a node has one instance at most
     last: tuple[str, ...] = ()  # states of which blocks read the last instance's
+    # pointers to states of others
+    reads: tuple[str, ...] = field(default=(), repr=False)
 
     def leading(self, block: str) -> tuple[str, ...]:
         return ()
@@ -484,6 +486,8 @@ class KindBlocks:
             return f"mem[ion_{a.name} + a]"
         if a.role == "t":
             return f"(real)({values['t ' + a.name]})"
+        if a.role == "pointer" and a.name in self.reads:
+            return f"mem[ints[pointer_{self.number}_{a.name} + j]]"
         if a.role == "pointer":
             return values["pointer"].format(f"ints[pointer_{self.number}_{a.name} + j]")
         if a.role == "stream":

@@ -70,6 +70,8 @@ def _described(model: Model) -> bytes:
     add((model.celsius, model.ions, *of_sources[:-1], model.netcons, model.pointers, model.played))
     if model.written:
         add(model.written)
+    if model.read:
+        add(model.read)
     add((model.random_ids, model.random_index, model.second_order_currents, model.bins))
     add((sources.ring_size, model.remote_v))
     return digest.digest()

@@ -1,0 +1,128 @@
+"""POINTERs to variables of other mechanisms, beside NEURON, and those that are rejected."""
+
+import mod_files
+import numpy as np
+import pytest
+
+import clhines
+from clhines.errors import InputError
+
+h = pytest.importorskip("neuron", reason="NEURON is not installed").h
+pytestmark = pytest.mark.neuron
+
+STOP = 12.0  # ms
+POINTED = {  # what pointers a and b point to, and whether other nodes may, by steps
+    "each in its block": ("seen", "late", False),
+    "each in the other": ("late", "seen", True),
+    "one that events set": ("late", "msg", False),
+}
+
+
+@pytest.fixture
+def model():
+    """Two cells with a source each, and readers that NEURON calls before and after these."""
+    mod_files.loaded()
+    cells = [h.Section(name=f"pointed{k}") for k in range(2)]
+    for k, cell in enumerate(cells):
+        cell.L, cell.diam, cell.nseg = 60, 10, 3
+        cell.insert("hh" if k else "pas")
+    clamp = h.IClamp(cells[1](0.5))
+    clamp.delay, clamp.dur, clamp.amp = 1, 3, 0.4
+    sources = [h.ext_msg(cell(x)) for cell in cells for x in (0.2, 0.8)]
+    for k, source in enumerate(sources):
+        source.gain = 1 + k
+    readers = [kind(cell(x)) for kind in (h.ext_ahead, h.ext_reads)
+               for cell in cells for x in (0.2, 0.8)]  # fmt: skip
+    targets = [*sources, *readers]
+    wires = [h.NetCon(cells[1](0.5)._ref_v, to, sec=cells[1]) for to in targets]
+    for k, wire in enumerate(wires):
+        wire.weight[0], wire.delay, wire.threshold = 0.1, 0.5 + 0.3 * k, 0
+    yield sources, readers, [clamp, wires]
+    for cell in cells:
+        h.delete_section(sec=cell)
+
+
+def point(readers, sources, names, shift):
+    for k, reader in enumerate(readers):
+        for pointer, name in zip("ab", names, strict=True):
+            to = sources[(k + shift) % len(sources)]
+            h.setpointer(getattr(to, f"_ref_{name}"), pointer, reader)
+
+
+def seen_by(run, readers, sources):
+    """Voltages, states of the readers and what their events saw, all in time."""
+    sections = list(h.allsec())
+    vectors = [h.Vector().record(s(x)._ref_v) for s in sections for x in (0.2, 0.8)]
+    vectors += [h.Vector().record(getattr(r, f"_ref_{n}")) for r in readers for n in ("x", "got")]
+    vectors += [h.Vector().record(s._ref_late) for s in sources]
+    for _ in range(2):  # readers that come first have what the sources' last INITIAL has set
+        h.finitialize(-65)
+    run(STOP / 3)
+    run(STOP)
+    return np.array(vectors)
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize("case", POINTED)
+def test_variables_of_others_are_those_of_neuron(model, case, shift, engine):
+    """At the own node any block may read any variable: kinds act in NEURON's order.
+
+    At others, steps take those that change in another kernel than the one that reads them. What
+    differs is rounded: eps of each of 480 steps, which the upstroke amplifies by about e^5.
+    """
+    sources, readers, _ = model
+    a, b, elsewhere = POINTED[case]
+    point(readers, sources, (a, b), shift)
+    expected = seen_by(h.continuerun, readers, sources)
+
+    def run(until):
+        clhines.neuron.run(until, engine=engine)
+
+    if shift and not elsewhere and engine == "auto":
+        with pytest.raises(InputError, match="other nodes that change just before .* 'reference'"):
+            seen_by(run, readers, sources)
+        return
+    found = seen_by(run, readers, sources)
+    assert np.ptp(expected, axis=1).min() > 0.01
+    largest = np.abs(expected).max(axis=1, keepdims=True)
+    assert (np.abs(found - expected) / largest).max() < 480 * 2.2e-16 * 148
+
+
+@pytest.mark.parametrize("case", POINTED)
+def test_steps_take_what_is_read_before_it_changes(model, case):
+    """Readers at other nodes that NEURON calls first see what sources were before the kernel."""
+    sources, readers, _ = model
+    point(readers[:4], sources, POINTED[case][:2], 1)
+    point(readers[4:], sources, POINTED[case][:2], 0)
+    expected = seen_by(h.continuerun, readers, sources)
+    found = seen_by(lambda t: clhines.neuron.run(t, engine="steps"), readers, sources)
+    largest = np.abs(expected).max(axis=1, keepdims=True)
+    assert (np.abs(found - expected) / largest).max() < 480 * 2.2e-16 * 148
+
+
+def test_what_is_rejected(model):
+    sources, readers, _ = model
+    for name, said in (
+        ("gain", "POINTER b points to gain of ext_msg, which this does not set"),
+        ("", "POINTER b points to nothing, or to no voltage and no variable of a mechanism"),
+    ):
+        point(readers, sources, ("seen", "late"), 0)
+        if name:
+            point(readers, sources, ("seen", name), 0)
+        else:
+            readers.append(h.ext_reads(next(h.allsec())(0.5)))
+            h.setpointer(sources[0]._ref_seen, "a", readers[-1])
+        h.finitialize(-65) if name else None
+        found = [str(r) for r in clhines.neuron.check()]
+        assert any(said in line for line in found), found
+    readers.pop()
+    point(readers, sources, ("seen", "late"), 0)
+    h.setpointer(next(h.allsec())(0.5)._ref_v, "a", readers[0])
+    h.finitialize(-65)
+    said = "POINTER a points to v and, in another instance, to seen"
+    assert said in str(clhines.neuron.check())
+    point(readers, sources, ("msg", "seen"), 0)
+    h.finitialize(-65)
+    with pytest.raises(InputError, match="a points to msg of ext_msg, and events read and set it"):
+        clhines.neuron.run(1)
