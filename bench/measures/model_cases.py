@@ -290,6 +290,10 @@ CASES = {
             'cell_ = new L5PCtemplate("morphologies/cell21.asc")', "access cell_.soma", current=1,
         ), 100.0,
     ),
+    "2488": Case(
+        "calcium and a current that depends on it", ".", ".",
+        loaded("demofig1.hoc", 'load_3dcell("cells/j7.hoc")', current=0.2), 100.0,
+    ),
     "ring20": Case("20 cells, hh, Exp2Syn, a NetStim", "", "", partial(ring20, tables=True), 200.0),
     "ring20-text": Case(
         "the same by texts, from no memory of NEURON, whose hh has no table here",

@@ -150,6 +150,7 @@ def set_globals(name, value, net):
 CHANGES = {
     "gnabar": lambda net: assign(net.somas[1](0.5).hh, "gnabar", 0.1),
     "celsius": lambda net: assign(h, "celsius", 9),
+    "dt": lambda net: [assign(h, "dt", DT / 2), assign(h, "steps_per_ms", 2 / DT)],
     "nseg": lambda net: assign(net.dends[1], "nseg", 5),
     "diam": lambda net: assign(net.dends[1](0.5), "diam", 3),
     "section": with_section,
