@@ -265,10 +265,11 @@ def joined_result(
     cost: dict[str, float],
     num_cells: int,
     shown: Callable[[np.ndarray], np.ndarray],
+    dtype: np.dtype,
 ) -> Result:
     """Join the chunks of a run of `steps`; `failed`: the last one has steps to be left out.
 
-    `shown` gives the numbers of sources that users know.
+    `shown` gives the numbers of sources that users know; `dtype` is that of records.
     """
     begin, last = steps
     t = np.arange(begin + 1 if begin else 0, last + 1) * dt
@@ -287,10 +288,10 @@ def joined_result(
             values.append(np.zeros((0, record.width)))
             times.append(np.zeros(0))
         elif record.reduce:
-            values.append(_reduced(record, own, dt, (begin, last), failed))
+            values.append(_reduced(record, own, dt, (begin, last), failed, dtype))
             times.append(np.zeros(0))
         else:
-            rows = np.concatenate(own) if own else np.zeros((0, record.width))
+            rows = np.concatenate(own) if own else np.zeros((0, record.width), dtype)
             own_t = record.steps(begin, last) * dt if record.every > 1 else t
             values.append(rows[: len(own_t)])
             times.append(np.zeros(0) if record.stream is not None else own_t)
@@ -311,7 +312,12 @@ def joined_result(
 
 
 def _reduced(
-    record: Record, own: list[np.ndarray], dt: float, steps: tuple[int, int], failed: bool
+    record: Record,
+    own: list[np.ndarray],
+    dt: float,
+    steps: tuple[int, int],
+    failed: bool,
+    dtype: np.dtype,
 ) -> np.ndarray:
     begin, last = steps
     reduce, width, taken = record.reduce, record.width, last - begin
@@ -322,6 +328,7 @@ def _reduced(
     own = [rows for rows in own if len(rows)]  # the start has none
     if failed or not own:
         nothing = {"integral": 0.0, "count": 0}.get(reduce, np.nan)
-        return np.full(width, (-1 if reduce == "count" else np.nan) if failed else nothing)
+        some = (-1 if reduce == "count" else np.nan) if failed else nothing
+        return np.full(width, some, dtype if reduce in ("min", "max") else None)
     found: np.ndarray = own[-1][0]
     return {"mean": found / taken, "integral": found * dt}.get(reduce, found)

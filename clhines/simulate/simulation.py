@@ -306,7 +306,8 @@ class Simulation(Holder):
             cost["exchange"] = self.ranks.seconds - waited
         taken = begin, failed - 1 if failed else end
         net = self.network
-        given = dt, taken, bool(failed), cost, net.num_cells, inside(net).added.shown
+        dtype = np.dtype(np.float64) if self.engine == "reference" else self.dtype
+        given = dt, taken, bool(failed), cost, net.num_cells, inside(net).added.shown, dtype
         result = joined_result(chunks, records, *given)
         if failed:
             self._fail(chunks[-1].failed, failed, result)
@@ -574,6 +575,9 @@ class Simulation(Holder):
     @exclusive
     def restore(self, path: PathLike) -> None:
         """Go on from a file that `save` has written; the bits are those of not having stopped.
+
+        After a state of t = 0, row 0 of what a step sets and no state keeps, as currents, is NaN on
+        engines that do not work it out of states alone: ``steps``, ``reference``, exact times.
 
         Parameters
         ----------

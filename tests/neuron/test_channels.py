@@ -274,6 +274,36 @@ print(json.dumps([known, float(np.abs(found - expected).max()), float(np.ptp(exp
 """
 
 
+NAMES = """
+import json
+from neuron import h
+import clhines.neuron
+
+soma = h.Section(name="soma")
+kept = []
+for k, name in enumerate(("while", "IF", "TITLE", "FORALL", "t")):
+    ks = h.KSChan()
+    ks.name(f"named{k}")
+    ks.ion("k")
+    ks.add_hhstate(name)
+    for which in (0, 1):
+        ks.trans(0).set_f(which, 2, h.Vector([0.1, 0.02, -55]))
+    soma.insert(f"named{k}")
+    kept.append(ks)
+h.finitialize(-65)
+try:
+    clhines.neuron.run(1)
+except clhines.InputError as error:
+    print(json.dumps(str(error)))
+"""
+
+
+def test_states_with_names_of_statements_are_rejected_by_name():
+    said = forked.result_of(f"import clhines\n{NAMES}")
+    for name in ("while", "IF", "TITLE", "FORALL", "t"):
+        assert f"KSChan with a name that NMODL has for something else: '{name}'" in said
+
+
 def result_of(program, *arguments):
     return forked.result_of(f"{CHANNELS}{program}", *arguments)
 

@@ -446,3 +446,29 @@ def test_mechanisms_that_hoc_makes_of_templates_are_rejected_by_name():
         assert starts.get(name, "") in message
         # NEURON's own run is another one where there is an instance
         assert (v == plain) == (name not in ("density", "point")), name
+
+
+UNSEEN = """
+from clhines.neuron.read import hooks
+
+soma = h.Section(name="soma")
+soma.insert("hh")
+seen = hooks._entries
+hooks._entries = lambda name: None if name == "random" else seen(name)
+found = []
+for make in (list, h.Random):
+    kept = make()
+    h.finitialize(-65)
+    try:
+        clhines.neuron.run(0.1)
+        found.append("runs")
+    except clhines.InputError as error:
+        found.append(str(error))
+print(json.dumps(found))
+"""
+
+
+def test_a_random_that_may_play_is_rejected_where_that_cannot_be_seen():
+    without, with_one = result_of(UNSEEN)
+    assert without == "runs"
+    assert "Random, which may play: Random.play cannot be seen" in with_one

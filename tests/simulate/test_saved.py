@@ -1,6 +1,7 @@
 """State files of simulations: what is no state of this network is refused, by one line."""
 
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from clhines.network.plasticity import STDP
 from clhines.simulate.cpu.blocks import CellBlocks
 from clhines.simulate.gpu.arena_epochs import ArenaEpochs
 from clhines.simulate.simulation import take_state
-from clhines.simulate.state.saved import members
+from clhines.simulate.state.saved import members, signature
 
 DT = 0.025
 RULE = STDP(0.01, 0.012, tau_plus=5.0, tau_minus=8.0, w_min=0.0, w_max=0.08)
@@ -409,3 +410,51 @@ def test_voltages_stay_where_a_change_is_refused(engine):
     sim.set(group, k=9.0)
     np.testing.assert_array_equal(sim.voltages(), before)
     assert np.ptp(before) > 1
+
+
+def clamped(dtype, engine):
+    """A simulation whose current is -0.3 nA from t = 0 on, and its records: v, current, least v."""
+    net = Network(CABLE, 2)
+    net.insert("hh", "soma")
+    clamp = net.add("iclamp", net.soma, dur=5.0, amp=0.3)
+    sim = Simulation(net, DT, dtype=dtype, engine=engine)
+    sim.record("v", net.soma)
+    sim.record("i", clamp)
+    sim.record("v", net.soma, reduce="min")
+    return sim
+
+
+ENGINES = ["reference", "steps", "epochs-cpu", "epochs-gpu"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_first_row_after_a_state_of_the_start_is_right_or_nan(engine, tmp_path):
+    """Restored before any run, and after one, which has left currents of a later time."""
+    sim = clamped("float64", engine)
+    sim.save(tmp_path / "start.npz")
+    expected = sim.run(5 * DT)
+    for before in (0, 220):
+        sim = clamped("float64", engine)
+        sim.run(before * DT)  # the clamp is over after 200 steps
+        sim.restore(tmp_path / "start.npz")
+        v, current, least = sim.run(5 * DT).values
+        np.testing.assert_array_equal(v, expected.values[0])
+        np.testing.assert_array_equal(current[1:], expected.values[1][1:])
+        np.testing.assert_array_equal(least, expected.values[2])
+        assert engine.startswith("epochs") or np.isnan(current[0]).all()
+        known = ~np.isnan(current[0])
+        np.testing.assert_array_equal(current[0][known], expected.values[1][0][known])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_records_of_no_steps_have_the_precision(engine):
+    sim = clamped("float32", engine)
+    some, nothing = sim.run(2 * DT), sim.run(0.0)
+    assert [a.dtype for a in nothing.values] == [a.dtype for a in some.values]
+    assert [a.shape for a in nothing.values] == [(0, 2), (0, 2), (2,)]
+
+
+def test_a_state_depends_on_the_instance_whose_globals_all_have():
+    model = simulation().model
+    kinds = [(replace(model.kinds[0], last=last), *model.kinds[1:]) for last in (None, 0, 1)]
+    assert len({signature(replace(model, kinds=some)) for some in kinds}) == 3

@@ -19,7 +19,11 @@ from clhines.neuron.memory.raw import numbers_at, words_at
 from clhines.neuron.memory.session import Hoc
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_USED = "v", "t", "dt", "celsius", "area", "diam", "exp", "fabs", "nrn_ghk"  # by NMODL or the text
+_USED = frozenset(  # by NMODL, or the text
+    "v t dt celsius area diam exp fabs nrn_ghk if while IF WHILE FROM LOCAL SOLVE TABLE CONSERVE "
+    "COMPARTMENT LONGITUDINAL_DIFFUSION WATCH FOR_NETCONS INITIAL CONDUCTANCE PROTECT UNITSON "
+    "UNITSOFF MUTEXLOCK MUTEXUNLOCK LAG FORALL RESET SENS PUTQ GETQ MATCH TITLE".split()
+)
 _TABLE, _PAIR = 7, (5, 6)  # types of functions: a table; Borg-Graham's inf and tau
 _FORMS = (  # of each type of function, and how many numbers it has
     ("1", 0),

@@ -117,10 +117,13 @@ def _listed(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
         what = f"CVode.extra_scatter_gather(0, f): NEURON calls f {_INSIDE}"
         way_out = f"extra_scatter_gather_remove(f) takes it out; {_BETWEEN}"
         found.append(Rejected("", what, "", 0, way_out))
-    if played is None or called is None:
+    if played is None and len(list(h.List("Random"))):
+        what = "Random, which may play: Random.play cannot be seen in NEURON's memory here"
+        found.append(Rejected("", what, "", 0, "let go of it, or run the model on Linux"))
+    if called is None:
         warnings.warn(
-            "Random.play and CVode.extra_scatter_gather cannot be seen in NEURON's memory here; "
-            "a model that uses them runs without",
+            "CVode.extra_scatter_gather cannot be seen in NEURON's memory here; a model that uses "
+            "it runs without",
             stacklevel=2,
         )
     return found

@@ -27,7 +27,13 @@ from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
-from clhines.simulate.engines.reference import Clock, Reference, Wanted, wanted_outputs
+from clhines.simulate.engines.reference import (
+    Clock,
+    Reference,
+    Wanted,
+    wanted_outputs,
+    without_outputs,
+)
 from clhines.simulate.engines.run import DeviceRun, Job
 from clhines.simulate.engines.variables import Variables, chunk_of_all, of_all, whole, with_wires
 from clhines.simulate.events.grid_run import Grid, SpikeList
@@ -470,6 +476,13 @@ class ArenaRun(DeviceRun):
         arrays = {"v": self.kernels.v[0], "mem": self.mem}
         found = self._locations(sources)
         return [_values_at(arrays[name], at, self.queue) for name, at in found]
+
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
+        self.reducers.begin(records)
+        sources = self.reducers.sources
+        found = self.sampled(sources)
+        found = found if step or not self.taken else without_outputs(self.model, sources, found)
+        return self.reducers.now(found, step)
 
     def _locations(self, sources: Sequence[Record]) -> list[tuple[str, np.ndarray]]:
         """Where the values of each of `sources` are, among voltages or in ``mem``."""

@@ -260,6 +260,20 @@ def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
     )
 
 
+def without_outputs(
+    model: Model, records: Sequence[Record], samples: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """Return samples at t = 0 after a load: NaN for what a step sets and no state keeps."""
+    found = list(samples)
+    for k, r in enumerate(records):
+        if r.kind < 0:
+            continue
+        outputs = model.kinds[r.kind].mechanism.program.outputs
+        if is_current(r, model) or r.name in {q.name for q in outputs}:
+            found[k] = np.full_like(samples[k], np.nan)
+    return found
+
+
 class Reference(PartRun):
     """Advance a model on the host; `decisions` are of the whole, where it is a rank's share."""
 
@@ -428,7 +442,9 @@ class Reference(PartRun):
         self._reducers.begin(records)
         sources = self._reducers.sources
         self.want(sources)
-        return self._reducers.now([self.recorded(source)[None] for source in sources], step)
+        found = [self.recorded(source)[None] for source in sources]
+        found = found if step or not self.taken else without_outputs(self.model, sources, found)
+        return self._reducers.now(found, step)
 
     def save(self) -> dict[str, np.ndarray]:
         return self.variables.save()

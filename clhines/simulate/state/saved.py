@@ -30,6 +30,8 @@ def signature(model: Model) -> str:
         digest.update(kind.mechanism.text.encode())
         for array in (kind.node, kind.factor, *kind.arrays().values()):
             digest.update(array.tobytes())
+        if kind.last is not None:
+            digest.update(repr(kind.last).encode())
     known, events = model.connections, model.events
     arrays = [model.forest.parent, model.u, model.capacitance, model.threshold]
     arrays += [model.constant_d, model.constant_b, events.target, events.step, events.weight]
