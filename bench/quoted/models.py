@@ -89,6 +89,10 @@ def aims() -> Iterator[Quote]:
         where = {"cell": "l5pc", "copies": count, "dtype": "float64", "engine": "epochs"}
         return Figure("cells-nvidia-h200", micro, where)
 
+    def single(count: int) -> Figure:
+        where = {"cell": "l5pc", "copies": count, "dtype": "float32", "engine": "epochs"}
+        return Figure("cells-nvidia-h200", micro, where)
+
     def ring(file: str) -> Figure:
         where = {"cells": 16384, "name": "clhines (epochs), float64"}
         return Figure(file, micro, where)
@@ -116,6 +120,8 @@ def aims() -> Iterator[Quote]:
             (cell(1), cell(1000), cell(10000)),
             "9; 45; 400",
         ),
+        ("the same in float32, 1 copy; 10,000", (single(1), single(10000)), "6; 190"),
+        ("1,000 copies of 2488, 199 compartments with calcium", (warm("2488", 1000),), "15"),
         (
             "ring of 16,384 cells, channels at the soma; everywhere",
             (ring("ring-nvidia-h200"), ring("ring-all-nvidia-h200")),

@@ -9,7 +9,7 @@ from bench.figures import Figure, Quote, result_of, rows_of
 from bench.quoted.entries import INDEX, README, SIZE, field, micro, prose, row
 from bench.quoted.models import FILES, XEON, seconds
 
-PIECES = "pieces-pocl-intel-r-xeon-r-processor"
+PIECES = "pieces-pocl-amd-epyc"
 COPIES = f"cells-pocl-intel-{XEON}"
 CHAINS = "tridiagonal-pocl-intel-r-xeon-r-processor"
 MODELS = {  # of NEURON: cells and compartments, and a name
@@ -53,7 +53,7 @@ def sizes() -> Iterator[Quote]:
     small = [r["ours_seconds"] * 1e3 for r in rows_of(PIECES) if r["piece"] <= 1.0]
     words = "takes {} to {} ms for a small model"
     yield prose(
-        SIZE, "", words, text(PIECES, f"{min(small):.0f}"), text(PIECES, f"{max(small):.0f}")
+        SIZE, "", words, text(PIECES, f"{min(small):.1f}"), text(PIECES, f"{max(small):.1f}")
     )
     for copies in (1, 16, 64):
         cells = [
