@@ -14,5 +14,5 @@ def measured_on(fast_queue, monkeypatch):
     """The queue that every measure takes, whatever device is asked for."""
     from bench import record
 
-    monkeypatch.setattr(record, "queue", lambda *_: fast_queue)
+    monkeypatch.setattr(record, "queue", lambda *_, **__: fast_queue)
     return fast_queue
