@@ -149,6 +149,23 @@ def aims() -> Iterator[Quote]:
     yield Quote(SPEED, here, words, (warm("139653", 1000), cell(1000)))
 
 
+STARTS = {
+    "clhines solve": "`clhines solve`",
+    "ring.py": "`ring.py`, a network of texts",
+    "fi_curve.py": "`fi_curve.py`",
+    "139653": "139653 in NEURON",
+    "nrntraub": "nrntraub, a tenth of the cells, in NEURON",
+}
+
+
+def starts() -> Iterator[Quote]:
+    """Yield the table of starts."""
+    for name, label in STARTS.items():
+        fields = [field(f"{state}_seconds", "{:.1f}") for state in ("cold", "warm")]
+        figures = [Figure("starts-pocl-amd-epyc", f, {"name": name}) for f in fields]
+        yield row(SPEED, "### Starts", label, *figures)
+
+
 def models() -> Iterator[Quote]:
     """Yield the table of models, and what random models gave."""
     here = "## Real models"
