@@ -220,7 +220,7 @@ DRAWN = (
     "125857 to 149100: the first ten single cells of 150 to 1,700 compartments of 72 numbers of "
     "ModelDB, shuffled by random.Random(2026). Passed over before the tenth: 9769, 44050, 87535 "
     "(exprand), 28316, 115356 (variables that all instances share and set), 119266 (a block that "
-    "is called) and 136176 (LinearMechanism), which are rejected; 144526 (2,766 compartments); "
+    "is called) and 136176 (LinearMechanism), which were rejected; 144526 (2,766 compartments); "
     "149000 (no cell without its windows); 19 others that are no such cells, or smaller."
 )
 CASES = {
