@@ -232,7 +232,10 @@ def whole_models() -> Iterator[Quote]:
     words = "takes {} s, {} of them NEURON's own building; {} ranks of NEURON on {} cores take {} s"
     yield prose(NEURON, here, words, *(Figure(there, s, traub) for s in times))
     dentate, there = {"model": "reduced_dentate"}, "models-whole-pocl-amd-epyc"
-    words = "dentate gyrus with all its {} cells, but without Gfluct3 and what joins MC to MC, on two cores: {} of {} spikes in {} ms"
+    words = (
+        "dentate gyrus with all its {} cells, but without Gfluct3 and what joins MC to MC, on two "
+        "cores: {} of {} spikes in {} ms"
+    )
     figures = [sizes[0], agree("same_step"), agree("neuron"), field("stop_ms", "{:g}")]
     yield prose(NEURON, here, words, *(Figure(there, s, dentate) for s in figures))
 
