@@ -75,11 +75,10 @@ def is_unnamed(device: cl.Device) -> bool:
 
 def name_processor(device: cl.Device) -> str | None:
     """Return the name that a PoCL device has from here whose processor LLVM calls ``generic``."""
-    if switched_off():
+    if switched_off() or not is_unnamed(device):
         return None
     version = _UNNAMED.search(device.version)
-    if "Portable Computing" not in device.platform.name or version is None:
-        return None
+    assert version is not None
     try:
         triple, choice = version.group(1).encode(), _level()
         name = _LEVELS[choice][0]

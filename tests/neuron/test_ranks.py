@@ -69,7 +69,8 @@ def test_ranks_have_the_spikes_of_neuron(of_neuron, of_two):
     Or NEURON goes on from the second call.
     """
     assert all(len(spikes) > 15 for spikes, _ in of_neuron)
-    of_three = told(3, "reference")
+    of_three = told(3, "auto", "reference")
+    assert of_three.pop("auto") == of_two["auto"] == told(4, "auto")["auto"]  # every bit
     runs = {engine: of_two[engine] for engine in ("auto", "back", "steps", "epochs-gpu")} | of_three
     for engine, found in runs.items():
         compare(found, of_neuron, engine)

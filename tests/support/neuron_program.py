@@ -148,8 +148,13 @@ def played():
     due, tau = h.Vector([0, 3.02, 7.024, 12.001]), h.Vector([1, 9, 2, 20])
     tau.play(synapse._ref_tau, due)
     netcon = h.NetCon(soma(0.5)._ref_v, synapse, -60, 0.5, 0.002, sec=soma)
-    KEPT.extend([t, y, steps, synapse, due, tau, netcon])
-    return recorded(soma(0.5)._ref_v, soma(0.5).hh._ref_h, synapse._ref_g, synapse._ref_tau)
+    held = section("held", 1, 20, 20)
+    command, voltage = h.VClamp(held(0.5)), h.Vector([-65, -40, -80, -20])
+    command.dur[0] = 1e9
+    voltage.play(command._ref_amp[0], t, 1)
+    KEPT.extend([t, y, steps, synapse, due, tau, netcon, held, command, voltage])
+    seen = soma(0.5)._ref_v, soma(0.5).hh._ref_h, synapse._ref_g, synapse._ref_tau
+    return recorded(*seen, held(0.5)._ref_v)
 
 
 def gaps():
