@@ -29,13 +29,17 @@ def mpi():
     return found, str(library)
 
 
-def told(ranks, *scenarios):
+def ended(ranks, *scenarios):
     launcher, library = mpi()
     command = [launcher, "-n", str(ranks), sys.executable, str(PROGRAM), *scenarios]
     environment = {**os.environ, "MPI_LIB_NRN_PATH": library, "NEURON_MODULE_OPTIONS": "-nogui"}
-    done = subprocess.run(
+    return subprocess.run(
         command, capture_output=True, text=True, timeout=300, env=environment, check=False
     )
+
+
+def told(ranks, *scenarios):
+    done = ended(ranks, *scenarios)
     assert not done.returncode, done.stderr[-3000:]
     return json.loads(next(x for x in done.stdout.splitlines() if x.startswith("{")))
 
@@ -123,3 +127,11 @@ def test_what_one_rank_refuses_all_raise(of_two):
     assert all("fallback='neuron' is for one process" in line for line in of_two["fallback"])
     assert all(line.startswith("InputError: from_neuron() is") for line in of_two["from_neuron"])
     assert all("ParallelContext.splitcell_connect" in line for line in of_two["pieces"])
+
+
+def test_a_rank_that_fails_ends_all():
+    """The first rank goes on to its next run, and would wait there for good."""
+    done = ended(2, "fails")
+    assert done.returncode
+    assert "ValueError: of the script" in done.stderr
+    assert "clhines: rank 1 of 2 stops all" in done.stderr

@@ -222,6 +222,11 @@ for scenario in sys.argv[1:]:
     if scenario == "neuron":
         found[scenario] = ran(), ran(20)  # above thresholds
         continue
+    if scenario == "fails":  # on a rank, while the others go on
+        ran(-65, "auto")
+        if rank == 1:
+            raise ValueError("of the script")
+        ran(-65, "auto")
     if scenario in REFUSED:
         enable(engine="steps")
         found[scenario] = refused(REFUSED[scenario])
