@@ -168,7 +168,7 @@ class Fingerprint:
             Value(memory.play_words),
             Value(lambda: acting(model.h, memory)),
             Value(lambda: random_plays(model.h, memory)),
-            Value(lambda: stepping_of(model.h, memory)),
+            Value(stepping_of(model.h, memory)),
             Value(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),
         ]
         self._given: list[tuple[str, Part]] = []
