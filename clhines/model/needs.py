@@ -233,8 +233,12 @@ def early_reads(model: Model) -> dict[tuple[int, str], Written | None]:
 def _blocks_at(model: Model, pointer: tuple[int, str], to: Written) -> tuple[set[str], set[str]]:
     """Blocks that read by a pointer, and those that set what it points to."""
     (k, name), blocks = pointer, model.kinds[to.kind].mechanism.program.blocks.items()
-    own = model.kinds[k].mechanism.program.blocks.items()
-    reads = {b for b, given in own if any((a.role, a.name) == ("pointer", name) for a in given)}
+    own = model.kinds[k].mechanism
+    outputs = [q.name for q in own.program.outputs]  # any of them may be recorded
+    given_to = ((b, own.calls(b, outputs)) for b in own.program.blocks)
+    reads = {
+        b for b, given in given_to if any((a.role, a.name) == ("pointer", name) for a in given)
+    }
     outs = ((b, a) for b, given in blocks for a in given if a.direction != "in")
     sets = {b for b, a in outs if (a.role, a.name) == ("state", to.state)}
     return {*map(_event, reads)}, {*map(_event, sets)}
@@ -304,8 +308,7 @@ def check_written(model: Model) -> None:
     set_before = dict[tuple[int, str], np.ndarray]()  # by kind and state: instances that are set
     for (k, name), to in model.written.items():
         mechanism, other = (model.kinds[j].mechanism for j in (k, to.kind))
-        blocks = mechanism.program.blocks.values()
-        is_put = any((a.role, a.name) == ("put", name) for given in blocks for a in given)
+        is_put = bool(_putting(model, (k, name)))
         said = f"{mechanism.name}: pointer {name} points to {to.state} of {other.name}, which"
         for block in other.program.blocks:
             adds = other.compiled.adds(block, to.state)
@@ -332,6 +335,27 @@ def check_read(model: Model) -> None:
             raise InputError(f"{said}, and events read and set it; expected one of them")
         if k == to.kind and reads & sets:
             raise InputError(f"{said} itself, where it is read; expected one of another mechanism")
+        late = reads & {"after_initial", "after_solve", "before_step"}
+        begins = reads & {"before_initial", "initial"}
+        for pointer, at in model.written.items():
+            if (at.kind, at.state) != (to.kind, to.state) or not np.isin(
+                to.instance, at.instance
+            ).any():
+                continue
+            puts = _putting(model, pointer)
+            if late or puts - {"before_initial", "initial"} or (puts and begins):
+                writer = model.kinds[pointer[0]].mechanism.name
+                raise InputError(
+                    f"{said}, which pointer {pointer[1]} of {writer} writes; expected one that no "
+                    "pointer sets, read before AFTER SOLVE"
+                )
+
+
+def _putting(model: Model, pointer: tuple[int, str]) -> set[str]:
+    """Blocks in which a pointer that is written sets a variable, and does not add to it."""
+    k, name = pointer
+    blocks = model.kinds[k].mechanism.program.blocks.items()
+    return {b for b, given in blocks if any((a.role, a.name) == ("put", name) for a in given)}
 
 
 def _of_events(kind: Kind, *roles: str) -> bool:

@@ -168,7 +168,7 @@ class Fingerprint:
             Value(memory.play_words),
             Value(lambda: acting(model.h, memory)),
             Value(lambda: random_plays(model.h, memory)),
-            Value(lambda: stepping_of(model.h, memory)),
+            Value(stepping_of(model.h, memory)),
             Value(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),
         ]
         self._given: list[tuple[str, Part]] = []
@@ -438,7 +438,7 @@ class Kept:
         h, pending = self.model.h, self.model.pending
         begin, end = clock(float(h.t), float(h.dt), 1).tolist()
         if self.joints is not None:  # NEURON's exchange, which would set its time, comes later
-            self.model.queue.put_exchange_off(end + float(h.dt))
+            self.model.queue.put_exchange_off(end)
         due = [t for t in pending.statements if t <= end]
         if not due:
             h.fadvance()

@@ -107,6 +107,22 @@ redefine("proc advance() { fadvance() }")()
 for taken in ("advance", "fadvance"):
     redefine("proc step() {\\n " + taken + "()\\n shown.plot(t)\\n shown.flush()\\n}")()
     look("plain")
+def kept(change, undo):
+    # a model that has run goes on only as long as its procedures do nothing else
+    for line, said in ("", ""), (change, "step() of the model's own"):
+        h(line)
+        h.finitialize(-65)
+        try:
+            clhines.neuron.run(1, engine="reference")
+            message = ""
+        except clhines.InputError as error:
+            message = str(error)
+        assert said in message and bool(said) == bool(message), (line, message)
+    h(undo)
+kept("nstep_steprun = 3", "nstep_steprun = 1")
+h("begintemplate Drawer\\n public plot, flush\\n proc flush() {}\\n"
+  "proc plot() { execute(\\"forall v = v + 0.1\\") }\\n endtemplate Drawer")
+kept("shown = new Drawer()", "shown = new Graph(0)")
 own = "if (using_cvode_) { advance() } else for i=1,nstep_steprun { advance() } Plot()"
 between("step() of the model's own", redefine("proc step() { advance() forall { v = v + 0.1 } }"),
         redefine("proc step() { local i " + own + " }"))

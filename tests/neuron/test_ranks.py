@@ -96,6 +96,12 @@ def test_bins_on_several_ranks_are_those_of_neuron():
     compare(told(2, "--bins", "0", "back")["back"], loose, "back", range(60, 66))
 
 
+def test_neuron_goes_on_with_delays_of_less_than_two_steps():
+    """A spike that NEURON sees in its own step, at the end of a call, comes in time."""
+    known = told(1, "--soon", "--bins", "0", "neuron")["neuron"]
+    compare(told(2, "--soon", "--bins", "0", "back")["back"], known, "back", range(60, 66))
+
+
 def test_gap_junctions_between_ranks_are_those_of_neuron(of_neuron):
     """Voltages of the step's begin; in three calls, and from the start again."""
     library = "--gaps", str(mod_files.library())

@@ -14,6 +14,7 @@ from networks import reading_network, written_network
 
 from clhines import InputError, Mechanism, Network, Simulation
 from clhines.device import devices
+from clhines.mechanisms.builtin import KEPT_NUMBER
 from clhines.model import compile
 
 DT, STOP = 0.05, 20.0  # ms
@@ -322,3 +323,47 @@ def test_what_may_be_read():
     net, _ = reading_network(events=True)
     with pytest.raises(InputError, match="a points to msg of ext_msg, and events read and set it"):
         compile(net, DT)
+
+
+READER = """
+NEURON {{ POINT_PROCESS looks POINTER p RANGE seen NONSPECIFIC_CURRENT i }}
+ASSIGNED {{ v i p seen }}
+INITIAL {{ seen = 0 }}
+BREAKPOINT {{ i = {current} }}
+{block} {{ seen = p }}
+"""
+
+
+def test_a_variable_that_is_written_and_read():
+    """All is added after AFTER SOLVE; what is set, and what is read there, would be another's."""
+    adds = WRITER.replace("BEFORE BREAKPOINT { p = 0 }", "")
+    for text, block, is_taken in (
+        (WRITER, "BEFORE BREAKPOINT", False),
+        (adds, "AFTER SOLVE", False),
+        (adds, "BEFORE BREAKPOINT", True),
+    ):
+        net = Network.from_arrays([-1, 0], [0, 2], [300.0] * 2, [0.0, 0.1], [0.005] * 2)
+        number = net.add(Mechanism.from_nmodl(KEPT_NUMBER), [0])
+        looks = Mechanism.from_nmodl(READER.format(block=block, current="1e-6*p*v"))
+        for mechanism in (Mechanism.from_nmodl(text), looks):
+            net.set_pointer(net.add(mechanism, [0]), "p", (number, "x", 0))
+        if is_taken:
+            assert {"read_pointers", "written_pointers"} <= compile(net, DT).needs
+            continue
+        with pytest.raises(InputError, match="x of kept_number, which pointer p of writer writes"):
+            compile(net, DT)
+
+
+def test_variables_that_are_read_only_to_be_recorded():
+    """Blocks that read for no state and no current may see what another node has just set."""
+    net = Network.from_arrays([-1, 0], [0, 2], [300.0] * 2, [0.0, 0.1], [0.005] * 2)
+    source = net.add(mod_files.ours("ext_msg"), [0, 1])
+    looks = net.add(Mechanism.from_nmodl(READER.format(block="AFTER SOLVE", current=0)), [0, 1])
+    net.set_pointer(looks, "p", (source, "msg", [1, 0]))
+    with pytest.raises(InputError, match="change just before they are read; expected 'ref"):
+        Simulation(net, DT, engine="steps")
+    sim = Simulation(net, DT, engine="reference")
+    seen, msg = sim.record("seen", looks), sim.record("msg", source)
+    result = sim.run(1)
+    assert np.ptp(result[msg]) > 0
+    np.testing.assert_array_equal(result[seen][1:], result[msg][1:, ::-1])

@@ -1,4 +1,6 @@
-"""A network of NEURON on MPI ranks: ``neuron_ranks.py [--gaps LIBRARY] [--bins 0|1] SCENARIO...``.
+"""A network of NEURON on MPI ranks.
+
+``neuron_ranks.py [--soon] [--gaps LIBRARY] [--bins 0|1] SCENARIO...``
 
 Rank 0 prints what each scenario gives, of all ranks. A scenario is NEURON itself (``neuron``), an
 engine, or what is refused.
@@ -49,6 +51,9 @@ def connect(gid, target, weight, delay):
     kept.append(netcon)
 
 
+SOON = "--soon" in sys.argv  # delays of less than two steps
+if SOON:
+    sys.argv.remove("--soon")
 cells = {gid: Cell(gid) for gid in range(rank, CELLS, ranks)}
 if rank == ranks - 1:
     stim = h.NetStim()
@@ -56,7 +61,7 @@ if rank == ranks - 1:
     pc.set_gid2node(STIM, rank)
     pc.cell(STIM, h.NetCon(stim, None))
 for gid, cell in cells.items():
-    connect((gid - 1) % CELLS, cell.excites, 0.05, 2.0)
+    connect((gid - 1) % CELLS, cell.excites, 0.05, 0.037 if SOON else 2.0)
     connect((gid - 2) % CELLS, cell.inhibits, 0.004, 1.3)
     if gid in (0, 3) and "--bins" not in sys.argv:
         connect(STIM, cell.excites, 0.05, 1.0 + gid / 10)
@@ -232,7 +237,7 @@ for scenario in sys.argv[1:]:
         found[scenario] = refused(REFUSED[scenario])
         disable()
         continue
-    given = ("auto", 15.0) if scenario == "back" else (scenario,)
+    given = ("auto", STOPS[0] if SOON else 15.0) if scenario == "back" else (scenario,)
     found[scenario] = ran(-65, *given), ran(20, *given)
 if rank == 0:
     print(json.dumps(found), flush=True)

@@ -69,9 +69,19 @@ def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     return [*found, *_listed(h, memory), *_python_blocks(memory)]
 
 
-def stepping_of(h: Hoc, memory: NeuronMemory) -> list[list[int]]:
-    """Return where the code is of the procedures that `read_hooks` looks at, of those there are."""
-    return [memory.procedure(name) for name in _STEPPING if h.name_declared(name) == 1]
+def stepping_of(h: Hoc, memory: NeuronMemory) -> Callable[[], list[object]]:
+    """Return what reads the code of the procedures that `read_hooks` looks at, of those there are.
+
+    Of a model's own it reads what `read_hooks` says, too: objects and variables may be others.
+    """
+    own = not all(is_standard(h, memory, name) for name in _STEPPING)
+
+    def read() -> list[object]:
+        at = [memory.procedure(name) for name in _STEPPING if h.name_declared(name) == 1]
+        codes = [words_at(begin, size) for begin, size in at]
+        return [at, codes, _replaced(h, memory) if own else []]
+
+    return read
 
 
 # -- lists that no function shows ------------------------------------------------------------------
