@@ -255,6 +255,37 @@ def whole_run(
     return said, (np.array(spikes), np.array(gids))
 
 
+class OnRanks:
+    """A whole model on the MPI ranks of which this is one; all its spikes are recorded."""
+
+    def __init__(self, case: Case) -> None:
+        from neuron import h as neuron
+
+        neuron.nrnmpi_init()
+        self.begun = time.perf_counter()
+        neuron(case.whole)
+        self.h, self.sections, self.v_init, self.kept = began(case)
+        self.pc, self._recorded = self.h.ParallelContext(), (self.h.Vector(), self.h.Vector())
+        self.pc.spike_record(-1, *self._recorded)
+        self.pc.set_maxstep(10)
+
+    def between(self, run: Callable[[], object]) -> tuple[float, float]:
+        """Run, and return the times at which all ranks begin and have ended."""
+        self.pc.barrier()
+        begin = time.perf_counter()
+        run()
+        self.pc.barrier()
+        return begin, time.perf_counter()
+
+    def spikes(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return times and gids of all ranks' spikes, on rank 0."""
+        every = self.pc.py_gather(tuple(map(np.array, self._recorded)), 0)
+        if self.pc.id():
+            return None
+        times, gids = (np.concatenate(x) for x in zip(*every, strict=True))
+        return times, gids
+
+
 def ranked(
     case: Case, stop: float, is_nudged: bool
 ) -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]] | None:
@@ -263,31 +294,19 @@ def ranked(
     With `is_nudged` the voltage of each root is an ulp nearer to 0 at the begin. Only rank 0
     returns something.
     """
-    from neuron import h as neuron
-
-    neuron.nrnmpi_init()
-    begin = time.perf_counter()
-    neuron(case.whole)
-    h, sections, v_init, kept = began(case)
-    pc, spikes, gids = h.ParallelContext(), h.Vector(), h.Vector()
-    pc.spike_record(-1, spikes, gids)
-    pc.set_maxstep(10)
-    h.finitialize(v_init)
-    for section in sections if is_nudged else ():
+    model = OnRanks(case)
+    model.h.finitialize(model.v_init)
+    for section in model.sections if is_nudged else ():
         section(0.5).v = math.nextafter(section(0.5).v, 0.0)
-    pc.barrier()
-    begun = time.perf_counter()
-    pc.psolve(stop)
-    pc.barrier()
-    ended = time.perf_counter()
-    every = pc.py_gather((np.array(spikes), np.array(gids)), 0)
-    assert kept is not None
-    if pc.id():
+    begun, ended = model.between(partial(model.pc.psolve, stop))
+    found = model.spikes()
+    if found is None:
         return None
-    said = {"ranks": int(pc.nhost()), "cores": os.cpu_count(), "build_s": begun - begin}
-    said["run_s"] = ended - begun
-    times, numbers = (np.concatenate(x) for x in zip(*every, strict=True))
-    return said, (times, numbers)
+    said = {
+        "ranks": int(model.pc.nhost()), "cores": os.cpu_count(), "build_s": begun - model.begun,
+        "run_s": ended - begun,
+    }  # fmt: skip
+    return said, found
 
 
 def spread(
@@ -298,36 +317,22 @@ def spread(
     It runs two steps, and then from the begin until `stop`. Only rank 0 returns something, and
     all spikes.
     """
-    from neuron import h as neuron
-
     import clhines
 
-    neuron.nrnmpi_init()
-    times = [time.perf_counter()]
-    neuron(case.whole)
-    h, _, v_init, kept = began(case)
-    pc, spikes, gids = h.ParallelContext(), h.Vector(), h.Vector()
-    pc.spike_record(-1, spikes, gids)
-    pc.set_maxstep(10)
-    for end in (2 * h.dt, stop):
-        h.finitialize(v_init)
-        pc.barrier()
-        times.append(time.perf_counter())
-        clhines.neuron.run(end, device=device)
-        pc.barrier()
-        times.append(time.perf_counter())
-    every = pc.py_gather((np.array(spikes), np.array(gids)), 0)
-    assert kept is not None
-    if pc.id():
+    model, times = OnRanks(case), list[tuple[float, float]]()
+    for end in (2 * model.h.dt, stop):
+        model.h.finitialize(model.v_init)
+        times.append(model.between(partial(clhines.neuron.run, end, device=device)))
+    found = model.spikes()
+    if found is None:
         return None
-    found = tuple(np.concatenate(x) for x in zip(*every, strict=True))
-    order = np.lexsort(found)
+    (first, first_end), (begin, ended) = times
     said = {
-        "stop_ms": stop, "devices": int(pc.nhost()), "spikes": len(order), "cores": os.cpu_count(),
-        "build_s": times[1] - times[0], "first_s": times[2] - times[1],
-        "run_s": times[4] - times[3], "load": os.getloadavg()[0],
+        "stop_ms": stop, "devices": int(model.pc.nhost()), "spikes": len(found[0]),
+        "cores": os.cpu_count(), "build_s": first - model.begun, "first_s": first_end - first,
+        "run_s": ended - begin, "load": os.getloadavg()[0],
     }  # fmt: skip
-    return said, (found[0][order], found[1][order])
+    return said, found
 
 
 def leave_ranks() -> NoReturn:

@@ -85,12 +85,8 @@ def aims() -> Iterator[Quote]:
     def warm(model: str, count: int = 1) -> Figure:
         return Figure(copies, field("warm_us"), {"model": model, "copies": count})
 
-    def cell(count: int) -> Figure:
-        where = {"cell": "l5pc", "copies": count, "dtype": "float64", "engine": "epochs"}
-        return Figure("cells-nvidia-h200", micro, where)
-
-    def single(count: int) -> Figure:
-        where = {"cell": "l5pc", "copies": count, "dtype": "float32", "engine": "epochs"}
+    def cell(count: int, dtype: str = "float64") -> Figure:
+        where = {"cell": "l5pc", "copies": count, "dtype": dtype, "engine": "epochs"}
         return Figure("cells-nvidia-h200", micro, where)
 
     def ring(file: str) -> Figure:
@@ -120,7 +116,11 @@ def aims() -> Iterator[Quote]:
             (cell(1), cell(1000), cell(10000)),
             "9; 45; 400",
         ),
-        ("the same in float32, 1 copy; 10,000", (single(1), single(10000)), "6; 190"),
+        (
+            "the same in float32, 1 copy; 10,000",
+            (cell(1, "float32"), cell(10000, "float32")),
+            "6; 190",
+        ),
         ("1,000 copies of 2488, 199 compartments with calcium", (warm("2488", 1000),), "15"),
         (
             "ring of 16,384 cells, channels at the soma; everywhere",

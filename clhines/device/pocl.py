@@ -70,17 +70,23 @@ def warns_of_vectors(device: cl.Device, source: str) -> bool:
 
 def is_unnamed(device: cl.Device) -> bool:
     """Whether LLVM has no name for the processor of a PoCL device, which gets one."""
-    return "Portable Computing" in device.platform.name and bool(_UNNAMED.search(device.version))
+    return _triple(device) is not None
+
+
+def _triple(device: cl.Device) -> bytes | None:
+    """Name of the target of a PoCL device whose processor has none."""
+    is_pocl = "Portable Computing" in device.platform.name
+    found = _UNNAMED.search(device.version) if is_pocl else None
+    return None if found is None else found.group(1).encode()
 
 
 def name_processor(device: cl.Device) -> str | None:
     """Return the name that a PoCL device has from here whose processor LLVM calls ``generic``."""
-    if switched_off() or not is_unnamed(device):
+    triple = None if switched_off() else _triple(device)
+    if triple is None:
         return None
-    version = _UNNAMED.search(device.version)
-    assert version is not None
     try:
-        triple, choice = version.group(1).encode(), _level()
+        choice = _level()
         name = _LEVELS[choice][0]
         if _find_name(device.int_ptr, triple, name) is not None:  # since an earlier call
             return name.decode()

@@ -23,11 +23,11 @@ _LOOSE = frozenset(
     }
 )
 _CELLS = _LOOSE | {"instant_between_cells", "written_elsewhere"}
-# which epochs do not take
-_BY_STEPS = frozenset({"ranked_pointers", "last_instances", "diffusion", "read_pointers"})
 # which the reference alone takes
 _IN_ORDER = frozenset({"read_elsewhere"})
-_OF_TIMES = _BY_STEPS | _IN_ORDER | {"ranks", "bins", "played_artificial", "copies"}
+# which epochs do not take
+_BY_STEPS = _IN_ORDER | {"ranked_pointers", "last_instances", "diffusion", "read_pointers"}
+_OF_TIMES = _BY_STEPS | {"ranks", "bins", "played_artificial", "copies"}
 ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network
 
@@ -77,7 +77,7 @@ ENGINES = (
         "whole cells stay on the chip for as many steps as the smallest delay allows",
         (
             Kernels("gpu.epochs:make", _STEPS),
-            Kernels("gpu.arena_epochs:make", _TIMES | _LOOSE | _OF_TIMES - _BY_STEPS - _IN_ORDER),
+            Kernels("gpu.arena_epochs:make", _TIMES | _LOOSE | _OF_TIMES - _BY_STEPS),
         ),
         "a cell fits into a work-group",
         anywhere=True,
@@ -88,7 +88,7 @@ ENGINES = (
         "whole cells stay in the cache of a core for as many steps as the smallest delay allows",
         (
             Kernels("cpu.vectors:make", _STEPS),
-            Kernels("cpu.blocks:make", _TIMES | _CELLS | _OF_TIMES - _BY_STEPS - _IN_ORDER),
+            Kernels("cpu.blocks:make", _TIMES | _CELLS | _OF_TIMES - _BY_STEPS),
         ),
     ),
     Engine(
