@@ -139,7 +139,7 @@ MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "models-whole": ([*GPU_EPOCHS, *STEPS, "clhines/neuron"], [*BLOCKS, "clhines/neuron"]),
     "models-spread": ([*GPU_EPOCHS, "clhines/neuron", "clhines/simulate/ranks"], []),
     "fixed": ([*GPU_EPOCHS, *STEPS], BLOCKS),
-    "starts": ([], [*CPU_EPOCHS, *BLOCKS, "clhines/neuron"]),
+    "starts": ([*GPU_EPOCHS, *STEPS, "clhines/neuron"], [*CPU_EPOCHS, *BLOCKS, "clhines/neuron"]),
     "pieces": ([*GPU_EPOCHS, *STEPS, "clhines/neuron"], [*BLOCKS, "clhines/neuron"]),
     "frameworks": ([*GPU_EPOCHS, *STEPS], BLOCKS),
     "random": ([*GPU_EPOCHS, *STEPS], BLOCKS),

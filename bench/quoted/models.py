@@ -162,7 +162,8 @@ def starts() -> Iterator[Quote]:
     """Yield the table of starts."""
     for name, label in STARTS.items():
         fields = [field(f"{state}_seconds", "{:.1f}") for state in ("cold", "warm")]
-        figures = [Figure("starts-pocl-amd-epyc", f, {"name": name}) for f in fields]
+        files = ("starts-pocl-amd-epyc", "starts-nvidia-h200")
+        figures = [Figure(file, f, {"name": name}) for file in files for f in fields]
         yield row(SPEED, "### Starts", label, *figures)
 
 
