@@ -21,6 +21,7 @@ from clhines.errors import InputError
 from clhines.network.network import Network
 from clhines.network.ring import ring_cables
 
+NEEDS = Path(__file__).parents[1] / "mods/needs"  # of what goes by steps
 MOSSY = "templates/MossyCell.hoc"
 DENTATE_CELLS = 10  # of each kind
 RING, RING_LEVELS, EXP2SYN = 20, 2, {"tau1": 0.5, "tau2": 2.0, "e": 0.0}  # cells; ms, mV
@@ -198,6 +199,16 @@ def ring20(h: Any, tables: bool) -> Built:
     return [sections[0] for sections in cells], -65.0, (cells, synapses, kept, stim)
 
 
+def ring20_with(h: Any, suffix: str) -> Built:
+    """Ring with a mechanism of `NEEDS` in all segments, too, each read from its neighbour in hh."""
+    found = ring20(h, tables=True)
+    for section in h.allsec():
+        section.insert(suffix)
+        for segment in section if suffix == "reads" else ():
+            segment.reads._ref_gate = segment.hh._ref_n
+    return found
+
+
 def ring20_variable(h: Any) -> Built:
     """Ring with hh's table off, which CVode runs by its variable steps."""
     h.cvode_active(1)
@@ -299,6 +310,17 @@ CASES = {
         "the same by texts, from no memory of NEURON, whose hh has no table here",
         "", "", partial(ring20, tables=False), 200.0, network=ring20_text,
     ),
+    **{
+        f"ring20-{suffix}": Case(
+            f"the ring of 20 cells with {need}", str(NEEDS), "",
+            partial(ring20_with, suffix=suffix), 200.0,
+        )
+        for suffix, need in (
+            ("diffuses", "LONGITUDINAL_DIFFUSION"),
+            ("hands_on", "a GLOBAL variable that each instance sets in turn"),
+            ("reads", "pointers to variables of hh"),
+        )
+    },
 }  # fmt: skip
 
 # Models whose own scripts turn CVode on, for `bench fixed`, by the script and what it is given;

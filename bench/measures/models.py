@@ -67,10 +67,10 @@ from clhines.errors import InputError
 
 def prepared(case: Case, folder: Path, copy: Path, for_core: bool = False) -> Path:
     """Copy the folder of a model and compile its mechanisms."""
-    if not case.here:
+    if case.here:
+        shutil.copytree(folder, copy)
+    else:
         copy.mkdir()
-        return copy
-    shutil.copytree(folder, copy)
     for path, old, new in case.edits:
         text = (copy / path).read_text("utf-8", "replace")
         (copy / path).write_text(text.replace(old, new), "utf-8")
