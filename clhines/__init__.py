@@ -116,5 +116,8 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module 'clhines' has no attribute {name!r}{near}")
 
 
+_errors = import_module("clhines.errors")
+if _errors.launched():  # before the first use of MPI, which may be another rank's alone
+    _errors.stop_all_on_errors()
 if os.environ.get("CLHINES_NEURON", "0") not in ("", "0"):
     import_module("clhines.neuron.switch").enable_as(os.environ["CLHINES_NEURON"])

@@ -320,6 +320,21 @@ def test_without_mpi4py(monkeypatch, capsys, asked):
 # ---------------------------------------------------------------------------- with MPI
 
 
+def test_a_process_without_mpi_says_its_own_error_alone():
+    """As one of a launcher's that does not use MPI, whose others are no business of it."""
+    command = [sys.executable, "-c", "import clhines; raise ValueError('own')"]
+    said = {
+        size: subprocess.run(
+            command, capture_output=True, text=True, check=False,
+            env={**os.environ, "PMI_SIZE": size},
+        )
+        for size in ("1", "2")
+    }  # fmt: skip
+    assert said["2"].stderr == said["1"].stderr
+    assert said["2"].stderr.endswith("ValueError: own\n")
+    assert said["2"].returncode == 1
+
+
 def mpiexec(count, *words, seconds=90):
     """Run a program on so many ranks; it must end in time."""
     command = [MPIEXEC, "-n", str(count), sys.executable, *map(str, words)]
@@ -420,6 +435,7 @@ def test_the_same_bits_on_any_number_of_ranks(one_process, ranks, count):
     [
         ("fails", "ValueError: the third epoch\nhas failed"),
         ("outside", "ValueError: somewhere else"),
+        ("refused", "clhines.errors.InputError: num_cells is 0; expected a whole number"),
         ("killed", "signal 9"),
     ],
 )
@@ -428,6 +444,7 @@ def test_a_failing_rank_ends_all(tmp_path, scenario, expected):
     assert done.returncode != 0
     assert seconds < 30
     assert done.stderr.count(expected) + done.stdout.count(expected) == 1, done.stderr
+    assert done.stderr.count("clhines: rank 1 of 2 stops all") == (scenario != "killed")
 
 
 def check_overflow(found):
