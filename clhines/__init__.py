@@ -9,7 +9,7 @@ The map. One half solves systems, the other describes neurons, and simulations u
     analysis; torch, jax                  from results on; from solve on
     literature                            methods to compare with; on forest and plan
     cli                                   on all
-    ground: errors summary units arrays quantities checks files forest reference
+    ground: errors summary progress units arrays quantities checks files forest reference
 
 ======================  ==========================================================================
 `forest`                `Forest`: trees of cells, their shapes, branches, levels and heights
@@ -116,5 +116,8 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module 'clhines' has no attribute {name!r}{near}")
 
 
+_errors = import_module("clhines.errors")
+if _errors.launched():  # before the first use of MPI, which may be another rank's alone
+    _errors.stop_all_on_errors()
 if os.environ.get("CLHINES_NEURON", "0") not in ("", "0"):
     import_module("clhines.neuron.switch").enable_as(os.environ["CLHINES_NEURON"])

@@ -8,15 +8,20 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+import time
 import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
 
 _SHOWN = 60  # characters of a value that a message repeats
+# environment variables that launchers of MPI set: MPICH's and Intel's, Open MPI's, Slurm's
+_LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+_hooks: list[object] = []  # that this package has given Python for errors that nobody catches
 
 
 def shown(value: object) -> str:
@@ -173,6 +178,44 @@ class RankError(ClhinesError, RuntimeError):
     def __init__(self, message: str, rank: int) -> None:
         super().__init__(message)
         self.rank = rank
+
+
+def launched() -> bool:
+    """Whether a launcher of MPI has started this process together with others."""
+    sizes = [os.environ.get(name, "") for name in _LAUNCHERS]
+    return any(size.isdigit() and int(size) > 1 for size in sizes)
+
+
+def stop_all_on_errors() -> None:
+    """See to it that an error that nobody catches ends all ranks of mpi4py, not this one alone."""
+    if sys.excepthook in _hooks:
+        return
+    usual = sys.excepthook
+
+    def stop(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
+        world = _other_ranks()
+        if world is not None and isinstance(value, RankError):
+            time.sleep(1.0)  # the rank that has the error says so first, if it does
+            print(f"clhines: {value}", file=sys.stderr)
+        else:
+            usual(kind, value, trace)
+        if world is None:
+            return
+        if not isinstance(value, RankError):
+            print(f"clhines: rank {world.rank} of {world.size} stops all", file=sys.stderr)
+        sys.stderr.flush()
+        world.Abort(1)
+
+    _hooks.append(stop)
+    sys.excepthook = stop
+
+
+def _other_ranks() -> Any:
+    """Return mpi4py's world, if this process has loaded it and is not alone in it, else None."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized():
+        return None
+    return mpi.COMM_WORLD if mpi.COMM_WORLD.size > 1 else None
 
 
 class StoreWarning(UserWarning):

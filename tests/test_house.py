@@ -11,6 +11,7 @@ PACKAGE, KERNELS = ROOT / "clhines", ROOT / "kernels"
 GROUND = (
     "errors",
     "summary",
+    "progress",
     "units",
     "arrays",
     "quantities",

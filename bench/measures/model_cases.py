@@ -209,6 +209,31 @@ def ring20_with(h: Any, suffix: str) -> Built:
     return found
 
 
+def ring_by_gids(h: Any) -> Built:
+    """Ring of 64 cells, or `ring_gids`, on NEURON's MPI ranks in turn; a NetStim for each."""
+    pc = h.ParallelContext()
+    count = int(h.ring_gids) if h.name_declared("ring_gids") else 64
+    cables, own, kept = ring_cables(RING, RING_LEVELS), dict[int, Any](), list[Any]()
+    for gid in range(int(pc.id()), count, int(pc.nhost())):
+        sections, stim = bare_sections(h, cables[gid % RING]), h.NetStim()
+        for section in sections:
+            section.insert("hh")
+        synapse = h.Exp2Syn(sections[0](0.5))
+        for name, value in EXP2SYN.items():
+            setattr(synapse, name, value)
+        stim.start, stim.interval, stim.number = 1 + 7.3 * gid % 30, 31, 1e9
+        netcon = h.NetCon(sections[0](0.5)._ref_v, None, sec=sections[0])
+        netcon.threshold = THRESHOLD
+        pc.set_gid2node(gid, pc.id())
+        pc.cell(gid, netcon)
+        kept += [stim, netcon, h.NetCon(stim, synapse, 0, DELAY, WEIGHT)]
+        own[gid] = sections, synapse
+    for gid, (_, synapse) in own.items():
+        kept.append(pc.gid_connect((gid - 1) % count, synapse))
+        kept[-1].weight[0], kept[-1].delay = WEIGHT, DELAY
+    return [sections[0] for sections, _ in own.values()], -65.0, (own, kept)
+
+
 def ring20_variable(h: Any) -> Built:
     """Ring with hh's table off, which CVode runs by its variable steps."""
     h.cvode_active(1)
@@ -321,6 +346,10 @@ CASES = {
             ("reads", "pointers to variables of hh"),
         )
     },
+    "ring-gids": Case(
+        "a ring by gids, hh, Exp2Syn, NetStims; 64 cells", "", "", ring_by_gids, 200.0,
+        whole="ring_gids = 512",
+    ),
 }  # fmt: skip
 
 # Models whose own scripts turn CVode on, for `bench fixed`, by the script and what it is given;

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, NoReturn
 
@@ -315,14 +316,17 @@ def spread(
     """Return what a whole model takes on the MPI ranks of which this is one, with a device each.
 
     It runs two steps, and then from the begin until `stop`. Only rank 0 returns something, and
-    all spikes.
+    all spikes; `exchange_s` and `message_s` are means of all ranks.
     """
     import clhines
 
     model, times = OnRanks(case), list[tuple[float, float]]()
-    for end in (2 * model.h.dt, stop):
-        model.h.finitialize(model.v_init)
-        times.append(model.between(partial(clhines.neuron.run, end, device=device)))
+    with exchanging() as spent:
+        for end in (2 * model.h.dt, stop):
+            model.h.finitialize(model.v_init)
+            spent.update(dict.fromkeys(spent, 0.0))
+            times.append(model.between(partial(clhines.neuron.run, end, device=device)))
+    every = model.pc.py_gather(spent, 0)
     found = model.spikes()
     if found is None:
         return None
@@ -331,8 +335,48 @@ def spread(
         "stop_ms": stop, "devices": int(model.pc.nhost()), "spikes": len(found[0]),
         "cores": os.cpu_count(), "build_s": first - model.begun, "first_s": first_end - first,
         "run_s": ended - begin, "load": os.getloadavg()[0],
+        **{name: float(np.mean([one[name] for one in every])) for name in spent},
     }  # fmt: skip
     return said, found
+
+
+@contextmanager
+def exchanging() -> Iterator[dict[str, float]]:
+    """Count the exchanges of this rank in the block, and time them without the wait for its device.
+
+    `message_s` is the part that messages take, waiting for slower ranks included.
+    """
+    from clhines.simulate.ranks.mpi import Ranks
+    from clhines.simulate.ranks.split import JoinedRun
+
+    spent = dict.fromkeys(("exchanges", "exchange_s", "message_s"), 0.0)
+    owns = JoinedRun.exchange, JoinedRun._collect, Ranks.exchange
+    waited = 0.0  # for the device
+
+    def exchange(run: JoinedRun) -> None:
+        begin, before = time.perf_counter(), waited
+        owns[0](run)
+        spent["exchanges"] += 1
+        spent["exchange_s"] += time.perf_counter() - begin - (waited - before)
+
+    def collect(run: JoinedRun) -> None:
+        nonlocal waited
+        begin = time.perf_counter()
+        owns[1](run)
+        waited += time.perf_counter() - begin
+
+    def message(ranks: Ranks, *given: Any) -> list[np.ndarray]:
+        begin = time.perf_counter()
+        found = owns[2](ranks, *given)
+        spent["message_s"] += time.perf_counter() - begin
+        return found
+
+    with ExitStack() as stack:
+        names = (JoinedRun, "exchange"), (JoinedRun, "_collect"), (Ranks, "exchange")
+        for (of, name), own, timed in zip(names, owns, (exchange, collect, message), strict=True):
+            setattr(of, name, timed)
+            stack.callback(setattr, of, name, own)
+        yield spent
 
 
 def leave_ranks() -> NoReturn:

@@ -250,25 +250,38 @@ def whole_text(result: dict[str, Any]) -> str:
     return "\n".join([table.ruled(WHOLE, lines), "", *table.wrapped([note, *said])])
 
 
-SPREAD = "model             ranks  built    first      run  faster   spikes     same    to, ms"
+SPREAD = (
+    "model         ranks  built   first      run faster   spikes     same  to, ms  exch., us of it"
+)
 
 
 def spread_text(result: dict[str, Any]) -> str:
     """Return the table of whole models on several ranks."""
     rows = result["rows"]
     lines = [
-        f"{r['model']:<16}{r['devices']:>7}{r['build_s']:>5.0f} s{r['first_s']:>7.1f} s"
-        f"{r['run_s']:>7.2f} s{r['faster']:>7.2f}x{r['spikes']:>9}{r['same']:>9}{r['stop_ms']:>10g}"
+        f"{r['model']:<12}{r['devices']:>7}{r['build_s']:>5.0f} s{r['first_s']:>6.1f} s"
+        f"{r['run_s']:>7.2f} s{r['faster']:>6.2f}x{r['spikes']:>9}{r['same']:>9}{r['stop_ms']:>8g}"
+        f"  {exchanged(r)}"
         for r in rows
     ]
     note = (
         "Whole models on MPI ranks with a device each. built: by NEURON. first: two steps by "
         "clhines.neuron.run, with all that it reads, builds and compiles. run: from "
         "h.finitialize() on, all that is read and written back included. same: spikes of the "
-        "first row, of the same cell at the same time."
+        "first row, of the same cell at the same time. exch.: of an exchange of events, without "
+        "the wait for the device; of it: its message, waiting for slower ranks included. Ranks "
+        "share the cores of a CPU; one has all."
     )
     said = [f"{r['model']}: `{r['command']}`." for r in rows if r["devices"] == rows[0]["devices"]]
     return "\n".join([table.ruled(SPREAD, lines), "", *table.wrapped([note, *said])])
+
+
+def exchanged(row: dict[str, Any]) -> str:
+    """Return what an exchange takes, us, and its message, where there are any and it is known."""
+    count = row.get("exchanges", 0)
+    if not count:
+        return f"{'-':>9}{'-':>6}"
+    return f"{1e6 * row['exchange_s'] / count:>9.0f} {1e6 * row['message_s'] / count:>5.0f}"
 
 
 def beside(row: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from clhines import draw, files
 from clhines.errors import InputError
+from clhines.progress import showing
 
 if TYPE_CHECKING:
     from clhines.solve.solver import Solver
@@ -101,7 +102,7 @@ def named_option(option: str) -> Iterator[None]:
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Say what is going on if the block takes longer than `DELAY`; nothing in scripts."""
+    """Say what is going on, and then its phases, after `DELAY`; nothing in scripts."""
     if not sys.stderr.isatty():
         yield
         return
@@ -109,7 +110,8 @@ def doing(what: str) -> Iterator[None]:
     timer.daemon = True
     timer.start()
     try:
-        yield
+        with showing(True, DELAY):
+            yield
     finally:
         timer.cancel()
 

@@ -28,7 +28,7 @@ from clhines.cli.arguments import (
 )
 from clhines.cli.arguments import count as whole_number
 from clhines.cli.report import as_json, check_picture, check_writable, doing, named_option, repairs
-from clhines.errors import InputError
+from clhines.errors import InputError, launched
 from clhines.network import ring
 from clhines.network.times import whole_steps
 
@@ -141,10 +141,10 @@ def run_ring(arguments: argparse.Namespace) -> int:
 def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
     from clhines.simulate.ranks import mpi
 
-    if not arguments.mpi and not mpi.launched():
+    if not arguments.mpi and not launched():
         return None, True
     comm = mpi.world()
-    if comm.size == 1 and mpi.launched():
+    if comm.size == 1 and launched():
         raise InputError(
             "started as one of several processes, but MPI knows of this one alone; expected the "
             "mpiexec of the MPI library that mpi4py has"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TypeAlias, TypeGuard
 
@@ -159,6 +159,31 @@ def values_of(a: cla.Array, queue: cl.CommandQueue) -> np.ndarray:
     return host.copy()
 
 
+def read_parts(
+    parts: Iterable[tuple[cla.Array, int, int]], queue: cl.CommandQueue
+) -> list[np.ndarray]:
+    """Wait once, and return the values of some arrays from one place until before another."""
+    found, others = list[np.ndarray](), list[tuple[cl.Buffer, int, np.ndarray]]()
+    for a, begin, end in parts:
+        host = _host_of(a)
+        found.append(np.empty(end - begin, a.dtype) if host is None else host[begin:end])
+        if host is None and end > begin:
+            others.append((a.base_data, a.offset + begin * a.dtype.itemsize, found[-1]))
+    _read_all(queue, others)
+    return [a if a.flags.owndata else a.copy() for a in found]
+
+
+def _read_all(queue: cl.CommandQueue, others: Sequence[tuple[cl.Buffer, int, np.ndarray]]) -> None:
+    """Wait once for all that is enqueued, with copies of buffers from some places on."""
+    events = []  # kept: one that is dropped waits for its copy
+    for k, (data, place, host) in enumerate(others, 1):  # the last one waits for all
+        last = k == len(others)
+        copied = cl.enqueue_copy(queue, host, data, src_offset=place, is_blocking=last)
+        events.append(copied)
+    if not others:
+        queue.finish()
+
+
 class Reads:
     """Copies of small arrays to the host that are waited for once; `zeros` lie in one buffer."""
 
@@ -208,11 +233,7 @@ class Reads:
             for at, a in places.items():
                 own = page[at - first : at - first + a.nbytes].view(a.dtype)
                 self._found[id(a)] = a, own.reshape(a.shape)
-        for k, (data, place, host) in enumerate(others, 1):  # the last one waits for all
-            last = k == len(others)
-            cl.enqueue_copy(self._queue, host, data, src_offset=place, is_blocking=last)
-        if not others:
-            self._queue.finish()
+        _read_all(self._queue, others)
         for host, own in shared:
             host[...] = own
 

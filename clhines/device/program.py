@@ -25,6 +25,7 @@ from clhines.device.templates import render
 from clhines.device.watch import first_launch, watching
 from clhines.errors import BuildError, DeviceError, InputError
 from clhines.plan.kernel_spec import TemplateSpec
+from clhines.progress import phase
 
 Argument: TypeAlias = cla.Array | cl.Buffer | np.generic | int | float  # of a kernel
 MOST_CONTEXTS = 8  # of callers whose programs are kept: a program keeps its context
@@ -93,6 +94,7 @@ class Kernel(cl.Kernel):
         """Watch the event of the first launch; to be called while `fresh`."""
         self.fresh = False
         self._launched.add(self.function_name)
+        phase(f"compiling {self._what.rstrip(',')}")
         device = devices.label(self.context.devices[0])
         first_launch(f"the compilation of {self._what} for {device}", event)
 
@@ -216,6 +218,7 @@ def _compile(context: cl.Context, source: str, spec: TemplateSpec) -> cl.Program
         caches.before_build(device)
     if any(warns_of_vectors(device, source) for device in context.devices):
         options.append("-w")  # PoCL would count the warnings on stderr
+    phase(f"building kernels of {_named(spec)}, {len(build_seconds)} done")
     begin = time.perf_counter()
     try:
         with watching(f"the build of {_named(spec)} for {devices.label(context.devices[0])}"):

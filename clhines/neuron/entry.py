@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhines.checks import as_choice, as_number, as_whole_number
+from clhines.checks import as_choice, as_number, as_switch, as_whole_number
 from clhines.errors import InputError, warn_caller
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
@@ -24,6 +24,7 @@ from clhines.neuron.memory.session import Hoc, interpreter, uncollected
 from clhines.neuron.model import read_model
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.read.wiring import on_ranks
+from clhines.progress import showing
 from clhines.simulate.engines.arena_run import state_follows
 from clhines.simulate.engines.choose import make_joined
 from clhines.simulate.engines.table import CHOICES
@@ -303,7 +304,7 @@ def run(
     device, dtype, engine
         See `Simulation`.
     progress : bool
-        Show a bar.
+        Say what is read, made and compiled, and show a bar; of MPI ranks the first does.
     vectors : dict of VecStim -> Vector, optional
         Times of VecStim whose Vector cannot be found.
     fixed_step : float, ms, optional
@@ -332,6 +333,19 @@ def advance(
 ) -> int:
     """Advance by `count()` steps as `run` does; those of `CVode.event` are NEURON's own."""
     ranks = ranks_of(h)
+    progress = as_switch("progress", progress) and (ranks is None or not ranks.rank)
+    with showing(progress):
+        return _advance(h, count, request, progress, vectors, ranks)
+
+
+def _advance(
+    h: Hoc,
+    count: Callable[[], int],
+    request: Request,
+    progress: bool,
+    vectors: dict[Hoc, Hoc] | None,
+    ranks: Ranks | None,
+) -> int:
     rest, done = same_on(ranks, count(), h), 0
     while rest:
         with uncollected():

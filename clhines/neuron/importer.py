@@ -25,6 +25,8 @@ from clhines.neuron.memory.places import ELEMENT, Variable
 from clhines.neuron.memory.tables import local_at
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.contents import Instances
+from clhines.progress import phase
+from clhines.summary import counted
 
 
 @dataclass(eq=False)
@@ -76,6 +78,8 @@ def network_of(model: NeuronModel) -> Imported:
     if model.rejected:
         raise RejectedError(model.rejected)
     tree = model.tree
+    netcons = counted(len(model.wires.read.address), "NetCon")
+    phase(f"making a network of {counted(tree.num_nodes, 'node')} and {netcons}")
     columns = tree.area, tree.g_axial, tree.capacitance
     # NEURON rounds resistances through 3-D points without a diameter to -1e15 MOhm
     structure = of_arrays(tree.parent, tree.cell_offsets, *columns, None, is_signed=True)

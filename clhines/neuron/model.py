@@ -46,6 +46,7 @@ from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.wiring import Wires, read_wires
 from clhines.neuron.read.written import Written, read_pointed, read_written
+from clhines.progress import each, phase
 from clhines.simulate.ranks.mpi import Ranks, agreed
 
 _EACH = 8  # self events that an instance may have under way for each of its connections
@@ -241,6 +242,7 @@ def _number_nodes(model: NeuronModel, ranks: Ranks | None) -> None:
 
 
 def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> NeuronModel:
+    phase("reading NEURON's memory")
     catalogue = Catalogue(h)
     lone = _checked(h, catalogue)
     try:
@@ -345,7 +347,7 @@ def _branches(model: NeuronModel) -> list[Rejected]:
 
 
 def _convert(model: NeuronModel) -> None:
-    for name, instances in model.every.items():
+    for name, instances in each([*model.every.items()], "converting mechanisms"):
         channel = instances.entry.channel
         if channel is not None and channel.refused:
             model.rejected.append(Rejected(name, channel.refused))

@@ -26,6 +26,7 @@ from clhines.network.groups import Group
 from clhines.network.inside import inside
 from clhines.network.network import Network, check_begins
 from clhines.plan.plan import real_name
+from clhines.progress import phase
 from clhines.simulate.engines.choose import Made, by_steps, make_own, make_run
 from clhines.simulate.engines.run import Request, Run, take_chunk
 from clhines.simulate.engines.table import FAMILY
@@ -38,6 +39,7 @@ from clhines.simulate.state import saved as saved_states
 from clhines.simulate.state.changes import from_start
 from clhines.simulate.state.chunk import Chunk, UnderWay
 from clhines.simulate.state.decisions import incoming_scale
+from clhines.summary import counted
 
 _log = logging.getLogger(__name__)
 _WHOLE = ("v_init", "weight", "events")
@@ -54,6 +56,7 @@ class CurrentModel:
 
     def __init__(self, network: Network, settings: Mapping[str, Any]) -> None:
         self.network, self.settings, self.changes = network, dict(settings), Changes()
+        phase(f"making a model of {counted(network.num_cells, 'cell')}")
         self.known, self._outdated = compile(network, **settings), Outdated.NOTHING
 
     @property

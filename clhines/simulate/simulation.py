@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from contextlib import nullcontext
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,6 +25,7 @@ from clhines.network.inside import inside
 from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
+from clhines.progress import bar, showing
 from clhines.simulate.engines.choose import check_options
 from clhines.simulate.engines.run import MakeRun, Request, Run, naming_memory
 from clhines.simulate.engines.table import CHOICES
@@ -48,7 +48,6 @@ _Self = TypeVar("_Self", bound="Simulation")
 # Whether spikes are exchanged during the next epoch; None: see `partition.exchanged_during`.
 OVERLAP: bool | None = None
 _HOST = "the host, NumPy"
-_BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} {unit} [{elapsed}<{remaining}{postfix}]"
 _COMPILES = "kernels compile before the first steps of a new model"
 
 
@@ -259,7 +258,7 @@ class Simulation(Holder):
         duration : float, ms
             A whole number of steps.
         progress : bool
-            Show a bar, and how many seconds one simulated second takes.
+            Show a bar, how many seconds one simulated second takes, and what compiles.
 
         Returns
         -------
@@ -292,7 +291,8 @@ class Simulation(Holder):
         chunks = self._recordings.first_values(records, begin)
         failed, progress = 0, progress and self._first
         waited = self.ranks.seconds if self.ranks is not None else 0.0
-        with bar(steps, "ms", progress, dt, _COMPILES) or nullcontext() as shown:
+        shown_bar = bar(steps, "ms", progress, dt, _COMPILES) or nullcontext()
+        with showing(progress), shown_bar as shown:
             clock = time.perf_counter()
             while self.step < end and not failed:
                 count = min(chunk, end - self.step)
@@ -667,16 +667,3 @@ def _show(shown: tqdm, count: int, seconds: float, simulated: float) -> None:
     speed = seconds / (simulated * 1e-3)
     shown.set_postfix_str(f"{speed:.3g} s per simulated s", refresh=False)
     shown.update(count)
-
-
-def bar(total: int, unit: str, show: bool, scale: float = 1.0, text: str = "") -> tqdm | None:
-    """Return a bar of things that are `scale` units each; None, and no import, if not shown."""
-    if not show:
-        return None
-    from tqdm import TqdmWarning
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TqdmWarning)  # a notebook without ipywidgets: text does
-        from tqdm.auto import tqdm
-
-    return tqdm(total=total, unit=unit, unit_scale=scale, bar_format=_BAR, postfix=text or None)

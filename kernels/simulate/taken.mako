@@ -1,11 +1,14 @@
 <%page args="spec"/>\
 // Events of other ranks, by source and time, to the rings of their sources, whose targets look for
 // them in the next step. A work-group for each source that has some, whose events begin at `first`;
-// its work-items share the targets. What is no array says where regions of `clock` and `ints` begin.
+// its work-items share the targets. After the times come the sources, and where each one begins.
+// Other numbers say where regions of `clock` and `ints` begin.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
 __kernel void take_events(${signature(spec, "take_events")})
 {
+    __global const int *source = (__global const int *)(time + num_times);
+    __global const int *first = source + get_num_groups(0);
     const int g = get_group_id(0), s = source[g];
     if (get_local_id(0) == 0) {
         int number = ints[event_count + s];

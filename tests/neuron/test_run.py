@@ -294,3 +294,48 @@ def test_spikes_of_the_start_and_of_a_call_s_last_bin_are_neuron_s():
         assert ours[0] == pytest.approx(neuron[0], abs=TOLERANCE)
         assert ours[1] == pytest.approx(neuron[1], rel=TOLERANCE)
     assert "engine 'steps' takes no events in bins" in refused
+
+
+PHASES = """
+import contextlib, io, json, re, sys
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+soma = h.Section(name="soma")
+soma.nseg = 3
+for name in ("hh", "pas"):
+    soma.insert(name)
+synapse, stim = h.ExpSyn(soma(0.5)), h.NetStim()
+netcon, found = h.NetCon(stim, synapse), []
+for stop, shown in ((1, True), (2, True), (1, False)):
+    if stop == 1:
+        h.finitialize(-65)
+        netcon = h.NetCon(stim, synapse)  # which is read again
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        clhines.neuron.run(stop, engine="steps", progress=shown)
+    found.append(re.findall(r"clhines: .*? \\.\\.\\.", said.getvalue()) + ["|" in said.getvalue()])
+try:
+    clhines.neuron.run(2, progress=3)
+except clhines.InputError as error:
+    found.append(str(error))
+print(json.dumps(found))
+"""
+
+
+def test_progress_says_what_is_read_made_and_compiled():
+    """In this order, once; nothing of it where a model is kept, or no progress is asked for."""
+    (*first, has_bar), kept, silent, refused = forked.result_of(PHASES)
+    assert first[:5] == [
+        "clhines: reading NEURON's memory ...",
+        "clhines: converting mechanisms, 0 of 4 done ...",  # hh, pas, ExpSyn, NetStim
+        "clhines: making a network of 3 nodes and 1 NetCon ...",
+        "clhines: making a model of 1 cell ...",
+        "clhines: planning for engine steps ...",
+    ]
+    assert has_bar and len(first) > 5
+    for line in first[5:]:
+        assert line.startswith(("clhines: building kernels of ", "clhines: compiling "))
+    built = [line for line in first if "building kernels" in line]
+    assert [line.split(", ")[1] for line in built] == [f"{k} done ..." for k in range(len(built))]
+    assert kept == [True] and silent == [False]
+    assert refused == "progress is 3; expected True or False"

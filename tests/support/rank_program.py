@@ -256,6 +256,8 @@ def main():
         if comm.rank == 0:
             (folder / f"found{comm.size}.json").write_text(json.dumps(found))
         return
+    if scenario == "refused":  # before anything else has used MPI; the others wait for this rank
+        Network(CABLES, comm.size - 1 - comm.rank)
     sim = simulation(busy_network, comm)
     if scenario == "outside":  # an error that the simulation cannot know of
         sim.run(1.0)

@@ -16,8 +16,8 @@ import pyopencl.array as cla
 
 from clhines.device import devices, program
 from clhines.device.arrays import (
-    Reads,
     part_of,
+    read_parts,
     set_zero,
     to_device,
     values_of,
@@ -57,6 +57,8 @@ from clhines.simulate.state.chunk import Chunk, check_room, steps_to
 
 MOST_STEPS = 1024  # whose times are on the device at once
 _SPIKES = 1 << 22  # that one chunk may have where no other number is given
+_EVENTS, _MOST_EVENTS = 64, 1 << 13  # that ranks read at once, at first and at most
+_TAKEN_WORDS = 1 << 12  # of events of other ranks that there is room for, at first
 _TAKEN = 64  # work-items that mark the targets of a source of another rank
 _follows = ContextVar("_follows", default=False)
 
@@ -158,13 +160,12 @@ class EventList:
         capacity: int,
         instant: np.dtype,
         count: cla.Array,
-        reads: Reads,
     ) -> None:
         self.capacity, self._queue, self._seen, self.count = capacity, queue, 0, count
+        self._usual = _EVENTS  # of one look, which are read with their number
         self.known_empty = False  # as the host has seen since a kernel could change it
         self._source = within_reach(queue, (capacity,), np.dtype(np.int32), zeros=False)
         self._time = within_reach(queue, (capacity,), instant, zeros=False)
-        self._reads = reads
         self.early: Chunk | None = None
 
     @property
@@ -185,19 +186,30 @@ class EventList:
         """Wait, and return sources and times of some events, and of those of the start."""
         source, t = np.zeros(0, np.int64), np.zeros(0)
         if end > begin:
-            parts = [part_of(a, begin, end) for a in (self._source, self._time)]
-            self._reads.wait(parts)
-            found = [self._reads.get(part) for part in parts]
-            source, t = found[0].astype(np.int64), found[1].astype(np.float64)
+            lists = (self._source, begin, end), (self._time, begin, end)
+            source, t = read_parts(lists, self._queue)
+        return self._with_early(source, t)
+
+    def _with_early(self, source: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        source, t = source.astype(np.int64), t.astype(np.float64)
         early, self.early = self.early, None
         if early is None:
             return source, t
         return np.append(early.spike_cell, source), np.append(early.spike_time, t)
 
     def new(self) -> tuple[np.ndarray, np.ndarray]:
-        """Wait, and return sources and times of the events found since the last call."""
-        begin, end = self._seen, min(int(values_of(self.count, self._queue)[0]), self.capacity)
-        self._seen = end
+        """Wait, and return sources and times of the events found since the last call.
+
+        It waits once; twice where there are more than usual.
+        """
+        begin = self._seen
+        until = min(begin + self._usual, self.capacity)
+        lists = (self.count, 0, 1), (self._source, begin, until), (self._time, begin, until)
+        count, source, t = read_parts(lists, self._queue)
+        self._seen = end = min(int(count[0]), self.capacity)
+        if end <= until:
+            return self._with_early(source[: end - begin], t[: end - begin])
+        self._usual = min(1 << (end - begin).bit_length(), _MOST_EVENTS)
         return self.to(end, begin)
 
 
@@ -212,10 +224,59 @@ class TakenSpec(TemplateSpec):
     )
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "take_events": (
-            "const int *source, const int *first, const double *time, double *clock, int *ints",
+            "const double *time, int num_times, double *clock, int *ints",
             ", ".join(f"int {name}" for name in regions),
         )
     }
+
+
+class Taking:
+    """Gives the rings of a run's sources events of other ranks: a copy, a kernel, and no wait.
+
+    What is copied: times as float64, then the words of their sources and where each one begins.
+    """
+
+    def __init__(self, run: ArenaRun) -> None:
+        self._run, self._copied = run, list[cl.Event]()
+        self._make_room(_TAKEN_WORDS)
+
+    def _make_room(self, words: int) -> None:
+        self._words = np.zeros(words, np.int32)
+        self._given = cla.empty(self._run.queue, words // 2, np.float64)
+        self.forget()
+
+    def forget(self) -> None:
+        """Take other arenas."""
+        self._kernel: program.BoundKernel | None = None
+
+    def _bound(self) -> program.BoundKernel:
+        run, spec = self._run, TakenSpec()
+        places = {**run.arenas["clock"].offset, **run.arenas["ints"].offset}
+        given: dict[str, Any] = {
+            "time": self._given, "num_times": np.int32(0), "clock": run.clock, "ints": run.ints,
+            **{name: np.int32(places[name]) for name in spec.regions},
+        }  # fmt: skip
+        built = program.build(run.queue.context, spec)
+        return program.bind(built, spec, "take_events", given, ["num_times"])
+
+    def take(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Enqueue that sources, in order, have events at these times, ms."""
+        first, times = np.flatnonzero(np.diff(source, prepend=-1)), 2 * len(time)
+        count, size = len(first), times + 2 * len(first) + 1
+        self._copied.clear()  # it waits for the last copy, which reads `_words`
+        if size > len(self._words):
+            self._make_room(1 << size.bit_length())
+        words = self._words[:size]
+        words[:times] = time.astype(np.float64).view(np.int32)
+        words[times : times + count], words[times + count : -1] = source[first], first
+        words[-1] = len(time)
+        queue, given = self._run.queue, self._given.base_data
+        self._copied.append(cl.enqueue_copy(queue, given, words, is_blocking=False))
+        if self._kernel is None:
+            self._kernel = self._bound()
+        self._kernel.change(np.int32(len(time)))
+        group = min(_TAKEN, self._run.limits.max_work_group)
+        self._kernel.launch(queue, group * count, group)
 
 
 class ArenaKernels(ABC):
@@ -310,7 +371,7 @@ class ArenaRun(DeviceRun):
         self.instant = np.dtype(np.float64 if double else np.float32)
         self.wires, self.times = wires_of(model), StepTimes(self.queue, model.dt, self.instant)
         count = self.ending.reads.zeros("events", (1,), np.int32)
-        self.events = EventList(self.queue, self.max_spikes, self.instant, count, self.ending.reads)
+        self.events = EventList(self.queue, self.max_spikes, self.instant, count)
         self.wanted: Wanted = tuple(() for _ in model.kinds)
         self.kernels = kernels(self)
         self.kernels.put_matrix()
@@ -408,6 +469,7 @@ class ArenaRun(DeviceRun):
             width = self.limits.vector_bytes if kernels.in_vectors else 0
             kernels.compile(*spec_of(variables, tables, real, width, groups))
             self._bound = False
+            self._taking.forget()
         self._shape, self._waiting = shape, None  # last: what was interrupted is done again
 
     def advance(self, first: int, count: int, row: int) -> None:
@@ -523,24 +585,16 @@ class ArenaRun(DeviceRun):
     def new_events(self) -> tuple[np.ndarray, np.ndarray]:
         return self.events.new()
 
-    @cached_property
-    def _take(self) -> program.Kernel:
-        return program.kernel_of(self.queue.context, TakenSpec(), "take_events")
-
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
-        if not len(source):
-            return
-        offset = {**self.arenas["clock"].offset, **self.arenas["ints"].offset}
-        first = np.flatnonzero(np.diff(source, prepend=-1))
-        numbers = (source[first], np.append(first, len(source)))
-        given = [to_device(self.queue, a, np.int32) for a in numbers]
-        arrays = (a.data for a in (*given, cla.to_device(self.queue, time), self.clock, self.ints))
-        regions = (np.int32(offset[name]) for name in TakenSpec.regions)
-        size = min(_TAKEN, self.limits.max_work_group)
-        self._take(self.queue, (size * len(first),), (size,), *arrays, *regions)
+        if len(source):
+            self._taking.take(source, time)
+
+    @cached_property
+    def _taking(self) -> Taking:
+        return Taking(self)
 
     def voltages_at(self, node: np.ndarray) -> np.ndarray:
-        return values_of(self.kernels.v[0], self.queue)[self.kernels.place[node]]
+        return _values_at(self.kernels.v[0], self.kernels.place[node], self.queue)[0]
 
     def take_voltages(self, v: np.ndarray) -> None:
         if len(v):

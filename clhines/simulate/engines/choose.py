@@ -16,6 +16,7 @@ from clhines.model.model import Model
 from clhines.model.needs import EXACT, listed, phrases
 from clhines.network.network import Network
 from clhines.plan.methods import METHODS
+from clhines.progress import phase
 from clhines.simulate.engines.arena_run import ArenaRun
 from clhines.simulate.engines.reference import Reference
 from clhines.simulate.engines.run import Job, PartRun, Request, Run, naming_memory
@@ -162,6 +163,7 @@ def _first(engines: Sequence[Engine], needs: frozenset[str], job: Job) -> tuple[
     for engine in engines:
         kernels = engine.kernels_for(needs)
         assert kernels is not None
+        phase(f"planning for engine {engine.name}")
         try:
             module, name = kernels.make.split(":")
             run = getattr(import_module(f"clhines.simulate.{module}"), name)(job)

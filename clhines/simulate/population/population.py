@@ -38,11 +38,12 @@ from clhines.network.groups import Group
 from clhines.network.inside import inside
 from clhines.network.network import Network, check_begins
 from clhines.network.times import whole_steps
+from clhines.progress import bar
 from clhines.quantities import as_numbers
 from clhines.simulate.population import shares
 from clhines.simulate.ranks.mpi import agreed, own_queue
 from clhines.simulate.ranks.partition import ranks_of
-from clhines.simulate.simulation import Simulation, bar
+from clhines.simulate.simulation import Simulation
 from clhines.summary import as_html, counted
 
 STIMULUS = {"amp": 0.0, "delay": 0.0, "dur": 1e9}

@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,23 +22,15 @@ from numpy.typing import DTypeLike
 
 from clhines.arrays import starts
 from clhines.device import devices
-from clhines.errors import InputError, RankError, install
+from clhines.errors import InputError, RankError, install, stop_all_on_errors
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-# environment variables that launchers set: MPICH's and Intel's, Open MPI's, Slurm's
-_LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 _FAILED = 0xFFFFFFFF  # instead of a number of spikes
 _CAPACITY = 15  # spikes of a rank that fit into a message, at first and at most
 _MAX_CAPACITY = 4095
 _SPIN, _SLEEP, _PATIENCE = 200e-6, 50e-6, 5.0  # s
-
-
-def launched() -> bool:
-    """Whether a launcher of MPI has started this process together with others."""
-    sizes = [os.environ.get(name, "") for name in _LAUNCHERS]
-    return any(size.isdigit() and int(size) > 1 for size in sizes)
 
 
 def world() -> MPI.Comm:
@@ -175,8 +166,7 @@ def _own(comm: MPI.Comm) -> MPI.Comm:
         if given == comm and own.size == comm.size:
             return own
     own = comm.Dup()
-    if not _known:
-        _stop_all_on_errors(own)
+    stop_all_on_errors()
     _known.append((comm, own))
     return own
 
@@ -184,23 +174,6 @@ def _own(comm: MPI.Comm) -> MPI.Comm:
 def agreed(ranks: Ranks | None) -> AbstractContextManager[None]:
     """`Ranks.agreed` where there are several ranks: an error in the block is one of all."""
     return nullcontext() if ranks is None else ranks.agreed()
-
-
-def _stop_all_on_errors(comm: MPI.Comm) -> None:
-    """See to it that an error that nobody catches ends all ranks, not this one alone."""
-    usual = sys.excepthook
-
-    def stop(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-        if isinstance(value, RankError):
-            time.sleep(1.0)  # the rank that has the error says so first, if it does
-            print(f"clhines: {value}", file=sys.stderr)
-        else:
-            usual(kind, value, trace)
-            print(f"clhines: rank {comm.rank} of {comm.size} stops all", file=sys.stderr)
-        sys.stderr.flush()
-        comm.Abort(1)
-
-    sys.excepthook = stop
 
 
 def finish(comm: MPI.Comm, message: str, code: int) -> int:

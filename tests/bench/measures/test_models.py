@@ -6,10 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bench.measures import models
+from bench.measures import model_runs, models
 from bench.measures.model_cases import STEPPING, loaded
 from bench.measures.model_runs import EQUAL_V, WAYS, compared, together
 from clhines.errors import InputError
+from clhines.simulate.ranks.mpi import Ranks
+from clhines.simulate.ranks.split import JoinedRun
 
 DT = 0.025
 
@@ -143,3 +145,36 @@ def test_the_ring_spikes_as_in_neuron(name, tmp_path, monkeypatch):
     assert row["clhines"]["largest_mv"] < EQUAL_V
     assert row["clhines_us"] > 0
     assert row["neuron_us"] > 0
+
+
+def test_exchanges_are_timed_without_the_wait_for_the_device(monkeypatch):
+    """By a clock of their own: a look at events takes 5 s, in an exchange and at the end, too."""
+    now = [0.0]
+
+    def takes(seconds, then=None):
+        def call(this, *_):
+            now[0] += seconds
+            if then is not None:
+                then(this)
+
+        return call
+
+    monkeypatch.setattr(model_runs.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(Ranks, "exchange", takes(2.0))
+    monkeypatch.setattr(JoinedRun, "_collect", takes(5.0))
+    ranks = Ranks.__new__(Ranks)
+    inside = lambda this: (this._collect(), ranks.exchange(np.zeros(0)))  # noqa: E731 - itself
+    monkeypatch.setattr(JoinedRun, "exchange", takes(1.0, inside))
+    owns = JoinedRun.exchange, JoinedRun._collect, Ranks.exchange
+    run = JoinedRun.__new__(JoinedRun)
+    with model_runs.exchanging() as spent:
+        run.exchange()
+        run._collect()
+        run.exchange()
+    assert spent == {"exchanges": 2, "exchange_s": 6.0, "message_s": 4.0}
+    assert owns == (JoinedRun.exchange, JoinedRun._collect, Ranks.exchange)
+    row = {"model": "m", "devices": 2, "build_s": 1, "first_s": 1, "run_s": 1, "faster": 1,
+           "spikes": 3, "same": 3, "stop_ms": 10, "command": "c", **spent}  # fmt: skip
+    lines = models.spread_text({"rows": [row, row | {"exchanges": 0}]}).splitlines()
+    assert [line.split()[-2:] for line in lines[2:4]] == [["3000000", "2000000"], ["-", "-"]]
+    assert max(map(len, lines)) <= 100
