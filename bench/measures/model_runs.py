@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,9 @@ MOST_VECTORS = 50  # voltages that are compared; of more cells, the spikes
 THREADS = 2
 DT, LATER = 0.025, 1e-10  # ms; NEURON's spikes are so much later than their step
 ROUNDS, WARM, PIECES = 3, 200, 3  # of a warm run; steps of one of copies; pieces of one step
+INSTRUCTIONS = {  # in float64, about: pattern -> number
+    r"[-+*] |\bfma\(": 1, r" / ": 9, r"\bexp\w*\(": 16, r"\blog\w*\(": 22, r"\bpow\w*\(": 45,
+}  # fmt: skip
 Taken = tuple[list[np.ndarray], list[np.ndarray]]
 
 
@@ -129,6 +133,21 @@ def mechanisms(h: Any) -> int:
     return found
 
 
+def operations(model: Any) -> float:
+    """Return the float64 instructions of a step, about, counted in the texts of its functions.
+
+    An operator is one; what takes several is in `INSTRUCTIONS`. Loops count once. A node is
+    eliminated and substituted by ten, and a division.
+    """
+    found = model.forest.num_nodes * (10.0 + INSTRUCTIONS[r" / "])
+    for kind in model.kinds:
+        program = kind.mechanism
+        blocks = [b for b in ("current", "advance") if b in program.program.blocks]
+        text = "".join(program.functions("double", (), [block]) for block in blocks)
+        found += kind.count * sum(n * len(re.findall(p, text)) for p, n in INSTRUCTIONS.items())
+    return found
+
+
 def one_way(
     case: Case, way: str, stop: float, device: str | None, dtype: str = "float64",
     rounds: int = ROUNDS,
@@ -158,6 +177,9 @@ def one_way(
     times, taken = zip(*(run(stop) for _ in range(many)), strict=True)
     if way in ("neuron", "clhines"):
         said[f"{way}_us"] = 1e6 * min(times) / round(stop / h.dt)
+    if way == "clhines" and not case.network:
+        simulation = clhines.from_neuron(dtype, device).simulation
+        said["operations"] = operations(simulation.model)
     spent, records = times[0], taken[0]
     said |= {
         "dt": float(h.dt),

@@ -330,16 +330,18 @@ HEAD = (
 )
 SINGLE = "model         cells compart.    ms spikes same step within 1 ms     mV  clhines  NEURON"
 
-STEPS = "model         compart. mechanisms   us a step  in NEURON   times  first step"
+RATE = 17e12 / 132 / 1e6  # float64 instructions in a us of one multiprocessor of an H200
+STEPS = "model         compart. mechanisms   us a step  in NEURON   times  first step  counted"
 
 
 def step_line_of(row: dict[str, Any]) -> str:
     """Return a line of the table of steps."""
     here, there = row["clhines_us"], row.get("neuron_us")
     neuron = f"{'-':>11}{'-':>8}" if there is None else f"{there:>11.1f}{there / here:>8.1f}"
+    counted = f"{row['operations'] / RATE:.1f}" if "operations" in row else "-"
     return (
         f"{row['model']:<14}{row['compartments']:>8}{row['mechanisms']:>11}{here:>12.1f}{neuron}"
-        f"{row['first_step_s']:>10.2f} s"
+        f"{row['first_step_s']:>10.2f} s{counted:>9}"
     )
 
 
@@ -421,7 +423,9 @@ def text(result: dict[str, Any]) -> str:
         notes.append(
             f"us a step: the fastest of {ROUNDS} runs that follow one of two steps, the first step "
             f"here, by its steps; in NEURON the fastest of {ROUNDS} runs, with --short of one. "
-            "times: NEURON's by that here. mechanisms: of sections and points, without ions."
+            "times: NEURON's by that here. mechanisms: of sections and points, without ions. "
+            "counted: us in which one multiprocessor of an H200 could take the float64 "
+            "instructions of a step, about, by its 17 TFLOPS of multiply-adds by 132."
         )
     if any(r["model"] == "125857" for r in rows):
         notes.append(DRAWN)
