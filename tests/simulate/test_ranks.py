@@ -256,7 +256,8 @@ def test_new_events_come_with_one_wait(fast_queue, needs, monkeypatch, apart):
     for more, waits in ((0, 1), (64, 1), (65, 2), (100, 1), (171, 2)):  # 128 are usual then
         arrays.set_soon(count, 0, np.array([begin + more], np.int32), fast_queue)
         blocking.clear()
-        found = events.new()
+        *found, (values,) = events.new([(count, 0, 1)])
+        assert values == [begin + more]
         assert sum(blocking) == (waits if apart else 0)
         for own, every in zip(found, (source, t), strict=True):
             np.testing.assert_array_equal(own, every[begin : begin + more])
