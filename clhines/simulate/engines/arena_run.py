@@ -163,7 +163,7 @@ class EventList:
         count: cla.Array,
     ) -> None:
         self.capacity, self._queue, self._seen, self.count = capacity, queue, 0, count
-        self._usual = _EVENTS  # of one look, which are read with their number
+        self._usual, self._any = _EVENTS, True  # of a look that follows one with any
         self.known_empty = False  # as the host has seen since a kernel could change it
         self._source = within_reach(queue, (capacity,), np.dtype(np.int32), zeros=False)
         self._time = within_reach(queue, (capacity,), instant, zeros=False)
@@ -203,17 +203,19 @@ class EventList:
     ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
         """Wait, and return sources and times of the events found since the last call.
 
-        And values of other arrays, as `read_parts`. It waits once; twice where there are more
-        events than usual.
+        And values of other arrays, as `read_parts`. It waits once, as long as there are as many
+        events as usual, and none where there were none; else twice.
         """
         begin = self._seen
-        until = min(begin + self._usual, self.capacity)
+        until = min(begin + self._usual * self._any, self.capacity)
         lists = (self.count, 0, 1), (self._source, begin, until), (self._time, begin, until)
         count, source, t, *more = read_parts((*lists, *others), self._queue)
         self._seen = end = min(int(count[0]), self.capacity)
+        self._any = end > begin
         if end <= until:
             return *self._with_early(source[: end - begin], t[: end - begin]), more
-        self._usual = min(1 << (end - begin).bit_length(), _MOST_EVENTS)
+        usual = min(1 << (end - begin).bit_length(), _MOST_EVENTS)
+        self._usual = max(self._usual, usual)
         return *self.to(end, begin), more
 
 
