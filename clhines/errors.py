@@ -204,6 +204,7 @@ def stop_all_on_errors() -> None:
         if not isinstance(value, RankError):
             print(f"clhines: rank {world.rank} of {world.size} stops all", file=sys.stderr)
         sys.stderr.flush()
+        time.sleep(0.5)  # launchers may drop what they have not passed on by then
         world.Abort(1)
 
     _hooks.append(stop)

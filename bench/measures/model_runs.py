@@ -381,11 +381,12 @@ def exchanging() -> Iterator[dict[str, float]]:
         spent["exchanges"] += 1
         spent["exchange_s"] += time.perf_counter() - begin - (waited - before)
 
-    def collect(run: JoinedRun) -> None:
+    def collect(run: JoinedRun, *shown: Any) -> np.ndarray:
         nonlocal waited
         begin = time.perf_counter()
-        owns[1](run)
+        found = owns[1](run, *shown)
         waited += time.perf_counter() - begin
+        return found
 
     def message(ranks: Ranks, *given: Any) -> list[np.ndarray]:
         begin = time.perf_counter()

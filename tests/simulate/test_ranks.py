@@ -242,7 +242,7 @@ def counted(patch, apart):
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_new_events_come_with_one_wait(fast_queue, needs, monkeypatch, apart):
-    """Their number with as many as usual; a second wait where there are more."""
+    """Their number with as many as usual; a second wait for more, and for some after none."""
     needs(fast_queue, np.float64)
     blocking, rng = counted(monkeypatch, apart), np.random.default_rng(4)
     apart = apart or not copies.fine_grained(fast_queue.device)
@@ -253,10 +253,11 @@ def test_new_events_come_with_one_wait(fast_queue, needs, monkeypatch, apart):
         array = events.arguments[name]
         arrays.set_soon(array, 0, values.astype(array.dtype), fast_queue)
     begin = 0
-    for more, waits in ((0, 1), (64, 1), (65, 2), (100, 1), (171, 2)):  # 128 are usual then
+    for more, waits in ((0, 1), (63, 2), (64, 1), (65, 2), (128, 1), (80, 1)):  # from 65 on 128
         arrays.set_soon(count, 0, np.array([begin + more], np.int32), fast_queue)
         blocking.clear()
-        found = events.new()
+        *found, (values,) = events.new([(count, 0, 1)])
+        assert values == [begin + more]
         assert sum(blocking) == (waits if apart else 0)
         for own, every in zip(found, (source, t), strict=True):
             np.testing.assert_array_equal(own, every[begin : begin + more])

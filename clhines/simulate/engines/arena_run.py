@@ -18,6 +18,7 @@ from clhines.device import devices, program
 from clhines.device.arrays import (
     part_of,
     read_parts,
+    set_soon,
     set_zero,
     to_device,
     values_of,
@@ -162,7 +163,7 @@ class EventList:
         count: cla.Array,
     ) -> None:
         self.capacity, self._queue, self._seen, self.count = capacity, queue, 0, count
-        self._usual = _EVENTS  # of one look, which are read with their number
+        self._usual, self._any = _EVENTS, True  # of a look that follows one with any
         self.known_empty = False  # as the host has seen since a kernel could change it
         self._source = within_reach(queue, (capacity,), np.dtype(np.int32), zeros=False)
         self._time = within_reach(queue, (capacity,), instant, zeros=False)
@@ -197,20 +198,25 @@ class EventList:
             return source, t
         return np.append(early.spike_cell, source), np.append(early.spike_time, t)
 
-    def new(self) -> tuple[np.ndarray, np.ndarray]:
+    def new(
+        self, others: Sequence[tuple[cla.Array, int, int]] = ()
+    ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
         """Wait, and return sources and times of the events found since the last call.
 
-        It waits once; twice where there are more than usual.
+        And values of other arrays, as `read_parts`. It waits once, as long as there are as many
+        events as usual, and none where there were none; else twice.
         """
         begin = self._seen
-        until = min(begin + self._usual, self.capacity)
+        until = min(begin + self._usual * self._any, self.capacity)
         lists = (self.count, 0, 1), (self._source, begin, until), (self._time, begin, until)
-        count, source, t = read_parts(lists, self._queue)
+        count, source, t, *more = read_parts((*lists, *others), self._queue)
         self._seen = end = min(int(count[0]), self.capacity)
+        self._any = end > begin
         if end <= until:
-            return self._with_early(source[: end - begin], t[: end - begin])
-        self._usual = min(1 << (end - begin).bit_length(), _MOST_EVENTS)
-        return self.to(end, begin)
+            return *self._with_early(source[: end - begin], t[: end - begin]), more
+        usual = min(1 << (end - begin).bit_length(), _MOST_EVENTS)
+        self._usual = max(self._usual, usual)
+        return *self.to(end, begin), more
 
 
 @dataclass(frozen=True)
@@ -582,8 +588,13 @@ class ArenaRun(DeviceRun):
     def early_sources(self) -> np.ndarray:
         return self.events.to(0)[0]
 
-    def new_events(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.events.new()
+    def new_events(self, node: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        at = self.kernels.place[node]
+        if not len(at):
+            return *self.events.new()[:2], np.zeros(0)
+        first, end = int(at.min()), int(at.max()) + 1
+        source, t, (v,) = self.events.new([(self.kernels.v[0], first, end)])
+        return source, t, v[at - first]
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
         if len(source):
@@ -593,19 +604,17 @@ class ArenaRun(DeviceRun):
     def _taking(self) -> Taking:
         return Taking(self)
 
-    def voltages_at(self, node: np.ndarray) -> np.ndarray:
-        return _values_at(self.kernels.v[0], self.kernels.place[node], self.queue)[0]
-
     def take_voltages(self, v: np.ndarray) -> None:
         if len(v):
             now = self.kernels.v[0]
-            now[len(now) - len(v) :].set(v.astype(self.dtype), self.queue)
+            values = v.astype(self.dtype)
+            self._voltages_taken = set_soon(now, len(now) - len(v), values, self.queue)
 
     # -- the whole -----------------------------------------------------------------------------
 
     def voltages(self) -> np.ndarray:
         self.ready()
-        return self.voltages_at(np.arange(self.model.forest.num_nodes))
+        return values_of(self.kernels.v[0], self.queue)[self.kernels.place]
 
     def weights(self) -> np.ndarray:
         """(w,) float64: of connections on the grid, then of those at exact times, as they are."""

@@ -340,7 +340,7 @@ class Reference(PartRun):
         return variables.parameters[record.kind][record.name][record.index]
 
     def end(self) -> Chunk:
-        source, t = self.new_events()
+        source, t = self._new_events()
         sampled = [
             np.array(rows, np.float64).reshape(len(rows), len(record.index))
             for rows, record in zip(self._rows, self.records, strict=True)
@@ -391,7 +391,7 @@ class Reference(PartRun):
     # -- other ranks ---------------------------------------------------------------------------
 
     def early_sources(self) -> np.ndarray:
-        return self.new_events()[0]
+        return self._new_events()[0]
 
     def note_spikes(self) -> Callable[[], Spikes]:
         source, t = self._events_from(self._noted)
@@ -399,7 +399,10 @@ class Reference(PartRun):
         step = np.rint(t / self.model.dt).astype(np.int64) - 1
         return lambda: (source, step)
 
-    def new_events(self) -> tuple[np.ndarray, np.ndarray]:
+    def new_events(self, node: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return *self._new_events(), self.variables.v[node]
+
+    def _new_events(self) -> tuple[np.ndarray, np.ndarray]:
         found = self._events_from(0)
         self.events.emitted, self._noted = [], 0
         return found
@@ -418,9 +421,6 @@ class Reference(PartRun):
         if self.variables.grid is not None:
             for one in np.unique(step).tolist():
                 self.variables.grid.send(one, np.sort(source[step == one]))
-
-    def voltages_at(self, node: np.ndarray) -> np.ndarray:
-        return self.variables.v[node]
 
     def take_voltages(self, v: np.ndarray) -> None:
         self.variables.remote_v = v.astype(np.float64)
@@ -453,4 +453,4 @@ class Reference(PartRun):
         """Go on from what `save` gave, or from such arrays of one of the copies."""
         self.taken = True
         self.variables.load(of_all(self.model, saved))
-        self.new_events()  # those of a start that was not
+        self._new_events()  # those of a start that was not

@@ -114,14 +114,14 @@ class PartRun(Run, Protocol):
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
         """Deliver spikes of `count` steps from `first` on; sources are cells of the network."""
 
-    def new_events(self) -> tuple[np.ndarray, np.ndarray]:
-        """Wait, and return sources and times of the events found since the last call."""
+    def new_events(self, node: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Wait, and return sources and times of the events found since the last call.
+
+        And the voltages of nodes, mV.
+        """
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
         """Append events of other ranks, by source and time, to the rings of their sources."""
-
-    def voltages_at(self, node: np.ndarray) -> np.ndarray:
-        """Wait, and return the voltages of nodes, mV."""
 
     def take_voltages(self, v: np.ndarray) -> None:
         """Set the voltages of nodes of other ranks, mV."""

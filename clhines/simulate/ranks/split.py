@@ -191,11 +191,10 @@ class _TimeExchange:
 
     def _found(self) -> np.ndarray:
         run = self._own.run
-        source, time = run.new_events()
+        source, time, v = run.new_events(self._here - self._mine.low)
         if self._own.ranks.rank:  # the first rank tells of artificial cells, which all have
             own = ~self._artificial[source]
             source, time = source[own], time[own]
-        v = run.voltages_at(self._here - self._mine.low) if len(self._here) else np.zeros(0)
         return words_of(source, time, v)
 
     def _take(self, source: np.ndarray, time: np.ndarray, v: np.ndarray) -> None:
@@ -498,11 +497,10 @@ class JoinedRun:
 
     def exchange(self) -> None:
         """Give all ranks the events found here, and take those of others."""
-        self._collect()
+        v = self._collect(self._shown)
         number, time = (np.concatenate(each) for each in zip(*self._unsent, strict=True))
         self._unsent = []
         known = number >= 0
-        v = self.run.voltages_at(self._shown) if len(self._shown) else np.zeros(0)
         mine = words_of(number[known], time[known], v)
         number, time, v = of_words(self._joints.ranks.exchange(mine), self._shown_of)
         at = place_of(self._joints.heard, number)
@@ -512,12 +510,13 @@ class JoinedRun:
         if len(self._joints.pointed):
             self.run.take_voltages(v[np.searchsorted(self._pointed, self._joints.pointed)])
 
-    def _collect(self) -> None:
-        """Take the events that the run has found since the last call."""
-        source, time = self.run.new_events()
+    def _collect(self, shown: np.ndarray = _NOTHING) -> np.ndarray:
+        """Take the events that the run has found since the last call; return voltages of nodes."""
+        source, time, v = self.run.new_events(shown)
         self._found.append((source, time))
         sent = np.where(self._is_late[source], time + SPIKE_LATE, time)
         self._unsent.append((self._number[source], sent))
+        return v
 
     def end(self) -> Chunk:
         self._collect()
