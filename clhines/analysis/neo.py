@@ -44,9 +44,7 @@ def segment(result: Results, num_cells: int, units: Mapping[int, str] | None = N
         train = neo.SpikeTrain(times, units="ms", t_start=min(begin, 0.0), t_stop=end, cell=cell)
         made.spiketrains.append(train)
     for record, unit in (units or {}).items():
-        t, values = timed_record_of(result, record)
-        if len(t) < 2:
-            raise InputError(f"record {record} has {len(t)} times; expected 2 or more")
+        t, values = timed_record_of(result, record, 2)
         timing = {"t_start": float(t[0]) * pq.ms, "sampling_period": _step(t) * pq.ms}
         signal = neo.AnalogSignal(values, units=_checked(unit), **timing, record=int(record))
         made.analogsignals.append(signal)

@@ -26,8 +26,8 @@ class Results(Protocol):
     def times(self) -> Sequence[np.ndarray]: ...
 
 
-def timed_record_of(result: Results, record: int) -> tuple[np.ndarray, np.ndarray]:
-    """(rows,) ms and (rows, r): a record with its times, which need not be all of the run."""
+def timed_record_of(result: Results, record: int, least: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """(rows,) ms and (rows, r): a record of `least` times, which need not be all of the run."""
     if not len(result.values):
         raise InputError(f"record is {record}; expected a result with records")
     number = as_whole_number("record", record, 0, len(result.values) - 1)
@@ -37,6 +37,8 @@ def timed_record_of(result: Results, record: int) -> tuple[np.ndarray, np.ndarra
         raise InputError(
             f"record {record} has shape {found.shape}; expected one without reduce and to"
         )
+    if len(t) < least:
+        raise InputError(f"record {record} has {len(t)} times; expected {least} or more")
     return t, found
 
 

@@ -95,12 +95,7 @@ def add_cells(parser: argparse.ArgumentParser, method: bool = True, several: boo
         methods = ["auto", *clhines.METHODS]
         parser.add_argument("--method", choices=methods, default="auto", metavar="M",
                             help=", ".join(methods) + " (default: auto)")  # fmt: skip
-    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64",
-                        help="precision on the device, one of float64, float32"
-                        " (default: float64)")  # fmt: skip
-    parser.add_argument("--device", metavar="SPEC", action="append" if several else Once,
-                        help="index pair like 0:1, or part of a name"
-                        + ("; repeat it for several devices" if several else ""))  # fmt: skip
+    add_device(parser, several)
 
 
 def add_reading(parser: argparse.ArgumentParser, of: str = "") -> None:
@@ -152,7 +147,17 @@ def seed(text: str) -> int:
     return int(text)
 
 
+def add_device(parser: argparse.ArgumentParser, several: bool = False) -> None:
+    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64",
+                        help="precision on the device, one of float64, float32"
+                        " (default: float64)")  # fmt: skip
+    parser.add_argument("--device", metavar="SPEC", action="append" if several else Once,
+                        help="index pair like 0:1, or part of a name"
+                        + ("; repeat it for several devices" if several else ""))  # fmt: skip
+
+
 def add_engine(parser: argparse.ArgumentParser) -> None:
+    add_device(parser)
     each = "; ".join(f"{engine.name}: {engine.about}" for engine in ENGINES)
     parser.add_argument(
         "--engine", choices=CHOICES, default="auto", metavar="E",
@@ -161,22 +166,19 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def read_files(names: Sequence[str], arguments: argparse.Namespace) -> list[clhines.Morphology]:
-    cells: list[clhines.Morphology] = []
+def read_cells(
+    arguments: argparse.Namespace, names: Sequence[str], where: str = "in the files"
+) -> list[cable.Cable]:
+    """Read and discretise each file; the built-in sample when none is named."""
+    cells = list[clhines.Morphology]()
     for name in bar(names, "reading"):
         found = swc.read_swc(name, roots=arguments.roots, repair=arguments.repair)
         cells += found if isinstance(found, list) else [found]
     arguments.repaired = sum(len(cell.repaired) for cell in cells)
-    return cells
-
-
-def read_cells(arguments: argparse.Namespace) -> list[cable.Cable]:
-    """Read and discretise each file; the built-in sample when none is named."""
-    cells = read_files(arguments.files, arguments) or synthetic.sample_cells()
-    if arguments.files and arguments.cells and arguments.cells < len(cells):
+    if names and arguments.cells and arguments.cells < len(cells):
         raise InputError(
-            f"--cells {arguments.cells} is less than the {len(cells)} cells in the files; expected "
-            "at least as many"
+            f"--cells {arguments.cells} is less than the {len(cells)} cells {where}; expected at "
+            "least as many"
         )
-    each = bar(cells, "discretising")
+    each = bar(cells or synthetic.sample_cells(), "discretising")
     return [cable.discretise(cell, max_length=arguments.max_length) for cell in each]

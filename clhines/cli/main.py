@@ -19,6 +19,7 @@ import clhines
 from clhines.cli.arguments import CommandParser, add_cells, add_verbose
 from clhines.cli.model import add_model, with_model
 from clhines.cli.plan import add_plan
+from clhines.cli.report import tell
 from clhines.cli.simulate import add_ring
 from clhines.cli.solve import add_solve
 from clhines.errors import BuildError, ClhinesError, RankError
@@ -51,7 +52,7 @@ def _end(arguments: argparse.Namespace) -> int:
 
         return mpi.finish(arguments.communicator, message, code)
     if message:
-        _tell(f"clhines: {message}")
+        tell(message)
     return code
 
 
@@ -73,11 +74,6 @@ def _logged_to_stderr(arguments: argparse.Namespace) -> Iterator[None]:
         logger.setLevel(before)
 
 
-def _tell(text: str) -> None:
-    with suppress(OSError, ValueError):
-        print(text, file=sys.stderr, flush=True)
-
-
 def _streams_open() -> bool:
     """Replace closed streams, for which Python has no object; a closed output is an error."""
     closed = sys.stdout is None
@@ -91,7 +87,7 @@ def _streams_open() -> bool:
                 os.dup2(file.fileno(), number)
         setattr(sys, name, file)
     if closed:
-        _tell("clhines: the standard output is closed; expected a file, /dev/null at least")
+        tell("the standard output is closed; expected a file, /dev/null at least")
     return not closed
 
 
@@ -137,7 +133,7 @@ def _warnings_in_one_line() -> Iterator[None]:
         def show(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
             ours = category.__module__.startswith("clhines")
             what = "" if ours else f"{category.__name__}: "
-            _tell(f"clhines: {what}{' '.join(str(message).split())}")
+            tell(f"{what}{' '.join(str(message).split())}")
 
         warnings.showwarning = show
         yield

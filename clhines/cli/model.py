@@ -13,8 +13,18 @@ from typing import Any
 
 import clhines
 from clhines import files
-from clhines.cli.arguments import Once, add_engine, positive_number
-from clhines.cli.report import as_json, check_picture, check_writable, doing, named_option
+from clhines.cli.arguments import add_engine, positive_number
+from clhines.cli.report import (
+    SPIKES,
+    as_json,
+    check_picture,
+    check_writable,
+    doing,
+    named_option,
+    table,
+    tell,
+    when_of,
+)
 from clhines.errors import InputError
 
 SUFFIXES = (".py", ".hoc")
@@ -47,9 +57,6 @@ def add_model(networks: Any) -> None:
     add("--out", metavar="FILE.npz", help="write spikes of all sources")
     add("--plot", metavar="FILE",
         help="draw spikes, and the voltages of up to ten cells: .png, .svg or .pdf")  # fmt: skip
-    add("--device", metavar="SPEC", action=Once, help="index pair like 0:1, or part of a name")
-    add("--dtype", choices=("float64", "float32"), default="float64",
-        help="precision on the device (default: float64)")  # fmt: skip
     add_engine(model)
     add("--json", action="store_true", help="print JSON instead of a table")
     model.set_defaults(run=run_model)
@@ -100,9 +107,7 @@ def run_model(arguments: argparse.Namespace) -> int:
         "import_s": ready - built,
         "run_s": result.cost["all"],
         "sources": model.num_sources,
-        "spikes": len(time_of),
-        "first_spike_ms": float(time_of[0]) if len(time_of) else None,
-        "last_spike_ms": float(time_of[-1]) if len(time_of) else None,
+        **when_of(time_of),
     }
     if arguments.out is not None:
         with named_option("--out"):
@@ -116,12 +121,9 @@ def run_model(arguments: argparse.Namespace) -> int:
 
 
 def _table(report: dict[str, Any]) -> str:
+    spikes = SPIKES if report["spikes"] else "none"
     if not report["sources"]:
         spikes = "none: no NetCon watches a voltage, so none are looked for"
-    elif not report["spikes"]:
-        spikes = "none"
-    else:
-        spikes = "{spikes}, the first at {first_spike_ms:g} ms, the last at {last_spike_ms:g} ms"
     rows = {
         "sections": "{sections}",
         "nodes": "{nodes}",
@@ -135,7 +137,7 @@ def _table(report: dict[str, Any]) -> str:
         "spikes": spikes,
     }
     report = {**report, "simulated_ms": report["steps"] * report["dt_ms"]}
-    return "\n".join(f"{k:<12}{v.format(**report)}"[:100] for k, v in rows.items())
+    return table(rows, report, 11)
 
 
 def _find(arguments: argparse.Namespace) -> Path:
@@ -163,7 +165,7 @@ def _run_script(arguments: argparse.Namespace) -> int:
     }
     words = "simulated here: {steps} steps, until {t_ms:g} ms; the script took {script_s:.3f} s"
     for reason in reasons:  # again: frameworks turn warnings off
-        print(f"clhines: NEURON itself has run this model, as {reason}", file=sys.stderr)
+        tell(f"NEURON itself has run this model, as {reason}")
     print(as_json(report) if arguments.json else words.format(**report))
     return 0
 

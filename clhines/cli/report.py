@@ -7,11 +7,12 @@ import json
 import math
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
 from tqdm import tqdm
 
 from clhines import draw, files
@@ -21,6 +22,7 @@ from clhines.progress import showing
 if TYPE_CHECKING:
     from clhines.solve.solver import Solver
 DELAY = 2.0  # seconds without a word
+SPIKES = "{spikes}, the first at {first_spike_ms:g} ms, the last at {last_spike_ms:g} ms"
 _Item = TypeVar("_Item")
 
 
@@ -46,7 +48,7 @@ def state_memory(solver: Solver) -> None:
     if len(solver.queues) == 1 and solver.num_slices == 1:
         return
     for queue, memory in zip(solver.queues, solver.memory, strict=True):
-        print(f"clhines: {memory}: {label(queue.device)}", file=sys.stderr)
+        tell(f"{memory}: {label(queue.device)}")
 
 
 def where(solver: Solver) -> dict[str, object]:
@@ -69,10 +71,15 @@ def as_json(report: Mapping[str, object]) -> str:
     return json.dumps(strict, indent=1, allow_nan=False)
 
 
-def mib(sizes: Sequence[float]) -> str:
-    from clhines.solve.memory import size_text
+def table(rows: Mapping[str, str], report: Mapping[str, object], width: int = 10) -> str:
+    """Return the lines of a report, a name and a text to be filled in; empty ones are left out."""
+    return "\n".join(f"{k:<{width}} {v.format(**report)}"[:100] for k, v in rows.items() if v)
 
-    return size_text(round(sum(sizes) * 2**20))
+
+def when_of(spikes: np.ndarray) -> dict[str, object]:
+    """Return what a report says of the times of spikes, ms, in order."""
+    ends = (float(spikes[0]), float(spikes[-1])) if len(spikes) else (None, None)
+    return {"spikes": len(spikes), "first_spike_ms": ends[0], "last_spike_ms": ends[1]}
 
 
 def check_writable(name: str, option: str = "--out", endings: tuple[str, ...] = (".npz",)) -> None:
@@ -106,7 +113,7 @@ def doing(what: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    timer = threading.Timer(DELAY, _say, (what,))
+    timer = threading.Timer(DELAY, tell, (f"{what} ...",))
     timer.daemon = True
     timer.start()
     try:
@@ -116,9 +123,10 @@ def doing(what: str) -> Iterator[None]:
         timer.cancel()
 
 
-def _say(what: str) -> None:
+def tell(text: str) -> None:
+    """Say something on the standard error, which may be closed."""
     with suppress(OSError, ValueError):
-        print(f"clhines: {what} ...", file=sys.stderr, flush=True)
+        print(f"clhines: {text}", file=sys.stderr, flush=True)
 
 
 def bar(items: Iterable[_Item], what: str) -> Iterable[_Item]:

@@ -18,16 +18,25 @@ from clhines import draw, files
 from clhines.cells import cable
 from clhines.cli.arguments import (
     Commands,
-    Once,
     add_engine,
     add_reading,
     finite,
     positive_number,
-    read_files,
+    read_cells,
     seed,
 )
 from clhines.cli.arguments import count as whole_number
-from clhines.cli.report import as_json, check_picture, check_writable, doing, named_option, repairs
+from clhines.cli.report import (
+    SPIKES,
+    as_json,
+    check_picture,
+    check_writable,
+    doing,
+    named_option,
+    repairs,
+    table,
+    when_of,
+)
 from clhines.errors import InputError, launched
 from clhines.network import ring
 from clhines.network.times import whole_steps
@@ -70,11 +79,8 @@ def add_ring(networks: Commands) -> None:
     add("--out", metavar="FILE",
         help=".npz: spikes, and voltages in the middle of six somas; .csv: spikes")  # fmt: skip
     add("--plot", metavar="FILE", help="draw spikes and voltages: .png, .svg or .pdf")
-    add("--device", metavar="SPEC", action=Once, help="index pair like 0:1, or part of a name")
     add("--method", choices=["auto", *methods], default="auto", metavar="M",
         help="of the solver, if the engine uses one: auto, " + ", ".join(methods))  # fmt: skip
-    add("--dtype", choices=("float64", "float32"), default="float64",
-        help="precision on the device (default: float64)")  # fmt: skip
     add_engine(ring)
     add("--seed", type=seed, default=0, metavar="K", help="seed of the random cells (default: 0)")
     add("--mpi", action="store_true",
@@ -103,17 +109,9 @@ def run_ring(arguments: argparse.Namespace) -> int:
         network = ring.ring_network(cables, count, arguments.hh, arguments.weight, arguments.delay)
     queue, where = _queue_of(arguments) if comm is None else (None, "")
     with doing("planning and building kernels"):
-        simulation = Simulation(
-            network,
-            arguments.dt,
-            arguments.dtype,
-            queue=queue,
-            method=arguments.method,
-            engine=arguments.engine,
-            seed=arguments.seed,
-            device=arguments.device,
-            comm=comm,
-        )
+        names = "dt", "dtype", "method", "engine", "seed", "device"
+        given = {name: getattr(arguments, name) for name in names}
+        simulation = Simulation(network, queue=queue, comm=comm, **given)
     if recorded:
         simulation.record("v", network.soma[:RECORDED])
     ready, early = time.perf_counter(), sum(program.build_seconds[built:])
@@ -170,7 +168,6 @@ def _ring_report(
 ) -> dict[str, object]:
     compartments = int(np.count_nonzero(network.area))
     step_s = runs[-1].cost["all"] / max(steps - 1, 1)
-    when = np.concatenate([r.spike_time for r in runs])
     return {
         "cells": network.num_cells,
         "shapes": network.forest.trees.num_trees,
@@ -186,9 +183,7 @@ def _ring_report(
         "step_ms": step_s * 1e3,
         "ns_per_compartment": step_s / compartments * 1e9,
         "real_time": arguments.dt * 1e-3 / step_s,
-        "spikes": len(when),
-        "first_spike_ms": float(when[0]) if len(when) else None,
-        "last_spike_ms": float(when[-1]) if len(when) else None,
+        **when_of(np.concatenate([r.spike_time for r in runs])),
     }
 
 
@@ -219,13 +214,7 @@ def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
     for name in ("depth", "branching", "compartments", "shapes"):
         if getattr(arguments, name) is not None:
             raise InputError(f"--{name} is for random cells; got it together with --swc")
-    cells = read_files(arguments.swc, arguments)
-    if arguments.cells is not None and arguments.cells < len(cells):
-        raise InputError(
-            f"--cells {arguments.cells} is less than the {len(cells)} cells of --swc; expected at "
-            "least as many"
-        )
-    cables = [cable.discretise(cell, max_length=arguments.max_length) for cell in cells]
+    cables = read_cells(arguments, arguments.swc, "of --swc")
     return cables, arguments.cells or len(cables)
 
 
@@ -267,8 +256,6 @@ def _ring_table(report: Mapping[str, object]) -> str:
         "step": "{step_ms:.4f} ms on average; the first took {first_step_ms:.3f} ms",
         "speed": "{ns_per_compartment:.4g} ns per compartment and step, "
         "{real_time:.3g} x real time",
-        "spikes": "{spikes}, the first at {first_spike_ms:g} ms, the last at {last_spike_ms:g} ms"
-        if report["spikes"]
-        else "none",
+        "spikes": SPIKES if report["spikes"] else "none",
     }
-    return "\n".join(f"{k:<10} {v.format(**report)}"[:100] for k, v in rows.items() if v)
+    return table(rows, report)

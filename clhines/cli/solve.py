@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -21,10 +20,11 @@ from clhines.cli.report import (
     check_writable,
     devices_and_memory,
     doing,
-    mib,
     named_option,
     repairs,
     state_memory,
+    table,
+    tell,
     where,
 )
 from clhines.errors import DeviceMemoryError, PivotError
@@ -68,7 +68,7 @@ def run_solve(arguments: argparse.Namespace) -> int:
 
     if arguments.out is not None:
         check_writable(arguments.out)
-    cables = read_cells(arguments)
+    cables = read_cells(arguments, arguments.files)
     begin, built = time.perf_counter(), len(program.build_seconds)
     on_devices: dict[str, Any] = devices_and_memory(arguments)
     own_queue: dict[str, Any] = {} if on_devices.get("devices") else {"profile": True}
@@ -118,7 +118,7 @@ def run_solve(arguments: argparse.Namespace) -> int:
             write_cells(arguments.out, cables, cells)
     print(as_json(report) if arguments.json else _table(report, solver))
     if failed:
-        print(f"clhines: the check failed: {failed}", file=sys.stderr)
+        tell(f"the check failed: {failed}")
     return 1 if failed else 0
 
 
@@ -183,8 +183,9 @@ def _check(cells: PassiveCells, report: dict[str, object]) -> str:
 
 
 def _table(report: Mapping[str, object], solver: Solver) -> str:
-    used = [memory.device / 2**20 for memory in solver.memory]
-    pinned = [memory.pinned / 2**20 for memory in solver.memory]
+    from clhines.solve.memory import size_text
+
+    used, pinned = (sum(getattr(m, of) for m in solver.memory) for of in ("device", "pinned"))
     rows = {
         "cells": "{cells} ({shapes} distinct shapes)",
         "repaired": "{repaired} radii of 0, interpolated" if "repaired" in report else "",
@@ -195,7 +196,7 @@ def _table(report: Mapping[str, object], solver: Solver) -> str:
         "shares": ", ".join(f"{share:.1%}" for share in solver.shares)
         if len(solver.shares) > 1
         else "",
-        "memory": f"{mib(used)} at most" + (f", {mib(pinned)} pinned" if any(pinned) else ""),
+        "memory": f"{size_text(used)} at most" + f", {size_text(pinned)} pinned" * (pinned > 0),
         "slices": "{slices}" if solver.num_slices > 1 else "",
         "plan": "{plan_s:.3f} s",
         "build": "{build_s:.3f} s",
@@ -206,8 +207,8 @@ def _table(report: Mapping[str, object], solver: Solver) -> str:
         "check": "{check}",
     }
     needs = {"residual": "residual", "reference": "difference", "check": "check"}
-    shown = {k: v for k, v in rows.items() if v and needs.get(k, "cells") in report}
-    return "\n".join(f"{k:<10} {v.format(**report)}"[:100] for k, v in shown.items())
+    shown = {k: v for k, v in rows.items() if needs.get(k, "cells") in report}
+    return table(shown, report)
 
 
 def write_cells(name: str, cables: list[cable.Cable], cells: PassiveCells) -> None:

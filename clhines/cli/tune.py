@@ -27,7 +27,7 @@ def run_tune(arguments: argparse.Namespace) -> int:
             return _list_store(arguments)
         print(f"{tune.clear()} removed from {files.cache_folder()}")
         return 0
-    parents = [c.parent for c in read_cells(arguments)]
+    parents = [c.parent for c in read_cells(arguments, arguments.files)]
     forest = clhines.Forest.repeat(parents, arguments.cells or len(parents))
     with doing("planning and building the candidates"):
         solver = Solver(forest, dtype=arguments.dtype, device=arguments.device, tune="measure")

@@ -58,7 +58,7 @@ from clhines.network.network import Copied, Network
 from clhines.network.plasticity import Rule
 from clhines.network.structure import NodeValues, Structure
 from clhines.network.times import LAST_STEP, ROUNDING, as_step, delay_steps, event_steps
-from clhines.network.wiring import Wiring
+from clhines.network.wiring import Columns, Wiring
 
 
 def compile(
@@ -569,7 +569,6 @@ def targets_of(
 # needs of copies that are compiled as cells of one network
 _NOT_ALIKE = {"last_instances", "written_pointers", "read_pointers"}
 Instances = Sequence[tuple[int, np.ndarray]]  # see `Model.instances`
-Columns = list[tuple[np.ndarray, ...]]
 
 
 def fields_of(

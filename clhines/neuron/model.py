@@ -24,7 +24,7 @@ from clhines.neuron.convert import (
 )
 from clhines.neuron.memory.fields import Fields, find_fields
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.places import ELEMENT, Places, Variable
+from clhines.neuron.memory.places import ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.memory.session import Hoc, all_sections
 from clhines.neuron.memory.sources import EventSources
 from clhines.neuron.memory.streams import (
@@ -44,8 +44,8 @@ from clhines.neuron.read.hooks import read_hooks
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
-from clhines.neuron.read.wiring import Wires, read_wires
-from clhines.neuron.read.written import Written, read_pointed, read_written
+from clhines.neuron.read.wiring import NeuronWires, read_wires
+from clhines.neuron.read.written import WrittenPointers, read_pointed, read_written
 from clhines.progress import each, phase
 from clhines.simulate.ranks.mpi import Ranks, agreed
 
@@ -64,8 +64,8 @@ class NeuronModel:
     fields: Fields
     tree: Tree
     contents: Contents
-    places: Places
-    wires: Wires
+    places: MemoryPlaces
+    wires: NeuronWires
     pending: Pending
     plays: PlayReader
     trains: Trains
@@ -77,7 +77,7 @@ class NeuronModel:
     mechanisms: dict[str, Mechanism] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
     watched: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
-    written: Written = field(default_factory=Written)
+    written: WrittenPointers = field(default_factory=WrittenPointers)
     # by mechanism and name: what each instance's POINTER points to that it reads
     pointed: dict[tuple[str, str], list[Variable]] = field(default_factory=dict)
     bins: Bins | None = None  # of events, with ``CVode.queue_mode(1, 0)``
@@ -257,7 +257,7 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> NeuronModel:
         bins = None
         if int(h.CVode().queue_mode()) & 1:
             bins = Bins(memory, queue, float(h.t), float(h.dt))
-        places = Places(memory, fields, tree, contents)
+        places = MemoryPlaces(memory, fields, tree, contents)
         wires, unwired = read_wires(h, (memory, sources), places, contents)
         draws = Draws(h, memory, places)
     except OSError as error:

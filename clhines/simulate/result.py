@@ -12,7 +12,7 @@ from clhines.analysis.results import timed_record_of
 from clhines.errors import InputError, shown
 from clhines.files import PathLike
 from clhines.simulate.records.features import FeatureValues
-from clhines.simulate.records.records import Columns, Record, Recording
+from clhines.simulate.records.records import Record, RecordColumns, Recording
 from clhines.simulate.records.reduced import packed_columns
 from clhines.simulate.state.chunk import Chunk
 from clhines.summary import as_html, counted
@@ -77,7 +77,7 @@ class Result:
     variables: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
     num_cells: int = 0
-    _columns: tuple[Columns, ...] = ()
+    _columns: tuple[RecordColumns, ...] = ()
 
     def __repr__(self) -> str:
         ends = f"{self.t[0]:g} to {self.t[-1]:g} ms" if len(self.t) else "no times"

@@ -305,8 +305,7 @@ class Simulation(Holder):
         if self.ranks is not None:
             cost["exchange"] = self.ranks.seconds - waited
         taken = begin, failed - 1 if failed else end
-        net = self.network
-        dtype = np.dtype(np.float64) if self.engine == "reference" else self.dtype
+        net, dtype = self.network, np.dtype("f8") if self.engine == "reference" else self.dtype
         given = dt, taken, bool(failed), cost, net.num_cells, inside(net).added.shown, dtype
         result = joined_result(chunks, records, *given)
         if failed:

@@ -9,7 +9,8 @@ method eliminates; a pivot that is small next to its row costs accuracy without 
 Row i of a system is a node, and its parent is the row before. So its entry `dl` is the node's `l`,
 and the entry `du` of the row before is the node's `u`.
 
-`Tridiagonal` plans once. `solve_tridiagonal` keeps one for each of the last `MOST_KEPT` batches.
+`Tridiagonal` plans once. `solve_tridiagonal` keeps one for each of the last `MOST_KEPT` batches, by
+sizes, `dtype`, `method`, device or queue and options, of `MOST_ROWS` rows in all.
 """
 
 from __future__ import annotations
@@ -629,26 +630,23 @@ def solve_tridiagonal(
     columns: bool = False,
     **options: Any,
 ) -> np.ndarray | list[np.ndarray]:
-    """Solve a batch of tridiagonal systems, of equal or of different sizes.
-
-    Row i of a system is ``dl[i - 1] x[i - 1] + d[i] x[i] + du[i] x[i + 1] = b[i]``.
+    """Solve a batch of tridiagonal systems, of equal or of different sizes, see `Tridiagonal`.
 
     Parameters
     ----------
     dl, d, du : NumPy arrays
-        Lower, main and upper diagonal. `d` is (m, n), m systems of n rows; (n,), one system; or
-        (N,) with `sizes`. `dl` and `du` have one value less per system, as in LAPACK's ``gtsv``,
-        or the shape of `d`, as in cuSPARSE's ``gtsv2StridedBatch``, where the first `dl` and the
-        last `du` of each system are ignored. Arrays of one dimension, and numbers as `dl` or `du`,
-        are those of all systems; see `Tridiagonal`. Of systems of different sizes also lists of
-        arrays, one for each system.
+        ``dl[i - 1] x[i - 1] + d[i] x[i] + du[i] x[i + 1] = b[i]`` is row i of a system. `d` is
+        (m, n), m systems of n rows; (n,), one system; or (N,) with `sizes`. `dl` and `du` have one
+        value less per system, as in LAPACK's ``gtsv``, or the shape of `d`, as in cuSPARSE's
+        ``gtsv2StridedBatch``, where the first `dl` and the last `du` of each system are ignored;
+        see `Tridiagonal` for one diagonal of all systems. Or lists, an array for each system.
     b : NumPy array
-        Right-hand sides: the shape of `d`, or (k, m, n), (k, n), (k, N) for k of them; a list where
-        `d` is one.
+        The shape of `d`, or (k, m, n), (k, n), (k, N) for k of them; a list where `d` is one.
     sizes : (m,) integers, optional
         Rows of each system, 1 or more.
     method, **options
-        As in `Solver`, with its `device`, `queue`, `max_memory` and `tune`.
+        As in `Solver`, with its `device`, `queue`, `max_memory` and `tune`. Plans, kernels and
+        buffers of the last `MOST_KEPT` batches are kept: only a first call is slow.
     dtype : float64 or float32, optional
         Default: float32 where `dl`, `d`, `du` and `b` all are, else float64.
     out, check, columns
@@ -661,22 +659,15 @@ def solve_tridiagonal(
     Raises
     ------
     InputError
-        Shapes that do not fit, pyopencl arrays (see `Tridiagonal` for these), values of `b` or `x`
-        that are not finite; and what `Solver` raises.
+        Shapes that do not fit, pyopencl arrays (see `Tridiagonal`), values of `b` or `x` that are
+        not finite; and what `Solver` raises.
     PivotError
-        `cell` is the system, `node` the row, counted over all systems. See the module for which
-        systems have good pivots.
-
-    The plan, the kernels and the buffers are kept for the last `MOST_KEPT` batches, by sizes,
-    `dtype`, `method`, device or queue and options, of `MOST_ROWS` rows in all; so only the first
-    call of each takes long.
+        `cell` is the system, `node` the row of all; the module says which pivots are good.
     """
     given = {"dl": dl, "d": d, "du": du, "b": b}
-    own = _sizes_of_list(d)
-    if own is not None:
+    if (own := _sizes_of_list(d)) is not None:
         if sizes is not None or out is not None or columns:
-            problem = "d is a list of arrays of several sizes; expected no sizes, out, columns"
-            raise InputError(problem)
+            raise InputError("d is a list of several sizes; expected no sizes, out, columns")
         given, sizes = {name: _joined(name, a, own) for name, a in given.items()}, own
     arrays = {name: _real_array(name, a) for name, a in given.items()}
     dtype = _dtype_of(arrays) if dtype is None else dtype

@@ -5,12 +5,10 @@ relative to the largest deflection from the initial voltage in the cell, which i
 relative to the voltage: errors are at most 1e-9 of it, 1e-13 to 1e-11 are usual.
 """
 
-import csv
-
 import numpy as np
 import pytest
 from neuron_cells import d_lambda_nseg, h, neuron_sections
-from real_cells import FOLDER
+from real_cells import FOLDER, names
 
 from clhines import Forest, Solver
 from clhines.cells.cable import discretise
@@ -20,14 +18,6 @@ from clhines.cells.synthetic import sample_cells
 pytestmark = pytest.mark.neuron
 
 DT, V_INIT, G_PAS, E_PAS, RA, CM, STEPS = 0.025, -70.0, 1e-4, -65.0, 120.0, 0.9, 400
-
-
-def names():
-    path = FOLDER / "index.csv"
-    if not path.is_file():
-        reason = f"no morphologies in {FOLDER}; set CLHINES_MORPHOLOGIES to their folder"
-        return [pytest.param("none", marks=pytest.mark.skip(reason=reason))]
-    return [row["file"] for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines())]
 
 
 def set_segments(sections, nseg):

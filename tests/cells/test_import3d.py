@@ -1,6 +1,5 @@
 """Sections, areas and input resistances against NEURON's own importer of SWC files."""
 
-import csv
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,7 @@ from import3d import (
     passive,
     rewritten,
 )
-from real_cells import FOLDER
+from real_cells import FOLDER, names
 
 from clhines.cells.cable import discretise
 from clhines.cells.morphology import Morphology
@@ -35,14 +34,6 @@ DIFFERENT = {
     "C210401C.swc": "outline",
     "FlyWire_720575940661139073.swc": "refused",
 }
-
-
-def names():
-    path = FOLDER / "index.csv"
-    if not path.is_file():
-        reason = f"no morphologies in {FOLDER}; set CLHINES_MORPHOLOGIES to their folder"
-        return [pytest.param("none", marks=pytest.mark.skip(reason=reason))]
-    return [row["file"] for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines())]
 
 
 def our_resistance(cable):

@@ -4,12 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 import clhines
+from clhines.device.templates import FOLDER
 
 TESTS = Path(__file__).parents[1]
 SOLVE = """
@@ -70,9 +70,7 @@ def copy(tmp_path):
     """A copy of what a method needs of the checkout; nothing of it is installed."""
     ignored = shutil.ignore_patterns("kernels", "__pycache__")
     shutil.copytree(Path(clhines.__file__).parent, tmp_path / "clhines", ignore=ignored)
-    folder = Path(str(files("clhines.kernels"))).resolve()
-    shutil.copytree(folder, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "clhines" / "kernels").symlink_to(tmp_path / "kernels")  # before an editable one
+    shutil.copytree(FOLDER, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
     for path in ("docs/reference", "tests/plan/by_cell"):
         (tmp_path / path).mkdir(parents=True)
     page = TESTS.parent / "docs" / "reference" / "methods.md"

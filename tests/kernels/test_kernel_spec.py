@@ -2,8 +2,6 @@
 
 import importlib
 import re
-from importlib.resources import files
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from template_modules import PAIRS
 
 from bench.made import chain, random_binary_tree
 from clhines import METHODS, Forest, make_plan
-from clhines.device.templates import render
+from clhines.device.templates import FOLDER, render
 from clhines.plan.by_cell.cell import STEP
 from clhines.plan.by_segment.schedule import LINK
 from clhines.plan.kernel_spec import STATUS, KernelSpec, TemplateSpec, Word, parameter
@@ -33,12 +31,11 @@ OWN_NUMBERS = {  # numbers that a module has as well, with another meaning
 
 def templates():
     """Name -> text without comments, of every template."""
-    folder = Path(str(files("clhines.kernels")))
     return {
-        p.relative_to(folder).with_suffix("").as_posix(): re.sub(
+        p.relative_to(FOLDER).with_suffix("").as_posix(): re.sub(
             r"//[^\n]*", "", p.read_text("utf-8")
         )
-        for p in sorted(folder.rglob("*.mako"))
+        for p in sorted(FOLDER.rglob("*.mako"))
     }
 
 

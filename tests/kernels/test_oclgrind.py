@@ -14,8 +14,6 @@ import os
 import re
 import subprocess
 import sys
-from importlib.resources import files
-from pathlib import Path
 
 import numpy as np
 import pyopencl as cl
@@ -26,6 +24,7 @@ from oclgrind_faults import FAULTS, fault_case, planted_faults
 
 from clhines import make_plan
 from clhines.device import devices
+from clhines.device.templates import FOLDER
 from clhines.plan.by_branch import fine_vector
 from clhines.simulate.gpu.spec import EpochSpec
 
@@ -127,8 +126,7 @@ def test_every_kernel_runs_clean(part):
 
 def test_every_template_is_covered():
     """A new template needs a case above; `cell` and the others with a method come with it."""
-    folder = Path(str(files("clhines.kernels")))
-    templates = {p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.mako")}
+    templates = {p.relative_to(FOLDER).with_suffix("").as_posix() for p in FOLDER.rglob("*.mako")}
     planned = {
         make_plan(mixed_forest(method), method, **options).parts[0].spec.template
         for method, options in CONFIGS.values()

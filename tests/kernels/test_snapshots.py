@@ -3,8 +3,6 @@
 import json
 import re
 from dataclasses import fields, replace
-from importlib.resources import files
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +15,7 @@ from tolerances import assert_close
 from bench.made import random_binary_tree
 from clhines import Forest, Solver
 from clhines.device import devices
-from clhines.device.templates import render
+from clhines.device.templates import FOLDER, render
 from clhines.simulate.gpu.plan import plan_epochs
 
 ASSEMBLY = re.compile(r"\basm\b|__asm")
@@ -43,8 +41,7 @@ def test_the_page_shows_a_kernel_as_it_is():
 
 
 def test_every_template_is_rendered(every):
-    folder = Path(str(files("clhines.kernels")))
-    templates = {p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.mako")}
+    templates = {p.relative_to(FOLDER).with_suffix("").as_posix() for p in FOLDER.rglob("*.mako")}
     rendered = {spec.template for _, _, spec in every}
     assert rendered == {t for t in templates if not t.startswith("common/")}
     for switch in ("ptx", "prefetch"):

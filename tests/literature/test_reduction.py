@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from plans import local_places
 
 from bench.made import chain, star
 from clhines import (
@@ -14,12 +15,6 @@ from clhines.literature.reduction import SPARE_BYTES
 from clhines.plan.plan import Limits
 
 ROWS = [name for name, row in METHODS.items() if row.chains_only]
-
-
-def local_places(spec):
-    """Places in local memory of so many unknowns: PCR has its own beside those of CR."""
-    places = spec.capacity + spec.capacity // 32
-    return places + (spec.switch + spec.switch // 32 if spec.switch > 1 else 0)
 
 
 def test_the_rows():

@@ -4,10 +4,11 @@ import re
 
 import numpy as np
 import pytest
+from commands import backward_euler
 from real_cells import FOLDER, needs_folder
 from tolerances import assert_close, forward_bound, relative_errors
 
-from clhines import METHODS, Forest, InputError, PivotError, reference
+from clhines import METHODS, InputError, PivotError
 from clhines.cells.cable import Cable, System, discretise
 from clhines.cells.morphology import Morphology
 from clhines.cells.synthetic import sample_cells
@@ -18,23 +19,6 @@ from clhines.simulate.passive import PassiveCells, PassiveSpec
 
 CABLES = [discretise(cell) for cell in sample_cells()[:3]]
 SMALL = [discretise(cell, max_length=100) for cell in sample_cells()[:2]]
-DT, CURRENT = 0.025, 0.1
-
-
-def backward_euler(cables, num_cells, steps, dt=DT, current=CURRENT, v_init=-65.0):
-    """Forest and voltages of cells in turn, step by step in float64."""
-    cells = [cables[k % len(cables)] for k in range(num_cells)]
-    forest = Forest.from_parents([c.parent for c in cells])
-    systems = [c.system(dt) for c in cells]
-    d, u, c, constant = (
-        np.concatenate([getattr(s, name) for s in systems])
-        for name in ("d", "u", "capacitance_over_dt", "constant")
-    )
-    constant[[o + c.soma for o, c in zip(forest.cell_offsets[:-1], cells, strict=True)]] += current
-    v = np.full(forest.num_nodes, v_init)
-    for _ in range(steps):
-        v = reference.solve_serial(forest, d, u, c * v + constant)
-    return forest, v
 
 
 def assert_voltages(cells, cables, steps, **options):

@@ -80,7 +80,7 @@ def index_of(queue):
     return next(index for index, found in devices.all_devices() if found == queue.device)
 
 
-def backward_euler(cables, num_cells, steps, dt, current):
+def backward_euler(cables, num_cells, steps, dt=0.025, current=0.1, v_init=-65.0):
     """Forest and voltages of cells in turn, step by step in float64."""
     cells = [cables[k % len(cables)] for k in range(num_cells)]
     forest = Forest.from_parents([c.parent for c in cells])
@@ -90,7 +90,7 @@ def backward_euler(cables, num_cells, steps, dt, current):
         for name in ("d", "u", "capacitance_over_dt", "constant")
     )
     constant[[o + c.soma for o, c in zip(forest.cell_offsets[:-1], cells, strict=True)]] += current
-    v = np.full(forest.num_nodes, -65.0)
+    v = np.full(forest.num_nodes, v_init)
     for _ in range(steps):
         v = reference.solve_serial(forest, d, u, c * v + constant)
     return forest, v

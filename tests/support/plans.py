@@ -1,8 +1,9 @@
 """What tests of plans share: devices' limits, and a few cells."""
 
 import numpy as np
+from systems import dissimilar, families
 
-from bench.made import random_binary_tree
+from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import METHODS, Forest
 from clhines.plan import packing
 from clhines.plan.plan import Limits
@@ -31,6 +32,15 @@ OPTIONS = [
     ("dhs", {"k": 4, "work_group": 12}),
     ("dhs", {"k": 8, "exchange": True}),
 ]
+SHAPED = {  # options of `fine` that shape levels and blocks
+    "split_mean": {"split": "mean"},
+    "split_block": {"split": "block"},
+    "sorted": {"packing": "sorted"},
+    "best_fit": {"packing": "best_fit"},
+    "level_shift": {"level_shift": True},
+    "local": {"local": True},
+    "all": {"split": "block", "packing": "sorted", "level_shift": True, "local": True},
+}
 OPTIONS += [(method, {}) for method in METHODS if (method, {}) not in OPTIONS]
 
 
@@ -41,3 +51,15 @@ def next_fit(forest, lanes, max_cells):
 def equal_cells(count=6, size=9):
     rng = np.random.default_rng(1)
     return Forest.from_parents([random_binary_tree(size, 5, rng) for _ in range(count)])
+
+
+def mixture():
+    return Forest.from_parents(
+        [*dissimilar(30), *families()["few_shapes"], star(90), chain(70), caterpillar(60)]
+    )
+
+
+def local_places(spec):
+    """Places in local memory of so many unknowns: PCR has its own beside those of CR."""
+    places = spec.capacity + spec.capacity // 32
+    return places + (spec.switch + spec.switch // 32 if spec.switch > 1 else 0)

@@ -1,5 +1,6 @@
 """Where the real morphologies are that some tests read; those skip where the folder is absent."""
 
+import csv
 import os
 from pathlib import Path
 
@@ -9,7 +10,15 @@ FOLDER = Path(
     os.environ.get("CLHINES_MORPHOLOGIES")
     or Path(__file__).resolve().parents[2] / ".." / "shared" / "morphologies"
 )
+INDEX = FOLDER / "index.csv"
 needs_folder = pytest.mark.skipif(
-    not (FOLDER / "index.csv").is_file(),
+    not INDEX.is_file(),
     reason=f"no morphologies in {FOLDER}; set CLHINES_MORPHOLOGIES to their folder",
 )
+
+
+def names():
+    """Names of the files, in the folder ``good``, to be parameters of a test."""
+    if not INDEX.is_file():
+        return [pytest.param("none", marks=needs_folder)]
+    return [row["file"] for row in csv.DictReader(INDEX.read_text(encoding="utf-8").splitlines())]

@@ -13,7 +13,7 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Queued, gather, is_address, words_at
-from clhines.neuron.read.wiring import Sender, Wires
+from clhines.neuron.read.wiring import NeuronWires, Sender
 
 _WORDS_OF_ITEM, _WORDS_OF_EVENT = 6, 5
 _BIN_OF_ITEM = 40  # bytes: where an entry of the queue has the number of its bin, or -1
@@ -130,7 +130,7 @@ class Pending:
     rejected: list[Rejected] = field(default_factory=list)
 
 
-def read_pending(queue: EventQueue, wires: Wires) -> Pending:
+def read_pending(queue: EventQueue, wires: NeuronWires) -> Pending:
     found, events = Pending(), queue.events()
     binned: list[tuple[int, list[tuple[int, float]]]] = []
     listeners, delay = _listeners(wires, events), wires.read.delay
@@ -160,7 +160,7 @@ def read_pending(queue: EventQueue, wires: Wires) -> Pending:
     return found
 
 
-def _listeners(wires: Wires, events: list[Queued]) -> dict[int, list[int]]:
+def _listeners(wires: NeuronWires, events: list[Queued]) -> dict[int, list[int]]:
     """Return the NetCons that get each event of a NetCon or a source, by its address."""
     own = [event.address for event in events if event.what == "NetCon"]
     found = {a: [k] for a, k in zip(own, _places(wires.read.address, own), strict=True) if k >= 0}
@@ -209,7 +209,7 @@ class Bins:
 
 
 def check_bins(
-    wires: Wires, pending: Pending, mechanisms: dict[str, Mechanism], dt: float
+    wires: NeuronWires, pending: Pending, mechanisms: dict[str, Mechanism], dt: float
 ) -> list[Rejected]:
     """Return why a model with bins cannot be simulated; warn where the order of events differs."""
     found = list[Rejected]()
@@ -222,7 +222,7 @@ def check_bins(
     return found
 
 
-def _warn_of_time(wires: Wires, mechanisms: dict[str, Mechanism], dt: float) -> None:
+def _warn_of_time(wires: NeuronWires, mechanisms: dict[str, Mechanism], dt: float) -> None:
     """Warn of events that come within half a step: NEURON's t is that of any last self event."""
     has_sender = np.array([*(o.sender is not None for o in wires.origins), False])
     soon = has_sender[wires.origin] & (wires.read.delay < 0.5 * dt)
@@ -241,7 +241,7 @@ def _warn_of_time(wires: Wires, mechanisms: dict[str, Mechanism], dt: float) -> 
         )
 
 
-def _warn_of_order(wires: Wires, mechanisms: dict[str, Mechanism]) -> None:
+def _warn_of_order(wires: NeuronWires, mechanisms: dict[str, Mechanism]) -> None:
     """Warn where events of several instances that answer events of a bin come in one bin."""
     senders, sends = wires.senders, wires.sending()
     answers = np.zeros(len(senders.name) + 1, bool)
@@ -259,6 +259,6 @@ def _warn_of_order(wires: Wires, mechanisms: dict[str, Mechanism]) -> None:
         )
 
 
-def _names(wires: Wires, targets: np.ndarray) -> list[str]:
+def _names(wires: NeuronWires, targets: np.ndarray) -> list[str]:
     numbers, first = np.unique(wires.senders.name[targets], return_index=True)
     return [wires.senders.names[k] for k in numbers[np.argsort(first)]]

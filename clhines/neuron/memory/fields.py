@@ -206,7 +206,7 @@ def _found(memory: NeuronMemory, section: Section, parent: int) -> Fields:
     )
 
 
-class Columns:
+class DataColumns:
     """Variables of instances of one mechanism; `rows` are addresses, (k,) int64."""
 
     def __init__(self, memory: NeuronMemory, things: Sequence[Hoc], rows: np.ndarray) -> None:

@@ -145,7 +145,7 @@ class NeuronMemory(Objects):
                     found |= inside if inside <= known else set()
         return [entry for entry in entries if entry in found]
 
-    def played(self, every: bool = False) -> list[raw.Played]:
+    def played(self, every: bool = False) -> list[raw.PlayRead]:
         found = []
         for address in self._entries() if every else self.acting():
             words = raw.words_at(address, 16)
@@ -155,7 +155,7 @@ class NeuronMemory(Objects):
                 if self.kinds.get(raw.words_at(event, 1)[0]) != "PlayRecordEvent":
                     raise OSError("a Vector that plays is not as expected")
                 calls = bool(statement)
-            found.append(raw.Played(what, self.place_of(words[1:5]), tuple(words[8:]), calls))
+            found.append(raw.PlayRead(what, self.place_of(words[1:5]), tuple(words[8:]), calls))
         return found
 
     def play_words(self) -> np.ndarray:

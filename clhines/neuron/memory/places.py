@@ -27,7 +27,7 @@ class Variable:
     place: int | None = None  # in an array
 
 
-class Places:
+class MemoryPlaces:
     def __init__(
         self, memory: NeuronMemory, fields: Fields, tree: Tree, contents: Contents
     ) -> None:

@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Played:
+class PlayRead:
     """One entry of NEURON's list of what records or plays."""
 
     what: str  # its class, as ``YvecRecord``

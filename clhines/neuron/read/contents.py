@@ -10,7 +10,7 @@ from typing import overload
 
 import numpy as np
 
-from clhines.neuron.memory.fields import Columns, Data, Fields, column_at
+from clhines.neuron.memory.fields import Data, DataColumns, Fields, column_at
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.raw import Readable, gather, put_numbers, ref, words_at
@@ -57,7 +57,7 @@ class Instances:
     entry: Entry
     things: Things
     nodes: np.ndarray  # (k,) int64, -1 for artificial cells
-    columns: Columns  # where their variables can be read all at once
+    columns: DataColumns  # where their variables can be read all at once
     places: np.ndarray  # (k,) int64, addresses of what is no variable
     objects: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
@@ -139,7 +139,7 @@ def _add_membranes(
         return thing
 
     things = Things(len(at), load)
-    columns = Columns(memory, things, data.row)
+    columns = DataColumns(memory, things, data.row)
     instances = Instances(entry, things, tree.inner_numbers[at], columns, data.places)
     if not is_ion:
         found.density[entry.name] = instances
@@ -194,7 +194,7 @@ def _add_points(
 
     if places:
         things = Things(len(places), load)
-        columns = Columns(memory, things, data.row[chosen])
+        columns = DataColumns(memory, things, data.row[chosen])
         found.points[entry.name] = Instances(
             entry, things, nodes[chosen], columns, data.places[chosen], objects[chosen]
         )
@@ -314,7 +314,7 @@ class Hidden:
     def __init__(
         self, memory: NeuronMemory, instances: Instances, lengths: Callable[[], Mapping[str, int]]
     ) -> None:
-        self._rows: Columns | None = None
+        self._rows: DataColumns | None = None
         self._lengths = lengths
         self.columns: dict[str, int] = {}
         for name, size in instances.entry.ranges.items():

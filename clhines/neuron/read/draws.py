@@ -14,7 +14,7 @@ import numpy as np
 
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.places import Places, Variable
+from clhines.neuron.memory.places import MemoryPlaces, Variable
 from clhines.neuron.memory.raw import Place, words_at
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.hooks import random_plays
@@ -29,7 +29,7 @@ _STREAM_BYTES, _COUNTER_BYTES, _CACHE_BYTES = 33, 4, 16
 class Draws:
     """Variables that Randoms are played into, and the numbers of the steps to come."""
 
-    def __init__(self, h: Hoc, memory: NeuronMemory, places: Places) -> None:
+    def __init__(self, h: Hoc, memory: NeuronMemory, places: MemoryPlaces) -> None:
         self._memory = memory
         self._places: dict[Variable, Place] = {}  # of two Randoms the last one's number counts
         self._kept: dict[int, int] = {}  # what drawing changes: sizes in bytes by address

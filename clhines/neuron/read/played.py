@@ -10,8 +10,8 @@ import numpy as np
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.places import ELEMENT, Places, Variable
-from clhines.neuron.memory.raw import Place, Played, ref
+from clhines.neuron.memory.places import ELEMENT, MemoryPlaces, Variable
+from clhines.neuron.memory.raw import Place, PlayRead, ref
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.tree import Tree
@@ -78,7 +78,9 @@ def _number(word: int) -> float:
 class PlayReader:
     """Reads what records and plays; with `every`, also what will after ``h.finitialize()``."""
 
-    def __init__(self, h: Hoc, memory: NeuronMemory, places: Places, every: bool = False) -> None:
+    def __init__(
+        self, h: Hoc, memory: NeuronMemory, places: MemoryPlaces, every: bool = False
+    ) -> None:
         self._h, self._memory, self._places = h, memory, places
         self.vectors = memory.vectors()
         self._time = memory.place(ref(h, "t")).column
@@ -108,7 +110,7 @@ class PlayReader:
             if recorder.place is not None:
                 recorder.now = self._memory.value(recorder.place)
 
-    def _read(self, played: Played) -> None:
+    def _read(self, played: PlayRead) -> None:
         self.in_use += played.words
         what = "Vector.play" if "Play" in played.what else "Vector.record"
         if played.what == "unknown":
@@ -149,7 +151,7 @@ class PlayReader:
             recorder.event = played.words[2]
         self.recorders.append(recorder)
 
-    def _play(self, played: Played, vector: Hoc, variable: Variable) -> None:
+    def _play(self, played: PlayRead, vector: Hoc, variable: Variable) -> None:
         y, continuous = np.array(vector, np.float64), played.what == "VecPlayContinuous"
         times = self.vectors.get(played.words[1])
         self.watched += [w for w in played.words[:2] if w in self.vectors]

@@ -11,7 +11,7 @@ import numpy as np
 from clhines.arrays import place_of, ranges, starts
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.places import Places
+from clhines.neuron.memory.places import MemoryPlaces
 from clhines.neuron.memory.raw import numbers_at
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.sources import EventSources, NetConColumns
@@ -68,7 +68,7 @@ class Senders:
 
 
 @dataclass(eq=False)
-class Wires:
+class NeuronWires:
     senders: Senders
     origins: list[Origin]
     every: np.ndarray  # addresses of all NetCons
@@ -105,8 +105,8 @@ class Wires:
 
 
 def read_wires(
-    h: Hoc, read_by: tuple[NeuronMemory, EventSources], places: Places, contents: Contents
-) -> tuple[Wires, list[Rejected]]:
+    h: Hoc, read_by: tuple[NeuronMemory, EventSources], places: MemoryPlaces, contents: Contents
+) -> tuple[NeuronWires, list[Rejected]]:
     senders, rejected = Senders(read_by[0], contents), list[Rejected]()
     origins = _read_origins(h, read_by, places, contents, senders, rejected)
     every = list(h.List("NetCon"))
@@ -124,13 +124,13 @@ def read_wires(
     widths[name] = [int(every[k].wcnt()) for k in chosen[first].tolist()]
     width = widths[senders.name[target]]
     origin = place_of(address, read.source)
-    return Wires(senders, origins, all_of_them, read, origin, target, width), rejected
+    return NeuronWires(senders, origins, all_of_them, read, origin, target, width), rejected
 
 
 def _read_origins(
     h: Hoc,
     read_by: tuple[NeuronMemory, EventSources],
-    places: Places,
+    places: MemoryPlaces,
     contents: Contents,
     senders: Senders,
     rejected: list[Rejected],

@@ -10,13 +10,13 @@ import numpy as np
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.places import ELEMENT, Places, Variable
+from clhines.neuron.memory.places import ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.memory.raw import Place
 from clhines.neuron.read.contents import Instances
 
 
 @dataclass(eq=False)
-class Written:
+class WrittenPointers:
     """By mechanism and POINTER what each instance's points to; addresses of all elements."""
 
     targets: dict[tuple[str, str], list[Variable]] = field(default_factory=dict)
@@ -26,13 +26,13 @@ class Written:
 
 def read_written(
     memory: NeuronMemory,
-    places: Places,
+    places: MemoryPlaces,
     every: Mapping[str, Instances],
     mechanisms: Mapping[str, Mechanism],
     used: Sequence[int],
-) -> Written:
+) -> WrittenPointers:
     """Find what is written; `used` are addresses of Vectors that play or record."""
-    found, elements, set_by = Written(), dict[int, None](), set[int]()
+    found, elements, set_by = WrittenPointers(), dict[int, None](), set[int]()
     asked = [(n, p) for n, m in mechanisms.items() for p in m.program.written]
     rooms = _rooms(memory, used) if asked else np.zeros((0, 2), np.int64)
     for name, pointer in asked:
@@ -66,7 +66,7 @@ def read_written(
 
 def read_pointed(
     memory: NeuronMemory,
-    places: Places,
+    places: MemoryPlaces,
     every: Mapping[str, Instances],
     mechanisms: Mapping[str, Mechanism],
     known: Mapping[tuple[str, str, int], int],
@@ -105,7 +105,7 @@ def _kind(variable: Variable) -> tuple[str, str, int | None]:
     return variable.owner, variable.name, variable.place
 
 
-def _variable(places: Places, rooms: np.ndarray, place: Place) -> Variable | None:
+def _variable(places: MemoryPlaces, rooms: np.ndarray, place: Place) -> Variable | None:
     if not place.row and ((rooms[:, 0] <= place.column) & (place.column < rooms[:, 1])).any():
         return Variable(ELEMENT, "x", place.column)
     variable = places.find(place) if place.row else None

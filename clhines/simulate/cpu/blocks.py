@@ -151,7 +151,7 @@ class BlockLayout(layouts.Layout):
     def number(self, node: np.ndarray) -> np.ndarray:
         return np.where(node < 0, -1, self._place[node])
 
-    def columns(self, k: int, kind: Kind) -> layouts.Columns:
+    def columns(self, k: int, kind: Kind) -> layouts.KindColumns:
         return self.groups.get(k) or super().columns(k, kind)
 
 

@@ -16,7 +16,7 @@ from clhines.device.arrays import to_device
 from clhines.forest import Forest, Trees
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import Kind, Model
-from clhines.simulate.kinds.layouts import Columns
+from clhines.simulate.kinds.layouts import KindColumns
 from clhines.simulate.state.arena import NONE, Arena
 
 
@@ -314,7 +314,7 @@ def eliminated(
 
 
 @dataclass(frozen=True, eq=False)
-class Groups(Columns):
+class Groups(KindColumns):
     """Instances of a kind in groups, block after block, by place; a group has lines of `width`.
 
     A lane without an instance has ``~instance`` of another one of the block: it computes with the

@@ -13,7 +13,7 @@ from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import ADVANCE_REVERSAL, DENSITY, INITIAL_REVERSAL, Kind, Model, Played
 from clhines.simulate.engines.run import PartRun
-from clhines.simulate.engines.variables import Call, Variables, of_all
+from clhines.simulate.engines.variables import BlockCall, Variables, of_all
 from clhines.simulate.events.exact import HostEvents
 from clhines.simulate.events.grid_run import Spikes
 from clhines.simulate.events.sources import Wires, wires_of
@@ -88,7 +88,7 @@ def _initial(events: HostEvents, k: int) -> None:
     for some in variables.rounds[k]:
         zero, none = np.zeros(len(some)), np.full(len(some), -1)
         v = variables.v_of(k, some)
-        call = Call(v, dict.fromkeys(("now", "begin", "end"), zero), zero, none)
+        call = BlockCall(v, dict.fromkeys(("now", "begin", "end"), zero), zero, none)
         variables.call(k, "initial", some, call)
         if k in variables.queues:
             events.obey(k, some, zero, none, call)
@@ -129,7 +129,7 @@ def _connections(events: HostEvents, k: int) -> None:
         some = np.flatnonzero(counts > turn)
         connection = wires.order[wires.first[wires.first_target[k] + some] + turn]
         zero, at = np.zeros(len(some)), netcons.first_weight[connection]
-        call = Call(variables.v_of(k, some), {"now": zero}, zero, at)
+        call = BlockCall(variables.v_of(k, some), {"now": zero}, zero, at)
         variables.call(k, "net_initial", some, call)
 
 
@@ -150,7 +150,7 @@ def currents(variables: Variables, t: dict[str, float], step: int) -> tuple[np.n
             continue
         for some in variables.rounds[k]:
             node = kind.node[some]
-            call = Call(variables.v[node], dict(t), step=step)
+            call = BlockCall(variables.v[node], dict(t), step=step)
             variables.call(k, "current", some, call)
             zero = np.zeros(len(some))
             i, g = (call.results.get((role, role), zero) for role in ("i", "g"))
@@ -200,7 +200,7 @@ def diffuse(variables: Variables) -> None:
     """Advance the states that diffuse along cells."""
     for one in variables.model.diffusions:
         kind = variables.model.kinds[one.kind]
-        call = Call(np.zeros(kind.count), {})
+        call = BlockCall(np.zeros(kind.count), {})
         variables.call(one.kind, "diffuse", np.arange(kind.count), call)
         for name in one.names:
             own = name in variables.states[one.kind]

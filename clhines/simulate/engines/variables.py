@@ -63,7 +63,7 @@ class Exact:
 
 
 @dataclass(eq=False)
-class Call:
+class BlockCall:
     """Arguments of a call of a block besides the instances' own values, and its results."""
 
     v: np.ndarray
@@ -174,13 +174,13 @@ class Variables:
                     f"{mechanism.name}: {depends} differs between instances, and table "
                     f"{name} depends on it; expected one value"
                 )
-        grid = Call(np.zeros(1), {})
+        grid = BlockCall(np.zeros(1), {})
         lo, hi = (float(np.ravel(x)[0]) for x in self.call(k, f"grid_{name}", some, grid))
         dx = (hi - lo) / n
         x = np.full(n + 1, dx)
         x[0] = lo
         x = np.cumsum(x)
-        filled = Call(x, {"x": x})
+        filled = BlockCall(x, {"x": x})
         rows = self.call(k, f"table_{name}", np.zeros(n + 1, np.int64), filled)
         return np.stack([np.broadcast_to(row, n + 1) for row in rows], axis=1)
 
@@ -208,7 +208,7 @@ class Variables:
 
     # -- calls ---------------------------------------------------------------------------------
 
-    def call(self, k: int, block: str, some: np.ndarray, given: Call) -> Sequence[np.ndarray]:
+    def call(self, k: int, block: str, some: np.ndarray, given: BlockCall) -> Sequence[np.ndarray]:
         """Call a block of instances `some` of kind `k`, and put its results where they belong."""
         mechanism, outputs = self.model.kinds[k].mechanism, self.declared(k)
         wanted = (outputs,) if outputs else ()
@@ -223,7 +223,7 @@ class Variables:
             self._put(k, block, argument, value, some, given)
         return results
 
-    def _value(self, k: int, a: Argument, some: np.ndarray, given: Call) -> object:
+    def _value(self, k: int, a: Argument, some: np.ndarray, given: BlockCall) -> object:
         role, name = a.role, a.name
         if role == "parameter":
             return self.parameters[k][name][some]
@@ -259,7 +259,7 @@ class Variables:
         index = np.full((len(some), 1), self.model.random_index, np.uint32)
         return np.hstack([ids, index])
 
-    def _weights(self, k: int, role: str, name: str, given: Call) -> np.ndarray:
+    def _weights(self, k: int, role: str, name: str, given: BlockCall) -> np.ndarray:
         if given.sums is not None:
             return given.sums
         at = given.weight_at if role == "weight" else given.other_at
@@ -270,7 +270,7 @@ class Variables:
         return np.where(at < 0, 0.0, padded[place])
 
     def _put(
-        self, k: int, block: str, a: Argument, value: np.ndarray, some: np.ndarray, given: Call
+        self, k: int, block: str, a: Argument, value: np.ndarray, some: np.ndarray, given: BlockCall
     ) -> None:
         role, name = a.role, a.name
         kind = self.model.kinds[k]
@@ -327,7 +327,7 @@ class Variables:
         """Call a block of all instances of a kind, where the kind has it."""
         if block in self.model.kinds[k].mechanism.program.blocks:
             for some in self.rounds[k]:
-                self.call(k, block, some, Call(self.v_of(k, some), dict(t)))
+                self.call(k, block, some, BlockCall(self.v_of(k, some), dict(t)))
 
     def v_of(self, k: int, some: np.ndarray) -> np.ndarray:
         """Voltages of instances of a kind, mV; 0 of artificial cells."""

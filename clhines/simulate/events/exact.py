@@ -7,7 +7,7 @@ import numpy as np
 from clhines.arrays import ranges
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import Net
-from clhines.simulate.engines.variables import Call, Queue, Variables
+from clhines.simulate.engines.variables import BlockCall, Queue, Variables
 from clhines.simulate.events.sources import (
     SPIKE_LATE,
     WATCH_MARGIN,
@@ -223,10 +223,10 @@ class HostEvents:
 
     def _call(
         self, k: int, some: np.ndarray, t: np.ndarray, flag: np.ndarray, at: np.ndarray
-    ) -> Call:
-        return Call(self.variables.v_of(k, some), {"now": t}, flag, at)
+    ) -> BlockCall:
+        return BlockCall(self.variables.v_of(k, some), {"now": t}, flag, at)
 
-    def _each_connection(self, k: int, block: str, some: np.ndarray, given: Call) -> None:
+    def _each_connection(self, k: int, block: str, some: np.ndarray, given: BlockCall) -> None:
         """Call a block of FOR_NETCONS for each connection of the instances, one after another."""
         variables, wires = self.variables, self.variables.wires
         assert given.flag is not None and given.weight_at is not None
@@ -242,7 +242,7 @@ class HostEvents:
             variables.call(k, block, some[there], call)
 
     def obey(
-        self, k: int, some: np.ndarray, t: np.ndarray, connection: np.ndarray, call: Call
+        self, k: int, some: np.ndarray, t: np.ndarray, connection: np.ndarray, call: BlockCall
     ) -> None:
         """Send the events and arm the conditions that a block has asked for."""
         variables, net = self.variables, self.net(k)
@@ -283,7 +283,7 @@ class HostEvents:
 
     # -- WATCH ---------------------------------------------------------------------------------
 
-    def _arm(self, k: int, some: np.ndarray, call: Call) -> None:
+    def _arm(self, k: int, some: np.ndarray, call: BlockCall) -> None:
         watches = self.net(k).watches
         asked = [
             call.results.get(("arm", str(w)), np.zeros(len(some))) != 0 for w in range(watches)
@@ -301,7 +301,7 @@ class HostEvents:
     def _conditions(self, k: int, some: np.ndarray, v: np.ndarray) -> np.ndarray:
         """(watches, r) float64: values of the conditions."""
         zero = np.zeros(len(some))
-        call = Call(v, {"now": zero}, zero, np.full(len(some), -1))
+        call = BlockCall(v, {"now": zero}, zero, np.full(len(some), -1))
         self.variables.call(k, "watch", some, call)
         return np.array([call.results["watch", str(w)] for w in range(self.net(k).watches)])
 

@@ -169,7 +169,7 @@ class _Others:
 
 
 @dataclass(eq=False)
-class _Launch:
+class _ListsKernel:
     """Cells of a plan, their tables on the device, and the kernel that advances them."""
 
     plan: EpochPlan
@@ -217,7 +217,7 @@ class ArenaEpochs(ArenaKernels):
         lists = replace(model, needs=model.needs | {"exact_times"})  # with kernels for these
         plans = plan_epochs(lists, self.dtype, limits, decisions=decisions, by_node=True)
         self.place, self._within = np.zeros((2, model.forest.num_nodes), np.int64)
-        self.layout, self._tables, base = layouts.Layout(model), list[_Launch](), 0
+        self.layout, self._tables, base = layouts.Layout(model), list[_ListsKernel](), 0
         self.artificial = None
         if any(map(layouts.is_artificial, model.kinds)):
             self.artificial, self.layout.ring_steps = Artificial(self.run, together), self.epoch
@@ -248,7 +248,7 @@ class ArenaEpochs(ArenaKernels):
                 launch.given[name] = to_device(self.queue, a, self.dtype)
         return True
 
-    def _launch(self, plan: EpochPlan, base: int) -> _Launch:
+    def _launch(self, plan: EpochPlan, base: int) -> _ListsKernel:
         lists, table, words = plan.lists, plan.table, node_words(self.model)
         assert lists is not None
         units, homes = plan.units.copy(), lists.homes.copy()
@@ -274,7 +274,7 @@ class ArenaEpochs(ArenaKernels):
         }  # fmt: skip
         given = {name: to_device(self.queue, a, np.int32) for name, a in ints.items()}
         given |= {name: to_device(self.queue, a, self.dtype) for name, a in reals.items()}
-        return _Launch(plan, base, {**given, "num_units": np.int32(len(plan.cells.numbers))})
+        return _ListsKernel(plan, base, {**given, "num_units": np.int32(len(plan.cells.numbers))})
 
     # -- kernels -------------------------------------------------------------------------------
 
@@ -384,7 +384,7 @@ class ArenaEpochs(ArenaKernels):
         if self.artificial is not None:
             self.artificial.bind(self.v[0], self.run.arguments)
 
-    def _kernel(self, launch: _Launch) -> program.BoundKernel:
+    def _kernel(self, launch: _ListsKernel) -> program.BoundKernel:
         """Return the kernel of a plan, built when it is first launched."""
         if launch.kernel is None:
             spec, known = launch.spec, {**self._arguments, **launch.given}

@@ -65,7 +65,7 @@ class BlockEpochs(Cells):
         starts, none = np.zeros(run.model.forest.num_cells + 1), np.zeros((0, 2))
         self.recorded = self._recorded(starts, none, 0, self.reals(none))
         context, device = self.queue.context, self.queue.device
-        self.launches = [_Launch(self, plan) for plan in plans]
+        self.launches = [_CellsKernel(self, plan) for plan in plans]
         # launches after the first run concurrently with it
         self._queues = [cl.CommandQueue(context, device) for _ in plans[1:]]
 
@@ -145,7 +145,7 @@ class BlockEpochs(Cells):
             launch.v.set(np.where(gather < 0, 0, v[gather]).astype(self.run.dtype))
 
 
-class _Launch:
+class _CellsKernel:
     """The cells of a plan on the device, and the kernel that advances them."""
 
     def __init__(self, epochs: BlockEpochs, plan: EpochPlan) -> None:

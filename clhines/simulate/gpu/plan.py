@@ -28,6 +28,16 @@ from clhines.simulate.gpu.spec import MAX_UNITS, SITE, SLOT_RUN, WARP, EpochSpec
 from clhines.simulate.kinds.spec import MechanismSpec, described, grouped_kind_spec
 from clhines.simulate.state.decisions import Decisions
 
+# A work-group has `units` cells of a plan, each with lanes in whole warps; a lane has a segment.
+# Invariant: between two barriers a place on the chip has one writer, so the bits do not depend on
+# who shares a work-group. Mechanisms leave their sums in slots, or lanes take nodes themselves:
+# by instance, where all states fit into local memory, else by node, see `lists`.
+#
+#   by instance:  cell 0 [warp][warp]  cell 1 [warp][warp]     an instance a lane, slot, node
+#   by node:      cell 0 [warp: lists 0, 2, ..][warp: lists 1, 3, ..]    a node a lane, all of it
+#
+# How many lanes, cells and registers was measured: bench/notes/epochs.md.
+
 
 class InstanceSites:
     """Instances of groups of `units` cells, at `most` of each kind: nodes, and slots of sums."""

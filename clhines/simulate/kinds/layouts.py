@@ -35,7 +35,7 @@ _ACTIVE: WeakKeyDictionary[Sources, tuple[np.ndarray, np.ndarray]] = WeakKeyDict
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class KindColumns:
     """Where arenas have the values of instances: column after column, or node after node."""
 
     by_node: ClassVar[bool] = True
@@ -58,7 +58,7 @@ class Layout:
     3 of the second, has number 2 + 1.
     """
 
-    groups: Mapping[int, Columns] = {}  # by kind, where instances are in groups
+    groups: Mapping[int, KindColumns] = {}  # by kind, where instances are in groups
     ring_steps = 0  # by which artificial cells go ahead: their rings have room for these, too
 
     def __init__(self, model: Model) -> None:
@@ -89,8 +89,8 @@ class Layout:
         """Return where those of each node begin in numbers that ascend, and the end."""
         return np.cumsum(np.bincount(number + 1, minlength=self.count + 1))[: self.count + 1]
 
-    def columns(self, k: int, kind: Kind) -> Columns:
-        return Columns(kind.count)
+    def columns(self, k: int, kind: Kind) -> KindColumns:
+        return KindColumns(kind.count)
 
 
 def active_nodes(model: Model) -> np.ndarray:

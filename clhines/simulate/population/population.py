@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from clhines.analysis.extract import FEATURES, known_features
 from clhines.analysis.features import Features
+from clhines.analysis.responses import check_names
 from clhines.analysis.spikes import RaggedArray, lists_of
 from clhines.checks import (
     as_array,
@@ -607,15 +608,7 @@ class Population:
             table = cast("Mapping[str, ArrayLike]", sets)
             sets = {name: table[name] for name in table}
         if isinstance(sets, Mapping):
-            for name in sets:
-                if name not in self.names:
-                    raise InputError(
-                        f"sets has {shown(name)}; expected {', '.join(self.names)}"
-                        f"{meant(name, self.names)}"
-                    )
-            missing = [name for name in self.names if name not in sets]
-            if missing:
-                raise InputError(f"sets lacks {missing[0]}; expected {', '.join(self.names)}")
+            check_names("sets", sets, self.names)
             columns = [np.atleast_1d(as_array(name, sets[name])) for name in self.names]
             if len({c.shape for c in columns}) > 1 or columns[0].ndim > 1:
                 raise InputError("sets has arrays of several lengths; expected (N,) each")

@@ -170,7 +170,7 @@ def _h5py():  # type: ignore[no-untyped-def]
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class RecordColumns:
     """Places of a record, whose names are made when they are asked for."""
 
     kind: str  # ``node``, ``row``, or a mechanism
@@ -195,22 +195,22 @@ class Columns:
 
 def columns_of(
     network: Network, at: ArrayLike | Group, index: ArrayLike | None, rows: int | None
-) -> Columns:
+) -> RecordColumns:
     """Return the columns of a record of nodes, of a group's instances, or of a matrix of `rows`."""
     if rows is not None:
-        return Columns("row", np.arange(rows))
+        return RecordColumns("row", np.arange(rows))
     if isinstance(at, Group):
         every = np.arange(len(at))
         if index is not None:
             every = np.atleast_1d(every[np.asarray(index)]) if np.size(index) else every[:0]
-        return Columns(at.mechanism.name, every)
+        return RecordColumns(at.mechanism.name, every)
     nodes = np.atleast_1d(np.asarray(at)).astype(np.int64)
     cell = stretch_of(network.forest.cell_offsets, nodes)
     number = nodes - network.forest.cell_offsets[cell]
     is_soma = network.soma[cell] == nodes
     if network.gids is not None:
-        return Columns("node", number, network.gids[cell], is_soma)
-    return Columns("node", number, cell if network.num_cells > 1 else None, is_soma)
+        return RecordColumns("node", number, network.gids[cell], is_soma)
+    return RecordColumns("node", number, cell if network.num_cells > 1 else None, is_soma)
 
 
 class Recording(int):
@@ -229,10 +229,10 @@ class Recording(int):
     name: str
     variable: str
     unit: str
-    _columns: Columns
+    _columns: RecordColumns
 
     def __new__(
-        cls, number: int, name: str, variable: str, unit: str, columns: Columns
+        cls, number: int, name: str, variable: str, unit: str, columns: RecordColumns
     ) -> Recording:
         """Make the number of a record, with what users see of it."""
         found = super().__new__(cls, number)
@@ -271,7 +271,7 @@ CURRENT = "i"  # of the instances of a text
 CROSSED = ("count", "crossings")  # of a threshold
 REDUCTIONS = ("min", "max", "mean", "integral", *CROSSED)
 FEATURES = "features"
-NO_COLUMNS = Columns("", np.zeros(0, np.int64))
+NO_COLUMNS = RecordColumns("", np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,7 +290,7 @@ class Record:
     stream: RecordWriter | None = None  # where its rows go
     label: str = ""  # by which users find it in a result
     unit: str = ""  # of its values; empty where none is known
-    columns: Columns = NO_COLUMNS
+    columns: RecordColumns = NO_COLUMNS
 
     @property
     def width(self) -> int:

@@ -4,30 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from plans import SHAPED, mixture
 from solvers import assert_alike
-from systems import dissimilar, families, make_system
+from systems import dissimilar, make_system
 from trees import complete_binary
 
-from bench.made import caterpillar, chain, star
+from bench.made import chain, star
 from clhines import Forest, PivotError, Solver
 from clhines.device import devices
 from clhines.plan.by_branch import fine
-
-SHAPED = {
-    "split_mean": {"split": "mean"},
-    "split_block": {"split": "block"},
-    "sorted": {"packing": "sorted"},
-    "best_fit": {"packing": "best_fit"},
-    "level_shift": {"level_shift": True},
-    "local": {"local": True},
-    "all": {"split": "block", "packing": "sorted", "level_shift": True, "local": True},
-}
-
-
-def mixture():
-    return Forest.from_parents(
-        [*dissimilar(30), *families()["few_shapes"], star(90), chain(70), caterpillar(60)]
-    )
 
 
 @pytest.mark.optimised

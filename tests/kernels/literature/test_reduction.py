@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pyopencl.array as cla
 import pytest
+from plans import local_places
 from systems import SIZES, children_first, make_system, renumbered
 from tolerances import REDUCTION_UPDATES, assert_close
 
@@ -30,12 +31,6 @@ LENGTHS = (*SIZES, 3, 1000, 5000)
 def give_local_memory(monkeypatch, size, **more):
     real, other = devices.limits, {"local_bytes": size, **more}
     monkeypatch.setattr(devices, "limits", lambda device: replace(real(device), **other))
-
-
-def local_places(spec):
-    """Places in local memory of so many unknowns: PCR has its own beside those of CR."""
-    places = spec.capacity + spec.capacity // 32
-    return places + (spec.switch + spec.switch // 32 if spec.switch > 1 else 0)
 
 
 def storages(solver):

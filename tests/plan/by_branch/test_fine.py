@@ -4,7 +4,8 @@ import sys
 
 import numpy as np
 import pytest
-from systems import dissimilar, families
+from plans import SHAPED, mixture
+from systems import dissimilar
 from trees import complete_binary
 
 from bench.made import caterpillar, chain, random_binary_tree, star
@@ -16,21 +17,6 @@ from clhines.plan.plan import MOST_PROGRAMS, Limits, with_few_programs
 
 CPU = Limits(compute_units=2, max_work_group=4096, is_cpu=True, vector_bytes=32)
 GPU = Limits(max_work_group=1024)
-SHAPED = {
-    "split_mean": {"split": "mean"},
-    "split_block": {"split": "block"},
-    "sorted": {"packing": "sorted"},
-    "best_fit": {"packing": "best_fit"},
-    "level_shift": {"level_shift": True},
-    "local": {"local": True},
-    "all": {"split": "block", "packing": "sorted", "level_shift": True, "local": True},
-}
-
-
-def mixture():
-    return Forest.from_parents(
-        [*dissimilar(30), *families()["few_shapes"], star(90), chain(70), caterpillar(60)]
-    )
 
 
 # ------------------------------------------------------------------------------------ splitting
