@@ -142,6 +142,7 @@ MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "starts": ([], [*CPU_EPOCHS, *BLOCKS, "clhines/neuron"]),
     "pieces": ([*GPU_EPOCHS, *STEPS, "clhines/neuron"], [*BLOCKS, "clhines/neuron"]),
     "frameworks": ([*GPU_EPOCHS, *STEPS], BLOCKS),
+    "repositories": ([*GPU_EPOCHS, *STEPS], BLOCKS),
     "random": ([*GPU_EPOCHS, *STEPS], BLOCKS),
     "spikes": (["kernels/simulate/delivery.mako"], ["kernels/simulate/delivery.mako"]),
     "synapses": (["kernels/simulate/delivery.mako"], ["kernels/simulate/delivery.mako"]),
