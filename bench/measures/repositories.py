@@ -57,6 +57,7 @@ REFUSED, DIFFERS, FAILED = "refused", "differs", "fails here"
 PYTHON_2 = "it is of Python 2"
 NOT_HERE = "NEURON runs nothing"
 Found = tuple[dict[str, Any], dict[str, np.ndarray]]
+MORE = r"(?<=\d)[a-z]$"  # behind a number: another script of the repository
 STARTS = "mosinit.hoc", "init.hoc", "main.hoc"
 
 
@@ -278,7 +279,7 @@ def outcome(
 
 def row_of(name: str, folder: Path, args: Any) -> dict[str, Any]:
     """Run one repository's script; say why not where it cannot be."""
-    repository = folder / name.rstrip("abcdef")
+    repository = folder / re.sub(MORE, "", name)
     script = script_of(name, repository)
     if script is None:
         return {"name": name, "outcome": NOT_HERE, "why": ["no script of NEURON"]}
@@ -386,7 +387,7 @@ def main(arguments: Sequence[str]) -> int:
         raise MissingError("expected CLHINES_MODELS=FOLDER, with folders of ModelDBRepository")
     folder = Path(os.environ["CLHINES_MODELS"])
     there = sorted(p.name for p in folder.iterdir() if p.is_dir())
-    names = args.names or sorted({*there, *(n for n in SCRIPTS if n.rstrip("abcdef") in there)})
+    names = args.names or sorted({*there, *(n for n in SCRIPTS if re.sub(MORE, "", n) in there)})
     queue = record.queue(args.device, ["float64"])
     with tempfile.TemporaryDirectory() as where, ThreadPoolExecutor(args.processes) as pool:
         args.keep = str(Path(args.keep or where).resolve())
