@@ -308,13 +308,11 @@ def reasons(why: str) -> list[str]:
 def kind(reason: str) -> str:
     """Return a reason without the names in it and without its way out, to be counted."""
     plain = re.sub(r"^\d+ of \w+: |^(?!CVode|Vector|NetCon|PatternStim)\w+: ", "", reason)
-    plain = re.sub(
-        r"(record of|play into|NetCon of|POINTER|TABLE of|array of) (?!a statement)[\w.\[\]]+",
-        r"\1 ...",
-        plain,
-    )
-    plain = re.sub(r"\[\d+\]|'\w+'|, (in section|which is written).*| \(\S+:\d+\)", "", plain)
-    return plain.split(";")[0].split(", which hoc")[0].strip()
+    words = "record of|play into|NetCon of|POINTER|TABLE of|array of"
+    plain = re.sub(rf"({words}) (?!a statement)[\w.\[\]]+", r"\1 ...", plain)
+    plain = re.sub(r"'\w+'", "...", plain)
+    plain = re.sub(r"\[\d+\]|, (in section|which is written).*| \(\S+:\d+\)", "", plain)
+    return plain.split(";")[0].split(", which hoc")[0].split(", or stepped")[0].strip()
 
 
 def failure(why: str) -> str:
