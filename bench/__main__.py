@@ -63,7 +63,7 @@ def first_line(module: str) -> str:
 
 def listing() -> str:
     """Return the names of all measures, each with one line."""
-    lines = [f"  {name:<12} {first_line(module)}" for name, module in MEASURES.items()]
+    lines = [f"  {name:<9} {first_line(module)}" for name, module in MEASURES.items()]
     usage = "usage: python -m bench NAME [ARGUMENT ...]; NAME --help lists the arguments of NAME"
     return "\n".join([usage, "", *lines])
 
