@@ -35,6 +35,7 @@ MEASURES = {
     "pieces": "measures.pieces",
     "fixed": "measures.fixed",
     "frameworks": "measures.frameworks",
+    "repositories": "measures.repositories",
     "coverage": "measures.coverage",
     "spikes": "measures.spikes",
     "orders": "measures.orders",

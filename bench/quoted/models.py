@@ -44,6 +44,21 @@ MODELS = (
     ("BMTK's 14 cells | 10, 1,436", "bmtk", "two cores", "1 s", "NaV"),
 )
 FRAMEWORKS = "## How long do whole scripts take?"
+PUBLISHED = "## How many published models run by their own scripts?"
+OUTCOMES = {
+    "equal, run here as they are": "equal",
+    "equal, run here by `fixed_step=` beside NEURON's steps of that length, as they turn on "
+    "CVode's variable steps": "equal, by fixed_step=",
+    "all spikes equal, voltages as far off as those of NEURON's other solver of the matrix": (
+        "as near as NEURON to itself"
+    ),
+    "NEURON takes the steps, in loops of the script that the switch leaves alone": (
+        "by NEURON's own steps"
+    ),
+    "rejected": "refused",
+    "rejected with `fixed_step=`, too": "refused, by fixed_step=",
+}
+WRONG = "differs", "fails here", "differs, by fixed_step=", "fails here, by fixed_step="
 LARGE = {"BMTK `bio_300cells_nosurround`": "BMTK bio_300cells", "NetPyNE's M1": "netpyne M1"}
 FIXED = "fixed-pocl-intel-r-xeon-r-processor"
 FIXED_STEPS = "## Fixed steps in place of variable ones"
@@ -364,3 +379,33 @@ def frameworks() -> Iterator[Quote]:
     ]
     for label, name in LARGE.items():
         yield row(SWITCH, FRAMEWORKS, label, *(Figure(file, s, {"name": name}) for s in shown))
+
+
+def repositories() -> Iterator[Quote]:
+    """Yield how many scripts of published models have which outcome."""
+
+    def of(*names: str) -> Figure:
+        def shown(result: Row) -> str:
+            found = (o["scripts"] for o in result["outcomes"] if o["outcome"] in names)
+            return str(sum(found) or "-")
+
+        return Figure("repositories-pocl-amd-epyc", shown, {})
+
+    def scripts(which: str) -> Figure:
+        """Return how many scripts of NEURON there are, and how many of them it runs, or not."""
+
+        def shown(result: Row) -> str:
+            rows = [r for r in result["rows"] if r.get("why") != ["no script of NEURON"]]
+            ran = sum(r["outcome"] != "NEURON runs nothing" for r in rows)
+            return str({"all": len(rows), "ran": ran, "not": len(rows) - ran}[which])
+
+        return Figure("repositories-pocl-amd-epyc", shown, {})
+
+    for label, name in OUTCOMES.items():
+        yield row(SWITCH, PUBLISHED, label, of(name))
+    yield row(SWITCH, PUBLISHED, "different, or ended by an error", of(*WRONG))
+    refused = of("refused", "refused, by fixed_step=")
+    words = "Of {} scripts of NEURON {} run there"
+    yield prose(SWITCH, PUBLISHED, words, scripts("all"), scripts("ran"))
+    yield prose(SWITCH, PUBLISHED, "Nearly every one of the {} is rejected", refused)
+    yield prose(SWITCH, PUBLISHED, "The {} that do not run", scripts("not"))

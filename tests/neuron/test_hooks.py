@@ -244,6 +244,9 @@ def test_records_and_plays_of_what_is_not_simulated_name_it():
     found = result_of(NAMED)
     for kind, word in (("record", "of"), ("play", "into")):
         for name, lines in zip(found["names"], found[kind], strict=True):
+            if (kind, name) == ("record", "i_cap"):
+                assert not lines
+                continue
             assert [line.split(";")[0] for line in lines] == [f"Vector.{kind} {word} {name}"]
     assert found["statement"] == [["Vector.play of a statement; play into a variable"]] * 3
     assert [line.split(";")[0] for line in found["source"]] == ["NetCon of hh.m"]

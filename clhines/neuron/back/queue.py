@@ -10,7 +10,7 @@ import numpy as np
 from clhines.arrays import place_of
 from clhines.errors import warn_caller
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.neuron.convert import Rejected
+from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Queued, gather, is_address, words_at
 from clhines.neuron.read.wiring import NeuronWires, Sender
@@ -193,7 +193,10 @@ class Bins:
             <= _NEAR * dt
         ]
         if len(begins) != 1:
-            raise OSError("NEURON's bins of events are not as expected")
+            what = "CVode.queue_mode(1, 0) where t or dt has been set, or stepped otherwise, since "
+            what += "finitialize(): NEURON's bins of events begin at another time"
+            way_out = "queue_mode(0, 0) before finitialize(), or leave t and dt as they are"
+            raise RejectedError([Rejected("", what, "", 0, way_out)])
         self._begin = ctypes.c_double.from_address(begins[0])
 
     def begin_at(self, t: float) -> None:

@@ -12,15 +12,17 @@ from clhines.network.times import half_steps
 from clhines.neuron.back.states import Arrays, rings_of
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
-from clhines.neuron.memory.places import ELEMENT, ION
+from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, ION
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.played import Recorder
 from clhines.neuron.read.trains import held_vector
+from clhines.neuron.read.tree import CAPACITANCE
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
 
+_CHARGED = "", CAPACITIVE
 BEFORE_STEPS = {"before_initial", "initial", "after_initial"}  # blocks
 
 
@@ -61,7 +63,28 @@ class Records:
             numbers.append(recorder.variable.number)
         self._records = {key: self._record(key, np.array(n)) for key, n in wanted.items()}
         self._setters = [g for g in imported.groups.values() if g.mechanism.program.sets_v]
+        self._charged = np.array(wanted.get(_CHARGED, []), np.int64)
+        if self._charged.size:
+            self._check_charged()
         self._set = {k: self._set_by(r) for k, r in enumerate(imported.model.plays.recorders)}
+
+    def _check_charged(self) -> None:
+        what = f"Vector.record of {CAPACITIVE}"
+        if self._setters:
+            name = self._setters[0].mechanism.name
+            raise RejectedError([Rejected(name, f"{what}, where events set v", "", 0, "record v")])
+        if self._sim.dtype != np.float64:
+            raise RejectedError([Rejected("", f"{what} in float32", "", 0, "dtype='float64'")])
+
+    def _charging(self, v: np.ndarray, first: int) -> np.ndarray:
+        """(k, n) float64, mA/cm²: capacitive currents, from voltages of each step."""
+        model, nodes = self._imported.model, self._charged
+        tree = model.tree
+        order = np.argsort(tree.numbers)
+        at = order[np.searchsorted(tree.numbers, nodes, sorter=order)]
+        before = v[first - 1] if first else model.fields.values(tree.v, tree.addresses[at])
+        cm = tree.capacitance[nodes] / (CAPACITANCE * tree.area[nodes])
+        return np.diff(np.vstack([before, v[first:]]), axis=0) * (1e-3 * cm / self._sim.model.dt)
 
     def _key(self, recorder: Recorder) -> tuple[str, str] | None:
         """Return owner and name of what is recorded; None of the time, and of what stays."""
@@ -118,13 +141,15 @@ class Records:
         instances = [i.instances for i in self._imported.model.contents.ions.values()
                      if i.name + ION == owner]  # fmt: skip
         nodes = np.array(instances[0].nodes)[numbers] if instances else numbers
-        return self._sim.record(name, nodes)
+        return self._sim.record("v" if key == _CHARGED else name, nodes)
 
     def fill(self, result: Result, begin: float, first: int) -> None:
         """Append a run from `begin`, ms, to all vectors, less its `first` rows."""
         steps = len(result.t) - first
         t = clock(begin, self._sim.model.dt, steps)
         rows = {k: result[n][first:].astype(np.float64) for k, n in self._records.items()}
+        if self._charged.size:
+            rows[_CHARGED] = self._charging(result[self._records[_CHARGED]], first)
         recorders = self._imported.model.plays.recorders
         for k, (recorder, at) in enumerate(zip(recorders, self._at, strict=True)):
             own = self._set[k]

@@ -95,7 +95,8 @@ class Pointed:
         self._low = int(h.mcell_ran4_init())  # index of MCellRan4 of those that have none
         if not pointers.all():
             what = f"{self._name} has no stream of random numbers"
-            raise rejected(owner, what, "call the mechanism's setRNG() for every instance")
+            way_out = "give every instance one, as by its setRNG() or noiseFromRandom(random)"
+            raise rejected(owner, what, way_out)
         random = list(h.List("Random"))
         known = memory.insides_of(memory.objects_of(random)) if random else np.zeros(0)
         some = np.flatnonzero(np.isin(pointers, known))

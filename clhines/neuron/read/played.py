@@ -10,7 +10,7 @@ import numpy as np
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.places import ELEMENT, MemoryPlaces, Variable
+from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.memory.raw import Place, PlayRead, ref
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Contents
@@ -20,7 +20,7 @@ _SCALAR = 5  # of hoc's name_declared
 _OF_NETCON = "delay", "threshold"
 
 
-_RECORDED = "expected v, i_membrane_, t or a RANGE variable of a mechanism or an ion"
+_RECORDED = "expected v, i_membrane_, i_cap, t or a RANGE variable of a mechanism or an ion"
 _FIRST, _BEFORE = 3e8, -7e8  # numbers that no model has
 
 
@@ -128,6 +128,9 @@ class PlayReader:
             return
         is_time = not played.place.row and played.place.column == self._time
         variable = None if is_time else self._places.find(played.place)
+        node = -1 if variable or is_time or "Play" in played.what else self._capacitive(played)
+        if node >= 0:
+            variable = Variable("", CAPACITIVE, node)
         if variable is None and not is_time:
             if "Play" in played.what:
                 name = name_of(self._h, self._memory, played.place)
@@ -150,6 +153,9 @@ class PlayReader:
             self.watched.append(played.words[1])
             recorder.event = played.words[2]
         self.recorders.append(recorder)
+
+    def _capacitive(self, played: PlayRead) -> int:
+        return self._places.capacitive(played.place) if played.place.row else -1
 
     def _play(self, played: PlayRead, vector: Hoc, variable: Variable) -> None:
         y, continuous = np.array(vector, np.float64), played.what == "VecPlayContinuous"

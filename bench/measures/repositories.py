@@ -1,0 +1,402 @@
+"""Run the own scripts of public repositories with the switch on, beside NEURON.
+
+    CLHINES_MODELS=FOLDER python -m bench repositories [NAME ...] [--stop MS] [--limit S]
+                                         [--device SPEC] [--keep FOLDER] [--processes N]
+
+Each folder in the one that the variable names is a public repository, called as there (a number is
+one of ModelDBRepository). Its script is the mosinit.hoc that lies highest, init.hoc or main.hoc,
+or what `SCRIPTS` says; the .mod files of its folder are compiled, or else all those below. The
+script is loaded as nrngui does, without windows. Where it only shows buttons they are pressed, one
+after the other, and then *Init & Run*, until something has run. Two runs of a script are compared,
+of up to MS each: spikes of all sections as they are recorded in steps, their voltages, and states
+and other variables at the end. Where voltages differ by more than 1e-6 mV, NEURON runs once more
+with each voltage the least amount off, and its other solver of the matrix. A script that turns
+CVode's variable steps on is refused, and runs again with ``fixed_step=``, beside NEURON with fixed
+steps. Processes that take longer than S run once more for a tenth of the time, and a script that
+needs the end of its run, and fails without, for all of it. A repository that is not named keeps its
+row. ``--keep``: a folder for what is compiled and recorded; a way that has run there is not run
+again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from bench import MissingError, record, table
+from bench.measures.model_runs import EQUAL_V
+from bench.measures.repository_runs import FIXED_STEP
+
+LIMIT, STOP, SHORTER, WHOLE = 90.0, 300.0, 0.1, 1e9  # s; ms; of the time; ms
+NUDGES = 100.0  # times what an ulp does: of voltages that are apart by rounding
+SPIKE = 0.0  # mV
+OTHERS = 1e-6  # of the largest value of a variable at the end
+SMALL = 1e-9  # of values at the end: what is less than its rounding beside 1
+LONGER = "takes longer than"
+REFUSALS = "RejectedError", "InputError"
+SOURCES = ".mod", ".inc", ".h"
+EQUAL, NEAR, OWN = "equal", "as near as NEURON to itself", "by NEURON's own steps"
+FIXED = ", by fixed_step="
+REFUSED, DIFFERS, FAILED = "refused", "differs", "fails here"
+PYTHON_2 = "it is of Python 2"
+NOT_HERE = "NEURON runs nothing"
+Found = tuple[dict[str, Any], dict[str, np.ndarray]]
+MORE = r"(?<=\d)[a-z]$"  # behind a number: another script of the repository
+STARTS = "mosinit.hoc", "init.hoc", "main.hoc"
+
+
+class FailedError(Exception):
+    """A script did not run, and why."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """Where a script is in its repository.
+
+    Attributes
+    ----------
+    path : str
+    mechanisms : tuple of str
+        Folders of .mod files; empty for those of the script's folder, or all below it.
+    press : tuple of str
+        Commands of its buttons; empty for those that the script has.
+    """
+
+    path: str
+    mechanisms: tuple[str, ...] = ()
+    press: tuple[str, ...] = ()
+
+
+SCRIPTS = {
+    "116094": Script("LongDendrite/mosinit.hoc"),
+    "116094b": Script("ShortDendrite/mosinit.hoc"),
+    "136715": Script("mosinit.hoc", (), ('load_file("Fig3A.ses")',)),
+    "144007": Script("jneurosci2012/rake_final.hoc"),
+    "144482": Script("mosinit.hoc", ("mechanism/mechanism_cell1",)),
+    "153280": Script("superdeep.hoc"),
+    "155705": Script("Two_netsPaper/main/Control_execute_network_bgk.hoc",
+                     ("Two_netsPaper/mods/all_mods",)),
+    "156120": Script("mosinit.hoc", ("mods/other_mods", "mods/stimulation", "mods/synapse")),
+    "167499": Script("network_model_ensemble/evoked_activity.py", ("mechanisms",)),
+    "168874": Script("cawave.py"),
+    "182134": Script("real2.hoc"),
+    "182758": Script("nrnfiles/Figures/Fig_1a.py", ("nrnfiles",)),
+    "185355": Script("main.hoc"),
+    "187615": Script("almog/mosinit.hoc"),
+    "20212": Script("mechanism/mosinit.hoc"),
+    "2016996": Script("HCN/spikes_withH.hoc", ("mod files",)),
+    "2018023": Script("depol_stim.py", ("mod_files",)),
+    "225311": Script("haymod_sumcurr/calcsumcurr_manyareagsynmediumtau_parts_fixeddt.py"),
+    "229585": Script("protocols/03_positive_current_inj_py3.py", ("mod_files",)),
+    "237469": Script("haymod/calcifcurves.py"),
+    "240960": Script("FullModel/simulate_nap_EPSP_amplification.py"),
+    "260653": Script("init-rgc-121203.hoc", ("mod",)),
+    "260971": Script("L23PC/L23_PC_cADpyr229_1/run.py", ("L23PC/L23_PC_cADpyr229_1/mechanisms",)),
+    "261435": Script("burst_elliptic.py"),
+    "64229": Script("parbulbNet/init.hoc"),
+    "97917": Script("pardentategyrus/init.hoc"),
+    "53965": Script("Cav32_C456S/mosinit.hoc"),
+}  # fmt: skip
+
+
+def script_of(name: str, folder: Path) -> Script | None:
+    """Return the script of a repository that lies in a folder."""
+    if name in SCRIPTS:
+        return SCRIPTS[name]
+    for start in STARTS:
+        found = sorted(folder.rglob(start), key=lambda p: (len(p.parts), p))
+        if found:
+            return Script(str(found[0].relative_to(folder)))
+    return None
+
+
+def library(name: str, script: Script, folder: Path, kept: Path) -> str:
+    """Compile the mechanisms of a script; return the library, empty for none. `FailedError`."""
+    place = kept / name / "build"
+    done = place / platform.machine() / "libnrnmech.so"
+    here = (folder / script.path).parent
+    folders = [folder / m for m in script.mechanisms]
+    if not folders and any(here.glob("*.mod")):
+        folders = [here]
+    folders = folders or sorted({p.parent for p in here.rglob("*.mod")})
+    sources = {p.name: p for f in folders for s in SOURCES for p in sorted(f.glob(f"*{s}"))}
+    if not any(n.endswith(".mod") for n in sources):
+        return ""
+    if not place.is_dir():
+        place.mkdir(parents=True)
+        for source in sources.values():
+            shutil.copy(source, place)
+        command = shutil.which("nrnivmodl") or str(Path(sys.executable).with_name("nrnivmodl"))
+        made = subprocess.run(
+            [command], cwd=place, capture_output=True, text=True, errors="replace", check=False
+        )
+        (place / "build.log").write_text(made.stdout + made.stderr, "utf-8")
+    if not done.is_file():
+        lines = (place / "build.log").read_text("utf-8", "replace").splitlines()
+        errors = [x for x in lines if re.search(r"\berror:|^Error|Couldn't", x)] or ["?"]
+        raise FailedError(f"nrnivmodl: {errors[0].replace(str(place), '')[:120]}")
+    return str(done.resolve())
+
+
+def one_way(name: str, script: Script, folder: Path, way: str, stop: float, args: Any) -> Found:
+    """Return what a script leaves in one way, in a process of its own. `FailedError`."""
+    kept = Path(args.keep)
+    out = (kept / name / f"{way}-{stop:g}.npz").resolve()
+    failed = out.with_suffix(".failed")
+    if not (out.is_file() or failed.is_file()):
+        compiled = library(name, script, folder, kept)
+        copy = kept / name / f"copy-{way}"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(folder, copy, ignore=shutil.ignore_patterns(".git"), symlinks=True)
+        root = str(Path(__file__).resolve().parents[2])
+        path = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+        env = {k: v for k, v in os.environ.items() if k != "DISPLAY"} | {"PYTHONPATH": path}
+        env |= {"MPLBACKEND": "agg", "NEURON_MODULE_OPTIONS": "-nogui"}
+        env |= {"CLHINES_DEVICE": args.device} if args.device else {}
+        here, file = (copy / script.path).parent, Path(script.path).name
+        words = [sys.executable, "-m", "bench", "measures.repository_runs", file, way, str(out)]
+        words += ["--stop", f"{stop:g}", "--library", compiled]
+        words += ["--press", *script.press] if script.press else []
+        log = out.with_suffix(".log")
+        with log.open("w") as file_:
+            try:
+                subprocess.run(
+                    words, cwd=here, env=env, stdin=subprocess.DEVNULL, stdout=file_,
+                    stderr=subprocess.STDOUT, timeout=args.limit, check=False,
+                )  # fmt: skip
+                if not out.is_file():
+                    said = [x for x in log.read_text("utf-8", "replace").splitlines() if x.strip()]
+                    failed.write_text(f"ends by itself: {(said or ['?'])[-1][:120]}", "utf-8")
+            except subprocess.TimeoutExpired:
+                failed.write_text(f"{LONGER} {args.limit:g} s", "utf-8")
+        shutil.rmtree(copy, ignore_errors=True)
+    if not out.is_file():
+        raise FailedError(failed.read_text("utf-8"))
+    with np.load(out) as data:
+        return json.loads(str(data["said"])), {k: data[k] for k in data if k != "said"}
+
+
+def spikes(v: np.ndarray) -> set[tuple[int, int]]:
+    """Return the sections and steps in which voltages rise above `SPIKE`."""
+    return {*zip(*(x.tolist() for x in np.nonzero((v[:, 1:] > SPIKE) & (v[:, :-1] <= SPIKE))),
+                 strict=True)}  # fmt: skip
+
+
+def apart(neurons: Found, ours: Found) -> dict[str, Any]:
+    """Return how far the runs that both have are apart."""
+    pairs = list(zip(neurons[0]["runs"], ours[0]["runs"], strict=False))
+    theirs, mine = neurons[1], ours[1]
+    row: dict[str, Any] = {
+        "runs": len(pairs), "steps": sum(a["steps"] for a, _ in pairs), "dv": 0.0, "others": 0.0,
+        "spikes": 0, "same_step": 0, "other": "v",
+        "whole": [a["steps"] for a in neurons[0]["runs"]] == [b["steps"] for b in ours[0]["runs"]],
+    }  # fmt: skip
+    for k in range(len(pairs)):
+        a, b = theirs[f"v{k}"], mine[f"v{k}"]
+        size = min(a.shape[1], b.shape[1])
+        a, b = a[:, :size], b[:, :size]
+        first, second = spikes(a), spikes(b)
+        row["spikes"] += max(len(first), len(second))
+        row["same_step"] += len(first & second)
+        row["dv"] = max(row["dv"], most(a, b))
+        if not row["whole"]:
+            continue
+        ends = [n for n in theirs if n.startswith("end ") and n.endswith(f" {k}")]
+        for name in ends:
+            e, f = theirs[name], mine[name]
+            if name.startswith("end v "):
+                row["dv"] = max(row["dv"], most(e, f))
+                continue
+            off = most(e, f) / max(float(np.nanmax(np.abs(e), initial=0.0)), SMALL)
+            if off > row["others"]:
+                row |= {"others": off, "other": name.split()[1]}
+    return row
+
+
+def most(a: np.ndarray, b: np.ndarray) -> float:
+    """Return the largest difference; where one alone is no number it is infinite."""
+    if a.shape != b.shape:
+        return math.inf
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    d = np.where(same, 0.0, np.abs(np.where(same, 0.0, a) - np.where(same, 0.0, b)))
+    return float(np.nan_to_num(d, nan=math.inf).max(initial=0.0))
+
+
+def outcome(
+    name: str, script: Script, folder: Path, stop: float, args: Any, fixed: bool = False
+) -> dict[str, Any]:
+    """Return the row of a script that runs up to `stop` ms, both ways. `FailedError`."""
+    first, second, third = ("fixed", "fixed_clhines", "fixed_nudged") if fixed else (
+        "neuron", "clhines", "nudged")  # fmt: skip
+    neurons = one_way(name, script, folder, first, stop, args)
+    said = neurons[0]
+    row = {"stop": stop, **{k: said[k] for k in ("pressed", "sections", "ended")}}
+    row["ended"] = row["ended"].replace(f"{args.keep}/", "")[:200]
+    if not said["runs"]:
+        why = said["ended"] or "runs nothing by itself"
+        return {**row, "outcome": NOT_HERE, "why": [why.replace(f"{args.keep}/", "")[:200]]}
+    try:
+        ours = one_way(name, script, folder, second, stop, args)
+    except FailedError as error:
+        return {**row, "outcome": FAILED, "why": [str(error)]}
+    ended = ours[0]["ended"]
+    row |= {"here": ours[0]["here"], "seconds": [said["seconds"], ours[0]["seconds"]]}
+    refused = [x for x in REFUSALS if ended.startswith(x)]
+    if refused and ended != said["ended"]:
+        why = ended.removeprefix(f"{refused[0]}: ")
+        if not fixed and "CVode: variable time steps" in why:
+            again = outcome(name, script, folder, stop, args, fixed=True)
+            return {**again, "fixed": True} if again["outcome"] != NOT_HERE else again
+        return {**row, "outcome": REFUSED, "why": reasons(why.replace(f"{args.keep}/", ""))}
+    if ended != said["ended"]:
+        return {**row, "outcome": FAILED, "why": [ended or "does not end as in NEURON"]}
+    row |= apart(neurons, ours)
+    exact = row["spikes"] == row["same_step"] and row["dv"] <= EQUAL_V and row["whole"]
+    if exact and row["others"] <= OTHERS:
+        return {**row, "outcome": EQUAL if row["here"] else OWN}
+    nudged = one_way(name, script, folder, third, stop, args)
+    row["nudged"] = apart(neurons, nudged)
+    near = row["whole"] and row["dv"] <= max(NUDGES * row["nudged"]["dv"], EQUAL_V)
+    near = near and row["others"] <= max(NUDGES * row["nudged"]["others"], OTHERS)
+    return {**row, "outcome": (NEAR if row["here"] else OWN) if near else DIFFERS}
+
+
+def row_of(name: str, folder: Path, args: Any) -> dict[str, Any]:
+    """Run one repository's script; say why not where it cannot be."""
+    repository = folder / re.sub(MORE, "", name)
+    script = script_of(name, repository)
+    if script is None:
+        return {"name": name, "outcome": NOT_HERE, "why": ["no script of NEURON"]}
+    row = {"name": name, "script": script.path}
+    for stop in (args.stop, SHORTER * args.stop):
+        try:
+            found = outcome(name, script, repository, stop, args)
+            if found["outcome"] == NOT_HERE and found["ended"]:  # it may need the end of its run
+                found = outcome(name, script, repository, WHOLE, args)
+            return {**row, **found}
+        except FailedError as error:
+            why = str(error).replace(f"{args.keep}/", "")
+            row |= {"outcome": NOT_HERE, "why": [why]}
+            if not why.startswith(LONGER):
+                break
+    return row
+
+
+def reasons(why: str) -> list[str]:
+    """Return what is refused, each once: the lines of a RejectedError, or one of another error."""
+    lines = [x.strip() for x in why.splitlines() if x.strip()]
+    listed = lines[1:] if len(lines) > 1 and lines[0].startswith("the model has") else lines[:1]
+    return list(dict.fromkeys(listed))
+
+
+def kind(reason: str) -> str:
+    """Return a reason without the names in it and without its way out, to be counted."""
+    plain = re.sub(r"^\d+ of \w+: |^(?!CVode|Vector|NetCon|PatternStim)\w+: ", "", reason)
+    words = "record of|play into|NetCon of|POINTER|TABLE of|array of"
+    plain = re.sub(rf"({words}) (?!a statement)[\w.\[\]]+", r"\1 ...", plain)
+    plain = re.sub(r"'\w+'", "...", plain)
+    plain = re.sub(r"\[\d+\]|, (in section|which is written).*| \(\S+:\d+\)", "", plain)
+    return plain.split(";")[0].split(", which hoc")[0].split(", or stepped")[0].strip()
+
+
+def failure(why: str) -> str:
+    """Return why NEURON runs nothing, in a few words."""
+    words = {
+        "no script": "no script of NEURON", "nrnivmodl": "its .mod files do not compile",
+        LONGER: "takes too long", "SyntaxError": PYTHON_2, "execfile": PYTHON_2,
+        "by itself": "runs nothing by itself, nor by its buttons",
+    }  # fmt: skip
+    return next((words[w] for w in words if w in why), "its script ends with an error")
+
+
+def counts(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Return how many scripts have each outcome, by whether steps were fixed by ``fixed_step=``."""
+    found = Counter(r["outcome"] + (FIXED if r.get("fixed") else "") for r in rows)
+    return {name: found[name] for name in sorted(found, key=lambda n: (-found[n], n))}
+
+
+HEAD = (
+    f"{'script':<8} {'spikes':>6} {'same step':>9} {'mV apart':>8} {'others':>8} {'steps':>8} "
+    f"{'NEURON s':>8} {'here s':>6}  pressed"
+)
+
+
+def line_of(row: dict[str, Any]) -> str:
+    """Return the line of a script that ran both ways."""
+    here = "fixed" if row.get("fixed") else "" if row["here"] else "NEURON's"
+    return (
+        f"{row['name']:<8} {row['spikes']:>6} {row['same_step']:>9} {row['dv']:>8.1e} "
+        f"{row['others']:>8.1e} {row['steps']:>8,} {row['seconds'][0]:>8.1f} "
+        f"{row['seconds'][1]:>6.1f}  {' '.join([here, row['pressed']]).strip():.44}"
+    ).rstrip()
+
+
+def text(result: dict[str, Any]) -> str:
+    """Return the tables."""
+    rows = result["rows"]
+    ran = [r for r in rows if "dv" in r]
+    refused = Counter(k for r in rows if r["outcome"] == REFUSED for k in {*map(kind, r["why"])})
+    without = Counter(failure(r["why"][0]) for r in rows if r["outcome"] == NOT_HERE)
+    parts = [table.ruled("scripts  outcome", [f"{n:>7}  {o}" for o, n in counts(rows).items()])]
+    for head, found in (("refused for", refused), ("NEURON runs nothing", without)):
+        lines = [f"{n:>7}  {k:.88}" for k, n in found.most_common()]
+        parts.append(table.ruled(f"scripts  {head}", lines))
+    parts.append(table.ruled(HEAD, [line_of(r) for r in ran]))
+    notes = [
+        "mV apart: of voltages of each step and at the end. others: of states of segments and "
+        "variables of point processes at the end, beside the largest value. fixed: by fixed_step="
+        f"{FIXED_STEP:g}, beside NEURON's fixed steps. NEURON's: the switch leaves these steps "
+        "alone. pressed: what a user does after the script, which runs nothing by itself.",
+        *(
+            f"{r['name']} {r['outcome']}{FIXED if r.get('fixed') else ''}: {why}"
+            for r in rows if "dv" not in r for why in r["why"][:3]
+        ),
+        *(f"{r['name']} {r['outcome']}, {r['other']} most" for r in ran if r["outcome"] == DIFFERS),
+    ]  # fmt: skip
+    return "\n\n".join([*parts, "\n".join(table.wrapped(notes))])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the scripts and write ``repositories.json`` and ``.txt``."""
+    parser = record.parser("repositories", __doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--stop", type=float, default=STOP, metavar="MS")
+    parser.add_argument("--limit", type=float, default=LIMIT, metavar="S")
+    parser.add_argument("--keep", default="", metavar="FOLDER")
+    parser.add_argument("--processes", type=int, default=1, metavar="N")
+    args = parser.parse_args(arguments)
+    if "CLHINES_MODELS" not in os.environ:
+        raise MissingError("expected CLHINES_MODELS=FOLDER, with folders of ModelDBRepository")
+    folder = Path(os.environ["CLHINES_MODELS"])
+    there = sorted(p.name for p in folder.iterdir() if p.is_dir())
+    names = args.names or sorted({*there, *(n for n in SCRIPTS if re.sub(MORE, "", n) in there)})
+    queue = record.queue(args.device, ["float64"])
+    with tempfile.TemporaryDirectory() as where, ThreadPoolExecutor(args.processes) as pool:
+        args.keep = str(Path(args.keep or where).resolve())
+        found = list(tqdm(pool.map(lambda n: row_of(n, folder, args), names), total=len(names)))
+    path = Path(args.out) / f"repositories-{record.slug(queue.device)}.json"
+    old = json.loads(path.read_text("utf-8"))["rows"] if path.is_file() else []
+    rows = {r["name"]: r for r in [*old, *found]}
+    result = {
+        "record": record.record(queue, "repositories", arguments),
+        "outcomes": [{"outcome": o, "scripts": n} for o, n in counts([*rows.values()]).items()],
+        "rows": [rows[n] for n in sorted(rows)],
+    }  # fmt: skip
+    record.write("repositories", queue, result, text(result), args.out)
+    return 1 if any(r["outcome"] in (DIFFERS, FAILED) for r in found) else 0
