@@ -285,7 +285,8 @@ def row_of(
     Parameters
     ----------
     turns : int
-        Runs of each whose least seconds count, after the first here; with one no CoreNEURON runs.
+        Runs of each whose least seconds count, after the first here; CoreNEURON runs
+        where these are more than one.
     nudge : bool
         Whether NEURON also runs it nudged where all spikes are in their steps; ``nudged_dv`` is
         how far that moves a voltage.
@@ -298,8 +299,10 @@ def row_of(
         except FailedError as error:
             return {"name": name, "neuron_failed": str(error)}
         try:
-            first = run(name, copy, True, device, python)["seconds"]
             ours = run(name, copy, True, device, python)
+            first = ours["seconds"]
+            if turns:
+                ours = run(name, copy, True, device, python)
             for _ in range(turns - 1):
                 for found, is_on in ((neurons, False), (ours, True)):
                     again = run(name, copy, is_on, device, python)["seconds"]
