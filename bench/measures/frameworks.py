@@ -1,25 +1,30 @@
-"""Run unedited scripts of NetPyNE, LFPy, BluePyOpt and BMTK with the switch on and off.
+"""Run unedited scripts of NetPyNE, LFPy, BluePyOpt, BMTK and hnn-core with the switch on and off.
 
     CLHINES_MODELS=FOLDER python -m bench frameworks [NAME ...] [--device SPEC] [--python PROGRAM]
         [--result WORD]
 
-FOLDER has the public repositories ``netpyne``, ``LFPy``, ``BluePyOpt``, ``bmtk`` and ``M1``
-(``suny-downstate-medical-center/M1_NetPyNE_CellReports_2023``). PROGRAM is a
-Python that has these, NEURON and this package (default: this one). A script runs in processes of
-its own, with ``CLHINES_NEURON=1`` and without; spikes and voltages are those that the
-framework has afterwards. ``same step`` counts spikes that come in the same step in both, and
-``steps`` those that were not NEURON's. Seconds are of the whole script with its imports: one run
-in NEURON, and two here, the first of which compiles, as its caches are empty. Where spikes differ
-a second run in NEURON begins with a voltage of each section the least amount off, and the row says
-how many of NEURON's spikes stay in their steps. BluePyOpt's simulator takes fixed steps of
-0.025 ms both ways, where its scripts do not say; its ``cells`` are the models that it has tried.
-NetPyNE's are cells with sections, without artificial ones, and so are its spikes.
+FOLDER has the public repositories ``netpyne``, ``LFPy``, ``BluePyOpt``, ``bmtk``, ``hnn-core`` and
+``M1`` (``suny-downstate-medical-center/M1_NetPyNE_CellReports_2023``). PROGRAM is a Python that has
+these, NEURON and this package (default: this one). A script runs in processes of its own, with
+``CLHINES_NEURON=1`` and without; spikes and voltages are those that the framework has afterwards;
+``same step`` counts spikes that come in the same step in both, and ``steps`` those that were not
+NEURON's. Seconds are of the whole script with its imports: the first run here compiles, as its
+caches are empty; then NEURON and runs here take turns, and the least of each counts. NetPyNE's are
+also run by CoreNEURON, which is an option of its, where that takes their mechanisms. Where spikes
+differ a second run in NEURON begins with a voltage of each section the least amount off, and the
+row says how many of NEURON's spikes stay in their steps. ``apart`` is of voltages, mV, of hnn-core
+of dipoles, nAm. BluePyOpt's simulator takes fixed steps of 0.025 ms both ways, where its scripts do
+not say; its ``cells`` are the models that it has tried. NetPyNE's and hnn-core's are cells with
+sections, without artificial ones, and so are their spikes. Of notebooks the cells of code run,
+without lines for IPython. hnn-core sees a NEURON 7 while it is imported, as the legacy units that
+it asks of newer ones are not in NEURON 9.
 The files of `GIVEN`, which stand beside the script of M1, run a part of it.
 WORD makes a result of its own, ``frameworks-WORD``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -36,8 +41,10 @@ from tqdm import tqdm
 from bench import MissingError, record, table
 
 TIMEOUT = 900.0  # s
+TURNS = 2  # runs of each whose least seconds count
 COUNTS = "neuron_spikes", "spikes", "same_step"
 TUTORIALS = "netpyne/doc/source/code"
+SECONDS = {"neuron_seconds": 8, "core_seconds": 6, "first_seconds": 7, "seconds": 6}  # widths
 SCRIPTS = {  # name -> (folder, script, folder of .mod files)
     "netpyne HHTut": ("netpyne/examples/HHTut", "src/init.py", ""),
     **{
@@ -49,11 +56,25 @@ SCRIPTS = {  # name -> (folder, script, folder of .mod files)
     },
     **{
         f"LFPy {name}": ("LFPy/examples", f"example_{name}.py", "")
-        for name in ("EEG", "anisotropy", "ECoG_4sphere")
+        for name in ("EEG", "MEA", "ECoG", "anisotropy", "ECoG_4sphere")
     },
     "BluePyOpt expsyn": ("BluePyOpt/examples/expsyn", "expsyn.py", ""),
+    **{
+        f"BluePyOpt {name}": (f"BluePyOpt/examples/{name}", f"{name}.ipynb", "")
+        for name in ("simplecell", "metaparameters")
+    },
+    **{
+        f"hnn-core {name}": ("hnn-core/examples", f"{folder}/plot_{name}.py", "")
+        for folder, name in (
+            ("howto", "firing_pattern"), ("workflows", "simulate_alpha"),
+            ("workflows", "simulate_gamma"),
+        )
+    },
     "BMTK bio_1cell": (
         "bmtk/examples", "bio_1cell/run_bionet.py", "bio_components/mechanisms/modfiles",
+    ),
+    "BMTK bio_14cells": (
+        "bmtk/examples", "bio_14cells/run_bionet.py", "bio_components/mechanisms/modfiles",
     ),
     "BMTK bio_300cells": (
         "bmtk/examples", "bio_300cells_nosurround/run_bionet.py",
@@ -99,6 +120,18 @@ if os.environ.get("NUDGED"):
             sec(0.5).v = np.nextafter(sec(0.5).v, 0.0)
     kept_handler = h.FInitializeHandler(1, nudge)
 text = open(script).read()
+if os.environ.get("CORE"):
+    from netpyne.specs import SimConfig
+    begun = SimConfig.__init__
+    def made(self, *given, **named):
+        begun(self, *given, **named)
+        self.coreneuron = True
+    SimConfig.__init__ = made
+if "hnn_core" in text:
+    import neuron
+    version, neuron.__version__ = neuron.__version__, "7"
+    import hnn_core
+    neuron.__version__ = version
 if "bmtk" in text:  # which reads what lies in its folder, and ends the process
     from bmtk.simulator import bionet
     os.chdir(os.path.dirname(script))
@@ -122,6 +155,7 @@ if "bluepyopt" in text:
 names = runpy.run_path(script, run_name="__main__")
 told = {"seconds": time.perf_counter() - begin, "steps": on.steps if on else 0}
 found = {}
+every = [y for x in names.values() for y in (x if isinstance(x, list) else [x])]
 sim = sys.modules.get("netpyne.sim")
 if sim is not None and hasattr(sim, "simData"):
     data = sim.simData
@@ -152,8 +186,18 @@ elif "bluepyopt" in sys.modules:
     told["cells"], told["dt"] = len(responses), 0.025
     told["steps"] = sum(map(int, open("steps")))
     os.remove("steps")
+elif "hnn_core" in text:
+    network = [x for x in every if isinstance(x, hnn_core.Network)][-1]
+    own = {gid for kind in network.cell_types for gid in network.gid_ranges[kind]}
+    answer = network.cell_response
+    found["spike_time"], found["spike_cell"] = (
+        np.array([x for trial in lists for x in trial])
+        for lists in (answer.spike_times, answer.spike_gids))
+    kept = np.isin(found["spike_cell"], list(own))
+    found["spike_time"], found["spike_cell"] = found["spike_time"][kept], found["spike_cell"][kept]
+    found["v"] = np.concatenate([x.data["agg"] for x in every if isinstance(x, hnn_core.Dipole)])
+    told["cells"], told["dt"] = len(own), float(neuron.h.dt)
 else:
-    every = [y for x in names.values() for y in (x if isinstance(x, list) else [x])]
     cells = [x for x in every if hasattr(x, "somav") or hasattr(x, "vmem")]
     found["v"] = np.array([np.array(x.somav if hasattr(x, "somav") else x.vmem[0]) for x in cells])
     told["cells"], told["dt"] = len(cells), float(cells[0].dt)
@@ -166,14 +210,17 @@ class FailedError(Exception):
 
 
 def run(
-    name: str, copy: Path, is_on: bool, device: str, python: str, nudged: str = ""
+    name: str, copy: Path, is_on: bool, device: str, python: str, word: str = ""
 ) -> dict[str, Any]:
-    """Run a script in its folder; return what was found. FailedError."""
-    out = copy / f"found-{int(is_on)}{nudged}.npz"
+    """Run a script in its folder, NUDGED or by CORE; return what was found. FailedError."""
+    out = copy / f"found-{int(is_on)}{word}.npz"
+    out.unlink(missing_ok=True)
     env = {**os.environ, "MPLBACKEND": "agg", "NEURON_MODULE_OPTIONS": "-nogui"}
     env |= {"CLHINES_DEVICE": device, "CLHINES_NEURON": str(int(is_on))}
-    env |= {"XDG_CACHE_HOME": str(copy / "cache"), "NUDGED": nudged}
-    command = [python, "-c", CHILD, SCRIPTS[name][1], str(out), *GIVEN.get(name, [])]
+    env |= {"XDG_CACHE_HOME": str(copy / "cache"), "NUDGED": "", "CORE": ""}
+    env |= {word: "1"} if word else {}
+    script = str(Path(SCRIPTS[name][1]).with_suffix(".py"))
+    command = [python, "-c", CHILD, script, str(out), *GIVEN.get(name, [])]
     try:
         done = subprocess.run(
             command, cwd=copy, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False
@@ -208,33 +255,71 @@ def compared(ours: dict[str, Any], neurons: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def row_of(name: str, folder: Path, device: str, python: str) -> dict[str, Any]:
-    """Run a script in both ways, in a copy of its folder."""
-    place, _, mechanisms = SCRIPTS[name]
+def copied(name: str, folder: Path, copy: Path, python: str, core: bool) -> bool:
+    """Copy what a script needs, and compile mechanisms; return whether CoreNEURON takes them."""
+    place, script, mechanisms = SCRIPTS[name]
+    shutil.copytree(folder / place, copy, symlinks=True)
+    if mechanisms:
+        compiler = str(Path(python).with_name("nrnivmodl").absolute())
+        within, own = copy / Path(mechanisms).parent, Path(mechanisms).name
+        words = [compiler, "-coreneuron", own]
+        core = core and not subprocess.run(words, cwd=within, capture_output=True).returncode
+        if not core:
+            shutil.rmtree(within / "x86_64", ignore_errors=True)
+            subprocess.run([compiler, own], cwd=within, capture_output=True, check=True)
+    for word, given in GIVEN.get(name, {}).items():
+        (copy / script).with_name(word.partition("=")[2]).write_text(given)
+    if script.endswith(".ipynb"):
+        cells = json.loads((copy / script).read_text("utf-8"))["cells"]
+        text = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+        kept = (line for line in text.splitlines() if not line.startswith(("%", "!")))
+        (copy / script).with_suffix(".py").write_text("\n".join(kept), "utf-8")
+    return core
+
+
+def row_of(
+    name: str, folder: Path, device: str, python: str, turns: int = TURNS, nudge: bool = False
+) -> dict[str, Any]:
+    """Run a script in both ways, in a copy of its folder.
+
+    Parameters
+    ----------
+    turns : int
+        Runs of each whose least seconds count, after the first here; CoreNEURON runs
+        where these are more than one.
+    nudge : bool
+        Whether NEURON also runs it nudged where all spikes are in their steps; ``nudged_dv`` is
+        how far that moves a voltage.
+    """
     with tempfile.TemporaryDirectory() as where:
-        copy = Path(where) / Path(place).name
-        shutil.copytree(folder / place, copy)
-        if mechanisms:
-            compiler = Path(python).with_name("nrnivmodl")
-            within = copy / Path(mechanisms).parent
-            words = [str(compiler.absolute()), Path(mechanisms).name]
-            subprocess.run(words, cwd=within, capture_output=True, check=True)
-        for word, given in GIVEN.get(name, {}).items():
-            (copy / SCRIPTS[name][1]).with_name(word.partition("=")[2]).write_text(given)
+        copy = Path(where) / Path(SCRIPTS[name][0]).name
+        core = copied(name, folder, copy, python, name.startswith("netpyne") and turns > 1)
         try:
             neurons = run(name, copy, False, device, python)
         except FailedError as error:
             return {"name": name, "neuron_failed": str(error)}
         try:
-            first = run(name, copy, True, device, python)["seconds"]
-            (copy / "found-1.npz").unlink()
             ours = run(name, copy, True, device, python)
+            first = ours["seconds"]
+            if turns:
+                ours = run(name, copy, True, device, python)
+            for _ in range(turns - 1):
+                for found, is_on in ((neurons, False), (ours, True)):
+                    again = run(name, copy, is_on, device, python)["seconds"]
+                    found["seconds"] = min(found["seconds"], again)
             row = {"name": name, "first_seconds": first, **compared(ours, neurons)}
-            if row.get("same_step", 0) != max(row.get("spikes", 0), row.get("neuron_spikes", 0)):
-                nudged = run(name, copy, False, device, python, "nudged")
-                row["nudged_same_step"] = len(spikes(nudged) & spikes(neurons))
+            most = max(row.get("spikes", 0), row.get("neuron_spikes", 0))
+            if nudge or row.get("same_step", 0) != most:
+                nudged = compared(run(name, copy, False, device, python, "NUDGED"), neurons)
+                kept = {"same_step", "dv"} & nudged.keys()
+                row |= {f"nudged_{key}": nudged[key] for key in kept}
         except FailedError as error:
             return {"name": name, "failed": str(error)}
+        if core:
+            with contextlib.suppress(FailedError):
+                found = run(name, copy, False, device, python, "CORE")
+                same = len(spikes(found) & spikes(neurons))
+                row |= {"core_seconds": found["seconds"], "core_same_step": same}
     return row
 
 
@@ -243,17 +328,16 @@ def text(result: dict[str, Any]) -> str:
     lines = []
     for row in (r for r in result["rows"] if "cells" in r):
         cells = [
-            f"{row['name']:<20} {row['cells']:>5}",
+            f"{row['name']:<24} {row['cells']:>5}",
             *(f"{row[k]:>9,}" if k in row else f"{'-':>9}" for k in COUNTS),
             f"{row['dv']:>9.1e}" if "dv" in row else f"{'-':>9}",
-            f"{row['steps']:>8,} {row['neuron_seconds']:>8.1f} "
-            + (f"{row['first_seconds']:>7.1f} " if "first_seconds" in row else f"{'-':>7} ")
-            + f"{row['seconds']:>6.1f}",
+            f"{row['steps']:>8,}",
+            *(f"{row[k]:>{n}.1f}" if k in row else f"{'-':>{n}}" for k, n in SECONDS.items()),
         ]
         lines.append(" ".join(cells))
     head = (
-        f"{'script':<20} {'cells':>5} {'spikes':>9} {'here':>9} {'same step':>9} {'mV apart':>9} "
-        f"{'steps':>8} {'NEURON s':>8} {'first s':>7} {'here s':>6}"
+        f"{'script':<24} {'cells':>5} {'spikes':>9} {'here':>9} {'same step':>9} {'apart':>9} "
+        f"{'steps':>8} {'NEURON s':>8} {'Core s':>6} {'first s':>7} {'here s':>6}"
     )
     failed = [
         f"{row['name']}{where}: {row[key]}"
@@ -283,8 +367,9 @@ def main(arguments: Sequence[str]) -> int:
     queue = record.queue(args.device, ["float64"])
     folder, device = Path(os.environ["CLHINES_MODELS"]), queue.device.name.strip()
     rows = [row_of(name, folder, device, args.python) for name in tqdm(names)]
-    packages = "netpyne", "LFPy", "bluepyopt", "bmtk", "neuron"
-    versions = "; ".join(f"import {x}; print({x!r}, {x}.__version__)" for x in packages)
+    packages = "netpyne", "LFPy", "bluepyopt", "bmtk", "hnn-core", "neuron"
+    versions = "; ".join(f"print({x!r}, version({x!r}))" for x in packages)
+    versions = f"from importlib.metadata import version; {versions}"
     told = subprocess.run(
         [args.python, "-c", versions], capture_output=True, text=True, check=False
     )

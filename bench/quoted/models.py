@@ -60,6 +60,18 @@ OUTCOMES = {
 }
 WRONG = "differs", "fails here", "differs, by fixed_step=", "fails here, by fixed_step="
 LARGE = {"BMTK `bio_300cells_nosurround`": "BMTK bio_300cells", "NetPyNE's M1": "netpyne M1"}
+EXAMPLES = {
+    "NetPyNE `HHTut`": "netpyne HHTut",
+    "NetPyNE `tut2.py`": "netpyne tut2",
+    "NetPyNE `tut3.py`": "netpyne tut3",
+    "NetPyNE `tut_gap.py`": "netpyne tut_gap",
+    "NetPyNE `tut_graded.py`": "netpyne tut_graded",
+    "LFPy `example_EEG.py`": "LFPy EEG",
+    "BluePyOpt `expsyn.py`": "BluePyOpt expsyn",
+    "BluePyOpt `metaparameters.ipynb`": "BluePyOpt metaparameters",
+    "hnn-core `plot_firing_pattern.py`": "hnn-core firing_pattern",
+    "BMTK `bio_1cell`": "BMTK bio_1cell",
+}
 FIXED = "fixed-pocl-intel-r-xeon-r-processor"
 FIXED_STEPS = "## Fixed steps in place of variable ones"
 VARIABLE = (
@@ -371,14 +383,22 @@ def runtimes() -> Iterator[Quote]:
 
 
 def frameworks() -> Iterator[Quote]:
-    """Yield the table of larger scripts of frameworks with the switch on and off."""
-    file = "frameworks-large-pocl-amd-epyc"
-    shown = [
-        *(field(name, "{:,.0f}") for name in ("cells", "neuron_spikes", "same_step")),
-        *(field(name, "{:.0f}") for name in ("neuron_seconds", "first_seconds", "seconds")),
-    ]
-    for label, name in LARGE.items():
-        yield row(SWITCH, FRAMEWORKS, label, *(Figure(file, s, {"name": name}) for s in shown))
+    """Yield the tables of scripts of frameworks with the switch on and off."""
+
+    def shown(name: str, form: str) -> Shown:
+        return lambda r: form.format(r[name]) if name in r else "-"
+
+    counts = [shown(name, "{:,.0f}") for name in ("cells", "neuron_spikes", "same_step")]
+    of_large = [shown(name, "{:.0f}") for name in ("neuron_seconds", "first_seconds", "seconds")]
+    times = "neuron_seconds", "core_seconds", "first_seconds", "seconds"
+    of_small = [shown("dv", "{:.1e}"), *(shown(name, "{:.1f}") for name in times)]
+    for file, names, more in (
+        ("frameworks-large-pocl-amd-epyc", LARGE, of_large),
+        ("frameworks-pocl-amd-epyc", EXAMPLES, of_small),
+    ):
+        for label, name in names.items():
+            figures = (Figure(file, s, {"name": name}) for s in (*counts, *more))
+            yield row(SWITCH, FRAMEWORKS, label, *figures)
 
 
 def repositories() -> Iterator[Quote]:

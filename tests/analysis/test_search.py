@@ -1,5 +1,8 @@
 """Adapters for searches of parameters, against the packages that they are for."""
 
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -10,10 +13,8 @@ BEGIN, END = 5.0, 45.0  # ms, of the stimulus
 AMPS = {"low": 0.05, "high": 1.5}  # nA
 
 
-@pytest.fixture(scope="module")
-def population(fast_queue, needs):
+def described():
     """A cell with channels under two currents, one of which it answers with spikes."""
-    needs(fast_queue, np.float64)
     model = clhines.Network(clhines.discretise(clhines.sample_cells()[0], max_length=1e4))
     model.insert("hh")
     model.threshold = -20.0
@@ -21,8 +22,13 @@ def population(fast_queue, needs):
         name: {"stop": stop, "stimuli": [{"amp": AMPS[name], "delay": BEGIN, "dur": END - BEGIN}]}
         for name, stop in (("low", 60.0), ("high", 55.0))
     }
-    parameters = {"na": ("hh", "gnabar"), "k": ("hh", "gkbar")}
-    return clhines.Population(model, parameters, protocols, queue=fast_queue)
+    return model, {"na": ("hh", "gnabar"), "k": ("hh", "gkbar")}, protocols
+
+
+@pytest.fixture(scope="module")
+def population(fast_queue, needs):
+    needs(fast_queue, np.float64)
+    return clhines.Population(*described(), queue=fast_queue)
 
 
 SETS = np.array([[0.12, 0.036], [0.2, 0.03], [0.09, 0.05], [0.01, 0.036]])  # the last is silent
@@ -104,6 +110,24 @@ class TestBluePyOpt:
         scores = evaluator.evaluate_with_lists(best[0])
         assert best[0].fitness.values == pytest.approx(scores, rel=1e-12)
         assert evaluator.map(abs, [-1, 2]) == [1, 2]
+
+    def test_a_fit_by_an_executor_is_that_of_this_process(self, calculator):
+        import bluepyopt.deapext.optimisations as optimisations
+
+        import clhines.analysis.bluepyopt as adapter
+
+        bounds, found = {"na": (0.01, 0.3), "k": (0.01, 0.1)}, []
+        with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+            for given in ({}, {"executor": pool, "batch": 2}):
+                evaluator = adapter.Evaluator(
+                    clhines.Population(*described(), **given), bounds, calculator
+                )
+                of_fit = {"offspring_size": 6, "seed": 3, "map_function": evaluator.map}
+                optimiser = optimisations.DEAPOptimisation(evaluator, **of_fit)
+                last, best, _, _ = optimiser.run(max_ngen=2)
+                scores = [tuple(one.fitness.values) for one in (*last, best[0])]
+                found.append(([*map(list, (*last, best[0]))], scores))
+        assert found[0] == found[1]  # all bits
 
     def test_values_are_those_of_bluepyopt(self, population):
         ephys = pytest.importorskip("bluepyopt.ephys")

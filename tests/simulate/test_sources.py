@@ -11,6 +11,8 @@ from clhines import STDP, InputError, Network, Simulation
 from clhines.device import devices
 from clhines.model import compile
 from clhines.network.inside import inside
+from clhines.simulate.events import sources
+from clhines.simulate.events.sources import MOST_STEPS, wires_of
 
 
 @pytest.mark.parametrize("dt", [0.025, 0.1])
@@ -42,6 +44,49 @@ def test_trains_act_in_the_steps_of_their_exact_times(fast_queue, needs, dt):
     for own, own_spikes in ours:
         assert np.abs(own - v).max() < 1e-11  # another unknown of the solve
         np.testing.assert_allclose(own_spikes, spikes, rtol=0, atol=1e-9)
+
+
+def far(delay, exact=True):
+    """A cell that fires all the time, with a synapse near and one far."""
+    net = Network(clhines.discretise(clhines.sample_cells()[0], max_length=80))
+    net.insert("hh")
+    net.add("iclamp", at=net.soma, delay=0.0, dur=1e9, amp=1.5)
+    synapses = net.add("expsyn", at=[1, 2], tau=2.0, e=0.0)
+    net.connect(0, synapses, index=[0, 1], weight=0.001, delay=[1.3, delay])
+    inside(net).added.exact = exact
+    return net
+
+
+@pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
+def test_a_delay_beyond_all_runs_takes_no_memory(fast_queue, needs, engine):
+    """As of hnn-core, whose delays grow exponentially with distance: such an event never comes."""
+    needs(fast_queue, np.float64)
+    given = {"queue": None if engine == "reference" else fast_queue, "engine": engine}
+    found = []
+    for delay in (6.6e7, 61.0):  # 2.6e9 steps; just after the end
+        sim = Simulation(far(delay), 0.025, **given)
+        v = sim.record("v", [0, 2])
+        assert wires_of(sim.model).ring.size < 3 * MOST_STEPS
+        result = sim.run(60.0)
+        found.append((result[v], result.spike_time))
+    assert len(found[0][1]) > 1
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
+def test_more_events_than_a_ring_has_room_for_are_an_error(fast_queue, needs, engine, monkeypatch):
+    """Also where the last step sends the one too many, after which no target looks."""
+    needs(fast_queue, np.float64)
+    given = {"queue": None if engine == "reference" else fast_queue, "engine": engine}
+    times = Simulation(far(200.0), 0.025, **given).run(199.0).spike_time
+    monkeypatch.setattr(sources, "MOST_STEPS", 0)
+    room = int(sources.ring_sizes(compile(far(200.0), 0.025)).max())
+    assert times[room] + 1.0 < 200.0  # before the first of them comes
+    sim = Simulation(far(200.0), 0.025, **given)
+    assert len(sim.run(times[room - 1] + 0.1).spike_time) == room
+    with pytest.raises(InputError, match="more events within its longest delay than there is"):
+        sim.run(times[room] + (1.0 if engine == "reference" else 0.0))
 
 
 BESIDE = ("nothing", "detector", "ions", "artificial", "exact")

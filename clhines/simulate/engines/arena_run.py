@@ -37,6 +37,7 @@ from clhines.simulate.engines.reference import (
 )
 from clhines.simulate.engines.run import DeviceRun, Job
 from clhines.simulate.engines.variables import Variables, chunk_of_all, of_all, whole, with_wires
+from clhines.simulate.events.exact import check_rings
 from clhines.simulate.events.grid_run import Grid, SpikeList
 from clhines.simulate.events.sources import wires_of
 from clhines.simulate.kinds.layouts import (
@@ -571,6 +572,11 @@ class ArenaRun(DeviceRun):
     def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
         if self.wires.num_targets:
             check_events(self.model, int(self.ending.values_of(self._error)[0]))
+        if self.wires.tight:  # the last launch, which no other follows that would look
+            names = "connection_source", "event_count", "cursor", "ring_size"
+            ints = self.arenas["ints"]
+            source, sent, taken, size = (values_of(ints.view(n), self.queue) for n in names)
+            check_rings(sent[source] - taken, size[source])
         count = int(self.ending.values_of(self.events.count)[0])
         self.events.known_empty = not count
         if not count and self.events.early is None:

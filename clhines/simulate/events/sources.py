@@ -21,6 +21,9 @@ SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time at which a threshold is 
 WATCH_MARGIN = 1e-11  # below 0, down to which a WATCH condition that is armed counts as true
 NEAR = 1e-6  # steps
 EMITTED_PER_STEP = 4  # events of one instance that the rings have room for, each step of a delay
+MOST_STEPS = (
+    2**13
+)  # of a delay, for which a ring has room; of longer ones it may run over: an error
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +33,8 @@ class Wires:
     Connections, (m,), have a `target`, and are in `order` by it, those of one in the order given,
     from `first`, (num_targets + 1,), on. `ring` has the times, ms, at the start: those of trains,
     `count` of each source. Targets of a layer depend within a step on those of earlier `layers`
-    alone. Where events are `apart` all of a step come before the currents of any node.
+    alone. Where events are `apart` all of a step come before the currents of any node. Rings that
+    are `tight` have room for less than their longest delay.
     """
 
     kinds: tuple[int, ...]
@@ -45,6 +49,7 @@ class Wires:
     count: np.ndarray
     layers: list[np.ndarray]
     apart: bool
+    tight: bool
 
     def sizes_ahead(self, model: Model, steps: int) -> np.ndarray:
         """(num_sources,) int64: `ring_size`, of artificial cells with room for more steps."""
@@ -114,6 +119,7 @@ def wires_of(model: Model) -> Wires:
         count=count,
         layers=layers,
         apart=len(layers) > 1 or "set_voltages" in model.needs,
+        tight=bool((netcons.delay > MOST_STEPS * model.dt).any()),
     )
 
 
@@ -123,7 +129,7 @@ def ring_sizes(model: Model) -> np.ndarray:
         return model.sources.ring_size
     longest = np.zeros(model.sources.count)
     np.maximum.at(longest, model.netcons.source, model.netcons.delay)
-    steps = np.ceil(longest / model.dt).astype(np.int64) + 2
+    steps = np.minimum(np.ceil(longest / model.dt), MOST_STEPS).astype(np.int64) + 2
     size = np.ones(model.sources.count, np.int64)
     size[model.sources.detector_source] = steps[model.sources.detector_source] + 2
     for sources in model.sources.emitted.values():

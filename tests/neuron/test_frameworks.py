@@ -1,0 +1,45 @@
+"""Examples that frameworks come with, unmodified: the switch on beside NEURON, in own processes."""
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.measures import frameworks
+
+pytestmark = [pytest.mark.neuron, pytest.mark.slow]
+EXAMPLES = {  # package -> names of `frameworks.SCRIPTS`
+    "netpyne": ("netpyne tut3", "netpyne tut_gap"),
+    "LFPy": ("LFPy EEG", "LFPy ECoG_4sphere"),
+    "bluepyopt": ("BluePyOpt simplecell", "BluePyOpt metaparameters"),
+    "bmtk": ("BMTK bio_1cell", "BMTK bio_14cells"),
+    "hnn_core": ("hnn-core firing_pattern", "hnn-core simulate_alpha"),
+}
+
+
+@pytest.mark.parametrize("name", [name for names in EXAMPLES.values() for name in names])
+def test_an_example_gives_what_it_gives_in_neuron(name):
+    """Each spike in its step, and voltages (of hnn-core dipoles) as near as rounding lets them be.
+
+    A step may round otherwise here: as a nudge of the least amount at the start, which NEURON shows
+    the growth of. So steps times what that nudge moves is the bound.
+    """
+    package = next(p for p, names in EXAMPLES.items() if name in names)
+    if find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    folder = Path(os.environ.get("CLHINES_MODELS", "."))
+    place = frameworks.SCRIPTS[name][0]
+    if not (folder / place).is_dir():
+        pytest.skip(f"CLHINES_MODELS names no folder with {place}")
+    row = frameworks.row_of(name, folder, "cpu", sys.executable, turns=0, nudge=True)
+    assert not {"failed", "neuron_failed"} & row.keys(), row
+    runs = row["cells"] if package == "bluepyopt" else 1  # one of each model
+    assert row["steps"] >= 40 * runs
+    assert row.get("spikes") == row.get("neuron_spikes") == row.get("same_step")
+    assert row.get("nudged_same_step") == row.get("spikes")  # or the bound says nothing
+    if "dv" in row:
+        least = max(row["nudged_dv"], np.spacing(100.0))
+        assert row["dv"] <= row["steps"] / runs * least
