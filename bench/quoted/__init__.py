@@ -37,6 +37,7 @@ QUOTES: tuple[Quote, ...] = (
     *models.models(),
     *models.aims(),
     *models.starts(),
+    *models.gaps(),
     *models.frameworks(),
     *models.repositories(),
     *sizes.sizes(),

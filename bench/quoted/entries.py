@@ -13,6 +13,7 @@ from bench.figures import Figure, Quote
 README, SPEED, NEURON = "README.md", "docs/speed.md", "docs/neuron.md"
 SUPPORTED, PAPERS = "docs/supported.md", "docs/papers.md"
 INDEX, SIZE, SWITCH = "docs/index.md", "docs/size.md", "docs/howto/switch.md"
+SIMULATING = "docs/reference/simulating.md"
 MACHINES = "docs/howto/machines.md"
 Row = Mapping[str, Any]
 Shown = Callable[[Row], str]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from bench.figures import Figure, Quote
 from bench.quoted.entries import (
     NEURON,
+    SIMULATING,
     SPEED,
     SUPPORTED,
     SWITCH,
@@ -176,6 +177,12 @@ def aims() -> Iterator[Quote]:
     yield Quote(SPEED, here, words, (warm("139653", 1000), cell(1000)))
 
 
+GAPS = {
+    "ring20": "as it is | epochs",
+    "ring20-diffuses": "with LONGITUDINAL_DIFFUSION | `steps`",
+    "ring20-hands_on": "with a GLOBAL variable that each instance sets in turn | `steps`",
+    "ring20-reads": "with pointers to variables of a mechanism | `steps`",
+}
 STARTS = {
     "clhines solve": "`clhines solve`",
     "ring.py": "`ring.py`, a network of texts",
@@ -183,6 +190,16 @@ STARTS = {
     "139653": "139653 in NEURON",
     "nrntraub": "nrntraub, a tenth of the cells, in NEURON",
 }
+
+
+def gaps() -> Iterator[Quote]:
+    """Yield what the ring takes with needs that epochs do not take."""
+    for model, label in GAPS.items():
+        figures = [
+            Figure(file, lambda r: f"{r['clhines_us']:.1f}", {"model": model})
+            for file in (FILES["H200"], "models-pocl-amd-epyc")
+        ]
+        yield row(SIMULATING, "### Execution engines", label, *figures)
 
 
 def starts() -> Iterator[Quote]:
