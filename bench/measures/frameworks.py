@@ -1,4 +1,4 @@
-"""Run unedited scripts of NetPyNE, LFPy, BluePyOpt, BMTK and hnn-core with the switch on and off.
+"""Run unedited scripts of five frameworks with the switch on and off.
 
     CLHINES_MODELS=FOLDER python -m bench frameworks [NAME ...] [--device SPEC] [--python PROGRAM]
         [--result WORD]

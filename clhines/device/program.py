@@ -241,10 +241,16 @@ def _compile(context: cl.Context, source: str, spec: TemplateSpec) -> cl.Program
 
 def _build(context: cl.Context, source: str, options: list[str]) -> cl.Program:
     pocl = "PoCL" in context.devices[0].version
-    for _ in range(3):  # other processes use the cache, too
-        with warnings.catch_warnings():  # drivers chat even when all is well
-            warnings.simplefilter("ignore", cl.CompilerWarning)
-            program = cl.Program(context, source).build(options)
+    for turn in range(3):  # other processes use the cache, too
+        try:
+            with warnings.catch_warnings():  # drivers chat even when all is well
+                warnings.simplefilter("ignore", cl.CompilerWarning)
+                program = cl.Program(context, source).build(options)
+        except cl.Error as error:
+            if not pocl or turn == 2 or "error:" in str(error):  # the compiler says so
+                raise
+            _log.info("PoCL did not build and says no reason; once more: %s", error)
+            continue
         if not pocl or program.num_kernels:
             return program
         _log.info("removed a program from PoCL's cache, %s: unreadable", caches.pocl_folder())

@@ -156,6 +156,29 @@ def test_build_error_shows_the_numbered_source(every_queue):
     )
 
 
+def test_a_build_without_a_reason_is_done_once_more(every_queue, monkeypatch):
+    """PoCL's processes that build at once can get in each other's way; a compiler's error stays."""
+    context, built = every_queue.context, cl.Program.build
+    if "PoCL" not in every_queue.device.version:
+        pytest.skip("of PoCL")
+    turns, said = [], ["Device failed to build the program"]
+
+    def build(self, *args, **kwargs):
+        turns.append(1)
+        if len(turns) <= len(said):
+            raise cl.RuntimeError(said[len(turns) - 1])
+        return built(self, *args, **kwargs)
+
+    monkeypatch.setattr(cl.Program, "build", build)
+    assert program._build(context, "__kernel void one() {}", []).num_kernels == 1
+    assert len(turns) == 2
+    for said in (["<source>:1:1: error: no"], ["no reason"] * 3):
+        turns.clear()
+        with pytest.raises(cl.RuntimeError, match="no"):
+            program._build(context, "__kernel void one() {}", [])
+        assert len(turns) == len(said)
+
+
 def test_programs_are_built_once_per_context_and_spec(every_queue):
     spec = FloorSpec("float", 2)
     built = program.build(every_queue.context, spec)

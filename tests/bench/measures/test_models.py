@@ -88,15 +88,16 @@ def test_the_table_says_what_was_measured(ways):
 def test_steps_have_a_table_of_their_own_and_old_rows_none():
     old = together({w: (said(w), taken()) for w in WAYS[:2]})
     new = old | {"clhines_us": 20.0, "neuron_us": 50.0, "mechanisms": 3}
+    new["operations"] = 3 * models.RATE
     alone = new | {"clhines_us": 8.0}
-    del alone["neuron_us"]
+    del alone["neuron_us"], alone["operations"]
     names = ("netpyne", "ring20", "ring20-text")
     rows = [r | {"model": n, "command": ""} for r, n in zip((old, new, alone), names, strict=True)]
     lines = models.text({"rows": rows}).splitlines()
     steps = [x.split() for x in lines[lines.index(models.STEPS) + 2 :]][:3]
     assert steps == [
-        ["ring20", "4", "3", "20.0", "50.0", "2.5", "0.50", "s"],
-        ["ring20-text", "4", "3", "8.0", "-", "-", "0.50", "s"],
+        ["ring20", "4", "3", "20.0", "50.0", "2.5", "0.50", "s", "3.0"],
+        ["ring20-text", "4", "3", "8.0", "-", "-", "0.50", "s", "-"],
         [],
     ]
     assert max(map(len, lines)) <= 100
