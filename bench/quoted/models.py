@@ -427,5 +427,5 @@ def repositories() -> Iterator[Quote]:
     refused = of("refused", "refused, by fixed_step=")
     words = "Of {} scripts of NEURON {} run there"
     yield prose(SWITCH, PUBLISHED, words, scripts("all"), scripts("ran"))
-    yield prose(SWITCH, PUBLISHED, "Nearly every one of the {} is rejected", refused)
-    yield prose(SWITCH, PUBLISHED, "The {} that do not run", scripts("not"))
+    yield prose(SWITCH, PUBLISHED, "Of the {} that are rejected", refused)
+    yield prose(SWITCH, PUBLISHED, "The {} that NEURON does not run", scripts("not"))
