@@ -235,13 +235,13 @@ for h.dt in (0.025, 2.0**-4):
             near = float(abs(truth[0]).min()) / h.dt
             rows.append((*sizes, max(off), near, switch.steps * h.dt, float(h.t)))
 said = []
-for number in (-10.01, -3.0):
+for number, run in ((-10.01, here), (-4.0, lambda _: clhines.from_neuron()), (-3.0, here)):
     h.finitialize(-65)
     h.t = number
     if number == -3.0:
         cells[0].insert("extracellular")
     try:
-        here(5)
+        run(5)
     except clhines.errors.InputError as error:
         said.append((str(error), float(h.t)))
 print(json.dumps([rows, said]))
@@ -257,5 +257,6 @@ def test_a_run_that_begins_before_0_goes_on_at_0(engine):
         assert truth == found and min(truth) > 0
         assert worst < TOLERANCE
         assert abs(ran - 15) < DT and abs(end - 15) < 1e-9
-    assert [t for _, t in said] == [-10.01, -3.0]
-    assert "no whole number of steps" in said[0][0] and "extracellular" in said[1][0]
+    assert [t for _, t in said] == [-10.01, -4.0, -3.0]
+    words = "no whole number of steps", "h.t is -4 ms; expected 0 or more", "extracellular"
+    assert all(word in message for word, (message, _) in zip(words, said))
