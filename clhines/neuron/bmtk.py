@@ -64,6 +64,8 @@ class BlockSteps:
         read = self._read_in_a_step()
         if on_ranks(h) or getattr(h, "nstep_steprun", 1) != 1:
             raise InputError(f"{_WHAT}: expected one process, and steps_per_ms = 1 / dt")
+        if h.t < 0:  # NEURON would take steps, after which BMTK's function is not called
+            raise InputError(f"{_WHAT}: h.t is {h.t:g} ms; expected 0 or more")
         if read != self._read:
             raise InputError(f"{_WHAT}: expected h.finitialize() after its modules are initialized")
         self._read = None

@@ -15,7 +15,7 @@ from clhines.checks import as_choice, as_number, as_switch, as_whole_number
 from clhines.errors import InputError, warn_caller
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
-from clhines.neuron.back.states import OneCopy, take_values
+from clhines.neuron.back.states import OneCopy, step_of, take_values
 from clhines.neuron.back.writeback import clock
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, copied, network_of
@@ -358,6 +358,12 @@ def _advance(
                     if model.rejected:
                         raise RejectedError(model.rejected)
                     kept = Kept(model, request)
+            if ranks is None and h.t < 0 and step_of(h, h.dt) < 0:
+                kept.model.forget()
+                rest = _to_zero(h, rest, count)
+                if h.stoprun:
+                    break
+                continue
             steps = together(ranks, kept, kept.steps_ahead(rest))
             joints = kept.joints  # to other ranks: anew where it has no simulation
             if ranks is not None and kept.sim is None:
@@ -381,6 +387,15 @@ def _advance(
             rest = count()
         rest = same_on(ranks, rest, h)
     return done
+
+
+def _to_zero(h: Hoc, rest: int, count: Callable[[], int]) -> int:
+    """Let NEURON take the steps that begin before 0 ms; return how many of `rest` remain."""
+    while rest and h.t < -0.5 * h.dt and not h.stoprun:
+        before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
+        h.fadvance()
+        rest = rest - 1 if (h.dt, h.t) == before else count()
+    return rest
 
 
 def as_step(fixed_step: object) -> float | None:

@@ -13,7 +13,7 @@ from bench.measures import frameworks
 pytestmark = [pytest.mark.neuron, pytest.mark.slow]
 EXAMPLES = {  # package -> names of `frameworks.SCRIPTS`
     "netpyne": ("netpyne tut3", "netpyne tut_gap"),
-    "LFPy": ("LFPy EEG", "LFPy ECoG_4sphere"),
+    "LFPy": ("LFPy EEG", "LFPy ECoG", "LFPy ECoG_4sphere"),
     "bluepyopt": ("BluePyOpt simplecell", "BluePyOpt metaparameters"),
     "bmtk": ("BMTK bio_1cell", "BMTK bio_14cells"),
     "hnn_core": ("hnn-core firing_pattern", "hnn-core simulate_alpha"),

@@ -170,3 +170,93 @@ def test_capacitive_currents_are_recorded_as_by_neuron(engine):
         assert off <= bound < 1e-6 * most
     assert "ext_reset: Vector.record of i_cap, where events set v" in refused[0]
     assert "Vector.record of i_cap in float32" in refused[1]
+
+
+BELOW = """
+import json, sys
+import numpy as np
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+cells = [h.Section(name=f"cell{k}") for k in range(2)]
+for cell in cells:
+    cell.L = cell.diam = 20
+    cell.insert("hh")
+clamp, dc, leak = h.IClamp(cells[0](0.5)), h.IClamp(cells[1](0.5)), h.IClamp(cells[1](0.5))
+clamp.dur, clamp.amp, leak.delay, leak.dur = 25, 0.4, -3.1, 6.3
+dc.delay, dc.dur, dc.amp = 5, 1, 0.5
+synapse, stim = h.ExpSyn(cells[1](0.5)), h.NetStim()
+stim.start, stim.number, stim.interval, stim.noise = 0, 5, 3.3, 1
+netcons = [h.NetCon(cells[0](0.5)._ref_v, synapse, sec=cells[0]), h.NetCon(stim, synapse)]
+for netcon, delay, weight in zip(netcons, (2.3, 0.5), (0.05, 2e-3)):
+    netcon.delay, netcon.weight[0] = delay, weight
+late = h.NetCon(None, synapse)
+late.delay, late.weight[0] = 1, 5e-3
+amp, when = h.Vector([0, 0.05, -0.02]), h.Vector([-7.03, 2.41, 11])
+amp.play(leak._ref_amp, when, True)
+times = h.Vector([0, 0.01, 5.5])
+vectors = [h.Vector() for _ in range(8)]
+for netcon, vector in zip(netcons, vectors):
+    netcon.record(vector)
+for cell, (each, every, at) in zip(cells, (vectors[2:5], vectors[5:8])):
+    each.record(cell(0.5)._ref_v)
+    every.record(cell(0.5)._ref_v, 0.3)
+    at.record(cell(0.5)._ref_v, times)
+t = h.Vector().record(h._ref_t)
+
+def ran(start, run, extra=()):
+    h.finitialize(-65)
+    h.fcurrent()
+    h.frecord_init()
+    h.t = clamp.delay = start
+    for time in (start + 0.7, -0.2, 4.4, 9):
+        if time > start + 0.6:
+            late.event(time)
+    for time in (*extra, 15):
+        run(time)
+    return [np.array(x) for x in (*vectors, t)]
+
+def here(time):
+    clhines.neuron.run(time, engine=sys.argv[1])
+
+rows = []
+for h.dt in (0.025, 2.0**-4):
+    h.steps_per_ms = 1 / h.dt
+    first = ran(0, h.continuerun)[0][0]  # after the start, ms, when the clamp makes it spike
+    for start in (*(first // h.dt + np.arange(-1, 3)), 12.75 // h.dt, 400):
+        start = -start * h.dt
+        for extra in ((), (start + 0.6, 0.0, 3.0)):
+            truth = ran(start, h.continuerun)
+            with clhines.neuron.enable(engine=sys.argv[1]) as switch:
+                found = ran(start, h.continuerun, extra)
+            off = [float(abs(a - b).max(initial=0)) for a, b in zip(truth, found)
+                   if len(a) == len(b)]
+            sizes = [[len(x) for x in every] for every in (truth, found)]
+            near = float(abs(truth[0]).min()) / h.dt
+            rows.append((*sizes, max(off), near, switch.steps * h.dt, float(h.t)))
+said = []
+for number, run in ((-10.01, here), (-4.0, lambda _: clhines.from_neuron()), (-3.0, here)):
+    h.finitialize(-65)
+    h.t = number
+    if number == -3.0:
+        cells[0].insert("extracellular")
+    try:
+        run(5)
+    except clhines.errors.InputError as error:
+        said.append((str(error), float(h.t)))
+print(json.dumps([rows, said]))
+"""
+
+
+@pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
+def test_a_run_that_begins_before_0_goes_on_at_0(engine):
+    """NEURON takes the steps before; spikes about 0, events across it, all kinds of records."""
+    rows, said = result_of(BELOW, engine)
+    assert min(row[3] for row in rows) < 1
+    for truth, found, worst, _, ran, end in rows:
+        assert truth == found and min(truth) > 0
+        assert worst < TOLERANCE
+        assert abs(ran - 15) < DT and abs(end - 15) < 1e-9
+    assert [t for _, t in said] == [-10.01, -4.0, -3.0]
+    words = "no whole number of steps", "h.t is -4 ms; expected 0 or more", "extracellular"
+    assert all(word in message for word, (message, _) in zip(words, said))

@@ -126,11 +126,12 @@ def run(stops=(STOP,)):
     return [m.rows for m in mods], [m.blocks for m in mods], [*last, h.t]
 
 
-def refused(mods, late=()):
+def refused(mods, late=(), t=0):
     sim.tstep, sim._sim_mods = 0, mods
     try:
         h.stdinit()
         sim._sim_mods = [*mods, *late]
+        h.t = t
         h.continuerun(1)
     except clhines.InputError as error:
         return str(error), sim.tstep
@@ -162,7 +163,7 @@ with clhines.neuron.enable() as on:
     ours = run(), run((2.0, STOP))
     steps = on.steps
     found = [refused([Other()]), refused([MembraneReport("no such")])]
-    found.append(refused([], [MembraneReport("v")]))
+    found += refused([], [MembraneReport("v")]), refused([MembraneReport("v")], t=-1)
     sim._sim_mods = []
     h.stdinit()
     h.pysim.nsteps = 10**6

@@ -40,15 +40,21 @@ def rings_of(sim: Simulation | OneCopy) -> tuple[np.ndarray, np.ndarray]:
 
 
 def step_of(h: Hoc, dt: float) -> int:
-    """Step at whose begin NEURON's time is; InputError where it is at none."""
-    if h.t < -0.5 * dt:
-        raise InputError(f"h.t is {h.t:g} ms; expected 0 or more: let NEURON run until 0")
+    """Step at whose begin NEURON's time is, below 0 before 0 ms; InputError where it is at none."""
     step = round(h.t / dt)
-    if abs(h.t - step * dt) > 1e-6 * dt * max(1.0, step * 1e-3):
+    if abs(h.t - step * dt) > 1e-6 * dt * max(1.0, abs(step) * 1e-3):
         raise InputError(
             f"h.t is {h.t:g} ms, no whole number of steps of h.dt = {dt:g} ms; expected "
             "h.finitialize() after a change of h.dt"
         )
+    return step
+
+
+def _start_of(h: Hoc, dt: float) -> int:
+    """Step at whose begin a simulation starts."""
+    step = step_of(h, dt)
+    if step < 0:
+        raise InputError(f"h.t is {h.t:g} ms; expected 0 or more: let NEURON run until 0")
     return step
 
 
@@ -132,7 +138,7 @@ def take_values(
     arrays["cursor"] = np.where(cells, sent, arrays["cursor"])
     _take_crossed(sim, imported, arrays)
     whole = sim.of_all if isinstance(sim, OneCopy) else sim
-    take_state(whole, step_of(model.h, sim.model.dt), arrays, 1.0)
+    take_state(whole, _start_of(model.h, sim.model.dt), arrays, 1.0)
 
 
 def _check(sim: Simulation | OneCopy, group: Group, arrays: Arrays) -> None:

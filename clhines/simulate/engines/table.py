@@ -110,7 +110,7 @@ MISSING = {
     "epochs-gpu of cells larger than a work-group": "a step would wait for several work-groups, "
     "and OpenCL has no barrier for them",
     "epochs-gpu with events between cells within a step": "work-groups would meet once more in "
-    "each step; as launches of a step that is no faster than `steps`",
+    "each step; with one launch a step that is no faster than `steps`",
     "epochs-gpu with pointers that write variables of other cells": "work-groups would meet once "
     "more in each step",
     "epochs-gpu and epochs-cpu with pointers to voltages of other ranks": "ranks exchange these in "
