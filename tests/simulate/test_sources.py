@@ -11,8 +11,9 @@ from clhines import STDP, InputError, Network, Simulation
 from clhines.device import devices
 from clhines.model import compile
 from clhines.network.inside import inside
+from clhines.network.times import LAST_STEP
 from clhines.simulate.events import sources
-from clhines.simulate.events.sources import MOST_STEPS, wires_of
+from clhines.simulate.events.sources import MOST_STEPS, steps_between, wires_of
 
 
 @pytest.mark.parametrize("dt", [0.025, 0.1])
@@ -72,6 +73,15 @@ def test_a_delay_beyond_all_runs_takes_no_memory(fast_queue, needs, engine):
     assert len(found[0][1]) > 1
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_delay_may_be_any_number():
+    """Also one whose steps overflow: a launch of steps is as long as it may be."""
+    model = compile(far(float(np.finfo(np.float64).max)), 0.025)
+    assert wires_of(model).ring.size < 3 * MOST_STEPS
+    limits = [steps_between(model, np.array(chosen)) for chosen in ([False, True], [True, True])]
+    assert limits == [LAST_STEP, round(1.3 / 0.025)]
 
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
