@@ -11,8 +11,9 @@ from clhines import STDP, InputError, Network, Simulation
 from clhines.device import devices
 from clhines.model import compile
 from clhines.network.inside import inside
+from clhines.network.times import LAST_STEP
 from clhines.simulate.events import sources
-from clhines.simulate.events.sources import MOST_STEPS, wires_of
+from clhines.simulate.events.sources import MOST_STEPS, steps_between, wires_of
 
 
 @pytest.mark.parametrize("dt", [0.025, 0.1])
@@ -74,6 +75,15 @@ def test_a_delay_beyond_all_runs_takes_no_memory(fast_queue, needs, engine):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_delay_may_be_any_number():
+    """Also one whose steps overflow: a launch of steps is as long as it may be."""
+    model = compile(far(float(np.finfo(np.float64).max)), 0.025)
+    assert wires_of(model).ring.size < 3 * MOST_STEPS
+    limits = [steps_between(model, np.array(chosen)) for chosen in ([False, True], [True, True])]
+    assert limits == [LAST_STEP, round(1.3 / 0.025)]
+
+
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_more_events_than_a_ring_has_room_for_are_an_error(fast_queue, needs, engine, monkeypatch):
     """Also where the last step sends the one too many, after which no target looks."""
@@ -86,7 +96,7 @@ def test_more_events_than_a_ring_has_room_for_are_an_error(fast_queue, needs, en
     sim = Simulation(far(200.0), 0.025, **given)
     assert len(sim.run(times[room - 1] + 0.1).spike_time) == room
     with pytest.raises(InputError, match="more events within its longest delay than there is"):
-        sim.run(times[room] + (1.0 if engine == "reference" else 0.0))
+        sim.run(times[room] - sim.t)
 
 
 BESIDE = ("nothing", "detector", "ions", "artificial", "exact")

@@ -9,7 +9,7 @@ from clhines.mechanisms.ir.program import SET_AT, SET_V
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.meaning.verbatim import counts_crossings
 from clhines.network.times import half_steps
-from clhines.neuron.back.states import Arrays, rings_of
+from clhines.neuron.back.states import Arrays, rings_of, voltages
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, ION
@@ -78,11 +78,8 @@ class Records:
 
     def _charging(self, v: np.ndarray, first: int) -> np.ndarray:
         """(k, n) float64, mA/cm²: capacitive currents, from voltages of each step."""
-        model, nodes = self._imported.model, self._charged
-        tree = model.tree
-        order = np.argsort(tree.numbers)
-        at = order[np.searchsorted(tree.numbers, nodes, sorter=order)]
-        before = v[first - 1] if first else model.fields.values(tree.v, tree.addresses[at])
+        tree, nodes = self._imported.model.tree, self._charged
+        before = v[first - 1] if first else voltages(self._imported)[nodes]
         cm = tree.capacitance[nodes] / (CAPACITANCE * tree.area[nodes])
         return np.diff(np.vstack([before, v[first:]]), axis=0) * (1e-3 * cm / self._sim.model.dt)
 

@@ -340,6 +340,7 @@ class Reference(PartRun):
         return variables.parameters[record.kind][record.name][record.index]
 
     def end(self) -> Chunk:
+        self.events.check()
         source, t = self._new_events()
         sampled = [
             np.array(rows, np.float64).reshape(len(rows), len(record.index))

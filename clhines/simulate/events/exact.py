@@ -66,6 +66,11 @@ class HostEvents:
         variables.exact.ring[wires.ring_first[sources] + at] = times
         variables.exact.count[sources] += 1
 
+    def check(self) -> None:
+        """Raise InputError where more events of a source wait than its ring has room for."""
+        exact, size = self.variables.exact, self.variables.wires.ring_size
+        check_rings(exact.count[self._source] - exact.cursor, size[self._source])
+
     # -- delivery ------------------------------------------------------------------------------
 
     def deliver_sums(self, step: int, middle: float) -> None:

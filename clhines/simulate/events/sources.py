@@ -15,15 +15,14 @@ from clhines.arrays import offsets, ranges, starts
 from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.model.needs import artificial_sources, within_cells
+from clhines.network.times import LAST_STEP
 from clhines.plan.kernel_spec import Word
 
 SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time at which a threshold is crossed
 WATCH_MARGIN = 1e-11  # below 0, down to which a WATCH condition that is armed counts as true
 NEAR = 1e-6  # steps
 EMITTED_PER_STEP = 4  # events of one instance that the rings have room for, each step of a delay
-MOST_STEPS = (
-    2**13
-)  # of a delay, for which a ring has room; of longer ones it may run over: an error
+MOST_STEPS = 2**13  # of a delay, that a ring has room for; of longer ones it may run over: an error
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +63,15 @@ def steps_between(model: Model, chosen: np.ndarray) -> int | None:
     """
     if not chosen.any():
         return None
-    steps = model.netcons.delay[chosen] / model.dt
+    steps = _in_steps(model.netcons.delay[chosen], model.dt)
     whole = np.floor(steps + 1e-9)
     rounded = ~detected(model)[chosen] & (np.abs(steps - whole) < NEAR) & (whole > 1)
     return int((whole - rounded).min())
+
+
+def _in_steps(delay: np.ndarray, dt: float) -> np.ndarray:
+    """Return delays, ms, in steps; those that no run reaches as the longest of all."""
+    return np.minimum(delay, LAST_STEP * dt) / dt
 
 
 def steps_of_cells(model: Model) -> int | None:
@@ -129,7 +133,7 @@ def ring_sizes(model: Model) -> np.ndarray:
         return model.sources.ring_size
     longest = np.zeros(model.sources.count)
     np.maximum.at(longest, model.netcons.source, model.netcons.delay)
-    steps = np.minimum(np.ceil(longest / model.dt), MOST_STEPS).astype(np.int64) + 2
+    steps = np.minimum(np.ceil(_in_steps(longest, model.dt)), MOST_STEPS).astype(np.int64) + 2
     size = np.ones(model.sources.count, np.int64)
     size[model.sources.detector_source] = steps[model.sources.detector_source] + 2
     for sources in model.sources.emitted.values():
