@@ -17,13 +17,16 @@ from bench.quoted.entries import (
     NEURON,
     PAPERS,
     README,
+    SIMULATING,
     SIZE,
     SPEED,
     SUPPORTED,
     SWITCH,
 )
 
-PAGES = (README, INDEX, SIZE, SPEED, NEURON, SUPPORTED, PAPERS, SWITCH, MACHINES)
+PAGES = (
+    README, INDEX, SIZE, SPEED, NEURON, SUPPORTED, PAPERS, SIMULATING, SWITCH, MACHINES,
+)  # fmt: skip
 QUOTES: tuple[Quote, ...] = (
     *solves.solves_on_gpu(),
     *solves.solves_on_cpus(),
@@ -50,6 +53,7 @@ SECTIONS = {  # of a page: what has figures of results
     SPEED: [""],
     NEURON: ["## Real models", models.FIXED_STEPS],
     SUPPORTED: ["## Runtimes"],
+    SIMULATING: [],
     SWITCH: [models.FRAMEWORKS, models.PUBLISHED],
     MACHINES: [simulations.OWN_CELLS],
     PAPERS: [papers.REPORT, papers.BATCH, papers.REVIEW, "### All of the report"],
@@ -153,6 +157,7 @@ MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "points": (GPU_EPOCHS, [*CPU_EPOCHS, "clhines/simulate/cpu/vectors.py"]),
     "tridiagonal": ([*METHODS, f":!{CPU[0]}"], METHODS),
     "coverage": (["clhines/mechanisms/nmodl"], ["clhines/mechanisms/nmodl"]),
+    "checks": ([*CPU_EPOCHS, *BLOCKS], [*CPU_EPOCHS, *BLOCKS]),
     "runtimes": (["kernels"], ["kernels"]),
     "papers": (CELLS, METHODS),
     "papers-nvidia-h200/batch-13": ([*CELLS, "kernels/by_branch/levels.mako"], []),
