@@ -206,7 +206,7 @@ np.savez(out, told=json.dumps(told), **found)
 
 
 class FailedError(Exception):
-    """A script did not run to its end."""
+    """A script did not run to its end, and why."""
 
 
 def run(

@@ -65,6 +65,11 @@ from bench.measures.model_runs import (
 from clhines.errors import InputError
 
 
+def compiler() -> str:
+    """Return the command that compiles .mod files."""
+    return shutil.which("nrnivmodl") or str(Path(sys.executable).with_name("nrnivmodl"))
+
+
 def prepared(case: Case, folder: Path, copy: Path, for_core: bool = False) -> Path:
     """Copy the folder of a model and compile its mechanisms."""
     if case.here:
@@ -78,9 +83,8 @@ def prepared(case: Case, folder: Path, copy: Path, for_core: bool = False) -> Pa
         return copy
     for path in (*case.without, *(case.without_core if for_core else ())):
         (copy / path).unlink()
-    command = shutil.which("nrnivmodl") or str(Path(sys.executable).with_name("nrnivmodl"))
     done = subprocess.run(
-        [command, *(["-coreneuron"] if for_core else []), str(copy / case.mechanisms)],
+        [compiler(), *(["-coreneuron"] if for_core else []), str(copy / case.mechanisms)],
         cwd=copy / case.here, capture_output=True, text=True, check=False,
     ) if case.mechanisms else None  # fmt: skip
     if done is not None and done.returncode:

@@ -40,7 +40,9 @@ import numpy as np
 from tqdm import tqdm
 
 from bench import MissingError, record, table
+from bench.measures.frameworks import FailedError
 from bench.measures.model_runs import EQUAL_V
+from bench.measures.models import compiler
 from bench.measures.repository_runs import FIXED_STEP
 
 LIMIT, STOP, SHORTER, WHOLE = 90.0, 300.0, 0.1, 1e9  # s; ms; of the time; ms
@@ -59,10 +61,6 @@ NOT_HERE = "NEURON runs nothing"
 Found = tuple[dict[str, Any], dict[str, np.ndarray]]
 MORE = r"(?<=\d)[a-z]$"  # behind a number: another script of the repository
 STARTS = "mosinit.hoc", "init.hoc", "main.hoc"
-
-
-class FailedError(Exception):
-    """A script did not run, and why."""
 
 
 @dataclass(frozen=True)
@@ -142,9 +140,8 @@ def library(name: str, script: Script, folder: Path, kept: Path) -> str:
         place.mkdir(parents=True)
         for source in sources.values():
             shutil.copy(source, place)
-        command = shutil.which("nrnivmodl") or str(Path(sys.executable).with_name("nrnivmodl"))
         made = subprocess.run(
-            [command], cwd=place, capture_output=True, text=True, errors="replace", check=False
+            [compiler()], cwd=place, capture_output=True, text=True, errors="replace", check=False
         )
         (place / "build.log").write_text(made.stdout + made.stderr, "utf-8")
     if not done.is_file():

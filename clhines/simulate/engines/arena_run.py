@@ -250,10 +250,6 @@ class Taking:
     def _make_room(self, words: int) -> None:
         self._words = np.zeros(words, np.int32)
         self._given = cla.empty(self._run.queue, words // 2, np.float64)
-        self.forget()
-
-    def forget(self) -> None:
-        """Take other arenas."""
         self._kernel: program.BoundKernel | None = None
 
     def _bound(self) -> program.BoundKernel:
@@ -476,7 +472,7 @@ class ArenaRun(DeviceRun):
             width = self.limits.vector_bytes if kernels.in_vectors else 0
             kernels.compile(*spec_of(variables, tables, real, width, groups))
             self._bound = False
-            self._taking.forget()
+            vars(self).pop("_taking", None)  # of the arenas before
         self._shape, self._waiting = shape, None  # last: what was interrupted is done again
 
     def advance(self, first: int, count: int, row: int) -> None:
@@ -574,8 +570,8 @@ class ArenaRun(DeviceRun):
             check_events(self.model, int(self.ending.values_of(self._error)[0]))
         if self.wires.tight:  # the last launch, which no other follows that would look
             names = "connection_source", "event_count", "cursor", "ring_size"
-            ints = self.arenas["ints"]
-            source, sent, taken, size = (values_of(ints.view(n), self.queue) for n in names)
+            parts = [(a, 0, a.size) for a in map(self.arenas["ints"].view, names)]
+            source, sent, taken, size = read_parts(parts, self.queue)
             check_rings(sent[source] - taken, size[source])
         count = int(self.ending.values_of(self.events.count)[0])
         self.events.known_empty = not count
