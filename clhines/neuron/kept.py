@@ -34,9 +34,10 @@ from clhines.neuron.model import NeuronModel, settings_of
 from clhines.neuron.read.channels import read_channel
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, random_plays, stepping_of
+from clhines.neuron.read.patterns import OF_GID
 from clhines.simulate.engines.arena_run import state_follows
 from clhines.simulate.events.sources import SPIKE_LATE
-from clhines.simulate.ranks.split import Joints
+from clhines.simulate.ranks.split import JoinedRun, Joints
 from clhines.simulate.simulation import Simulation
 
 _COUNTERS = (  # of NEURON's library: what they count is changes of sections and mechanisms
@@ -354,9 +355,12 @@ class Kept:
         imported, pending = self.imported, self.model.pending
         assert self.sim is not None and imported is not None
         began = float(imported.network.settings["t"]), float(self.model.h.t)
-        has_events = pending.netcons or self.model.trains.names or (imported.connections < 0).any()
+        trains = {*self.model.trains.names} - {OF_GID}  # of other ranks there are no times
+        has_events = pending.netcons or trains or (imported.connections < 0).any()
         steps = any(not p.continuous for p in self.model.plays.players)
-        if any(began) or has_events or steps or not all(map(self._set, changed)):
+        run = self.sim.runner
+        goes_on = not isinstance(run, JoinedRun) or (not changed and run.can_restart)
+        if any(began) or has_events or steps or not goes_on or not all(map(self._set, changed)):
             self.sim = None
             return
         start = self._start
@@ -367,6 +371,15 @@ class Kept:
             if sum(a.nbytes for a in start.values()) <= _MOST_START:
                 self._start = start  # the parameters are the same as long as it is kept
         take_values(self.sim, imported, {name: a.copy() for name, a in start.items()})
+        self._begin()
+
+    def _begin(self) -> None:
+        """Go on from values of NEURON that the simulation has taken."""
+        if self.joints is not None:
+            assert self.sim is not None and self.imported is not None
+            crossed = np.array(self.imported.crossed, np.int64)
+            late = np.full(len(crossed), float(self.model.h.t) + SPIKE_LATE)
+            self.sim.runner.send(crossed, late)  # type: ignore[attr-defined]
         self._lag, self._delivered = 0, -np.inf
 
     def _set(self, name: str) -> bool:
@@ -390,12 +403,8 @@ class Kept:
     def start(self, sim: Simulation, imported: Imported, joints: Joints | None = None) -> None:
         self.sim, self.imported, self.joints = sim, imported, joints
         self._start = None
-        if joints is not None:
-            crossed = np.array(imported.crossed, np.int64)
-            late = np.full(len(crossed), float(self.model.h.t) + SPIKE_LATE)
-            sim.runner.send(crossed, late)  # type: ignore[attr-defined]
         self._records, self._counters = Records(sim, imported), Counters(sim, imported)
-        self._lag, self._delivered = 0, -np.inf
+        self._begin()
 
     def advance(self, steps: int, progress: bool) -> None:
         sim, imported, h = self.sim, self.imported, self.model.h

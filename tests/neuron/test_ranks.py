@@ -80,6 +80,17 @@ def test_ranks_have_the_spikes_of_neuron(of_neuron, of_two):
         compare(found, of_neuron, engine)
 
 
+@pytest.mark.parametrize("engine", ["auto", "steps"])
+def test_a_run_from_the_start_keeps_the_simulation_of_each_rank(engine):
+    """As long as no rank has other parameters, which none is planned anew for."""
+    runs, (made,) = told(1, "again")["again"]
+    assert made == [0] * 5
+    for ranks in 2, 3:
+        found, made = told(ranks, f"again-{engine}")[f"again-{engine}"]
+        compare(found, runs, engine)
+        assert made == [[1, 0, 1, 1, 0]] * ranks
+
+
 def test_bins_on_several_ranks_are_those_of_neuron():
     """Of ``CVode.queue_mode(1, 0)``: events of other ranks, and those on their way at a call.
 

@@ -3,7 +3,7 @@
 ``neuron_ranks.py [--soon] [--gaps LIBRARY] [--bins 0|1] SCENARIO...``
 
 Rank 0 prints what each scenario gives, of all ranks. A scenario is NEURON itself (``neuron``), an
-engine, or what is refused.
+engine, runs that are made again (``again-ENGINE``, ``again`` in NEURON), or what is refused.
 """
 
 import gc
@@ -17,6 +17,7 @@ from neuron import h
 import clhines
 from clhines import ClhinesError
 from clhines.neuron import disable, enable
+from clhines.simulate.simulation import Simulation
 
 CELLS, STIM, FIRES = 6, 50, 60  # of gid STIM: a NetStim; from FIRES on: IntFire1
 STOPS = 1.7, 15.0, 16.0, 30.0  # ms; the first after a step in which NEURON itself sees a spike
@@ -219,6 +220,24 @@ def epochs():
         pc.psolve(5)
 
 
+def again(engine):
+    """Runs from the start, the third with a value that rank 1 has changed; simulations made."""
+    made, own = [], Simulation.__init__
+
+    def counted(sim, *given, **options):
+        made[-1] += 1
+        own(sim, *given, **options)
+
+    Simulation.__init__, runs = counted, []
+    for v_init, tau in (-65, 2), (20, 2), (-65, 2.5), (20, 2), (-65, 2):
+        made.append(0)
+        if rank == 1 or ranks == 1:
+            cells[1].excites.tau = tau
+        runs.append(ran(v_init, engine))
+    Simulation.__init__ = own
+    return runs, comm.gather(made)
+
+
 OTHERS = infinite, played, fallback, pieces, epochs
 REFUSED = {f.__name__: f for f in (setting, changed, early, loose, mixed, *OTHERS)}
 REFUSED["from_neuron"] = clhines.from_neuron
@@ -232,6 +251,9 @@ for scenario in sys.argv[1:]:
         if rank == 1:
             raise ValueError("of the script")
         ran(-65, "auto")
+    if scenario.startswith("again"):
+        found[scenario] = again(scenario.partition("-")[2])
+        continue
     if scenario in REFUSED:
         enable(engine="steps")
         found[scenario] = refused(REFUSED[scenario])

@@ -264,7 +264,8 @@ class Taking:
 
     def take(self, source: np.ndarray, time: np.ndarray) -> None:
         """Enqueue that sources, in order, have events at these times, ms."""
-        first, times = np.flatnonzero(np.diff(source, prepend=-1)), 2 * len(time)
+        first = np.append(0, np.flatnonzero(source[1:] != source[:-1]) + 1)
+        times = 2 * len(time)
         count, size = len(first), times + 2 * len(first) + 1
         self._copied.clear()  # it waits for the last copy, which reads `_words`
         if size > len(self._words):

@@ -437,6 +437,7 @@ class JoinedRun:
         self.save = run.save
         number = np.full(model.sources.count, -1)
         number[joints.sources] = joints.sent
+        self._order = np.argsort(joints.heard)
         wanted = np.concatenate(joints.ranks.comm.allgather(joints.heard))
         self._number = np.where(np.isin(number, wanted), number, -1)
         self._is_late = model.sources.is_detected
@@ -503,7 +504,7 @@ class JoinedRun:
         known = number >= 0
         mine = words_of(number[known], time[known], v)
         number, time, v = of_words(self._joints.ranks.exchange(mine), self._shown_of)
-        at = place_of(self._joints.heard, number)
+        at = place_of(self._joints.heard, number, self._order)
         source, time = self._joints.trains[at[at >= 0]], time[at >= 0]
         order = np.lexsort((time, source))
         self.run.take_events(source[order], time[order])
@@ -523,6 +524,15 @@ class JoinedRun:
         source, time = (np.concatenate(each) for each in zip(*self._found, strict=True))
         chunk = self.run.end()
         return Chunk.of(time, source, self._model.dt, chunk.failed, chunk.values)
+
+    @property
+    def can_restart(self) -> bool:
+        """Whether this rank can go to the start alone; another model takes all ranks."""
+        return hasattr(self.run, "restart")
+
+    def restart(self, model: Model) -> bool:
+        """Go to the start of the same model, as the runs of one device do."""
+        return self.can_restart and self.run.restart(model)  # type: ignore[attr-defined]
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         self.run.load(saved)
