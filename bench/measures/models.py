@@ -176,14 +176,18 @@ def rows_of_ranks(
     name: str, counts: list[int], said: Callable[..., list[dict[str, Any]]], kept: Path
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each number of ranks, with how many spikes are those of the first one."""
-    done, first, seconds = kept / f"{name}-spread.npz", set[tuple[float, float]](), 0.0
+    done, first = kept / f"{name}-spread.npz", set[tuple[float, float]]()
+    seconds = list[float]()  # of the first one's run, and with NEURON's building
     for count in counts:
         done.unlink(missing_ok=True)
         row = said("spread", *child.mpiexec(count))[0]
         with np.load(done) as file:
             found = set(zip(file["times"].tolist(), file["gids"].tolist(), strict=True))
-        first, seconds = first or found, seconds or row["run_s"]
-        yield {"model": name, **row, "same": len(first & found), "faster": seconds / row["run_s"]}
+        own = [row["run_s"], row["build_s"] + row["run_s"]]
+        first, seconds = first or found, seconds or own
+        faster, built = (a / b for a, b in zip(seconds, own, strict=True))
+        same = len(first & found)
+        yield {"model": name, **row, "same": same, "faster": faster, "faster_built": built}
 
 
 def agreement(kept: Path, name: str, way: str) -> dict[str, Any]:
@@ -276,7 +280,13 @@ def spread_text(result: dict[str, Any]) -> str:
         "the wait for the device; of it: its message, waiting for slower ranks included. Ranks "
         "share the cores of a CPU; one has all."
     )
-    said = [f"{r['model']}: `{r['command']}`." for r in rows if r["devices"] == rows[0]["devices"]]
+    first = rows[0]["devices"]
+    said = [f"{r['model']}: `{r['command']}`." for r in rows if r["devices"] == first]
+    said += [
+        f"{r['model']} on {r['devices']}: {r['faster_built']:.2f} times, built and run together."
+        for r in rows
+        if r["devices"] != first and "faster_built" in r
+    ]
     return "\n".join([table.ruled(SPREAD, lines), "", *table.wrapped([note, *said])])
 
 
