@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from itertools import groupby
+from itertools import groupby, starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -173,11 +173,8 @@ class Fingerprint:
             Value(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),
         ]
         self._given: list[tuple[str, Part]] = []
-        moving: list[Part] = [
-            Value(lambda: float(model.h.t)),
-            Value(model.queue.words),
-            *Words.by_blocks(model.wires.weight_addresses),
-        ]
+        self._clock: list[Part] = [Value(lambda: float(model.h.t)), Value(model.queue.words)]
+        moving: list[Part] = [*Words.by_blocks(model.wires.weight_addresses)]
         rows = int(model.fields.rows(tree.v, tree.addresses)[1].max()) + 1
         moving.append(Column(tree.v, rows))
         fixed.append(Column(memory.area(int(tree.inner[0])).column, rows))
@@ -249,10 +246,14 @@ class Fingerprint:
 
     def values_are_same(self) -> bool:
         """Whether what a run changes is as it was, where the structure is."""
+        return _same(self._clock) and self.state_is_same()
+
+    def state_is_same(self) -> bool:
+        """Whether all of it but the time and the events on their way is as it was."""
         return _same(self._moving)
 
     def take_values(self) -> None:
-        _over(self._moving, _take)
+        _over(self._clock + self._moving, _take)
 
 
 def _counts(memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:
@@ -446,19 +447,34 @@ class Kept:
         """Take a step by NEURON, which sets all ASSIGNED variables and runs code at its end."""
         h, pending = self.model.h, self.model.pending
         begin, end = clock(float(h.t), float(h.dt), 1).tolist()
+        due = [t for t in pending.statements if t <= end]
+        acted = bool(due)  # what is due, for all that is known
+        if due and min(due) > begin:
+            before = list[list[np.ndarray]]()
+
+            def begins() -> None:
+                self._take_print()
+                before.append(self.model.queue.others())
+
+            def ends() -> None:  # the last of its time, and before an exchange
+                nonlocal acted
+                same = self._print is not None and self._print.state_is_same()
+                pairs = zip(before[0], self.model.queue.others(), strict=True)
+                acted = not same or not all(starmap(np.array_equal, pairs))
+
+            h.CVode().event(float(np.nextafter(min(due), begin)), begins)
+            h.CVode().event(max(due), ends)
         if self.joints is not None:  # NEURON's exchange, which would set its time, comes later
             self.model.queue.put_exchange_off(end)
-        due = [t for t in pending.statements if t <= end]
-        if not due:
-            h.fadvance()
+        h.fadvance()
+        rest = [t for t in pending.statements if t > end]
+        if due and not acted:  # but for calls of the next ones
+            rest, acted = self.model.queue.statements()
+        if not acted:
             self._take_print()
-        elif min(due) > begin:
-            h.CVode().event(begin, self._take_print)  # before them
-            h.fadvance()
-        else:  # they come before it: all is read again
-            h.fadvance()
+        elif min(due) <= begin:  # they come before the step: all is read again
             self._print = None
-        pending.statements = [t for t in pending.statements if t > end]
+        pending.statements = rest
         self._delivered = float(h.t)  # what is due until the end of its step
         self._lag += 1
 

@@ -83,12 +83,12 @@ def test_ranks_have_the_spikes_of_neuron(of_neuron, of_two):
 @pytest.mark.parametrize("engine", ["auto", "steps"])
 def test_a_run_from_the_start_keeps_the_simulation_of_each_rank(engine):
     """As long as no rank has other parameters, which none is planned anew for."""
-    runs, (made,) = told(1, "again")["again"]
-    assert made == [0] * 5
+    runs, (made,), (times,) = told(1, "again")["again"]
+    assert made == [0] * 5 and len(times) > 200
     for ranks in 2, 3:
-        found, made = told(ranks, f"again-{engine}")[f"again-{engine}"]
+        found, made, called = told(ranks, f"again-{engine}")[f"again-{engine}"]
         compare(found, runs, engine)
-        assert made == [[1, 0, 1, 1, 0]] * ranks
+        assert made == [[1, 0, 1, 1, 0]] * ranks and called == [times] * ranks
 
 
 def test_bins_on_several_ranks_are_those_of_neuron():

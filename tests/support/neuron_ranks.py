@@ -221,21 +221,29 @@ def epochs():
 
 
 def again(engine):
-    """Runs from the start, the third with a value that rank 1 has changed; simulations made."""
-    made, own = [], Simulation.__init__
+    """Runs from the start, the third with a value that rank 1 has changed; simulations made.
+
+    NEURON calls something every few steps, which changes nothing, as where runs say how far.
+    """
+    made, own, called = [], Simulation.__init__, []
+
+    def call():
+        called.append(h.t)
+        h.CVode().event(h.t + 0.61, call)
 
     def counted(sim, *given, **options):
         made[-1] += 1
         own(sim, *given, **options)
 
-    Simulation.__init__, runs = counted, []
+    Simulation.__init__, runs, handler = counted, [], h.FInitializeHandler(call)
     for v_init, tau in (-65, 2), (20, 2), (-65, 2.5), (20, 2), (-65, 2):
         made.append(0)
         if rank == 1 or ranks == 1:
             cells[1].excites.tau = tau
         runs.append(ran(v_init, engine))
     Simulation.__init__ = own
-    return runs, comm.gather(made)
+    del handler
+    return runs, comm.gather(made), comm.gather(called)
 
 
 OTHERS = infinite, played, fallback, pieces, epochs

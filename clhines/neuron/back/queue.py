@@ -61,6 +61,19 @@ class EventQueue:
     def events(self) -> list[Queued]:
         return [Queued(*event) for event in zip(*(a.tolist() for a in self.columns()), strict=True)]
 
+    def others(self) -> list[np.ndarray]:
+        """Return the columns of events that neither call statements nor exchange spikes, sorted."""
+        found = self.columns()
+        kept = np.flatnonzero(~np.isin(found.what, ("HocEvent", "NetParEvent")))
+        kept = kept[np.argsort(found.item[kept])]  # the queue has those of one time in any order
+        return [column[kept] for column in found[:-1]]
+
+    def statements(self) -> tuple[list[float], bool]:
+        """Return the times of statements on their way, and whether any cannot be taken."""
+        events = [event for event in self.events() if event.has_statement]
+        times = [event.time for event in events if event.is_between_steps]
+        return times, len(times) < len(events)
+
     def remove(self, *items: int) -> None:
         name, pointer = "_ZN6TQueue6removeEP6TQItem", ctypes.c_void_p
         remove, at = self._memory.function(name, None, pointer, pointer), self.address
