@@ -129,6 +129,18 @@ def test_gap_junctions_between_ranks_are_those_of_neuron(of_neuron):
         compare(runs, whole, engine)
 
 
+def test_trains_of_given_times_are_heard_by_all_ranks(of_neuron):
+    """Also those at the start and at the ends of calls, with delays as long as an epoch."""
+    library = "--trains", str(mod_files.library())
+    whole = told(1, *library, "neuron")["neuron"]
+    for gid in range(6):  # each cell fires at other times for them
+        own = [[t for t, one in runs[0][0] if one == gid] for runs in (whole, of_neuron)]
+        assert own[0] != own[1]
+    found = told(2, *library, "auto", "back", "steps", "epochs-gpu")
+    for engine, runs in (found | told(3, *library, "reference")).items():
+        compare(runs, whole, engine, (70, 71))
+
+
 def test_what_one_rank_refuses_all_raise(of_two):
     """And go on from the start as if nothing had been: runs by engines come after it."""
     first, second = of_two["setting"]

@@ -1,6 +1,6 @@
 """A network of NEURON on MPI ranks.
 
-``neuron_ranks.py [--soon] [--gaps LIBRARY] [--bins 0|1] SCENARIO...``
+``neuron_ranks.py [--soon] [--gaps LIBRARY] [--trains LIBRARY] [--bins 0|1] SCENARIO...``
 
 Rank 0 prints what each scenario gives, of all ranks. A scenario is NEURON itself (``neuron``), an
 engine, runs that are made again (``again-ENGINE``, ``again`` in NEURON), or what is refused.
@@ -20,6 +20,7 @@ from clhines.neuron import disable, enable
 from clhines.simulate.simulation import Simulation
 
 CELLS, STIM, FIRES = 6, 50, 60  # of gid STIM: a NetStim; from FIRES on: IntFire1
+TRAINS = 70
 STOPS = 1.7, 15.0, 16.0, 30.0  # ms; the first after a step in which NEURON itself sees a spike
 comm = MPI.COMM_WORLD
 if comm.size > 1:
@@ -82,6 +83,19 @@ if "--gaps" in sys.argv:  # a ring of gap junctions, none of them on the last ra
             pc.target_var(half, half._ref_vother, other)
             kept.append(half)
     pc.setup_transfer()
+if "--trains" in sys.argv:  # of given times, also at the ends of calls; the last rank has both
+    at = sys.argv.index("--trains")
+    h.nrn_load_dll(sys.argv[at + 1])
+    del sys.argv[at : at + 2]
+    for gid in (TRAINS, TRAINS + 1) if rank == ranks - 1 else ():
+        given = h.Vector([0, 1.7, 1.725, 3.31, 14.99, 15, 15.01, 16, 29.9 + 0.05 * (gid > TRAINS)])
+        train = h.vec_inside()
+        train.play(given)
+        pc.set_gid2node(gid, rank)
+        pc.cell(gid, h.NetCon(train, None))
+        kept.extend([given, train])
+    for gid, cell in cells.items():
+        connect(TRAINS + gid % 2, cell.excites, 0.02 + 0.004 * gid, 1.0)  # no delay is smaller
 if "--bins" in sys.argv:  # as nrntraub has them
     at = sys.argv.index("--bins")
     for gid, cell in cells.items():  # they fire at the time of the event, which is that of the bin

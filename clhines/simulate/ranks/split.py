@@ -19,7 +19,7 @@ import numpy as np
 from clhines.arrays import place_of
 from clhines.errors import InputError, RankError
 from clhines.model.model import Model
-from clhines.simulate.engines.reference import check_globals
+from clhines.simulate.engines.reference import Clock, check_globals
 from clhines.simulate.engines.run import Mark, PartRun
 from clhines.simulate.events.grid_run import Spikes
 from clhines.simulate.events.sources import SPIKE_LATE, steps_between
@@ -441,6 +441,8 @@ class JoinedRun:
         wanted = np.concatenate(joints.ranks.comm.allgather(joints.heard))
         self._number = np.where(np.isin(number, wanted), number, -1)
         self._is_late = model.sources.is_detected
+        self._ahead = self._trains()  # sources and times of what is not sent yet
+        self._clock, self._step = Clock(model.dt), 0
         parts = joints.ranks.comm.allgather((joints.nodes, joints.pointed))
         self._pointed = np.unique(np.concatenate([pointed for _, pointed in parts]))
         self._shown_of = [int(np.isin(self._pointed, nodes).sum()) for nodes, _ in parts]
@@ -474,18 +476,19 @@ class JoinedRun:
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         self.run.begin(rows, records)
         self._found = []
-        if not self._started:
-            self.exchange()
-        self._started = True
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Take steps, and exchange events after each that is the last of an epoch."""
-        end = first + count
+        end, self._step = first + count, first
+        if not self._started:
+            self.exchange()
+        self._started = True
         while first < end:
             some = min(end - first, self._epoch - first % self._epoch)
             self.run.advance(first, some, row)
             self.run.deliver(first, some)
             first, row = first + some, row + some
+            self._step = first
             if first % self._epoch == 0:
                 self.exchange()
 
@@ -496,8 +499,23 @@ class JoinedRun:
         """Let sources have sent events that the run does not find, at these times, ms."""
         self._unsent.append((self._number[source], time))
 
+    def _trains(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return sources and times, ascending, of given times that other ranks listen to."""
+        sources = self._model.sources
+        known = [k for k, one in enumerate(sources.train_source) if self._number[one] >= 0]
+        times = [sources.train_time[k] for k in known]
+        source = np.repeat(sources.train_source[known].astype(np.int64), [*map(len, times)])
+        time = np.concatenate([np.zeros(0), *times])
+        order = np.argsort(time, kind="stable")
+        return source[order], time[order]
+
     def exchange(self) -> None:
         """Give all ranks the events found here, and take those of others."""
+        source, time = self._ahead
+        count = int(np.searchsorted(time, self._clock.at(self._step), "right"))
+        if count:  # the run does not find those of given times
+            self.send(source[:count], time[:count])
+            self._ahead = source[count:], time[count:]
         v = self._collect(self._shown)
         number, time = (np.concatenate(each) for each in zip(*self._unsent, strict=True))
         self._unsent = []
