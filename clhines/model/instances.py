@@ -17,9 +17,8 @@ from clhines.forest import Forest
 from clhines.mechanisms.ir.program import CAPACITANCE, GENERATOR
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import DENSITY, Kind
-from clhines.network.changes import Changes, Value
-from clhines.network.groups import Group
-from clhines.network.inside import inside
+from clhines.network.changes import Changes, ParameterValue
+from clhines.network.groups import Group, inside
 from clhines.network.network import Network
 from clhines.network.structure import Structure
 
@@ -241,7 +240,7 @@ class ConstantSums:
         self._forest, self._area, self._g_total = forest, area, g_total
         self._cell: dict[int, np.ndarray] = {}
         self._factor: dict[int, np.ndarray] = {}
-        self._known: dict[int, tuple[list[Value], np.ndarray, np.ndarray]] = {}
+        self._known: dict[int, tuple[list[ParameterValue], np.ndarray, np.ndarray]] = {}
 
     def sums(self, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
         """(n,) float64 each: `Model.constant_d` and `constant_b` with parameters as changed."""

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 from clhines.arrays import place_of
 from clhines.checks import as_array, as_indices, as_number, as_real, as_whole_number, shown, spread
 from clhines.errors import InputError
-from clhines.network.groups import Group
-from clhines.network.inside import inside
+from clhines.network.groups import Group, inside
 from clhines.quantities import as_numbers
 
 CELSIUS = 6.3  # °C, NEURON's default

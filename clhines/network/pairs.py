@@ -247,7 +247,7 @@ def connected(
             raise InputError(f"{what}_at has {len(at)} positions for {len(cells)} {what}s")
     by_target = pairs.rule == "fixed_indegree"
     ends = (target_cell, source_cell) if by_target else (source_cell, target_cell)
-    rows = _Rows(pairs, call, *ends)
+    rows = _PairRows(pairs, call, *ends)
     expected = rows.expected * len(ends[0])
     checks.check_room(_BYTES * expected, f"{expected:.3g} pairs")
     parts = rows.made()
@@ -282,7 +282,7 @@ def _by_source(
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _PairRows:
     """The pairs of a rule row by row; rows and columns have numbers that are equal in one cell."""
 
     pairs: Pairs

@@ -22,8 +22,7 @@ from clhines.files import Member, Npz, PathLike, parse_json, write_npz
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.build import MAX_QUEUE, Nmodl, tables_of
 from clhines.mechanisms.nmodl.reading.tree import FunctionTable
-from clhines.network.groups import Group
-from clhines.network.inside import inside
+from clhines.network.groups import Group, inside
 from clhines.network.plasticity import STDP, Rule
 from clhines.network.structure import Structure, of_arrays
 

@@ -19,7 +19,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
     Refused,
     Rejection,
 )
-from clhines.neuron.read.catalogue import Entry
+from clhines.neuron.read.catalogue import CatalogueEntry
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class RejectedError(InputError):
 
 
 def converted(
-    entry: Entry,
+    entry: CatalogueEntry,
     pointers: Sequence[str] = (),
     use_tables: bool = True,
     secondorder: bool = False,
@@ -103,7 +103,7 @@ def function_tables_of(text: str) -> dict[str, int]:
     return {b.name: len(b.arguments) for b in blocks.values() if b.sort == "FUNCTION_TABLE"}
 
 
-def lengths_of(entry: Entry) -> dict[str, int]:
+def lengths_of(entry: CatalogueEntry) -> dict[str, int]:
     """Return the lengths of a file's arrays by name, and 0 for each other variable."""
     found = parse(entry.text, entry.file, Includes(Path(entry.file).parent))
     return {name: variable.length for name, variable in found.variables.items()}

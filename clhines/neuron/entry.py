@@ -19,7 +19,7 @@ from clhines.neuron.back.states import OneCopy, step_of, take_values
 from clhines.neuron.back.writeback import clock
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, copied, network_of
-from clhines.neuron.kept import Kept, Request, keep, kept_model
+from clhines.neuron.kept import KeptModel, RunOptions, keep, kept_model
 from clhines.neuron.memory.session import Hoc, interpreter, uncollected
 from clhines.neuron.model import read_model
 from clhines.neuron.read.patterns import OF_GID
@@ -320,14 +320,14 @@ def run(
     h = interpreter()
     h.stoprun = 0
     fix_steps(h, as_step(fixed_step))
-    request = Request.of(device, dtype, engine)
+    request = RunOptions.of(device, dtype, engine)
     advance(h, lambda: num_steps(h, tstop), request, progress, vectors)
 
 
 def advance(
     h: Hoc,
     count: Callable[[], int],
-    request: Request,
+    request: RunOptions,
     progress: bool = False,
     vectors: dict[Hoc, Hoc] | None = None,
 ) -> int:
@@ -341,7 +341,7 @@ def advance(
 def _advance(
     h: Hoc,
     count: Callable[[], int],
-    request: Request,
+    request: RunOptions,
     progress: bool,
     vectors: dict[Hoc, Hoc] | None,
     ranks: Ranks | None,
@@ -357,7 +357,7 @@ def _advance(
                 with agreed(ranks):
                     if model.rejected:
                         raise RejectedError(model.rejected)
-                    kept = Kept(model, request)
+                    kept = KeptModel(model, request)
             if ranks is None and h.t < 0 and step_of(h, h.dt) < 0:
                 kept.model.forget()
                 rest = _to_zero(h, rest, count)
@@ -459,7 +459,7 @@ def same_on(ranks: Ranks | None, steps: int, h: Hoc) -> int:
     return steps
 
 
-def kept_by_all(ranks: Ranks | None, kept: Kept | None) -> Kept | None:
+def kept_by_all(ranks: Ranks | None, kept: KeptModel | None) -> KeptModel | None:
     """Return a model that is kept, where all ranks have theirs, and it gets the same voltages."""
     if _by_all(ranks, kept is not None) and kept is not None:
         gaps = kept.model.memory.transfers
@@ -475,7 +475,7 @@ def _by_all(ranks: Ranks | None, holds: bool) -> bool:
     return holds if ranks is None else bool(ranks.gather_numbers([holds]).all())
 
 
-def together(ranks: Ranks | None, kept: Kept, steps: int) -> int:
+def together(ranks: Ranks | None, kept: KeptModel, steps: int) -> int:
     """Return the steps that all ranks take, of `steps` of this one; all go on, or start anew."""
     if ranks is None:
         return steps
@@ -492,7 +492,7 @@ def together(ranks: Ranks | None, kept: Kept, steps: int) -> int:
     return int(found[:, 0].min())
 
 
-def joined(joints: Joints | None, once: Imported, request: Request) -> dict[str, object]:
+def joined(joints: Joints | None, once: Imported, request: RunOptions) -> dict[str, object]:
     """Return the arguments of `Simulation` that depend on whether a network is joined to others."""
     if joints is None:
         return {"device": request.device, "engine": request.engine}

@@ -15,8 +15,7 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.reading.tree import PICKED
 from clhines.network.additions import Sources
 from clhines.network.copies import copies_of
-from clhines.network.groups import Group
-from clhines.network.inside import inside
+from clhines.network.groups import Group, inside
 from clhines.network.network import Network
 from clhines.network.stored import put_group
 from clhines.network.structure import of_arrays

@@ -29,16 +29,16 @@ from clhines.neuron.memory.session import Hoc, all_sections
 from clhines.neuron.memory.sources import EventSources
 from clhines.neuron.memory.streams import (
     Generator,
-    Named,
     Pointed,
     PointedMCell,
+    RandomVariable,
     Streams,
     are_mcell,
     rejected,
 )
 from clhines.neuron.memory.tables import read_table
 from clhines.neuron.read.catalogue import Catalogue
-from clhines.neuron.read.contents import Contents, Hidden, Instances, Slots, read_contents
+from clhines.neuron.read.contents import Contents, Hidden, Instances, WatchSlots, read_contents
 from clhines.neuron.read.draws import Draws
 from clhines.neuron.read.hooks import read_hooks
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
@@ -69,7 +69,7 @@ class NeuronModel:
     pending: Pending
     plays: PlayReader
     trains: Trains
-    slots: Slots
+    slots: WatchSlots
     draws: Draws
     gaps: list[Gap] = field(default_factory=list)
     nodes: range = range(0)  # numbers of the tree's nodes among `all_nodes` of all MPI ranks
@@ -126,7 +126,7 @@ class NeuronModel:
         if variable == GENERATOR:
             return Generator(self.memory, self.h, name, len(instances.things))
         if variable not in self.mechanisms[name].program.picked:
-            return Named(name, instances.things, variable, index)
+            return RandomVariable(name, instances.things, variable, index)
         kind = PointedMCell if name in self.by_mcell else Pointed
         try:
             pointers = self.slots.pointers(instances, self._width())
@@ -253,7 +253,7 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> NeuronModel:
         tree, data = read_tree(h, memory, fields)
         contents = read_contents(h, memory, fields, (tree, data), catalogue)
         hooks = read_hooks(h, memory)
-        slots = Slots(memory)
+        slots = WatchSlots(memory)
         bins = None
         if int(h.CVode().queue_mode()) & 1:
             bins = Bins(memory, queue, float(h.t), float(h.dt))

@@ -20,8 +20,7 @@ from clhines.errors import InputError, SimulationError
 from clhines.files import PathLike
 from clhines.mechanisms.text.rules import REWARD
 from clhines.model.model import Model
-from clhines.network.groups import Group
-from clhines.network.inside import inside
+from clhines.network.groups import Group, inside
 from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name

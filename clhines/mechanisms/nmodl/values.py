@@ -69,7 +69,7 @@ class TableUse:
 
 
 @dataclass
-class Shared:
+class MechanismContext:
     """What all blocks of a mechanism have in common; `verbatim` are refused blocks of C."""
 
     file: File
@@ -88,14 +88,14 @@ class Shared:
     draws: bool = False  # whether NEURON's one generator is that of the one instance of the model
 
 
-class Values:
+class BlockValues:
     """Variables in one execution of one block, whose name says what is allowed in it.
 
     `values` has the value of each variable that was read or written, by its key: the name in
     functions, or that of a local. `reads` and `writes` are keys of variables of instances.
     """
 
-    def __init__(self, shared: Shared, where: str) -> None:
+    def __init__(self, shared: MechanismContext, where: str) -> None:
         self.shared, self.where, self.graph = shared, where, shared.graph
         self.names, self.file = shared.names, shared.file
         self.values: dict[str, Node] = {}

@@ -38,13 +38,13 @@ def advance(eq: Equations) -> tuple[dict[str, Node], list[Loop], Node]:
     """
     graph, dt = eq.graph, eq.graph.symbol("dt")
     if eq.substeps == 1:
-        step = _Step(eq, dt)
+        step = _StepEquations(eq, dt)
         return step.new, step.loops, step.drawn
-    step = _Step(eq, graph.local("_h", dt * graph.number(Fraction(1, eq.substeps))))
+    step = _StepEquations(eq, graph.local("_h", dt * graph.number(Fraction(1, eq.substeps))))
     return *_repeated(eq, step), step.drawn
 
 
-def _repeated(eq: Equations, step: _Step) -> tuple[dict[str, Node], list[Loop]]:
+def _repeated(eq: Equations, step: _StepEquations) -> tuple[dict[str, Node], list[Loop]]:
     """Return substeps: a loop over a step, which is in terms of values at its own begin."""
     symbol = eq.graph.symbol
     states = [name for name in step.new if name != HIDDEN]
@@ -72,7 +72,7 @@ def _begin(name: str) -> str:
     return f"_{name}__begin"
 
 
-class _Step:
+class _StepEquations:
     """A step of `h`: `new` values of states, and `loops` for them."""
 
     def __init__(self, eq: Equations, h: Node) -> None:

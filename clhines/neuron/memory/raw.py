@@ -91,7 +91,7 @@ def _array(count: int) -> type[ctypes.Array[ctypes.c_uint64]]:
     return WORD * count
 
 
-class _Words:
+class _WordView:
     """Runs of words from each word on, as an array of NumPy: what is not asked for is not read."""
 
     def __init__(self, address: int, count: int, width: int) -> None:
@@ -127,7 +127,7 @@ def _words(addresses: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(0, np.uint64), addresses
     first = int(addresses.min())
     count = (int(addresses.max()) - first) // 8 + 1
-    return np.asarray(_Words(first, count, width)), (addresses - first) >> 3
+    return np.asarray(_WordView(first, count, width)), (addresses - first) >> 3
 
 
 def run_in(words: list[int], wanted: list[int]) -> int:

@@ -29,7 +29,7 @@ def rejected(name: str, what: str, way_out: str = "") -> RejectedError:
 
 
 @dataclass(frozen=True, eq=False)
-class Named:
+class RandomVariable:
     """Those of a RANDOM variable."""
 
     owner: str
@@ -240,7 +240,7 @@ class Generator:
         self._set(float((int(drawn[0]) + 1) & scop.MOST))
 
 
-Streams = Named | Pointed | Generator
+Streams = RandomVariable | Pointed | Generator
 
 
 def _halves(words: np.ndarray) -> np.ndarray:

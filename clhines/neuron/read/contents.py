@@ -15,7 +15,7 @@ from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.raw import Readable, gather, put_numbers, ref, words_at
 from clhines.neuron.memory.session import Hoc, Segment
-from clhines.neuron.read.catalogue import STRUCTURE, Catalogue, Entry
+from clhines.neuron.read.catalogue import STRUCTURE, Catalogue, CatalogueEntry
 from clhines.neuron.read.tree import Tree
 
 _SAMPLES = 20  # of what is read at once, so many are compared with what hoc says
@@ -54,7 +54,7 @@ class Things(Sequence[Hoc]):
 class Instances:
     """All instances of one mechanism; `objects` are addresses of hoc objects."""
 
-    entry: Entry
+    entry: CatalogueEntry
     things: Things
     nodes: np.ndarray  # (k,) int64, -1 for artificial cells
     columns: DataColumns  # where their variables can be read all at once
@@ -120,7 +120,7 @@ def read_contents(
 
 
 def _add_membranes(
-    h: Hoc, memory: NeuronMemory, tree: Tree, found: Contents, entry: Entry, data: Data
+    h: Hoc, memory: NeuronMemory, tree: Tree, found: Contents, entry: CatalogueEntry, data: Data
 ) -> None:
     if entry.name in STRUCTURE:
         return
@@ -173,7 +173,7 @@ def _add_points(
     fields: Fields,
     tree: Tree,
     found: Contents,
-    entry: Entry,
+    entry: CatalogueEntry,
     every: list[Hoc],
 ) -> None:
     objects = memory.objects_of(every)
@@ -200,7 +200,7 @@ def _add_points(
         )
 
 
-class Slots:
+class WatchSlots:
     """Reads and writes WATCH conditions, in places that NEURON's table of mechanisms names."""
 
     def __init__(self, memory: NeuronMemory) -> None:

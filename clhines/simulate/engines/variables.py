@@ -23,7 +23,7 @@ from clhines.model.model import DENSITY, INITIAL_REVERSAL, IonNodes, Model
 from clhines.model.schema import Field
 from clhines.network.changes import Changes
 from clhines.network.copies import fill, structure_of_copies
-from clhines.network.inside import inside
+from clhines.network.groups import inside
 from clhines.network.network import Network
 from clhines.simulate.events.grid_run import HostGrid
 from clhines.simulate.events.sources import Wires, ring_sizes

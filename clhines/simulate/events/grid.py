@@ -29,10 +29,10 @@ from clhines.device.arrays import to_device
 from clhines.device.devices import has_atomics
 from clhines.device.timing import seconds_in_turns
 from clhines.errors import DeviceError, InputError, SpikeOverflowError
-from clhines.model.connections import Connections, check_sizes
+from clhines.model.connections import GridConnections, check_sizes
 from clhines.plan.kernel_spec import TemplateSpec
 
-Found = tuple[cla.Array, cla.Array, cla.Array]  # source and step of spikes, and how many there are
+NewSpikes = tuple[cla.Array, cla.Array, cla.Array]  # source and step of each, and their number
 Waits: TypeAlias = "Sequence[cl.Event] | None"
 
 
@@ -42,7 +42,7 @@ class Tables:
     def __init__(
         self,
         queue: cl.CommandQueue,
-        connections: Connections,
+        connections: GridConnections,
         num_targets: int,
         weight: np.ndarray,
         place: np.ndarray | None,
@@ -85,7 +85,7 @@ class Tables:
         return to_device(self.queue, self.connections.delays, np.int32)
 
     def chunks(self, columns: int) -> np.ndarray:
-        """As `Connections.chunks`, kept."""
+        """As `GridConnections.chunks`, kept."""
         if columns not in self._chunks:
             self._chunks[columns] = self.connections.chunks(columns)
         return self._chunks[columns]
@@ -186,7 +186,7 @@ class Delivery:
     `slots`, the length of the ring of sums, is above the largest delay in steps. `algorithm` is one
     of `ALGORITHMS`, or ``auto``, which measures them on random spikes and takes the fastest (see
     `tune`, also for `steps` and `expected`); devices without 64-bit atomics take ``pull`` only.
-    `external` and `largest` are of `Connections.scale`, `columns` and `work_group` of
+    `external` and `largest` are of `GridConnections.scale`, `columns` and `work_group` of
     `DeliverSpec`, in place of the defaults; `scale` is the unit of the weights, in place of the
     finest one. `place`, (k,), says where in memory the weight at each place of the rows lies, in
     place of there (`clhines.literature.synapses`).
@@ -198,7 +198,7 @@ class Delivery:
     def __init__(
         self,
         queue: cl.CommandQueue,
-        connections: Connections,
+        connections: GridConnections,
         num_targets: int,
         slots: int,
         capacity: int,
@@ -262,7 +262,7 @@ class Delivery:
         return np.broadcast_to(found, given.shape)
 
     def set_weights(self, weight: np.ndarray) -> None:
-        """Take other weights, (k,) in the order given to `Connections`."""
+        """Take other weights, (k,) in the order given to `GridConnections`."""
         integers = self.quantise(self.connections.by_rows(weight))
         self.tables.weight.set(self.tables.laid(integers), self.queue)
 
@@ -307,7 +307,12 @@ class Delivery:
         self._turn = 1 - self._turn
 
     def deliver(
-        self, found: Found, incoming: cla.Array, steps: range, ends: bool, wait_for: Waits = None
+        self,
+        found: NewSpikes,
+        incoming: cla.Array,
+        steps: range,
+        ends: bool,
+        wait_for: Waits = None,
     ) -> cl.Event:
         """Deliver the new spikes of some steps; `ends`: in the last call before `turn_over`."""
         lists = *(a.data for a in found), self.capacity, self._marks.data, self._turn

@@ -136,7 +136,7 @@ class Plasticity:
 
     `delivery` is made with ``largest=rule.max_weight(connections, plastic)``, or its unit is too
     fine. `cell_of_target` is the cell, numbered as sources are, that each target belongs to, -1 for
-    none; `plastic` are the connections that the rule changes, in the order given to `Connections`.
+    none; `plastic` are the connections that the rule changes, in the order of `GridConnections`.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Plasticity:
         if REWARD in rule.about.actions:
             self._reward = self._kernel("reward", ("reward", "step"), forward)
 
-    def _arguments(self, dt: float) -> dict[str, program.Argument]:
+    def _arguments(self, dt: float) -> dict[str, program.KernelArgument]:
         delivery, rule, queue, c = self.delivery, self.rule, self.delivery.queue, self.connections
         decays = rule.decays(dt)
         arrays = {
@@ -274,7 +274,7 @@ class Plasticity:
 
     @property
     def weight(self) -> np.ndarray:
-        """(k,) float64: the weights after the last events, in the order given to `Connections`."""
+        """(k,) float64: weights after the last events, in the order given to `GridConnections`."""
         return self._of(next(plastic_fields(self.rule)))
 
     def state(self) -> dict[str, np.ndarray]:

@@ -32,7 +32,7 @@ from clhines.simulate.gpu.spec import (
     with_once,
 )
 from clhines.simulate.kinds.layouts import active_nodes
-from clhines.simulate.kinds.spec import ArenaSpec, KindBlocks, Values, fields_of
+from clhines.simulate.kinds.spec import ArenaSpec, CallValues, KindBlocks, fields_of
 
 BY_LAYERS = frozenset({"instant_events", "set_voltages"})  # events of all nodes come first
 SPECIAL = 1 << 30  # of the word of a node: it has detectors, or is played with
@@ -90,7 +90,7 @@ class EpochBlocks(KindBlocks):
             return self.in_memory(name)
         return f"{'local_state' if self.local else 'state'}[{self.in_lines.index(name) * WARP}]"
 
-    def value(self, a: Argument, values: Values) -> str:
+    def value(self, a: Argument, values: CallValues) -> str:
         if values.get("sums") and a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]:
             return f"sum_{a.name}"  # of the kinds before
         found = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
@@ -461,7 +461,6 @@ _MOST_CLASSES = 3  # of nodes that have statements of their own
 _FEW_CLASSES = 8  # up to which some have
 _LONG = 8  # steps of a launch that can do the work of one more
 _MOST_NUMBERS = 256  # that are arguments of the kernel
-Given = tuple[tuple[str, str, str], ...]
 
 
 def takes_apart(model: Model) -> frozenset[int]:

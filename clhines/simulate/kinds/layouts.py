@@ -15,7 +15,7 @@ from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.text.language import Text
-from clhines.model.model import ADVANCE_REVERSAL, Kind, Model, Sources
+from clhines.model.model import ADVANCE_REVERSAL, Kind, Model, ModelSources
 from clhines.model.needs import early_reads
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.variables import Variables, nernst_scale
@@ -31,7 +31,7 @@ from clhines.simulate.records.records import Record
 from clhines.simulate.state.arena import NONE, Arena, Tiler
 
 _DOUBLE = np.dtype(np.float64)
-_ACTIVE: WeakKeyDictionary[Sources, tuple[np.ndarray, np.ndarray]] = WeakKeyDictionary()
+_ACTIVE: WeakKeyDictionary[ModelSources, tuple[np.ndarray, np.ndarray]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from clhines.analysis.extract import FEATURES, known_features
 from clhines.analysis.features import Features
-from clhines.analysis.responses import check_names
+from clhines.analysis.results import check_names
 from clhines.analysis.spikes import RaggedArray, lists_of
 from clhines.checks import (
     as_array,
@@ -35,8 +35,7 @@ from clhines.errors import InputError, SimulationError, meant
 from clhines.model.compiling import compile
 from clhines.model.model import Model
 from clhines.network.copies import fill, structure_of_copies
-from clhines.network.groups import Group
-from clhines.network.inside import inside
+from clhines.network.groups import Group, inside
 from clhines.network.network import Network, check_begins
 from clhines.network.times import whole_steps
 from clhines.progress import bar
@@ -50,13 +49,13 @@ from clhines.summary import as_html, counted
 STIMULUS = {"amp": 0.0, "delay": 0.0, "dur": 1e9}
 _UNITS = {"amp": "nA", "delay": "ms", "dur": "ms"}
 
-Parameter = tuple[str, str] | tuple[str, str, ArrayLike]
+ParameterPath = tuple[str, str] | tuple[str, str, ArrayLike]
 Stimulus = Mapping[str, float]
 Protocol = Mapping[str, float | Sequence[Stimulus]]
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class ParameterGroups:
     """The groups of a model, divided so that each parameter has pieces of its own."""
 
     groups: list[Group]
@@ -64,7 +63,7 @@ class Pieces:
     of_parameter: list[list[int]]  # pieces of each
 
 
-def divided(model: Network, parameters: Mapping[str, Parameter]) -> Pieces:
+def divided(model: Network, parameters: Mapping[str, ParameterPath]) -> ParameterGroups:
     masks: dict[int, list[np.ndarray]] = {g.number: [] for g in model.groups}
     used: dict[int, list[tuple[int, str]]] = {g.number: [] for g in model.groups}
     for k, (name, spec) in enumerate(parameters.items()):
@@ -96,10 +95,10 @@ def divided(model: Network, parameters: Mapping[str, Parameter]) -> Pieces:
             instances.append(mine)
             given = group.network, group.number, group.mechanism, group.nodes[mine], values
             pieces.append(Group(*given))
-    return Pieces(pieces, instances, parts)
+    return ParameterGroups(pieces, instances, parts)
 
 
-def _instances(model: Network, name: str, spec: Parameter) -> list[tuple[Group, np.ndarray]]:
+def _instances(model: Network, name: str, spec: ParameterPath) -> list[tuple[Group, np.ndarray]]:
     """Return the groups that a parameter is of, and which of their instances."""
     if not isinstance(spec, tuple) or len(spec) not in (2, 3):
         raise InputError(
@@ -183,7 +182,7 @@ class Recipe:
 
     model: Network
     compiled: Model
-    pieces: Pieces
+    pieces: ParameterGroups
     names: tuple[str, ...]  # of the parameters' mechanisms: `Simulation.set` takes them
     protocols: tuple[str, ...]
     stops: np.ndarray  # (P,), in steps
@@ -194,7 +193,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class BatchResults:
     """Results of a batch for sets from `first` on, under the protocols of `columns`."""
 
     first: int
@@ -246,7 +245,7 @@ class Batch:
         self._record = sim.record("v", net.forest.cell_offsets[:-1] + recipe.node, reduce=reduce)
         self.simulation = sim
 
-    def run(self, values: np.ndarray, first: int, kept: int) -> Found:
+    def run(self, values: np.ndarray, first: int, kept: int) -> BatchResults:
         """Simulate (size, parameters) values; of the sets from `first` on `kept` are wanted."""
         sim, recipe, several = self.simulation, self.recipe, len(self.columns)
         for k, groups in enumerate(self._groups):
@@ -282,7 +281,7 @@ class Batch:
         time = result.spike_time[cells]
         good = np.ceil(time / recipe.dt - 0.5) <= stops[column]
         of_set, time, column = of_set[good], time[good], self.columns[column[good]]
-        return Found(first, self.columns, result.t, v, of_set, column, time, features)
+        return BatchResults(first, self.columns, result.t, v, of_set, column, time, features)
 
 
 def _first(values: np.ndarray | RaggedArray, count: int) -> np.ndarray | RaggedArray:
@@ -292,7 +291,7 @@ def _first(values: np.ndarray | RaggedArray, count: int) -> np.ndarray | RaggedA
 
 
 def joined_features(
-    found: Sequence[Found], begin: int, number: int, several: int
+    found: Sequence[BatchResults], begin: int, number: int, several: int
 ) -> dict[str, np.ndarray | RaggedArray]:
     """(N, P) arrays, and `RaggedArray` of N * P, of what batches of sets from `begin` on gave."""
     names = found[0].features if found else {}
@@ -432,7 +431,7 @@ class Population:
     def __init__(
         self,
         model: Network,
-        parameters: Mapping[str, Parameter],
+        parameters: Mapping[str, ParameterPath],
         protocols: Mapping[str, Protocol],
         *,
         dt: float | None = None,
@@ -524,7 +523,7 @@ class Population:
         HostMemoryError
             There is no memory for the voltages; raised before any is taken.
         """
-        ranks, found = self._ranks, list[Found]()
+        ranks, found = self._ranks, list[BatchResults]()
         with agreed(ranks):
             values, progress = self._sets(sets), as_switch("progress", progress)
             number, stops = len(values), self._recipe.stops
@@ -587,7 +586,7 @@ class Population:
         }  # fmt: skip
         return partial(Population, **more), (recipe.model, dict(parameters), dict(protocols))
 
-    def _joined(self, found: list[Found], begin: int, number: int) -> PopulationResult:
+    def _joined(self, found: list[BatchResults], begin: int, number: int) -> PopulationResult:
         several, t = len(self.protocols), max((one.t for one in found), key=len)
         length = 0 if self._recipe.features else len(t)
         v = np.full((number, several, length), np.nan, found[0].v.dtype)
@@ -658,7 +657,7 @@ class Population:
 
     def _parts(
         self, values: np.ndarray, begin: int, end: int, progress: bool
-    ) -> Iterator[list[Found]]:
+    ) -> Iterator[list[BatchResults]]:
         """Yield the responses of sets `begin` to `end`, a few at a time, under all protocols."""
         found = (
             self.here(values, begin, end) if self._executor is None
@@ -671,7 +670,7 @@ class Population:
                     shown.update(self._number(part))
                 yield part
 
-    def _number(self, part: list[Found]) -> int:
+    def _number(self, part: list[BatchResults]) -> int:
         """How many sets a part has, each in all groups of protocols."""
         return sum(len(one.v) for one in part) // len(self._columns)
 
@@ -684,7 +683,7 @@ class Population:
 
     def here(
         self, values: np.ndarray, begin: int, end: int, first_set: int = 0
-    ) -> Iterator[list[Found]]:
+    ) -> Iterator[list[BatchResults]]:
         """Simulate sets, `values` from `first_set` on, in batches on each device of the process."""
         if not self._batches:
             self._make(end - begin)
@@ -693,7 +692,7 @@ class Population:
         for batches in self._batches:
             free.put(batches)
 
-        def work(first: int) -> list[Found]:
+        def work(first: int) -> list[BatchResults]:
             rows = np.minimum(first + np.arange(size), end - 1)  # the last one fills up
             own, kept, batches = values[rows - first_set], min(size, end - first), free.get()
             try:

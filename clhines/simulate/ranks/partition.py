@@ -12,8 +12,8 @@ import numpy as np
 
 from clhines.arrays import offsets, ranges
 from clhines.errors import InputError
-from clhines.model.connections import Connections
-from clhines.model.model import Events, IonNodes, Kind, Model, NetCons, Sources
+from clhines.model.connections import GridConnections
+from clhines.model.model import Events, IonNodes, Kind, Model, ModelSources, NetCons
 from clhines.model.schema import Field
 from clhines.simulate.events.sources import ring_sizes, steps_of_cells
 from clhines.simulate.kinds.layouts import is_artificial
@@ -125,7 +125,7 @@ def exchanged_during(ranks: Ranks, delay: int, on_host: bool, asked: bool | None
     return half >= MAX_EPOCH or not ranks.gather_numbers([on_host]).any()
 
 
-Places = slice | np.ndarray
+RankEntries = slice | np.ndarray
 
 
 def join(shares: Sequence[Share], saved: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -241,7 +241,7 @@ class Share:
             kinds=tuple(map(self._kind, range(len(whole.kinds)))),
             instances=(),
             num_targets=len(self.targets),
-            connections=Connections(
+            connections=GridConnections(
                 given.source[some],
                 self._target[given.target[some]],
                 given.weight[some],
@@ -299,7 +299,7 @@ class Share:
         arrays = {n: getattr(ion, n)[here] for n in ("e", "ci", "co", "style")}
         return replace(ion, node=ion.node[here] - self.low, **arrays)
 
-    def _sources(self) -> Sources:
+    def _sources(self) -> ModelSources:
         whole = self.whole
         found = whole.sources.at_nodes(self.low, self.high)
         if not whole.has_times:
@@ -326,7 +326,7 @@ class Share:
     # -- states and records --------------------------------------------------------------------
 
     @cached_property
-    def _things(self) -> dict[str, Places]:
+    def _things(self) -> dict[str, RankEntries]:
         """Things of the network that the rank has, by `Field.per`; all of what is not named."""
         return {
             "node": slice(self.low, self.high), "cell": self.cells, "target": self.targets,
@@ -334,7 +334,7 @@ class Share:
             "detector": self.detectors,
         }  # fmt: skip
 
-    def places(self, field: Field) -> Places:
+    def places(self, field: Field) -> RankEntries:
         """Where the rank's entries of an array of a state are in that of the network."""
         if field.kind is not None:
             return self.instances[field.kind]

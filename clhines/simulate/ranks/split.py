@@ -24,7 +24,7 @@ from clhines.simulate.engines.run import Mark, PartRun
 from clhines.simulate.events.grid_run import Spikes
 from clhines.simulate.events.sources import SPIKE_LATE, steps_between
 from clhines.simulate.kinds.layouts import is_artificial
-from clhines.simulate.ranks.described import Whole
+from clhines.simulate.ranks.described import WholeNetwork
 from clhines.simulate.ranks.mpi import Ranks, decoded, encoded
 from clhines.simulate.ranks.partition import RankRecords, Share, join, steps_together
 from clhines.simulate.records.records import Record
@@ -132,7 +132,7 @@ class _StepExchange:
 class _HeardExchange(_StepExchange):
     """Exchanges spikes of cells that other ranks listen to, where each has described its own."""
 
-    def __init__(self, own: _Own, whole: Whole) -> None:
+    def __init__(self, own: _Own, whole: WholeNetwork) -> None:
         super().__init__(own, whole.heard, whole.decisions)
         self._place = np.full(whole.model.forest.num_cells, -1)
         self._place[whole.sent] = np.arange(len(whole.sent))
@@ -340,7 +340,7 @@ def _sources_of(shares: Sequence[Share]) -> list[np.ndarray]:
 class OwnRun(SplitRun):
     """As `SplitRun`, where each rank has described its own cells: it keeps what is of these."""
 
-    def __init__(self, ranks: Ranks, whole: Whole, run: PartRun) -> None:
+    def __init__(self, ranks: Ranks, whole: WholeNetwork, run: PartRun) -> None:
         self.ranks, self.whole, self.run, self.device = ranks, whole.model, run, run.device
         self._own, self._started = _Own(ranks, run), False
         with ranks.agreed():

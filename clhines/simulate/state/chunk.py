@@ -14,7 +14,7 @@ from clhines.model.model import Model
 from clhines.network.times import ends_of
 from clhines.simulate.state.decisions import ring_slots
 
-Values: TypeAlias = "list[np.ndarray]"  # one array per record, see `DeviceReducer.chunk`
+RecordRows: TypeAlias = "list[np.ndarray]"  # one array per record, see `DeviceReducer.chunk`
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,12 +24,12 @@ class Chunk:
     spike_step: np.ndarray  # step that each event is in, -1 at the start
     spike_cell: np.ndarray  # its source; the first sources are the cells
     failed: np.ndarray  # 1 + the step after which the soma's voltage was first not finite, or 0
-    values: Values
+    values: RecordRows
     spike_time: np.ndarray  # ms
 
     @classmethod
     def of(
-        cls, t: np.ndarray, source: np.ndarray, dt: float, failed: np.ndarray, values: Values
+        cls, t: np.ndarray, source: np.ndarray, dt: float, failed: np.ndarray, values: RecordRows
     ) -> Chunk:
         order = np.lexsort((source, t))
         t, source = t[order], source[order].astype(np.int64)
@@ -42,7 +42,7 @@ class Chunk:
 
     @classmethod
     def of_steps(
-        cls, step: np.ndarray, source: np.ndarray, dt: float, failed: np.ndarray, values: Values
+        cls, step: np.ndarray, source: np.ndarray, dt: float, failed: np.ndarray, values: RecordRows
     ) -> Chunk:
         """Return a chunk of events at the ends of steps from -1 on, below 2**31, in any order."""
         key = (step.astype(np.int64) << 32) | source

@@ -164,11 +164,11 @@ def _events(seed: int) -> tuple[np.ndarray, dict[int, float]]:
 
 def _found(rule: Any, trains: np.ndarray, rewards: dict[int, float], device: bool) -> np.ndarray:
     """Weights after each step, of one connection from cell 0 to cell 1."""
-    from clhines.model.connections import Connections
+    from clhines.model.connections import GridConnections
     from clhines.simulate.events.grid_run import HostGrid, settled
 
     start = float(np.clip(START, rule.w_min, rule.w_max))
-    given = Connections([0], [0], start, 1, 2, 1, True, rule)
+    given = GridConnections([0], [0], start, 1, 2, 1, True, rule)
     model = SimpleNamespace(
         connections=given, dt=DT, num_targets=1, cell_of_target=lambda: np.array([1])
     )
