@@ -21,7 +21,7 @@ except ImportError as error:
         f"clhines.analysis.bluepyopt needs BluePyOpt ({error}): {install('bluepyopt')}"
     ) from None
 
-_EFEL_STEP = 0.1  # ms, to which eFEL interpolates unless it is told otherwise
+_EFEL_STEP = 0.1  # ms, eFEL's default step of interpolation
 _EFEL_THRESHOLD = -20.0  # mV
 
 Scores = list[float]

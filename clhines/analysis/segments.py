@@ -1,4 +1,4 @@
-"""Segments: what is kept of traces from which peaks and the minima after them can be told.
+"""Segments: the few samples of a trace that determine its peaks and the minima after them.
 
 A trace is divided where the voltage crosses the threshold. Of each segment a few samples are kept,
 found in one pass: a kernel keeps no more than these and the two last samples.

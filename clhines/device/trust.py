@@ -58,7 +58,7 @@ _LOCK = threading.RLock()
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a device has solved the problem of a family of `FAMILIES`, or those of several."""
+    """A device's results of the known problems of one family of `FAMILIES`, or of several."""
 
     family: str
     dtype: str
@@ -80,25 +80,25 @@ def switched_off() -> bool:
 
 def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
     """Return the limits of a device for a family of kernels; DeviceError where it is wrong."""
-    own = devices.limits(device)
+    full = devices.limits(device)
     if _TrustState.forced:
-        return _narrowed(own, _TrustState.forced)
+        return _narrowed(full, _TrustState.forced)
     if switched_off() or devices.is_simulator(device):
-        return own
+        return full
     if family in DOUBLE and not devices.has_fp64(device):
-        return own  # most of what it does is refused
+        return full  # most of what it does is refused
     whole = devices.whole_device(device)
     asked = family if family == "solve" else _after_another(whole, family)
-    found = _outcome(whole, asked, np.dtype(dtype).name)
-    if found is not None and not found.widest:
+    outcome = _outcome(whole, asked, np.dtype(dtype).name)
+    if outcome is not None and not outcome.widest:
         _TrustState.wrong.add((whole, family))
         raise DeviceError(
-            f"{devices.label(device)} is wrong in known answers ({title(asked)}, {found.dtype}): "
-            f"{found.said[-1]}; expected another device, driver or runtime ('clhines doctor' "
+            f"{devices.label(device)} is wrong in known answers ({title(asked)}, {outcome.dtype}): "
+            f"{outcome.said[-1]}; expected another device, driver or runtime ('clhines doctor' "
             f"checks again, {SWITCH}=1 uses it all the same)"
         )
-    narrower = found is not None and found.widest < own.vector_bytes
-    return _narrowed(own, found.widest) if found is not None and narrower else own
+    narrower = outcome is not None and outcome.widest < full.vector_bytes
+    return _narrowed(full, outcome.widest) if outcome is not None and narrower else full
 
 
 def _after_another(device: cl.Device, family: str) -> str:

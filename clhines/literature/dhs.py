@@ -402,7 +402,7 @@ def _assigned(
 
 
 def bytes_per_cell(slots: np.ndarray, real: str) -> np.ndarray:
-    """Local memory of cells that need so many slots, with one right-hand side."""
+    """Local memory of cells by their number of slots, with one right-hand side."""
     return 2 * slots * (8 if real == "double" else 4)
 
 

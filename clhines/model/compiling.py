@@ -79,7 +79,7 @@ def compile(
     seed : int
         Of the noise.
     changes : Changes, optional
-        What a simulation was told by `set`.
+        Values that `Simulation.set` has changed.
 
     Returns
     -------
@@ -463,8 +463,8 @@ def compiled_connections(
                     f"rule: connection {numbers[np.argmax(of_train)]} comes from a train of given "
                     "times, and is not plastic; expected a cell or a detector"
                 )
-            given = source, index, weight, delay, plastic, numbers
-            source, index, weight, delay, plastic, numbers = (a[~of_train] for a in given)
+            fields = source, index, weight, delay, plastic, numbers
+            source, index, weight, delay, plastic, numbers = (a[~of_train] for a in fields)
         _check_delays(delay, dt, source, numbers, added)
         number = (instances[int(group[0])][1] + first[group[0]]).astype(np.int32)
         target = index if (number == np.arange(len(number))).all() else number[index]
@@ -473,13 +473,13 @@ def compiled_connections(
     dtypes = np.int32, np.int32, float, np.int32, bool
     *columns, places = zip(*parts, strict=True) if parts else [()] * (len(dtypes) + 1)
     source, target, weight, steps, plastic = (
-        joined(some, dtype) for some, dtype in zip(columns, dtypes, strict=True)
+        joined(arrays, dtype) for arrays, dtype in zip(columns, dtypes, strict=True)
     )
     numbers = every if len(source) == len(every) else joined(places, np.int32)
     _check_bounds(wiring.rule, source, weight, plastic, added)
     sizes = added.num_sources, max(num_targets, 1)
-    found = GridConnections(source, target, weight, steps, *sizes, plastic, wiring.rule)
-    return found, numbers
+    connections = GridConnections(source, target, weight, steps, *sizes, plastic, wiring.rule)
+    return connections, numbers
 
 
 def _check_delays(
@@ -752,25 +752,25 @@ def _pointers(
 def _written(
     added: Added, kinds: Sequence[Kind], instances: Spans
 ) -> dict[tuple[int, str], Written]:
-    found: dict[tuple[int, str], Written] = {}
+    written: dict[tuple[int, str], Written] = {}
     for group, name, index, of, variable, at in added.written:
         (k, place), (target, there) = instances[group], instances[of]
         none = np.full(kinds[k].count, -1)
-        own = found.setdefault((k, name), Written(target, variable, none))
-        if (own.kind, own.state) != (target, variable):
+        entry = written.setdefault((k, name), Written(target, variable, none))
+        if (entry.kind, entry.state) != (target, variable):
             raise InputError(
-                f"{kinds[k].mechanism.name}: pointer {name} points to {own.state} of "
-                f"{kinds[own.kind].mechanism.name}, and to {variable} of "
+                f"{kinds[k].mechanism.name}: pointer {name} points to {entry.state} of "
+                f"{kinds[entry.kind].mechanism.name}, and to {variable} of "
                 f"{kinds[target].mechanism.name}; expected one of them"
             )
-        own.instance[place[index]] = there[at]
+        entry.instance[place[index]] = there[at]
     for k, kind in enumerate(kinds):
         names = kind.mechanism.program.written
-        for name in (*names, *(n for j, n in found if j == k and n not in names)):
-            loose = (found[k, name].instance < 0).sum() if (k, name) in found else kind.count
+        for name in (*names, *(n for j, n in written if j == k and n not in names)):
+            loose = (written[k, name].instance < 0).sum() if (k, name) in written else kind.count
             if loose:
                 raise _nowhere(kind, name, int(loose))
-    return found
+    return written
 
 
 def _nowhere(kind: Kind, name: str, count: int) -> InputError:

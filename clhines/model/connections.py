@@ -16,7 +16,7 @@ from clhines.network.plasticity import Rule
 _MOST = 2**31 - 1  # sources and targets: their numbers fit int32
 _SUM_BITS = 63  # of an int64, without its sign
 _LEAST_BITS = 40  # of the largest weight
-_CHUNK = 1 << 18  # connections that are looked at together
+_CHUNK = 1 << 18  # connections compared at once
 _KEYS = 1 << 16
 
 

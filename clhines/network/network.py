@@ -393,7 +393,7 @@ class Network:
         return self._inside.places.nodes(cell, at)
 
     def psection(self, node: int) -> dict[str, dict[str, float]]:
-        """Return what is at a node, as NEURON's ``psection``: parameters by mechanism.
+        """Return the parameters at a node by mechanism, as NEURON's ``psection``.
 
         Parameters
         ----------

@@ -118,7 +118,7 @@ class Pairs:
         source_at, target_at : (count,) or (count, dimensions) float
             Positions.
         most : float
-            The largest probability that `p` returns. So large a share of all pairs is looked at.
+            The largest probability that `p` returns; this share of all pairs is tested.
         """
         given = {"source_at": source_at, "target_at": target_at}
         at = tuple(_as_positions(name, a) for name, a in given.items())
@@ -371,26 +371,26 @@ class _PairRows:
     def _subsets(self, rng: np.random.Generator, rows: np.ndarray) -> np.ndarray:
         """Draw as many different columns for each row, (rows, number) int32, ascending."""
         number, columns = int(self.pairs.number), len(self.column_cell)
-        cell, own = self.row_cell[rows, None], not self.pairs.autapses
+        cell, excluded = self.row_cell[rows, None], not self.pairs.autapses
         if _DENSE * number > columns:  # those with the lowest of random numbers
             keys = rng.random((len(rows), columns))
-            if own:
+            if excluded:
                 keys[cell == self.column_cell] = 2.0
             lowest = np.argpartition(keys, number - 1, axis=1)[:, :number]
             return np.sort(lowest, axis=1).astype(np.int32)
         # draw again what comes twice: what is left is as likely as any, by symmetry
-        found = rng.integers(columns, size=(len(rows), number), dtype=np.int32)
+        drawn = rng.integers(columns, size=(len(rows), number), dtype=np.int32)
         todo = np.arange(len(rows))
         while len(todo):
-            some = np.sort(found[todo], axis=1)
-            again = np.zeros(some.shape, bool)
-            np.equal(some[:, 1:], some[:, :-1], out=again[:, 1:])
-            if own:
-                again |= cell[todo] == self.column_cell[some]
-            some[again] = rng.integers(columns, size=np.count_nonzero(again), dtype=np.int32)
-            found[todo] = some
+            subset = np.sort(drawn[todo], axis=1)
+            again = np.zeros(subset.shape, bool)
+            np.equal(subset[:, 1:], subset[:, :-1], out=again[:, 1:])
+            if excluded:
+                again |= cell[todo] == self.column_cell[subset]
+            subset[again] = rng.integers(columns, size=np.count_nonzero(again), dtype=np.int32)
+            drawn[todo] = subset
             todo = todo[again.any(axis=1)]
-        return found
+        return drawn
 
 
 def _taken(rng: np.random.Generator, total: int, p: float) -> np.ndarray:

@@ -225,7 +225,7 @@ def _mechanism(saved: dict[str, Any]) -> Mechanism:
 def _add_groups(
     net: Any, saved: dict[str, Any], mechanisms: list[Mechanism], value: Callable[[object], Any]
 ) -> None:
-    """Add groups and sources in such an order that sources get the numbers that they had."""
+    """Add groups and sources in an order that gives sources their old numbers."""
     waiting = sorted(saved["sources"], key=lambda each: each["first"])
 
     def add_sources() -> None:

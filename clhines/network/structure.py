@@ -372,7 +372,7 @@ class Places:
 
 
 def _called(what: str, function: Callable[[np.ndarray], object], distance: np.ndarray) -> object:
-    """Return what a function of the distances gives, if it takes one argument."""
+    """Return the values of a function of the distances, if it takes one argument."""
     try:
         signature(function).bind(distance)
     except ValueError:  # of some functions not written in Python

@@ -74,7 +74,7 @@ def converted(
     queue: int = MAX_QUEUE,
     kept: Sequence[str] = (),
 ) -> Mechanism | list[Rejected]:
-    """Return a mechanism, or what of it cannot be simulated."""
+    """Return a mechanism, or the reasons why it cannot be simulated."""
     text = with_currents(entry.text)
     for name in pointers:
         text = pointing(text, name)

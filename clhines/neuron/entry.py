@@ -37,7 +37,7 @@ _FEW = 3  # steps that psolve takes one by one
 
 
 def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
-    """Return what of the model in NEURON's memory cannot be simulated; all MPI ranks call it.
+    """List what cannot be simulated of the model in NEURON's memory; all MPI ranks call it.
 
     Parameters
     ----------
@@ -257,9 +257,9 @@ def from_neuron(
             if instances.entry.channel is not None and instances.entry.channel.of_step:
                 what, way_out = "KSChan with usetable", "usetable(0), or clhines.neuron.run"
                 model.rejected.append(Rejected(name, what, "", 0, way_out))
-        once = network_of(model)
-        given = {"device": device, "engine": engine, **options}
-        return ImportedModel(*_simulation(once, dtype, given, copies))
+        imported = network_of(model)
+        arguments = {"device": device, "engine": engine, **options}
+        return ImportedModel(*_simulation(imported, dtype, arguments, copies))
 
 
 def _simulation(

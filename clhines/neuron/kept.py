@@ -257,7 +257,7 @@ class Fingerprint:
 
 
 def _counts(memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:
-    """Return NEURON's counts of the objects of some classes, and of those ever made."""
+    """Return NEURON's counts of the objects of some classes: present, and ever made."""
     template = memory.template("Vector")
     before = words_at(template, _TEMPLATE_WORDS)
     vector = memory.new_vector()
@@ -336,7 +336,7 @@ class KeptModel:
         self._lag, self._delivered = 0, -np.inf
 
     def is_of(self, request: RunOptions) -> bool:
-        """Whether NEURON has this model still; what of it changes in a run is read again."""
+        """Whether NEURON still has this model; parts that change in a run are read again."""
         if self._print is None or request != self.request:
             return False
         if not self._print.structure_is_same():

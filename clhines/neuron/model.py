@@ -1,4 +1,4 @@
-"""A model as read from NEURON's memory, with the list of what of it cannot be simulated."""
+"""A model as read from NEURON's memory, and the list of its parts that cannot be simulated."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ class Enabled(AbstractContextManager["Enabled"]):
 
     @property
     def steps(self) -> int:
-        """How many steps have been run here, and not by NEURON, since it was turned on."""
+        """Number of steps run here, and not by NEURON, since it was turned on."""
         return self._switch.steps - self._first
 
     @property

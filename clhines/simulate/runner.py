@@ -104,7 +104,7 @@ def _protect(model: Model) -> None:
 
 
 class Progress:
-    """How far a simulation is; `broken`: why there is no state to go on from, or empty."""
+    """Progress of a simulation; `broken`: why its state cannot be used further, or empty."""
 
     def __init__(self) -> None:
         self.begin()

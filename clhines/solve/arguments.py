@@ -152,7 +152,7 @@ class Arguments:
             check_finite(self.forest, name, a)
 
     def may_check_late(self, engine: SolveEngine, b: Array, target: Array) -> bool:
-        """Whether b needs to be looked at only if the solve does not find all values finite."""
+        """Whether b is checked only if the solve does not find all values finite."""
         if not (isinstance(b, np.ndarray) and isinstance(target, np.ndarray)):
             return False
         return engine.finds_finite and not np.may_share_memory(b, target)

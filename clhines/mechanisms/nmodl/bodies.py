@@ -113,7 +113,7 @@ class _Work:
         self.bodies.blocks[block] = body
 
     def _pointed(self, block: str, key: str, value: Node) -> tuple[str, str, Node]:
-        """Return what a block sets a POINTER's variable to, or what it adds to it."""
+        """Return the value that a block gives a POINTER's variable, or adds to it."""
         name = self.names.elements[key]
         parts = linear_parts(value, key)
         if block in POINTED_PUT and not value.uses(key):

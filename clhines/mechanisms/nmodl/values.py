@@ -62,7 +62,7 @@ class TableUse:
     high: Node
     n: int
     rows: tuple[float, ...] = ()  # values of the n + 1 rows, where they are given
-    known: dict[str, Node] = field(default_factory=dict)  # what INITIAL had set when it used it
+    known: dict[str, Node] = field(default_factory=dict)  # INITIAL's values when it used them
     held: tuple[str, ...] = ()  # parameters among its columns, which the block leaves as they are
     again: frozenset[str] | None = None  # keys of DEPEND, of one that is made again in each call
     reads: frozenset[str] = frozenset()  # keys of what such a one is made of
@@ -70,7 +70,7 @@ class TableUse:
 
 @dataclass
 class MechanismContext:
-    """What all blocks of a mechanism have in common; `verbatim` are refused blocks of C."""
+    """What all blocks of a mechanism share; `verbatim` are rejected blocks of C."""
 
     file: File
     names: Names
@@ -250,7 +250,7 @@ class BlockValues:
 
     @property
     def block(self) -> str:
-        """What the file calls the block."""
+        """The block's name in the file."""
         known = {"receive": "NET_RECEIVE", "current": "BREAKPOINT", "advance": "BREAKPOINT"}
         return known.get(self.where, self.where.upper().replace("_", " "))
 

@@ -95,7 +95,7 @@ class _StepEquations:
             self.new[HIDDEN] = self.graph.symbol("v")
 
     def _before(self, name: str) -> Node:
-        """Return what stands for a current of before: a number, whatever states are in it."""
+        """Return the symbol of a current's previous value, which depends on no state."""
         return self.graph.symbol(f"_{name}__before")
 
     def _replace(self, values: dict[Node, Node]) -> None:
@@ -134,7 +134,7 @@ class _StepEquations:
         self._set({name: new})
 
     def _noise(self, name: str, b: Node) -> Node:
-        """Return what white noise of intensity 1 has added to ``dx/dt = b*x`` at the step's end.
+        """Return the effect of white noise of intensity 1 on ``dx/dt = b*x`` at the step's end.
 
         A normal number of the variance ``(exp(2*b*h) - 1)/(2*b)``: exact (Gillespie 1996).
         """

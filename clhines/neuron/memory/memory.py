@@ -1,4 +1,4 @@
-"""What NEURON's interpreter does not tell, read from its memory with `ctypes`.
+"""Facts that NEURON's interpreter does not give, read from its memory with `ctypes`.
 
 Where fields are in an object is found by making one whose contents are known, never assumed: where
 that fails, `NeuronMemory` is not available, and users are asked instead.
@@ -184,7 +184,7 @@ class NeuronMemory(Objects):
 
     @property
     def transfers(self) -> bool:
-        """Whether voltages are transferred in every step, as `ParallelContext` was told."""
+        """Whether voltages are transferred in every step, by `ParallelContext.setup_transfer`."""
         return bool(raw.WORD.in_dll(self._library, "nrnthread_v_transfer_").value)
 
     def transfer(self) -> None:

@@ -157,7 +157,7 @@ def vector_at(address: int) -> list[int]:
 
 
 class Readable:
-    """Addresses with room for so many bytes to read, as Linux tells them; none elsewhere."""
+    """Addresses that `room` bytes can be read from, by Linux's maps; none elsewhere."""
 
     def __init__(self, room: int) -> None:
         self._room = room

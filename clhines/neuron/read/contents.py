@@ -1,4 +1,4 @@
-"""What is in the membranes and at the nodes of a model: instances with their values."""
+"""Mechanisms in the membranes and at the nodes of a model: instances with their values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BEGIN = "area", "pntproc"  # the first two places of every point process
 
 
 class Things(Sequence[Hoc]):
-    """What variables of instances are attributes of, made when asked for by `load`."""
+    """Owners of the variables of instances, loaded by `load` when first used."""
 
     def __init__(self, count: int, load: Callable[[], Callable[[int], Hoc]]) -> None:
         self._count, self._load = count, load
@@ -234,7 +234,7 @@ class WatchSlots:
         return gather(instances.places + width * found[0] + 8 * POINTER)[:, 0].astype(np.int64)
 
     def _kinds_of(self, kind: int) -> list[int]:
-        """Return what each place of a mechanism is for."""
+        """Return the meaning of each place of a mechanism."""
         assert self._at is not None
         entry = words_at(self._table + self._stride * kind, self._stride // 8)
         return list((ctypes.c_int * self._memory.num_places(kind)).from_address(entry[self._at]))

@@ -1,4 +1,4 @@
-"""What acts in each step of NEURON and is no part of the model's tree, mechanisms and wires.
+"""Code that NEURON runs in each step besides the model's tree, mechanisms and wires.
 
 Callbacks of Python and hoc, the stimuli of NEURON's first versions, cells in pieces (multisplit),
 and other objects that a step asks. `read_hooks` finds all of it; but for `random_plays` none is
@@ -56,7 +56,7 @@ def read_hooks(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
 
 
 def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
-    """Return what acts besides sections and procedures; warn where that cannot be read."""
+    """Return what else acts besides sections and procedures; warn where that cannot be read."""
     found = [Rejected("", n, "", 0, out) for n, out in _OBJECTS.items() if len(list(h.List(n)))]
     for variable, what, way_out in _PIECES:
         if memory.variable(variable):
@@ -70,7 +70,7 @@ def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
 
 
 def stepping_of(h: Hoc, memory: NeuronMemory) -> Callable[[], list[object]]:
-    """Return what reads the code of the procedures that `read_hooks` looks at, of those there are.
+    """Return a function that reads the code of the existing procedures that `read_hooks` checks.
 
     Of a model's own it reads what `read_hooks` says, too: objects and variables may be others.
     """

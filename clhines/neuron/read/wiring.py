@@ -140,8 +140,8 @@ def _read_origins(
         name for name, text in texts.items() if text and not re.search(_SENDS, text)
     }
     of_gids = on_ranks(h) or any(is_pattern(text) for text in texts.values())
-    memory, own = read_by
-    found, sources = list[Origin](), own.every()
+    memory, reader = read_by
+    origins, sources = list[Origin](), reader.every()
     objects = senders.of_objects(np.array([source.sender for source in sources], np.int64))
     for source, number in zip(sources, objects.tolist(), strict=True):
         sender, node = senders[number] if number >= 0 else None, -1
@@ -168,10 +168,10 @@ def _read_origins(
         if source.is_called:
             what = "NetCon.record of a statement or a function"
             rejected.append(Rejected("", what, "", 0, "record into a Vector"))
-        found.append(
+        origins.append(
             Origin(
                 node,
-                own.threshold(source.address),
+                reader.threshold(source.address),
                 sender if node < 0 else None,
                 source.times,
                 source.numbers,
@@ -182,4 +182,4 @@ def _read_origins(
                 number if node < 0 else -1,
             )
         )
-    return found
+    return origins

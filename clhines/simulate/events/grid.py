@@ -257,9 +257,9 @@ class Delivery:
     def quantise(self, weight: ArrayLike) -> np.ndarray:
         """Weights as integers in units of `incoming_scale`, int64."""
         exponent = -round(math.log2(self.incoming_scale))
-        given = np.asarray(weight, np.float64)
-        found = np.rint(np.ldexp(once(given) if given.ndim else given, exponent)).astype(np.int64)
-        return np.broadcast_to(found, given.shape)
+        weights = np.asarray(weight, np.float64)
+        scaled = np.ldexp(once(weights) if weights.ndim else weights, exponent)
+        return np.broadcast_to(np.rint(scaled).astype(np.int64), weights.shape)
 
     def set_weights(self, weight: np.ndarray) -> None:
         """Take other weights, (k,) in the order given to `GridConnections`."""
@@ -292,7 +292,7 @@ class Delivery:
     # -- for `Plasticity`, which takes the steps of a list one by one
 
     def steps_from(self, first: int, count: int) -> range:
-        """Return the steps of one call; an InputError where it cannot take so many."""
+        """Return the steps of one call; an InputError where they are too many for it."""
         if not 1 <= count <= self.slots:
             raise InputError(f"got {count} steps at once; expected 1 to {self.slots}, the slots")
         return range(first, first + count)

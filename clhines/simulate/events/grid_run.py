@@ -640,17 +640,17 @@ def settled(model: Model, saved: dict[str, np.ndarray], step: int) -> dict[str, 
     rule = model.connections.rule
     if rule is None or "plastic_step_synapse" not in saved:
         return saved
-    course, some = Course(rule, model.dt), model.connections.plastic
+    course, plastic = Course(rule, model.dt), model.connections.plastic
     keys = {"w_": "plastic_weight"}
     keys |= {f"{n}_": f"plastic_trace_synapse{k or ''}" for k, n in enumerate(rule.kept["synapse"])}
-    found = {key: saved[key].copy() for key in (*keys.values(), "plastic_step_synapse")}
-    values = course.constants | {name: found[key][some] for name, key in keys.items()}
-    course.settle(values, step - found["plastic_step_synapse"][some])
+    changed = {key: saved[key].copy() for key in (*keys.values(), "plastic_step_synapse")}
+    values = course.constants | {name: changed[key][plastic] for name, key in keys.items()}
+    course.settle(values, step - changed["plastic_step_synapse"][plastic])
     check_finite(rule, [values["w_"]])
     for name, key in keys.items():
-        found[key][some] = values[name]
-    found["plastic_step_synapse"][some] = step
-    return saved | found
+        changed[key][plastic] = values[name]
+    changed["plastic_step_synapse"][plastic] = step
+    return saved | changed
 
 
 class HostGrid:
@@ -709,23 +709,24 @@ class HostGrid:
 
     def _change(self, event: str, connections: np.ndarray, step: int, reward: float = 0.0) -> None:
         """Change plastic ones of some connections, at an event."""
-        given, course, rule = self.model.connections, self._course, self._course.rule
-        some = connections[given.plastic[connections]]
-        values = {**course.constants, REWARD: reward, "w_": self.weight[some]}
-        for side, ends in (("pre", given.source), ("post", self._post)):
-            values |= self._traces(side, ends[some], step)
-        own = rule.kept["synapse"]
-        if own:
+        grid, course, rule = self.model.connections, self._course, self._course.rule
+        plastic = connections[grid.plastic[connections]]
+        values = {**course.constants, REWARD: reward, "w_": self.weight[plastic]}
+        for side, ends in (("pre", grid.source), ("post", self._post)):
+            values |= self._traces(side, ends[plastic], step)
+        kept = rule.kept["synapse"]
+        if kept:
             last = self._last["synapse"]
-            values |= {f"{n}_": self._trace[f"synapse{k or ''}"][some] for k, n in enumerate(own)}
-            course.settle(values, step - last[some])
+            traces = (self._trace[f"synapse{k or ''}"][plastic] for k in range(len(kept)))
+            values |= dict(zip((f"{n}_" for n in kept), traces, strict=True))
+            course.settle(values, step - last[plastic])
             check_finite(rule, [values["w_"]])
-            last[some] = step
+            last[plastic] = step
         rule.about.act(event, "synapse", values)
-        self.weight[some] = values["w_"]
-        for k, name in enumerate(own):
-            self._trace[f"synapse{k or ''}"][some] = values[f"{name}_"]
-        check_finite(rule, [values["w_"], *(values[f"{name}_"] for name in own)])
+        self.weight[plastic] = values["w_"]
+        for k, name in enumerate(kept):
+            self._trace[f"synapse{k or ''}"][plastic] = values[f"{name}_"]
+        check_finite(rule, [values["w_"], *(values[f"{name}_"] for name in kept)])
 
     def _traces(self, side: str, at: np.ndarray, step: int) -> dict[str, Any]:
         """Return the traces of some cells as they are in a step, by their names in actions."""

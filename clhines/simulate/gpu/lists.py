@@ -414,7 +414,7 @@ def _weight_of(
 
 
 class LaneNumbers:
-    """What lanes read: numbers of their nodes and of the instances there.
+    """Input of the lanes: numbers of their nodes and of the instances there.
 
     `uniform` are for each kind the parameters that are one number in each list, `scalars` these
     numbers, of one kind after another. `values` and `members` are (lines, WARP), where each list
@@ -433,19 +433,19 @@ class LaneNumbers:
         of_node += [model.constant_g[nodes], model.constant_b[nodes]] if inflow else []
         zero, each = np.zeros(len(lanes.bits), np.int64), map(len, self._of_lane)
         members = np.stack([zero, *lanes.counts], axis=1)
-        given = np.stack([zero, *(c * n for c, n in zip(lanes.counts, each))], axis=1)
-        self.value_line = offsets(given.sum(axis=1) + len(of_node))
+        numbers = np.stack([zero, *(c * n for c, n in zip(lanes.counts, each))], axis=1)
+        self.value_line = offsets(numbers.sum(axis=1) + len(of_node))
         self.member_line = offsets(members.sum(axis=1))
         self.values = np.zeros((self.value_line[-1], WARP))
         self.members = np.full((self.member_line[-1], WARP), -1)
         self._places = list[tuple[np.ndarray, np.ndarray]]()
-        for k, (kind, found) in enumerate(zip(lanes.kinds, lanes.instances, strict=True)):
-            position, number, own = found
+        for k, (kind, placed) in enumerate(zip(lanes.kinds, lanes.instances, strict=True)):
+            position, number, member = placed
             names, here, column = self._of_lane[k], row[position], lane[position]
             again = np.arange(len(position)) - np.searchsorted(position, position)
             before = members[:, : k + 1].sum(axis=1)[here]
-            self.members[self.member_line[here] + before + again, column] = own
-            before = len(of_node) + given[:, : k + 1].sum(axis=1)[here]
+            self.members[self.member_line[here] + before + again, column] = member
+            before = len(of_node) + numbers[:, : k + 1].sum(axis=1)[here]
             line = self.value_line[here] + before + again * len(names)
             self._places.append((line * WARP + column, number))
             for p, name in enumerate(names):

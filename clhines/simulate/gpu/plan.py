@@ -138,7 +138,7 @@ def choose_lanes(
 
 
 def _more_registers(registers: int, group: int, most: int) -> int:
-    """Return so many registers that as many groups are on a multiprocessor, at least 1, or `most`.
+    """Largest register count that keeps the number of resident groups, at least 1; or `most`.
 
     >>> _more_registers(72, 224, 30), _more_registers(72, 544, 30), _more_registers(72, 192, 3)
     (72, 96, 96)
@@ -198,7 +198,7 @@ class EpochPlan:
         self.sites: InstanceSites | None = None
         trees = cells.forest.trees
         cut = cut_trees(trees, most, trees.parent < 0)
-        if cut.lanes.max() > schedule.NO_LANE:  # the last number says that there is none
+        if cut.lanes.max() > schedule.NO_LANE:  # the last number means none
             raise self._too_large(int(cut.lanes.max()))
         self.table = CellTable(cells.forest, cut, most, cells.first)
         self.units = self.table.units.copy()

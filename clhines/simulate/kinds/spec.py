@@ -200,7 +200,7 @@ def check_constants(dtype: np.dtype, **values: np.ndarray) -> None:
 
 
 def place_of(kind: Kind, name: str) -> tuple[bool, int]:
-    """Whether a parameter is one number for all instances, and which of those that are, or not."""
+    """Whether a parameter is one number for all instances, and its number among its like."""
     whole = [n for n, v in kind.parameters.items() if isinstance(v, np.ndarray) and v.ndim]
     single = name not in whole
     alike = [n for n in kind.mechanism.parameters if (n not in whole) == single]
@@ -674,7 +674,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def static(self) -> str:
-        """How functions of the kernels are declared."""
+        """Declaration of functions of the kernels."""
         return "static __attribute__((noinline))" if self.calls else "static"
 
     def functions(self, kind: KindBlocks) -> str:

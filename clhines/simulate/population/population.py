@@ -71,8 +71,8 @@ def divided(model: Network, parameters: Mapping[str, ParameterPath]) -> Paramete
             for (before, other), known in zip(used[group.number], masks[group.number], strict=True):
                 if other == spec[1] and (known & mask).any():
                     both = f"{shown([*parameters][before])} and {shown(name)}"
-                    what = f"{group.mechanism.name}.{other} of the same instances"
-                    raise InputError(f"parameters {both} both set {what}; expected one of them")
+                    conflict = f"{group.mechanism.name}.{other} of the same instances"
+                    raise InputError(f"parameters {both} both set {conflict}; expected one of them")
             masks[group.number].append(mask)
             used[group.number].append((k, spec[1]))
     pieces, instances = list[Group](), list[np.ndarray]()
@@ -83,7 +83,7 @@ def divided(model: Network, parameters: Mapping[str, ParameterPath]) -> Paramete
         for p in range(sorts.shape[1] if len(of_group) else 1):
             mine = np.flatnonzero(piece.reshape(-1) == p) if len(of_group) else np.arange(
                 len(group))  # fmt: skip
-            here = [u for u, taken in zip(used[group.number], sorts[:, p], strict=True) if taken]
+            here = [u for u, is_set in zip(used[group.number], sorts[:, p], strict=True) if is_set]
             values = {
                 n: np.broadcast_to(v, len(group))[mine].copy()
                 if np.ndim(v) or any(n == other for _, other in here)
@@ -93,8 +93,8 @@ def divided(model: Network, parameters: Mapping[str, ParameterPath]) -> Paramete
             for k, _ in here:
                 parts[k].append(len(pieces))
             instances.append(mine)
-            given = group.network, group.number, group.mechanism, group.nodes[mine], values
-            pieces.append(Group(*given))
+            fields = group.network, group.number, group.mechanism, group.nodes[mine], values
+            pieces.append(Group(*fields))
     return ParameterGroups(pieces, instances, parts)
 
 
@@ -165,15 +165,15 @@ def _stimulus(model: Network, protocol: str, given: Stimulus) -> dict[str, float
         )
     if "amp" not in given:
         raise InputError(f"protocol {protocol}: stimulus is {shown(given)}; expected amp, nA")
-    found = {
+    stimulus = {
         name: as_number(f"protocol {protocol}: {name}", given.get(name, default), _UNITS[name])
         for name, default in STIMULUS.items()
     }
-    if found["dur"] < 0:
-        raise InputError(f"protocol {protocol}: dur is {found['dur']:g} ms; expected 0 or more")
+    if stimulus["dur"] < 0:
+        raise InputError(f"protocol {protocol}: dur is {stimulus['dur']:g} ms; expected 0 or more")
     node = np.asarray([as_numbers("at", given.get("at", model.soma[0]))])
     at = as_indices(f"protocol {protocol}: at", node, model.forest.num_nodes, "node")
-    return {**found, "at": float(at[0])}
+    return {**stimulus, "at": float(at[0])}
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,7 +326,7 @@ _SHARE = 0.4  # of the memory of a device that a batch takes at most
 
 @dataclass(frozen=True, eq=False)
 class PopulationResult:
-    """What a population did.
+    """Results of a population.
 
     Attributes
     ----------
@@ -671,7 +671,7 @@ class Population:
                 yield part
 
     def _number(self, part: list[BatchResults]) -> int:
-        """How many sets a part has, each in all groups of protocols."""
+        """Choose the number of sets of a part, each in all groups of protocols."""
         return sum(len(one.v) for one in part) // len(self._columns)
 
     def place(self, choose: Callable[[Any, Any], cl.Device]) -> None:

@@ -49,7 +49,7 @@ class Sort:
 
 @dataclass(frozen=True, eq=False)
 class RankCells:
-    """What a rank tells of its own cells; of kinds a list each."""
+    """Description of a rank's own cells for the others; of kinds a list each."""
 
     gids: np.ndarray
     sorts: list[Sort]
@@ -68,7 +68,7 @@ class RankCells:
 
 @dataclass(frozen=True, eq=False)
 class WholeNetwork:
-    """What a rank knows of the whole network, and the model of its own cells as part of it.
+    """The whole network as a rank knows it, and the model of its own cells as part of it.
 
     `sent` are cells, ascending, that other ranks listen to; `heard` has for each rank what its
     `sent` are among the sources here, -1 of those that no connection here comes from.
@@ -133,7 +133,7 @@ def _check_taken(model: Model) -> None:
 
 
 def _given(network: Network, model: Model) -> dict[str, object]:
-    """Return what all ranks must have the same, by the name in a message."""
+    """Return the values that all ranks must share, by the name in a message."""
     mechanisms = list(dict.fromkeys(group.mechanism for group in network.groups))
     texts = hashlib.sha256(repr([m.text for m in mechanisms]).encode()).hexdigest()
     return {
@@ -261,7 +261,7 @@ def _in_turn(rank: int, arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _stand_in(own: Model, rank: int, parts: Sequence[RankCells]) -> Model:
-    """Return what decisions need of the whole network: trees, places of instances, their sizes.
+    """Return the network as far as decisions read it: trees, places of instances, their sizes.
 
     The cells of this rank come first, with their numbers; trees are in the order of their gids.
     """

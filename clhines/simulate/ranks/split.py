@@ -228,7 +228,7 @@ def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
 def of_words(
     words: Sequence[np.ndarray], pointed: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what ranks gave to `words_of`, one after another; of `pointed` voltages each."""
+    """Return the arguments of `words_of` on all ranks, in turn; `pointed` voltages of each."""
     found = []
     for own, number in zip(words, pointed, strict=True):
         count = (len(own) - 2 * number) // 3
@@ -320,7 +320,7 @@ class SplitRun:
         self._own.call(self.run.reward, reward, step)
 
     def save(self) -> dict[str, np.ndarray]:
-        """Return what `load` takes on rank 0, as one process would save it; nothing elsewhere."""
+        """Return the state for `load` on rank 0, as of one process; nothing elsewhere."""
         parts = self.ranks.comm.gather(self._own.call(self.run.save))
         return {} if parts is None else join(self._shares, parts)
 
@@ -353,7 +353,7 @@ class OwnRun(SplitRun):
         self._started = True
 
     def end(self) -> Chunk:
-        """Return what is of this rank; RankError where a voltage of another is not finite."""
+        """Return this rank's part; RankError where a voltage of another is not finite."""
         self._exchange.end()
         chunk = self._own.do(self.run.end)
         failed = 0 if chunk is None else int((chunk.failed > 0).sum())
@@ -367,7 +367,7 @@ class OwnRun(SplitRun):
         return self._exchange.chunk(self.whole.dt, chunk.failed, chunk.values)
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        """As of one process; others are told of an error in their next exchange."""
+        """As in one process; others learn of an error in their next exchange."""
         try:
             return self.run.now(records, step)
         except Exception as error:
@@ -382,13 +382,13 @@ class OwnRun(SplitRun):
 
 
 class Joints:
-    """What joins the network that this rank describes to those of others; see `join`.
+    """Connects the network that this rank describes to those of others; see `join`.
 
-    Sources have numbers (NEURON's gids); what a rank hears of others are trains without times, one
-    for each number. All exchange after the same steps, as the smallest delay of these allows.
+    Sources have numbers (NEURON's gids); others' sources are trains without times here,
+    one for each number. All exchange after the same steps, as the smallest delay of these allows.
 
     Where this rank fails, the others wait in `agreed`, or once they are `joined` in an exchange;
-    `told` is whether they know already.
+    `told`: whether they know already.
     """
 
     def __init__(self, ranks: Ranks) -> None:

@@ -1,4 +1,4 @@
-"""What is recorded: looked up in network and model; its columns, and files of its rows."""
+"""Recorded quantities: found in network and model; their columns, and files of rows."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def columns_of(
 
 
 class Recording(int):
-    """What `Simulation.record` returns: the number of a record, by which a result has it.
+    """Result of `Simulation.record`: the number of a record, by which a result has it.
 
     Attributes
     ----------

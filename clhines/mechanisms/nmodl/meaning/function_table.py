@@ -48,7 +48,7 @@ class _RowTables:
         return self._read("", values + values[-1:] * beyond, row)
 
     def between(self, share: Node, low: Node, high: Node) -> Node:
-        """Return what is between two values."""
+        """Interpolate between two values."""
         mixed = (self._graph.one - share) * low + share * high
         return self._graph.where(self._graph.less(self._graph.zero, share), mixed, low)
 

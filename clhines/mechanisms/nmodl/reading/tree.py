@@ -25,7 +25,7 @@ PICKED = "low", "width", "mean"  # ends of names of parameters: distribution of 
 
 @dataclass(frozen=True)
 class Rejection:
-    """What cannot be simulated: the construct, where it stands, and the way out, if there is one.
+    """A construct that cannot be simulated, its line, and the way out, if there is one.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class Declaration:
 
 @dataclass(frozen=True)
 class FunctionTable:
-    """What a FUNCTION_TABLE is given by hoc: knots of each argument, and values, the last fastest.
+    """Values of a FUNCTION_TABLE from hoc: knots of each argument, and values, the last fastest.
 
     Between knots it is linear, beyond them constant.
     """
