@@ -31,18 +31,18 @@ class Rejected:
     mechanism : str
         Empty where it is none.
     construct : str
+    way_out : str
+        Empty where none is known.
     file : str
     line : int
         0 where there is none.
-    way_out : str
-        Empty where none is known.
     """
 
     mechanism: str
     construct: str
+    way_out: str = ""
     file: str = ""
     line: int = 0
-    way_out: str = ""
 
     def __str__(self) -> str:
         where = f" ({self.file}:{self.line})" if self.line else f" ({self.file})" * bool(self.file)
@@ -83,10 +83,10 @@ def converted(
         return constructed(text, entry.file, *given)
     except NmodlError as error:
         return [
-            Rejected(entry.name, r.construct, r.file, r.line, _way_out(r)) for r in error.rejections
+            Rejected(entry.name, r.construct, _way_out(r), r.file, r.line) for r in error.rejections
         ]
     except InputError as error:
-        return [Rejected(entry.name, str(error), entry.file)]
+        return [Rejected(entry.name, str(error), file=entry.file)]
 
 
 def _way_out(r: Rejection) -> str:

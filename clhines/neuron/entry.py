@@ -249,14 +249,13 @@ def from_neuron(
         for t in model.pending.statements:
             what = f"CVode.event with a statement, at t = {t:g} ms"
             way_out = "use clhines.neuron.run, or call it between runs"
-            model.rejected.append(Rejected("", what, "", 0, way_out))
+            model.rejected.append(Rejected("", what, way_out))
         if model.draws:
-            what, way_out = "Random.play", "use clhines.neuron.run"
-            model.rejected.append(Rejected("", what, "", 0, way_out))
+            model.rejected.append(Rejected("", "Random.play", "use clhines.neuron.run"))
         for name, instances in model.every.items():  # a Simulation may have another dt or celsius
             if instances.entry.channel is not None and instances.entry.channel.of_step:
                 what, way_out = "KSChan with usetable", "usetable(0), or clhines.neuron.run"
-                model.rejected.append(Rejected(name, what, "", 0, way_out))
+                model.rejected.append(Rejected(name, what, way_out))
         imported = network_of(model)
         arguments = {"device": device, "engine": engine, **options}
         return ImportedModel(*_simulation(imported, dtype, arguments, copies))

@@ -149,7 +149,7 @@ def read_pending(queue: EventQueue, wires: NeuronWires) -> Pending:
             found.statements.append(event.time)
         elif event.has_statement:
             what = f"CVode.event with a statement and a point process, at t = {event.time:g} ms"
-            found.rejected.append(Rejected("", what, "", 0, "leave the point process out"))
+            found.rejected.append(Rejected("", what, "leave the point process out"))
     for event, target, netcon in zip(selves, targets, weights, strict=True):
         if target >= 0:
             number = netcon if event.weight else -1
@@ -196,7 +196,7 @@ class Bins:
             what = "CVode.queue_mode(1, 0) where t or dt has been set, or stepped otherwise, since "
             what += "finitialize(): NEURON's bins of events begin at another time"
             way_out = "queue_mode(0, 0) before finitialize(), or leave t and dt as they are"
-            raise RejectedError([Rejected("", what, "", 0, way_out)])
+            raise RejectedError([Rejected("", what, way_out)])
         self._begin = ctypes.c_double.from_address(begins[0])
 
     def begin_at(self, t: float) -> None:
@@ -219,7 +219,7 @@ def check_bins(
     loose = {k for k, _ in pending.netcons} - {k for k, _ in pending.binned}
     for name in sorted({wires.target_of(k)[0] for k in loose}):
         what = "NetCon.event on its way, with CVode.queue_mode(1, 0), where it is in no bin"
-        found.append(Rejected(name, what, "", 0, "CVode().queue_mode(0, 0), finitialize()"))
+        found.append(Rejected(name, what, "CVode().queue_mode(0, 0), finitialize()"))
     _warn_of_order(wires, mechanisms)
     _warn_of_time(wires, mechanisms, dt)
     return found
@@ -229,10 +229,9 @@ def _warn_of_time(wires: NeuronWires, mechanisms: dict[str, Mechanism], dt: floa
     """Warn of events that come within half a step: NEURON's t is that of any last self event."""
     has_sender = np.array([*(o.sender is not None for o in wires.origins), False])
     soon = has_sender[wires.origin] & (wires.read.delay < 0.5 * dt)
-    names = _names(wires, wires.target[soon])
     told = [
         name
-        for name in names
+        for name in _names(wires, wires.target[soon])
         if name in mechanisms and any(a.role == "t" for a in mechanisms[name].calls("receive"))
     ]
     if told:

@@ -72,9 +72,9 @@ class Records:
         what = f"Vector.record of {CAPACITIVE}"
         if self._setters:
             name = self._setters[0].mechanism.name
-            raise RejectedError([Rejected(name, f"{what}, where events set v", "", 0, "record v")])
+            raise RejectedError([Rejected(name, f"{what}, where events set v", "record v")])
         if self._sim.dtype != np.float64:
-            raise RejectedError([Rejected("", f"{what} in float32", "", 0, "dtype='float64'")])
+            raise RejectedError([Rejected("", f"{what} in float32", "dtype='float64'")])
 
     def _charging(self, v: np.ndarray, first: int) -> np.ndarray:
         """(k, n) float64, mA/cm²: capacitive currents, from voltages of each step."""
@@ -121,7 +121,7 @@ class Records:
             if group.mechanism.program.sets_v_late:
                 what = "Vector.record, at intervals or times, of a voltage that events set"
                 way_out = "record it in each step"
-                raise RejectedError([Rejected(group.mechanism.name, what, "", 0, way_out)])
+                raise RejectedError([Rejected(group.mechanism.name, what, way_out)])
             of_v, of_t = (self._sim.record(name, group, at) for name in (SET_V, SET_AT))
             return of_v, of_t
         return None

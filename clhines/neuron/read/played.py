@@ -174,10 +174,10 @@ class PlayReader:
 
     def not_recorded(self, place: Place) -> Rejected:
         name = name_of(self._h, self._memory, place)
-        return Rejected("", f"Vector.record of {name}", "", 0, _RECORDED)
+        return Rejected("", f"Vector.record of {name}", _RECORDED)
 
     def _reject(self, construct: str, way_out: str = "") -> None:
-        self.rejected.append(Rejected("", construct, "", 0, way_out))
+        self.rejected.append(Rejected("", construct, way_out))
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def read_gaps(
                 found.append(Gap(owner, name, k, node if node < count else -1))
     except RuntimeError:
         what = "ParallelContext.target_var or source_var after setup_transfer()"
-        unset.append(Rejected("", what, "", 0, "call setup_transfer() again"))
+        unset.append(Rejected("", what, "call setup_transfer() again"))
     finally:
         v[rows] = voltages
         for _, name, instances, values in asked:

@@ -96,13 +96,13 @@ def read_trains(
                 trains.times[name, k], trains.given[name, k] = coming
             except OSError as error:
                 way_out = f"vectors={{{thing}: its Vector}}" if str(error) == _LOST else ""
-                trains.rejected.append(Rejected(name, str(error).format(thing), "", 0, way_out))
+                trains.rejected.append(Rejected(name, str(error).format(thing), way_out))
                 continue
             trains.fields[name, k] = fields[_INDEX], fields[_TIME]
     _add_patterns(trains, memory, contents, set(due))
     if on_ranks(h):
         trains.rejected += [
-            Rejected(name, "PatternStim on several MPI ranks", "", 0, "use VecStim")
+            Rejected(name, "PatternStim on several MPI ranks", "use VecStim")
             for name in sorted({name for name, _ in trains.patterns})
         ]
         trains.names += (OF_GID,) * (OF_GID not in trains.names)

@@ -113,8 +113,7 @@ def read_wires(
     read = read_by[1].netcons(every)
     target = senders.of_points(read.target)
     for k in np.flatnonzero((target < 0) & (read.target != 0) & read.active).tolist():
-        what = f"{every[k]}: its target {every[k].syn()} is at no segment"
-        rejected.append(Rejected("", what))
+        rejected.append(Rejected("", f"{every[k]}: its target {every[k].syn()} is at no segment"))
     chosen = np.flatnonzero((target >= 0) & read.active)
     all_of_them = read.address
     read, target = NetConColumns(*(column[chosen] for column in read)), target[chosen]
@@ -152,7 +151,7 @@ def _read_origins(
             sender = OF_GID, source.gid
             if source.times and on_ranks(h):
                 what = f"NetCon.record of gid {source.gid}, of another rank"
-                rejected.append(Rejected("", what, "", 0, "record it on that rank"))
+                rejected.append(Rejected("", what, "record it on that rank"))
         of_x = source.place is not None  # NEURON compares the x of a sender that has one
         if node < 0 and sender is not None and sender[0] in silent and not of_x:
             continue
@@ -163,11 +162,11 @@ def _read_origins(
             if source.place is not None:
                 what = name_of(h, memory, source.place)
             way_out = "expected a voltage or an object that sends events"
-            rejected.append(Rejected("", f"NetCon of {what}", "", 0, way_out))
+            rejected.append(Rejected("", f"NetCon of {what}", way_out))
             continue
         if source.is_called:
             what = "NetCon.record of a statement or a function"
-            rejected.append(Rejected("", what, "", 0, "record into a Vector"))
+            rejected.append(Rejected("", what, "record into a Vector"))
         origins.append(
             Origin(
                 node,
