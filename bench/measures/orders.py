@@ -76,7 +76,7 @@ class Changing:
         count.fill(len(spikes[0]))
         self.queue.finish()
         begin = time.perf_counter()
-        self.plasticity.enqueue(*arrays, count, self.incoming, self.first, STEPS)
+        self.plasticity.enqueue((*arrays, count), self.incoming, self.first, STEPS)
         self.queue.finish()
         self.first += STEPS
         return (time.perf_counter() - begin) / STEPS

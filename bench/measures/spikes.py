@@ -116,7 +116,7 @@ def same_bits(delivery: Delivery, spikes: tuple[np.ndarray, np.ndarray]) -> bool
         incoming = cla.to_device(queue, np.zeros(size, np.int64))
         count = cla.to_device(queue, np.zeros(1, np.int32))
         delivery.reset(count)
-        delivery.enqueue(*arrays, incoming, 0)
+        delivery.enqueue(arrays, incoming, 0)
         sums.append(incoming.get())
     expected = np.zeros((delivery.slots, delivery.num_targets), np.int64)
     c = delivery.connections

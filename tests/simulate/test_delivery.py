@@ -31,7 +31,7 @@ class Lists:
 
     @property
     def arrays(self):
-        return self.source, self.step, self.count, self.incoming
+        return (self.source, self.step, self.count), self.incoming
 
     def append(self, found, delivery):
         """Append (source, step) pairs as a kernel would, and add them up in NumPy."""

@@ -94,7 +94,7 @@ class Device:
             values[held : held + len(found)] = column
             array.set(values)
         self.count.set(np.array([held + len(found)], np.int32))
-        self.plasticity.enqueue(*self.lists, self.count, self.incoming, first, steps)
+        self.plasticity.enqueue((*self.lists, self.count), self.incoming, first, steps)
 
 
 def network(seed=3, **more):

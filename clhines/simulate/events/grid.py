@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
@@ -33,7 +33,6 @@ from clhines.model.connections import GridConnections, check_sizes
 from clhines.plan.kernel_spec import TemplateSpec
 
 NewSpikes = tuple[cla.Array, cla.Array, cla.Array]  # source and step of each, and their number
-Waits: TypeAlias = "Sequence[cl.Event] | None"
 
 
 class Tables:
@@ -267,14 +266,7 @@ class Delivery:
         self.tables.weight.set(self.tables.laid(integers), self.queue)
 
     def enqueue(
-        self,
-        spike_source: cla.Array,
-        spike_step: cla.Array,
-        spike_count: cla.Array,
-        incoming: cla.Array,
-        first_step: int,
-        steps: int = 1,
-        wait_for: Sequence[cl.Event] | None = None,
+        self, found: NewSpikes, incoming: cla.Array, first_step: int, steps: int = 1
     ) -> cl.Event:
         """Deliver the spikes that were appended since the last call.
 
@@ -284,8 +276,7 @@ class Delivery:
         (slots * num_targets,) int64.
         """
         taken = self.steps_from(first_step, steps)
-        found = spike_source, spike_step, spike_count
-        event = self.deliver(found, incoming, taken, True, wait_for)
+        event = self.deliver(found, incoming, taken, True)
         self.turn_over()
         return event
 
@@ -306,17 +297,10 @@ class Delivery:
         """Count all that is in the list as delivered, after the last `deliver`."""
         self._turn = 1 - self._turn
 
-    def deliver(
-        self,
-        found: NewSpikes,
-        incoming: cla.Array,
-        steps: range,
-        ends: bool,
-        wait_for: Waits = None,
-    ) -> cl.Event:
+    def deliver(self, found: NewSpikes, incoming: cla.Array, steps: range, ends: bool) -> cl.Event:
         """Deliver the new spikes of some steps; `ends`: in the last call before `turn_over`."""
         lists = *(a.data for a in found), self.capacity, self._marks.data, self._turn
-        return self._launcher(lists, incoming, steps, steps[-1] if ends else -1, wait_for)
+        return self._launcher(lists, incoming, steps, steps[-1] if ends else -1)
 
     def reset(self, spike_count: cla.Array) -> None:
         """Empty the list of spikes, after the host has read it; nothing waits."""
@@ -469,25 +453,24 @@ class _Launcher:
         self._deliver_kernel = program.kernel_of(context, spec, name)
 
     def __call__(
-        self, lists: Sequence[object], incoming: cla.Array, steps: range, last_step: int = -1,
-        wait_for: Waits = None,
-    ) -> cl.Event:  # fmt: skip
+        self, lists: Sequence[object], incoming: cla.Array, steps: range, last_step: int = -1
+    ) -> cl.Event:
         """Deliver; `lists` are the first arguments, and `last_step` is marked, if any is."""
         spec, tables = self.spec, self.tables
         numbers, sums = (tables.num_targets, self.slots), (tables.weight.data, incoming.data)
         if spec.pulled:
-            return self._pull(lists, steps, last_step, numbers, sums, wait_for)
+            return self._pull(lists, steps, last_step, numbers, sums)
         across, along, deep = self._grid
         along = along if spec.algorithm == "vpo" else len(steps)
         sizes = (across * spec.work_group, along, deep), (spec.work_group, 1, 1)
         more = steps[0], len(steps), last_step, *numbers, *self._arguments, *sums
-        event = self._deliver_kernel(self.queue, *sizes, *lists, *more, wait_for=wait_for)
+        event = self._deliver_kernel(self.queue, *sizes, *lists, *more)
         self.events = [event]
         return event
 
     def _pull(
         self, lists: Sequence[object], steps: range, last_step: int, numbers: tuple[int, int],
-        sums: tuple[cl.Buffer, cl.Buffer], wait_for: Waits,
+        sums: tuple[cl.Buffer, cl.Buffer],
     ) -> cl.Event:  # fmt: skip
         queue, group, fired = self.queue, (self.spec.work_group,), self._fired.data
         items = (self._groups * group[0],)
@@ -497,7 +480,7 @@ class _Launcher:
             some = steps[begin : begin + FLAG_BITS]
             last = last_step if some[-1] == steps[-1] else -1
             more = *lists, some[0], len(some), last, fired
-            self.events.append(self._flag(queue, items, group, *more, wait_for=wait_for))
+            self.events.append(self._flag(queue, items, group, *more))
             given = some[0], *numbers, fired, *self._arguments, *sums
             self.events.append(self._deliver_kernel(queue, targets, group, *given))
             sources = self.tables.connections.num_sources

@@ -10,7 +10,7 @@ connection and its target.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -30,7 +30,7 @@ from clhines.model.model import Model
 from clhines.model.schema import Field, plastic_fields, split_name
 from clhines.network.plasticity import Course, Rule
 from clhines.plan.kernel_spec import TemplateSpec
-from clhines.simulate.events.grid import Delivery
+from clhines.simulate.events.grid import Delivery, NewSpikes
 from clhines.simulate.state.decisions import Decisions, external_sums
 
 _SPIKES = (
@@ -228,38 +228,26 @@ class Plasticity:
         return found
 
     def enqueue(
-        self,
-        spike_source: cla.Array,
-        spike_step: cla.Array,
-        spike_count: cla.Array,
-        incoming: cla.Array,
-        first_step: int,
-        steps: int = 1,
-        wait_for: Sequence[cl.Event] | None = None,
+        self, found: NewSpikes, incoming: cla.Array, first_step: int, steps: int = 1
     ) -> cl.Event:
         """Deliver new spikes, of all cells, as `Delivery.enqueue` does, and change weights."""
         delivery = self.delivery
         taken = delivery.steps_from(first_step, steps)
-        found = spike_source, spike_step, spike_count
         for step in taken:
-            self._launch(self._pre, found, step, wait_for)
+            self._launch(self._pre, found, step)
             delivery.deliver(found, incoming, range(step, step + 1), step == taken[-1])
             event = self._launch(self._post, found, step)
         delivery.turn_over()
         return event
 
     def _launch(
-        self,
-        kernels: list[tuple[program.BoundKernel, int, int]],
-        found: tuple[cla.Array, ...],
-        step: int,
-        wait_for: Sequence[cl.Event] | None = None,
+        self, kernels: list[tuple[program.BoundKernel, int, int]], found: NewSpikes, step: int
     ) -> cl.Event:
         queue, group = self.delivery.queue, self._spec.work_group
         numbers = self.delivery.capacity, self.delivery.marks[1], step
         for kernel, across, along in kernels:
             kernel.change(*found, *(np.int32(n) for n in numbers))
-            event = kernel.launch(queue, across * group, group, wait_for, along)
+            event = kernel.launch(queue, across * group, group, rows=along)
         return event
 
     def reward(self, reward: float, step: int) -> None:
@@ -593,7 +581,7 @@ class Grid:
         change = self.plasticity or self.delivery
         if change is not None and not self._inside:
             found = self.spikes.source, self.spikes.step, self.spikes.count
-            change.enqueue(*found, self.incoming, first, count)
+            change.enqueue(found, self.incoming, first, count)
 
     def note_spikes(self) -> Callable[[], Spikes]:
         assert self._received is not None
@@ -603,7 +591,7 @@ class Grid:
         change = self.plasticity or self.delivery
         if change is not None and self.delivery is not None and self._received is not None:
             found = self._received.put(source, step, self.delivery)
-            change.enqueue(*found, self.incoming, first, count)
+            change.enqueue(found, self.incoming, first, count)
 
     def reward(self, reward: float, step: int) -> None:
         if self.plasticity is not None:

@@ -207,7 +207,7 @@ def _on_device(
     incoming, rows = cla.to_device(_QUEUE, np.zeros(8, np.int64)), []
     for k, count in enumerate(np.cumsum(trains.sum(axis=1))):
         held = cla.to_device(_QUEUE, np.array([count], np.int32))
-        ran.enqueue(*lists, held, incoming, k)
+        ran.enqueue((*lists, held), incoming, k)
         rows.append(settled(model, ran.state(), k)["plastic_weight"][0])
         if k in rewards and "reward" in rule.about.actions:
             ran.reward(rewards[k], k)
