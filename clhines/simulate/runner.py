@@ -14,7 +14,6 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import ArrayLike
 
-from clhines.analysis.features import Features
 from clhines.checks import as_array, as_real
 from clhines.errors import BuildError, InputError, meant, shown
 from clhines.files import PathLike
@@ -241,21 +240,18 @@ class Recordings:
         what: str,
         at: ArrayLike | Group,
         index: ArrayLike | None,
-        every: float | None,
-        reduce: str | Features | None,
-        threshold: float | None,
-        matrix: ArrayLike | None,
         to: PathLike | None,
         label: str | None,
+        **kept: Any,
     ) -> Recording:
-        """Add a record, and return its number and names; see `Simulation.record`."""
+        """Add a record, and return its number and names; `kept` are arguments of `kept_of`."""
         network, model = self._runner.model.network, self._runner.model.known
         if not isinstance(at, Group):
             at = network.nodes(at=at)
         record = requests.find_record(network, model, what, at, index)
-        if requests.is_current(record, model) and reduce in requests.CROSSED:
+        if requests.is_current(record, model) and (reduce := kept["reduce"]) in requests.CROSSED:
             raise InputError(f"reduce={reduce!r} of a current; expected a voltage or a state")
-        record = requests.kept_of(record, model.dt, every, reduce, threshold, matrix)
+        record = requests.kept_of(record, model.dt, **kept)
         if label is not None and (not isinstance(label, str) or not label):
             raise InputError(f"name is {shown(label)}; expected a text")
         if label is not None and any(label == r.label for r in self._records):

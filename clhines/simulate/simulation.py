@@ -401,7 +401,8 @@ class Simulation(Holder):
         InputError
             There is no such variable or place, or the arguments do not go together.
         """
-        return self._recordings.add(what, at, index, every, reduce, threshold, matrix, to, name)
+        kept = {"every": every, "reduce": reduce, "threshold": threshold, "matrix": matrix}
+        return self._recordings.add(what, at, index, to, name, **kept)
 
     @exclusive
     def set(self, group: Group | None = None, /, **values: object) -> None:

@@ -50,7 +50,7 @@ class Source:
 
     address: int
     place: Place | None
-    sender: int  # address of that hoc object
+    object: int  # address of that hoc object
     times: int  # address of the vector that records, 0 for none
     numbers: int  # likewise
     record_as: int  # what is appended to `numbers`

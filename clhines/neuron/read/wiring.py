@@ -12,7 +12,7 @@ from clhines.arrays import place_of, ranges, starts
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import MemoryPlaces
-from clhines.neuron.memory.raw import numbers_at
+from clhines.neuron.memory.raw import Source, numbers_at
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.sources import EventSources, NetConColumns
 from clhines.neuron.read.contents import Contents
@@ -23,18 +23,12 @@ _SENDS = r"\b(net_event|INCLUDE)\b"
 Sender = tuple[str, int]  # a point process or artificial cell: its name, and which one
 
 
-@dataclass(eq=False)
-class Origin:
+@dataclass(frozen=True, eq=False)
+class Origin(Source):
     node: int  # whose voltage is compared, -1 where it is a sender
     threshold: float  # mV
     sender: Sender | None
-    times: int = 0  # address of the vector that records it, 0 for none
-    numbers: int = 0  # likewise
-    record_as: int = -1
-    gid: int = -1
-    is_sent: bool = False
-    address: int = 0  # of NEURON's object
-    number: int = -1  # of the sender among `Senders`, -1 of others
+    number: int  # of the sender among `Senders`, -1 of others
 
 
 def on_ranks(h: Hoc) -> bool:
@@ -141,12 +135,12 @@ def _read_origins(
     of_gids = on_ranks(h) or any(is_pattern(text) for text in texts.values())
     memory, reader = read_by
     origins, sources = list[Origin](), reader.every()
-    objects = senders.of_objects(np.array([source.sender for source in sources], np.int64))
+    objects = senders.of_objects(np.array([source.object for source in sources], np.int64))
     for source, number in zip(sources, objects.tolist(), strict=True):
         sender, node = senders[number] if number >= 0 else None, -1
         if source.place is not None:
             node = places.node(source.place)
-        nothing = not source.sender and source.place is None
+        nothing = not source.object and source.place is None
         if nothing and source.gid >= 0 and of_gids:
             sender = OF_GID, source.gid
             if source.times and on_ranks(h):
@@ -167,18 +161,9 @@ def _read_origins(
         if source.is_called:
             what = "NetCon.record of a statement or a function"
             rejected.append(Rejected("", what, "record into a Vector"))
+        sender, number = (sender, number) if node < 0 else (None, -1)
+        known, threshold = vars(source), reader.threshold(source.address)
         origins.append(
-            Origin(
-                node,
-                reader.threshold(source.address),
-                sender if node < 0 else None,
-                source.times,
-                source.numbers,
-                source.record_as,
-                source.gid,
-                source.is_sent,
-                source.address,
-                number if node < 0 else -1,
-            )
+            Origin(**known, node=node, threshold=threshold, sender=sender, number=number)
         )
     return origins
