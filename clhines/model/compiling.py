@@ -411,11 +411,11 @@ def divided(
             )
         on_grid = plastic if exactly else able
         masks.append(np.repeat(on_grid, rows.shape[1]))
-        for (own, weights), some in zip(parts, (on_grid, ~on_grid), strict=True):
-            if some.any():
-                first = rows[some, 0] if rows.shape[1] else np.zeros(np.count_nonzero(some))
-                own.append((*(a[some] for a in columns[:3]), first, delay[some], plastic[some]))
-                weights.append(rows[some])
+        for (kept, weights), mask in zip(parts, (on_grid, ~on_grid), strict=True):
+            if mask.any():
+                first = rows[mask, 0] if rows.shape[1] else np.zeros(np.count_nonzero(mask))
+                kept.append((*(a[mask] for a in columns[:3]), first, delay[mask], plastic[mask]))
+                weights.append(rows[mask])
     grid, exact = (Wiring(wiring.network, *part) for part in parts)
     sums_of = [not exactly and _sums(groups[int(e[0][0])].mechanism) for e in wiring.outside]
     events = [

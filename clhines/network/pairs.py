@@ -356,17 +356,17 @@ class _PairRows:
 
     def _probability(self, away: np.ndarray) -> np.ndarray:
         assert self.pairs.p is not None
-        given = checks.as_array("p", self.pairs.p(np.sqrt((away * away).sum(axis=1))))
-        found = checks.as_real("p", given.astype(float) if given.dtype.kind == "b" else given)
-        if found.shape not in ((), away.shape[:1]):
-            raise InputError(f"p returns shape {found.shape}; expected {away.shape[:1]}")
+        returned = checks.as_array("p", self.pairs.p(np.sqrt((away * away).sum(axis=1))))
+        p = checks.as_real("p", returned.astype(float) if returned.dtype.kind == "b" else returned)
+        if p.shape not in ((), away.shape[:1]):
+            raise InputError(f"p returns shape {p.shape}; expected {away.shape[:1]}")
         most = self.pairs.number
-        low, high = found.min(initial=0.0), found.max(initial=0.0)
+        low, high = p.min(initial=0.0), p.max(initial=0.0)
         if low < 0 or high > most:
             raise InputError(
                 f"p returns {low if low < 0 else high:g}; expected 0 to {most:g}, which is `most`"
             )
-        return found
+        return p
 
     def _subsets(self, rng: np.random.Generator, rows: np.ndarray) -> np.ndarray:
         """Draw as many different columns for each row, (rows, number) int32, ascending."""

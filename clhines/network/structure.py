@@ -303,13 +303,13 @@ class Places:
                 raise InputError(f"{what} {got}; expected {self.forest.num_cells}")
             return value.values[self.cell_of(nodes)]
         if callable(value):
-            found = as_array(what, _called(what, value, self.distance[nodes]), unit=unit)
-            if found.shape not in ((), nodes.shape):
+            values = as_array(what, _called(what, value, self.distance[nodes]), unit=unit)
+            if values.shape not in ((), nodes.shape):
                 raise InputError(
-                    f"{what} is a function that returned shape {found.shape}; expected that of "
+                    f"{what} is a function that returned shape {values.shape}; expected that of "
                     f"the distances, {nodes.shape}"
                 )
-            return found
+            return values
         array = as_array(what, value)
         return value if array.shape in ((), nodes.shape) else self._spread(what, array, nodes)
 

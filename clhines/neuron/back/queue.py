@@ -131,7 +131,7 @@ class Pending:
 
 
 def read_pending(queue: EventQueue, wires: NeuronWires) -> Pending:
-    found, events = Pending(), queue.events()
+    pending, events = Pending(), queue.events()
     binned: list[tuple[int, list[tuple[int, float]]]] = []
     listeners, delay = _listeners(wires, events), wires.read.delay
     selves = [event for event in events if event.what == "SelfEvent"]
@@ -142,22 +142,22 @@ def read_pending(queue: EventQueue, wires: NeuronWires) -> Pending:
             heard = listeners.get(event.address, [])
             least = min((delay[k] for k in heard), default=0.0)
             pairs = [(k, event.time + float(delay[k] - least)) for k in heard]
-            found.netcons += pairs
+            pending.netcons += pairs
             if event.bin_order >= 0:
                 binned.append((event.bin_order, pairs))
         elif event.has_statement and event.is_between_steps:
-            found.statements.append(event.time)
+            pending.statements.append(event.time)
         elif event.has_statement:
             what = f"CVode.event with a statement and a point process, at t = {event.time:g} ms"
-            found.rejected.append(Rejected("", what, "leave the point process out"))
+            pending.rejected.append(Rejected("", what, "leave the point process out"))
     for event, target, netcon in zip(selves, targets, weights, strict=True):
         if target >= 0:
             number = netcon if event.weight else -1
-            found.selves.append(SelfEvent(event.time, event.flag, wires.senders[target], number))
-    found.netcons.sort(key=lambda pair: pair[1])
+            pending.selves.append(SelfEvent(event.time, event.flag, wires.senders[target], number))
+    pending.netcons.sort(key=lambda pair: pair[1])
     for _, pairs in sorted(binned, reverse=True):
-        found.binned += pairs[::-1]
-    return found
+        pending.binned += pairs[::-1]
+    return pending
 
 
 def _listeners(wires: NeuronWires, events: list[Queued]) -> dict[int, list[int]]:

@@ -74,16 +74,16 @@ class KindInstances:
     def same(self, cells: np.ndarray, as_cell: int) -> np.ndarray:
         """(m,) bool: whether instances of planned cells equal those of another one."""
         count, of = int(self.count[as_cell]), int(self.first[as_cell])
-        found = self.count[cells] == count
-        some = cells[found]
-        at = _of_stretches(self.first[some], count)
-        node = self.kind.node[at].reshape(len(some), count) - self._base[some][:, None]
+        alike = self.count[cells] == count
+        candidates = cells[alike]
+        at = _of_stretches(self.first[candidates], count)
+        node = self.kind.node[at].reshape(len(candidates), count) - self._base[candidates][:, None]
         good = (node == self.kind.node[of : of + count] - self._base[as_cell]).all(axis=1)
         for value in (self.kind.factor, *self.varying.values()):
-            repeats = value[at].reshape(len(some), count) == value[of : of + count]
+            repeats = value[at].reshape(len(candidates), count) == value[of : of + count]
             good &= repeats.all(axis=1)
-        found[found] = good
-        return found
+        alike[alike] = good
+        return alike
 
 
 def _of_stretches(first: np.ndarray, count: int) -> slice | np.ndarray:

@@ -299,13 +299,13 @@ def joined_features(
     for name in names:
         rows, values = list[np.ndarray](), list[np.ndarray]()
         for one in found:
-            own, p = one.features[name], len(one.columns)
-            traces = np.arange(len(own))
+            feature, p = one.features[name], len(one.columns)
+            traces = np.arange(len(feature))
             row = (one.first - begin + traces // p) * several + one.columns[traces % p]
-            if isinstance(own, RaggedArray):
-                row, own = row[own.rows], own.values
+            if isinstance(feature, RaggedArray):
+                row, feature = row[feature.rows], feature.values
             rows.append(row)
-            values.append(own)
+            values.append(feature)
         row, value = np.concatenate(rows), np.concatenate(values)
         order = np.argsort(row, kind="stable")
         if isinstance(names[name], RaggedArray):

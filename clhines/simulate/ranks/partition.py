@@ -308,14 +308,14 @@ class Share:
         return replace(found, emitted=emitted, ring_size=ring_sizes(whole))
 
     def _netcons(self) -> NetCons:
-        netcons, some = self.whole.netcons, self.connections
-        kind, instance = netcons.kind[some], netcons.instance[some]
-        own = np.zeros(len(some), np.int64)
+        netcons, rows = self.whole.netcons, self.connections
+        kind, instance = netcons.kind[rows], netcons.instance[rows]
+        on_rank = np.zeros(len(rows), np.int64)
         for k, place in enumerate(self._place):
-            own[kind == k] = place[instance[kind == k]]
-        counts = np.diff(netcons.first_weight)[some]
+            on_rank[kind == k] = place[instance[kind == k]]
+        counts = np.diff(netcons.first_weight)[rows]
         return NetCons(
-            netcons.source[some], kind, own, netcons.delay[some],
+            netcons.source[rows], kind, on_rank, netcons.delay[rows],
             netcons.weight[self.weights], offsets(counts).astype(np.int64),
         )  # fmt: skip
 

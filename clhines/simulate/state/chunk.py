@@ -110,12 +110,12 @@ class UnderWay:
 
     def sums(self, weight: np.ndarray, model: Model, unit: float, step: int) -> np.ndarray:
         """Form the sums at the begin of a step, (slots, num_targets) int64, with given weights."""
-        given, found = model.connections, np.zeros((ring_slots(model), model.num_targets), np.int64)
-        begin, count = given.row[self._cell], np.diff(given.row)[self._cell]
-        sent = given.order[ranges(begin, count)]
-        due = np.repeat(self._step, count) + 1 + given.delay[sent]
+        grid, sums = model.connections, np.zeros((ring_slots(model), model.num_targets), np.int64)
+        begin, count = grid.row[self._cell], np.diff(grid.row)[self._cell]
+        sent = grid.order[ranges(begin, count)]
+        due = np.repeat(self._step, count) + 1 + grid.delay[sent]
         waits = due >= step
         sent, due = sent[waits], due[waits]
         numbers = np.rint(weight[model.numbers[sent]] / unit).astype(np.int64)
-        np.add.at(found, (due % len(found), given.target[sent]), numbers)
-        return found
+        np.add.at(sums, (due % len(sums), grid.target[sent]), numbers)
+        return sums

@@ -257,12 +257,12 @@ def _queues(given: Sequence[OneDevice], dtype: np.dtype) -> list[cl.CommandQueue
                 raise InputError(f"devices[{queues.index(one)}] and devices[{k}] are one queue")
             queues.append(devices.given_queue(one, None, dtype))
             continue
-        found = devices.choose(one, dtype)
-        if found in places:
-            name = devices.label(found)
-            raise InputError(f"devices[{places[found]}] and devices[{k}] are both {name}")
-        places[found] = k
-        queues.append(devices.make_queue(found))
+        device = devices.choose(one, dtype)
+        if device in places:
+            name = devices.label(device)
+            raise InputError(f"devices[{places[device]}] and devices[{k}] are both {name}")
+        places[device] = k
+        queues.append(devices.make_queue(device))
     return queues
 
 
