@@ -76,8 +76,7 @@ class Switch:
         h = self._h
         h.load_file("stdrun.hoc")
         if is_standard(h, self._library, "continuerun"):
-            own = standard(h, "continuerun")
-            h(own.replace("proc continuerun", f"proc {_OWN}", 1))
+            h(standard(h, "continuerun").replace("proc continuerun", f"proc {_OWN}", 1))
             h(f"objref {_NAME}")
             setattr(h, _NAME, self)
             h(_TAKEN)

@@ -130,8 +130,7 @@ def share_exponentials(roots: Sequence[Node]) -> list[Node]:
         form = multiples(node.args[0]) if node.op == "exp" and not inner else None
         if form is None or not form.factors or abs(form.shift) > MAX_SHIFT:
             continue
-        first = min(form.factors, key=lambda x: x.index)
-        lead = form.factors[first]
+        lead = form.factors[min(form.factors, key=lambda x: x.index)]
         parts = sorted((x.index, factor / lead) for x, factor in form.factors.items())
         found.setdefault(tuple(parts), []).append((node, lead, form))
     replaced: dict[Node, Node] = {}

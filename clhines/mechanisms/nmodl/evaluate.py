@@ -104,8 +104,7 @@ class Evaluation(BlockValues):
         if sort == "number":
             return self.graph.number(e[1])  # type: ignore[arg-type]
         if sort == "name":
-            index = self.index(e[2], 0)
-            return self.read(str(e[1]), index)
+            return self.read(str(e[1]), self.index(e[2], 0))
         if sort == "call":
             return self.call(str(e[1]), e[2], int(e[3]))  # type: ignore[arg-type, call-overload]
         if sort == "neg":

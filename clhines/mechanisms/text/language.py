@@ -145,8 +145,7 @@ class _StepEquations:
         stream = (graph.symbol(f"{NOISE}__{what}") for what in ("stream", "drawn"))
         given = *stream, graph.one, self.drawn
         number = named(f"_noise_{name}", graph.call("random_normal", *given))
-        used = graph.call("random_used", *given)
-        self.drawn = named(f"_drawn_{name}", self.drawn + used)
+        self.drawn = named(f"_drawn_{name}", self.drawn + graph.call("random_used", *given))
         return graph.sqrt(variance) * number
 
     # -------------------------------------------------------------------- several together
@@ -310,8 +309,7 @@ def _program(eq: Equations, bodies: dict[str, Body]) -> Program:
 
 def _adds(eq: Equations) -> bool:
     """Whether an event does no more than add multiples of its weight to states."""
-    known = {q.name for q in eq.parameters}
-    return adds_multiples(_body_of_event(eq).writes, "weight", known)
+    return adds_multiples(_body_of_event(eq).writes, "weight", {q.name for q in eq.parameters})
 
 
 def _is_constant(eq: Equations) -> bool:

@@ -432,8 +432,7 @@ class Scope:
     def assign(self, name: str) -> None:
         """Give a name the value that it has here."""
         self.values.pop(name, None)
-        value = self.expression(self.eq.written[name], keep=False)
-        self.values[name] = self.named(name, value)
+        self.values[name] = self.named(name, self.expression(self.eq.written[name], keep=False))
 
     def current(self) -> Node:
         """Return the sum of all currents."""

@@ -193,8 +193,7 @@ def voltages(imported: Imported) -> np.ndarray:
 def _voltages(model: NeuronModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """NEURON's voltages, where in them its nodes are, and ours; those with membrane are last."""
     tree = model.tree
-    nodes = np.concatenate([tree.addresses, tree.inner])
-    values, rows = model.fields.rows(tree.v, nodes)
+    values, rows = model.fields.rows(tree.v, np.concatenate([tree.addresses, tree.inner]))
     return values, rows, np.concatenate([tree.numbers, tree.inner_numbers])
 
 

@@ -224,7 +224,6 @@ class NeuronMemory(Objects):
 
     def has_order(self, order: float, dt: float) -> bool:
         """Whether NEURON's steps are of the order of time, as it sets them for dt."""
-        at = self.variable("nrn_threads")
-        _, own_dt, factor = (ctypes.c_double * 3).from_address(at)
+        _, own_dt, factor = (ctypes.c_double * 3).from_address(self.variable("nrn_threads"))
         never = own_dt != dt or not dt or not factor  # it sets them anew, or has not yet
         return never or factor == (2.0 if order else 1.0) / dt

@@ -127,8 +127,7 @@ class Catalogue:
         variable = _text(h)
         known = h.MechanismStandard(name, what)
         for k in range(int(known.count())):
-            size = int(known.name(variable, k))
-            found[variable[0].removesuffix(suffix)] = size
+            found[variable[0].removesuffix(suffix)] = int(known.name(variable, k))
         return found
 
 

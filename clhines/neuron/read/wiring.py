@@ -94,8 +94,7 @@ class NeuronWires:
 
     def sending(self) -> np.ndarray:
         """(m,) int64: number of the sender that is the source of each NetCon; -1 of others."""
-        numbers = np.array([origin.number for origin in self.origins] + [-1], np.int64)
-        return numbers[self.origin]
+        return np.array([origin.number for origin in self.origins] + [-1], np.int64)[self.origin]
 
 
 def read_wires(

@@ -120,8 +120,7 @@ def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int,
             rows.setdefault(width, []).append(alike[:width])
             alike = alike[width:]
     for width, several in rows.items():
-        sizes = forest.sizes[[row[0] for row in several]]
-        group = starts(sizes) * width // TOGETHER
+        group = starts(forest.sizes[[row[0] for row in several]]) * width // TOGETHER
         for g in np.unique(group):
             yield width, np.stack([several[k] for k in np.flatnonzero(group == g)])
 

@@ -301,8 +301,7 @@ class CellEpochs(Cells):
     def record(self, nodes: np.ndarray, rows: cla.Array) -> None:
         model, at = self._run.model, self.plan.nodes
         column = np.append(np.arange(len(nodes)), ~np.arange(model.num_extra))
-        nodes = np.append(nodes, model.sources.detector_node[len(model.soma) :])
-        place = at.place[nodes]
+        place = at.place[np.append(nodes, model.sources.detector_node[len(model.soma) :])]
         block = at.block[place // self.plan.blocks.lanes]
         order = np.argsort(block, kind="stable")
         counts = np.bincount(block, minlength=len(self._table))
@@ -336,8 +335,7 @@ class CellEpochs(Cells):
 
         def places() -> tuple[np.ndarray, np.ndarray]:
             first = np.arange(len(groups.member)) * (number * groups.width)
-            at = (first[:, None] + np.arange(groups.width)).reshape(-1)
-            return at, groups.source.reshape(-1)
+            return (first[:, None] + np.arange(groups.width)).reshape(-1), groups.source.reshape(-1)
 
         return [Storage(given, index * groups.width, k, places)]
 

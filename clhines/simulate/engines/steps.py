@@ -75,8 +75,7 @@ def _solver_of(
         limits = trust.limits(devices.whole_device(run.device), "solve", run.dtype)
         whole = trees(run.whole.network)
         method, options = of_whole(whole, method, run.dtype, limits, options)
-    given = cast("dict[str, Any]", options)
-    solver = Solver(forest, method, run.dtype, None, run.queue, **given)
+    solver = Solver(forest, method, run.dtype, None, run.queue, **cast("dict[str, Any]", options))
     if not solver.takes_device_order:
         raise DeviceMemoryError(
             f"a network needs its {forest.num_nodes} nodes on the device at once; the "

@@ -258,8 +258,7 @@ class Variables:
     def stream(self, k: int, name: str, some: np.ndarray) -> np.ndarray:
         """(r, 4) uint32: the names of a stream of random numbers."""
         ids = self.model.random_ids[k, name][some]
-        index = np.full((len(some), 1), self.model.random_index, np.uint32)
-        return np.hstack([ids, index])
+        return np.hstack([ids, np.full((len(some), 1), self.model.random_index, np.uint32)])
 
     def _weights(self, k: int, role: str, name: str, given: BlockCall) -> np.ndarray:
         if given.sums is not None:
@@ -461,8 +460,7 @@ class Copies:
 
     def _wired(self, per: str) -> np.ndarray:
         if per == "target":
-            sizes = [k.count for k in self._once.kinds if k.first_target >= 0]
-            return in_blocks(sizes, self.count)
+            return in_blocks([k.count for k in self._once.kinds if k.first_target >= 0], self.count)
         once, whole = self._once, self._whole
         sources, connections = self._known["source", None], self._known["connection", None]
         assert sources is not None and connections is not None

@@ -300,8 +300,7 @@ class HostEvents:
         queue, there = self.variables.queues[k], some[any_]
         self._armed_again[k][there] = True
         queue.armed[:, there] = armed[:, any_]
-        values = self._conditions(k, there, call.v[any_])
-        queue.above[:, there] = values >= -WATCH_MARGIN
+        queue.above[:, there] = self._conditions(k, there, call.v[any_]) >= -WATCH_MARGIN
 
     def _conditions(self, k: int, some: np.ndarray, v: np.ndarray) -> np.ndarray:
         """(watches, r) float64: values of the conditions."""
@@ -351,8 +350,7 @@ def earliest(queue: Queue) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if not queue.size.any():
         never = np.full(count, np.inf)
         return np.zeros(count, np.int64), never, never
-    used = np.arange(len(queue.time))[:, None] < queue.size
-    time = np.where(used, queue.time, np.inf)
+    time = np.where(np.arange(len(queue.time))[:, None] < queue.size, queue.time, np.inf)
     slot = time.argmin(axis=0)
     each = np.arange(count)
     return slot, time[slot, each], queue.sent[slot, each]

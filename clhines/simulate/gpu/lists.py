@@ -211,8 +211,7 @@ class CellTable:
         source[begin[template[k]] + place(k, j)] = np.where(
             last, -1, place(k, np.where(leaf[k], j, following))
         )
-        every = np.arange(len(length))
-        top = place(every, np.where(leaf, length - 1, 0))
+        top = place(np.arange(len(length)), np.where(leaf, length - 1, 0))
         tie = np.where(source < 0, -1, self._node_at[np.repeat(begin, size) + source])
         return tie, self._node_at[begin[template] + top]
 
@@ -259,8 +258,7 @@ class CellTable:
     def places_of_all(self) -> np.ndarray:
         """Place of every node, cell after cell, among those of its cell."""
         forest = self._forest
-        first = forest.trees.offsets[forest.shape_of_cell]
-        return self._place_of[ranges(first, forest.sizes)]
+        return self._place_of[ranges(forest.trees.offsets[forest.shape_of_cell], forest.sizes)]
 
     def places(self, nodes: np.ndarray) -> np.ndarray:
         """Place of nodes of `forest` in the device order."""

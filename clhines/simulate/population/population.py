@@ -225,8 +225,7 @@ class Batch:
         for of_protocol in recipe.stimuli:
             if (of_protocol["dur"][columns] > 0).any():
                 at = net.forest.cell_offsets[:-1] + of_protocol["at"][protocol].astype(np.int64)
-                values = {name: of_protocol[name][protocol] for name in STIMULUS}
-                net.add("iclamp", at, **values)
+                net.add("iclamp", at, **{name: of_protocol[name][protocol] for name in STIMULUS})
         given = dict(options)
         if np.ndim(given.get("v_init", 0.0)):  # type: ignore[arg-type]
             nodes = model.forest.num_nodes
@@ -642,11 +641,10 @@ class Population:
     def _most(self, options: Mapping[str, object]) -> int:
         """Return how many sets fit into the memory of the device, or the host, by an estimate."""
         compiled, stops = self._recipe.compiled, self._recipe.stops
-        numbers = sum(
+        cell = compiled.forest.num_nodes * _NODE_BYTES + 8 * sum(
             k.count * (len(k.mechanism.parameters) + 3 * len(k.mechanism.states) + 3)
             for k in compiled.kinds
         )
-        cell = compiled.forest.num_nodes * _NODE_BYTES + 8 * numbers
         cell += 16 * min(int(stops.max()), 1024)
         if options.get("engine") == "reference":
             return max(1, _HOST_BYTES // (cell * len(stops)))

@@ -523,8 +523,7 @@ def kept_unit(record: Record) -> str:
 
 
 def _nodes(model: Model, at: ArrayLike) -> np.ndarray:
-    nodes = np.atleast_1d(as_array("at", at))
-    return as_indices("at", nodes, model.forest.num_nodes, "node")
+    return as_indices("at", np.atleast_1d(as_array("at", at)), model.forest.num_nodes, "node")
 
 
 def _current_record(model: Model, at: Group, chosen: np.ndarray) -> Record:

@@ -84,8 +84,7 @@ class Spread:
         self.values(storage.array, at, source, numbers, storage.offset, value.by == "all")
 
     def _set(self, storage: Storage, first: int, numbers: np.ndarray) -> None:
-        place = storage.offset + first
-        self._written.append(set_soon(storage.array, place, numbers, self.queue))
+        self._written.append(set_soon(storage.array, storage.offset + first, numbers, self.queue))
 
     def of_each(self, group: int, value: ParameterValue) -> np.ndarray:
         """Values of the instances of a group, or one for all."""
@@ -130,8 +129,7 @@ class Spread:
         if by == "instance":
             return line
         k, own = self._model.instances[group]
-        node = self._model.kinds[k].node[own][line]
-        return stretch_of(self._model.forest.cell_offsets, node)
+        return stretch_of(self._model.forest.cell_offsets, self._model.kinds[k].node[own][line])
 
 
 _SPARE_BITS = 8  # of the 62 of the largest sum of weights, which a finer unit would not waste

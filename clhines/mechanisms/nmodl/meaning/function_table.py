@@ -25,8 +25,7 @@ def value(run: BlockValues, block: Block, arguments: Sequence[Node], line: int) 
     if len(arguments) != len(table.axes):
         raise Refused(f"FUNCTION_TABLE {block.name} of {len(arguments)} arguments", line)
     rows = _RowTables(run, block, table)
-    found = [rows.place(k, x) for k, x in enumerate(arguments)]
-    (j, share), *second = found
+    (j, share), *second = [rows.place(k, x) for k, x in enumerate(arguments)]
     if not second:
         return rows.between(share, rows.of(j), rows.of(j + 1))
     (k, other), width = second[0], len(table.axes[1])
