@@ -6,6 +6,7 @@
 - `papers`: the experiments of three papers.
 - `record`: how a run is recorded and written; `table`, `plot`: how results look.
 - `systems`: batches of cells, their values, and solvers to time; `child`: runs in other processes.
+- `neurons`: cells of the measure `cells`; `nrn`: NEURON's compiler, and names of its mechanisms.
 
 ``results`` holds what was measured, ``notes`` what was tried, one file a subject.
 """

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from clhines.cells.synthetic import MAX_NODES, Seed, generator, number_nodes
 from clhines.checks import as_array, as_whole_number
-from clhines.model.connections import Connections
+from clhines.model.connections import GridConnections
 
 
 def chain(n: int) -> np.ndarray:
@@ -121,7 +121,7 @@ def random_connections(
     seed: int,
     weight: float | tuple[float, float] = 1.0,
     delay: int | tuple[int, int] = 1,
-) -> Connections:
+) -> GridConnections:
     """Connect each source with each target at a given probability.
 
     Parameters
@@ -153,7 +153,7 @@ def random_connections(
         first, last = as_array("delay", delay).tolist()
         delays = generator.integers(first, last, count, endpoint=True)
     source, target = np.divmod(pairs, max(1, num_targets))
-    return Connections(source, target, weights, delays, num_sources, num_targets)
+    return GridConnections(source, target, weights, delays, num_sources, num_targets)
 
 
 def _successes(generator: np.random.Generator, trials: int, probability: float) -> np.ndarray:

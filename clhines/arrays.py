@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-Made = Mapping[str, Callable[[], object]]  # attributes that are made when asked for
+Makers = Mapping[str, Callable[[], object]]  # attributes that are made when asked for
 _ROUND = 1 << 13  # entries that are worth a copy of their own
 _CHUNK = 1 << 18  # entries that stay in the cache
 
@@ -16,7 +16,7 @@ _CHUNK = 1 << 18  # entries that stay in the cache
 class Deferred:
     """Base of a class, some of whose attributes are `made` when they are first asked for."""
 
-    def __init__(self, made: Made, **known: object) -> None:
+    def __init__(self, made: Makers, **known: object) -> None:
         vars(self).update(known, _made=made)
 
     def __getattr__(self, name: str) -> Any:

@@ -23,7 +23,7 @@ from clhines.cells.synthetic import ring_cell
 from clhines.cli.main import main
 from clhines.errors import AccuracyWarning
 from clhines.model import compile
-from clhines.model.connections import Connections
+from clhines.model.connections import GridConnections
 from clhines.network.ring import ring_cables, ring_network
 from clhines.network.times import whole_steps
 from clhines.simulate.passive import PassiveCells
@@ -140,8 +140,8 @@ def test_masked_arrays_are_not_read_as_if_they_were_not():
         lambda: net.add_event(syn, 0, MASKED),
         lambda: setattr(net, "threshold", MASKED),
         lambda: compile(net, v_init=MASKED),
-        lambda: Connections(MASKED, [0, 0]),
-        lambda: Connections([0, 0], [0, 0], MASKED),
+        lambda: GridConnections(MASKED, [0, 0]),
+        lambda: GridConnections([0, 0], [0, 0], MASKED),
     ):
         with refused("masked values"):
             give()
@@ -161,10 +161,10 @@ def test_orders_that_are_none(value):
 def test_weights_are_numbers():
     for weight in ("0.5", [True, False], [None, 1]):
         with refused("weight"):
-            Connections([0, 1], [0, 1], weight)
+            GridConnections([0, 1], [0, 1], weight)
     for sources in ("2", 2.0, -1, 2**70):
         with refused("num_sources is"):
-            Connections([0, 1], [0, 1], num_sources=sources)
+            GridConnections([0, 1], [0, 1], num_sources=sources)
 
 
 # ---------------------------------------------------------------------------------- memory

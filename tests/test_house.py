@@ -2,6 +2,7 @@
 
 import ast
 import functools
+from collections import Counter
 from pathlib import Path
 
 from template_modules import PAIRS
@@ -69,6 +70,7 @@ OUTSIDE = {  # package -> who may import it
 # What the move alone has left; each line goes when its cure lands.
 CIRCLES: list[set[str]] = []
 UPWARD: set[tuple[str, str]] = set()
+NAMED_ALIKE = {"Factors"}  # of `clhines.torch`, too: what `torch.factor` gives is public
 PRIVATE = 10  # uses of another object's `_name` at most
 
 
@@ -184,6 +186,25 @@ def test_private_names_are_left_alone():
     assert len(found) <= PRIVATE, "\n".join(found)
 
 
+def class_names():
+    """Name without `_` -> modules with a class or an alias of types so named."""
+    found = {}
+    for module, tree in modules().items():
+        names = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+        for line in tree.body:
+            if isinstance(line, ast.Assign | ast.AnnAssign) and "TypeVar(" not in ast.unparse(line):
+                targets = getattr(line, "targets", None) or [line.target]
+                names |= {t.id for t in targets if isinstance(t, ast.Name)}
+        for name in {name.lstrip("_") for name in names}:
+            if name[:1].isupper() and not (name.isupper() and len(name) > 1):
+                found.setdefault(name, []).append(module)
+    return found
+
+
+def test_a_class_name_has_one_meaning():
+    assert {n for n, where in class_names().items() if len(where) > 1} == NAMED_ALIKE
+
+
 def specs():
     """Template -> modules with a class that names it, alone or among others."""
     found = {}
@@ -201,6 +222,11 @@ def specs():
                         if isinstance(value, ast.Constant) and value.value:
                             found.setdefault(value.value, []).append(name)
     return found
+
+
+def test_folders_have_a_dozen_modules_at_most():
+    folders = Counter(path.parent for path in PACKAGE.rglob("[!_]*.py"))
+    assert {str(f): n for f, n in folders.items() if n > 12} == {}
 
 
 def test_every_template_has_one_spec_and_one_module():

@@ -28,7 +28,7 @@ from clhines import (
 )
 from clhines.analysis import Features, extract, voltage_at
 from clhines.model import compile
-from clhines.network.inside import inside
+from clhines.network.groups import inside
 from clhines.neuron.entry import num_steps
 from clhines.quantities import as_numbers, has_unit
 from clhines.simulate.population.population import by_step

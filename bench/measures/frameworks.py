@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from bench import MissingError, record, table
+from bench import MissingError, nrn, record, table
 
 TIMEOUT = 900.0  # s
 TURNS = 2  # runs of each whose least seconds count
@@ -260,7 +260,7 @@ def copied(name: str, folder: Path, copy: Path, python: str, core: bool) -> bool
     place, script, mechanisms = SCRIPTS[name]
     shutil.copytree(folder / place, copy, symlinks=True)
     if mechanisms:
-        compiler = str(Path(python).with_name("nrnivmodl").absolute())
+        compiler = nrn.compiler(python)
         within, own = copy / Path(mechanisms).parent, Path(mechanisms).name
         words = [compiler, "-coreneuron", own]
         core = core and not subprocess.run(words, cwd=within, capture_output=True).returncode

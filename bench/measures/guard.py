@@ -106,7 +106,7 @@ class Row(Timed):
 # -- what is measured --------------------------------------------------------------------------
 
 
-def timed(queue: cl.CommandQueue, launch: timing.Launch) -> Callable[[], float]:
+def timed(queue: cl.CommandQueue, launch: timing.TimedRun) -> Callable[[], float]:
     """Return what times one launch: by events of a GPU, by processor time on a CPU."""
     count = itertools.count()
 

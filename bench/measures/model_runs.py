@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from bench import nrn
 from bench.measures.model_cases import Case
 
 EQUAL_V = 1e-6  # mV: voltages that differ less are called equal
@@ -120,16 +121,11 @@ def by_texts(case: Case, device: str | None, dtype: str) -> Callable[[float], tu
 
 def mechanisms(h: Any) -> int:
     """Return how many mechanisms a model has in sections or as points, ions not counted."""
-    sections, found, name = list(h.allsec()), 0, h.ref("")
-    for point in (0, 1):
-        kinds = h.MechanismType(point)
-        for k in range(int(kinds.count())):
-            kinds.select(k)
-            kinds.selected(name)
-            if point:
-                found += len(h.List(name[0])) > 0
-            elif name[0] not in ("morphology", "capacitance") and not name[0].endswith("_ion"):
-                found += any(s.has_membrane(name[0]) for s in sections)
+    sections = list(h.allsec())
+    found = sum(len(h.List(name)) > 0 for name in nrn.mechanism_names(h, True))
+    for name in nrn.mechanism_names(h, False):
+        if name not in ("morphology", "capacitance") and not name.endswith("_ion"):
+            found += any(s.has_membrane(name) for s in sections)
     return found
 
 

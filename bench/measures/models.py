@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from bench import child, record, table
+from bench import child, nrn, record, table
 from bench.measures.model_cases import CASES, DRAWN, Case
 from bench.measures.model_runs import (
     DT,
@@ -65,11 +65,6 @@ from bench.measures.model_runs import (
 from clhines.errors import InputError
 
 
-def compiler() -> str:
-    """Return the command that compiles .mod files."""
-    return shutil.which("nrnivmodl") or str(Path(sys.executable).with_name("nrnivmodl"))
-
-
 def prepared(case: Case, folder: Path, copy: Path, for_core: bool = False) -> Path:
     """Copy the folder of a model and compile its mechanisms."""
     if case.here:
@@ -84,7 +79,7 @@ def prepared(case: Case, folder: Path, copy: Path, for_core: bool = False) -> Pa
     for path in (*case.without, *(case.without_core if for_core else ())):
         (copy / path).unlink()
     done = subprocess.run(
-        [compiler(), *(["-coreneuron"] if for_core else []), str(copy / case.mechanisms)],
+        [nrn.compiler(), *(["-coreneuron"] if for_core else []), str(copy / case.mechanisms)],
         cwd=copy / case.here, capture_output=True, text=True, check=False,
     ) if case.mechanisms else None  # fmt: skip
     if done is not None and done.returncode:

@@ -23,7 +23,7 @@ import pyopencl.array as cla
 from bench import record, table
 from bench.made import random_connections
 from clhines.literature import synapses
-from clhines.model.connections import Connections
+from clhines.model.connections import GridConnections
 from clhines.network.plasticity import STDP
 from clhines.simulate.events.grid import Delivery
 from clhines.simulate.events.grid_run import Plasticity
@@ -33,7 +33,7 @@ ACTIVITY = (0.01, 0.2)  # cells that spike in a step
 RULE = STDP(0.01, 0.011, tau_plus=20.0, tau_minus=20.0, w_min=0.0, w_max=1.0)
 
 
-def orders_of(connections: Connections) -> dict[str, tuple[np.ndarray, dict[str, float]]]:
+def orders_of(connections: GridConnections) -> dict[str, tuple[np.ndarray, dict[str, float]]]:
     """Places of the weights in each order, chunks per synapse, and the time to find them, s."""
     c = connections
     source, delay, target = (a[c.order] for a in (c.source, c.delay, c.target))
@@ -57,7 +57,7 @@ def orders_of(connections: Connections) -> dict[str, tuple[np.ndarray, dict[str,
 class Changing:
     """A network whose weights change, in an order in memory."""
 
-    def __init__(self, queue: cl.CommandQueue, c: Connections, place: np.ndarray) -> None:
+    def __init__(self, queue: cl.CommandQueue, c: GridConnections, place: np.ndarray) -> None:
         self.queue, self.slots, self.first, cells = queue, 32, 0, c.num_sources
         largest = RULE.max_weight(c, np.ones(c.count, bool))
         place = None if (np.diff(place) == 1).all() else place
@@ -76,7 +76,7 @@ class Changing:
         count.fill(len(spikes[0]))
         self.queue.finish()
         begin = time.perf_counter()
-        self.plasticity.enqueue(*arrays, count, self.incoming, self.first, STEPS)
+        self.plasticity.enqueue((*arrays, count), self.incoming, self.first, STEPS)
         self.queue.finish()
         self.first += STEPS
         return (time.perf_counter() - begin) / STEPS

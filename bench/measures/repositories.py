@@ -39,10 +39,9 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from bench import MissingError, record, table
+from bench import MissingError, nrn, record, table
 from bench.measures.frameworks import FailedError
 from bench.measures.model_runs import EQUAL_V
-from bench.measures.models import compiler
 from bench.measures.repository_runs import FIXED_STEP
 
 LIMIT, STOP, SHORTER, WHOLE = 90.0, 300.0, 0.1, 1e9  # s; ms; of the time; ms
@@ -141,8 +140,9 @@ def library(name: str, script: Script, folder: Path, kept: Path) -> str:
         for source in sources.values():
             shutil.copy(source, place)
         made = subprocess.run(
-            [compiler()], cwd=place, capture_output=True, text=True, errors="replace", check=False
-        )
+            [nrn.compiler()], cwd=place, capture_output=True, text=True, errors="replace",
+            check=False,
+        )  # fmt: skip
         (place / "build.log").write_text(made.stdout + made.stderr, "utf-8")
     if not done.is_file():
         lines = (place / "build.log").read_text("utf-8", "replace").splitlines()

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from bench import nrn
 from clhines.neuron.read.hooks import standard
 
 WAYS = ("neuron", "clhines", "fixed", "fixed_clhines", "nudged", "fixed_nudged")
@@ -68,7 +69,7 @@ class Runs:
             self._finish()
         h.tstop = min(h.tstop, self.stop)
         sections = list(h.allsec())
-        if sections or any(len(h.List(name)) for name in self._points()):
+        if sections or any(len(h.List(name)) for name in nrn.mechanism_names(h, True)):
             some = sections[:: max(1, len(sections) // MOST_SECTIONS)]
             time_ = h.Vector().record(h._ref_t)
             self._now = time_, [h.Vector().record(s(0.5)._ref_v) for s in some]
@@ -104,13 +105,6 @@ class Runs:
         for name, values in self._variables():
             self.arrays[f"{name}{at}"] = values
 
-    def _points(self) -> Iterator[str]:
-        kinds, name = self.h.MechanismType(1), self.h.ref("")
-        for k in range(int(kinds.count())):
-            kinds.select(k)
-            kinds.selected(name)
-            yield name[0]
-
     def _names(self, mechanism: str, kind: int) -> list[tuple[str, int]]:
         try:
             standard = self.h.MechanismStandard(mechanism, kind)
@@ -135,7 +129,7 @@ class Runs:
             for name, size in self._names(mechanism, _STATE):
                 if size == 1:
                     yield f"end {name} ", np.array([getattr(seg, name) for seg in there])
-        for mechanism in self._points():
+        for mechanism in nrn.mechanism_names(h, True):
             objects = list(h.List(mechanism))[:MOST_SEGMENTS]
             for kind in (_ASSIGNED, _STATE) if objects else ():
                 for name, size in self._names(mechanism, kind):

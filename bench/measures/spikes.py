@@ -27,7 +27,7 @@ from tqdm import tqdm
 import clhines
 from bench import MissingError, plot, record, table
 from clhines import Drawn, Pairs
-from clhines.model.connections import Connections
+from clhines.model.connections import GridConnections
 from clhines.simulate.events.grid import Delivery
 
 DT = 0.1  # ms
@@ -72,7 +72,7 @@ class Layers:
         self._simulation = clhines.Simulation(net, **options)
         self._sources, self._silence = sources, longest + 2 * DT
         c = self._simulation.runner.model.connections
-        self.connections = Connections(c.source, c.target, c.weight, c.delay, sources, targets)
+        self.connections = GridConnections(c.source, c.target, c.weight, c.delay, sources, targets)
 
     def lists(self, spikes: float) -> list[tuple[np.ndarray, np.ndarray]]:
         """Simulate; source and step of the spikes of some steps, never an empty list."""
@@ -116,7 +116,7 @@ def same_bits(delivery: Delivery, spikes: tuple[np.ndarray, np.ndarray]) -> bool
         incoming = cla.to_device(queue, np.zeros(size, np.int64))
         count = cla.to_device(queue, np.zeros(1, np.int32))
         delivery.reset(count)
-        delivery.enqueue(*arrays, incoming, 0)
+        delivery.enqueue(arrays, incoming, 0)
         sums.append(incoming.get())
     expected = np.zeros((delivery.slots, delivery.num_targets), np.int64)
     c = delivery.connections

@@ -115,7 +115,7 @@ def deliveries(queue: cl.CommandQueue, model: Model, rates: Sequence[float]) -> 
                 number.set(np.array([count], np.int32), queue)
                 queue.finish()
                 begin = time.perf_counter()
-                event = delivery.enqueue(a, steps, number, incoming, 0)
+                event = delivery.enqueue((a, steps, number), incoming, 0)
                 queue.finish()
                 wall = time.perf_counter() - begin
                 if not devices.is_cpu(queue.device):

@@ -10,9 +10,6 @@ none. Then pieces of equal numbers of steps are timed.
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import clhines
-from bench import MissingError, neurons
+from bench import neurons, nrn
 from bench.peers.ring import Clock, attempted, timed
 from clhines.cells.cable import Cable
 
@@ -109,25 +106,13 @@ def compiled(folder: Path, tables: bool, core: bool) -> Path:
     MissingError
         There is no compiler, or it fails.
     """
-    beside = Path(sys.executable).with_name("nrnivmodl")
-    command = str(beside) if beside.is_file() else shutil.which("nrnivmodl")
-    if not command or not (shutil.which("c++") or shutil.which("g++")):
-        raise MissingError("no C++ compiler, or no nrnivmodl, for NEURON's .mod files")
     source = folder / "mods"
     source.mkdir(parents=True)
     for path in neurons.MODS.glob("*.mod"):
         text = path.read_text("utf-8")
         text = text if tables else neurons.without_tables(text)
         (source / path.name).write_text(text, "utf-8")
-    done = subprocess.run(
-        [command, *(["-coreneuron"] if core else []), str(source)],
-        cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    found = list(folder.glob("*/libnrnmech.*"))
-    if done.returncode or not found:
-        last = (done.stderr.strip().splitlines() or ["no library"])[-1]
-        raise MissingError(f"nrnivmodl failed: {last[:200]}")
-    return found[0].parent
+    return nrn.compiled(folder, *(["-coreneuron"] if core else []), str(source)).parent
 
 
 def enough(taken: Sequence[float], steps: int, seconds: float) -> bool:

@@ -17,8 +17,9 @@ Who owns what
     Adapters, a thin module each, imported by name, which imports its package: `pandas` (tables of
     spikes and of records), `neo` (a `neo.Segment`), `sonata` (files of spikes and reports that
     libsonata reads, by h5py), `efel` (features by eFEL itself). `results`: what they ask of a
-    result. For searches of a population's parameters: `bluepyopt` (an evaluator that takes a whole
-    generation), `sbi` (a simulator over a batch of tensors). `responses`: features of a population.
+    result or a population, and features of a population. For searches of a population's parameters:
+    `bluepyopt` (an evaluator that takes a whole generation), `sbi` (a simulator over a batch of
+    tensors).
 
 >>> import numpy as np
 >>> from clhines import analysis

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from clhines.analysis import responses as of_population
+from clhines.analysis import results as of_population
 from clhines.analysis.extract import FEATURES
-from clhines.analysis.responses import Population, Responses
+from clhines.analysis.results import PopulationLike, Responses
 from clhines.analysis.spikes import RaggedArray
 from clhines.errors import InputError, install
 
@@ -21,7 +21,7 @@ except ImportError as error:
         f"clhines.analysis.bluepyopt needs BluePyOpt ({error}): {install('bluepyopt')}"
     ) from None
 
-_EFEL_STEP = 0.1  # ms, to which eFEL interpolates unless it is told otherwise
+_EFEL_STEP = 0.1  # ms, eFEL's default step of interpolation
 _EFEL_THRESHOLD = -20.0  # mV
 
 Scores = list[float]
@@ -54,7 +54,7 @@ class Evaluator(bluepyopt.evaluators.Evaluator):
 
     def __init__(
         self,
-        population: Population,
+        population: PopulationLike,
         bounds: Mapping[str, tuple[float, float]],
         calculator: ephys.objectivescalculators.ObjectivesCalculator,
         recording: str = "soma.v",

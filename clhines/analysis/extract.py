@@ -328,7 +328,7 @@ def extract(
     threshold : float, mV
         Of spikes.
     interp_step : float, optional, ms
-        Interpolate the traces first, as eFEL does with 0.1 unless it is told otherwise. Default:
+        Interpolate the traces first, as eFEL does with 0.1 by default. Default:
         the samples as they are.
 
     Returns

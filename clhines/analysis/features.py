@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.analysis.extract import FEATURES, known_features, min_ahp_values, peak_voltage
-from clhines.analysis.segments import Segments
+from clhines.analysis.segments import TraceSegments
 from clhines.analysis.spikes import (
     RaggedArray,
     Traces,
@@ -24,17 +24,17 @@ VOLTAGE_AT = "voltage_at"
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class WindowSums:
     """Sums and extremes, (windows, m) float64, mV, of the windows of `Features.windows`."""
 
-    segments: Segments
+    segments: TraceSegments
     sums: np.ndarray
     smallest: np.ndarray
     largest: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked(Traces):
+class _WindowsOnly(Traces):
     """Traces without samples: what is asked of them in windows is noted."""
 
     asked: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
@@ -50,7 +50,7 @@ class _Asked(Traces):
 class _Streamed(Traces):
     """Traces of which windows were taken in a run, in the order in which they are asked for."""
 
-    kept: Kept | None = None
+    kept: WindowSums | None = None
     taken: list[int] = field(default_factory=list)
 
     def _next(self, begin: np.ndarray, end: np.ndarray) -> tuple[int, np.ndarray]:
@@ -158,14 +158,14 @@ class Features:
                 f"times has {self.times.min():g} to {self.times.max():g} ms; expected times within "
                 f"the run, {t[0]:g} to {t[-1]:g} ms"
             )
-        traces = _Asked(**self._traces(t, count))  # type: ignore[arg-type]
+        traces = _WindowsOnly(**self._traces(t, count))  # type: ignore[arg-type]
         self._of_none(traces)
         begin, end = (np.zeros((len(traces.asked), count), np.int64) for _ in range(2))
         for k, (first, last) in enumerate(traces.asked):
             begin[k], end[k] = first, last
         return begin, end
 
-    def found(self, t: np.ndarray, kept: Kept) -> dict[str, np.ndarray | RaggedArray]:
+    def found(self, t: np.ndarray, kept: WindowSums) -> dict[str, np.ndarray | RaggedArray]:
         """Return (m,) arrays or `RaggedArray` by name, of `voltage_at` (m, q); see `extract`."""
         segments, length = kept.segments, len(t)
         traces = _Streamed(**self._traces(t, segments.count), kept=kept)  # type: ignore[arg-type]
@@ -177,13 +177,13 @@ class Features:
     def nothing(self, count: int) -> dict[str, np.ndarray | RaggedArray]:
         """Return NaN and empty lists: those of a run that has failed."""
         v, t, none = np.zeros((count, 0)), np.arange(3.0), np.zeros(count)
-        found = self._of_none(_Asked(v, t, none, np.ones(count), none, self.threshold))
+        found = self._of_none(_WindowsOnly(v, t, none, np.ones(count), none, self.threshold))
         return {
             name: value if isinstance(value, RaggedArray) else np.full(np.shape(value), np.nan)
             for name, value in found.items()
         }
 
-    def _of_none(self, traces: _Asked) -> dict[str, np.ndarray | RaggedArray]:
+    def _of_none(self, traces: _WindowsOnly) -> dict[str, np.ndarray | RaggedArray]:
         """Compute features of traces without samples: their windows are asked for."""
         none = RaggedArray(np.zeros(len(traces.stim_start) + 1, np.int64), np.zeros(0, np.int64))
         values = RaggedArray(none.offsets, np.zeros(0))

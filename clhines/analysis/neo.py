@@ -9,14 +9,16 @@ import neo
 import numpy as np
 import quantities as pq
 
-from clhines.analysis.results import Results, cells_of, timed_record_of
+from clhines.analysis.results import ResultLike, cells_of, timed_record_of
 from clhines.errors import InputError, shown
 
 _NAME = re.compile(r"[A-Za-z_]+")
 _UNITS = re.compile(r"[A-Za-z_]+(\*\*-?\d)?([*/][A-Za-z_]+(\*\*-?\d)?)*")
 
 
-def segment(result: Results, num_cells: int, units: Mapping[int, str] | None = None) -> neo.Segment:
+def segment(
+    result: ResultLike, num_cells: int, units: Mapping[int, str] | None = None
+) -> neo.Segment:
     """Return a `neo.Segment` with a spike train for each cell, and records as analog signals.
 
     Parameters

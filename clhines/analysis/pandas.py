@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import pandas
 
-from clhines.analysis.results import Results, timed_record_of
+from clhines.analysis.results import ResultLike, timed_record_of
 from clhines.errors import InputError
 
 
-def spikes(result: Results) -> pandas.DataFrame:
+def spikes(result: ResultLike) -> pandas.DataFrame:
     """Return a row for each spike: `time` (ms, float64) and `cell` (int64), by time, then cell."""
     return pandas.DataFrame({"time": result.spike_time, "cell": result.spike_cell})
 
 
 def record(
-    result: Results, record: int, columns: Sequence[str | int] | None = None
+    result: ResultLike, record: int, columns: Sequence[str | int] | None = None
 ) -> pandas.DataFrame:
     """Return a record as a table whose index is the time, ms.
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from clhines.analysis import responses as of_population
+from clhines.analysis import results as of_population
 from clhines.analysis.extract import FEATURES
-from clhines.analysis.responses import Population
+from clhines.analysis.results import PopulationLike
 from clhines.checks import shown
 from clhines.errors import InputError, install, meant
 
@@ -43,7 +43,7 @@ class Simulator:
 
     def __init__(
         self,
-        population: Population,
+        population: PopulationLike,
         features: Sequence[tuple[str, str]],
         stimuli: Mapping[str, tuple[float, float]],
         *,

@@ -1,4 +1,4 @@
-"""Segments: what is kept of traces from which peaks and the minima after them can be told.
+"""Segments: the few samples of a trace that determine its peaks and the minima after them.
 
 A trace is divided where the voltage crosses the threshold. Of each segment a few samples are kept,
 found in one pass: a kernel keeps no more than these and the two last samples.
@@ -28,7 +28,7 @@ REALS = ("top_v", "before_v", "after_v", "any_rest_v", "rest_v")
 
 
 @dataclass(frozen=True, eq=False)
-class Segments:
+class TraceSegments:
     """Segments of traces, by trace and time: samples, int64, -1 for none, and voltages `_v`."""
 
     row: np.ndarray  # the trace
@@ -99,7 +99,7 @@ class Segments:
         return (np.where(own, self.rest[peak], found), np.where(own, self.rest_v[peak], v))
 
 
-def segments_of(v: np.ndarray, threshold: float) -> Segments:
+def segments_of(v: np.ndarray, threshold: float) -> TraceSegments:
     (count, length), flat = v.shape, v.reshape(-1)
     above, below = v > threshold, v < threshold
     kind = np.full(v.shape, -1)
@@ -129,10 +129,10 @@ def segments_of(v: np.ndarray, threshold: float) -> Segments:
     voltages = [np.where(at < 0, none, flat[at]) for at, none in zip(places, empty, strict=True)]
     fields = [kind[row, begin], begin, *samples, *voltages]
     named = dict(zip((*INTEGERS, *REALS), fields, strict=True))
-    return Segments(row=row, count=count, **named)
+    return TraceSegments(row=row, count=count, **named)
 
 
-def packed(segments: Segments) -> np.ndarray:
+def packed(segments: TraceSegments) -> np.ndarray:
     """(k, m) float64: counts of final and of all segments, `INTEGERS`, `REALS`; NaN to fill up."""
     number = np.bincount(segments.row, minlength=segments.count)
     fields = [getattr(segments, name) for name in (*INTEGERS, *REALS)]
@@ -144,7 +144,7 @@ def packed(segments: Segments) -> np.ndarray:
     return np.concatenate([head, found.reshape(most * len(fields), segments.count)])
 
 
-def joined(blocks: list[np.ndarray]) -> Segments:
+def joined(blocks: list[np.ndarray]) -> TraceSegments:
     """Join `packed` segments of the chunks of a run; what is not final is of the last one."""
     fields, count = len(INTEGERS) + len(REALS), blocks[0].shape[1]
     found, rows, order = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
@@ -163,4 +163,4 @@ def joined(blocks: list[np.ndarray]) -> Segments:
         name: values[:, k].astype(np.int64 if name in INTEGERS else np.float64)
         for k, name in enumerate((*INTEGERS, *REALS))
     }
-    return Segments(row=row, count=count, **named)
+    return TraceSegments(row=row, count=count, **named)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.analysis.results import Results, timed_record_of
+from clhines.analysis.results import ResultLike, timed_record_of
 from clhines.checks import as_array, shown
 from clhines.errors import InputError, install
 from clhines.files import PathLike, check_new, whole
@@ -25,7 +25,7 @@ _MAGIC, _VERSION = 0x0A7A, (0, 1)
 _SORTING = {"none": 0, "by_id": 1, "by_time": 2}
 
 
-def write_spikes(result: Results, path: PathLike, population: str = "cells") -> None:
+def write_spikes(result: ResultLike, path: PathLike, population: str = "cells") -> None:
     """Write ``/spikes/POPULATION`` with `timestamps` (ms) and `node_ids`, sorted by time.
 
     Parameters
@@ -54,7 +54,7 @@ def write_spikes(result: Results, path: PathLike, population: str = "cells") -> 
 
 
 def write_report(
-    result: Results,
+    result: ResultLike,
     record: int,
     path: PathLike,
     cells: ArrayLike,

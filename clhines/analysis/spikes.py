@@ -49,16 +49,16 @@ class Traces:
 
 def reduced(ufunc: np.ufunc, v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
     """(m,) float64: a reduction of ``v[k, begin[k]:end[k]]``; NaN where it is empty."""
-    found, some = np.full(len(v), np.nan), np.flatnonzero(begin < end)
+    reductions, nonempty = np.full(len(v), np.nan), np.flatnonzero(begin < end)
     length = v.shape[1]
-    if not len(some):
-        return found
-    bounds = np.stack([begin[some], end[some]], axis=1) + (some * length)[:, None]
+    if not len(nonempty):
+        return reductions
+    bounds = np.stack([begin[nonempty], end[nonempty]], axis=1) + (nonempty * length)[:, None]
     flat = v.reshape(-1)
     ends_there = bounds[-1, 1] == flat.size  # `reduceat` goes to the end by itself
     places = bounds.reshape(-1)[: -1 if ends_there else None]
-    found[some] = ufunc.reduceat(flat, places)[::2]
-    return found
+    reductions[nonempty] = ufunc.reduceat(flat, places)[::2]
+    return reductions
 
 
 def mean(v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:

@@ -140,7 +140,7 @@ def centres(
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """What diffusion along a cell takes of its segments: lengths, and which come before which.
+    """Lengths and order of a cell's segments, for diffusion along it.
 
     The node before another is the first of `before`, (3, n), that has the mechanism, as in NEURON:
     the parent; of a section's first segment then the parent's parent, and the first segment of the

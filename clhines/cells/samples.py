@@ -107,7 +107,7 @@ def in_a_row(parent: np.ndarray, soma: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Tree:
+class SampleTree:
     """Samples as a tree, and what the rules ask of it; all arrays are of length n."""
 
     parent: np.ndarray
@@ -120,7 +120,7 @@ class Tree:
     goes_on: np.ndarray  # whether the first child is in the same section
 
 
-def tree_of(cell: Morphology, parent: np.ndarray, root: int) -> Tree:
+def tree_of(cell: Morphology, parent: np.ndarray, root: int) -> SampleTree:
     n, is_soma = len(parent), cell.type == SOMA
     below = np.flatnonzero(parent >= 0)
     below = below[np.lexsort((cell.id[below], parent[below]))]  # siblings together, by their ids
@@ -139,7 +139,7 @@ def tree_of(cell: Morphology, parent: np.ndarray, root: int) -> Tree:
     soma_on[root] = is_soma[root] and bool(at(is_soma, first[[root]])[0])
     alike = (last >= 0) & (cell.type[last] == cell.type)
     neurite_on = ~is_soma & alike & ((children == 1) | shared)
-    return Tree(
+    return SampleTree(
         parent=parent,
         root=root,
         is_soma=is_soma,
@@ -151,7 +151,7 @@ def tree_of(cell: Morphology, parent: np.ndarray, root: int) -> Tree:
     )
 
 
-def is_sphere_of_three(cell: Morphology, tree: Tree) -> bool:
+def is_sphere_of_three(cell: Morphology, tree: SampleTree) -> bool:
     """Whether the soma is NeuroMorpho.Org's form of a sphere, as NEURON judges it."""
     soma, pair = np.flatnonzero(tree.is_soma), [int(tree.first[tree.root]), tree.second]
     if len(soma) != 3 or min(pair) < 0 or set(soma.tolist()) != {tree.root, *pair}:

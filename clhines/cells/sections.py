@@ -65,7 +65,7 @@ from numpy.typing import ArrayLike
 from clhines.arrays import climb, inverse
 from clhines.cells.morphology import Morphology
 from clhines.cells.samples import (
-    Tree,
+    SampleTree,
     at,
     from_soma,
     in_a_row,
@@ -256,7 +256,7 @@ def _ball(centre: np.ndarray, radius: float) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class _Chains:
+class _SectionChains:
     """Sections as chains of samples, by level, then in the order of the file; 0 is the root's."""
 
     head: np.ndarray  # first sample of each
@@ -266,7 +266,7 @@ class _Chains:
     offsets: np.ndarray
 
 
-def _chains(tree: Tree, body: np.ndarray) -> _Chains:
+def _chains(tree: SampleTree, body: np.ndarray) -> _SectionChains:
     """Cut the tree into chains; the samples of a body of several count as its root alone."""
     n, inside = len(tree.parent), np.zeros(len(tree.parent), dtype=bool)
     parent = tree.parent
@@ -289,7 +289,7 @@ def _chains(tree: Tree, body: np.ndarray) -> _Chains:
     kept = np.flatnonzero(~inside)
     samples = kept[np.lexsort((distance[kept], of[kept]))]
     offsets = np.concatenate([[0], np.cumsum(np.bincount(of[kept], minlength=len(heads)))])
-    return _Chains(
+    return _SectionChains(
         head=heads[order],
         last=samples[offsets[1:] - 1],
         above=np.where(above < 0, -1, rank[above])[order],
@@ -298,7 +298,7 @@ def _chains(tree: Tree, body: np.ndarray) -> _Chains:
     )
 
 
-def _connections(tree: Tree, chains: _Chains) -> tuple[np.ndarray, np.ndarray]:
+def _connections(tree: SampleTree, chains: _SectionChains) -> tuple[np.ndarray, np.ndarray]:
     """Where each section begins on its parent, and whether it lacks the point it leaves."""
     head, up = chains.head, np.maximum(chains.above, 0)
     leaves, several = tree.parent[head], np.diff(chains.offsets) > 1
@@ -317,7 +317,7 @@ def _connections(tree: Tree, chains: _Chains) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _cut(
-    cell: Morphology, tree: Tree, soma: np.ndarray, body: np.ndarray, ball: np.ndarray
+    cell: Morphology, tree: SampleTree, soma: np.ndarray, body: np.ndarray, ball: np.ndarray
 ) -> Sections:
     """Make the sections: chains with the points that they leave, and without those of no length."""
     chains = _chains(tree, body)
@@ -340,7 +340,7 @@ def _cut(
 
 
 def _largest_sphere(
-    cell: Morphology, chains: _Chains, points: np.ndarray, offsets: np.ndarray
+    cell: Morphology, chains: _SectionChains, points: np.ndarray, offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     first = chains.samples[: chains.offsets[1]]
     largest = int(first[np.argmax(cell.radius[first])])

@@ -203,20 +203,20 @@ def _real_devices() -> list[tuple[str, Any]]:
 
 def _answered(index: str, device: Any, family: str) -> Finding:
     dtype = "float64" if devices.has_fp64(device) else "float32"
-    found, what = trust.examine(device, family, dtype), f"{trust.title(family)}, {dtype}"
-    if found is None:
-        return Finding(True, f"device {index} could not be asked for known answers ({what})")
-    took = f"{found.seconds:.1f} s with compiling"
-    if found.widest and not found.said:
-        return Finding(True, f"device {index} gives known answers ({what}; {took})")
+    outcome, case = trust.examine(device, family, dtype), f"{trust.title(family)}, {dtype}"
+    if outcome is None:
+        return Finding(True, f"device {index} could not be asked for known answers ({case})")
+    took = f"{outcome.seconds:.1f} s with compiling"
+    if outcome.widest and not outcome.said:
+        return Finding(True, f"device {index} gives known answers ({case}; {took})")
     advice = f"{_ANOTHER} (--device, CLHINES_DEVICE)"
-    if found.widest:
+    if outcome.widest:
         advice = (
-            f"nothing: vectors have {found.widest} bytes there, which is right; another version of "
-            "its driver or runtime may be faster"
+            f"nothing: vectors have {outcome.widest} bytes there, which is right; another version "
+            "of its driver or runtime may be faster"
         )
-    said = "; ".join(found.said)
-    fails = f"device {index} fails in known answers ({what}; {took}): {said}"
+    said = "; ".join(outcome.said)
+    fails = f"device {index} fails in known answers ({case}; {took}): {said}"
     return Finding(False, fails, advice)
 
 

@@ -77,7 +77,7 @@ def table(rows: Mapping[str, str], report: Mapping[str, object], width: int = 10
 
 
 def when_of(spikes: np.ndarray) -> dict[str, object]:
-    """Return what a report says of the times of spikes, ms, in order."""
+    """Return a report's words on the times of spikes, ms, in order."""
     ends = (float(spikes[0]), float(spikes[-1])) if len(spikes) else (None, None)
     return {"spikes": len(spikes), "first_spike_ms": ends[0], "last_spike_ms": ends[1]}
 

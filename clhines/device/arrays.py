@@ -80,14 +80,14 @@ def to_device(queue: cl.CommandQueue, values: ArrayLike, dtype: DTypeLike) -> cl
 def events_of(name: str, given: object, queue: cl.CommandQueue) -> list[cl.Event]:
     if given is None:
         return []
-    found = [given] if isinstance(given, cl.Event) else given
-    if not isinstance(found, (list, tuple)) or not all(isinstance(e, cl.Event) for e in found):
-        kinds = {type(e).__name__ for e in found} if isinstance(found, (list, tuple)) else ()
+    events = [given] if isinstance(given, cl.Event) else given
+    if not isinstance(events, (list, tuple)) or not all(isinstance(e, cl.Event) for e in events):
+        kinds = {type(e).__name__ for e in events} if isinstance(events, (list, tuple)) else ()
         got = type(given).__name__ + (f" of {', '.join(sorted(kinds))}" if kinds else "")
         raise InputError(f"{name} is {got}; expected an event or a list of events")
-    if any(event.context != queue.context for event in found):
+    if any(event.context != queue.context for event in events):
         raise InputError(f"{name} has an event of another OpenCL context than the solver")
-    return list(found)
+    return list(events)
 
 
 def within_reach(

@@ -32,7 +32,7 @@ _BITCODE, _ELF = b"BC\xc0\xde", b"\x7fELF"
 _log = logging.getLogger(__name__)
 
 
-class _Process:
+class _CacheState:
     pocl: str = ""  # what is wrong with PoCL's cache, and with PyOpenCL's
     pyopencl: str = ""
     said: ClassVar[set[str]] = set()  # by `before_build`
@@ -47,21 +47,21 @@ def pocl_folder() -> Path:
 
 def pocl_problem() -> str:
     """Return what is wrong with PoCL's cache, as ``WHAT: WHAT TO DO``; empty for nothing."""
-    return _Process.pocl or _pocl_problem()
+    return _CacheState.pocl or _pocl_problem()
 
 
 def pyopencl_problem() -> str:
     """Return what is wrong with PyOpenCL's caches, as ``WHAT: WHAT TO DO``; empty for nothing."""
-    return _Process.pyopencl or _pyopencl_problem()
+    return _CacheState.pyopencl or _pyopencl_problem()
 
 
 def prepare() -> None:
     """Find caches that cannot be used, and do without; called before the first use of OpenCL."""
-    _Process.pyopencl = _pyopencl_problem()
-    if _Process.pyopencl:
+    _CacheState.pyopencl = _pyopencl_problem()
+    if _CacheState.pyopencl:
         cl._PYOPENCL_NO_CACHE = True  # what PYOPENCL_NO_CACHE=1 sets before the import
-    _Process.pocl = _pocl_problem()
-    if not _Process.pocl:
+    _CacheState.pocl = _pocl_problem()
+    if not _CacheState.pocl:
         return
     for place in dict.fromkeys((tempfile.gettempdir(), "/dev/shm", "/var/tmp")):
         if not _unusable(Path(place)):
@@ -74,15 +74,15 @@ def prepare() -> None:
 def before_build(device: cl.Device) -> None:
     """Say once what is wrong with the caches, and clean PoCL's; DeviceError where that is full."""
     pocl = "Portable Computing" in device.platform.name
-    found = {_Process.pocl * pocl, _Process.pyopencl} - {""} - _Process.said
+    found = {_CacheState.pocl * pocl, _CacheState.pyopencl} - {""} - _CacheState.said
     if found:
-        _Process.said |= found
+        _CacheState.said |= found
         warn_caller("; ".join(sorted(found)), CacheWarning)
     if not pocl:
         return
     folder = pocl_folder()
-    if folder != _Process.checked:
-        _Process.checked = folder
+    if folder != _CacheState.checked:
+        _CacheState.checked = folder
         clean(folder)
     if folder.is_dir() and (free := shutil.disk_usage(folder).free) < _LEAST:
         raise DeviceError(

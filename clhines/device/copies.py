@@ -25,7 +25,7 @@ _SLICE_BYTES = 512 << 10  # that one thread copies while the bus carries the one
 _RESULT_BYTES = 256 << 10, 64 << 20  # least and most of a pinned result
 MOST_RESULTS = 3  # that are pinned at once
 Target = tuple[Sequence[np.ndarray], cl.Buffer]  # rows, and the buffer where they are
-Chunk = tuple[np.ndarray, cl.Buffer, int]  # part of a row; the buffer; its offset there in bytes
+RowPart = tuple[np.ndarray, cl.Buffer, int]  # part of a row; the buffer; its offset there in bytes
 _PAGE_BYTES = 4096
 _FEWER = 4  # copy threads per direction = cores // 4
 
@@ -122,7 +122,7 @@ class _Piece:
         self._free.append(self._memory)
 
 
-class Results:
+class PinnedArrays:
     """New arrays of the host in pinned memory, whose pages are used again."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
@@ -275,7 +275,7 @@ class Pinned:
     ) -> Callable[[], list[cl.Event]]:
         """Begin to copy rows to buffers; what is returned waits until the rows are free."""
 
-        def copy(t: int, chunks: Sequence[Chunk]) -> None:
+        def copy(t: int, chunks: Sequence[RowPart]) -> None:
             busy = self._busy[t]
             for k, (values, to, place) in enumerate(chunks):
                 which = k % PIECES
@@ -305,7 +305,7 @@ class Pinned:
     def fetch(
         self, source: cl.Buffer, rows: Sequence[np.ndarray], wait_for: list[cl.Event] | None = None
     ) -> None:
-        def copy(t: int, chunks: Sequence[Chunk]) -> None:
+        def copy(t: int, chunks: Sequence[RowPart]) -> None:
             under_way: list[tuple[cl.Event, np.ndarray, np.ndarray]] = []
             for k, (values, source, place) in enumerate(chunks):
                 piece = self._pieces[t][k % PIECES][: values.nbytes].view(values.dtype)
@@ -321,7 +321,7 @@ class Pinned:
         _results(self._share([(rows, source)], copy))
 
     def _share(
-        self, arrays: Sequence[Target], copy: Callable[[int, Sequence[Chunk]], None]
+        self, arrays: Sequence[Target], copy: Callable[[int, Sequence[RowPart]], None]
     ) -> list[Future[None]]:
         """Give each thread every n-th chunk of all rows, for n threads."""
         whole = sum(row.nbytes for rows, _ in arrays for row in rows)
@@ -349,7 +349,9 @@ def _results(work: Sequence[Future[None]]) -> None:
         del errors, found, work
 
 
-def _done(copy: Callable[[int, Sequence[Chunk]], None], chunks: Sequence[Chunk]) -> Future[None]:
+def _done(
+    copy: Callable[[int, Sequence[RowPart]], None], chunks: Sequence[RowPart]
+) -> Future[None]:
     """Do the copies of the first thread, and return what a pool would."""
     found: Future[None] = Future()
     try:
@@ -365,7 +367,7 @@ def _empty(event: cl.Event, piece: np.ndarray, values: np.ndarray) -> None:
     np.copyto(values, piece)
 
 
-def _chunks(arrays: Sequence[Target], size: int) -> Iterator[Chunk]:
+def _chunks(arrays: Sequence[Target], size: int) -> Iterator[RowPart]:
     """Yield chunks of at most `size` bytes, each with its buffer and its place there in bytes."""
     for rows, buffer in arrays:
         place = 0

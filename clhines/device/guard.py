@@ -23,7 +23,7 @@ _Self = TypeVar("_Self")
 _RUNTIMES = re.compile(rb"/[^/\n]*(pocl|intelocl|nvidia-opencl|amdocl|RusticlOpenCL|oclgrind)")
 
 
-class _Process:
+class _ForkState:
     uses_opencl = False
     forked_from = 0  # process that used OpenCL before it forked this one; 0 for none
     users: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()  # of OpenCL, by `lock_of`
@@ -32,19 +32,19 @@ class _Process:
 
 def check_process() -> None:
     """Note that OpenCL is in use from now on; DeviceError if it was before this process forked."""
-    if _Process.forked_from:
+    if _ForkState.forked_from:
         raise DeviceError(
-            f"process {os.getpid()} was forked from process {_Process.forked_from}, which uses "
+            f"process {os.getpid()} was forked from process {_ForkState.forked_from}, which uses "
             "OpenCL; a forked process cannot use it: start processes with "
             "multiprocessing.get_context('spawn')"
         )
-    if not _Process.uses_opencl:
-        _Process.uses_opencl = True
+    if not _ForkState.uses_opencl:
+        _ForkState.uses_opencl = True
         prepare()
 
 
 def lock_of(user: object) -> threading.RLock:
-    _Process.users.add(user)
+    _ForkState.users.add(user)
     return threading.RLock()
 
 
@@ -104,9 +104,9 @@ def _runtime_loaded() -> bool:
 
 
 def _after_fork() -> None:
-    if not _Process.forked_from and (_Process.uses_opencl or _runtime_loaded()):
-        _Process.forked_from = os.getppid()
-        _Process.kept = tuple(_Process.users)
+    if not _ForkState.forked_from and (_ForkState.uses_opencl or _runtime_loaded()):
+        _ForkState.forked_from = os.getppid()
+        _ForkState.kept = tuple(_ForkState.users)
 
 
 if hasattr(os, "register_at_fork"):

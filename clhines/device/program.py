@@ -27,7 +27,7 @@ from clhines.errors import BuildError, DeviceError, InputError
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.progress import phase
 
-Argument: TypeAlias = cla.Array | cl.Buffer | np.generic | int | float  # of a kernel
+KernelArgument: TypeAlias = cla.Array | cl.Buffer | np.generic | int | float  # of a kernel
 MOST_CONTEXTS = 8  # of callers whose programs are kept: a program keeps its context
 MOST_PROGRAMS = 256  # of a context
 # the last used is the last
@@ -117,7 +117,7 @@ class BoundKernel:
         self,
         built: cl.Program,
         name: str,
-        arguments: Sequence[Argument],
+        arguments: Sequence[KernelArgument],
         changing: Sequence[int] = (),
     ) -> None:
         types = [type(a) if isinstance(a, np.generic) else None for a in arguments]
@@ -126,15 +126,15 @@ class BoundKernel:
         self._given = list(map(_as_argument, arguments))
         self._bound = False
 
-    def __setitem__(self, index: int, argument: Argument) -> None:
+    def __setitem__(self, index: int, argument: KernelArgument) -> None:
         self._set([(index, argument)])
 
-    def change(self, *arguments: Argument) -> None:
+    def change(self, *arguments: KernelArgument) -> None:
         """Set the arguments that change, all of them, in the order in which they were named."""
         old, given = self._arguments, zip(self._changing, arguments, strict=True)
         self._set([(k, a) for k, a in given if a is not old[k] and not _equal(a, old[k])])
 
-    def _set(self, given: Sequence[tuple[int, Argument]]) -> None:
+    def _set(self, given: Sequence[tuple[int, KernelArgument]]) -> None:
         numbers = True
         for k, argument in given:
             self._arguments[k], self._given[k] = argument, _as_argument(argument)
@@ -169,11 +169,11 @@ class BoundKernel:
         self.launch(queue, -(-width // group) * group, group, rows=rows)
 
 
-def _equal(a: Argument, b: Argument) -> bool:
+def _equal(a: KernelArgument, b: KernelArgument) -> bool:
     return type(a) is type(b) and isinstance(a, np.integer) and bool(a == b)
 
 
-def _as_argument(argument: Argument) -> cl.Buffer | np.generic | int | float:
+def _as_argument(argument: KernelArgument) -> cl.Buffer | np.generic | int | float:
     return argument.data if isinstance(argument, cla.Array) else argument
 
 
@@ -181,7 +181,7 @@ def bind(
     built: cl.Program,
     spec: TemplateSpec,
     name: str,
-    given: Mapping[str, Argument],
+    given: Mapping[str, KernelArgument],
     changes: Sequence[str] = (),
 ) -> BoundKernel:
     """Bind arguments by the names of the spec's parameters; `changes` are those of `change`."""

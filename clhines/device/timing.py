@@ -18,7 +18,7 @@ from clhines.errors import DeviceMemoryError
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import STREAM_BYTES, real_name
 
-Launch = Callable[[int], cl.Event | list[cl.Event]]  # of one run, by its number
+TimedRun = Callable[[int], cl.Event | list[cl.Event]]  # of one run, by its number
 FLOOR_ARRAYS = 4  # a solver reads d, u and b and writes x, at the least
 _DRAWN = 1 << 22  # random values at most: drawing and copying more takes longer than measuring
 _LEAST_TURNS = 8  # solves of a candidate, one in each turn
@@ -42,7 +42,7 @@ class FloorSpec(TemplateSpec):
 
 
 def median_seconds(
-    queue: cl.CommandQueue, launch: Launch, repeats: int = 9, warmup: int = 2
+    queue: cl.CommandQueue, launch: TimedRun, repeats: int = 9, warmup: int = 2
 ) -> float:
     """Median time, s, of ``launch(k)`` for k = 0, 1, ...; warm-up runs are not counted.
 
@@ -74,7 +74,7 @@ def floor_seconds(queue: cl.CommandQueue, n: int, dtype: DTypeLike, repeats: int
     return median_seconds(queue, floor(queue, n, dtype), repeats)
 
 
-def floor(queue: cl.CommandQueue, n: int, dtype: DTypeLike) -> Launch:
+def floor(queue: cl.CommandQueue, n: int, dtype: DTypeLike) -> TimedRun:
     """Prepare the kernel that reads three arrays of n reals and writes one, two sets in turns."""
     rng = np.random.default_rng(n)
     values = [rng.random(min(n, _DRAWN)).astype(dtype) for _ in range(2)]
@@ -116,7 +116,7 @@ def repeated(queue: cl.CommandQueue, values: np.ndarray, n: int) -> cla.Array:
 
 def seconds_in_turns(
     queue: cl.CommandQueue,
-    ready: Sequence[Callable[[], Launch]],
+    ready: Sequence[Callable[[], TimedRun]],
     budget: float = _CANDIDATE_SECONDS,
     progress: bool = True,
 ) -> list[float]:

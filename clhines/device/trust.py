@@ -58,7 +58,7 @@ _LOCK = threading.RLock()
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a device has solved the problem of a family of `FAMILIES`, or those of several."""
+    """A device's results of the known problems of one family of `FAMILIES`, or of several."""
 
     family: str
     dtype: str
@@ -67,7 +67,7 @@ class Outcome:
     said: tuple[str, ...] = ()  # what went wrong with wider ones, in turn
 
 
-class _Process:
+class _TrustState:
     forced = 0  # bytes of vectors, in a child; 0: the device's own
     known: dict[tuple[cl.Device, str, str], Outcome | None] = {}  # noqa: RUF012
     used: dict[cl.Device, dict[str, str]] = {}  # noqa: RUF012  engine -> itself, after another
@@ -80,32 +80,32 @@ def switched_off() -> bool:
 
 def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
     """Return the limits of a device for a family of kernels; DeviceError where it is wrong."""
-    own = devices.limits(device)
-    if _Process.forced:
-        return _narrowed(own, _Process.forced)
+    full = devices.limits(device)
+    if _TrustState.forced:
+        return _narrowed(full, _TrustState.forced)
     if switched_off() or devices.is_simulator(device):
-        return own
+        return full
     if family in DOUBLE and not devices.has_fp64(device):
-        return own  # most of what it does is refused
+        return full  # most of what it does is refused
     whole = devices.whole_device(device)
     asked = family if family == "solve" else _after_another(whole, family)
-    found = _outcome(whole, asked, np.dtype(dtype).name)
-    if found is not None and not found.widest:
-        _Process.wrong.add((whole, family))
+    outcome = _outcome(whole, asked, np.dtype(dtype).name)
+    if outcome is not None and not outcome.widest:
+        _TrustState.wrong.add((whole, family))
         raise DeviceError(
-            f"{devices.label(device)} is wrong in known answers ({title(asked)}, {found.dtype}): "
-            f"{found.said[-1]}; expected another device, driver or runtime ('clhines doctor' "
+            f"{devices.label(device)} is wrong in known answers ({title(asked)}, {outcome.dtype}): "
+            f"{outcome.said[-1]}; expected another device, driver or runtime ('clhines doctor' "
             f"checks again, {SWITCH}=1 uses it all the same)"
         )
-    narrower = found is not None and found.widest < own.vector_bytes
-    return _narrowed(own, found.widest) if found is not None and narrower else own
+    narrower = outcome is not None and outcome.widest < full.vector_bytes
+    return _narrowed(full, outcome.widest) if outcome is not None and narrower else full
 
 
 def _after_another(device: cl.Device, family: str) -> str:
     """Return an engine's family, after that of another engine if this process has used one."""
-    used = _Process.used.setdefault(device, {})
+    used = _TrustState.used.setdefault(device, {})
     if family not in used:
-        right = [name for name in used if (device, name) not in _Process.wrong]
+        right = [name for name in used if (device, name) not in _TrustState.wrong]
         used[family] = "+".join([*right[-1:], family])
     return used[family]
 
@@ -118,7 +118,7 @@ def is_right(device: cl.Device, family: str, dtype: DTypeLike) -> bool:
         _log.info("%s", error)
         return False
     if family == "blocks" and found.vector_bytes <= np.dtype(dtype).itemsize:
-        _Process.wrong.add((devices.whole_device(device), family))
+        _TrustState.wrong.add((devices.whole_device(device), family))
         return False
     return True
 
@@ -133,7 +133,7 @@ def examine(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
     if index is None:
         return None
     found = _tried(device, index, family, dtype)
-    _Process.known[device, family, dtype] = found
+    _TrustState.known[device, family, dtype] = found
     if found is not None:
         _save(_key(device, family, dtype), found)
     return found
@@ -153,7 +153,7 @@ def families(device: cl.Device) -> list[str]:
 
 def forget() -> None:
     with _LOCK:
-        _Process.known, _Process.used, _Process.wrong = {}, {}, set()
+        _TrustState.known, _TrustState.used, _TrustState.wrong = {}, {}, set()
 
 
 def widths(device: cl.Device, family: str, dtype: str) -> tuple[int, ...]:
@@ -170,7 +170,7 @@ def widths(device: cl.Device, family: str, dtype: str) -> tuple[int, ...]:
 
 
 def force(width: int) -> None:
-    _Process.forced = width
+    _TrustState.forced = width
 
 
 def say(text: str) -> None:
@@ -206,8 +206,8 @@ def _narrowed(own: Limits, width: int) -> Limits:
 def _outcome(device: cl.Device, family: str, dtype: str) -> Outcome | None:
     place = device, family, dtype
     with _LOCK:
-        if place in _Process.known:
-            return _Process.known[place]
+        if place in _TrustState.known:
+            return _TrustState.known[place]
         key = _key(device, family, dtype)
         found = _load(key)
         if found is None:
@@ -216,7 +216,7 @@ def _outcome(device: cl.Device, family: str, dtype: str) -> Outcome | None:
                 if found is None:
                     found = examine(device, family, dtype)
                     _warn(device, found)
-        _Process.known[place] = found
+        _TrustState.known[place] = found
         return found
 
 

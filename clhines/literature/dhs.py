@@ -402,12 +402,12 @@ def _assigned(
 
 
 def bytes_per_cell(slots: np.ndarray, real: str) -> np.ndarray:
-    """Local memory of cells that need so many slots, with one right-hand side."""
+    """Local memory of cells by their number of slots, with one right-hand side."""
     return 2 * slots * (8 if real == "double" else 4)
 
 
 @dataclass(frozen=True, eq=False)
-class _Groups:
+class _CellGroups:
     cells: np.ndarray  # natural cells in the order of the work-groups
     width: int  # cells of each group; the last one may have fewer
     profile: np.ndarray  # of each group: the most lanes of its cells in every step
@@ -415,7 +415,7 @@ class _Groups:
     start: np.ndarray  # place of each group's first value, and the end
 
 
-def _groups(forest: Forest, steps: LaneSteps, cells: np.ndarray, width: int) -> _Groups:
+def _groups(forest: Forest, steps: LaneSteps, cells: np.ndarray, width: int) -> _CellGroups:
     shape = forest.shape_of_cell[cells]
     known: dict[tuple[int, ...], int] = {}
     profiles: list[np.ndarray] = []
@@ -428,7 +428,7 @@ def _groups(forest: Forest, steps: LaneSteps, cells: np.ndarray, width: int) -> 
             profiles.append(offsets(_widest(steps, key)))
         profile[group] = known[key]
     ends = np.array([p[-1] for p in profiles])
-    return _Groups(cells, width, profile, profiles, offsets(ends[profile] * width))
+    return _CellGroups(cells, width, profile, profiles, offsets(ends[profile] * width))
 
 
 def _widest(steps: LaneSteps, shapes: tuple[int, ...]) -> np.ndarray:
@@ -440,7 +440,7 @@ def _widest(steps: LaneSteps, shapes: tuple[int, ...]) -> np.ndarray:
     return most
 
 
-def _gather(forest: Forest, steps: LaneSteps, groups: _Groups) -> np.ndarray:
+def _gather(forest: Forest, steps: LaneSteps, groups: _CellGroups) -> np.ndarray:
     trees = forest.trees
     gather = np.full(int(groups.start[-1]), -1, np.int32)
     group = np.arange(len(groups.cells)) // groups.width
@@ -495,7 +495,7 @@ def plan_exchange(
 
 
 def _tables(
-    forest: Forest, steps: LaneSteps, slots: Slots, groups: _Groups
+    forest: Forest, steps: LaneSteps, slots: Slots, groups: _CellGroups
 ) -> Iterator[tuple[str, np.ndarray]]:
     trees = forest.trees
     shape = forest.shape_of_cell[groups.cells]

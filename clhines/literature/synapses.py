@@ -47,18 +47,18 @@ def graph_cut(forward: np.ndarray, backward: np.ndarray, chunk: int = CHUNK) -> 
             best = int(touched[np.argmax(links[touched])]) if len(touched) else -1
             if best < 0 or not links[best]:
                 best = start
-            own = synapse[first[best] : first[best + 1]]
-            own = own[free[own]]
-            if not len(own):
+            left = synapse[first[best] : first[best + 1]]
+            left = left[free[left]]
+            if not len(left):
                 start += best == start
                 links[best] = 0
                 continue
             inside[best] = True
-            others = ends[:, own].sum(axis=0) - best
-            taken = own[inside[others]][:room]
-            free[taken] = False
-            order.append(taken)
-            room -= len(taken)
+            others = ends[:, left].sum(axis=0) - best
+            chosen = left[inside[others]][:room]
+            free[chosen] = False
+            order.append(chosen)
+            room -= len(chosen)
             np.add.at(links, others, 1)
             touched = np.concatenate([touched, others[~inside[others]], [best]])
             links[inside] = 0

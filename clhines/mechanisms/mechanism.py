@@ -195,13 +195,13 @@ class Mechanism:
 
     @cached_property
     def compiled(self) -> Compiled:
-        """What its text says, from which its functions are printed."""
+        """Its text as expressions, from which its functions are printed."""
         key = self.text, self.language
         return _ALIVE.get(key) or _ALIVE.setdefault(key, self.language.compiled(self.text))
 
     @property
     def program(self) -> Program:
-        """What engines see of it."""
+        """Its variables and blocks, as engines see them."""
         return self.compiled.program
 
     @property

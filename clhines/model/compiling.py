@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.arrays import Deferred, Made, each, inverse, joined, offsets, once, shifted, starts
+from clhines.arrays import Deferred, Makers, each, inverse, joined, offsets, once, shifted, starts
 from clhines.checks import as_number, as_seed, shown, spread
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import GENERATOR, IonUse
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.model.connections import Connections
+from clhines.model.connections import GridConnections
 from clhines.model.diffusion import Diffusion
 from clhines.model.instances import (
     ConstantSums,
@@ -34,9 +34,9 @@ from clhines.model.model import (
     IonNodes,
     Kind,
     Model,
+    ModelSources,
     NetCons,
     Played,
-    Sources,
     Written,
     promoted,
 )
@@ -48,17 +48,15 @@ from clhines.model.needs import (
     of_model,
     of_network,
 )
-from clhines.network.additions import Added
-from clhines.network.additions import Sources as GivenSources
+from clhines.network.additions import Added, Sources
 from clhines.network.changes import Changes
 from clhines.network.copies import copied_nodes, copied_values, tiled
-from clhines.network.groups import Group
-from clhines.network.inside import inside
+from clhines.network.groups import Group, inside
 from clhines.network.network import Copied, Network
 from clhines.network.plasticity import Rule
 from clhines.network.structure import NodeValues, Structure
 from clhines.network.times import LAST_STEP, ROUNDING, as_step, delay_steps, event_steps
-from clhines.network.wiring import Columns, Wiring
+from clhines.network.wiring import CallColumns, Wiring
 
 
 def compile(
@@ -81,7 +79,7 @@ def compile(
     seed : int
         Of the noise.
     changes : Changes, optional
-        What a simulation was told by `set`.
+        Values that `Simulation.set` has changed.
 
     Returns
     -------
@@ -140,7 +138,7 @@ def _compiled(
     second_order = _second_order(times[2], exact)
     if second_order and any(kind.mechanism.program.spike for kind in kinds):
         raise InputError("secondorder: a text with 'spike:' resets v; expected secondorder=0")
-    cells = GivenSources(network, 0, network.soma, threshold, np.zeros(len(threshold)))
+    cells = Sources(network, 0, network.soma, threshold, np.zeros(len(threshold)))
     added_fields = fields_of(
         added, cells, kinds, instances, of_nodes, network.celsius,
         (at_times.given, at_times.outside), times[2],
@@ -268,7 +266,7 @@ class CopiedIon(Deferred, IonNodes):
     """An ion of all copies."""
 
 
-class _Instances(Sequence[tuple[int, np.ndarray]]):
+class _RepeatedInstances(Sequence[tuple[int, np.ndarray]]):
     """`Model.instances` of all copies, where each kind has one group."""
 
     def __init__(self, once: Model, groups: Sequence[Group], copies: int) -> None:
@@ -294,7 +292,7 @@ class _Instances(Sequence[tuple[int, np.ndarray]]):
 
 def _kind(once: Kind, num_nodes: int, copies: int) -> Kind:
     first = once.first_target
-    made: Made = {
+    made: Makers = {
         "node": partial(copied_nodes, once.mechanism, once.node, num_nodes, copies),
         "parameters": partial(copied_values, once.parameters, copies),
         "factor": partial(tiled, once.factor, copies),
@@ -317,9 +315,9 @@ def copied_model(network: Network, copied: Copied, once: Model, secondorder: obj
     copies, n, added = copied.count, once.forest.num_nodes, inside(network).added
     wiring, nothing, first = inside(network).wiring, Wiring(network), np.zeros(0, int)
     kinds = tuple(_kind(kind, n, copies) for kind in once.kinds)
-    instances = _Instances(once, network.groups, copies)
+    instances = _RepeatedInstances(once, network.groups, copies)
     threshold = np.tile(once.threshold, copies)
-    cells = GivenSources(network, 0, network.soma, threshold, np.zeros(len(threshold)))
+    cells = Sources(network, 0, network.soma, threshold, np.zeros(len(threshold)))
     weights = given_weights(wiring)
     connections, numbers = compiled_connections(nothing, added, once.dt, 0, first, ())
     return replace(
@@ -413,11 +411,11 @@ def divided(
             )
         on_grid = plastic if exactly else able
         masks.append(np.repeat(on_grid, rows.shape[1]))
-        for (own, weights), some in zip(parts, (on_grid, ~on_grid), strict=True):
-            if some.any():
-                first = rows[some, 0] if rows.shape[1] else np.zeros(np.count_nonzero(some))
-                own.append((*(a[some] for a in columns[:3]), first, delay[some], plastic[some]))
-                weights.append(rows[some])
+        for (kept, weights), mask in zip(parts, (on_grid, ~on_grid), strict=True):
+            if mask.any():
+                first = rows[mask, 0] if rows.shape[1] else np.zeros(np.count_nonzero(mask))
+                kept.append((*(a[mask] for a in columns[:3]), first, delay[mask], plastic[mask]))
+                weights.append(rows[mask])
     grid, exact = (Wiring(wiring.network, *part) for part in parts)
     sums_of = [not exactly and _sums(groups[int(e[0][0])].mechanism) for e in wiring.outside]
     events = [
@@ -448,7 +446,7 @@ def compiled_connections(
     num_targets: int,
     first: np.ndarray,
     instances: Sequence[tuple[int, np.ndarray]],
-) -> tuple[Connections, np.ndarray]:
+) -> tuple[GridConnections, np.ndarray]:
     """Return the connections of cells and detectors, and their places among those given."""
     train, begin = _trains(added), 0
     every = np.arange(sum(len(columns[0]) for columns in wiring.columns), dtype=np.int32)
@@ -465,8 +463,8 @@ def compiled_connections(
                     f"rule: connection {numbers[np.argmax(of_train)]} comes from a train of given "
                     "times, and is not plastic; expected a cell or a detector"
                 )
-            given = source, index, weight, delay, plastic, numbers
-            source, index, weight, delay, plastic, numbers = (a[~of_train] for a in given)
+            fields = source, index, weight, delay, plastic, numbers
+            source, index, weight, delay, plastic, numbers = (a[~of_train] for a in fields)
         _check_delays(delay, dt, source, numbers, added)
         number = (instances[int(group[0])][1] + first[group[0]]).astype(np.int32)
         target = index if (number == np.arange(len(number))).all() else number[index]
@@ -475,13 +473,13 @@ def compiled_connections(
     dtypes = np.int32, np.int32, float, np.int32, bool
     *columns, places = zip(*parts, strict=True) if parts else [()] * (len(dtypes) + 1)
     source, target, weight, steps, plastic = (
-        joined(some, dtype) for some, dtype in zip(columns, dtypes, strict=True)
+        joined(arrays, dtype) for arrays, dtype in zip(columns, dtypes, strict=True)
     )
     numbers = every if len(source) == len(every) else joined(places, np.int32)
     _check_bounds(wiring.rule, source, weight, plastic, added)
     sizes = added.num_sources, max(num_targets, 1)
-    found = Connections(source, target, weight, steps, *sizes, plastic, wiring.rule)
-    return found, numbers
+    connections = GridConnections(source, target, weight, steps, *sizes, plastic, wiring.rule)
+    return connections, numbers
 
 
 def _check_delays(
@@ -568,17 +566,17 @@ def targets_of(
 
 # needs of copies that are compiled as cells of one network
 _NOT_ALIKE = {"last_instances", "written_pointers", "read_pointers"}
-Instances = Sequence[tuple[int, np.ndarray]]  # see `Model.instances`
+Spans = Sequence[tuple[int, np.ndarray]]  # see `Model.instances`
 
 
 def fields_of(
     added: Added,
-    cells: GivenSources,
+    cells: Sources,
     kinds: Sequence[Kind],
-    instances: Instances,
+    instances: Spans,
     of_nodes: NodeValues,
     celsius: object,
-    wiring: tuple[Columns, Columns],
+    wiring: tuple[CallColumns, CallColumns],
     secondorder: object,
     ions: tuple[IonNodes, ...] | None = None,
 ) -> dict[str, Any]:
@@ -587,7 +585,7 @@ def fields_of(
     given, outside = wiring
     source = [s.first + np.arange(len(s)) for s in trains]
     times = [t for s in trains for t in s.times]
-    events, count = Columns(), added.num_sources
+    events, count = CallColumns(), added.num_sources
     for group, index, time, weight in outside:  # each from a train of its own, without delay
         source.append(count + np.arange(len(time)))
         times += [np.array([t]) for t in time.tolist()]
@@ -597,7 +595,7 @@ def fields_of(
     return {
         "celsius": as_number("celsius", celsius),
         "ions": tuple(_ions(added, kinds, of_nodes)) if ions is None else ions,
-        "sources": Sources(
+        "sources": ModelSources(
             count=count,
             detector_node=np.concatenate([s.node for s in detectors]),
             detector_threshold=np.concatenate([s.threshold for s in detectors]),
@@ -618,7 +616,7 @@ def fields_of(
     }
 
 
-def _played(added: Added, instances: Instances) -> tuple[Played, ...]:
+def _played(added: Added, instances: Spans) -> tuple[Played, ...]:
     return tuple(
         Played(k, int(place[p.index]), p.parameter, p.t, p.y, p.continuous)
         for p in added.plays
@@ -626,7 +624,7 @@ def _played(added: Added, instances: Instances) -> tuple[Played, ...]:
     )
 
 
-def _netcons(given: Columns, instances: Instances, kinds: Sequence[Kind]) -> NetCons:
+def _netcons(given: CallColumns, instances: Spans, kinds: Sequence[Kind]) -> NetCons:
     kind, instance, weights, counts = [], [], [], []
     for columns in given:
         group, index, rows = columns[1:4]
@@ -702,7 +700,7 @@ def _promotion(use: IonUse) -> tuple[int, int]:
     )
 
 
-def _emitted(added: Added, kinds: Sequence[Kind], instances: Instances) -> dict[int, np.ndarray]:
+def _emitted(added: Added, kinds: Sequence[Kind], instances: Spans) -> dict[int, np.ndarray]:
     found: dict[int, np.ndarray] = {}
     for group, first in added.emitters:
         if not len(group):
@@ -713,7 +711,7 @@ def _emitted(added: Added, kinds: Sequence[Kind], instances: Instances) -> dict[
     return found
 
 
-def _pointed(added: Added, kinds: Sequence[Kind], instances: Instances) -> dict[str, object]:
+def _pointed(added: Added, kinds: Sequence[Kind], instances: Spans) -> dict[str, object]:
     every = _written(added, kinds, instances)
     written = {k: to for k, to in every.items() if k[1] in kinds[k[0]].mechanism.program.written}
     read = {k: to for k, to in every.items() if k not in written}
@@ -727,7 +725,7 @@ def _pointed(added: Added, kinds: Sequence[Kind], instances: Instances) -> dict[
 def _pointers(
     added: Added,
     kinds: Sequence[Kind],
-    instances: Instances,
+    instances: Spans,
     others: Collection[tuple[int, str]],
 ) -> dict[tuple[int, str], np.ndarray]:
     found = {
@@ -752,27 +750,27 @@ def _pointers(
 
 
 def _written(
-    added: Added, kinds: Sequence[Kind], instances: Instances
+    added: Added, kinds: Sequence[Kind], instances: Spans
 ) -> dict[tuple[int, str], Written]:
-    found: dict[tuple[int, str], Written] = {}
+    written: dict[tuple[int, str], Written] = {}
     for group, name, index, of, variable, at in added.written:
         (k, place), (target, there) = instances[group], instances[of]
         none = np.full(kinds[k].count, -1)
-        own = found.setdefault((k, name), Written(target, variable, none))
-        if (own.kind, own.state) != (target, variable):
+        entry = written.setdefault((k, name), Written(target, variable, none))
+        if (entry.kind, entry.state) != (target, variable):
             raise InputError(
-                f"{kinds[k].mechanism.name}: pointer {name} points to {own.state} of "
-                f"{kinds[own.kind].mechanism.name}, and to {variable} of "
+                f"{kinds[k].mechanism.name}: pointer {name} points to {entry.state} of "
+                f"{kinds[entry.kind].mechanism.name}, and to {variable} of "
                 f"{kinds[target].mechanism.name}; expected one of them"
             )
-        own.instance[place[index]] = there[at]
+        entry.instance[place[index]] = there[at]
     for k, kind in enumerate(kinds):
         names = kind.mechanism.program.written
-        for name in (*names, *(n for j, n in found if j == k and n not in names)):
-            loose = (found[k, name].instance < 0).sum() if (k, name) in found else kind.count
+        for name in (*names, *(n for j, n in written if j == k and n not in names)):
+            loose = (written[k, name].instance < 0).sum() if (k, name) in written else kind.count
             if loose:
                 raise _nowhere(kind, name, int(loose))
-    return found
+    return written
 
 
 def _nowhere(kind: Kind, name: str, count: int) -> InputError:
@@ -783,7 +781,7 @@ def _nowhere(kind: Kind, name: str, count: int) -> InputError:
 
 
 def _streams(
-    added: Added, kinds: Sequence[Kind], instances: Instances
+    added: Added, kinds: Sequence[Kind], instances: Spans
 ) -> dict[tuple[int, str], np.ndarray]:
     """Return numbers of streams; NEURON's for those not set: 1, the rank, and a running number."""
     found, number = {}, 0

@@ -16,11 +16,11 @@ from clhines.network.plasticity import Rule
 _MOST = 2**31 - 1  # sources and targets: their numbers fit int32
 _SUM_BITS = 63  # of an int64, without its sign
 _LEAST_BITS = 40  # of the largest weight
-_CHUNK = 1 << 18  # connections that are looked at together
+_CHUNK = 1 << 18  # connections compared at once
 _KEYS = 1 << 16
 
 
-class Connections:
+class GridConnections:
     """Connections from sources (cells) to targets (instances of mechanisms that take events).
 
     Kept in compressed rows: sorted by source, then delay, then target, equal ones in the order
@@ -242,7 +242,7 @@ def _numbers(
     return each(lambda values: values.astype(np.int32, copy=False), given), max(limit, 0)
 
 
-def check_sizes(connections: Connections, num_targets: int, slots: int, capacity: int) -> None:
+def check_sizes(connections: GridConnections, num_targets: int, slots: int, capacity: int) -> None:
     if num_targets < max(1, connections.num_targets):
         raise InputError(
             f"num_targets is {num_targets}; expected at least {max(1, connections.num_targets)}"

@@ -17,9 +17,8 @@ from clhines.forest import Forest
 from clhines.mechanisms.ir.program import CAPACITANCE, GENERATOR
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import DENSITY, Kind
-from clhines.network.changes import Changes, Value
-from clhines.network.groups import Group
-from clhines.network.inside import inside
+from clhines.network.changes import Changes, ParameterValue
+from clhines.network.groups import Group, inside
 from clhines.network.network import Network
 from clhines.network.structure import Structure
 
@@ -105,38 +104,38 @@ def spiking(
     network: Network, kinds: Sequence[Kind], threshold: np.ndarray
 ) -> tuple[tuple[Kind, ...], np.ndarray]:
     """Kinds and thresholds, mV, of cells, where a text has a threshold of its own."""
-    found, taken = list(kinds), np.zeros(network.num_cells, bool)
+    changed, has_text = list(kinds), np.zeros(network.num_cells, bool)
     for k, kind in enumerate(kinds):
         spike, name = kind.mechanism.program.spike, kind.mechanism.name
         if spike is None:
             continue
         cell = stretch_of(network.forest.cell_offsets, kind.node)
-        given = kind.arrays()
+        values = kind.arrays()
         at, reset, refractory = (
-            np.broadcast_to(given[x] if isinstance(x, str) else x, kind.count)
+            np.broadcast_to(values[x] if isinstance(x, str) else x, kind.count)
             for x in (spike.threshold, spike.reset, spike.refractory)
         )
         capacitance = inside(network).structure.whole("capacitance")[kind.node]
-        again = taken[cell]
+        again = has_text[cell]
         again[1:] |= cell[1:] == cell[:-1]
-        for wrong, what in (
+        for wrong, fault in (
             (network.soma[cell] != kind.node, "is not where its cell spikes; expected net.soma"),
             (again, "is not the only text with 'spike:' there; expected one in a cell"),
             (capacitance <= 0, "has no capacitance; expected more than 0 nF"),
             (reset >= at, "resets v to its threshold or above; expected a lower voltage"),
-            (given[CAPACITANCE] != 0, "is given a capacitance, which is that of the node"),
+            (values[CAPACITANCE] != 0, "is given a capacitance, which is that of the node"),
             (refractory < 0, "has a refractory time below 0; expected 0 ms or more"),
         ):
             if wrong.any():
                 j = int(np.argmax(wrong))
                 where = f"node {kind.node[j]} of cell {cell[j]}"
-                raise InputError(f"{name} in {where} {what}")
-        taken[cell], threshold = True, threshold.copy()
+                raise InputError(f"{name} in {where} {fault}")
+        has_text[cell], threshold = True, threshold.copy()
         threshold[cell] = at
         each = np.asarray(capacitance / kind.factor)
-        own = {CAPACITANCE: each[0] if (each == each[0]).all() else each}  # one for all, if it is
-        found[k] = replace(kind, parameters=kind.parameters | own)
-    return tuple(found), threshold
+        capacitance = each[0] if (each == each[0]).all() else each  # one for all, if it is
+        changed[k] = replace(kind, parameters=kind.parameters | {CAPACITANCE: capacitance})
+    return tuple(changed), threshold
 
 
 def revalued(
@@ -241,7 +240,7 @@ class ConstantSums:
         self._forest, self._area, self._g_total = forest, area, g_total
         self._cell: dict[int, np.ndarray] = {}
         self._factor: dict[int, np.ndarray] = {}
-        self._known: dict[int, tuple[list[Value], np.ndarray, np.ndarray]] = {}
+        self._known: dict[int, tuple[list[ParameterValue], np.ndarray, np.ndarray]] = {}
 
     def sums(self, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
         """(n,) float64 each: `Model.constant_d` and `constant_b` with parameters as changed."""

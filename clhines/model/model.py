@@ -11,7 +11,7 @@ import numpy as np
 from clhines.arrays import inverse, stretch_of
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.model.connections import Connections
+from clhines.model.connections import GridConnections
 from clhines.model.diffusion import Diffusion
 from clhines.model.schema import EXACT, Field, Schema, plastic_fields, queue_of
 from clhines.network.structure import NodeValues
@@ -19,7 +19,7 @@ from clhines.network.times import LAST_STEP
 
 
 @dataclass(frozen=True, eq=False)
-class Sources:
+class ModelSources:
     """Everything that sends events.
 
     Sources are numbered: first the cells (their somas), then in the order in which they were made
@@ -37,7 +37,7 @@ class Sources:
     emitted: dict[int, np.ndarray]
     ring_size: np.ndarray | None = None  # (count,) room for events, in a rank's share
 
-    def at_nodes(self, low: int, high: int) -> Sources:
+    def at_nodes(self, low: int, high: int) -> ModelSources:
         """Return the detectors of some nodes, numbered from there; all else as it is."""
         here = np.flatnonzero((self.detector_node >= low) & (self.detector_node < high))
         return replace(
@@ -211,12 +211,12 @@ class Model:
     # by number of a `Group`: its kind, -1 for a constant one, and (count,) int64 instances there
     instances: Sequence[tuple[int, np.ndarray]]
     num_targets: int  # instances that take events
-    connections: Connections  # those in whole steps, in the order given
+    connections: GridConnections  # those in whole steps, in the order given
     numbers: np.ndarray  # (k,) int64: places of the weights of `connections` in `given_weights`
     exact_numbers: np.ndarray  # (m,) int64: of those of `netcons`; from outside there are none
     given_weights: np.ndarray  # (w,) float64: of all connections in the order given
     events: Events
-    sources: Sources  # the cells' somas first
+    sources: ModelSources  # the cells' somas first
     dt: float  # ms
     secondorder: bool
     seed: int  # of the noise

@@ -6,16 +6,16 @@ is a cell that spikes; a *target* is an instance that takes events. Units are NE
 µS and nF at nodes, S/cm² and mA/cm² in the membrane.
 
 Who owns what
-    `network`: `Network`. `inside`: its parts, for the other modules. `groups`: `Group`. `wiring`
-    holds the connections and events as given, `pairs` makes connections by a rule, with values
-    drawn for each: `Pairs`, `Drawn`. `plasticity`: `Rule` and `STDP`. `times`: delays and event
-    times as steps, rounded as in NEURON. `ring`: the ring network of the 2018 report. `changes`:
-    what a simulation has changed since. `copies`: a network several times in one, also without
-    making the arrays of all copies. `structure`: compartments of all cells, from cables or from
-    arrays, with values of nodes that repeat kept once; nodes by cell and region, values by cell,
-    node or distance. `additions`: detectors, trains, artificial cells, ions, pointers, parameters
-    that take values in time. `stored`: a network in a file, and what was given to it given to a new
-    one.
+    `network`: `Network`. `groups`: `Group`, and `Inside`, a network's parts for the other modules.
+    `wiring` holds the connections and events as given, `pairs` makes connections by a rule, with
+    values drawn for each: `Pairs`, `Drawn`. `plasticity`: `Rule` and `STDP`. `times`: delays and
+    event times as steps, rounded as in NEURON. `ring`: the ring network of the 2018 report.
+    `changes`: what a simulation has changed since. `copies`: a network several times in one, also
+    without making the arrays of all copies. `structure`: compartments of all cells, from cables or
+    from arrays, with values of nodes that repeat kept once; nodes by cell and region, values by
+    cell, node or distance. `additions`: detectors, trains, artificial cells, ions, pointers,
+    parameters that take values in time. `stored`: a network in a file, and what was given to it
+    given to a new one.
 
 Three cells, of which cells 0 and 1 excite cells 1 and 2:
 

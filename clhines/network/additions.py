@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 from clhines.arrays import place_of
 from clhines.checks import as_array, as_indices, as_number, as_real, as_whole_number, shown, spread
 from clhines.errors import InputError
-from clhines.network.groups import Group
-from clhines.network.inside import inside
+from clhines.network.groups import Group, inside
 from clhines.quantities import as_numbers
 
 CELSIUS = 6.3  # °C, NEURON's default
@@ -131,7 +130,7 @@ class Added:
             )
 
     def take_gids(self, values: object) -> np.ndarray:
-        """Return what `Network.gids` is set to, checked."""
+        """Check and return new `Network.gids`."""
         if self.num_sources > self.network.num_cells or inside(self.network).wiring.columns:
             raise InputError("gids: the network has sources or connections; expected gids before")
         gids = _as_gids("gids", values)
@@ -289,7 +288,7 @@ def _as_gids(name: str, values: object) -> np.ndarray:
 
 
 def _for_each(name: str, what: str, values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return one value for each instance, of one for all or so many."""
+    """Return one value per instance, from one for all or one each."""
     values = values if len(values) != 1 else np.repeat(values, len(places))
     if len(values) != len(places):
         raise InputError(f"{name} has {len(values)} {what} for {len(places)} instances")

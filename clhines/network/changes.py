@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 
 from clhines.checks import as_array, as_real, check_parameter, shown
 from clhines.errors import InputError
-from clhines.network.groups import Group
-from clhines.network.inside import inside
+from clhines.network.groups import Group, inside
 from clhines.network.structure import PerCell
 from clhines.network.times import event_steps
 from clhines.quantities import as_numbers
@@ -23,7 +22,7 @@ Event: TypeAlias = tuple[Group, ArrayLike, ArrayLike, ArrayLike]  # group, index
 
 
 @dataclass(frozen=True)
-class Value:
+class ParameterValue:
     numbers: np.ndarray  # (1,), (num_cells,) or (count,) float64
     by: str  # ``all``, ``cell`` or ``instance``
 
@@ -38,12 +37,12 @@ class Value:
 class Changes:
     """All that differs from the network; what is `stored` has a value per instance in memory."""
 
-    parameters: dict[int, dict[str, Value]] = field(default_factory=dict)
+    parameters: dict[int, dict[str, ParameterValue]] = field(default_factory=dict)
     stored: set[tuple[str, str]] = field(default_factory=set)
     weight: np.ndarray | None = None
     events: list[Event] | None = None
 
-    _first: dict[tuple[int, str], Value] = field(default_factory=dict, repr=False)
+    _first: dict[tuple[int, str], ParameterValue] = field(default_factory=dict, repr=False)
 
     @property
     def any(self) -> bool:
@@ -65,7 +64,7 @@ class Changes:
         own = group.network, group.number, group.mechanism, group.nodes
         return Group(*own, values, group.in_round)
 
-    def value_of(self, group: Group, name: str) -> Value:
+    def value_of(self, group: Group, name: str) -> ParameterValue:
         known = self.parameters.get(group.number, {}).get(name)
         if known is not None:
             return known
@@ -73,11 +72,11 @@ class Changes:
         if key not in self._first:
             value = group.parameters[name]
             whole = isinstance(value, np.ndarray)
-            self._first[key] = Value(np.atleast_1d(value), "instance" if whole else "all")
+            self._first[key] = ParameterValue(np.atleast_1d(value), "instance" if whole else "all")
         return self._first[key]
 
 
-def as_value(group: Group, name: str, value: object) -> Value:
+def as_value(group: Group, name: str, value: object) -> ParameterValue:
     """Check a new value of a parameter of the group alone; one per cell stays one per cell."""
     mechanism, network = group.mechanism, group.network
     program = mechanism.program
@@ -90,19 +89,19 @@ def as_value(group: Group, name: str, value: object) -> Value:
     if fixed := program.fixed.get(name):
         raise InputError(f"{mechanism.name}: {name} is {fixed}; expected another parameter")
     if isinstance(value, float) and type(value) in _PLAIN and math.isfinite(value):
-        return Value(np.array([value]), "all")  # as below, in a tenth of the time
+        return ParameterValue(np.array([value]), "all")  # as below, in a tenth of the time
     unit = program.units.get(name)
     value = as_numbers(f"{mechanism.name}: {name}", value, unit)
     if isinstance(value, PerCell) and len(value.values) == network.num_cells:
-        return Value(value.values, "cell")
+        return ParameterValue(value.values, "cell")
     if not callable(value) and not isinstance(value, PerCell):
         array, forest = as_array(f"{mechanism.name}: {name}", value, unit=unit), network.forest
         of_others = len(group), 1, forest.num_nodes, int(forest.sizes[0])
         if array.shape == (forest.num_cells,) and forest.num_cells not in of_others:
-            return Value(as_real(f"{mechanism.name}: {name}", array), "cell")
+            return ParameterValue(as_real(f"{mechanism.name}: {name}", array), "cell")
     found = inside(network).parameter(mechanism.name, name, value, group.nodes, unit)
     whole = isinstance(found, np.ndarray)
-    return Value(np.atleast_1d(np.float64(found)), "instance" if whole else "all")
+    return ParameterValue(np.atleast_1d(np.float64(found)), "instance" if whole else "all")
 
 
 def as_events(value: object) -> list[Event]:

@@ -14,23 +14,22 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from clhines.arrays import Deferred, Made, in_blocks, place_of, repeated_parents, shifted
+from clhines.arrays import Deferred, Makers, in_blocks, place_of, repeated_parents, shifted
 from clhines.cells.cable import Axis
 from clhines.checks import check_room
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.additions import Added, IonGiven, Sources
-from clhines.network.groups import Group, Parameters
-from clhines.network.inside import inside
+from clhines.network.groups import Group, Parameters, inside
 from clhines.network.network import Copied, Network
 from clhines.network.plasticity import Rule
 from clhines.network.stored import put_group
 from clhines.network.structure import Structure
-from clhines.network.wiring import Columns, Wiring
+from clhines.network.wiring import CallColumns, Wiring
 
 Stream = tuple[int, str, np.ndarray]
-Values = dict[str, "float | np.ndarray"]
+NamedValues = dict[str, "float | np.ndarray"]
 _NODE_BYTES, _CELL_BYTES = 8, 32  # that a forest of copies takes, `parent` included
 
 
@@ -224,7 +223,7 @@ def tiled(once: np.ndarray, copies: int) -> np.ndarray:
     return frozen(np.tile(once, copies))
 
 
-def copied_values(once: Values, copies: int) -> Values:
+def copied_values(once: NamedValues, copies: int) -> NamedValues:
     return {k: tiled(v, copies) if isinstance(v, np.ndarray) else v for k, v in once.items()}
 
 
@@ -244,7 +243,7 @@ class CopiedGroup(Deferred, Group):
         return Parameters(self.network, self.mechanism.name, self.nodes, values)
 
 
-class _IonGiven(Deferred, IonGiven):
+class _RepeatedIon(Deferred, IonGiven):
     """`IonGiven` of all copies."""
 
 
@@ -324,14 +323,14 @@ def _streams(mechanism: Mechanism, ids: np.ndarray, copies: int) -> np.ndarray:
 
 def _ion(once: IonGiven, num_nodes: int, copies: int) -> IonGiven:
     nodes = partial(shifted, once.nodes, num_nodes, copies)
-    made: Made = {"nodes": nodes, "values": partial(copied_values, dict(once.values), copies)}
-    return _IonGiven(made, name=once.name, valence=once.valence)
+    made: Makers = {"nodes": nodes, "values": partial(copied_values, dict(once.values), copies)}
+    return _RepeatedIon(made, name=once.name, valence=once.valence)
 
 
 def _wires(network: Network, copied: Copied, wiring: Wiring) -> Wiring:
     """Return all connections, of one `connect` copy after copy, and events from outside."""
     copies, once = copied.count, copied.once
-    connections, weights, events = Columns(), list[np.ndarray](), Columns()
+    connections, weights, events = CallColumns(), list[np.ndarray](), CallColumns()
     for source, group, index, rows, *rest in wiring.given:
         row = np.tile(rows, (copies, 1))
         first = row[:, 0].copy() if row.shape[1] else np.zeros(len(row))

@@ -32,13 +32,13 @@ from clhines.network import stored
 from clhines.network.additions import Added, Sources
 from clhines.network.groups import (
     Group,
+    Inside,
     Parameters,
     check_celsius,
     check_name,
     check_once,
     values_of,
 )
-from clhines.network.inside import Inside
 from clhines.network.pairs import Drawn, Pairs
 from clhines.network.plasticity import Rule
 from clhines.network.structure import PerCell, Structure, Value, Where, of_arrays, of_cables
@@ -393,7 +393,7 @@ class Network:
         return self._inside.places.nodes(cell, at)
 
     def psection(self, node: int) -> dict[str, dict[str, float]]:
-        """Return what is at a node, as NEURON's ``psection``: parameters by mechanism.
+        """Return the parameters at a node by mechanism, as NEURON's ``psection``.
 
         Parameters
         ----------

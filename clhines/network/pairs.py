@@ -118,7 +118,7 @@ class Pairs:
         source_at, target_at : (count,) or (count, dimensions) float
             Positions.
         most : float
-            The largest probability that `p` returns. So large a share of all pairs is looked at.
+            The largest probability that `p` returns; this share of all pairs is tested.
         """
         given = {"source_at": source_at, "target_at": target_at}
         at = tuple(_as_positions(name, a) for name, a in given.items())
@@ -247,7 +247,7 @@ def connected(
             raise InputError(f"{what}_at has {len(at)} positions for {len(cells)} {what}s")
     by_target = pairs.rule == "fixed_indegree"
     ends = (target_cell, source_cell) if by_target else (source_cell, target_cell)
-    rows = _Rows(pairs, call, *ends)
+    rows = _PairRows(pairs, call, *ends)
     expected = rows.expected * len(ends[0])
     checks.check_room(_BYTES * expected, f"{expected:.3g} pairs")
     parts = rows.made()
@@ -282,7 +282,7 @@ def _by_source(
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _PairRows:
     """The pairs of a rule row by row; rows and columns have numbers that are equal in one cell."""
 
     pairs: Pairs
@@ -356,41 +356,41 @@ class _Rows:
 
     def _probability(self, away: np.ndarray) -> np.ndarray:
         assert self.pairs.p is not None
-        given = checks.as_array("p", self.pairs.p(np.sqrt((away * away).sum(axis=1))))
-        found = checks.as_real("p", given.astype(float) if given.dtype.kind == "b" else given)
-        if found.shape not in ((), away.shape[:1]):
-            raise InputError(f"p returns shape {found.shape}; expected {away.shape[:1]}")
+        returned = checks.as_array("p", self.pairs.p(np.sqrt((away * away).sum(axis=1))))
+        p = checks.as_real("p", returned.astype(float) if returned.dtype.kind == "b" else returned)
+        if p.shape not in ((), away.shape[:1]):
+            raise InputError(f"p returns shape {p.shape}; expected {away.shape[:1]}")
         most = self.pairs.number
-        low, high = found.min(initial=0.0), found.max(initial=0.0)
+        low, high = p.min(initial=0.0), p.max(initial=0.0)
         if low < 0 or high > most:
             raise InputError(
                 f"p returns {low if low < 0 else high:g}; expected 0 to {most:g}, which is `most`"
             )
-        return found
+        return p
 
     def _subsets(self, rng: np.random.Generator, rows: np.ndarray) -> np.ndarray:
         """Draw as many different columns for each row, (rows, number) int32, ascending."""
         number, columns = int(self.pairs.number), len(self.column_cell)
-        cell, own = self.row_cell[rows, None], not self.pairs.autapses
+        cell, excluded = self.row_cell[rows, None], not self.pairs.autapses
         if _DENSE * number > columns:  # those with the lowest of random numbers
             keys = rng.random((len(rows), columns))
-            if own:
+            if excluded:
                 keys[cell == self.column_cell] = 2.0
             lowest = np.argpartition(keys, number - 1, axis=1)[:, :number]
             return np.sort(lowest, axis=1).astype(np.int32)
         # draw again what comes twice: what is left is as likely as any, by symmetry
-        found = rng.integers(columns, size=(len(rows), number), dtype=np.int32)
+        drawn = rng.integers(columns, size=(len(rows), number), dtype=np.int32)
         todo = np.arange(len(rows))
         while len(todo):
-            some = np.sort(found[todo], axis=1)
-            again = np.zeros(some.shape, bool)
-            np.equal(some[:, 1:], some[:, :-1], out=again[:, 1:])
-            if own:
-                again |= cell[todo] == self.column_cell[some]
-            some[again] = rng.integers(columns, size=np.count_nonzero(again), dtype=np.int32)
-            found[todo] = some
+            subset = np.sort(drawn[todo], axis=1)
+            again = np.zeros(subset.shape, bool)
+            np.equal(subset[:, 1:], subset[:, :-1], out=again[:, 1:])
+            if excluded:
+                again |= cell[todo] == self.column_cell[subset]
+            subset[again] = rng.integers(columns, size=np.count_nonzero(again), dtype=np.int32)
+            drawn[todo] = subset
             todo = todo[again.any(axis=1)]
-        return found
+        return drawn
 
 
 def _taken(rng: np.random.Generator, total: int, p: float) -> np.ndarray:

@@ -87,7 +87,7 @@ RULES = {
 
 
 class Rule:
-    """A rule of plasticity: what the spikes of both ends of a connection do to its weight `w`.
+    """A rule of plasticity: the effect of the spikes of both ends on a connection's weight `w`.
 
     Parameters
     ----------
@@ -148,20 +148,20 @@ class Rule:
 
     def _take(self, text: str, given: Mapping[str, object]) -> None:
         about = read_rule(text)
-        found = {p.name: p.default for p in about.parameters}
+        parameters = {p.name: p.default for p in about.parameters}
         units = {p.name: p.unit or None for p in about.parameters}
         for name, value in given.items():
-            if name not in found:
-                known = f"known are {', '.join(found)}{meant(name, found)}"
+            if name not in parameters:
+                known = f"known are {', '.join(parameters)}{meant(name, parameters)}"
                 raise InputError(f"rule {about.name}: unknown parameter {shown(name)}; {known}")
-            found[name] = as_number(name, value, units[name])
-        low, high = (found.get(limit.source, limit.default) for limit in about.limits)
+            parameters[name] = as_number(name, value, units[name])
+        low, high = (parameters.get(limit.source, limit.default) for limit in about.limits)
         if low > high:
             a, b = (limit.source for limit in about.limits)
             raise InputError(f"{a} is {low}, above {b}, {high}")
-        times = about.times(found)
-        own = {"text": about.text, "parameters": MappingProxyType(found), "about": about}
-        vars(self).update(own, times=times, w_min=low, w_max=high)
+        times = about.times(parameters)
+        fields = {"text": about.text, "parameters": MappingProxyType(parameters), "about": about}
+        vars(self).update(fields, times=times, w_min=low, w_max=high)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name}: a rule does not change; expected another one")
@@ -209,7 +209,7 @@ class Rule:
 
     @staticmethod
     def decay(tau: float, dt: float) -> np.ndarray:
-        """Return what is left of a trace after 0, 1, 2, ... steps, as far as it counts."""
+        """Decay of a trace after 0, 1, 2, ... steps, as long as it counts."""
         return np.exp(np.arange(_length(tau, dt)) * (-dt / tau))
 
     def decays(self, dt: float) -> list[np.ndarray]:

@@ -22,8 +22,7 @@ from clhines.files import Member, Npz, PathLike, parse_json, write_npz
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.build import MAX_QUEUE, Nmodl, tables_of
 from clhines.mechanisms.nmodl.reading.tree import FunctionTable
-from clhines.network.groups import Group
-from clhines.network.inside import inside
+from clhines.network.groups import Group, inside
 from clhines.network.plasticity import STDP, Rule
 from clhines.network.structure import Structure, of_arrays
 
@@ -226,7 +225,7 @@ def _mechanism(saved: dict[str, Any]) -> Mechanism:
 def _add_groups(
     net: Any, saved: dict[str, Any], mechanisms: list[Mechanism], value: Callable[[object], Any]
 ) -> None:
-    """Add groups and sources in such an order that sources get the numbers that they had."""
+    """Add groups and sources in an order that gives sources their old numbers."""
     waiting = sorted(saved["sources"], key=lambda each: each["first"])
 
     def add_sources() -> None:

@@ -303,13 +303,13 @@ class Places:
                 raise InputError(f"{what} {got}; expected {self.forest.num_cells}")
             return value.values[self.cell_of(nodes)]
         if callable(value):
-            found = as_array(what, _called(what, value, self.distance[nodes]), unit=unit)
-            if found.shape not in ((), nodes.shape):
+            values = as_array(what, _called(what, value, self.distance[nodes]), unit=unit)
+            if values.shape not in ((), nodes.shape):
                 raise InputError(
-                    f"{what} is a function that returned shape {found.shape}; expected that of "
+                    f"{what} is a function that returned shape {values.shape}; expected that of "
                     f"the distances, {nodes.shape}"
                 )
-            return found
+            return values
         array = as_array(what, value)
         return value if array.shape in ((), nodes.shape) else self._spread(what, array, nodes)
 
@@ -372,7 +372,7 @@ class Places:
 
 
 def _called(what: str, function: Callable[[np.ndarray], object], distance: np.ndarray) -> object:
-    """Return what a function of the distances gives, if it takes one argument."""
+    """Return the values of a function of the distances, if it takes one argument."""
     try:
         signature(function).bind(distance)
     except ValueError:  # of some functions not written in Python

@@ -12,14 +12,13 @@ from clhines.arrays import each, once
 from clhines.checks import as_array, as_indices, as_real, broadcast
 from clhines.errors import InputError
 from clhines.network.changes import Changes
-from clhines.network.groups import Group
-from clhines.network.inside import inside
+from clhines.network.groups import Group, inside
 from clhines.network.pairs import Drawn, Pairs, connected
 from clhines.network.plasticity import Rule
 from clhines.quantities import as_numbers
 from clhines.summary import range_text
 
-Columns = list[tuple[np.ndarray, ...]]
+CallColumns = list[tuple[np.ndarray, ...]]
 
 
 class Connections:
@@ -81,9 +80,9 @@ class Wiring:
     def __init__(
         self,
         network: Any,
-        connections: Columns | None = None,
+        connections: CallColumns | None = None,
         weights: list[np.ndarray] | None = None,
-        events: Columns | None = None,
+        events: CallColumns | None = None,
         rule: Rule | None = None,
     ) -> None:
         self.network, self._num_cells = network, network.num_cells
@@ -92,7 +91,7 @@ class Wiring:
         self.columns = connections or []
         self.outside = events or []  # group, instance, time and weight of each `event`
 
-    def keep(self, events: Columns | None = None, rule: Rule | None = None) -> None:
+    def keep(self, events: CallColumns | None = None, rule: Rule | None = None) -> None:
         self.outside, self.rule = events or self.outside, rule or self.rule
 
     def check_target(self, target: object) -> None:
@@ -194,7 +193,7 @@ class Wiring:
         self.outside.append((np.full(len(times), target.number), instance, times, weights))
 
     @property
-    def given(self) -> Columns:
+    def given(self) -> CallColumns:
         """Source, group, instance, rows of weights, delay and plastic of each `connect`."""
         columns = zip(self.columns, self._weights, strict=True)
         return [(*c[:3], rows, *c[4:]) for c, rows in columns]
@@ -221,7 +220,7 @@ class Wiring:
             found.add_event(target, index, time, weight)
         return found
 
-    def _reweighed(self, weight: np.ndarray) -> tuple[Columns, list[np.ndarray]]:
+    def _reweighed(self, weight: np.ndarray) -> tuple[CallColumns, list[np.ndarray]]:
         """Return connections and rows with other weights, one connection after another."""
         sizes = [rows.size for rows in self._weights]
         if weight.shape != (sum(sizes),):

@@ -17,7 +17,7 @@ import numpy as np
 
 from clhines.errors import InputError
 from clhines.neuron.entry import advance, num_steps
-from clhines.neuron.kept import Request
+from clhines.neuron.kept import RunOptions
 from clhines.neuron.memory import raw
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc
@@ -58,7 +58,7 @@ class BlockSteps:
                 return  # which a run raises
             self._vectors = [self._h.Vector().record(raw.ref(*read)) for read in self._read]
 
-    def advance(self, count: Callable[[], int], request: Request) -> int:
+    def advance(self, count: Callable[[], int], request: RunOptions) -> int:
         """Advance by `count()` steps, with what BMTK does after each of them."""
         h, sim, done = self._h, self._h.pysim, 0
         read = self._read_in_a_step()

@@ -19,7 +19,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
     Refused,
     Rejection,
 )
-from clhines.neuron.read.catalogue import Entry
+from clhines.neuron.read.catalogue import CatalogueEntry
 
 
 @dataclass(frozen=True)
@@ -31,18 +31,18 @@ class Rejected:
     mechanism : str
         Empty where it is none.
     construct : str
+    way_out : str
+        Empty where none is known.
     file : str
     line : int
         0 where there is none.
-    way_out : str
-        Empty where none is known.
     """
 
     mechanism: str
     construct: str
+    way_out: str = ""
     file: str = ""
     line: int = 0
-    way_out: str = ""
 
     def __str__(self) -> str:
         where = f" ({self.file}:{self.line})" if self.line else f" ({self.file})" * bool(self.file)
@@ -66,7 +66,7 @@ class RejectedError(InputError):
 
 
 def converted(
-    entry: Entry,
+    entry: CatalogueEntry,
     pointers: Sequence[str] = (),
     use_tables: bool = True,
     secondorder: bool = False,
@@ -74,7 +74,7 @@ def converted(
     queue: int = MAX_QUEUE,
     kept: Sequence[str] = (),
 ) -> Mechanism | list[Rejected]:
-    """Return a mechanism, or what of it cannot be simulated."""
+    """Return a mechanism, or the reasons why it cannot be simulated."""
     text = with_currents(entry.text)
     for name in pointers:
         text = pointing(text, name)
@@ -83,10 +83,10 @@ def converted(
         return constructed(text, entry.file, *given)
     except NmodlError as error:
         return [
-            Rejected(entry.name, r.construct, r.file, r.line, _way_out(r)) for r in error.rejections
+            Rejected(entry.name, r.construct, _way_out(r), r.file, r.line) for r in error.rejections
         ]
     except InputError as error:
-        return [Rejected(entry.name, str(error), entry.file)]
+        return [Rejected(entry.name, str(error), file=entry.file)]
 
 
 def _way_out(r: Rejection) -> str:
@@ -103,7 +103,7 @@ def function_tables_of(text: str) -> dict[str, int]:
     return {b.name: len(b.arguments) for b in blocks.values() if b.sort == "FUNCTION_TABLE"}
 
 
-def lengths_of(entry: Entry) -> dict[str, int]:
+def lengths_of(entry: CatalogueEntry) -> dict[str, int]:
     """Return the lengths of a file's arrays by name, and 0 for each other variable."""
     found = parse(entry.text, entry.file, Includes(Path(entry.file).parent))
     return {name: variable.length for name, variable in found.variables.items()}

@@ -19,7 +19,7 @@ from clhines.neuron.back.states import OneCopy, step_of, take_values
 from clhines.neuron.back.writeback import clock
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, copied, network_of
-from clhines.neuron.kept import Kept, Request, keep, kept_model
+from clhines.neuron.kept import KeptModel, RunOptions, keep, kept_model
 from clhines.neuron.memory.session import Hoc, interpreter, uncollected
 from clhines.neuron.model import read_model
 from clhines.neuron.read.patterns import OF_GID
@@ -37,7 +37,7 @@ _FEW = 3  # steps that psolve takes one by one
 
 
 def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
-    """Return what of the model in NEURON's memory cannot be simulated; all MPI ranks call it.
+    """List what cannot be simulated of the model in NEURON's memory; all MPI ranks call it.
 
     Parameters
     ----------
@@ -249,17 +249,16 @@ def from_neuron(
         for t in model.pending.statements:
             what = f"CVode.event with a statement, at t = {t:g} ms"
             way_out = "use clhines.neuron.run, or call it between runs"
-            model.rejected.append(Rejected("", what, "", 0, way_out))
+            model.rejected.append(Rejected("", what, way_out))
         if model.draws:
-            what, way_out = "Random.play", "use clhines.neuron.run"
-            model.rejected.append(Rejected("", what, "", 0, way_out))
+            model.rejected.append(Rejected("", "Random.play", "use clhines.neuron.run"))
         for name, instances in model.every.items():  # a Simulation may have another dt or celsius
             if instances.entry.channel is not None and instances.entry.channel.of_step:
                 what, way_out = "KSChan with usetable", "usetable(0), or clhines.neuron.run"
-                model.rejected.append(Rejected(name, what, "", 0, way_out))
-        once = network_of(model)
-        given = {"device": device, "engine": engine, **options}
-        return ImportedModel(*_simulation(once, dtype, given, copies))
+                model.rejected.append(Rejected(name, what, way_out))
+        imported = network_of(model)
+        arguments = {"device": device, "engine": engine, **options}
+        return ImportedModel(*_simulation(imported, dtype, arguments, copies))
 
 
 def _simulation(
@@ -320,14 +319,14 @@ def run(
     h = interpreter()
     h.stoprun = 0
     fix_steps(h, as_step(fixed_step))
-    request = Request.of(device, dtype, engine)
+    request = RunOptions.of(device, dtype, engine)
     advance(h, lambda: num_steps(h, tstop), request, progress, vectors)
 
 
 def advance(
     h: Hoc,
     count: Callable[[], int],
-    request: Request,
+    request: RunOptions,
     progress: bool = False,
     vectors: dict[Hoc, Hoc] | None = None,
 ) -> int:
@@ -341,7 +340,7 @@ def advance(
 def _advance(
     h: Hoc,
     count: Callable[[], int],
-    request: Request,
+    request: RunOptions,
     progress: bool,
     vectors: dict[Hoc, Hoc] | None,
     ranks: Ranks | None,
@@ -357,7 +356,7 @@ def _advance(
                 with agreed(ranks):
                     if model.rejected:
                         raise RejectedError(model.rejected)
-                    kept = Kept(model, request)
+                    kept = KeptModel(model, request)
             if ranks is None and h.t < 0 and step_of(h, h.dt) < 0:
                 kept.model.forget()
                 rest = _to_zero(h, rest, count)
@@ -459,7 +458,7 @@ def same_on(ranks: Ranks | None, steps: int, h: Hoc) -> int:
     return steps
 
 
-def kept_by_all(ranks: Ranks | None, kept: Kept | None) -> Kept | None:
+def kept_by_all(ranks: Ranks | None, kept: KeptModel | None) -> KeptModel | None:
     """Return a model that is kept, where all ranks have theirs, and it gets the same voltages."""
     if _by_all(ranks, kept is not None) and kept is not None:
         gaps = kept.model.memory.transfers
@@ -475,7 +474,7 @@ def _by_all(ranks: Ranks | None, holds: bool) -> bool:
     return holds if ranks is None else bool(ranks.gather_numbers([holds]).all())
 
 
-def together(ranks: Ranks | None, kept: Kept, steps: int) -> int:
+def together(ranks: Ranks | None, kept: KeptModel, steps: int) -> int:
     """Return the steps that all ranks take, of `steps` of this one; all go on, or start anew."""
     if ranks is None:
         return steps
@@ -492,7 +491,7 @@ def together(ranks: Ranks | None, kept: Kept, steps: int) -> int:
     return int(found[:, 0].min())
 
 
-def joined(joints: Joints | None, once: Imported, request: Request) -> dict[str, object]:
+def joined(joints: Joints | None, once: Imported, request: RunOptions) -> dict[str, object]:
     """Return the arguments of `Simulation` that depend on whether a network is joined to others."""
     if joints is None:
         return {"device": request.device, "engine": request.engine}

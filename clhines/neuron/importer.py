@@ -15,8 +15,7 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.reading.tree import PICKED
 from clhines.network.additions import Sources
 from clhines.network.copies import copies_of
-from clhines.network.groups import Group
-from clhines.network.inside import inside
+from clhines.network.groups import Group, inside
 from clhines.network.network import Network
 from clhines.network.stored import put_group
 from clhines.network.structure import of_arrays
@@ -286,7 +285,7 @@ def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Non
         variable = player.variable
         if variable in played:
             what = f"{player.what} into {variable.name}, which a Vector is played into, too"
-            rejected.append(Rejected(variable.owner, what, "", 0, "play one of them"))
+            rejected.append(Rejected(variable.owner, what, "play one of them"))
         played.add(variable)
         group = groups.get(variable.owner)
         quantities = group.mechanism.program.parameters if group is not None else ()
@@ -374,7 +373,7 @@ def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Gro
         ):
             construct = "an event on its way whose NetCon has weights that events change"
             way_out = "start from h.finitialize()" if model.h.t > 0 else "send it by a VecStim"
-            raise RejectedError([Rejected(name, construct, "", 0, way_out)])
+            raise RejectedError([Rejected(name, construct, way_out)])
         binned = model.bins is not None
         network.connect(
             network.spike_source([[before if binned else t] for _, t in chosen]),

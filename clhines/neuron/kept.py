@@ -51,7 +51,7 @@ _BLOCK = 1 << 13  # addresses whose words are read at once
 _LARGE, _MOST_THREADS = 1 << 24, 8  # bytes from which on threads compare and copy them; how many
 
 
-class Value:
+class ReadValue:
     size = 0  # bytes that are compared without NEURON's code
 
     def __init__(self, read: Callable[[], object]) -> None:
@@ -114,20 +114,22 @@ class Column:
         ctypes.memmove(self._at, self._known, self.size)
 
 
-Part = Value | Words | Column
+Compared = ReadValue | Words | Column
 
 
-def _differing(parts: Sequence[Part]) -> list[Part]:
+def _differing(parts: Sequence[Compared]) -> list[Compared]:
     return [part for part in parts if not part.same()]
 
 
-def _take(parts: Sequence[Part]) -> list[Part]:
+def _take(parts: Sequence[Compared]) -> list[Compared]:
     for part in parts:
         part.take()
     return []
 
 
-def _over(parts: Sequence[Part], do: Callable[[Sequence[Part]], list[Part]]) -> list[Part]:
+def _over(
+    parts: Sequence[Compared], do: Callable[[Sequence[Compared]], list[Compared]]
+) -> list[Compared]:
     """Do something, where it is much memory by threads, which call nothing of NEURON's code."""
     chosen, threads = [part for part in parts if part.size], 1
     if sum(part.size for part in chosen) >= _LARGE:
@@ -141,7 +143,7 @@ def _over(parts: Sequence[Part], do: Callable[[Sequence[Part]], list[Part]]) -> 
     return found + do([part for part in parts if not part.size])
 
 
-def _same(parts: Sequence[Part]) -> bool:
+def _same(parts: Sequence[Compared]) -> bool:
     """Whether all are as they were; what is not is known before the addresses of later ones."""
     for is_memory, some in groupby(parts, lambda part: part.size > 0):
         together = list(some)
@@ -158,23 +160,26 @@ class Fingerprint:
         memory, tree = model.memory, model.tree
         self._library = [ctypes.c_int.from_address(memory.address(name)) for name in _COUNTERS]
         self._templates = _counts(memory, ("NetCon", *model.point_names))
-        self._first = Value(self._counters)
+        self._first = ReadValue(self._counters)
         cells = [n for n, i in model.contents.points.items() if i.entry.kind == "artificial"]
-        fixed: list[Part] = [
-            Value(lambda: [memory.objects_of(list(model.h.List(n))).tolist() for n in cells]),
-            Value(lambda: settings_of(model.h, memory)),
+        fixed: list[Compared] = [
+            ReadValue(lambda: [memory.objects_of(list(model.h.List(n))).tolist() for n in cells]),
+            ReadValue(lambda: settings_of(model.h, memory)),
             *Words.by_blocks(model.wires.every, NETCON_WORDS),
             *Words.by_blocks(tree.addresses + 8 * model.fields.rinv),
-            Value(model.sources.words),
-            Value(memory.play_words),
-            Value(lambda: acting(model.h, memory)),
-            Value(lambda: random_plays(model.h, memory)),
-            Value(stepping_of(model.h, memory)),
-            Value(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),
+            ReadValue(model.sources.words),
+            ReadValue(memory.play_words),
+            ReadValue(lambda: acting(model.h, memory)),
+            ReadValue(lambda: random_plays(model.h, memory)),
+            ReadValue(stepping_of(model.h, memory)),
+            ReadValue(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),
         ]
-        self._given: list[tuple[str, Part]] = []
-        self._clock: list[Part] = [Value(lambda: float(model.h.t)), Value(model.queue.words)]
-        moving: list[Part] = [*Words.by_blocks(model.wires.weight_addresses)]
+        self._given: list[tuple[str, Compared]] = []
+        self._clock: list[Compared] = [
+            ReadValue(lambda: float(model.h.t)),
+            ReadValue(model.queue.words),
+        ]
+        moving: list[Compared] = [*Words.by_blocks(model.wires.weight_addresses)]
         rows = int(model.fields.rows(tree.v, tree.addresses)[1].max()) + 1
         moving.append(Column(tree.v, rows))
         fixed.append(Column(memory.area(int(tree.inner[0])).column, rows))
@@ -187,7 +192,7 @@ class Fingerprint:
     def _counters(self) -> list[int]:
         return [c.value for c in (*self._library, *self._templates)]
 
-    def _add_mechanisms(self, fixed: list[Part], moving: list[Part]) -> None:
+    def _add_mechanisms(self, fixed: list[Compared], moving: list[Compared]) -> None:
         model, contents, memory = self._model, self._model.contents, self._model.memory
         for name, instances in {**contents.density, **contents.points}.items():
             program = model.mechanisms[name].program if name in model.mechanisms else None
@@ -202,12 +207,12 @@ class Fingerprint:
                 else:
                     moving.append(column)
             for variable in program.random if program is not None else ():
-                fixed.append(Value(partial(_streams, model, name, variable)))
-                moving.append(Value(partial(_drawn, model, name, variable)))
+                fixed.append(ReadValue(partial(_streams, model, name, variable)))
+                moving.append(ReadValue(partial(_drawn, model, name, variable)))
             if instances.entry.channel is not None:
-                fixed.append(Value(partial(read_channel, model.h, memory, name)))
+                fixed.append(ReadValue(partial(read_channel, model.h, memory, name)))
             elif function_tables_of(instances.entry.text):
-                fixed.append(Value(partial(model.function_tables, name)))
+                fixed.append(ReadValue(partial(model.function_tables, name)))
             pointers = (
                 (*program.pointers, *program.written, *program.picked)
                 if program is not None
@@ -226,7 +231,7 @@ class Fingerprint:
             if program is None:
                 kinds = {*instances.entry.globals_}, set(), set()
             names = [[f"{n}_{name}" for n in instances.entry.globals_ if n in k] for k in kinds]
-            of_kinds = [Value(partial(_globals, model, own)) for own in names]
+            of_kinds = [ReadValue(partial(_globals, model, own)) for own in names]
             fixed.append(of_kinds[0])
             self._given.append((name, of_kinds[1]))
             moving.append(of_kinds[2])
@@ -257,7 +262,7 @@ class Fingerprint:
 
 
 def _counts(memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:
-    """Return NEURON's counts of the objects of some classes, and of those ever made."""
+    """Return NEURON's counts of the objects of some classes: present, and ever made."""
     template = memory.template("Vector")
     before = words_at(template, _TEMPLATE_WORDS)
     vector = memory.new_vector()
@@ -309,13 +314,13 @@ def _globals(model: NeuronModel, names: list[str]) -> list[object]:
     return [v if isinstance(v, float) else [v[k] for k in range(len(v))] for v in values]
 
 
-class Request(NamedTuple):
+class RunOptions(NamedTuple):
     device: object
     dtype: str
     engine: str
 
     @classmethod
-    def of(cls, device: object, dtype: DTypeLike, engine: str) -> Request:
+    def of(cls, device: object, dtype: DTypeLike, engine: str) -> RunOptions:
         """Return a request with the name of a dtype, which `Simulation` checks."""
         try:
             return cls(device, np.dtype(dtype).name, engine)
@@ -323,8 +328,8 @@ class Request(NamedTuple):
             return cls(device, str(dtype), engine)
 
 
-class Kept:
-    def __init__(self, model: NeuronModel, request: Request) -> None:
+class KeptModel:
+    def __init__(self, model: NeuronModel, request: RunOptions) -> None:
         self.model, self.request = model, request
         self.sim: Simulation | None = None
         self.imported: Imported | None = None
@@ -335,8 +340,8 @@ class Kept:
         self._start: dict[str, np.ndarray] | None = None  # arrays of the simulation at its start
         self._lag, self._delivered = 0, -np.inf
 
-    def is_of(self, request: Request) -> bool:
-        """Whether NEURON has this model still; what of it changes in a run is read again."""
+    def is_of(self, request: RunOptions) -> bool:
+        """Whether NEURON still has this model; parts that change in a run are read again."""
         if self._print is None or request != self.request:
             return False
         if not self._print.structure_is_same():
@@ -498,10 +503,10 @@ class Kept:
         return self._is_free and self._print is not None and self._print.covers_all
 
 
-_kept: list[Kept] = []
+_kept: list[KeptModel] = []
 
 
-def kept_model(request: Request) -> Kept | None:
+def kept_model(request: RunOptions) -> KeptModel | None:
     """Return the model that is kept, if NEURON has it still; it is kept no more."""
     found, same = _kept.pop() if _kept else None, False
     try:
@@ -512,7 +517,7 @@ def kept_model(request: Request) -> Kept | None:
             found.model.forget()
 
 
-def keep(kept: Kept) -> None:
+def keep(kept: KeptModel) -> None:
     _kept.clear()
     kept.model.forget()
     if kept.can_stay:

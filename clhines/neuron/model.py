@@ -1,4 +1,4 @@
-"""A model as read from NEURON's memory, with the list of what of it cannot be simulated."""
+"""A model as read from NEURON's memory, and the list of its parts that cannot be simulated."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from clhines.neuron.memory.session import Hoc, all_sections
 from clhines.neuron.memory.sources import EventSources
 from clhines.neuron.memory.streams import (
     Generator,
-    Named,
     Pointed,
     PointedMCell,
+    RandomVariable,
     Streams,
     are_mcell,
     rejected,
 )
 from clhines.neuron.memory.tables import read_table
 from clhines.neuron.read.catalogue import Catalogue
-from clhines.neuron.read.contents import Contents, Hidden, Instances, Slots, read_contents
+from clhines.neuron.read.contents import Contents, Hidden, Instances, WatchSlots, read_contents
 from clhines.neuron.read.draws import Draws
 from clhines.neuron.read.hooks import read_hooks
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
@@ -69,7 +69,7 @@ class NeuronModel:
     pending: Pending
     plays: PlayReader
     trains: Trains
-    slots: Slots
+    slots: WatchSlots
     draws: Draws
     gaps: list[Gap] = field(default_factory=list)
     nodes: range = range(0)  # numbers of the tree's nodes among `all_nodes` of all MPI ranks
@@ -126,7 +126,7 @@ class NeuronModel:
         if variable == GENERATOR:
             return Generator(self.memory, self.h, name, len(instances.things))
         if variable not in self.mechanisms[name].program.picked:
-            return Named(name, instances.things, variable, index)
+            return RandomVariable(name, instances.things, variable, index)
         kind = PointedMCell if name in self.by_mcell else Pointed
         try:
             pointers = self.slots.pointers(instances, self._width())
@@ -253,7 +253,7 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> NeuronModel:
         tree, data = read_tree(h, memory, fields)
         contents = read_contents(h, memory, fields, (tree, data), catalogue)
         hooks = read_hooks(h, memory)
-        slots = Slots(memory)
+        slots = WatchSlots(memory)
         bins = None
         if int(h.CVode().queue_mode()) & 1:
             bins = Bins(memory, queue, float(h.t), float(h.dt))
@@ -286,7 +286,7 @@ def _checked(h: Hoc, catalogue: Catalogue) -> Hoc | None:
     hiding = catalogue.hiding(first(0.5)) if first is not None else []
     if hiding:
         what = "a variable {1} of make_pointprocess, which hides that of segments in Python"
-        raise RejectedError([Rejected(n, what.format(n, v), "", 0, "rename it") for n, v in hiding])
+        raise RejectedError([Rejected(n, what.format(n, v), "rename it") for n, v in hiding])
     if first is None and lone is None:
         raise InputError("NEURON has no sections; expected a model in its memory")
     return lone
@@ -306,7 +306,7 @@ def _settings(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
         (h.nrn_netrec_state_adjust, adjust, "set it to 0"),
         (queue & 2, "CVode.queue_mode", no_queue),  # a queue of its own for self events
     )
-    return [Rejected("", what, "", 0, way_out) for is_so, what, way_out in rows if is_so]
+    return [Rejected("", what, way_out) for is_so, what, way_out in rows if is_so]
 
 
 def settings_of(h: Hoc, memory: NeuronMemory) -> list[object]:
@@ -336,13 +336,13 @@ def _branches(model: NeuronModel) -> list[Rejected]:
     uses_area = {n for n, p in programs.items() if "area" in p.built_in or p.diffusing}
     what, way_out = "rallbranch of a section with", "make the branches as sections"
     found = [
-        Rejected(name, f"{what} {name} in it, or in those it bears", "", 0, way_out)
+        Rejected(name, f"{what} {name} in it, or in those it bears", way_out)
         for name, instances in model.every.items()
         if several[instances.nodes[instances.nodes >= 0]].any()
         and (instances.entry.kind == "point" or name in uses_area)
     ]
     if model.h.CVode().use_fast_imem():
-        found.append(Rejected("", f"{what} CVode.use_fast_imem", "", 0, way_out))
+        found.append(Rejected("", f"{what} CVode.use_fast_imem", way_out))
     return found
 
 
@@ -403,7 +403,7 @@ def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:
             streams = model.streams(name, variable)
             if isinstance(streams, Pointed) and streams.addresses & model.draws.streams:
                 what = f"POINTER {variable} to a Random that is played, too"
-                model.rejected.append(Rejected(name, what, "", 0, "use two Randoms"))
+                model.rejected.append(Rejected(name, what, "use two Randoms"))
 
 
 def _find_pointed(model: NeuronModel) -> None:

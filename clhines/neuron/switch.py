@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike
 
 from clhines.errors import InputError, RankError, meant, shown, warn_caller
 from clhines.neuron.bmtk import BlockSteps
-from clhines.neuron.entry import Request, advance, as_step, fix_steps, num_steps, solve_steps
+from clhines.neuron.entry import RunOptions, advance, as_step, fix_steps, num_steps, solve_steps
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc, interpreter
 from clhines.neuron.read.hooks import is_standard, standard
@@ -32,8 +32,8 @@ _SHOWN = 400  # characters of a message that hoc prints
 
 
 @dataclass(frozen=True)
-class Options:
-    request: Request
+class SwitchOptions:
+    request: RunOptions
     fallback: str | None
     fixed_step: float | None
 
@@ -50,7 +50,7 @@ class Switch:
         self.message = ""
         self.steps = 0  # run here
         self._h = h
-        self.options: Options | None = None  # None: it is off
+        self.options: SwitchOptions | None = None  # None: it is off
         self._library = Objects(h)
         self._blocks, self._handler = BlockSteps(h, self._library), None  # of BMTK's steps
         self._error: BaseException | None = None
@@ -66,7 +66,7 @@ class Switch:
         self._in_python = integer(self._library.address("nrn_is_python_extension"))
         self._code: list[int] = []  # where that of the taken procedure is
 
-    def set(self, options: Options | None) -> None:
+    def set(self, options: SwitchOptions | None) -> None:
         if (options is None) != (self.options is None):
             self._turn_off() if options is None else self._turn_on()
         self.options = options
@@ -76,8 +76,7 @@ class Switch:
         h = self._h
         h.load_file("stdrun.hoc")
         if is_standard(h, self._library, "continuerun"):
-            own = standard(h, "continuerun")
-            h(own.replace("proc continuerun", f"proc {_OWN}", 1))
+            h(standard(h, "continuerun").replace("proc continuerun", f"proc {_OWN}", 1))
             h(f"objref {_NAME}")
             setattr(h, _NAME, self)
             h(_TAKEN)
@@ -168,7 +167,7 @@ class Switch:
             self._prints.value = int(not self._in_python.value)  # Python raises it
         return self._error is None
 
-    def _run(self, count: Callable[[], int], options: Options) -> None:
+    def _run(self, count: Callable[[], int], options: SwitchOptions) -> None:
         if self._is_running:
             raise InputError("a run has been called in a run; expected none in CVode.event")
         self._is_running = True
@@ -194,13 +193,13 @@ _switch: list[Switch] = []
 class Enabled(AbstractContextManager["Enabled"]):
     """The switch that `enable` has turned on; the end of a ``with`` block sets it as it was."""
 
-    def __init__(self, switch: Switch, options: Options) -> None:
+    def __init__(self, switch: Switch, options: SwitchOptions) -> None:
         self._switch, self._before, self._first = switch, switch.options, switch.steps
         switch.set(options)
 
     @property
     def steps(self) -> int:
-        """How many steps have been run here, and not by NEURON, since it was turned on."""
+        """Number of steps run here, and not by NEURON, since it was turned on."""
         return self._switch.steps - self._first
 
     @property
@@ -249,7 +248,7 @@ def enable(
         on, NEURON's calls raise what `run` does, where Python has called hoc; in processes of
         `multiprocessing`, whose caller may drop exceptions, a UserWarning says it, too.
     """
-    options = Options(Request.of(device, dtype, engine), fallback, as_step(fixed_step))
+    options = SwitchOptions(RunOptions.of(device, dtype, engine), fallback, as_step(fixed_step))
     if not _switch:
         try:
             _switch.append(Switch(interpreter()))

@@ -182,7 +182,7 @@ class KernelSpec(TemplateSpec):
 
     @property
     def variant(self) -> str:
-        """What the kernel was written for, where others of its template serve any batch."""
+        """Purpose of the kernel, where others of its template serve any batch."""
         return ""
 
     def general(self) -> KernelSpec:

@@ -75,16 +75,16 @@ class Rerooted:
         InputError
             Other shapes, or values that are not real numbers.
         """
-        given = {"u": real_numbers("u", u)} | ({} if l is None else {"l": real_numbers("l", l)})
-        for name, a in given.items():
+        entries = {"u": real_numbers("u", u)} | ({} if l is None else {"l": real_numbers("l", l)})
+        for name, a in entries.items():
             if a.shape != self.edge.shape:
                 raise InputError(f"{name} has shape {a.shape}; expected {self.edge.shape}")
         turned, roots = self.turned, self.edge < 0
-        found = {}
-        for name, other in zip(given, reversed(given), strict=True):
-            found[name] = np.where(turned, given[other][self.edge], given[name][self.edge])
-            found[name][roots] = 0
-        return found
+        new = {}
+        for name, other in zip(entries, reversed(entries), strict=True):
+            new[name] = np.where(turned, entries[other][self.edge], entries[name][self.edge])
+            new[name][roots] = 0
+        return new
 
 
 def reroot(forest: Forest) -> Rerooted:

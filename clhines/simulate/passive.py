@@ -20,7 +20,7 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
-from clhines.solve.solver import Part, Solver
+from clhines.solve.solver import RangeSolver, Solver
 
 _NODE_BYTES = 8 + 5 * 4  # of the forest, the matrix and the voltages of `PassiveCells` in float32
 
@@ -60,7 +60,7 @@ class _OnHost:
 class _OnDevice:
     """Values of the cells of one device, in its order."""
 
-    def __init__(self, part: Part, values: dict[str, np.ndarray], v: np.ndarray) -> None:
+    def __init__(self, part: RangeSolver, values: dict[str, np.ndarray], v: np.ndarray) -> None:
         solver = self.solver = part.solver
         self.values = {k: solver.to_device_order(a[part.nodes]) for k, a in values.items()}
         self.v = solver.to_device_order(v[part.nodes])

@@ -186,7 +186,7 @@ class Result:
     def traces(
         self, record: int | str | None = None
     ) -> tuple[np.ndarray, np.ndarray, list[str], str]:
-        """Return what was recorded at the same times as lines of a picture.
+        """Return records of the same times as lines of a picture.
 
         Parameters
         ----------
@@ -313,22 +313,22 @@ def joined_result(
 
 def _reduced(
     record: Record,
-    own: list[np.ndarray],
+    chunks: list[np.ndarray],
     dt: float,
     steps: tuple[int, int],
     failed: bool,
     dtype: np.dtype,
 ) -> np.ndarray:
     begin, last = steps
-    reduce, width, taken = record.reduce, record.width, last - begin
+    reduce, width, count = record.reduce, record.width, last - begin
     if reduce == "crossings":  # times of those in steps before `last`
-        step = np.concatenate([np.zeros((0, width), np.int64), *own]).astype(np.int64)
+        step = np.concatenate([np.zeros((0, width), np.int64), *chunks]).astype(np.int64)
         row, column = np.nonzero((step >= 0) & (step < last))
         return packed_columns(column, (step[row, column] + 1) * dt, width, np.nan)
-    own = [rows for rows in own if len(rows)]  # the start has none
-    if failed or not own:
+    chunks = [rows for rows in chunks if len(rows)]  # the start has none
+    if failed or not chunks:
         nothing = {"integral": 0.0, "count": 0}.get(reduce, np.nan)
-        some = (-1 if reduce == "count" else np.nan) if failed else nothing
-        return np.full(width, some, dtype if reduce in ("min", "max") else None)
-    found: np.ndarray = own[-1][0]
-    return {"mean": found / taken, "integral": found * dt}.get(reduce, found)
+        filler = (-1 if reduce == "count" else np.nan) if failed else nothing
+        return np.full(width, filler, dtype if reduce in ("min", "max") else None)
+    last_row: np.ndarray = chunks[-1][0]
+    return {"mean": last_row / count, "integral": last_row * dt}.get(reduce, last_row)

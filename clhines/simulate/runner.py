@@ -14,20 +14,18 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import ArrayLike
 
-from clhines.analysis.features import Features
 from clhines.checks import as_array, as_real
 from clhines.errors import BuildError, InputError, meant, shown
 from clhines.files import PathLike
 from clhines.model.compiling import compile, with_values
 from clhines.model.instances import ConstantSums
 from clhines.model.model import Model
-from clhines.network.changes import Changes, Value, as_events, as_value, check_not_past
-from clhines.network.groups import Group
-from clhines.network.inside import inside
+from clhines.network.changes import Changes, ParameterValue, as_events, as_value, check_not_past
+from clhines.network.groups import Group, inside
 from clhines.network.network import Network, check_begins
 from clhines.plan.plan import real_name
 from clhines.progress import phase
-from clhines.simulate.engines.choose import Made, by_steps, make_own, make_run
+from clhines.simulate.engines.choose import MadeRun, by_steps, make_own, make_run
 from clhines.simulate.engines.run import Request, Run, take_chunk
 from clhines.simulate.engines.table import FAMILY
 from clhines.simulate.events.grid_run import settled
@@ -105,7 +103,7 @@ def _protect(model: Model) -> None:
 
 
 class Progress:
-    """How far a simulation is; `broken`: why there is no state to go on from, or empty."""
+    """Progress of a simulation; `broken`: why its state cannot be used further, or empty."""
 
     def __init__(self) -> None:
         self.begin()
@@ -145,7 +143,7 @@ class Runner:
         self.model, self.ranks, self.request, self.overlap = model, ranks, request, overlap
         self.take(self.make(model.known), model.known)
 
-    def make(self, model: Model) -> Made:
+    def make(self, model: Model) -> MadeRun:
         """Make a run of a model; an InputError says what its precision lacks of constants."""
         network, dtype, of_nodes = self.model.network, self.request.dtype, model.of_nodes
         with agreed(self.ranks):
@@ -162,7 +160,7 @@ class Runner:
             return make_own(self.ranks, network, model, self.request, self.overlap)
         return make_run(self.ranks, model, self.request, bool(self.overlap))
 
-    def take(self, made: Made, model: Model) -> None:
+    def take(self, made: MadeRun, model: Model) -> None:
         self.made, self.moved, self._tried, self.unsettled = made, False, False, Unsettled()
         run: Any = made.runner
         in_place = self.ranks is None and getattr(run, "in_place", False)
@@ -242,21 +240,18 @@ class Recordings:
         what: str,
         at: ArrayLike | Group,
         index: ArrayLike | None,
-        every: float | None,
-        reduce: str | Features | None,
-        threshold: float | None,
-        matrix: ArrayLike | None,
         to: PathLike | None,
         label: str | None,
+        **kept: Any,
     ) -> Recording:
-        """Add a record, and return its number and names; see `Simulation.record`."""
+        """Add a record, and return its number and names; `kept` are arguments of `kept_of`."""
         network, model = self._runner.model.network, self._runner.model.known
         if not isinstance(at, Group):
             at = network.nodes(at=at)
         record = requests.find_record(network, model, what, at, index)
-        if requests.is_current(record, model) and reduce in requests.CROSSED:
+        if requests.is_current(record, model) and (reduce := kept["reduce"]) in requests.CROSSED:
             raise InputError(f"reduce={reduce!r} of a current; expected a voltage or a state")
-        record = requests.kept_of(record, model.dt, every, reduce, threshold, matrix)
+        record = requests.kept_of(record, model.dt, **kept)
         if label is not None and (not isinstance(label, str) or not label):
             raise InputError(f"name is {shown(label)}; expected a text")
         if label is not None and any(label == r.label for r in self._records):
@@ -349,7 +344,7 @@ class Changing:
 
     # -- checks --------------------------------------------------------------------------------
 
-    def _checked(self, group: Group, name: str, value: object) -> Value:
+    def _checked(self, group: Group, name: str, value: object) -> ParameterValue:
         checked = as_value(group, name, value)
         spike = group.mechanism.program.spike
         if spike is not None and name == spike.refractory and checked.numbers.min() < 0:
@@ -389,7 +384,7 @@ class Changing:
 
     # -- parameters ----------------------------------------------------------------------------
 
-    def _set_parameters(self, group: Group, values: Mapping[str, Value]) -> None:
+    def _set_parameters(self, group: Group, values: Mapping[str, ParameterValue]) -> None:
         changes, unsettled = self._model.changes, self._runner.unsettled
         known = changes.parameters.setdefault(group.number, {})
         mechanism, again = group.mechanism, []
@@ -557,7 +552,7 @@ def _digest(group: Group | None, values: Mapping[str, object]) -> str:
                     repr((target.number, [np.asarray(a).tolist() for a in rest])).encode()
                 )
         else:
-            numbers = value.numbers if isinstance(value, Value) else np.asarray(value)
+            numbers = value.numbers if isinstance(value, ParameterValue) else np.asarray(value)
             digest.update(np.ascontiguousarray(numbers).tobytes())
     return digest.hexdigest()[:8]
 

@@ -20,8 +20,7 @@ from clhines.errors import InputError, SimulationError
 from clhines.files import PathLike
 from clhines.mechanisms.text.rules import REWARD
 from clhines.model.model import Model
-from clhines.network.groups import Group
-from clhines.network.inside import inside
+from clhines.network.groups import Group, inside
 from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
@@ -402,7 +401,8 @@ class Simulation(Holder):
         InputError
             There is no such variable or place, or the arguments do not go together.
         """
-        return self._recordings.add(what, at, index, every, reduce, threshold, matrix, to, name)
+        kept = {"every": every, "reduce": reduce, "threshold": threshold, "matrix": matrix}
+        return self._recordings.add(what, at, index, to, name, **kept)
 
     @exclusive
     def set(self, group: Group | None = None, /, **values: object) -> None:
@@ -502,19 +502,19 @@ class Simulation(Holder):
         ``sim.weights()[c.where]`` are those of the `Connections` c that it returned.
         """
         self._changing.settle()
-        found, model = self.runner.weights(), self._runner.model.known
+        weights, model = self.runner.weights(), self._runner.model.known
         rule = model.connections.rule
         if rule is not None and rule.about.growth is not None:
             saved = settled(model, self.runner.save(), self.step - 1)
             if self.ranks is not None and not self._apart:
                 saved = self.ranks.comm.bcast(saved)
-            grown = saved.get("plastic_weight", found[: len(model.numbers)])
-            found = np.append(grown, found[len(model.numbers) :])
-        given = model.given_weights.copy()
-        own, exact = found[: len(model.numbers)], found[len(model.numbers) :]
-        given[model.numbers] = own
-        given[model.exact_numbers] = exact[: len(model.exact_numbers)]  # from outside come last
-        return given
+            grown = saved.get("plastic_weight", weights[: len(model.numbers)])
+            weights = np.append(grown, weights[len(model.numbers) :])
+        every = model.given_weights.copy()
+        in_steps, exact = weights[: len(model.numbers)], weights[len(model.numbers) :]
+        every[model.numbers] = in_steps
+        every[model.exact_numbers] = exact[: len(model.exact_numbers)]  # from outside come last
+        return every
 
     @exclusive
     def reward(self, reward: float) -> None:

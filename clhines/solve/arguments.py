@@ -23,7 +23,7 @@ from clhines.device.arrays import (
 )
 from clhines.errors import InputError
 from clhines.forest import Forest
-from clhines.solve.engines.engine import BadPivots, Engine
+from clhines.solve.engines.engine import BadPivots, SolveEngine
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Arguments:
         return found
 
     def target(
-        self, engine: Engine, given: Given, b: Array, out: Array | None, overwrite: bool
+        self, engine: SolveEngine, given: Given, b: Array, out: Array | None, overwrite: bool
     ) -> Array:
         target = target_of(given, b, out, overwrite, self.dtype, engine.empty_like)
         unmark(target)
@@ -151,8 +151,8 @@ class Arguments:
         if isinstance(a, np.ndarray):
             check_finite(self.forest, name, a)
 
-    def may_check_late(self, engine: Engine, b: Array, target: Array) -> bool:
-        """Whether b needs to be looked at only if the solve does not find all values finite."""
+    def may_check_late(self, engine: SolveEngine, b: Array, target: Array) -> bool:
+        """Whether b is checked only if the solve does not find all values finite."""
         if not (isinstance(b, np.ndarray) and isinstance(target, np.ndarray)):
             return False
         return engine.finds_finite and not np.may_share_memory(b, target)

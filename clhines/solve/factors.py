@@ -17,7 +17,7 @@ from clhines.device.guard import exclusive
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.solve.arguments import Arguments
-from clhines.solve.engines.engine import Eliminated, Engine, first_nodes, warn_where_lost
+from clhines.solve.engines.engine import Eliminated, SolveEngine, first_nodes, warn_where_lost
 from clhines.solve.memory import Memory, memory_errors
 from clhines.solve.repeated import Calls
 from clhines.summary import as_html
@@ -125,7 +125,7 @@ class Factors:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: SolveEngine,
         eliminated: Eliminated,
         arguments: Arguments,
         lock: threading.RLock,

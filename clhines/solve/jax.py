@@ -38,7 +38,7 @@ def solve(
     ----------
     solver : Solver
     d, u, l : (n,) arrays of the solver's dtype
-        As in `Solver.solve`. For float64 JAX must be told ``jax_enable_x64``.
+        As in `Solver.solve`. For float64 JAX needs ``jax_enable_x64``.
     b : (n,) or (k, n)
 
     Returns

@@ -17,8 +17,8 @@ import pyopencl.array as cla
 from clhines.solve.engines.loaded import Step
 
 MOST_CALLS = 4  # whose preparation is kept: sets of arrays that take turns
-Given: TypeAlias = cla.Array | None  # None: no `l`
-Key: TypeAlias = tuple[int, ...]
+LowerArray: TypeAlias = cla.Array | None  # None: no `l`
+CallKey: TypeAlias = tuple[int, ...]
 
 
 class Call:
@@ -27,7 +27,7 @@ class Call:
     __slots__ = ("_refs", "_states", "_waited", "_waits", "steps")
 
     def __init__(
-        self, given: Sequence[Given], steps: list[Step], gone: Callable[[object], None]
+        self, given: Sequence[LowerArray], steps: list[Step], gone: Callable[[object], None]
     ) -> None:
         self.steps = steps
         self._states = [_state(a) for a in given]
@@ -35,7 +35,7 @@ class Call:
         self._waited: list[list[cl.Event]] = [[] for _ in given]
         self._waits: dict[int, list[cl.Event]] = {}
 
-    def matches(self, given: Sequence[Given]) -> bool:
+    def matches(self, given: Sequence[LowerArray]) -> bool:
         for a, state in zip(given, self._states):
             if a is None or state is None:
                 if a is not state:
@@ -52,7 +52,7 @@ class Call:
                 return False
         return True
 
-    def events(self, given: Sequence[Given], last: cl.Event | None) -> list[cl.Event]:
+    def events(self, given: Sequence[LowerArray], last: cl.Event | None) -> list[cl.Event]:
         """Events of the arrays that this call, or `last` on the same queue, has not waited for."""
         self._waits = waits = {}
         for k, a in enumerate(given):
@@ -74,18 +74,18 @@ class Calls:
     """The last `MOST_CALLS` calls, by their arrays; to be used by one thread at a time."""
 
     def __init__(self) -> None:
-        self._calls: dict[Key, Call] = {}
+        self._calls: dict[CallKey, Call] = {}
         self._last: cl.Event | None = None
 
     def __len__(self) -> int:
         return len(self._calls)
 
-    def find(self, given: Sequence[Given], more: bool = False) -> Call | None:
+    def find(self, given: Sequence[LowerArray], more: bool = False) -> Call | None:
         """Return the call with these arrays, and this value of a further argument."""
         call = self._calls.get((more is not False and bool(more), *map(id, given)))
         return call if call is not None and call.matches(given) else None
 
-    def add(self, given: Sequence[Given], steps: list[Step], more: bool = False) -> Call:
+    def add(self, given: Sequence[LowerArray], steps: list[Step], more: bool = False) -> Call:
         key, owner = (bool(more), *map(id, given)), weakref.ref(self)
 
         def gone(_: object) -> None:
@@ -99,10 +99,10 @@ class Calls:
         call = self._calls[key] = Call(given, steps, gone)
         return call
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: CallKey) -> None:
         self._calls.pop(key, None)
 
-    def waits(self, call: Call, given: Sequence[Given]) -> list[cl.Event]:
+    def waits(self, call: Call, given: Sequence[LowerArray]) -> list[cl.Event]:
         return call.events(given, self._last)
 
     def done(self, call: Call, event: cl.Event) -> cl.Event:
@@ -112,6 +112,6 @@ class Calls:
         return event
 
 
-def _state(a: Given) -> tuple[object, ...] | None:
+def _state(a: LowerArray) -> tuple[object, ...] | None:
     """All of an array that can change, but for its values and events."""
     return None if a is None else (a.base_data, a.shape, a.dtype, a.offset, a.strides)

@@ -21,17 +21,17 @@ from clhines.forest import Forest
 from clhines.plan.auto import MODES
 from clhines.plan.plan import Option, Plan, real_name
 from clhines.solve.arguments import Arguments, apart
-from clhines.solve.engines.engine import Engine, first_nodes, on_host, warn_where_lost
+from clhines.solve.engines.engine import SolveEngine, first_nodes, on_host, warn_where_lost
 from clhines.solve.engines.several import OneDevice, Several
 from clhines.solve.factors import Factors, vjp
 from clhines.solve.memory import Memory, memory_errors, no_memory
 from clhines.solve.repeated import Calls
 from clhines.solve.tune import Tuning, engine_for, logged
 
-Kind = TypeVar("Kind", np.ndarray, cla.Array)  # of a solve: all in NumPy, or all on the device
+AnyArray = TypeVar("AnyArray", np.ndarray, cla.Array)  # all of a solve are in one place
 
 
-class Part(NamedTuple):
+class RangeSolver(NamedTuple):
     """A solver of a range of cells, and so of nodes, of a batch, on one device."""
 
     solver: Solver
@@ -76,7 +76,7 @@ class Solver(Holder):
 
     Attributes
     ----------
-    engine : clhines.solve.engines.engine.Engine
+    engine : clhines.solve.engines.engine.SolveEngine
         Plan of the batch, or of its first slice or device.
     tuning : clhines.solve.tune.Tuning or None
         What ``tune="measure"`` found.
@@ -127,7 +127,7 @@ class Solver(Holder):
         _check_devices(devices, device, queue, shares)
         self.forest, self.dtype, self._lock = forest, np.dtype(dtype), lock_of(self)
         self.tuning: Tuning | None = None
-        self.shares, self._parts, self._calls = [1.0], list[Part](), Calls()
+        self.shares, self._parts, self._calls = [1.0], list[RangeSolver](), Calls()
         if devices is None:
             self.queue = device_module.given_queue(queue, device, self.dtype, timestamps)
             given = forest, method, self.dtype, self.queue, max_memory, tune, options
@@ -153,7 +153,7 @@ class Solver(Holder):
             for part in self._parts:
                 part.solver.close()
             self.queue.finish()
-            self.engine, self._parts, self._calls = cast("Engine", Closed(self)), [], Calls()
+            self.engine, self._parts, self._calls = cast("SolveEngine", Closed(self)), [], Calls()
 
     @property
     def device(self) -> cl.Device:
@@ -166,10 +166,10 @@ class Solver(Holder):
         return self.engine.plan
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[RangeSolver]:
         """Plain solvers, one per device with cells, each with the range of its cells."""
         n, cells = self.forest.num_nodes, self.forest.num_cells
-        return self._parts or [Part(self, slice(0, cells), slice(0, n))]
+        return self._parts or [RangeSolver(self, slice(0, cells), slice(0, n))]
 
     @property
     def queues(self) -> list[cl.CommandQueue]:
@@ -318,15 +318,15 @@ class Solver(Holder):
     @memory_errors
     def solve(
         self,
-        d: Kind,
-        u: Kind,
-        b: Kind,
+        d: AnyArray,
+        u: AnyArray,
+        b: AnyArray,
         *,
-        l: Kind | None = None,  # noqa: E741
-        out: Kind | None = None,
+        l: AnyArray | None = None,  # noqa: E741
+        out: AnyArray | None = None,
         overwrite: bool = False,
         check: bool = True,
-    ) -> Kind:
+    ) -> AnyArray:
         """Solve A x = b for arrays in *natural* order.
 
         Parameters
@@ -443,7 +443,7 @@ def _on_several(
     dtype: np.dtype,
     shares: Sequence[float] | None,
     each: Mapping[str, object],
-) -> tuple[Several, list[Part]]:
+) -> tuple[Several, list[RangeSolver]]:
     solvers: list[Solver] = []
 
     def kept(part: Forest, queue: cl.CommandQueue) -> Solver:
@@ -454,7 +454,7 @@ def _on_several(
     edges = zip(engine.cells.tolist(), engine.nodes.tolist(), strict=True)
     ends = [*itertools.pairwise(edges)]
     return engine, [
-        Part(solver, slice(cell, last_cell), slice(node, last_node))
+        RangeSolver(solver, slice(cell, last_cell), slice(node, last_node))
         for solver, ((cell, node), (last_cell, last_node)) in zip(solvers, ends, strict=True)
     ]
 

@@ -16,7 +16,7 @@ import torch
 
 from clhines.checks import as_switch
 from clhines.errors import InputError
-from clhines.solve.factors import Factors as HostFactors
+from clhines.solve.factors import Factors as SolverFactors
 from clhines.solve.solver import Solver
 
 Tensors = tuple[torch.Tensor | None, ...]
@@ -43,7 +43,7 @@ class _Plain:
 class _Factored(_Plain):
     def __init__(self, solver: Solver, matrix: dict[str, np.ndarray], check: bool) -> None:
         super().__init__(solver, check)
-        self.factors: HostFactors = solver.factor(**matrix, check=self.check)
+        self.factors: SolverFactors = solver.factor(**matrix, check=self.check)
 
     def __call__(self, arrays: dict[str, np.ndarray], transpose: bool) -> np.ndarray:
         solved = self.factors.solve(arrays["b"], check=self.check, transpose=transpose)
@@ -143,7 +143,7 @@ def solve(
     return _Solve.apply(way, False, d, u, l, b)
 
 
-class Factors:
+class TorchFactors:
     """A matrix that is eliminated once, for many differentiable solves: the steps of a cable.
 
     Parameters
@@ -180,4 +180,4 @@ class Factors:
         return _Solve.apply(self._way, as_switch("transpose", transpose), d, u, l, b)
 
 
-factor = Factors  # as `Solver.factor`
+factor = Factors = TorchFactors  # as `Solver.factor`

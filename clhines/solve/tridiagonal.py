@@ -171,7 +171,7 @@ class Chains:
     def values(self, name: str, a: object) -> np.ndarray:
         if isinstance(a, cla.Array):
             raise InputError(MIXED)
-        with np.errstate(over="ignore"):  # what becomes infinite is told of as such
+        with np.errstate(over="ignore"):  # infinite results are reported as such
             return real_numbers(name, a).astype(self.dtype, copy=False)
 
     def matrix(self, dl: object, d: object, du: object) -> Matrix:

@@ -18,13 +18,13 @@ from numpy.typing import DTypeLike
 import clhines
 from clhines import files, reference
 from clhines.device import trust
-from clhines.device.timing import Launch, seconds_in_turns
+from clhines.device.timing import TimedRun, seconds_in_turns
 from clhines.errors import BuildError, DeviceMemoryError, InputError, StoreWarning, warn_caller
 from clhines.forest import Forest
 from clhines.plan.auto import Candidate
 from clhines.plan.methods import METHODS, candidate_plans, make_plan
 from clhines.plan.plan import Option, Plan, with_few_programs
-from clhines.solve.engines.engine import Engine
+from clhines.solve.engines.engine import SolveEngine
 from clhines.solve.engines.sliced import Sliced
 from clhines.solve.engines.whole import Whole
 from clhines.solve.memory import Room, size_text
@@ -32,7 +32,7 @@ from clhines.solve.memory import Room, size_text
 Key: TypeAlias = Mapping[str, object]  # all that a winner depends on, as text and numbers
 
 
-class Entry(TypedDict):
+class TunedEntry(TypedDict):
     schema: int
     key: Key
     method: str
@@ -79,7 +79,7 @@ def load(key: Key) -> Candidate | None:
     return Candidate(entry["method"], entry["options"])
 
 
-def stored() -> Iterator[Entry]:
+def stored() -> Iterator[TunedEntry]:
     for path in _files("tuned-*.json"):
         entry = _read(path)
         if entry is not None:
@@ -97,7 +97,7 @@ def _files(pattern: str) -> list[Path]:
     return sorted(files.cache_folder().glob(pattern))
 
 
-def _read(path: Path) -> Entry | None:
+def _read(path: Path) -> TunedEntry | None:
     """Return an entry, or None for anything but a file that `save` could have written."""
     entry = files.read_entry(path, _SCHEMA)
     if entry is None:
@@ -109,7 +109,7 @@ def _read(path: Path) -> Entry | None:
         return None
     if not all(type(value) is int and 1 <= value <= _MOST_OPTION for value in options.values()):
         return None
-    return cast(Entry, entry)
+    return cast(TunedEntry, entry)
 
 
 _TIE = 0.01  # the heuristic's choice stays when it is slower than the best by at most this share
@@ -134,11 +134,11 @@ def random_system(forest: Forest, dtype: DTypeLike, seed: int) -> list[np.ndarra
 def measure(
     queue: cl.CommandQueue,
     candidates: Sequence[tuple[Candidate, Plan]],
-    prepare: Callable[[Plan], Launch],
+    prepare: Callable[[Plan], TimedRun],
     keep: bool = True,
 ) -> Tuning:
     """Time candidates, the heuristic's choice first; pass over those that do not fit or build."""
-    ready: list[Callable[[], Launch]] = []
+    ready: list[Callable[[], TimedRun]] = []
     able: list[Candidate] = []
     refused: DeviceMemoryError | BuildError | None = None
     for candidate, plan in candidates:
@@ -160,7 +160,7 @@ def measure(
 
 
 _log = logging.getLogger(__name__)
-_Any = TypeVar("_Any", bound=Engine)
+_Any = TypeVar("_Any", bound=SolveEngine)
 _USABLE = 0.9  # fraction of the device's memory that a batch may use
 
 
@@ -271,7 +271,7 @@ def engine_for(
     max_memory: int | None,
     tune: str,
     options: dict[str, Option],
-) -> tuple[Engine, Tuning | None]:
+) -> tuple[SolveEngine, Tuning | None]:
     memory = max_memory or int(queue.device.global_mem_size * _USABLE)
     pick = Pick(forest, method, dtype, queue, memory, tune, options)
     return logged(pick.engine()), pick.tuning

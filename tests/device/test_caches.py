@@ -210,8 +210,8 @@ def test_a_disk_that_is_full_later(pocl, monkeypatch, tmp_path):
 
 
 def test_it_is_said_once(pocl, monkeypatch):
-    monkeypatch.setattr(caches._Process, "said", set())
-    monkeypatch.setattr(caches._Process, "pyopencl", "the cache is full: make room")
+    monkeypatch.setattr(caches._CacheState, "said", set())
+    monkeypatch.setattr(caches._CacheState, "pyopencl", "the cache is full: make room")
     with pytest.warns(CacheWarning, match="the cache is full: make room") as caught:
         caches.before_build(pocl)
         caches.before_build(pocl)

@@ -256,7 +256,7 @@ def deliver_spikes(queue, algorithm, rule, delay, turned=False):
         for array, column in zip(arrays, zip(*found)):
             array.set(np.resize(np.array(column, np.int32), array.shape))
         arrays[2].set(np.array([len(found)], np.int32))
-        change.enqueue(*arrays, incoming, first, 3 if rule else count)
+        change.enqueue(arrays, incoming, first, 3 if rule else count)
         if rule and "reward" in rule.about.actions:
             change.reward(0.5, first + 2)
         delivery.check()

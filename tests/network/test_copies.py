@@ -8,7 +8,7 @@ import pytest
 from clhines import Network
 from clhines.model.compiling import compile
 from clhines.network.copies import copies_of
-from clhines.network.inside import inside
+from clhines.network.groups import inside
 from clhines.network.ring import ring_cables
 
 

@@ -14,7 +14,7 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.model import compile
 from clhines.model.instances import ConstantSums
 from clhines.network.changes import Changes, as_value
-from clhines.network.inside import inside
+from clhines.network.groups import inside
 from clhines.network.pairs import Drawn, Pairs
 from clhines.network.plasticity import STDP
 

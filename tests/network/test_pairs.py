@@ -10,9 +10,9 @@ import clhines
 from clhines import Drawn, Pairs
 from clhines.errors import InputError
 from clhines.model import compile
-from clhines.model.connections import Connections, sums_of
+from clhines.model.connections import GridConnections, sums_of
 from clhines.network import pairs as module
-from clhines.network.inside import inside
+from clhines.network.groups import inside
 from clhines.network.pairs import connected
 
 SIGMAS = 5  # a count of independent pairs is hardly ever so far from its mean
@@ -97,7 +97,7 @@ def test_blocks_are_made_alone(pairs, monkeypatch):
     found = made(pairs)
     monkeypatch.setattr(module.os, "cpu_count", lambda: 1)
     assert all(map(np.array_equal, found, made(pairs)))
-    rows = module._Rows(pairs, 0, np.arange(300), np.full(200, -1))
+    rows = module._PairRows(pairs, 0, np.arange(300), np.full(200, -1))
     parts, size = rows.made(), int(1000 / rows.expected)
     assert len(parts) == 19
     assert all(map(np.array_equal, rows._block(size, 7 * size), parts[7]))
@@ -169,7 +169,7 @@ def test_order_by_delay(delays):
     source, target = made(Pairs.bernoulli(0.3), 500, 40)
     delay = rng.integers(1, delays + 1, len(source))
     for shuffled in (np.arange(len(source)), rng.permutation(len(source))):
-        c = Connections(source[shuffled], target[shuffled], 1.0, delay[shuffled], 600, 40)
+        c = GridConnections(source[shuffled], target[shuffled], 1.0, delay[shuffled], 600, 40)
         assert np.array_equal(c.order, np.lexsort((c.target, c.delay, c.source)))
         assert np.array_equal(c.by_rows(c.delay), c.delay[c.order])
 

@@ -15,7 +15,7 @@ from clhines.files import write_npz
 from clhines.mechanisms.builtin import KEPT_NUMBER
 from clhines.model.compiling import compile
 from clhines.network.copies import copies_of
-from clhines.network.inside import inside
+from clhines.network.groups import inside
 from clhines.simulate.state.saved import signature
 
 ENGINE = "reference"

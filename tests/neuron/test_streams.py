@@ -2,13 +2,12 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bench import nrn
 from clhines.mechanisms.emit import random123
 from tests.support import forked, mod_files
 
@@ -270,9 +269,7 @@ def _of_others(name):
 @pytest.mark.parametrize("name", ["ProbAMPANMDA_EMS", "ProbGABAAB_EMS"])
 def test_files_of_others(tmp_path, name):
     (tmp_path / f"{name}.mod").write_text(_of_others(name))
-    command = str(Path(sys.executable).with_name("nrnivmodl"))
-    subprocess.run([command], cwd=tmp_path, check=True, capture_output=True)
-    library = next(tmp_path.rglob("libnrnmech.so"))
+    library = nrn.compiled(tmp_path)
     moved, errors = forked.result_of(OTHERS, library, name, *ENGINES)
     assert min(moved) > 1e-5
     for error, same in errors.values():  # both do the same in another order, 1e-16 each of 65 mV

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from clhines import Mechanism, Network, Simulation
-from clhines.network.inside import inside
+from clhines.network.groups import inside
 
 CELLS, NODES, DT, COPIES = 2, 6, 0.1, 3
 IONS = ("cai", "ica", "eca")

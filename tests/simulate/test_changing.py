@@ -11,7 +11,7 @@ import clhines
 from clhines import STDP, InputError, Network, Simulation
 from clhines.device import copies, devices, program
 from clhines.model import compile
-from clhines.network.inside import inside
+from clhines.network.groups import inside
 from clhines.simulate.engines import run as device_run
 from clhines.simulate.engines.arena_run import ArenaRun
 

@@ -12,7 +12,7 @@ from clhines import errors
 from clhines.device.devices import has_atomics
 from clhines.errors import InputError, SpikeOverflowError
 from clhines.literature import synapses
-from clhines.model.connections import Connections
+from clhines.model.connections import GridConnections
 from clhines.simulate.events import grid as simulate_delivery
 from clhines.simulate.events.grid import ALGORITHMS, Delivery
 
@@ -31,7 +31,7 @@ class Lists:
 
     @property
     def arrays(self):
-        return self.source, self.step, self.count, self.incoming
+        return (self.source, self.step, self.count), self.incoming
 
     def append(self, found, delivery):
         """Append (source, step) pairs as a kernel would, and add them up in NumPy."""
@@ -68,7 +68,7 @@ def random_spikes(rng, count, sources, first, steps):
 
 
 def test_rows_by_hand():
-    c = Connections([2, 0, 2, 0, 2], [1, 5, 0, 2, 1], [1.0, 2, 3, 4, 5], [3, 1, 2, 1, 3], 4)
+    c = GridConnections([2, 0, 2, 0, 2], [1, 5, 0, 2, 1], [1.0, 2, 3, 4, 5], [3, 1, 2, 1, 3], 4)
     assert c.row.tolist() == [0, 2, 2, 5, 5]
     assert c.order.tolist() == [3, 1, 2, 0, 4]
     assert (c.num_sources, c.num_targets, c.count) == (4, 6, 5)
@@ -85,7 +85,7 @@ def test_rows_by_hand():
 
 def test_sorting_keys_that_do_not_fit_one_integer():
     big = 2**31 - 2
-    c = Connections([big, 0, big, big], [big, 3, 0, big], 1.0, [big, 1, big, 4])
+    c = GridConnections([big, 0, big, big], [big, 3, 0, big], 1.0, [big, 1, big, 4])
     assert c.order.tolist() == [1, 3, 2, 0]
 
 
@@ -106,11 +106,11 @@ def test_sorting_keys_that_do_not_fit_one_integer():
 )
 def test_bad_connections_are_refused(arguments, words):
     with pytest.raises(InputError, match=words):
-        Connections(*arguments)
+        GridConnections(*arguments)
 
 
 def test_no_connections():
-    c = Connections([], [], [], [])
+    c = GridConnections([], [], [], [])
     assert (c.count, c.num_sources, c.num_targets, c.max_delay) == (0, 0, 0, 1)
     assert c.row.tolist() == [0] and c.scale() == 2.0**-40
 
@@ -152,7 +152,7 @@ def test_random_connections():
 def test_scale_leaves_no_room_for_overflow():
     rng = np.random.default_rng(1)
     for size in (1e-12, 1.0, 3e5):
-        c = Connections(np.arange(300), np.zeros(300, int), rng.normal(0, size, 300))
+        c = GridConnections(np.arange(300), np.zeros(300, int), rng.normal(0, size, 300))
         scale = c.scale()
         assert np.log2(scale) == round(np.log2(scale))
         total = sum(abs(round(w / scale)) for w in c.weight.tolist())
@@ -162,7 +162,7 @@ def test_scale_leaves_no_room_for_overflow():
 
 def test_a_single_event_comes_out_as_its_weight(fast_queue):
     rng = np.random.default_rng(2)
-    c = Connections(np.arange(1000), np.zeros(1000, int), rng.uniform(0.5, 1, 1000))
+    c = GridConnections(np.arange(1000), np.zeros(1000, int), rng.uniform(0.5, 1, 1000))
     delivery = Delivery(
         fast_queue, c, 1, 2, 10, "vpo" if has_atomics(fast_queue.device) else "pull"
     )
@@ -172,14 +172,14 @@ def test_a_single_event_comes_out_as_its_weight(fast_queue):
 
 
 def test_the_largest_sum_does_not_wrap():
-    c = Connections(np.arange(4), np.zeros(4, int), 2.0**40)
+    c = GridConnections(np.arange(4), np.zeros(4, int), 2.0**40)
     assert 4 * round(2.0**40 / c.scale()) < 2**63
     assert c.scale(external=2.0**50) > c.scale()
     assert c.scale(largest=np.full(4, 2.0**41)) == 2 * c.scale()
 
 
 def test_too_many_connections_at_a_target():
-    c = Connections([0, 1], [0, 0], [1.0, 1.0])
+    c = GridConnections([0, 1], [0, 0], [1.0, 1.0])
     with pytest.raises(InputError, match="target 0 sum up to 1e.10, above .* no room for 40 bits"):
         c.scale(external=1e10)
 
@@ -201,8 +201,8 @@ def cases():
     same = [(4, s) for s in range(8)]
     yield "many spikes of one source", several, 12, [(same, 0, 8)]
     yield "an empty list", several, 10, [([], 0, 1)]
-    yield "nothing is connected", Connections([], [], [], [], 20), 2, [([(3, 0)], 0, 1)]
-    double = Connections([1] * 70, [3] * 70, np.arange(70.0), 2, 20, 4)
+    yield "nothing is connected", GridConnections([], [], [], [], 20), 2, [([(3, 0)], 0, 1)]
+    double = GridConnections([1] * 70, [3] * 70, np.arange(70.0), 2, 20, 4)
     yield "many connections of one pair", double, 4, [([(1, 0), (0, 0)], 0, 1), ([(1, 1)], 1, 1)]
 
 

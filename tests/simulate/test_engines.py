@@ -12,7 +12,7 @@ from clhines.device import devices
 from clhines.device.templates import render
 from clhines.model import compile
 from clhines.model.needs import EXACT, NEEDS
-from clhines.network.inside import inside
+from clhines.network.groups import inside
 from clhines.simulate.engines.arena_run import ArenaRun
 from clhines.simulate.engines.choose import described, engines_for
 from clhines.simulate.engines.reference import Reference

@@ -14,7 +14,7 @@ from exact_cells import CELLS, NODES, READS, RELAY, network, with_artificial, wi
 
 from clhines import BuildError, DeviceError, InputError, Mechanism, Network, Simulation
 from clhines.device import devices, program
-from clhines.network.inside import inside
+from clhines.network.groups import inside
 from clhines.simulate.gpu import arena_epochs, plan
 from clhines.simulate.gpu.arena_epochs import epoch_of
 

@@ -8,7 +8,7 @@ from test_delivery import orders_of
 from bench.made import random_connections
 from clhines.device.devices import has_atomics
 from clhines.errors import InputError
-from clhines.model.connections import Connections
+from clhines.model.connections import GridConnections
 from clhines.network.plasticity import STDP
 from clhines.simulate.events.grid import ALGORITHMS, Delivery
 from clhines.simulate.events.grid_run import Plasticity
@@ -94,7 +94,7 @@ class Device:
             values[held : held + len(found)] = column
             array.set(values)
         self.count.set(np.array([held + len(found)], np.int32))
-        self.plasticity.enqueue(*self.lists, self.count, self.incoming, first, steps)
+        self.plasticity.enqueue((*self.lists, self.count), self.incoming, first, steps)
 
 
 def network(seed=3, **more):
@@ -177,7 +177,7 @@ def test_one_pair_by_hand(fast_queue, needs):
     ):
         trains = np.zeros((8, 2), bool)
         trains[before, 0] = trains[after, 1] = True
-        ran = Device(fast_queue, Connections([0], [0], 0.5, 1, 2), RULE, [1], True, "pull", 16)
+        ran = Device(fast_queue, GridConnections([0], [0], 0.5, 1, 2), RULE, [1], True, "pull", 16)
         ran.epoch(trains, 0, 8, np.random.default_rng(0))
         assert ran.plasticity.weight == pytest.approx([expected], abs=1e-15)
 
@@ -185,7 +185,7 @@ def test_one_pair_by_hand(fast_queue, needs):
 def test_traces_that_are_long_gone(fast_queue, needs):
     """Beyond the end of the table nothing is left."""
     needs(fast_queue, np.float64)
-    ran = Device(fast_queue, Connections([0], [0], 0.5, 1, 2), RULE, [1], True, "pull", 16)
+    ran = Device(fast_queue, GridConnections([0], [0], 0.5, 1, 2), RULE, [1], True, "pull", 16)
     far = len(STDP.decay(4.0, DT)) + 10
     trains = np.zeros((far + 1, 2), bool)
     trains[0, 0] = trains[far, 1] = True
@@ -217,7 +217,7 @@ def test_going_on_from_a_saved_state(fast_queue, needs):
 
 def test_no_connections(fast_queue, needs):
     needs(fast_queue, np.float64)
-    ran = Device(fast_queue, Connections([], [], [], [], 3), RULE, [-1], True, "pull", 4)
+    ran = Device(fast_queue, GridConnections([], [], [], [], 3), RULE, [-1], True, "pull", 4)
     ran.epoch(np.ones((2, 3), bool), 0, 2, np.random.default_rng(0))
     assert ran.plasticity.weight.shape == (0,)
     assert not ran.incoming.get().any()
@@ -250,7 +250,7 @@ def test_bad_rules_are_refused(change, words):
 )
 def test_bad_plasticity_is_refused(fast_queue, needs, change, words):
     needs(fast_queue, np.float64)
-    connections = Connections([0, 1], [0, 1], [0.5, 0.8])
+    connections = GridConnections([0, 1], [0, 1], [0.5, 0.8])
     delivery = Delivery(fast_queue, connections, 2, 3, 5, "pull")
     arguments = {"rule": RULE, "dt": DT, "cells": [1, 0], "plastic": True, **change}
     with pytest.raises(InputError, match=words):

@@ -12,7 +12,7 @@ from test_plasticity import Device
 
 from clhines import STDP, InputError, Network, Rule, Simulation
 from clhines.device import devices
-from clhines.model.connections import Connections
+from clhines.model.connections import GridConnections
 from clhines.simulate.events.grid_run import settled
 
 
@@ -124,7 +124,7 @@ def test_weights_of_brian(fast_queue, needs, name):
     source, target, weight, trains = brian.plastic_wiring()
     dt, parameters = brian.PLASTIC_DT, brian.RULES[name][0]
     rule = Rule(name, **parameters)
-    given = Connections(source, target, weight, 1, brian.CELLS, brian.CELLS, True, rule)
+    given = GridConnections(source, target, weight, 1, brian.CELLS, brian.CELLS, True, rule)
     assert min(rule.times.values()) == 4.0
     ran = Device(fast_queue, given, rule, np.arange(brian.CELLS), True, "pull", 64, dt=dt)
     rows, rng = [], np.random.default_rng(0)

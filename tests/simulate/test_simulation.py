@@ -11,7 +11,7 @@ from clhines.cells.morphology import Morphology
 from clhines.cells.synthetic import ring_cell
 from clhines.errors import DeviceMemoryError, SpikeOverflowError
 from clhines.model import compile
-from clhines.network.inside import inside
+from clhines.network.groups import inside
 from clhines.network.plasticity import STDP
 
 

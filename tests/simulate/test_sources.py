@@ -10,7 +10,7 @@ import clhines
 from clhines import STDP, InputError, Network, Simulation
 from clhines.device import devices
 from clhines.model import compile
-from clhines.network.inside import inside
+from clhines.network.groups import inside
 from clhines.network.times import LAST_STEP
 from clhines.simulate.events import sources
 from clhines.simulate.events.sources import MOST_STEPS, steps_between, wires_of

@@ -14,6 +14,7 @@ from pathlib import Path
 from clhines import Mechanism
 
 FOLDER = Path(__file__).parents[1] / "mod"
+sys.path.append(str(FOLDER.parents[1]))  # bench
 # A compiler that reads the headers with which each translated .mod file begins once for all files,
 # which takes half the time. Its arguments end with -c FILE -o OBJECT, or are those of the linker.
 COMPILER = r"""#!/bin/sh
@@ -79,16 +80,16 @@ def compiled():
         fcntl.flock(lock, fcntl.LOCK_EX)
         os.utime(folder)
         if not (folder / "done").is_file():
+            from bench import nrn
+
             for path in paths:
                 shutil.copy(path, folder)
-            beside = Path(sys.executable).with_name("nrnivmodl")
-            command = str(beside) if beside.is_file() else "nrnivmodl"
-            path = f"{beside.parent}{os.pathsep}{os.environ['PATH']}"
+            path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
             compiler = folder / "compiler"
             compiler.write_text(COMPILER)
             compiler.chmod(0o755)
             done = subprocess.run(
-                [command, "-incflags", "-O0"], cwd=folder, capture_output=True, text=True,
+                [nrn.compiler(), "-incflags", "-O0"], cwd=folder, capture_output=True, text=True,
                 env={**os.environ, "PATH": path, "CXX": str(compiler)}, check=False,
             )  # fmt: skip
             assert done.returncode == 0, done.stderr[-2000:]

@@ -92,8 +92,8 @@ def plain():
 def compared(engine):
     """Of each code, how far what is recorded is from NEURON's, and how often it ran."""
     net, found, made = Model(), {}, []
-    start = kept.Kept.start
-    kept.Kept.start = lambda *words: (made.append(1), start(*words))[1]
+    start = kept.KeptModel.start
+    kept.KeptModel.start = lambda *words: (made.append(1), start(*words))[1]
     unchanged = ran(net, "hoc", plain)
     for name in CODE:
         for way in (plain, by_psolve):

@@ -301,7 +301,7 @@ class Functions:
         roots: list[Node] = []
         for a, node in results:
             roots += node.args[1:] if a.role == "drawn" else [node]
-        values = iter(_Statements(p, body, names, self._constants).lines(roots))
+        values = iter(_StatementWriter(p, body, names, self._constants).lines(roots))
         shown = {}
         for a, _ in results:
             value = next(values)
@@ -372,7 +372,7 @@ def _result(a: Argument) -> str:
     return {"ion_current": f"d{a.name}/dv", "g": "di/dv"}.get(a.role, a.name)
 
 
-class _Statements:
+class _StatementWriter:
     """Statements of a function: straight lines, and loops between them.
 
     Expressions are in phases: those before a loop, in a turn of it, after it, and so on; a loop

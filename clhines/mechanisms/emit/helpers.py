@@ -153,10 +153,9 @@ def _vector_bodies(
 
     far, far_slope = f"x / (e - {one})", f"({one} - x - x / (e - {one})) / (e - {one})"
     low, high = _WEIGHTS
-    numbers = [p.number(k) for k in series(p.real, low, high)]
     weight = [
         f"const {p.type} z = b * dt",
-        *summed(numbers, "z", p.type),
+        *summed([p.number(k) for k in series(p.real, low, high)], "z", p.type),
         f"const {p.mask} small = z > {p.number(low)} & z < {p.number(high)}",
         f"const {p.type} value = dt * sum",
     ]

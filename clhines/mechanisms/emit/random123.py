@@ -50,7 +50,7 @@ def _uniform(stream: np.ndarray, number: np.ndarray) -> np.ndarray:
 def number(
     kind: str, stream: np.ndarray, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike
 ) -> np.ndarray:
-    """Return what a function of `KINDS` gives; `random_used`: how many words `random_normal` takes.
+    """Return a function of `KINDS`; `random_used` is the number of words `random_normal` takes.
 
     They are between 0 and 1, normal of mean 0 and variance 1, exponential of mean 1, or a word.
     """

@@ -31,7 +31,7 @@ def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
 
 
 def number(kind: str, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Return what a function gives: between 0 and 1, normal, or exponential of mean 1."""
+    """Return a function's number: uniform in 0 to 1, normal, or exponential of mean 1."""
     at = np.asarray(at, np.float64)
     if kind in (NAMES["uniform"], NAMES["negexp"]):
         found = _states(drawn, keep, at + 1) / MOST

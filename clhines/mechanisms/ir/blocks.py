@@ -34,7 +34,7 @@ def without_sign(node: Node) -> tuple[bool, Node]:
 
 
 def operands(node: Node) -> list[Node]:
-    """Return what an expression is worked out from, each as often as it stands in the source.
+    """Return the operands of an expression, each as often as it stands in the source.
 
     Signs cost nothing; powers are products of powers, or reciprocals.
     """
@@ -131,7 +131,7 @@ def _ordered(roots: Sequence[Node], inner: Callable[[Node], list[Node]]) -> list
 
 
 def _through(a: Node, user: Node | None, alias: Mapping[Node, Node]) -> Node:
-    """Return what stands for an operand: the local of the same definition, if there is one."""
+    """Return the local with an operand's definition, if there is one, else the operand."""
     local = alias.get(a)
     return a if local is None or local is user else local
 

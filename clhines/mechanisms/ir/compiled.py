@@ -79,7 +79,7 @@ class Loop:
 
 @dataclass
 class Body:
-    """What a block gives."""
+    """Results of a block."""
 
     results: list[tuple[str, str, Node]] = field(default_factory=list)  # role, name, value
     writes: dict[str, Node] = field(default_factory=dict)  # by name, in order
@@ -125,7 +125,7 @@ class Body:
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """What there is to a mechanism, whatever language it was written in."""
+    """A mechanism, the same for both languages."""
 
     program: Program
     bodies: Mapping[str, Body]
@@ -186,32 +186,32 @@ def arguments_of(
     """Return the arguments of a block's function that takes what it needs, to give `kept`."""
     free = body.free(kept)
     states = [q.name for q in program.states]
-    given = {"v": "v", "t": "end" if block == "advance" else "now", "dt": "dt"}
-    found = [Argument(role, name) for role, name in given.items() if role in free]
-    found += [Argument(role, role) for role in ("x", "flag") if f"_{role}" in free]
-    found += [Argument("parameter", q.name) for q in program.parameters if q.name in free]
+    role_names = {"v": "v", "t": "end" if block == "advance" else "now", "dt": "dt"}
+    arguments = [Argument(role, name) for role, name in role_names.items() if role in free]
+    arguments += [Argument(role, role) for role in ("x", "flag") if f"_{role}" in free]
+    arguments += [Argument("parameter", q.name) for q in program.parameters if q.name in free]
     tables = sorted(s for s in free if s.endswith("__table"))
-    found += [Argument("table", s.removesuffix("__table")) for s in tables]
+    arguments += [Argument("table", s.removesuffix("__table")) for s in tables]
     for name, symbol in pointers.items():
         if symbol in free:
-            found.append(Argument("pointer", name, symbol="" if symbol == name else symbol))
-    found += ion_arguments(body, free, program.ions)
-    found += _weights(body, free)
+            arguments.append(Argument("pointer", name, symbol="" if symbol == name else symbol))
+    arguments += ion_arguments(body, free, program.ions)
+    arguments += _weights(body, free)
     drawn = {name for role, name, _ in body.results if role == "drawn"}
     for name in program.random:
-        found += [Argument("stream", name)] if f"{name}__stream" in free else []
+        arguments += [Argument("stream", name)] if f"{name}__stream" in free else []
         if name in drawn:
-            found.append(Argument("drawn", name, "inout"))
+            arguments.append(Argument("drawn", name, "inout"))
     for key in states:
         if key in kept:
-            found.append(Argument("state", key, "inout" if key in free else "out"))
+            arguments.append(Argument("state", key, "inout" if key in free else "out"))
         elif key in free:
-            found.append(Argument("state", key))
-    found += [Argument("output", k, "out") for k in sorted(kept) if k not in states]
+            arguments.append(Argument("state", key))
+    arguments += [Argument("output", k, "out") for k in sorted(kept) if k not in states]
     for role, name, _ in body.results:
         if role not in ("ion", "weight", "other_weight", "drawn"):
-            found.append(Argument(role, name, "out"))
-    return tuple(found)
+            arguments.append(Argument(role, name, "out"))
+    return tuple(arguments)
 
 
 def ion_arguments(body: Body, free: set[str], ions: Sequence[IonUse]) -> list[Argument]:

@@ -1,4 +1,4 @@
-"""What engines see of a mechanism, whatever language it was written in.
+"""A mechanism as engines see it, the same for both languages.
 
 `Program` says which variables an instance has and which blocks there are. `Argument` describes one
 argument of a block's function, so that templates and the reference call by descriptor.

@@ -130,8 +130,7 @@ def share_exponentials(roots: Sequence[Node]) -> list[Node]:
         form = multiples(node.args[0]) if node.op == "exp" and not inner else None
         if form is None or not form.factors or abs(form.shift) > MAX_SHIFT:
             continue
-        first = min(form.factors, key=lambda x: x.index)
-        lead = form.factors[first]
+        lead = form.factors[min(form.factors, key=lambda x: x.index)]
         parts = sorted((x.index, factor / lead) for x, factor in form.factors.items())
         found.setdefault(tuple(parts), []).append((node, lead, form))
     replaced: dict[Node, Node] = {}
@@ -214,7 +213,7 @@ def share_arguments(roots: Sequence[Node], op: str) -> list[Node]:
         if node.op == op and len(node.args) <= _MAX_PAIRED
     }
     lists = {node: args for node, args in lists.items() if len(args) > 1}
-    pairs = _Pairs(lists, graph)
+    pairs = _ArgumentPairs(lists, graph)
     while pairs.take():
         pass
     if not pairs.made:
@@ -225,7 +224,7 @@ def share_arguments(roots: Sequence[Node], op: str) -> list[Node]:
 Item = int  # index of a node, or -1 - number of a pair
 
 
-class _Pairs:
+class _ArgumentPairs:
     """Which pairs of arguments are in which expressions, the most frequent one first."""
 
     def __init__(self, lists: dict[Node, list[Node]], graph: Graph) -> None:
@@ -280,7 +279,7 @@ class _Pairs:
                 heappush(self.heap, (-len(self.where[key]), key))
 
 
-def _rebuilt_with_pairs(roots: Sequence[Node], op: str, pairs: _Pairs) -> list[Node]:
+def _rebuilt_with_pairs(roots: Sequence[Node], op: str, pairs: _ArgumentPairs) -> list[Node]:
     graph = roots[0].graph
     done: dict[Node, Node] = {}
     names: dict[Item, Node] = {}

@@ -180,8 +180,7 @@ def singular_point(
         if not below:
             continue
         with np.errstate(all="ignore"):
-            rest = node.graph.mul(f for f in node.args if f not in below)
-            top = _at(rest, _GRID, defaults, seen)
+            top = _at(node.graph.mul(f for f in node.args if f not in below), _GRID, defaults, seen)
             for f in below:
                 point = _vanishing(f.args[0], node, top, defaults, seen)
                 if point is not None:

@@ -30,8 +30,8 @@ from clhines.mechanisms.nmodl.reading.tree import (
 from clhines.mechanisms.nmodl.values import (
     POINTED_ADD,
     POINTED_PUT,
+    MechanismContext,
     Sent,
-    Shared,
     TableUse,
     weight,
 )
@@ -44,7 +44,7 @@ BEFORE_AFTER = "BEFORE INITIAL", "AFTER INITIAL", "BEFORE BREAKPOINT", "AFTER SO
 class Bodies:
     """All blocks of a file, and what they have in common."""
 
-    shared: Shared
+    shared: MechanismContext
     blocks: dict[str, Body] = field(default_factory=dict)
     sends: list[str] = field(default_factory=list)  # kinds, of initial and receive
     watch_flags: list[float] = field(default_factory=list)
@@ -75,7 +75,9 @@ def executed(
     draws: bool = False,
 ) -> Bodies:
     """Execute all blocks of a file, with the tables that are given of FUNCTION_TABLE."""
-    shared = Shared(file, Names(file), Graph(), use_tables, secondorder, given or {}, draws=draws)
+    shared = MechanismContext(
+        file, Names(file), Graph(), use_tables, secondorder, given or {}, draws=draws
+    )
     bodies = Bodies(shared)
     work = _Work(bodies)
     parts = work.initial, work.current, work.advance, work.diffusion, work.events, work.others
@@ -111,7 +113,7 @@ class _Work:
         self.bodies.blocks[block] = body
 
     def _pointed(self, block: str, key: str, value: Node) -> tuple[str, str, Node]:
-        """Return what a block sets a POINTER's variable to, or what it adds to it."""
+        """Return the value that a block gives a POINTER's variable, or adds to it."""
         name = self.names.elements[key]
         parts = linear_parts(value, key)
         if block in POINTED_PUT and not value.uses(key):

@@ -95,7 +95,7 @@ def build(
 
 
 def rejections(text: str, path: str = "", includes: Includes | None = None) -> list[Rejection]:
-    """Return what of an NMODL text cannot be simulated; nothing where all can."""
+    """Return the constructs of an NMODL text that cannot be simulated."""
     try:
         build(text, path, includes)
     except NmodlError as error:
@@ -338,8 +338,8 @@ class _Builder:
     def _settled(self, body: Body, uniform: set[str]) -> set[str]:
         """Variables of all instances that a block does not change where it has just been executed.
 
-        So are those that it sets where a flag is 0, as the flag then is 1. Looked at for some
-        values of what they depend on; INITIAL, where it alone sets them, begins with defaults.
+        So are those that it sets where a flag is 0, as the flag then is 1. It is evaluated for some
+        values of its inputs; an INITIAL that alone sets them begins with defaults.
         """
         keys = [k for k in body.writes if k in uniform]
         nodes = [body.writes[k] for k in keys]
@@ -557,7 +557,7 @@ def _about(program: Program, path: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Nmodl:
-    """What there is to an NMODL mechanism beside its text."""
+    """An NMODL mechanism, compiled."""
 
     path: str = ""  # what messages call the file
     includes: tuple[tuple[str, str], ...] = ()  # names and texts of the files that it includes

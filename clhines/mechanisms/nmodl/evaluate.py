@@ -27,7 +27,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
     Refused,
     Statement,
 )
-from clhines.mechanisms.nmodl.values import Values, stream_keys
+from clhines.mechanisms.nmodl.values import BlockValues, stream_keys
 
 FUNCTIONS = {  # number of arguments
     **dict.fromkeys("exp log log10 sqrt fabs abs sin cos tan sinh cosh tanh".split(), 1),
@@ -91,7 +91,7 @@ def _power(graph: Graph, base: Node, exponent: Node) -> Node:
     return graph.power(plain if plain.is_number else base, exponent)
 
 
-class Evaluation(Values):
+class Evaluation(BlockValues):
     """Values of expressions; what calls do is up to `Execution`."""
 
     inlined: Callable[[Block, Sequence[Node], int], Node]
@@ -104,8 +104,7 @@ class Evaluation(Values):
         if sort == "number":
             return self.graph.number(e[1])  # type: ignore[arg-type]
         if sort == "name":
-            index = self.index(e[2], 0)
-            return self.read(str(e[1]), index)
+            return self.read(str(e[1]), self.index(e[2], 0))
         if sort == "call":
             return self.call(str(e[1]), e[2], int(e[3]))  # type: ignore[arg-type, call-overload]
         if sort == "neg":
@@ -352,7 +351,7 @@ _OPERATORS = frozenset("+ - * / % < <= > >= == != && ||".split())
 
 
 def drawn(
-    run: Values,
+    run: BlockValues,
     function: str,
     name: str,
     values: Sequence[Node],
@@ -409,7 +408,7 @@ def _scaled(function: str, value: Node, values: Sequence[Node]) -> Node:
     return value * values[0]
 
 
-def counts(run: Values) -> list[tuple[str, str, Node]]:
+def counts(run: BlockValues) -> list[tuple[str, str, Node]]:
     """Return how many words each stream has given after a block."""
     found = []
     for name in run.drew:

@@ -434,8 +434,7 @@ class Execution(Evaluation):
         table = graph.symbol(f"{block.name}__table")
         for beyond in (0, 1):
             with self.trial():
-                at = graph.call("entry", row + beyond, table, n)
-                value = self.executed(block, [at], line)
+                value = self.executed(block, [graph.call("entry", row + beyond, table, n)], line)
                 is_one = block.sort == "FUNCTION"
                 ends.append([value] if is_one else [self.value(key) for key in use.columns])
         found = [low + (place - row) * (high - low) for low, high in zip(*ends, strict=True)]

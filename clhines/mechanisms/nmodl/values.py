@@ -62,15 +62,15 @@ class TableUse:
     high: Node
     n: int
     rows: tuple[float, ...] = ()  # values of the n + 1 rows, where they are given
-    known: dict[str, Node] = field(default_factory=dict)  # what INITIAL had set when it used it
+    known: dict[str, Node] = field(default_factory=dict)  # INITIAL's values when it used them
     held: tuple[str, ...] = ()  # parameters among its columns, which the block leaves as they are
     again: frozenset[str] | None = None  # keys of DEPEND, of one that is made again in each call
     reads: frozenset[str] = frozenset()  # keys of what such a one is made of
 
 
 @dataclass
-class Shared:
-    """What all blocks of a mechanism have in common; `verbatim` are refused blocks of C."""
+class MechanismContext:
+    """What all blocks of a mechanism share; `verbatim` are rejected blocks of C."""
 
     file: File
     names: Names
@@ -88,14 +88,14 @@ class Shared:
     draws: bool = False  # whether NEURON's one generator is that of the one instance of the model
 
 
-class Values:
+class BlockValues:
     """Variables in one execution of one block, whose name says what is allowed in it.
 
     `values` has the value of each variable that was read or written, by its key: the name in
     functions, or that of a local. `reads` and `writes` are keys of variables of instances.
     """
 
-    def __init__(self, shared: Shared, where: str) -> None:
+    def __init__(self, shared: MechanismContext, where: str) -> None:
         self.shared, self.where, self.graph = shared, where, shared.graph
         self.names, self.file = shared.names, shared.file
         self.values: dict[str, Node] = {}
@@ -250,7 +250,7 @@ class Values:
 
     @property
     def block(self) -> str:
-        """What the file calls the block."""
+        """The block's name in the file."""
         known = {"receive": "NET_RECEIVE", "current": "BREAKPOINT", "advance": "BREAKPOINT"}
         return known.get(self.where, self.where.upper().replace("_", " "))
 

@@ -1,4 +1,4 @@
-"""What a text may not say: circles of names, what depends on what; and methods of its states."""
+"""Checks of a text: circular definitions, dependences; and the methods of its states."""
 
 from __future__ import annotations
 
@@ -181,28 +181,29 @@ def _choose_method(eq: Equations, rates: dict[str, Node]) -> None:
         eq.method, eq.stepped, eq.uses_currents = "exact", tuple(rates), False
         eq.keeps_v = any(Scope(eq).expression(eq.rates[name].value).uses("v") for name in rates)
         return
-    method, own = words[0], {*nonlinear, *circles}
-    taken = tuple(name for name in rates if name in own or len(words) > 1)
-    if not taken:
+    method, needing = words[0], {*nonlinear, *circles}
+    stepped = tuple(name for name in rates if name in needing or len(words) > 1)
+    if not stepped:
         raise eq.fail(
             line,
             f"no state takes 'method {method}', as each is linear in itself and takes exponential "
             f"Euler; expected 'method {method} all' or no such line",
         )
-    if method in IMPLICIT and len(taken) > MAX_COUPLED:
-        raise eq.fail(line, f"{len(taken)} states together; 'method {method}' takes {MAX_COUPLED}")
-    entries = sum(len(rates[name].free.intersection(taken)) for name in taken)
+    if method in IMPLICIT and len(stepped) > MAX_COUPLED:
+        got = f"{len(stepped)} states together"
+        raise eq.fail(line, f"{got}; 'method {method}' takes {MAX_COUPLED}")
+    entries = sum(len(rates[name].free.intersection(stepped)) for name in stepped)
     if method in IMPLICIT and entries > MAX_ENTRIES:
-        got = f"{entries} dependences of {len(taken)} states on each other"
+        got = f"{entries} dependences of {len(stepped)} states on each other"
         raise eq.fail(line, f"{got}; 'method {method}' takes {MAX_ENTRIES}")
-    for name in taken if method == "sparse" else ():
-        if linear_form(rates[name], taken) is None:
+    for name in stepped if method == "sparse" else ():
+        if linear_form(rates[name], stepped) is None:
             raise eq.fail(
                 eq.rates[name],
-                f"'d{name}/dt' is not linear in {_listed(taken)} together, which 'method sparse' "
+                f"'d{name}/dt' is not linear in {_listed(stepped)} together, which 'method sparse' "
                 "needs; expected 'method derivimplicit'",
             )
-    eq.method, eq.stepped = method, taken
+    eq.method, eq.stepped = method, stepped
 
 
 def _check_noise(eq: Equations, rates: dict[str, Node]) -> None:

@@ -38,13 +38,13 @@ def advance(eq: Equations) -> tuple[dict[str, Node], list[Loop], Node]:
     """
     graph, dt = eq.graph, eq.graph.symbol("dt")
     if eq.substeps == 1:
-        step = _Step(eq, dt)
+        step = _StepEquations(eq, dt)
         return step.new, step.loops, step.drawn
-    step = _Step(eq, graph.local("_h", dt * graph.number(Fraction(1, eq.substeps))))
+    step = _StepEquations(eq, graph.local("_h", dt * graph.number(Fraction(1, eq.substeps))))
     return *_repeated(eq, step), step.drawn
 
 
-def _repeated(eq: Equations, step: _Step) -> tuple[dict[str, Node], list[Loop]]:
+def _repeated(eq: Equations, step: _StepEquations) -> tuple[dict[str, Node], list[Loop]]:
     """Return substeps: a loop over a step, which is in terms of values at its own begin."""
     symbol = eq.graph.symbol
     states = [name for name in step.new if name != HIDDEN]
@@ -72,7 +72,7 @@ def _begin(name: str) -> str:
     return f"_{name}__begin"
 
 
-class _Step:
+class _StepEquations:
     """A step of `h`: `new` values of states, and `loops` for them."""
 
     def __init__(self, eq: Equations, h: Node) -> None:
@@ -95,7 +95,7 @@ class _Step:
             self.new[HIDDEN] = self.graph.symbol("v")
 
     def _before(self, name: str) -> Node:
-        """Return what stands for a current of before: a number, whatever states are in it."""
+        """Return the symbol of a current's previous value, which depends on no state."""
         return self.graph.symbol(f"_{name}__before")
 
     def _replace(self, values: dict[Node, Node]) -> None:
@@ -134,7 +134,7 @@ class _Step:
         self._set({name: new})
 
     def _noise(self, name: str, b: Node) -> Node:
-        """Return what white noise of intensity 1 has added to ``dx/dt = b*x`` at the step's end.
+        """Return the effect of white noise of intensity 1 on ``dx/dt = b*x`` at the step's end.
 
         A normal number of the variance ``(exp(2*b*h) - 1)/(2*b)``: exact (Gillespie 1996).
         """
@@ -145,8 +145,7 @@ class _Step:
         stream = (graph.symbol(f"{NOISE}__{what}") for what in ("stream", "drawn"))
         given = *stream, graph.one, self.drawn
         number = named(f"_noise_{name}", graph.call("random_normal", *given))
-        used = graph.call("random_used", *given)
-        self.drawn = named(f"_drawn_{name}", self.drawn + used)
+        self.drawn = named(f"_drawn_{name}", self.drawn + graph.call("random_used", *given))
         return graph.sqrt(variance) * number
 
     # -------------------------------------------------------------------- several together
@@ -310,8 +309,7 @@ def _program(eq: Equations, bodies: dict[str, Body]) -> Program:
 
 def _adds(eq: Equations) -> bool:
     """Whether an event does no more than add multiples of its weight to states."""
-    known = {q.name for q in eq.parameters}
-    return adds_multiples(_body_of_event(eq).writes, "weight", known)
+    return adds_multiples(_body_of_event(eq).writes, "weight", {q.name for q in eq.parameters})
 
 
 def _is_constant(eq: Equations) -> bool:

@@ -79,7 +79,7 @@ class ExpressionParser:
         return result
 
     def _within(self, read: Callable[[], Node]) -> Node:
-        """Return what stands in brackets, or an exponent."""
+        """Return the expression in brackets, or an exponent."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise ExpressionError(f"the expression is too deep; expected at most {MAX_DEPTH}")

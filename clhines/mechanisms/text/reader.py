@@ -50,11 +50,11 @@ class Line:
 
     @property
     def shown(self) -> str:
-        """What it defines, as written."""
+        """The left side, as written."""
         return f"d{self.name}/dt" if self.sort == "rate" else self.name
 
     def acted(self, old: Node, value: Node) -> Node:
-        """Return what an action with its sign makes of an old value."""
+        """Apply an action with its sign to an old value."""
         changed = {"": value, "+": old + value, "-": old - value, "*": old * value}
         return old / value if self.sign == "/" else changed[self.sign]
 
@@ -95,7 +95,7 @@ class Equations:
     plain: dict[Node, Node] = field(default_factory=dict)  # results of `remove_singularities`
 
     def of_sort(self, sort: str) -> dict[str, Line]:
-        """Return what is defined by statements of a sort."""
+        """Return the definitions by statements of a sort."""
         return {name: line for name, line in self.defined.items() if line.sort == sort}
 
     @cached_property
@@ -125,7 +125,7 @@ class Equations:
 
     @cached_property
     def ion_uses(self) -> tuple[IonUse, ...]:
-        """What the text does with each ion; known once all expressions are read."""
+        """The text's use of each ion, known after all expressions are read."""
         lines = (*self.ordered, *self.states.values())
         used = {name for line in lines for name in line.value.free}
         found = []
@@ -335,7 +335,7 @@ class Equations:
         line.value = self.attempt(line, work)
 
     def attempt(self, line: Line, work: Callable[[], Node]) -> Node:
-        """Return what `work` does for a line; its problems become the line's."""
+        """Return the result of `work` for a line; its problems become the line's."""
         try:
             return work()
         except NotRealError as error:
@@ -358,7 +358,7 @@ class Equations:
 
 
 def _factor(line: Line) -> Fraction:
-    """Return what a value as written is multiplied by."""
+    """Return the factor of a value as written."""
     return line.unit.exact if line.unit else Fraction(1)
 
 
@@ -422,7 +422,7 @@ class Scope:
     def expression(self, e: Node, keep: bool = True) -> Node:
         """Return an expression with the values of names in it.
 
-        With `keep`, names that had no value yet keep the one that they get.
+        With `keep`, names without a value keep the one that they get.
         """
         values = self.values if keep else dict(self.values)
         for name in self._missing(e, values):
@@ -432,8 +432,7 @@ class Scope:
     def assign(self, name: str) -> None:
         """Give a name the value that it has here."""
         self.values.pop(name, None)
-        value = self.expression(self.eq.written[name], keep=False)
-        self.values[name] = self.named(name, value)
+        self.values[name] = self.named(name, self.expression(self.eq.written[name], keep=False))
 
     def current(self) -> Node:
         """Return the sum of all currents."""

@@ -144,7 +144,7 @@ class Pending:
 
 
 def read_pending(queue: EventQueue, wires: NeuronWires) -> Pending:
-    found, events = Pending(), queue.events()
+    pending, events = Pending(), queue.events()
     binned: list[tuple[int, list[tuple[int, float]]]] = []
     listeners, delay = _listeners(wires, events), wires.read.delay
     selves = [event for event in events if event.what == "SelfEvent"]
@@ -155,22 +155,22 @@ def read_pending(queue: EventQueue, wires: NeuronWires) -> Pending:
             heard = listeners.get(event.address, [])
             least = min((delay[k] for k in heard), default=0.0)
             pairs = [(k, event.time + float(delay[k] - least)) for k in heard]
-            found.netcons += pairs
+            pending.netcons += pairs
             if event.bin_order >= 0:
                 binned.append((event.bin_order, pairs))
         elif event.has_statement and event.is_between_steps:
-            found.statements.append(event.time)
+            pending.statements.append(event.time)
         elif event.has_statement:
             what = f"CVode.event with a statement and a point process, at t = {event.time:g} ms"
-            found.rejected.append(Rejected("", what, "", 0, "leave the point process out"))
+            pending.rejected.append(Rejected("", what, "leave the point process out"))
     for event, target, netcon in zip(selves, targets, weights, strict=True):
         if target >= 0:
             number = netcon if event.weight else -1
-            found.selves.append(SelfEvent(event.time, event.flag, wires.senders[target], number))
-    found.netcons.sort(key=lambda pair: pair[1])
+            pending.selves.append(SelfEvent(event.time, event.flag, wires.senders[target], number))
+    pending.netcons.sort(key=lambda pair: pair[1])
     for _, pairs in sorted(binned, reverse=True):
-        found.binned += pairs[::-1]
-    return found
+        pending.binned += pairs[::-1]
+    return pending
 
 
 def _listeners(wires: NeuronWires, events: list[Queued]) -> dict[int, list[int]]:
@@ -209,7 +209,7 @@ class Bins:
             what = "CVode.queue_mode(1, 0) where t or dt has been set, or stepped otherwise, since "
             what += "finitialize(): NEURON's bins of events begin at another time"
             way_out = "queue_mode(0, 0) before finitialize(), or leave t and dt as they are"
-            raise RejectedError([Rejected("", what, "", 0, way_out)])
+            raise RejectedError([Rejected("", what, way_out)])
         self._begin = ctypes.c_double.from_address(begins[0])
 
     def begin_at(self, t: float) -> None:
@@ -232,7 +232,7 @@ def check_bins(
     loose = {k for k, _ in pending.netcons} - {k for k, _ in pending.binned}
     for name in sorted({wires.target_of(k)[0] for k in loose}):
         what = "NetCon.event on its way, with CVode.queue_mode(1, 0), where it is in no bin"
-        found.append(Rejected(name, what, "", 0, "CVode().queue_mode(0, 0), finitialize()"))
+        found.append(Rejected(name, what, "CVode().queue_mode(0, 0), finitialize()"))
     _warn_of_order(wires, mechanisms)
     _warn_of_time(wires, mechanisms, dt)
     return found
@@ -242,10 +242,9 @@ def _warn_of_time(wires: NeuronWires, mechanisms: dict[str, Mechanism], dt: floa
     """Warn of events that come within half a step: NEURON's t is that of any last self event."""
     has_sender = np.array([*(o.sender is not None for o in wires.origins), False])
     soon = has_sender[wires.origin] & (wires.read.delay < 0.5 * dt)
-    names = _names(wires, wires.target[soon])
     told = [
         name
-        for name in names
+        for name in _names(wires, wires.target[soon])
         if name in mechanisms and any(a.role == "t" for a in mechanisms[name].calls("receive"))
     ]
     if told:

@@ -72,7 +72,7 @@ def _variables(
             if base not in hidden.columns:
                 what = f"{base}, which is not found in NEURON's memory"
                 way_out = "declare it, or another variable, in RANGE"
-                raise RejectedError([Rejected(name, what, "", 0, way_out)])
+                raise RejectedError([Rejected(name, what, way_out)])
             yield values, base, element, place, hidden
 
 
@@ -164,7 +164,7 @@ def _take_globals(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays,
             values[place] = numbers_at(at)
         elif quantity.name in imported.groups[name].mechanism.program.begun:
             what = f"LOCAL {base}, which is not found in NEURON's memory"
-            raise RejectedError([Rejected(name, what, "", 0, "declare it in RANGE")])
+            raise RejectedError([Rejected(name, what, "declare it in RANGE")])
 
 
 def _take_crossed(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
@@ -193,8 +193,7 @@ def voltages(imported: Imported) -> np.ndarray:
 def _voltages(model: NeuronModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """NEURON's voltages, where in them its nodes are, and ours; those with membrane are last."""
     tree = model.tree
-    nodes = np.concatenate([tree.addresses, tree.inner])
-    values, rows = model.fields.rows(tree.v, nodes)
+    values, rows = model.fields.rows(tree.v, np.concatenate([tree.addresses, tree.inner]))
     return values, rows, np.concatenate([tree.numbers, tree.inner_numbers])
 
 
@@ -233,7 +232,7 @@ def _take_self_events(sim: Simulation | OneCopy, imported: Imported, arrays: Arr
         lost = event.netcon >= 0 and event.netcon not in of_netcon
         if lost and any(a.role == "weight" for a in calls):
             what = "a self event on its way whose NetCon has no source, or none that sends here"
-            raise RejectedError([Rejected(name, what, "", 0, "start from h.finitialize()")])
+            raise RejectedError([Rejected(name, what, "start from h.finitialize()")])
         k, place = sim.model.instances[imported.groups[name].number]
         at = place[instance :: len(place) // imported.copies]
         connection = of_netcon.get(event.netcon, np.full(imported.copies, -1))

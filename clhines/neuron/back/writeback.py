@@ -72,9 +72,9 @@ class Records:
         what = f"Vector.record of {CAPACITIVE}"
         if self._setters:
             name = self._setters[0].mechanism.name
-            raise RejectedError([Rejected(name, f"{what}, where events set v", "", 0, "record v")])
+            raise RejectedError([Rejected(name, f"{what}, where events set v", "record v")])
         if self._sim.dtype != np.float64:
-            raise RejectedError([Rejected("", f"{what} in float32", "", 0, "dtype='float64'")])
+            raise RejectedError([Rejected("", f"{what} in float32", "dtype='float64'")])
 
     def _charging(self, v: np.ndarray, first: int) -> np.ndarray:
         """(k, n) float64, mA/cm²: capacitive currents, from voltages of each step."""
@@ -121,7 +121,7 @@ class Records:
             if group.mechanism.program.sets_v_late:
                 what = "Vector.record, at intervals or times, of a voltage that events set"
                 way_out = "record it in each step"
-                raise RejectedError([Rejected(group.mechanism.name, what, "", 0, way_out)])
+                raise RejectedError([Rejected(group.mechanism.name, what, way_out)])
             of_v, of_t = (self._sim.record(name, group, at) for name in (SET_V, SET_AT))
             return of_v, of_t
         return None
@@ -228,26 +228,27 @@ class Records:
                 continue
             late = SPIKE_LATE if origin.sender is None else 0.0
             first, end = np.searchsorted(cells, [number, number + 1])
-            own = spike_time[first:end] + late
+            times = spike_time[first:end] + late
             if imported.model.bins is not None and origin.sender is not None:
-                own = self._unrecorded(own, after, (origin.times, origin.numbers, origin.record_as))
+                key = origin.times, origin.numbers, origin.record_as
+                times = self._unrecorded(times, after, key)
             else:
-                own = own[own > after]
+                times = times[times > after]
             if origin.sender is None:
-                own = own[own < last]
+                times = times[times < last]
             elif origin.sender in trains:
-                own = trains[origin.sender][trains[origin.sender] <= last]
+                times = trains[origin.sender][trains[origin.sender] <= last]
             if number in self._imported.crossed:
-                own = np.append(begin + late, own)
+                times = np.append(begin + late, times)
             pairs = every.setdefault(origin.times, [])
-            pairs += [(t, origin.record_as) for t in own.tolist()]
+            pairs += [(t, origin.record_as) for t in times.tolist()]
             identifiers[origin.times] = vectors.get(origin.numbers)
-        for key, found in every.items():
-            found.sort(key=lambda pair: pair[0])
-            if found:
-                vectors[key].append(h.Vector([t for t, _ in found]))
-            if found and identifiers[key] is not None:
-                identifiers[key].append(h.Vector([k for _, k in found]))
+        for vector, events in every.items():
+            events.sort(key=lambda pair: pair[0])
+            if events:
+                vectors[vector].append(h.Vector([t for t, _ in events]))
+            if events and identifiers[vector] is not None:
+                identifiers[vector].append(h.Vector([k for _, k in events]))
 
     def _unrecorded(
         self, times: np.ndarray, after: float, known: tuple[int, int, int]

@@ -1,4 +1,4 @@
-"""What NEURON's interpreter does not tell, read from its memory with `ctypes`.
+"""Facts that NEURON's interpreter does not give, read from its memory with `ctypes`.
 
 Where fields are in an object is found by making one whose contents are known, never assumed: where
 that fails, `NeuronMemory` is not available, and users are asked instead.
@@ -184,7 +184,7 @@ class NeuronMemory(Objects):
 
     @property
     def transfers(self) -> bool:
-        """Whether voltages are transferred in every step, as `ParallelContext` was told."""
+        """Whether voltages are transferred in every step, by `ParallelContext.setup_transfer`."""
         return bool(raw.WORD.in_dll(self._library, "nrnthread_v_transfer_").value)
 
     def transfer(self) -> None:
@@ -224,7 +224,6 @@ class NeuronMemory(Objects):
 
     def has_order(self, order: float, dt: float) -> bool:
         """Whether NEURON's steps are of the order of time, as it sets them for dt."""
-        at = self.variable("nrn_threads")
-        _, own_dt, factor = (ctypes.c_double * 3).from_address(at)
+        _, own_dt, factor = (ctypes.c_double * 3).from_address(self.variable("nrn_threads"))
         never = own_dt != dt or not dt or not factor  # it sets them anew, or has not yet
         return never or factor == (2.0 if order else 1.0) / dt

@@ -59,8 +59,7 @@ class MemoryPlaces:
         if self._capacitive is None:
             segments = [seg for section in self._tree.sections for seg in section]
             places = (self._memory.known_place(seg, CAPACITIVE) for seg in segments)
-            nodes = self._tree.inner_numbers.tolist()
-            known = zip(places, nodes, strict=True)
+            known = zip(places, self._tree.inner_numbers.tolist(), strict=True)
             self._capacitive = {place: node for place, node in known if place is not None}
         return self._capacitive.get(place, -1)
 

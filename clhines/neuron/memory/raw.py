@@ -50,7 +50,7 @@ class Source:
 
     address: int
     place: Place | None
-    sender: int  # address of that hoc object
+    object: int  # address of that hoc object
     times: int  # address of the vector that records, 0 for none
     numbers: int  # likewise
     record_as: int  # what is appended to `numbers`
@@ -91,7 +91,7 @@ def _array(count: int) -> type[ctypes.Array[ctypes.c_uint64]]:
     return WORD * count
 
 
-class _Words:
+class _WordView:
     """Runs of words from each word on, as an array of NumPy: what is not asked for is not read."""
 
     def __init__(self, address: int, count: int, width: int) -> None:
@@ -127,7 +127,7 @@ def _words(addresses: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(0, np.uint64), addresses
     first = int(addresses.min())
     count = (int(addresses.max()) - first) // 8 + 1
-    return np.asarray(_Words(first, count, width)), (addresses - first) >> 3
+    return np.asarray(_WordView(first, count, width)), (addresses - first) >> 3
 
 
 def run_in(words: list[int], wanted: list[int]) -> int:
@@ -157,7 +157,7 @@ def vector_at(address: int) -> list[int]:
 
 
 class Readable:
-    """Addresses with room for so many bytes to read, as Linux tells them; none elsewhere."""
+    """Addresses that `room` bytes can be read from, by Linux's maps; none elsewhere."""
 
     def __init__(self, room: int) -> None:
         self._room = room

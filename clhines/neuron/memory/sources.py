@@ -65,8 +65,7 @@ class EventSources:
         return np.column_stack([address.astype(np.uint64), words[:, chosen], halves_])
 
     def threshold(self, address: int) -> float:
-        at = self._fields["threshold"]
-        return float(ctypes.c_double.from_address(address + 8 * at).value)
+        return float(ctypes.c_double.from_address(address + 8 * self._fields["threshold"]).value)
 
     def netcons(self, things: Sequence[Hoc]) -> NetConColumns:
         address, f = self._memory.insides_of(self._memory.objects_of(things)), self._fields

@@ -25,11 +25,11 @@ _STREAM_WORDS, _DISTRIBUTION_WORDS = 5, 8
 
 
 def rejected(name: str, what: str, way_out: str = "") -> RejectedError:
-    return RejectedError([Rejected(name, what, "", 0, way_out)])
+    return RejectedError([Rejected(name, what, way_out)])
 
 
 @dataclass(frozen=True, eq=False)
-class Named:
+class RandomVariable:
     """Those of a RANDOM variable."""
 
     owner: str
@@ -233,14 +233,13 @@ class Generator:
 
     def check(self) -> None:
         if self._h.use_mcell_ran4():
-            what = "random numbers of mcell_ran4"
-            raise rejected(self._owner, what, "call use_mcell_ran4(0)")
+            raise rejected(self._owner, "random numbers of mcell_ran4", "call use_mcell_ran4(0)")
 
     def put(self, drawn: np.ndarray) -> None:
         self._set(float((int(drawn[0]) + 1) & scop.MOST))
 
 
-Streams = Named | Pointed | Generator
+Streams = RandomVariable | Pointed | Generator
 
 
 def _halves(words: np.ndarray) -> np.ndarray:

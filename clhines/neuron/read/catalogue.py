@@ -22,7 +22,7 @@ def plain(text: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class CatalogueEntry:
     name: str
     number: int
     kind: str  # ``density``, ``point``, ``artificial`` or ``ion``
@@ -36,7 +36,7 @@ class Entry:
 
 class Catalogue:
     def __init__(self, h: Hoc) -> None:
-        self._h, self._found = h, dict[str, Entry]()
+        self._h, self._found = h, dict[str, CatalogueEntry]()
         self._numbers: dict[str, tuple[int, int]] = {}
         self._of_number: dict[int, str] = {}
         self._types = [h.MechanismType(0), h.MechanismType(1)]
@@ -74,7 +74,7 @@ class Catalogue:
             if hasattr(type(segment), variable) or self._h.name_declared(variable) == _DECLARED
         ]
 
-    def with_channel(self, entry: Entry, memory: Objects) -> Entry:
+    def with_channel(self, entry: CatalogueEntry, memory: Objects) -> CatalogueEntry:
         """Return an entry with NMODL, where hoc has built the channel."""
         if entry.name not in self._built:
             return entry
@@ -82,7 +82,7 @@ class Catalogue:
         ranges = dict.fromkeys(channel.variables.values(), 1) or entry.ranges
         return replace(entry, text=channel.text, channel=channel, ranges=ranges)
 
-    def of_number(self, number: int) -> Entry:
+    def of_number(self, number: int) -> CatalogueEntry:
         if number not in self._of_number:
             for name, (points, k) in self._numbers.items():
                 if not points:
@@ -90,12 +90,12 @@ class Catalogue:
                     self._of_number[int(self._types[0].internal_type())] = name
         return self[self._of_number[number]]
 
-    def __getitem__(self, name: str) -> Entry:
+    def __getitem__(self, name: str) -> CatalogueEntry:
         if name not in self._found:
             self._found[name] = self._read(name)
         return self._found[name]
 
-    def _read(self, name: str) -> Entry:
+    def _read(self, name: str) -> CatalogueEntry:
         points, k = self._numbers[name]
         types = self._types[points]
         types.select(k)
@@ -111,7 +111,7 @@ class Catalogue:
             for what in (PARAMETER, ASSIGNED, STATE)
             for n, size in self._variables(name, what, suffix).items()
         }
-        return Entry(
+        return CatalogueEntry(
             name,
             int(types.internal_type()),
             kind,
@@ -127,8 +127,7 @@ class Catalogue:
         variable = _text(h)
         known = h.MechanismStandard(name, what)
         for k in range(int(known.count())):
-            size = int(known.name(variable, k))
-            found[variable[0].removesuffix(suffix)] = size
+            found[variable[0].removesuffix(suffix)] = int(known.name(variable, k))
         return found
 
 

@@ -1,4 +1,4 @@
-"""What is in the membranes and at the nodes of a model: instances with their values."""
+"""Mechanisms in the membranes and at the nodes of a model: instances with their values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.raw import Readable, gather, put_numbers, ref, words_at
 from clhines.neuron.memory.session import Hoc, Segment
-from clhines.neuron.read.catalogue import STRUCTURE, Catalogue, Entry
+from clhines.neuron.read.catalogue import STRUCTURE, Catalogue, CatalogueEntry
 from clhines.neuron.read.tree import Tree
 
 _SAMPLES = 20  # of what is read at once, so many are compared with what hoc says
@@ -23,7 +23,7 @@ _BEGIN = "area", "pntproc"  # the first two places of every point process
 
 
 class Things(Sequence[Hoc]):
-    """What variables of instances are attributes of, made when asked for by `load`."""
+    """Owners of the variables of instances, loaded by `load` when first used."""
 
     def __init__(self, count: int, load: Callable[[], Callable[[int], Hoc]]) -> None:
         self._count, self._load = count, load
@@ -54,7 +54,7 @@ class Things(Sequence[Hoc]):
 class Instances:
     """All instances of one mechanism; `objects` are addresses of hoc objects."""
 
-    entry: Entry
+    entry: CatalogueEntry
     things: Things
     nodes: np.ndarray  # (k,) int64, -1 for artificial cells
     columns: DataColumns  # where their variables can be read all at once
@@ -120,7 +120,7 @@ def read_contents(
 
 
 def _add_membranes(
-    h: Hoc, memory: NeuronMemory, tree: Tree, found: Contents, entry: Entry, data: Data
+    h: Hoc, memory: NeuronMemory, tree: Tree, found: Contents, entry: CatalogueEntry, data: Data
 ) -> None:
     if entry.name in STRUCTURE:
         return
@@ -173,7 +173,7 @@ def _add_points(
     fields: Fields,
     tree: Tree,
     found: Contents,
-    entry: Entry,
+    entry: CatalogueEntry,
     every: list[Hoc],
 ) -> None:
     objects = memory.objects_of(every)
@@ -200,7 +200,7 @@ def _add_points(
         )
 
 
-class Slots:
+class WatchSlots:
     """Reads and writes WATCH conditions, in places that NEURON's table of mechanisms names."""
 
     def __init__(self, memory: NeuronMemory) -> None:
@@ -234,7 +234,7 @@ class Slots:
         return gather(instances.places + width * found[0] + 8 * POINTER)[:, 0].astype(np.int64)
 
     def _kinds_of(self, kind: int) -> list[int]:
-        """Return what each place of a mechanism is for."""
+        """Return the meaning of each place of a mechanism."""
         assert self._at is not None
         entry = words_at(self._table + self._stride * kind, self._stride // 8)
         return list((ctypes.c_int * self._memory.num_places(kind)).from_address(entry[self._at]))

@@ -39,8 +39,7 @@ class Draws:
             variable = places.find(place)
             if variable is None:
                 what = f"Random.play into {name_of(h, memory, place)}"
-                way_out = "expected a parameter of a mechanism"
-                self.rejected.append(Rejected("", what, "", 0, way_out))
+                self.rejected.append(Rejected("", what, "expected a parameter of a mechanism"))
                 continue
             self._places[variable] = place
             self._keep(random)

@@ -1,4 +1,4 @@
-"""What acts in each step of NEURON and is no part of the model's tree, mechanisms and wires.
+"""Code that NEURON runs in each step besides the model's tree, mechanisms and wires.
 
 Callbacks of Python and hoc, the stimuli of NEURON's first versions, cells in pieces (multisplit),
 and other objects that a step asks. `read_hooks` finds all of it; but for `random_plays` none is
@@ -56,21 +56,21 @@ def read_hooks(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
 
 
 def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
-    """Return what acts besides sections and procedures; warn where that cannot be read."""
-    found = [Rejected("", n, "", 0, out) for n, out in _OBJECTS.items() if len(list(h.List(n)))]
+    """Return what else acts besides sections and procedures; warn where that cannot be read."""
+    found = [Rejected("", n, out) for n, out in _OBJECTS.items() if len(list(h.List(n)))]
     for variable, what, way_out in _PIECES:
         if memory.variable(variable):
-            found.append(Rejected("", f"ParallelContext.{what}", "", 0, way_out))
+            found.append(Rejected("", f"ParallelContext.{what}", way_out))
     for name, (function, way_out) in _OLD_STIMULI.items():
         with memory.printed() as lines:
             memory.symbol(function)()
         if lines:
-            found.append(Rejected("", name, "", 0, way_out))
+            found.append(Rejected("", name, way_out))
     return [*found, *_listed(h, memory), *_python_blocks(memory)]
 
 
 def stepping_of(h: Hoc, memory: NeuronMemory) -> Callable[[], list[object]]:
-    """Return what reads the code of the procedures that `read_hooks` looks at, of those there are.
+    """Return a function that reads the code of the existing procedures that `read_hooks` checks.
 
     Of a model's own it reads what `read_hooks` says, too: objects and variables may be others.
     """
@@ -125,11 +125,10 @@ def _listed(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     found = []
     if called:
         what = f"CVode.extra_scatter_gather(0, f): NEURON calls f {_INSIDE}"
-        way_out = f"extra_scatter_gather_remove(f) takes it out; {_BETWEEN}"
-        found.append(Rejected("", what, "", 0, way_out))
+        found.append(Rejected("", what, f"extra_scatter_gather_remove(f) takes it out; {_BETWEEN}"))
     if played is None and len(list(h.List("Random"))):
         what = "Random, which may play: Random.play cannot be seen in NEURON's memory here"
-        found.append(Rejected("", what, "", 0, "let go of it, or run the model on Linux"))
+        found.append(Rejected("", what, "let go of it, or run the model on Linux"))
     if called is None:
         warnings.warn(
             "CVode.extra_scatter_gather cannot be seen in NEURON's memory here; a model that uses "
@@ -195,13 +194,13 @@ def _python_blocks(memory: NeuronMemory) -> list[Rejected]:
     species = [s for s in (ref() for ref in getattr(rxd, "_all_species", ())) if s is not None]
     if species:
         names = ", ".join(str(s.name) for s in species if s.name) or "without a name"
-        found.append(Rejected("", f"rxd: species {names}", "", 0, "write them as .mod files"))
+        found.append(Rejected("", f"rxd: species {names}", "write them as .mod files"))
     calls = getattr(supervisor, "call", ())
     known = calls or "neuron.rxd.rxd" in sys.modules  # which are called as long as they are there
     others = memory.variable("nrn_nonvint_block") and not known
     if others or any(f is not None for call in calls for f in call[_IN_A_STEP]):
         what = f"nonvint_block_supervisor: NEURON calls its functions {_INSIDE}"
-        found.append(Rejected("", what, "", 0, f"unregister them; {_BETWEEN}"))
+        found.append(Rejected("", what, f"unregister them; {_BETWEEN}"))
     return found
 
 
@@ -214,7 +213,7 @@ def _replaced(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
         if not (is_standard(h, memory, name) or _only_draws(h, memory, name)):
             what = f"{name}() of the model's own, which hoc calls in each step"
             way_out = f"do it between calls of clhines.neuron.run, with stdrun.hoc's {name}()"
-            found.append(Rejected("", what, "", 0, way_out))
+            found.append(Rejected("", what, way_out))
     return found
 
 

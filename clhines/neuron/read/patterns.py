@@ -27,7 +27,7 @@ def is_pattern(text: str) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """What a PatternStim has not sent: times in ms, ascending, and their gids."""
+    """Events that a PatternStim has not sent: times in ms, ascending, and their gids."""
 
     t: np.ndarray
     gid: np.ndarray
@@ -41,7 +41,7 @@ class Pattern:
 def read_patterns(
     memory: NeuronMemory, contents: Contents, waits: set[tuple[str, int]], name: str
 ) -> list[Pattern | str]:
-    """Return what each instance has not sent, or why not; `waits` have a self event coming."""
+    """Return each instance's unsent events, or why not; `waits` have a self event coming."""
     found, readable = list[Pattern | str](), Readable(_INDEX + 8)
     for k, thing in enumerate(contents.points[name].things):
         begin, width, size = memory.slots_of(memory.inside(thing))

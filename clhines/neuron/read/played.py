@@ -1,4 +1,4 @@
-"""What reads and sets variables in each step: Vectors that record or play, and `target_var`."""
+"""Readers and writers of variables in each step: Vectors that record or play, `target_var`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FIRST, _BEFORE = 3e8, -7e8  # numbers that no model has
 
 
 def name_of(h: Hoc, memory: NeuronMemory, place: Place) -> str:
-    """Return what users call a variable, as ``i_cap``, ``NetCon[0].weight[1]`` or ``celsius``."""
+    """Return a variable's name for users, as ``i_cap``, ``NetCon[0].weight[1]`` or ``celsius``."""
     owner, name = memory.named(place)
     if name:
         is_structure = owner in ("morphology", "capacitance", "Node") or owner.endswith("_ion")
@@ -62,7 +62,7 @@ class Recorder:
 
 @dataclass(eq=False)
 class Player:
-    """What is played into a variable: `y` at `t`, interpolated or in steps."""
+    """Values played into a variable: `y` at `t`, interpolated or in steps."""
 
     variable: Variable
     t: np.ndarray
@@ -174,10 +174,10 @@ class PlayReader:
 
     def not_recorded(self, place: Place) -> Rejected:
         name = name_of(self._h, self._memory, place)
-        return Rejected("", f"Vector.record of {name}", "", 0, _RECORDED)
+        return Rejected("", f"Vector.record of {name}", _RECORDED)
 
     def _reject(self, construct: str, way_out: str = "") -> None:
-        self.rejected.append(Rejected("", construct, "", 0, way_out))
+        self.rejected.append(Rejected("", construct, way_out))
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class Gap:
 def read_gaps(
     memory: NeuronMemory, fields: Fields, tree: Tree, contents: Contents, nodes: range, count: int
 ) -> tuple[list[Gap], list[Rejected]]:
-    """Return what ``target_var`` sets, the voltages that it gets, what is rejected.
+    """Return the variables that ``target_var`` sets, the voltages it gets, and rejections.
 
     The tables are private, but the transfer is exported: called once with a different number as
     each voltage, it shows by these numbers what gets which. All MPI ranks call this.
@@ -221,7 +221,7 @@ def read_gaps(
                 found.append(Gap(owner, name, k, node if node < count else -1))
     except RuntimeError:
         what = "ParallelContext.target_var or source_var after setup_transfer()"
-        unset.append(Rejected("", what, "", 0, "call setup_transfer() again"))
+        unset.append(Rejected("", what, "call setup_transfer() again"))
     finally:
         v[rows] = voltages
         for _, name, instances, values in asked:

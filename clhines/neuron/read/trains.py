@@ -78,35 +78,35 @@ class Trains:
 def read_trains(
     h: Hoc, memory: NeuronMemory, contents: Contents, pending: Pending, vectors: dict[Hoc, Hoc]
 ) -> Trains:
-    found = Trains(tuple(n for n, i in contents.points.items() if is_train(i.entry.text)))
-    given = {memory.object_of(stim): vector for stim, vector in vectors.items()}
-    known = {memory.inside(v): v for v in h.List("Vector")} if found.names else {}
+    trains = Trains(tuple(n for n, i in contents.points.items() if is_train(i.entry.text)))
+    vector_of = {memory.object_of(stim): vector for stim, vector in vectors.items()}
+    known = {memory.inside(v): v for v in h.List("Vector")} if trains.names else {}
     due = {event.target: event.time for event in pending.selves if event.flag == 1}
     waits = {event.target for event in pending.selves if event.flag != 1}
-    for name in found.names:
+    for name in trains.names:
         for k, thing in enumerate(contents.points[name].things):
             if (name, k) not in due and (name, k) not in waits:  # nothing comes any more
-                found.times[name, k] = np.zeros(0)
+                trains.times[name, k] = np.zeros(0)
                 continue
             try:
                 fields = memory.fields_of(memory.inside(thing))
-                vector = given.get(memory.object_of(thing)) or held_vector(memory, thing, known)
+                vector = vector_of.get(memory.object_of(thing)) or held_vector(memory, thing, known)
                 times = np.array(vector if vector is not None else [], np.float64)
                 coming = _coming(times, fields, due.get((name, k)))
-                found.times[name, k], found.given[name, k] = coming
+                trains.times[name, k], trains.given[name, k] = coming
             except OSError as error:
                 way_out = f"vectors={{{thing}: its Vector}}" if str(error) == _LOST else ""
-                found.rejected.append(Rejected(name, str(error).format(thing), "", 0, way_out))
+                trains.rejected.append(Rejected(name, str(error).format(thing), way_out))
                 continue
-            found.fields[name, k] = fields[_INDEX], fields[_TIME]
-    _add_patterns(found, memory, contents, set(due))
+            trains.fields[name, k] = fields[_INDEX], fields[_TIME]
+    _add_patterns(trains, memory, contents, set(due))
     if on_ranks(h):
-        found.rejected += [
-            Rejected(name, "PatternStim on several MPI ranks", "", 0, "use VecStim")
-            for name in sorted({name for name, _ in found.patterns})
+        trains.rejected += [
+            Rejected(name, "PatternStim on several MPI ranks", "use VecStim")
+            for name in sorted({name for name, _ in trains.patterns})
         ]
-        found.names += (OF_GID,) * (OF_GID not in found.names)
-    return found
+        trains.names += (OF_GID,) * (OF_GID not in trains.names)
+    return trains
 
 
 def _add_patterns(

@@ -12,7 +12,7 @@ from clhines.arrays import place_of, ranges, starts
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import MemoryPlaces
-from clhines.neuron.memory.raw import numbers_at
+from clhines.neuron.memory.raw import Source, numbers_at
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.sources import EventSources, NetConColumns
 from clhines.neuron.read.contents import Contents
@@ -23,18 +23,12 @@ _SENDS = r"\b(net_event|INCLUDE)\b"
 Sender = tuple[str, int]  # a point process or artificial cell: its name, and which one
 
 
-@dataclass(eq=False)
-class Origin:
+@dataclass(frozen=True, eq=False)
+class Origin(Source):
     node: int  # whose voltage is compared, -1 where it is a sender
     threshold: float  # mV
     sender: Sender | None
-    times: int = 0  # address of the vector that records it, 0 for none
-    numbers: int = 0  # likewise
-    record_as: int = -1
-    gid: int = -1
-    is_sent: bool = False
-    address: int = 0  # of NEURON's object
-    number: int = -1  # of the sender among `Senders`, -1 of others
+    number: int  # of the sender among `Senders`, -1 of others
 
 
 def on_ranks(h: Hoc) -> bool:
@@ -100,8 +94,7 @@ class NeuronWires:
 
     def sending(self) -> np.ndarray:
         """(m,) int64: number of the sender that is the source of each NetCon; -1 of others."""
-        numbers = np.array([origin.number for origin in self.origins] + [-1], np.int64)
-        return numbers[self.origin]
+        return np.array([origin.number for origin in self.origins] + [-1], np.int64)[self.origin]
 
 
 def read_wires(
@@ -113,8 +106,7 @@ def read_wires(
     read = read_by[1].netcons(every)
     target = senders.of_points(read.target)
     for k in np.flatnonzero((target < 0) & (read.target != 0) & read.active).tolist():
-        what = f"{every[k]}: its target {every[k].syn()} is at no segment"
-        rejected.append(Rejected("", what))
+        rejected.append(Rejected("", f"{every[k]}: its target {every[k].syn()} is at no segment"))
     chosen = np.flatnonzero((target >= 0) & read.active)
     all_of_them = read.address
     read, target = NetConColumns(*(column[chosen] for column in read)), target[chosen]
@@ -140,19 +132,19 @@ def _read_origins(
         name for name, text in texts.items() if text and not re.search(_SENDS, text)
     }
     of_gids = on_ranks(h) or any(is_pattern(text) for text in texts.values())
-    memory, own = read_by
-    found, sources = list[Origin](), own.every()
-    objects = senders.of_objects(np.array([source.sender for source in sources], np.int64))
+    memory, reader = read_by
+    origins, sources = list[Origin](), reader.every()
+    objects = senders.of_objects(np.array([source.object for source in sources], np.int64))
     for source, number in zip(sources, objects.tolist(), strict=True):
         sender, node = senders[number] if number >= 0 else None, -1
         if source.place is not None:
             node = places.node(source.place)
-        nothing = not source.sender and source.place is None
+        nothing = not source.object and source.place is None
         if nothing and source.gid >= 0 and of_gids:
             sender = OF_GID, source.gid
             if source.times and on_ranks(h):
                 what = f"NetCon.record of gid {source.gid}, of another rank"
-                rejected.append(Rejected("", what, "", 0, "record it on that rank"))
+                rejected.append(Rejected("", what, "record it on that rank"))
         of_x = source.place is not None  # NEURON compares the x of a sender that has one
         if node < 0 and sender is not None and sender[0] in silent and not of_x:
             continue
@@ -163,23 +155,14 @@ def _read_origins(
             if source.place is not None:
                 what = name_of(h, memory, source.place)
             way_out = "expected a voltage or an object that sends events"
-            rejected.append(Rejected("", f"NetCon of {what}", "", 0, way_out))
+            rejected.append(Rejected("", f"NetCon of {what}", way_out))
             continue
         if source.is_called:
             what = "NetCon.record of a statement or a function"
-            rejected.append(Rejected("", what, "", 0, "record into a Vector"))
-        found.append(
-            Origin(
-                node,
-                own.threshold(source.address),
-                sender if node < 0 else None,
-                source.times,
-                source.numbers,
-                source.record_as,
-                source.gid,
-                source.is_sent,
-                source.address,
-                number if node < 0 else -1,
-            )
+            rejected.append(Rejected("", what, "record into a Vector"))
+        sender, number = (sender, number) if node < 0 else (None, -1)
+        known, threshold = vars(source), reader.threshold(source.address)
+        origins.append(
+            Origin(**known, node=node, threshold=threshold, sender=sender, number=number)
         )
-    return found
+    return origins

@@ -1,4 +1,4 @@
-"""What POINTERs point to: voltages, variables of mechanisms, elements of Vectors."""
+"""Targets of POINTERs: voltages, variables of mechanisms, elements of Vectors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_written(
     used: Sequence[int],
 ) -> WrittenPointers:
     """Find what is written; `used` are addresses of Vectors that play or record."""
-    found, elements, set_by = WrittenPointers(), dict[int, None](), set[int]()
+    written, elements, set_by = WrittenPointers(), dict[int, None](), set[int]()
     asked = [(n, p) for n, m in mechanisms.items() for p in m.program.written]
     rooms = _rooms(memory, used) if asked else np.zeros((0, 2), np.int64)
     for name, pointer in asked:
@@ -44,7 +44,7 @@ def read_written(
             variable = None if place is None else _variable(places, rooms, place)
             if variable is None:
                 what = "nothing, or to no variable of a mechanism and no element of a Vector"
-                found.rejected.append(
+                written.rejected.append(
                     Rejected(name, f"POINTER {pointer}, which is written, points to {what}")
                 )
                 break
@@ -55,13 +55,13 @@ def read_written(
                     set_by.add(variable.number)
         if len({(v.owner, v.name) for v in targets}) > 1:
             what = f"POINTER {pointer}, which is written, points to variables of several names"
-            found.rejected.append(Rejected(name, what))
-        found.targets[name, pointer] = targets
+            written.rejected.append(Rejected(name, what))
+        written.targets[name, pointer] = targets
     if elements.keys() - set_by:
         what = "a POINTER adds to an element of a Vector that no BEFORE BREAKPOINT sets"
-        found.rejected.append(Rejected("", what))
-    found.elements = [*elements]
-    return found
+        written.rejected.append(Rejected("", what))
+    written.elements = [*elements]
+    return written
 
 
 def read_pointed(
@@ -71,7 +71,7 @@ def read_pointed(
     mechanisms: Mapping[str, Mechanism],
     known: Mapping[tuple[str, str, int], int],
 ) -> tuple[dict[tuple[str, str], list[Variable]], list[Rejected]]:
-    """Find what each POINTER that is read points to, and what is rejected.
+    """Find the target of each POINTER that is read, and rejections.
 
     `known` has the nodes of those by mechanism, name and instance that `target_var` sets.
     """

@@ -241,7 +241,7 @@ def plan_contraction(
     if ranks is None:
         direct = room.fits_registers(forest, kind == ABOVE, real, limits, options)
         kind = np.where(direct, IN_REGISTERS, kind)
-    build = _Contraction(method, real, limits, options, most)
+    build = _ContractionPlanner(method, real, limits, options, most)
     if (kind == kind[0]).all():
         if kind[0] == IN_REGISTERS:
             return build.direct(forest)
@@ -266,7 +266,7 @@ def _classes(forest: Forest, cut: Cut, real: str, limits: Limits, options: Optio
 
 
 @dataclass(frozen=True)
-class _Contraction:
+class _ContractionPlanner:
     method: str
     real: str
     limits: Limits

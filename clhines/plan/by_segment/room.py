@@ -72,7 +72,7 @@ def most_lanes(real: str, limits: Limits, options: Options) -> int:
 def fits_registers(
     forest: Forest, above: np.ndarray, real: str, limits: Limits, options: Options
 ) -> np.ndarray:
-    """(num_cells,) bool: cells whose values go into registers; `above` local memory are some.
+    """(num_cells,) bool: cells with values in registers; `above` are too large for local memory.
 
     By default all of those or none, and only where the compiler is NVIDIA's: a cache beside local
     memory has values that leave the registers.

@@ -41,7 +41,7 @@ from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.sources import SENDING, wires_of
 from clhines.simulate.kinds import layouts
-from clhines.simulate.kinds.spec import ArenaSpec, KindBlocks, Values, call_of, fields_of
+from clhines.simulate.kinds.spec import ArenaSpec, CallValues, KindBlocks, call_of, fields_of
 from clhines.simulate.records.records import Record
 from clhines.simulate.state.arena import Arena
 
@@ -110,7 +110,7 @@ def make_tiles(
 
 
 def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield widths, and cells in rows of so many of one shape."""
+    """Yield widths, and rows of that many cells of one shape."""
     rows = dict[int, list[np.ndarray]]()
     shape = forest.shape_of_cell[cells]
     for s in np.unique(shape).tolist():
@@ -120,8 +120,7 @@ def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int,
             rows.setdefault(width, []).append(alike[:width])
             alike = alike[width:]
     for width, several in rows.items():
-        sizes = forest.sizes[[row[0] for row in several]]
-        group = starts(sizes) * width // TOGETHER
+        group = starts(forest.sizes[[row[0] for row in several]]) * width // TOGETHER
         for g in np.unique(group):
             yield width, np.stack([several[k] for k in np.flatnonzero(group == g)])
 
@@ -233,7 +232,9 @@ class GroupedKind(KindBlocks):
     def line_of(self, line: int, lines: int) -> str:
         return f"in_group(ints[position_{self.number} + j], {self.width}, {lines}, {line})"
 
-    def call_group(self, block: str, values: Values, always: tuple[str, ...], indent: int) -> str:
+    def call_group(
+        self, block: str, values: CallValues, always: tuple[str, ...], indent: int
+    ) -> str:
         """Return statements that call a block of group q, and add up ions' currents `always`."""
         keep = partial(self._keep, block, always)
         return self.call_wide(
@@ -251,7 +252,7 @@ class GroupedKind(KindBlocks):
             return ""
         return f"LOOSE_{w}({a.role}s + {w * len(names)} * q + {w * names.index(a.name)})"
 
-    def _value(self, a: Argument, values: Values) -> str:
+    def _value(self, a: Argument, values: CallValues) -> str:
         if a.role == "parameter":
             return f"single_{self.singles.index(a.name)}"
         if a.role == "constant":

@@ -226,7 +226,7 @@ class SlotNodes:
 
 
 def choose_lanes(forest: Forest, most: int, units: int) -> int:
-    """How many cells of one shape share a vector: at `most`, few idle, a block for each unit."""
+    """Choose the cells of one shape in a vector: at `most`, few idle, a block for each unit."""
     counts = np.bincount(forest.shape_of_cell)
     lanes = most
     while lanes > 1:

@@ -73,7 +73,7 @@ def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
 
 
 def _slower(size: float) -> float:
-    """Return how much longer what passes over so many bytes takes."""
+    """Return the slowdown of a pass over a number of bytes."""
     return FAR if size > NEAR else 1.0
 
 
@@ -158,7 +158,7 @@ def blocks_of(
 
 
 def _first_of_tiles(shape: np.ndarray, lanes: int) -> np.ndarray:
-    """(tiles,) int64: where runs of at most so many cells of one shape begin."""
+    """(tiles,) int64: first cells of runs of one shape, each of at most `lanes` cells."""
     begins = np.flatnonzero(np.diff(shape, prepend=-1))
     within = np.arange(len(shape)) - np.repeat(begins, np.diff(np.append(begins, len(shape))))
     return np.flatnonzero(within % lanes == 0)

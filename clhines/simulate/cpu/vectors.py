@@ -208,7 +208,7 @@ class CellEpochs(Cells):
         self._parameters = list[tuple[cla.Array, cla.Array]]()  # of all instances, and of each
         self._v = self._by_node("v_init")
         self._table, none = self._block_table(), self._put(np.zeros(1))
-        self._recorded: list[program.Argument]
+        self._recorded: list[program.KernelArgument]
         self._recorded = [self._put(self._table), np.int32(0), none, none, none]
         recorded = dict(zip(_RECORDS, self._recorded, strict=True))
         self._given = {**self._of_nodes(), **self._of_events(), **recorded}
@@ -227,7 +227,7 @@ class CellEpochs(Cells):
         columns += [c for g in self.plan.groups for c in (g.first[:-1], g.first[1:])]
         return np.stack(columns, axis=1).astype(np.int32)
 
-    def _of_nodes(self) -> dict[str, program.Argument]:
+    def _of_nodes(self) -> dict[str, program.KernelArgument]:
         run, blocks, by_node = self._run, self.plan.blocks, self._by_node
         constant_g, constant_b, base_d, inverse = self.pivots.arrays
         window = max(1, blocks.count * self._spec.window * blocks.lanes)
@@ -239,7 +239,7 @@ class CellEpochs(Cells):
             "base_ds": base_d, "ds": base_d.copy(), "fs": cla.zeros_like(base_d),
         }  # fmt: skip
 
-    def _of_events(self) -> dict[str, program.Argument]:
+    def _of_events(self) -> dict[str, program.KernelArgument]:
         run, model, num, real = self._run, self._run.model, np.int32, self._run.dtype.type
         spikes, grid = run.grid.spikes, run.grid
         alone: dict[str, cla.Array] = {}
@@ -257,7 +257,7 @@ class CellEpochs(Cells):
             "incoming": grid.incoming, **run.states.detectors, **alone,
         }  # fmt: skip
 
-    def _of_kind(self, k: int, kind: Kind) -> dict[str, program.Argument]:
+    def _of_kind(self, k: int, kind: Kind) -> dict[str, program.KernelArgument]:
         dtype, put, groups, num = self._run.dtype, self._put, self.plan.groups[k], np.int32
         parameters = [kind.parameters[name] for name in kind.mechanism.parameters]
         single = [p for p in parameters if np.ndim(p) == 0] or [0.0]
@@ -301,8 +301,7 @@ class CellEpochs(Cells):
     def record(self, nodes: np.ndarray, rows: cla.Array) -> None:
         model, at = self._run.model, self.plan.nodes
         column = np.append(np.arange(len(nodes)), ~np.arange(model.num_extra))
-        nodes = np.append(nodes, model.sources.detector_node[len(model.soma) :])
-        place = at.place[nodes]
+        place = at.place[np.append(nodes, model.sources.detector_node[len(model.soma) :])]
         block = at.block[place // self.plan.blocks.lanes]
         order = np.argsort(block, kind="stable")
         counts = np.bincount(block, minlength=len(self._table))
@@ -336,8 +335,7 @@ class CellEpochs(Cells):
 
         def places() -> tuple[np.ndarray, np.ndarray]:
             first = np.arange(len(groups.member)) * (number * groups.width)
-            at = (first[:, None] + np.arange(groups.width)).reshape(-1)
-            return at, groups.source.reshape(-1)
+            return (first[:, None] + np.arange(groups.width)).reshape(-1), groups.source.reshape(-1)
 
         return [Storage(given, index * groups.width, k, places)]
 

@@ -154,7 +154,7 @@ class StepTimes:
 
 
 class EventList:
-    """Events that kernels find, `capacity` a chunk, and those of the start, `early` until told."""
+    """Events of kernels, `capacity` per chunk, and those of the start, `early` until reported."""
 
     def __init__(
         self,

@@ -66,7 +66,7 @@ class CellStates:
 
     State s of instance i is at ``s * count + i`` of its entry in `of_kinds`. `detectors` are
     arguments of kernels, none where there are no others than the somas'. `early` are the sources
-    that are above their thresholds at the start, until they are told of.
+    that are above their thresholds at the start, until they are reported.
     """
 
     def __init__(self, model: Model, queue: cl.CommandQueue, dtype: np.dtype) -> None:

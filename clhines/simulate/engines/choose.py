@@ -48,7 +48,7 @@ def check_options(options: Iterable[str], own: Iterable[str]) -> None:
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeRun:
     runner: Run
     engine: str
     chunk: int
@@ -85,7 +85,7 @@ def described() -> list[tuple[str, str, str, str, str]]:
     return found
 
 
-def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool) -> Made:
+def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool) -> MadeRun:
     with agreed(ranks):
         asked, decisions, own, shares = request.engine != "auto", None, model, list[Share]()
         if ranks is not None:
@@ -103,14 +103,14 @@ def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool)
         with naming_memory(request.what, request.chunk):
             run, engine = _first(engines, needs, job)
     if ranks is None or decisions is None:
-        return Made(run, engine, request.chunk)
+        return MadeRun(run, engine, request.chunk)
     run, engine = _of_all(ranks, job, run, engine)
-    return Made(SplitRun(ranks, shares, decisions, run), engine, request.chunk)
+    return MadeRun(SplitRun(ranks, shares, decisions, run), engine, request.chunk)
 
 
 def make_own(
     ranks: Ranks, network: Network, model: Model, request: Request, overlap: bool | None
-) -> Made:
+) -> MadeRun:
     """Make the run of a rank that has described its own cells."""
     on_host = request.queue is None or devices.is_cpu(request.queue.device)
     whole = gathered(ranks, network, model, on_host, overlap)
@@ -122,7 +122,7 @@ def make_own(
         with naming_memory(request.what, request.chunk):
             found = _first(*_engines([], asked, request), job)
     run, engine = _of_all(ranks, job, *found)
-    return Made(OwnRun(ranks, whole, run), engine, request.chunk)
+    return MadeRun(OwnRun(ranks, whole, run), engine, request.chunk)
 
 
 def _of_all(ranks: Ranks, job: Job, run: Run, engine: str) -> tuple[PartRun, str]:

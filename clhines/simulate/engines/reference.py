@@ -64,19 +64,19 @@ def _refuse(variables: Variables, k: int, block: str) -> None:
 def check_unless(mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]) -> None:
     """Raise an InputError where parameters ask for something that is not simulated."""
     arguments = mechanism.calls(block)
-    given = [a.name for a in arguments if a.direction == "in"]
+    inputs = [a.name for a in arguments if a.direction == "in"]
     reasons = [int(a.name) for a in arguments if a.direction == "out"]
     with np.errstate(all="ignore"):
-        found = mechanism.twin(block)(*(values[name] for name in given))
-    for number, where in zip(reasons, found, strict=True):
-        count = max(np.size(values[name]) for name in given)
-        some = np.flatnonzero(np.broadcast_to(where, count))
-        if len(some):
-            at = {name: np.broadcast_to(values[name], count)[some[0]] for name in given}
+        flags = mechanism.twin(block)(*(values[name] for name in inputs))
+    for number, where in zip(reasons, flags, strict=True):
+        count = max(np.size(values[name]) for name in inputs)
+        instances = np.flatnonzero(np.broadcast_to(where, count))
+        if len(instances):
+            at = {name: np.broadcast_to(values[name], count)[instances[0]] for name in inputs}
             shown = ", ".join(f"{name} = {x:g}" for name, x in at.items())
             raise InputError(
                 f"{mechanism.name}: {mechanism.program.unless[number]}; it is called with {shown}, "
-                f"as of instance {some[0]}"
+                f"as of instance {instances[0]}"
             )
 
 

@@ -40,7 +40,7 @@ Mark: TypeAlias = "cl.Event | float"  # a position in a queue, or a moment of th
 
 @dataclass(frozen=True)
 class Request:
-    """How a network is to be advanced: arguments of `Simulation`, `options` of `Solver`."""
+    """How to advance a network: arguments of `Simulation`, `options` of `Solver`."""
 
     what: object  # named by messages about memory
     queue: cl.CommandQueue | None  # None for ``reference``

@@ -33,7 +33,7 @@ from clhines.solve.solver import Solver
 
 BLOCKS_PER_UNIT, LEAST_NODES = 4, 32  # of nodes that a work-item of a CPU has
 NEIGHBOURS = ("above", "below", "beside")  # of `neighbours`
-Launch: TypeAlias = Callable[[], object]
+Enqueue: TypeAlias = Callable[[], object]
 
 
 def bound(
@@ -43,7 +43,7 @@ def bound(
     given: dict[str, Any],
     items: int,
     alone: bool = False,
-) -> Launch:
+) -> Enqueue:
     """Return a launch of a kernel, its arguments by name; `alone` are work-groups of one item."""
     kernel = program.bind(*built, name, given)
     (total,), (group,) = devices.small_groups(queue.device, items)
@@ -75,8 +75,7 @@ def _solver_of(
         limits = trust.limits(devices.whole_device(run.device), "solve", run.dtype)
         whole = trees(run.whole.network)
         method, options = of_whole(whole, method, run.dtype, limits, options)
-    given = cast("dict[str, Any]", options)
-    solver = Solver(forest, method, run.dtype, None, run.queue, **given)
+    solver = Solver(forest, method, run.dtype, None, run.queue, **cast("dict[str, Any]", options))
     if not solver.takes_device_order:
         raise DeviceMemoryError(
             f"a network needs its {forest.num_nodes} nodes on the device at once; the "
@@ -128,7 +127,7 @@ class Diffusing:
         self._given |= {n: to_device(run.queue, a, np.int32) for n, a in zip(NEIGHBOURS, placed)}
         self._gather = gather
 
-    def bind(self) -> list[Launch]:
+    def bind(self) -> list[Enqueue]:
         """Return the launches of a step."""
         run, given, solver = self._run, self._given, self._solver
         places = zip(("value", "volume", "diffusion"), diffusing_places(run), strict=True)
@@ -269,9 +268,9 @@ class Steps(ArenaKernels):
         self._diffusion = [] if self._diffusing is None else self._diffusing.bind()
         self._launches = [self._launches_of(*pair) for pair in (self.v, self.v[::-1])]
 
-    def _launches_of(self, old: cla.Array, new: cla.Array) -> tuple[list[Launch], list[Launch]]:
+    def _launches_of(self, old: cla.Array, new: cla.Array) -> tuple[list[Enqueue], list[Enqueue]]:
         """Kernels of a step from one array of voltages to another: before and after the solve."""
-        spec, before = self._built[1], list[Launch]()
+        spec, before = self._built[1], list[Enqueue]()
         arguments = {**self._given, "v": old, "v_old": old, "v_new": new}
         if spec.layered:
             layers = offsets([len(targets) for targets in self.run.wires.layers]).tolist()
@@ -303,7 +302,7 @@ class Steps(ArenaKernels):
             after.append(bound(self.queue, self._built, "add_up", arguments, count))
         return before, after
 
-    def _see(self) -> list[Launch]:
+    def _see(self) -> list[Enqueue]:
         """Copy, before kernels change them, variables of other nodes that pointers read in them."""
         arena = self.run.arenas["mem"]
         at = layouts.seen_from(self.model, self.layout, arena)

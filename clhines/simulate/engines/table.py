@@ -106,21 +106,3 @@ ENGINES = (
 )
 NAMES = tuple(engine.name for engine in ENGINES)
 CHOICES = ("auto", FAMILY, *NAMES)
-MISSING = {
-    "epochs-gpu of cells larger than a work-group": "a step would wait for several work-groups, "
-    "and OpenCL has no barrier for them",
-    "epochs-gpu with events between cells within a step": "work-groups would meet once more in "
-    "each step; with one launch a step that is no faster than `steps`",
-    "epochs-gpu with pointers that write variables of other cells": "work-groups would meet once "
-    "more in each step",
-    "epochs-gpu and epochs-cpu with pointers to voltages of other ranks": "ranks exchange these in "
-    "each step",
-    "epochs-gpu and epochs-cpu with GLOBAL variables that each instance of a mechanism sets in "
-    "turn": "all cells would meet in each step",
-    "epochs-gpu and epochs-cpu with pointers to variables of mechanisms": "states of a mechanism "
-    "are not kept where those of others are read",
-    "epochs-gpu, epochs-cpu and steps with pointers to variables of other nodes that change just "
-    "before they are read": "mechanisms would act one after the other, by a launch each",
-    "epochs-gpu and epochs-cpu with LONGITUDINAL_DIFFUSION": "each step would solve for the states "
-    "that diffuse as well, trees whose coefficients change from step to step",
-}

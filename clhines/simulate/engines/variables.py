@@ -23,7 +23,7 @@ from clhines.model.model import DENSITY, INITIAL_REVERSAL, IonNodes, Model
 from clhines.model.schema import Field
 from clhines.network.changes import Changes
 from clhines.network.copies import fill, structure_of_copies
-from clhines.network.inside import inside
+from clhines.network.groups import inside
 from clhines.network.network import Network
 from clhines.simulate.events.grid_run import HostGrid
 from clhines.simulate.events.sources import Wires, ring_sizes
@@ -223,41 +223,42 @@ class Variables:
             self._put(k, block, argument, value, some, given)
         return results
 
-    def _value(self, k: int, a: Argument, some: np.ndarray, given: BlockCall) -> object:
+    def _value(self, k: int, a: Argument, instances: np.ndarray, call: BlockCall) -> object:
         role, name = a.role, a.name
         if role == "parameter":
-            return self.parameters[k][name][some]
+            return self.parameters[k][name][instances]
         if role == "state":
             values = self.states[k][name]
             if a.direction == "in" and name in self.model.of_last(k):
-                return np.broadcast_to(values[self.model.kinds[k].last], some.shape)
-            return values[some]
+                return np.broadcast_to(values[self.model.kinds[k].last], instances.shape)
+            return values[instances]
         if role == "ion":
-            return self.ions[name][self.model.kinds[k].node[some]]
+            return self.ions[name][self.model.kinds[k].node[instances]]
         if role == "table":
             return self._table(k, name)
         if role == "pointer" and (k, name) in self.model.read:
             to = self.model.read[k, name]
-            return self.states[to.kind][to.state][to.instance[some]]
+            return self.states[to.kind][to.state][to.instance[instances]]
         if role == "pointer":
-            return np.append(self.v, self.remote_v)[self.model.pointers[k, name][some]]
+            return np.append(self.v, self.remote_v)[self.model.pointers[k, name][instances]]
         if role in ("weight", "other_weight"):
-            return self._weights(k, role, name, given)
+            return self._weights(k, role, name, call)
         if role == "noise":
-            number = self.model.kinds[k].first_instance + some
-            return normal(self.model.seed, number, given.step)
+            number = self.model.kinds[k].first_instance + instances
+            return normal(self.model.seed, number, call.step)
         if role in ("v", "t", "dt", "flag", "x"):
-            single = {"v": given.v, "dt": np.float64(self.model.dt), "flag": given.flag}
-            return given.t[name] if role in ("t", "x") else single[role]
-        if role in ("stream", "drawn"):
-            return self.stream(k, name, some) if role == "stream" else self.drawn[k, name][some]
+            single = {"v": call.v, "dt": np.float64(self.model.dt), "flag": call.flag}
+            return call.t[name] if role in ("t", "x") else single[role]
+        if role == "stream":
+            return self.stream(k, name, instances)
+        if role == "drawn":
+            return self.drawn[k, name][instances]
         raise InputError(f"{self.model.kinds[k].mechanism.name}: argument {role} {name} is unknown")
 
     def stream(self, k: int, name: str, some: np.ndarray) -> np.ndarray:
         """(r, 4) uint32: the names of a stream of random numbers."""
         ids = self.model.random_ids[k, name][some]
-        index = np.full((len(some), 1), self.model.random_index, np.uint32)
-        return np.hstack([ids, index])
+        return np.hstack([ids, np.full((len(some), 1), self.model.random_index, np.uint32)])
 
     def _weights(self, k: int, role: str, name: str, given: BlockCall) -> np.ndarray:
         if given.sums is not None:
@@ -270,24 +271,30 @@ class Variables:
         return np.where(at < 0, 0.0, padded[place])
 
     def _put(
-        self, k: int, block: str, a: Argument, value: np.ndarray, some: np.ndarray, given: BlockCall
+        self,
+        k: int,
+        block: str,
+        a: Argument,
+        value: np.ndarray,
+        instances: np.ndarray,
+        call: BlockCall,
     ) -> None:
         role, name = a.role, a.name
         kind = self.model.kinds[k]
         if role in ("state", "output"):
-            (self.states if role == "state" else self.outputs)[k][name][some] = value
+            (self.states if role == "state" else self.outputs)[k][name][instances] = value
         elif role == "drawn":
-            self.drawn[k, name][some] = value
+            self.drawn[k, name][instances] = value
         elif role == "set_v":
-            self.v[kind.node[some]] = value
+            self.v[kind.node[instances]] = value
         elif role in ("put", "add"):  # by one instance after the other
             to = self.model.written[k, name]
-            target, at = self.states[to.kind][to.state], to.instance[some]
+            target, at = self.states[to.kind][to.state], to.instance[instances]
             np.add.at(target, at, value) if role == "add" else np.put(target, at, value)
         elif role == "ion" and not (block == "current" and name in self._currents):
-            self.ions[name][kind.node[some]] = value
+            self.ions[name][kind.node[instances]] = value
         elif role in ("ion", "ion_current"):  # what a mechanism adds to the ion's current
-            node = kind.node[some]
+            node = kind.node[instances]
             per_area = 1.0
             if kind.mechanism.kind == "point":
                 per_area = 1.0 / (DENSITY * self.model.area[node])
@@ -295,15 +302,15 @@ class Variables:
             total[node] += value * per_area
         elif role in ("weight", "other_weight"):
             net = kind.mechanism.program.net
-            at = given.weight_at if role == "weight" else given.other_at
+            at = call.weight_at if role == "weight" else call.other_at
             assert net is not None and at is not None
             known = at >= 0
             place = at[known] + net.weights.index(name)
             self.exact.weight[place] = np.broadcast_to(value, known.shape)[known]
         else:
-            given.results[role, name] = np.full(some.shape, value)
+            call.results[role, name] = np.full(instances.shape, value)
             if role == CURRENT and {*self.wanted[k]} - {*self.declared(k)}:
-                self.outputs[k][CURRENT][some] = given.results[role, name]
+                self.outputs[k][CURRENT][instances] = call.results[role, name]
 
     def writes(self, k: int, block: str) -> list[IonNodes]:
         """Return ions of which a block writes concentrations."""
@@ -453,8 +460,7 @@ class Copies:
 
     def _wired(self, per: str) -> np.ndarray:
         if per == "target":
-            sizes = [k.count for k in self._once.kinds if k.first_target >= 0]
-            return in_blocks(sizes, self.count)
+            return in_blocks([k.count for k in self._once.kinds if k.first_target >= 0], self.count)
         once, whole = self._once, self._whole
         sources, connections = self._known["source", None], self._known["connection", None]
         assert sources is not None and connections is not None
@@ -520,14 +526,14 @@ def whole(variables: Variables) -> Variables:
     once, model = variables.once, variables.model
     if once is model:
         return variables
-    found, copies = variables.copy(), model.copies
-    found.once = model
-    found.v, found.failed = np.tile(found.v, copies), np.tile(found.failed, copies)
-    for kinds in (found.parameters, found.states, found.outputs):
+    every, copies = variables.copy(), model.copies
+    every.once = model
+    every.v, every.failed = np.tile(every.v, copies), np.tile(every.failed, copies)
+    for kinds in (every.parameters, every.states, every.outputs):
         for of_kind in kinds:
             of_kind.update({k: np.tile(a, copies) for k, a in of_kind.items()})
-    found.ions = {k: np.tile(a, copies) for k, a in found.ions.items()}
-    return found
+    every.ions = {k: np.tile(a, copies) for k, a in every.ions.items()}
+    return every
 
 
 def chunk_of_all(early: Chunk, model: Model) -> Chunk:

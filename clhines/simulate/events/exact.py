@@ -188,30 +188,30 @@ class HostEvents:
         begin = wires.first_target[k]
         connection, time, sent = of_wire
         here = (self._target[connection] >= begin) & (self._target[connection] < begin + count)
-        slot, own, own_sent = earliest(queue)
-        if not (here.any() or (own <= until).any()):
+        slot, self_time, self_sent = earliest(queue)
+        if not (here.any() or (self_time <= until).any()):
             return False
         which, due, since = np.full(count, -1), np.full(count, np.inf), np.full(count, np.inf)
         instance = self._target[connection[here]] - begin
         which[instance], due[instance] = connection[here], time[here]
         since[instance] = sent[here]
-        mine = (own <= until) & (self._layer[begin : begin + count] == layer)
-        mine &= (own < due) | ((own == due) & (own_sent < since))
+        mine = (self_time <= until) & (self._layer[begin : begin + count] == layer)
+        mine &= (self_time < due) | ((self_time == due) & (self_sent < since))
         flag = np.zeros(count)
         if mine.any():
-            due = np.where(mine, own, due)
-            some = np.flatnonzero(mine)
-            flag[some] = queue.flag[slot[some], some]
-            which[some] = queue.connection[slot[some], some]
+            due = np.where(mine, self_time, due)
+            receivers = np.flatnonzero(mine)
+            flag[receivers] = queue.flag[slot[receivers], receivers]
+            which[receivers] = queue.connection[slot[receivers], receivers]
             removed(queue, slot, mine)
         from_wire = np.zeros(count, bool)
         from_wire[instance] = True
         from_wire &= ~mine
         variables.exact.cursor[which[from_wire]] += 1
-        some = np.flatnonzero(from_wire | mine)
-        if len(some):
-            self.receive(k, some, due[some], flag[some], which[some])
-        return bool(len(some))
+        receivers = np.flatnonzero(from_wire | mine)
+        if len(receivers):
+            self.receive(k, receivers, due[receivers], flag[receivers], which[receivers])
+        return bool(len(receivers))
 
     def receive(
         self, k: int, some: np.ndarray, t: np.ndarray, flag: np.ndarray, connection: np.ndarray
@@ -300,8 +300,7 @@ class HostEvents:
         queue, there = self.variables.queues[k], some[any_]
         self._armed_again[k][there] = True
         queue.armed[:, there] = armed[:, any_]
-        values = self._conditions(k, there, call.v[any_])
-        queue.above[:, there] = values >= -WATCH_MARGIN
+        queue.above[:, there] = self._conditions(k, there, call.v[any_]) >= -WATCH_MARGIN
 
     def _conditions(self, k: int, some: np.ndarray, v: np.ndarray) -> np.ndarray:
         """(watches, r) float64: values of the conditions."""
@@ -312,22 +311,23 @@ class HostEvents:
 
     def _fired(self, layer: int) -> list[tuple[int, np.ndarray, np.ndarray]]:
         """Compare armed conditions; kinds, instances and (watches, r) bool: that have come true."""
-        found = []
+        fired = []
         for k in self.variables.wires.kinds:
             net, queue = self.net(k), self.variables.queues[k]
             begin = self.variables.wires.first_target[k]
             here = self._layer[begin : begin + queue.size.size] == layer
-            some = (
+            watching = (
                 np.flatnonzero(queue.armed.any(axis=0) & here) if net.watches else np.zeros(0, int)
             )
-            if not len(some):
+            if not len(watching):
                 continue
-            above = self._conditions(k, some, self.variables.v_of(k, some)) > 0
-            fire = queue.armed[:, some] & above & ~queue.above[:, some]
-            queue.above[:, some] = np.where(queue.armed[:, some], above, queue.above[:, some])
-            found.append((k, some, fire))
-            self._armed_again[k][some] = False
-        return found
+            above = self._conditions(k, watching, self.variables.v_of(k, watching)) > 0
+            fire = queue.armed[:, watching] & above & ~queue.above[:, watching]
+            armed = queue.armed[:, watching]
+            queue.above[:, watching] = np.where(armed, above, queue.above[:, watching])
+            fired.append((k, watching, fire))
+            self._armed_again[k][watching] = False
+        return fired
 
     def _watch(self, fired: list[tuple[int, np.ndarray, np.ndarray]], now: float) -> None:
         """Send an event to instances whose armed condition came true, and was not armed again."""
@@ -350,8 +350,7 @@ def earliest(queue: Queue) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if not queue.size.any():
         never = np.full(count, np.inf)
         return np.zeros(count, np.int64), never, never
-    used = np.arange(len(queue.time))[:, None] < queue.size
-    time = np.where(used, queue.time, np.inf)
+    time = np.where(np.arange(len(queue.time))[:, None] < queue.size, queue.time, np.inf)
     slot = time.argmin(axis=0)
     each = np.arange(count)
     return slot, time[slot, each], queue.sent[slot, each]

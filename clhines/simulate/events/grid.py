@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
@@ -29,11 +29,10 @@ from clhines.device.arrays import to_device
 from clhines.device.devices import has_atomics
 from clhines.device.timing import seconds_in_turns
 from clhines.errors import DeviceError, InputError, SpikeOverflowError
-from clhines.model.connections import Connections, check_sizes
+from clhines.model.connections import GridConnections, check_sizes
 from clhines.plan.kernel_spec import TemplateSpec
 
-Found = tuple[cla.Array, cla.Array, cla.Array]  # source and step of spikes, and how many there are
-Waits: TypeAlias = "Sequence[cl.Event] | None"
+NewSpikes = tuple[cla.Array, cla.Array, cla.Array]  # source and step of each, and their number
 
 
 class Tables:
@@ -42,7 +41,7 @@ class Tables:
     def __init__(
         self,
         queue: cl.CommandQueue,
-        connections: Connections,
+        connections: GridConnections,
         num_targets: int,
         weight: np.ndarray,
         place: np.ndarray | None,
@@ -85,7 +84,7 @@ class Tables:
         return to_device(self.queue, self.connections.delays, np.int32)
 
     def chunks(self, columns: int) -> np.ndarray:
-        """As `Connections.chunks`, kept."""
+        """As `GridConnections.chunks`, kept."""
         if columns not in self._chunks:
             self._chunks[columns] = self.connections.chunks(columns)
         return self._chunks[columns]
@@ -186,7 +185,7 @@ class Delivery:
     `slots`, the length of the ring of sums, is above the largest delay in steps. `algorithm` is one
     of `ALGORITHMS`, or ``auto``, which measures them on random spikes and takes the fastest (see
     `tune`, also for `steps` and `expected`); devices without 64-bit atomics take ``pull`` only.
-    `external` and `largest` are of `Connections.scale`, `columns` and `work_group` of
+    `external` and `largest` are of `GridConnections.scale`, `columns` and `work_group` of
     `DeliverSpec`, in place of the defaults; `scale` is the unit of the weights, in place of the
     finest one. `place`, (k,), says where in memory the weight at each place of the rows lies, in
     place of there (`clhines.literature.synapses`).
@@ -198,7 +197,7 @@ class Delivery:
     def __init__(
         self,
         queue: cl.CommandQueue,
-        connections: Connections,
+        connections: GridConnections,
         num_targets: int,
         slots: int,
         capacity: int,
@@ -257,24 +256,17 @@ class Delivery:
     def quantise(self, weight: ArrayLike) -> np.ndarray:
         """Weights as integers in units of `incoming_scale`, int64."""
         exponent = -round(math.log2(self.incoming_scale))
-        given = np.asarray(weight, np.float64)
-        found = np.rint(np.ldexp(once(given) if given.ndim else given, exponent)).astype(np.int64)
-        return np.broadcast_to(found, given.shape)
+        weights = np.asarray(weight, np.float64)
+        scaled = np.ldexp(once(weights) if weights.ndim else weights, exponent)
+        return np.broadcast_to(np.rint(scaled).astype(np.int64), weights.shape)
 
     def set_weights(self, weight: np.ndarray) -> None:
-        """Take other weights, (k,) in the order given to `Connections`."""
+        """Take other weights, (k,) in the order given to `GridConnections`."""
         integers = self.quantise(self.connections.by_rows(weight))
         self.tables.weight.set(self.tables.laid(integers), self.queue)
 
     def enqueue(
-        self,
-        spike_source: cla.Array,
-        spike_step: cla.Array,
-        spike_count: cla.Array,
-        incoming: cla.Array,
-        first_step: int,
-        steps: int = 1,
-        wait_for: Sequence[cl.Event] | None = None,
+        self, found: NewSpikes, incoming: cla.Array, first_step: int, steps: int = 1
     ) -> cl.Event:
         """Deliver the spikes that were appended since the last call.
 
@@ -284,15 +276,14 @@ class Delivery:
         (slots * num_targets,) int64.
         """
         taken = self.steps_from(first_step, steps)
-        found = spike_source, spike_step, spike_count
-        event = self.deliver(found, incoming, taken, True, wait_for)
+        event = self.deliver(found, incoming, taken, True)
         self.turn_over()
         return event
 
     # -- for `Plasticity`, which takes the steps of a list one by one
 
     def steps_from(self, first: int, count: int) -> range:
-        """Return the steps of one call; an InputError where it cannot take so many."""
+        """Return the steps of one call; an InputError where they are too many for it."""
         if not 1 <= count <= self.slots:
             raise InputError(f"got {count} steps at once; expected 1 to {self.slots}, the slots")
         return range(first, first + count)
@@ -306,12 +297,10 @@ class Delivery:
         """Count all that is in the list as delivered, after the last `deliver`."""
         self._turn = 1 - self._turn
 
-    def deliver(
-        self, found: Found, incoming: cla.Array, steps: range, ends: bool, wait_for: Waits = None
-    ) -> cl.Event:
+    def deliver(self, found: NewSpikes, incoming: cla.Array, steps: range, ends: bool) -> cl.Event:
         """Deliver the new spikes of some steps; `ends`: in the last call before `turn_over`."""
         lists = *(a.data for a in found), self.capacity, self._marks.data, self._turn
-        return self._launcher(lists, incoming, steps, steps[-1] if ends else -1, wait_for)
+        return self._launcher(lists, incoming, steps, steps[-1] if ends else -1)
 
     def reset(self, spike_count: cla.Array) -> None:
         """Empty the list of spikes, after the host has read it; nothing waits."""
@@ -464,25 +453,24 @@ class _Launcher:
         self._deliver_kernel = program.kernel_of(context, spec, name)
 
     def __call__(
-        self, lists: Sequence[object], incoming: cla.Array, steps: range, last_step: int = -1,
-        wait_for: Waits = None,
-    ) -> cl.Event:  # fmt: skip
+        self, lists: Sequence[object], incoming: cla.Array, steps: range, last_step: int = -1
+    ) -> cl.Event:
         """Deliver; `lists` are the first arguments, and `last_step` is marked, if any is."""
         spec, tables = self.spec, self.tables
         numbers, sums = (tables.num_targets, self.slots), (tables.weight.data, incoming.data)
         if spec.pulled:
-            return self._pull(lists, steps, last_step, numbers, sums, wait_for)
+            return self._pull(lists, steps, last_step, numbers, sums)
         across, along, deep = self._grid
         along = along if spec.algorithm == "vpo" else len(steps)
         sizes = (across * spec.work_group, along, deep), (spec.work_group, 1, 1)
         more = steps[0], len(steps), last_step, *numbers, *self._arguments, *sums
-        event = self._deliver_kernel(self.queue, *sizes, *lists, *more, wait_for=wait_for)
+        event = self._deliver_kernel(self.queue, *sizes, *lists, *more)
         self.events = [event]
         return event
 
     def _pull(
         self, lists: Sequence[object], steps: range, last_step: int, numbers: tuple[int, int],
-        sums: tuple[cl.Buffer, cl.Buffer], wait_for: Waits,
+        sums: tuple[cl.Buffer, cl.Buffer],
     ) -> cl.Event:  # fmt: skip
         queue, group, fired = self.queue, (self.spec.work_group,), self._fired.data
         items = (self._groups * group[0],)
@@ -492,7 +480,7 @@ class _Launcher:
             some = steps[begin : begin + FLAG_BITS]
             last = last_step if some[-1] == steps[-1] else -1
             more = *lists, some[0], len(some), last, fired
-            self.events.append(self._flag(queue, items, group, *more, wait_for=wait_for))
+            self.events.append(self._flag(queue, items, group, *more))
             given = some[0], *numbers, fired, *self._arguments, *sums
             self.events.append(self._deliver_kernel(queue, targets, group, *given))
             sources = self.tables.connections.num_sources

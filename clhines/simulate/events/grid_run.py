@@ -10,7 +10,7 @@ connection and its target.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -30,7 +30,7 @@ from clhines.model.model import Model
 from clhines.model.schema import Field, plastic_fields, split_name
 from clhines.network.plasticity import Course, Rule
 from clhines.plan.kernel_spec import TemplateSpec
-from clhines.simulate.events.grid import Delivery
+from clhines.simulate.events.grid import Delivery, NewSpikes
 from clhines.simulate.state.decisions import Decisions, external_sums
 
 _SPIKES = (
@@ -136,7 +136,7 @@ class Plasticity:
 
     `delivery` is made with ``largest=rule.max_weight(connections, plastic)``, or its unit is too
     fine. `cell_of_target` is the cell, numbered as sources are, that each target belongs to, -1 for
-    none; `plastic` are the connections that the rule changes, in the order given to `Connections`.
+    none; `plastic` are the connections that the rule changes, in the order of `GridConnections`.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Plasticity:
         if REWARD in rule.about.actions:
             self._reward = self._kernel("reward", ("reward", "step"), forward)
 
-    def _arguments(self, dt: float) -> dict[str, program.Argument]:
+    def _arguments(self, dt: float) -> dict[str, program.KernelArgument]:
         delivery, rule, queue, c = self.delivery, self.rule, self.delivery.queue, self.connections
         decays = rule.decays(dt)
         arrays = {
@@ -228,38 +228,26 @@ class Plasticity:
         return found
 
     def enqueue(
-        self,
-        spike_source: cla.Array,
-        spike_step: cla.Array,
-        spike_count: cla.Array,
-        incoming: cla.Array,
-        first_step: int,
-        steps: int = 1,
-        wait_for: Sequence[cl.Event] | None = None,
+        self, found: NewSpikes, incoming: cla.Array, first_step: int, steps: int = 1
     ) -> cl.Event:
         """Deliver new spikes, of all cells, as `Delivery.enqueue` does, and change weights."""
         delivery = self.delivery
         taken = delivery.steps_from(first_step, steps)
-        found = spike_source, spike_step, spike_count
         for step in taken:
-            self._launch(self._pre, found, step, wait_for)
+            self._launch(self._pre, found, step)
             delivery.deliver(found, incoming, range(step, step + 1), step == taken[-1])
             event = self._launch(self._post, found, step)
         delivery.turn_over()
         return event
 
     def _launch(
-        self,
-        kernels: list[tuple[program.BoundKernel, int, int]],
-        found: tuple[cla.Array, ...],
-        step: int,
-        wait_for: Sequence[cl.Event] | None = None,
+        self, kernels: list[tuple[program.BoundKernel, int, int]], found: NewSpikes, step: int
     ) -> cl.Event:
         queue, group = self.delivery.queue, self._spec.work_group
         numbers = self.delivery.capacity, self.delivery.marks[1], step
         for kernel, across, along in kernels:
             kernel.change(*found, *(np.int32(n) for n in numbers))
-            event = kernel.launch(queue, across * group, group, wait_for, along)
+            event = kernel.launch(queue, across * group, group, rows=along)
         return event
 
     def reward(self, reward: float, step: int) -> None:
@@ -274,7 +262,7 @@ class Plasticity:
 
     @property
     def weight(self) -> np.ndarray:
-        """(k,) float64: the weights after the last events, in the order given to `Connections`."""
+        """(k,) float64: weights after the last events, in the order given to `GridConnections`."""
         return self._of(next(plastic_fields(self.rule)))
 
     def state(self) -> dict[str, np.ndarray]:
@@ -593,7 +581,7 @@ class Grid:
         change = self.plasticity or self.delivery
         if change is not None and not self._inside:
             found = self.spikes.source, self.spikes.step, self.spikes.count
-            change.enqueue(*found, self.incoming, first, count)
+            change.enqueue(found, self.incoming, first, count)
 
     def note_spikes(self) -> Callable[[], Spikes]:
         assert self._received is not None
@@ -603,7 +591,7 @@ class Grid:
         change = self.plasticity or self.delivery
         if change is not None and self.delivery is not None and self._received is not None:
             found = self._received.put(source, step, self.delivery)
-            change.enqueue(*found, self.incoming, first, count)
+            change.enqueue(found, self.incoming, first, count)
 
     def reward(self, reward: float, step: int) -> None:
         if self.plasticity is not None:
@@ -640,17 +628,17 @@ def settled(model: Model, saved: dict[str, np.ndarray], step: int) -> dict[str, 
     rule = model.connections.rule
     if rule is None or "plastic_step_synapse" not in saved:
         return saved
-    course, some = Course(rule, model.dt), model.connections.plastic
+    course, plastic = Course(rule, model.dt), model.connections.plastic
     keys = {"w_": "plastic_weight"}
     keys |= {f"{n}_": f"plastic_trace_synapse{k or ''}" for k, n in enumerate(rule.kept["synapse"])}
-    found = {key: saved[key].copy() for key in (*keys.values(), "plastic_step_synapse")}
-    values = course.constants | {name: found[key][some] for name, key in keys.items()}
-    course.settle(values, step - found["plastic_step_synapse"][some])
+    changed = {key: saved[key].copy() for key in (*keys.values(), "plastic_step_synapse")}
+    values = course.constants | {name: changed[key][plastic] for name, key in keys.items()}
+    course.settle(values, step - changed["plastic_step_synapse"][plastic])
     check_finite(rule, [values["w_"]])
     for name, key in keys.items():
-        found[key][some] = values[name]
-    found["plastic_step_synapse"][some] = step
-    return saved | found
+        changed[key][plastic] = values[name]
+    changed["plastic_step_synapse"][plastic] = step
+    return saved | changed
 
 
 class HostGrid:
@@ -709,23 +697,24 @@ class HostGrid:
 
     def _change(self, event: str, connections: np.ndarray, step: int, reward: float = 0.0) -> None:
         """Change plastic ones of some connections, at an event."""
-        given, course, rule = self.model.connections, self._course, self._course.rule
-        some = connections[given.plastic[connections]]
-        values = {**course.constants, REWARD: reward, "w_": self.weight[some]}
-        for side, ends in (("pre", given.source), ("post", self._post)):
-            values |= self._traces(side, ends[some], step)
-        own = rule.kept["synapse"]
-        if own:
+        grid, course, rule = self.model.connections, self._course, self._course.rule
+        plastic = connections[grid.plastic[connections]]
+        values = {**course.constants, REWARD: reward, "w_": self.weight[plastic]}
+        for side, ends in (("pre", grid.source), ("post", self._post)):
+            values |= self._traces(side, ends[plastic], step)
+        kept = rule.kept["synapse"]
+        if kept:
             last = self._last["synapse"]
-            values |= {f"{n}_": self._trace[f"synapse{k or ''}"][some] for k, n in enumerate(own)}
-            course.settle(values, step - last[some])
+            traces = (self._trace[f"synapse{k or ''}"][plastic] for k in range(len(kept)))
+            values |= dict(zip((f"{n}_" for n in kept), traces, strict=True))
+            course.settle(values, step - last[plastic])
             check_finite(rule, [values["w_"]])
-            last[some] = step
+            last[plastic] = step
         rule.about.act(event, "synapse", values)
-        self.weight[some] = values["w_"]
-        for k, name in enumerate(own):
-            self._trace[f"synapse{k or ''}"][some] = values[f"{name}_"]
-        check_finite(rule, [values["w_"], *(values[f"{name}_"] for name in own)])
+        self.weight[plastic] = values["w_"]
+        for k, name in enumerate(kept):
+            self._trace[f"synapse{k or ''}"][plastic] = values[f"{name}_"]
+        check_finite(rule, [values["w_"], *(values[f"{name}_"] for name in kept)])
 
     def _traces(self, side: str, at: np.ndarray, step: int) -> dict[str, Any]:
         """Return the traces of some cells as they are in a step, by their names in actions."""

@@ -73,7 +73,7 @@ class ArtificialSpec(ArenaSpec):
 
     @classmethod
     def of(cls, spec: ArenaSpec, together: bool) -> ArtificialSpec:
-        """Return what artificial cells take where cells take the functions of `spec`."""
+        """Return the spec of artificial cells that corresponds to `spec` of the cells."""
         kinds = tuple(kind for kind in spec.kinds if kind.kind == "artificial")
         own = {"kinds": kinds, "grid": False, "noise": "", "sets_v": False, "sums": False}
         return cls(**{**fields_of(spec), **own, "together": together})

@@ -32,7 +32,7 @@ from clhines.simulate.gpu.spec import (
     with_once,
 )
 from clhines.simulate.kinds.layouts import active_nodes
-from clhines.simulate.kinds.spec import ArenaSpec, KindBlocks, Values, fields_of
+from clhines.simulate.kinds.spec import ArenaSpec, CallValues, KindBlocks, fields_of
 
 BY_LAYERS = frozenset({"instant_events", "set_voltages"})  # events of all nodes come first
 SPECIAL = 1 << 30  # of the word of a node: it has detectors, or is played with
@@ -90,7 +90,7 @@ class EpochBlocks(KindBlocks):
             return self.in_memory(name)
         return f"{'local_state' if self.local else 'state'}[{self.in_lines.index(name) * WARP}]"
 
-    def value(self, a: Argument, values: Values) -> str:
+    def value(self, a: Argument, values: CallValues) -> str:
         if values.get("sums") and a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]:
             return f"sum_{a.name}"  # of the kinds before
         found = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
@@ -355,33 +355,33 @@ def with_rows(source: str, prefix: str) -> str:
 
 def _with_rows(function: str, prefix: str) -> str:
     """Return a function in which places are rows, and all loads come right after them."""
-    own, function = re.escape(prefix), _with_places(function, prefix)
-    lookup = re.compile(rf"{own}_lookup_\(series__,\s+(\w+),\s+(\w+),\s+(\d+),\s+(\d+),\s+\d+\)")
+    begin, function = re.escape(prefix), _with_places(function, prefix)
+    lookup = re.compile(rf"{begin}_lookup_\(series__,\s+(\w+),\s+(\w+),\s+(\d+),\s+(\d+),\s+\d+\)")
     used = {(m[1], m[2], int(m[3]), int(m[4])) for m in lookup.finditer(function)}
 
-    def column(found: re.Match[str]) -> str:
-        at, low, high = _names(found[1], found[2])
-        number, width = int(found[3]), _width(int(found[4]))
+    def column(match: re.Match[str]) -> str:
+        at, low, high = _names(match[1], match[2])
+        number, width = int(match[3]), _width(int(match[4]))
         vector, part = divmod(number, width)
         end = f"_{vector}.s{part}" if width > 1 else f"_{vector}"
         return f"node_between_({at}.share, {low}{end}, {high}{end})"
 
-    def loads(found: re.Match[str]) -> str:
-        at = f"{found[1]}__at"
-        lines = [f"const node_row_ {at} = node_row_of_({found[2]}, {found[3]});"]
-        for table in sorted({table for place, table, _, _ in used if place == found[1]}):
-            _, low, high = _names(found[1], table)
-            columns = next(c for p, t, _, c in used if (p, t) == (found[1], table))
+    def loads(match: re.Match[str]) -> str:
+        at = f"{match[1]}__at"
+        lines = [f"const node_row_ {at} = node_row_of_({match[2]}, {match[3]});"]
+        for table in sorted({table for place, table, _, _ in used if place == match[1]}):
+            _, low, high = _names(match[1], table)
+            columns = next(c for p, t, _, c in used if (p, t) == (match[1], table))
             width = _width(columns)
             sort = f"real{width}" if width > 1 else "real"
-            numbers = {n for p, t, n, _ in used if (p, t) == (found[1], table)}
+            numbers = {n for p, t, n, _ in used if (p, t) == (match[1], table)}
             for vector in sorted({number // width for number in numbers}):
                 for name, row in ((low, f"{at}.row"), (high, f"({at}.row + 1)")):
                     where = f"{table} + {row} * {columns} + {vector * width}"
                     lines.append(f"const {sort} {name}_{vector} = node_load{width}_({where});")
         return "    " + "\n    ".join(lines)
 
-    place = rf"(?m)^    const real (\w+) = {own}_place_\(series__,\s+([^;]+),\s+(\d+)\);"
+    place = rf"(?m)^    const real (\w+) = {begin}_place_\(series__,\s+([^;]+),\s+(\d+)\);"
     return lookup.sub(column, re.sub(place, loads, function))
 
 
@@ -461,7 +461,6 @@ _MOST_CLASSES = 3  # of nodes that have statements of their own
 _FEW_CLASSES = 8  # up to which some have
 _LONG = 8  # steps of a launch that can do the work of one more
 _MOST_NUMBERS = 256  # that are arguments of the kernel
-Given = tuple[tuple[str, str, str], ...]
 
 
 def takes_apart(model: Model) -> frozenset[int]:
@@ -510,39 +509,39 @@ def with_blocks(
     blocks, scalar = [], 0
     for k, (kind, text) in enumerate(zip(model.kinds, functions.kinds, strict=True)):
         played = {p.parameter for p in variables.model.played if p.kind == k}
-        uniform, given = lists.numbers.uniform[k], list(ions)
+        uniform, expressions = lists.numbers.uniform[k], list(ions)
         of_lane = [n for n in kind.varying if n not in uniform and k not in apart]
         for name in kind.mechanism.parameters:
             value = kind.parameters[name]
             if np.ndim(value) == 0 and len(numbers) < _MOST_NUMBERS:
-                found = f"numbers.n{len(numbers)}"
+                expression = f"numbers.n{len(numbers)}"
                 numbers.append(float(np.append(variables.parameters[k].get(name, []), value)[0]))
             elif np.ndim(value) == 0:
                 continue
             elif k in apart:
                 continue
             elif name in uniform:
-                found = f"scalar[{scalar + uniform.index(name)}]"
+                expression = f"scalar[{scalar + uniform.index(name)}]"
             else:
-                found = f"p[{of_lane.index(name) * WARP}]"
+                expression = f"p[{of_lane.index(name) * WARP}]"
             if name not in played:
-                given.append(("parameter", name, found))
+                expressions.append(("parameter", name, expression))
         scalar += len(uniform)
         quick = is_quick(text)
         blocks.append(
             EpochBlocks(
-                **fields_of(text), given=tuple(given), num_values=len(of_lane), quick=quick,
+                **fields_of(text), given=tuple(expressions), num_values=len(of_lane), quick=quick,
                 held=k in held and k not in added, local=spec.kinds[k].local,
                 lined=quick and bool(text.states) and k not in added,
                 apart=k in apart, unread=lists.lanes.kinds[k].unread,
             )
         )  # fmt: skip
-    texts, once, blocks = _with_functions(spec, functions.kinds, blocks, variables)
+    texts, statements, blocks = _with_functions(spec, functions.kinds, blocks, variables)
     asked = (n for k in texts for n in re.findall(r"node_grown_(\d+)_\(", k.functions))
     spec = replace(
         spec,
         arena=replace(functions, by_cell=True, far=spec.far, kinds=tuple(texts)),
-        once=tuple(once),
+        once=tuple(statements),
         classes=() if lists.lanes.mixed else _classes(lists),
         mixed=lists.lanes.mixed,
         selects=epoch >= _LONG,

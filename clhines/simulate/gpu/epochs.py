@@ -51,7 +51,7 @@ class BlockEpochs(Cells):
         self.model, self.queue, self.run = run.model, run.queue, run
         options = segment, units, run.decisions, by_node
         plans = plan_epochs(run.model, run.dtype, limits or run.limits, *options)
-        self.of_kinds: dict[str, program.Argument] = {}
+        self.of_kinds: dict[str, program.KernelArgument] = {}
         self.parameters = list[list[cla.Array]]()  # of each kind, those that vary
         of_each = zip(run.model.kinds, plans[0].spec.kinds, run.states.of_kinds, strict=True)
         for kind, spec, states in of_each:
@@ -77,7 +77,7 @@ class BlockEpochs(Cells):
 
     def _recorded(
         self, starts: np.ndarray, entries: np.ndarray, columns: int, rows: cla.Array
-    ) -> list[program.Argument]:
+    ) -> list[program.KernelArgument]:
         """Return the arguments `_RECORDS` of kernels."""
         return [self.integers(starts), self.integers(entries), rows, np.int32(columns)]
 
@@ -229,7 +229,7 @@ class _CellsKernel:
         kernel = program.bind(built, spec, "advance", {**self._arrays, **self._numbers()})
         kernel.launch(self.queue, self.plan.groups * spec.work_group, spec.work_group)
 
-    def _numbers(self) -> dict[str, program.Argument]:
+    def _numbers(self) -> dict[str, program.KernelArgument]:
         num, cells = np.int32, len(self.plan.cells.numbers)
         return {"first_step": num(0), "num_steps": num(0), "num_units": num(cells)}
 
@@ -245,7 +245,7 @@ class _CellsKernel:
             replace(self.spec, samples=bool(samples), detects=self.model.num_extra > 0),
         )
         series = spec.series_numbers.arguments if spec.takes_series else {}
-        arguments: dict[str, program.Argument] = {
+        arguments: dict[str, program.KernelArgument] = {
             **self._numbers(),
             **self._arrays,
             **epochs.of_kinds,

@@ -74,16 +74,16 @@ class KindInstances:
     def same(self, cells: np.ndarray, as_cell: int) -> np.ndarray:
         """(m,) bool: whether instances of planned cells equal those of another one."""
         count, of = int(self.count[as_cell]), int(self.first[as_cell])
-        found = self.count[cells] == count
-        some = cells[found]
-        at = _of_stretches(self.first[some], count)
-        node = self.kind.node[at].reshape(len(some), count) - self._base[some][:, None]
+        alike = self.count[cells] == count
+        candidates = cells[alike]
+        at = _of_stretches(self.first[candidates], count)
+        node = self.kind.node[at].reshape(len(candidates), count) - self._base[candidates][:, None]
         good = (node == self.kind.node[of : of + count] - self._base[as_cell]).all(axis=1)
         for value in (self.kind.factor, *self.varying.values()):
-            repeats = value[at].reshape(len(some), count) == value[of : of + count]
+            repeats = value[at].reshape(len(candidates), count) == value[of : of + count]
             good &= repeats.all(axis=1)
-        found[found] = good
-        return found
+        alike[alike] = good
+        return alike
 
 
 def _of_stretches(first: np.ndarray, count: int) -> slice | np.ndarray:
@@ -211,8 +211,7 @@ class CellTable:
         source[begin[template[k]] + place(k, j)] = np.where(
             last, -1, place(k, np.where(leaf[k], j, following))
         )
-        every = np.arange(len(length))
-        top = place(every, np.where(leaf, length - 1, 0))
+        top = place(np.arange(len(length)), np.where(leaf, length - 1, 0))
         tie = np.where(source < 0, -1, self._node_at[np.repeat(begin, size) + source])
         return tie, self._node_at[begin[template] + top]
 
@@ -259,8 +258,7 @@ class CellTable:
     def places_of_all(self) -> np.ndarray:
         """Place of every node, cell after cell, among those of its cell."""
         forest = self._forest
-        first = forest.trees.offsets[forest.shape_of_cell]
-        return self._place_of[ranges(first, forest.sizes)]
+        return self._place_of[ranges(forest.trees.offsets[forest.shape_of_cell], forest.sizes)]
 
     def places(self, nodes: np.ndarray) -> np.ndarray:
         """Place of nodes of `forest` in the device order."""
@@ -414,7 +412,7 @@ def _weight_of(
 
 
 class LaneNumbers:
-    """What lanes read: numbers of their nodes and of the instances there.
+    """Input of the lanes: numbers of their nodes and of the instances there.
 
     `uniform` are for each kind the parameters that are one number in each list, `scalars` these
     numbers, of one kind after another. `values` and `members` are (lines, WARP), where each list
@@ -433,19 +431,19 @@ class LaneNumbers:
         of_node += [model.constant_g[nodes], model.constant_b[nodes]] if inflow else []
         zero, each = np.zeros(len(lanes.bits), np.int64), map(len, self._of_lane)
         members = np.stack([zero, *lanes.counts], axis=1)
-        given = np.stack([zero, *(c * n for c, n in zip(lanes.counts, each))], axis=1)
-        self.value_line = offsets(given.sum(axis=1) + len(of_node))
+        numbers = np.stack([zero, *(c * n for c, n in zip(lanes.counts, each))], axis=1)
+        self.value_line = offsets(numbers.sum(axis=1) + len(of_node))
         self.member_line = offsets(members.sum(axis=1))
         self.values = np.zeros((self.value_line[-1], WARP))
         self.members = np.full((self.member_line[-1], WARP), -1)
         self._places = list[tuple[np.ndarray, np.ndarray]]()
-        for k, (kind, found) in enumerate(zip(lanes.kinds, lanes.instances, strict=True)):
-            position, number, own = found
+        for k, (kind, placed) in enumerate(zip(lanes.kinds, lanes.instances, strict=True)):
+            position, number, member = placed
             names, here, column = self._of_lane[k], row[position], lane[position]
             again = np.arange(len(position)) - np.searchsorted(position, position)
             before = members[:, : k + 1].sum(axis=1)[here]
-            self.members[self.member_line[here] + before + again, column] = own
-            before = len(of_node) + given[:, : k + 1].sum(axis=1)[here]
+            self.members[self.member_line[here] + before + again, column] = member
+            before = len(of_node) + numbers[:, : k + 1].sum(axis=1)[here]
             line = self.value_line[here] + before + again * len(names)
             self._places.append((line * WARP + column, number))
             for p, name in enumerate(names):

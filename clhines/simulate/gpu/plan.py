@@ -138,7 +138,7 @@ def choose_lanes(
 
 
 def _more_registers(registers: int, group: int, most: int) -> int:
-    """Return so many registers that as many groups are on a multiprocessor, at least 1, or `most`.
+    """Largest register count that keeps the number of resident groups, at least 1; or `most`.
 
     >>> _more_registers(72, 224, 30), _more_registers(72, 544, 30), _more_registers(72, 192, 3)
     (72, 96, 96)
@@ -151,8 +151,7 @@ def _more_registers(registers: int, group: int, most: int) -> int:
 def _place_states(lists: NodeLists, spec: EpochSpec, limits: Limits) -> EpochSpec:
     local, in_arenas = [False] * len(spec.kinds), isinstance(spec, ArenaEpochSpec)
     for k, kind in enumerate(spec.kinds):
-        more = spec.local_lines + lists.lanes.lines_of(k)
-        wider = replace(spec, local_lines=more)
+        wider = replace(spec, local_lines=spec.local_lines + lists.lanes.lines_of(k))
         in_lines = not in_arenas or (kind.density and not kind.takes_events)
         if in_lines and lists.lanes.lines_of(k) and wider.fits(limits):
             spec, local[k] = wider, True
@@ -198,7 +197,7 @@ class EpochPlan:
         self.sites: InstanceSites | None = None
         trees = cells.forest.trees
         cut = cut_trees(trees, most, trees.parent < 0)
-        if cut.lanes.max() > schedule.NO_LANE:  # the last number says that there is none
+        if cut.lanes.max() > schedule.NO_LANE:  # the last number means none
             raise self._too_large(int(cut.lanes.max()))
         self.table = CellTable(cells.forest, cut, most, cells.first)
         self.units = self.table.units.copy()
@@ -338,8 +337,7 @@ class EpochPlan:
         own = np.minimum(np.searchsorted(cells.numbers, cell), len(cells.numbers) - 1)
         here = cells.numbers[own] == cell
         moved = cells.forest.cell_offsets[own] - cells.first[own]
-        found = self.table.lane_and_row(np.where(here, nodes + moved, 0))
-        return np.where(here, found, -1)
+        return np.where(here, self.table.lane_and_row(np.where(here, nodes + moved, 0)), -1)
 
 
 def recorded_lists(

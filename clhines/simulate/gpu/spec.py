@@ -135,18 +135,18 @@ def with_once(
 def _once_of(function: str, given: tuple[tuple[str, str], ...]) -> tuple[str, dict[str, list[str]]]:
     """Return a function less what is worked out once, and by name the statements of all that."""
     known, costly = dict.fromkeys(dict(given), ""), set[str]()  # by name, what they are from
-    for found in LINE.finditer(function):
-        calls = set(_CALL.findall(found[2]))
-        names = set(_NAME.findall(found[2])) - calls - {"series__"}
+    for match in LINE.finditer(function):
+        calls = set(_CALL.findall(match[2]))
+        names = set(_NAME.findall(match[2])) - calls - {"series__"}
         if names <= known.keys() and calls <= _PURE:
-            known[found[1]] = found[2]
-            if calls or "/" in found[2] or names & costly:
-                costly.add(found[1])
-    rest = LINE.sub(lambda found: "" if found[1] in costly else found[0], function)
-    for found in dict.fromkeys(re.findall(r"node_inverse_\((\w+)\)", rest)):
-        if found in known:
-            inverse = f"{found}__inverse"
-            known[inverse] = f"node_inverse_({found})"
+            known[match[1]] = match[2]
+            if calls or "/" in match[2] or names & costly:
+                costly.add(match[1])
+    rest = LINE.sub(lambda match: "" if match[1] in costly else match[0], function)
+    for argument in dict.fromkeys(re.findall(r"node_inverse_\((\w+)\)", rest)):
+        if argument in known:
+            inverse = f"{argument}__inverse"
+            known[inverse] = f"node_inverse_({argument})"
             costly.add(inverse)
             rest = rest.replace(known[inverse], inverse)
     read = [name for name in known if name in costly and name in _NAME.findall(rest)]
@@ -155,8 +155,8 @@ def _once_of(function: str, given: tuple[tuple[str, str], ...]) -> tuple[str, di
         if name in needed:
             needed |= set(_NAME.findall(known[name])) & known.keys()
 
-    def renamed(found: re.Match[str]) -> str:  # no macro of the kernel is called so
-        return f"{found[0]}__once" if found[0] in known else found[0]
+    def renamed(match: re.Match[str]) -> str:  # no macro of the kernel is called so
+        return f"{match[0]}__once" if match[0] in known else match[0]
 
     values = {name: _NAME.sub(renamed, text) for name, text in known.items()} | dict(given)
     statements = [f"const real {n}__once = {x};" for n, x in values.items() if n in needed]
@@ -255,7 +255,7 @@ def varying(kind: MechanismSpec) -> list[str]:
 
 @dataclass(frozen=True)
 class OnChip:
-    """What stays on the chip of a group's cells during a launch, and how their lanes share it."""
+    """Data of a group's cells that stay on the chip during a launch, divided among the lanes."""
 
     spec: EpochSpec
 

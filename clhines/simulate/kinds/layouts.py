@@ -15,7 +15,7 @@ from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.text.language import Text
-from clhines.model.model import ADVANCE_REVERSAL, Kind, Model, Sources
+from clhines.model.model import ADVANCE_REVERSAL, Kind, Model, ModelSources
 from clhines.model.needs import early_reads
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.variables import Variables, nernst_scale
@@ -31,7 +31,7 @@ from clhines.simulate.records.records import Record
 from clhines.simulate.state.arena import NONE, Arena, Tiler
 
 _DOUBLE = np.dtype(np.float64)
-_ACTIVE: WeakKeyDictionary[Sources, tuple[np.ndarray, np.ndarray]] = WeakKeyDictionary()
+_ACTIVE: WeakKeyDictionary[ModelSources, tuple[np.ndarray, np.ndarray]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -641,24 +641,24 @@ def locations(
 
     `place` is asked only if there are records.
     """
-    mem, found = arenas["mem"], list[tuple[str, np.ndarray]]()
+    mem, places = arenas["mem"], list[tuple[str, np.ndarray]]()
     for record in records:
         name, k, index = record.name, record.kind, record.index
         if k == -1:
-            found.append(("v", place()[index]))
+            places.append(("v", place()[index]))
             continue
         if k < 0:
-            found.append(("mem", mem.offset[f"ion_{name}"] + layout.number(index)))
+            places.append(("mem", mem.offset[f"ion_{name}"] + layout.number(index)))
             continue
         columns = layout.columns(k, variables.model.kinds[k])
         kept = {"states": [*variables.states[k]], "outputs": [*variables.wanted[k]]}
-        what = next((what for what, names in kept.items() if name in names), "parameters")
+        values = next((values for values, names in kept.items() if name in names), "parameters")
         at = (
-            at_parameter(variables, layout, k, name, index) if what == "parameters"
-            else columns.at(index, kept[what].index(name), len(kept[what]))
+            at_parameter(variables, layout, k, name, index) if values == "parameters"
+            else columns.at(index, kept[values].index(name), len(kept[values]))
         )  # fmt: skip
-        found.append(("mem", mem.offset[f"{what}_{k}"] + at))
-    return found
+        places.append(("mem", mem.offset[f"{values}_{k}"] + at))
+    return places
 
 
 TOO_MANY_EVENTS = (

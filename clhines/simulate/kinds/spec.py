@@ -200,7 +200,7 @@ def check_constants(dtype: np.dtype, **values: np.ndarray) -> None:
 
 
 def place_of(kind: Kind, name: str) -> tuple[bool, int]:
-    """Whether a parameter is one number for all instances, and which of those that are, or not."""
+    """Whether a parameter is one number for all instances, and its number among its like."""
     whole = [n for n, v in kind.parameters.items() if isinstance(v, np.ndarray) and v.ndim]
     single = name not in whole
     alike = [n for n in kind.mechanism.parameters if (n not in whole) == single]
@@ -289,7 +289,7 @@ def sample_arguments(
     return [*tables, sampled, np.int32(sampled.shape[1])]
 
 
-Values = dict[str, str]  # role, or role and name -> expression
+CallValues = dict[str, str]  # role, or role and name -> expression
 
 
 def fields_of(spec: Any) -> dict[str, Any]:
@@ -384,7 +384,7 @@ class KindBlocks:
             return ""
         return "" if CURRENT in self.asks(block, "output") else self.kept("output", CURRENT)
 
-    def call(self, block: str, values: Values, indent: int) -> str:
+    def call(self, block: str, values: CallValues, indent: int) -> str:
         """Return statements that call a block of instance j at active node a.
 
         `values` are expressions of ``v``, ``t begin``, ``t now``, ``t end``, ``pointer``, ``flag``,
@@ -410,7 +410,7 @@ class KindBlocks:
         text = f"{space}{function}(\n{space}    {wrapped(given or [''], indent + 4, 97)});\n"
         return "".join([*before, text, *after])
 
-    def call_vectors(self, block: str, values: Values, width: int, indent: int) -> str:
+    def call_vectors(self, block: str, values: CallValues, width: int, indent: int) -> str:
         """Return statements that call a block of `n` instances from j on, at nodes ``node``."""
 
         def value(a: Argument) -> str:
@@ -475,7 +475,7 @@ class KindBlocks:
     def _place(self, a: Argument) -> str:
         return self.parameter(a.name) if a.role == "parameter" else self.kept(a.role, a.name)
 
-    def value(self, a: Argument, values: Values) -> str:
+    def value(self, a: Argument, values: CallValues) -> str:
         if a.role == "parameter":
             return self.parameter(a.name)
         if a.role == "state":
@@ -674,7 +674,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def static(self) -> str:
-        """How functions of the kernels are declared."""
+        """Declaration of functions of the kernels."""
         return "static __attribute__((noinline))" if self.calls else "static"
 
     def functions(self, kind: KindBlocks) -> str:

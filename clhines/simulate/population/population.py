@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from clhines.analysis.extract import FEATURES, known_features
 from clhines.analysis.features import Features
-from clhines.analysis.responses import check_names
+from clhines.analysis.results import check_names
 from clhines.analysis.spikes import RaggedArray, lists_of
 from clhines.checks import (
     as_array,
@@ -35,8 +35,7 @@ from clhines.errors import InputError, SimulationError, meant
 from clhines.model.compiling import compile
 from clhines.model.model import Model
 from clhines.network.copies import fill, structure_of_copies
-from clhines.network.groups import Group
-from clhines.network.inside import inside
+from clhines.network.groups import Group, inside
 from clhines.network.network import Network, check_begins
 from clhines.network.times import whole_steps
 from clhines.progress import bar
@@ -50,13 +49,13 @@ from clhines.summary import as_html, counted
 STIMULUS = {"amp": 0.0, "delay": 0.0, "dur": 1e9}
 _UNITS = {"amp": "nA", "delay": "ms", "dur": "ms"}
 
-Parameter = tuple[str, str] | tuple[str, str, ArrayLike]
+ParameterPath = tuple[str, str] | tuple[str, str, ArrayLike]
 Stimulus = Mapping[str, float]
 Protocol = Mapping[str, float | Sequence[Stimulus]]
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class ParameterGroups:
     """The groups of a model, divided so that each parameter has pieces of its own."""
 
     groups: list[Group]
@@ -64,7 +63,7 @@ class Pieces:
     of_parameter: list[list[int]]  # pieces of each
 
 
-def divided(model: Network, parameters: Mapping[str, Parameter]) -> Pieces:
+def divided(model: Network, parameters: Mapping[str, ParameterPath]) -> ParameterGroups:
     masks: dict[int, list[np.ndarray]] = {g.number: [] for g in model.groups}
     used: dict[int, list[tuple[int, str]]] = {g.number: [] for g in model.groups}
     for k, (name, spec) in enumerate(parameters.items()):
@@ -72,8 +71,8 @@ def divided(model: Network, parameters: Mapping[str, Parameter]) -> Pieces:
             for (before, other), known in zip(used[group.number], masks[group.number], strict=True):
                 if other == spec[1] and (known & mask).any():
                     both = f"{shown([*parameters][before])} and {shown(name)}"
-                    what = f"{group.mechanism.name}.{other} of the same instances"
-                    raise InputError(f"parameters {both} both set {what}; expected one of them")
+                    conflict = f"{group.mechanism.name}.{other} of the same instances"
+                    raise InputError(f"parameters {both} both set {conflict}; expected one of them")
             masks[group.number].append(mask)
             used[group.number].append((k, spec[1]))
     pieces, instances = list[Group](), list[np.ndarray]()
@@ -84,7 +83,7 @@ def divided(model: Network, parameters: Mapping[str, Parameter]) -> Pieces:
         for p in range(sorts.shape[1] if len(of_group) else 1):
             mine = np.flatnonzero(piece.reshape(-1) == p) if len(of_group) else np.arange(
                 len(group))  # fmt: skip
-            here = [u for u, taken in zip(used[group.number], sorts[:, p], strict=True) if taken]
+            here = [u for u, is_set in zip(used[group.number], sorts[:, p], strict=True) if is_set]
             values = {
                 n: np.broadcast_to(v, len(group))[mine].copy()
                 if np.ndim(v) or any(n == other for _, other in here)
@@ -94,12 +93,12 @@ def divided(model: Network, parameters: Mapping[str, Parameter]) -> Pieces:
             for k, _ in here:
                 parts[k].append(len(pieces))
             instances.append(mine)
-            given = group.network, group.number, group.mechanism, group.nodes[mine], values
-            pieces.append(Group(*given))
-    return Pieces(pieces, instances, parts)
+            fields = group.network, group.number, group.mechanism, group.nodes[mine], values
+            pieces.append(Group(*fields))
+    return ParameterGroups(pieces, instances, parts)
 
 
-def _instances(model: Network, name: str, spec: Parameter) -> list[tuple[Group, np.ndarray]]:
+def _instances(model: Network, name: str, spec: ParameterPath) -> list[tuple[Group, np.ndarray]]:
     """Return the groups that a parameter is of, and which of their instances."""
     if not isinstance(spec, tuple) or len(spec) not in (2, 3):
         raise InputError(
@@ -166,15 +165,15 @@ def _stimulus(model: Network, protocol: str, given: Stimulus) -> dict[str, float
         )
     if "amp" not in given:
         raise InputError(f"protocol {protocol}: stimulus is {shown(given)}; expected amp, nA")
-    found = {
+    stimulus = {
         name: as_number(f"protocol {protocol}: {name}", given.get(name, default), _UNITS[name])
         for name, default in STIMULUS.items()
     }
-    if found["dur"] < 0:
-        raise InputError(f"protocol {protocol}: dur is {found['dur']:g} ms; expected 0 or more")
+    if stimulus["dur"] < 0:
+        raise InputError(f"protocol {protocol}: dur is {stimulus['dur']:g} ms; expected 0 or more")
     node = np.asarray([as_numbers("at", given.get("at", model.soma[0]))])
     at = as_indices(f"protocol {protocol}: at", node, model.forest.num_nodes, "node")
-    return {**found, "at": float(at[0])}
+    return {**stimulus, "at": float(at[0])}
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +182,7 @@ class Recipe:
 
     model: Network
     compiled: Model
-    pieces: Pieces
+    pieces: ParameterGroups
     names: tuple[str, ...]  # of the parameters' mechanisms: `Simulation.set` takes them
     protocols: tuple[str, ...]
     stops: np.ndarray  # (P,), in steps
@@ -194,7 +193,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class BatchResults:
     """Results of a batch for sets from `first` on, under the protocols of `columns`."""
 
     first: int
@@ -226,8 +225,7 @@ class Batch:
         for of_protocol in recipe.stimuli:
             if (of_protocol["dur"][columns] > 0).any():
                 at = net.forest.cell_offsets[:-1] + of_protocol["at"][protocol].astype(np.int64)
-                values = {name: of_protocol[name][protocol] for name in STIMULUS}
-                net.add("iclamp", at, **values)
+                net.add("iclamp", at, **{name: of_protocol[name][protocol] for name in STIMULUS})
         given = dict(options)
         if np.ndim(given.get("v_init", 0.0)):  # type: ignore[arg-type]
             nodes = model.forest.num_nodes
@@ -246,7 +244,7 @@ class Batch:
         self._record = sim.record("v", net.forest.cell_offsets[:-1] + recipe.node, reduce=reduce)
         self.simulation = sim
 
-    def run(self, values: np.ndarray, first: int, kept: int) -> Found:
+    def run(self, values: np.ndarray, first: int, kept: int) -> BatchResults:
         """Simulate (size, parameters) values; of the sets from `first` on `kept` are wanted."""
         sim, recipe, several = self.simulation, self.recipe, len(self.columns)
         for k, groups in enumerate(self._groups):
@@ -282,7 +280,7 @@ class Batch:
         time = result.spike_time[cells]
         good = np.ceil(time / recipe.dt - 0.5) <= stops[column]
         of_set, time, column = of_set[good], time[good], self.columns[column[good]]
-        return Found(first, self.columns, result.t, v, of_set, column, time, features)
+        return BatchResults(first, self.columns, result.t, v, of_set, column, time, features)
 
 
 def _first(values: np.ndarray | RaggedArray, count: int) -> np.ndarray | RaggedArray:
@@ -292,7 +290,7 @@ def _first(values: np.ndarray | RaggedArray, count: int) -> np.ndarray | RaggedA
 
 
 def joined_features(
-    found: Sequence[Found], begin: int, number: int, several: int
+    found: Sequence[BatchResults], begin: int, number: int, several: int
 ) -> dict[str, np.ndarray | RaggedArray]:
     """(N, P) arrays, and `RaggedArray` of N * P, of what batches of sets from `begin` on gave."""
     names = found[0].features if found else {}
@@ -300,13 +298,13 @@ def joined_features(
     for name in names:
         rows, values = list[np.ndarray](), list[np.ndarray]()
         for one in found:
-            own, p = one.features[name], len(one.columns)
-            traces = np.arange(len(own))
+            feature, p = one.features[name], len(one.columns)
+            traces = np.arange(len(feature))
             row = (one.first - begin + traces // p) * several + one.columns[traces % p]
-            if isinstance(own, RaggedArray):
-                row, own = row[own.rows], own.values
+            if isinstance(feature, RaggedArray):
+                row, feature = row[feature.rows], feature.values
             rows.append(row)
-            values.append(own)
+            values.append(feature)
         row, value = np.concatenate(rows), np.concatenate(values)
         order = np.argsort(row, kind="stable")
         if isinstance(names[name], RaggedArray):
@@ -327,7 +325,7 @@ _SHARE = 0.4  # of the memory of a device that a batch takes at most
 
 @dataclass(frozen=True, eq=False)
 class PopulationResult:
-    """What a population did.
+    """Results of a population.
 
     Attributes
     ----------
@@ -432,7 +430,7 @@ class Population:
     def __init__(
         self,
         model: Network,
-        parameters: Mapping[str, Parameter],
+        parameters: Mapping[str, ParameterPath],
         protocols: Mapping[str, Protocol],
         *,
         dt: float | None = None,
@@ -524,7 +522,7 @@ class Population:
         HostMemoryError
             There is no memory for the voltages; raised before any is taken.
         """
-        ranks, found = self._ranks, list[Found]()
+        ranks, found = self._ranks, list[BatchResults]()
         with agreed(ranks):
             values, progress = self._sets(sets), as_switch("progress", progress)
             number, stops = len(values), self._recipe.stops
@@ -587,7 +585,7 @@ class Population:
         }  # fmt: skip
         return partial(Population, **more), (recipe.model, dict(parameters), dict(protocols))
 
-    def _joined(self, found: list[Found], begin: int, number: int) -> PopulationResult:
+    def _joined(self, found: list[BatchResults], begin: int, number: int) -> PopulationResult:
         several, t = len(self.protocols), max((one.t for one in found), key=len)
         length = 0 if self._recipe.features else len(t)
         v = np.full((number, several, length), np.nan, found[0].v.dtype)
@@ -643,11 +641,10 @@ class Population:
     def _most(self, options: Mapping[str, object]) -> int:
         """Return how many sets fit into the memory of the device, or the host, by an estimate."""
         compiled, stops = self._recipe.compiled, self._recipe.stops
-        numbers = sum(
+        cell = compiled.forest.num_nodes * _NODE_BYTES + 8 * sum(
             k.count * (len(k.mechanism.parameters) + 3 * len(k.mechanism.states) + 3)
             for k in compiled.kinds
         )
-        cell = compiled.forest.num_nodes * _NODE_BYTES + 8 * numbers
         cell += 16 * min(int(stops.max()), 1024)
         if options.get("engine") == "reference":
             return max(1, _HOST_BYTES // (cell * len(stops)))
@@ -658,7 +655,7 @@ class Population:
 
     def _parts(
         self, values: np.ndarray, begin: int, end: int, progress: bool
-    ) -> Iterator[list[Found]]:
+    ) -> Iterator[list[BatchResults]]:
         """Yield the responses of sets `begin` to `end`, a few at a time, under all protocols."""
         found = (
             self.here(values, begin, end) if self._executor is None
@@ -671,8 +668,8 @@ class Population:
                     shown.update(self._number(part))
                 yield part
 
-    def _number(self, part: list[Found]) -> int:
-        """How many sets a part has, each in all groups of protocols."""
+    def _number(self, part: list[BatchResults]) -> int:
+        """Choose the number of sets of a part, each in all groups of protocols."""
         return sum(len(one.v) for one in part) // len(self._columns)
 
     def place(self, choose: Callable[[Any, Any], cl.Device]) -> None:
@@ -684,7 +681,7 @@ class Population:
 
     def here(
         self, values: np.ndarray, begin: int, end: int, first_set: int = 0
-    ) -> Iterator[list[Found]]:
+    ) -> Iterator[list[BatchResults]]:
         """Simulate sets, `values` from `first_set` on, in batches on each device of the process."""
         if not self._batches:
             self._make(end - begin)
@@ -693,7 +690,7 @@ class Population:
         for batches in self._batches:
             free.put(batches)
 
-        def work(first: int) -> list[Found]:
+        def work(first: int) -> list[BatchResults]:
             rows = np.minimum(first + np.arange(size), end - 1)  # the last one fills up
             own, kept, batches = values[rows - first_set], min(size, end - first), free.get()
             try:

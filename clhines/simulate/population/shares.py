@@ -38,7 +38,7 @@ try:
 except ImportError:  # not on Windows, where workers share a device
     fcntl = None  # type: ignore[assignment]
 
-Found = list[Any]  # what `Population.here` yields of some sets
+SetResponses = list[Any]  # what `Population.here` yields of some sets
 _UNKNOWN = 16  # shares, where an executor does not tell how many workers it has
 _TIMES = 3  # that a share is given to workers
 _LOST = "KilledWorker"  # dask's error, by name, as dask is not imported here
@@ -62,12 +62,12 @@ def as_executor(
 
 def by_workers(
     executor: Executor, population: Any, values: np.ndarray, size: int | None
-) -> Iterator[Found]:
+) -> Iterator[SetResponses]:
     """Yield the responses of sets, share by share, in the order in which workers are done."""
     pickled = pickle.dumps(population)
     name = sha256(pickled).hexdigest()
     size = size or -(-len(values) // (_workers(executor) or _UNKNOWN))
-    waiting, given = dict[Future[Found], int](), Counter[int]()
+    waiting, given = dict[Future[SetResponses], int](), Counter[int]()
 
     def give(first: int) -> bool:
         given[first] += 1
@@ -122,7 +122,7 @@ def _workers(executor: Executor) -> int:
 # -- in a worker ----------------------------------------------------------------------------------
 
 
-class _Kept(threading.local):
+class _WorkerPopulation(threading.local):
     """The population of a worker, which is a process or one of its threads, and its device."""
 
     name: str = ""
@@ -130,10 +130,10 @@ class _Kept(threading.local):
     claim: tuple[int, BinaryIO | None] | None = None
 
 
-_kept = _Kept()
+_kept = _WorkerPopulation()
 
 
-def simulate(pickled: bytes, name: str, values: np.ndarray, first: int) -> Found:
+def simulate(pickled: bytes, name: str, values: np.ndarray, first: int) -> SetResponses:
     """Simulate a share of the sets of the population that is pickled in `pickled`."""
     if _kept.name != name or _kept.population is None:
         _kept.population, _kept.name = None, ""  # before another one takes memory

@@ -19,7 +19,7 @@ from clhines.errors import InputError
 from clhines.forest import Forest, Trees
 from clhines.model.model import Kind, Model
 from clhines.model.needs import EXACT, phrases
-from clhines.network.inside import inside
+from clhines.network.groups import inside
 from clhines.network.network import Network
 from clhines.network.structure import NodeValues
 from clhines.simulate.ranks.mpi import Ranks
@@ -48,8 +48,8 @@ class Sort:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """What a rank tells of its own cells; of kinds a list each."""
+class RankCells:
+    """Description of a rank's own cells for the others; of kinds a list each."""
 
     gids: np.ndarray
     sorts: list[Sort]
@@ -67,8 +67,8 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Whole:
-    """What a rank knows of the whole network, and the model of its own cells as part of it.
+class WholeNetwork:
+    """The whole network as a rank knows it, and the model of its own cells as part of it.
 
     `sent` are cells, ascending, that other ranks listen to; `heard` has for each rank what its
     `sent` are among the sources here, -1 of those that no connection here comes from.
@@ -95,12 +95,12 @@ def _unknown(gids: np.ndarray) -> InputError:
 
 def gathered(
     ranks: Ranks, network: Network, model: Model, on_host: bool, overlap: bool | None
-) -> Whole:
+) -> WholeNetwork:
     """Bring together what the ranks have described; what does not fit is an error of all."""
     with ranks.agreed():
         _check_taken(model)
     ranks.same(_given(network, model))
-    parts: list[Part] = ranks.comm.allgather(_part(network, model))
+    parts: list[RankCells] = ranks.comm.allgather(_part(network, model))
     _check(parts, [kind.mechanism.name for kind in model.kinds])
     sent, heard = _listeners(ranks, network, parts)
     least, most = (f(p.delays[k] for p in parts) for k, f in enumerate((min, max)))
@@ -119,7 +119,7 @@ def gathered(
         inflow=any(part.inflow for part in parts),
         by_gid=np.argsort(_in_turn(ranks.rank, [part.gids for part in parts])),
     )
-    return Whole(own, decisions, sent, heard)
+    return WholeNetwork(own, decisions, sent, heard)
 
 
 def _check_taken(model: Model) -> None:
@@ -133,7 +133,7 @@ def _check_taken(model: Model) -> None:
 
 
 def _given(network: Network, model: Model) -> dict[str, object]:
-    """Return what all ranks must have the same, by the name in a message."""
+    """Return the values that all ranks must share, by the name in a message."""
     mechanisms = list(dict.fromkeys(group.mechanism for group in network.groups))
     texts = hashlib.sha256(repr([m.text for m in mechanisms]).encode()).hexdigest()
     return {
@@ -146,11 +146,11 @@ def _given(network: Network, model: Model) -> dict[str, object]:
     }
 
 
-def _part(network: Network, model: Model) -> Part:
+def _part(network: Network, model: Model) -> RankCells:
     sort_of_cell, sorts = _sorts(model)
     given = model.connections
     total, most, _ = given.most(external_sums(model), given.largest)
-    return Part(
+    return RankCells(
         gids=np.asarray(network.gids),
         sorts=sorts,
         sort_of_cell=sort_of_cell,
@@ -203,7 +203,7 @@ def _ratio(network: Network, model: Model, kind: Kind) -> tuple[int, float, floa
     return int(gid), float(found[0]), float(found.min()), float(found.max())
 
 
-def _check(parts: Sequence[Part], names: Sequence[str]) -> None:
+def _check(parts: Sequence[RankCells], names: Sequence[str]) -> None:
     """Raise InputError, on all ranks, for what all know to be wrong."""
     gids = np.concatenate([part.gids for part in parts])
     rank = np.repeat(np.arange(len(parts)), [len(part.gids) for part in parts])
@@ -224,9 +224,9 @@ def _check(parts: Sequence[Part], names: Sequence[str]) -> None:
 
 
 def _listeners(
-    ranks: Ranks, network: Network, parts: Sequence[Part]
+    ranks: Ranks, network: Network, parts: Sequence[RankCells]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Find `Whole.sent` and `heard`."""
+    """Find `WholeNetwork.sent` and `heard`."""
     heard, numbers = inside(network).added.heard
     place = place_of(np.concatenate([part.gids for part in parts]), heard)
     with ranks.agreed():
@@ -242,7 +242,7 @@ def _listeners(
     return sent, [np.where(k < 0, -1, np.append(numbers, -1)[k]) for k in at]
 
 
-def _alike(k: int, kind: Kind, parts: Sequence[Part]) -> Kind:
+def _alike(k: int, kind: Kind, parts: Sequence[RankCells]) -> Kind:
     """Return a kind in which parameters are numbers only where all ranks have the same one."""
     known, names = [part.single[k] for part in parts], [*kind.parameters]
     differ = [n for n in names if any(one.get(n) != known[0].get(n) for one in known)]
@@ -260,8 +260,8 @@ def _in_turn(rank: int, arrays: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([arrays[rank], *others])
 
 
-def _stand_in(own: Model, rank: int, parts: Sequence[Part]) -> Model:
-    """Return what decisions need of the whole network: trees, places of instances, their sizes.
+def _stand_in(own: Model, rank: int, parts: Sequence[RankCells]) -> Model:
+    """Return the network as far as decisions read it: trees, places of instances, their sizes.
 
     The cells of this rank come first, with their numbers; trees are in the order of their gids.
     """
@@ -314,7 +314,7 @@ def _nodes(forest: Forest, sort: np.ndarray, nodes: Sequence[np.ndarray]) -> np.
 
 
 def _factor(
-    ratios: Sequence[tuple[int, float, float, float]], parts: Sequence[Part], k: int
+    ratios: Sequence[tuple[int, float, float, float]], parts: Sequence[RankCells], k: int
 ) -> np.ndarray:
     """(count,) float64: factors for capacitances of one per step, the first that of the first."""
     _, first, _, _ = min(ratios)

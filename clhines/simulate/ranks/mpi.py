@@ -148,9 +148,9 @@ def decoded(
     codes: Sequence[np.ndarray], sources: Sequence[np.ndarray], first: int, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return sources and steps of the spikes of all ranks; `sources` are those of detectors."""
-    split = [np.divmod(some.astype(np.int64), count) for some in codes]
-    found = [of_rank[own] for of_rank, (own, _) in zip(sources, split, strict=True)]
-    return np.concatenate(found), np.concatenate([late for _, late in split]) + first
+    split = [np.divmod(of_rank.astype(np.int64), count) for of_rank in codes]
+    numbers = [of_rank[number] for of_rank, (number, _) in zip(sources, split, strict=True)]
+    return np.concatenate(numbers), np.concatenate([late for _, late in split]) + first
 
 
 def one_line(error: BaseException) -> str:

@@ -12,8 +12,8 @@ import numpy as np
 
 from clhines.arrays import offsets, ranges
 from clhines.errors import InputError
-from clhines.model.connections import Connections
-from clhines.model.model import Events, IonNodes, Kind, Model, NetCons, Sources
+from clhines.model.connections import GridConnections
+from clhines.model.model import Events, IonNodes, Kind, Model, ModelSources, NetCons
 from clhines.model.schema import Field
 from clhines.simulate.events.sources import ring_sizes, steps_of_cells
 from clhines.simulate.kinds.layouts import is_artificial
@@ -38,7 +38,7 @@ class RankRecords:
         self._rows: list[tuple[Record, Record, np.ndarray]] = []
 
     def localised(self, records: Sequence[Record]) -> list[Record]:
-        """Return what this rank records: the same objects as long as the records are the same."""
+        """Return this rank's records: the same objects as long as the records are the same."""
         known = {id(row[0]): row for row in self._rows}
         self._rows = [known.get(id(r)) or (r, *self._local(r)) for r in records]
         return [own for _, own, _ in self._rows]
@@ -50,15 +50,15 @@ class RankRecords:
         assert values is not None  # else the error of this rank has been raised
         columns = [columns for *_, columns in self._rows]
         parts = self._ranks.comm.allgather(list(zip(columns, values, strict=True)))
-        found = []
+        records = []
         for k, (record, *_) in enumerate(self._rows):
             of_record = [part[k] for part in parts]
-            dtype = np.result_type(*(own.dtype for _, own in of_record))
-            rows = max(len(own) for _, own in of_record)
-            found.append(np.full((rows, len(record.index)), -1, dtype))
-            for where, own in of_record:
-                found[-1][: len(own), where] = own
-        return found
+            dtype = np.result_type(*(column_values.dtype for _, column_values in of_record))
+            rows = max(len(column_values) for _, column_values in of_record)
+            records.append(np.full((rows, len(record.index)), -1, dtype))
+            for where, column_values in of_record:
+                records[-1][: len(column_values), where] = column_values
+        return records
 
 
 def cell_costs(model: Model) -> np.ndarray:
@@ -125,7 +125,7 @@ def exchanged_during(ranks: Ranks, delay: int, on_host: bool, asked: bool | None
     return half >= MAX_EPOCH or not ranks.gather_numbers([on_host]).any()
 
 
-Places = slice | np.ndarray
+RankEntries = slice | np.ndarray
 
 
 def join(shares: Sequence[Share], saved: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -146,7 +146,7 @@ def join(shares: Sequence[Share], saved: Sequence[dict[str, np.ndarray]]) -> dic
 
 
 class Share:
-    """What one rank has of a network: cells that are neighbours, with everything at their nodes.
+    """One rank's share of a network: consecutive cells with everything at their nodes.
 
     Artificial cells are on every rank; all compute the same of them. A rank has all kinds of the
     network, some maybe without instances: the bits of a cell may depend on the others. Its nodes
@@ -171,7 +171,7 @@ class Share:
 
     @cached_property
     def _place(self) -> list[np.ndarray]:
-        """Number on the rank of each instance of each kind, -1 of those of other ranks."""
+        """Number on the rank of each instance of each kind, -1 of other ranks' instances."""
         found = [np.full(kind.count, -1) for kind in self.whole.kinds]
         for numbers, some in zip(found, self.instances, strict=True):
             numbers[some] = np.arange(some.stop - some.start)
@@ -231,7 +231,7 @@ class Share:
         Noise is drawn by the instances' numbers in the network. Sources have those, too; but where
         no events act at exact times detectors are numbered by rank.
         """
-        whole, given, some = self.whole, self.whole.connections, self.on_grid
+        whole, grid, rows = self.whole, self.whole.connections, self.on_grid
         events = np.flatnonzero(self._target[whole.events.target] >= 0)
         return replace(
             whole,
@@ -241,15 +241,15 @@ class Share:
             kinds=tuple(map(self._kind, range(len(whole.kinds)))),
             instances=(),
             num_targets=len(self.targets),
-            connections=Connections(
-                given.source[some],
-                self._target[given.target[some]],
-                given.weight[some],
-                given.delay[some],
-                given.num_sources,
+            connections=GridConnections(
+                grid.source[rows],
+                self._target[grid.target[rows]],
+                grid.weight[rows],
+                grid.delay[rows],
+                grid.num_sources,
                 max(len(self.targets), 1),
-                given.plastic[some],
-                given.rule,
+                grid.plastic[rows],
+                grid.rule,
             ),
             events=Events(
                 self._target[whole.events.target[events]],
@@ -299,7 +299,7 @@ class Share:
         arrays = {n: getattr(ion, n)[here] for n in ("e", "ci", "co", "style")}
         return replace(ion, node=ion.node[here] - self.low, **arrays)
 
-    def _sources(self) -> Sources:
+    def _sources(self) -> ModelSources:
         whole = self.whole
         found = whole.sources.at_nodes(self.low, self.high)
         if not whole.has_times:
@@ -308,14 +308,14 @@ class Share:
         return replace(found, emitted=emitted, ring_size=ring_sizes(whole))
 
     def _netcons(self) -> NetCons:
-        netcons, some = self.whole.netcons, self.connections
-        kind, instance = netcons.kind[some], netcons.instance[some]
-        own = np.zeros(len(some), np.int64)
+        netcons, rows = self.whole.netcons, self.connections
+        kind, instance = netcons.kind[rows], netcons.instance[rows]
+        on_rank = np.zeros(len(rows), np.int64)
         for k, place in enumerate(self._place):
-            own[kind == k] = place[instance[kind == k]]
-        counts = np.diff(netcons.first_weight)[some]
+            on_rank[kind == k] = place[instance[kind == k]]
+        counts = np.diff(netcons.first_weight)[rows]
         return NetCons(
-            netcons.source[some], kind, own, netcons.delay[some],
+            netcons.source[rows], kind, on_rank, netcons.delay[rows],
             netcons.weight[self.weights], offsets(counts).astype(np.int64),
         )  # fmt: skip
 
@@ -326,7 +326,7 @@ class Share:
     # -- states and records --------------------------------------------------------------------
 
     @cached_property
-    def _things(self) -> dict[str, Places]:
+    def _things(self) -> dict[str, RankEntries]:
         """Things of the network that the rank has, by `Field.per`; all of what is not named."""
         return {
             "node": slice(self.low, self.high), "cell": self.cells, "target": self.targets,
@@ -334,7 +334,7 @@ class Share:
             "detector": self.detectors,
         }  # fmt: skip
 
-    def places(self, field: Field) -> Places:
+    def places(self, field: Field) -> RankEntries:
         """Where the rank's entries of an array of a state are in that of the network."""
         if field.kind is not None:
             return self.instances[field.kind]

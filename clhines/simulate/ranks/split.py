@@ -24,7 +24,7 @@ from clhines.simulate.engines.run import Mark, PartRun
 from clhines.simulate.events.grid_run import Spikes
 from clhines.simulate.events.sources import SPIKE_LATE, steps_between
 from clhines.simulate.kinds.layouts import is_artificial
-from clhines.simulate.ranks.described import Whole
+from clhines.simulate.ranks.described import WholeNetwork
 from clhines.simulate.ranks.mpi import Ranks, decoded, encoded
 from clhines.simulate.ranks.partition import RankRecords, Share, join, steps_together
 from clhines.simulate.records.records import Record
@@ -132,7 +132,7 @@ class _StepExchange:
 class _HeardExchange(_StepExchange):
     """Exchanges spikes of cells that other ranks listen to, where each has described its own."""
 
-    def __init__(self, own: _Own, whole: Whole) -> None:
+    def __init__(self, own: _Own, whole: WholeNetwork) -> None:
         super().__init__(own, whole.heard, whole.decisions)
         self._place = np.full(whole.model.forest.num_cells, -1)
         self._place[whole.sent] = np.arange(len(whole.sent))
@@ -228,7 +228,7 @@ def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
 def of_words(
     words: Sequence[np.ndarray], pointed: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what ranks gave to `words_of`, one after another; of `pointed` voltages each."""
+    """Return the arguments of `words_of` on all ranks, in turn; `pointed` voltages of each."""
     found = []
     for own, number in zip(words, pointed, strict=True):
         count = (len(own) - 2 * number) // 3
@@ -320,7 +320,7 @@ class SplitRun:
         self._own.call(self.run.reward, reward, step)
 
     def save(self) -> dict[str, np.ndarray]:
-        """Return what `load` takes on rank 0, as one process would save it; nothing elsewhere."""
+        """Return the state for `load` on rank 0, as of one process; nothing elsewhere."""
         parts = self.ranks.comm.gather(self._own.call(self.run.save))
         return {} if parts is None else join(self._shares, parts)
 
@@ -340,7 +340,7 @@ def _sources_of(shares: Sequence[Share]) -> list[np.ndarray]:
 class OwnRun(SplitRun):
     """As `SplitRun`, where each rank has described its own cells: it keeps what is of these."""
 
-    def __init__(self, ranks: Ranks, whole: Whole, run: PartRun) -> None:
+    def __init__(self, ranks: Ranks, whole: WholeNetwork, run: PartRun) -> None:
         self.ranks, self.whole, self.run, self.device = ranks, whole.model, run, run.device
         self._own, self._started = _Own(ranks, run), False
         with ranks.agreed():
@@ -353,7 +353,7 @@ class OwnRun(SplitRun):
         self._started = True
 
     def end(self) -> Chunk:
-        """Return what is of this rank; RankError where a voltage of another is not finite."""
+        """Return this rank's part; RankError where a voltage of another is not finite."""
         self._exchange.end()
         chunk = self._own.do(self.run.end)
         failed = 0 if chunk is None else int((chunk.failed > 0).sum())
@@ -367,7 +367,7 @@ class OwnRun(SplitRun):
         return self._exchange.chunk(self.whole.dt, chunk.failed, chunk.values)
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        """As of one process; others are told of an error in their next exchange."""
+        """As in one process; others learn of an error in their next exchange."""
         try:
             return self.run.now(records, step)
         except Exception as error:
@@ -382,13 +382,13 @@ class OwnRun(SplitRun):
 
 
 class Joints:
-    """What joins the network that this rank describes to those of others; see `join`.
+    """Connects the network that this rank describes to those of others; see `join`.
 
-    Sources have numbers (NEURON's gids); what a rank hears of others are trains without times, one
-    for each number. All exchange after the same steps, as the smallest delay of these allows.
+    Sources have numbers (NEURON's gids); others' sources are trains without times here,
+    one for each number. All exchange after the same steps, as the smallest delay of these allows.
 
     Where this rank fails, the others wait in `agreed`, or once they are `joined` in an exchange;
-    `told` is whether they know already.
+    `told`: whether they know already.
     """
 
     def __init__(self, ranks: Ranks) -> None:

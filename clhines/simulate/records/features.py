@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.analysis.features import Features, Kept
+from clhines.analysis.features import Features, WindowSums
 from clhines.analysis.segments import DOWN, INTEGERS, REALS, UP, joined, packed, segments_of
 from clhines.analysis.spikes import RaggedArray
 from clhines.device import devices, program
@@ -69,7 +69,7 @@ class Asked:
         size = 3 * len(self.begin)
         sums = chunks[-1][:size].reshape(3, len(self.begin), chunks[-1].shape[1])
         segments = joined([chunk[size:] for chunk in chunks])
-        return self.features.found(t, Kept(segments, *sums))
+        return self.features.found(t, WindowSums(segments, *sums))
 
 
 class HostFeatures:

@@ -44,19 +44,19 @@ class Membrane:
         self._model = model
         below = np.flatnonzero(model.forest.parent >= 0)
         above = model.forest.parent[below].astype(np.int64)
-        own, other = np.concatenate([below, above]), np.concatenate([above, below])
+        node, other = np.concatenate([below, above]), np.concatenate([above, below])
         wanted = np.zeros(model.forest.num_nodes, bool)
         wanted[nodes] = True
         g = -np.tile(model.u[below], 2)
-        some = np.flatnonzero(wanted[own])
-        some = some[np.lexsort((other[some], own[some]))]
-        own, other, g = own[some], other[some], g[some]
-        first, end = np.searchsorted(own, nodes), np.searchsorted(own, nodes, side="right")
+        kept = np.flatnonzero(wanted[node])
+        kept = kept[np.lexsort((other[kept], node[kept]))]
+        node, other, g = node[kept], other[kept], g[kept]
+        first, end = np.searchsorted(node, nodes), np.searchsorted(node, nodes, side="right")
         at = ranges(first, end - first)
         self.sampled = np.unique(np.concatenate([nodes, other]))
         self.begin = offsets(end - first)
         self.other = np.searchsorted(self.sampled, other[at])
-        self.own = np.searchsorted(self.sampled, own[at])
+        self.own = np.searchsorted(self.sampled, node[at])
         self.g = g[at]
         self.clamps: list[Clamps] = []
         self._find_clamps(nodes)

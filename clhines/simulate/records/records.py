@@ -1,4 +1,4 @@
-"""What is recorded: looked up in network and model; its columns, and files of its rows."""
+"""Recorded quantities: found in network and model; their columns, and files of rows."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def columns_of(
 
 
 class Recording(int):
-    """What `Simulation.record` returns: the number of a record, by which a result has it.
+    """Result of `Simulation.record`: the number of a record, by which a result has it.
 
     Attributes
     ----------
@@ -523,8 +523,7 @@ def kept_unit(record: Record) -> str:
 
 
 def _nodes(model: Model, at: ArrayLike) -> np.ndarray:
-    nodes = np.atleast_1d(as_array("at", at))
-    return as_indices("at", nodes, model.forest.num_nodes, "node")
+    return as_indices("at", np.atleast_1d(as_array("at", at)), model.forest.num_nodes, "node")
 
 
 def _current_record(model: Model, at: Group, chosen: np.ndarray) -> Record:

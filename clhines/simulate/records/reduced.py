@@ -136,8 +136,7 @@ class HostReducer(Reducer):
         threshold = self.record.threshold
         row, column = np.nonzero((before[:-1] < threshold) & (threshold <= values))
         self._kept[0] = before[-1]
-        number = np.bincount(column, minlength=self.width)
-        self._kept[1] += number
+        self._kept[1] += np.bincount(column, minlength=self.width)
         if reduce == "count":
             return self._kept[1:].astype(np.int64)
         return packed_columns(column, first + row, self.width, -1)
@@ -308,8 +307,7 @@ class DeviceReducer(Reducer):
             return count[None]
         most = int(count.max())
         found = row_of[:most].get(self._queue).astype(np.int64) if most else np.zeros((0, width))
-        known = np.arange(most)[:, None] < count
-        return np.where(known, found + first, -1).astype(np.int64)
+        return np.where(np.arange(most)[:, None] < count, found + first, -1).astype(np.int64)
 
 
 _Kind = TypeVar("_Kind", bound=Reducer)

@@ -1,4 +1,4 @@
-"""What a run changes: its values on the device, files, copies.
+"""State of a run: its values on the device, files, copies.
 
 `arena` names parts of one array on the device. `chunk`: what a run has found in some steps.
 `decisions`: what no partition of a network may change, made once. `saved`: files, checked against

@@ -81,14 +81,14 @@ class Tiler:
                 self.queue, *size, once.shape[1], self.copies, begin, *arrays
             )
 
-    def pack(self, once: np.ndarray) -> cla.Array:
+    def pack(self, values: np.ndarray) -> cla.Array:
         """(places,) values of all copies in the solver's order, of (n,) of one in natural order."""
-        given = cla.to_device(self.queue, np.ascontiguousarray(once, self.dtype))
+        on_device = cla.to_device(self.queue, np.ascontiguousarray(values, self.dtype))
         gather, places = self._gather, len(self._gather)
-        found = cla.empty(self.queue, places, self.dtype)
-        arrays = gather.base_data, given.base_data, found.base_data
-        self._kernels["pack_values"](self.queue, *self._sizes, places, len(once), *arrays)
-        return found
+        packed = cla.empty(self.queue, places, self.dtype)
+        arrays = gather.base_data, on_device.base_data, packed.base_data
+        self._kernels["pack_values"](self.queue, *self._sizes, places, len(values), *arrays)
+        return packed
 
     def neighbours(self, of_one: np.ndarray) -> list[cla.Array]:
         """`reference.placed_neighbours` of all copies, of (k, n) `neighbours` of one."""
@@ -97,15 +97,15 @@ class Tiler:
         self._kernels["invert_places"](
             self.queue, *self._sizes, places, gather.base_data, place.base_data
         )
-        found = list[cla.Array]()
-        for some in of_one:
-            given = cla.to_device(self.queue, np.ascontiguousarray(some, np.int32))
-            found.append(cla.empty(self.queue, places, np.int32))
-            arrays = gather, place, given, found[-1]
+        placed = list[cla.Array]()
+        for row in of_one:
+            on_device = cla.to_device(self.queue, np.ascontiguousarray(row, np.int32))
+            placed.append(cla.empty(self.queue, places, np.int32))
+            arrays = gather, place, on_device, placed[-1]
             self._kernels["place_others"](
                 self.queue, *self._sizes, places, n, *(a.base_data for a in arrays)
             )
-        return found
+        return placed
 
     def find_places(
         self, number: np.ndarray, active: cla.Array, ints: cla.Array, begin: int

@@ -15,7 +15,7 @@ from clhines.arrays import inverse, stretch_of
 from clhines.device import devices, program
 from clhines.device.arrays import set_soon, set_zero
 from clhines.model.model import Model
-from clhines.network.changes import Value
+from clhines.network.changes import ParameterValue
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.simulate.kinds.spec import check_range
@@ -63,7 +63,7 @@ class Spread:
         """Whether values can be put there: one for all needs no places."""
         return (storage.places is not None or by == "all") and storage.array.size < _MOST
 
-    def put(self, storage: Storage, group: int, value: Value) -> None:
+    def put(self, storage: Storage, group: int, value: ParameterValue) -> None:
         """Enqueue that the instances of a group, by its number, get new values."""
         numbers = value.numbers.astype(self.dtype)
         if storage.places is None:
@@ -84,10 +84,9 @@ class Spread:
         self.values(storage.array, at, source, numbers, storage.offset, value.by == "all")
 
     def _set(self, storage: Storage, first: int, numbers: np.ndarray) -> None:
-        place = storage.offset + first
-        self._written.append(set_soon(storage.array, place, numbers, self.queue))
+        self._written.append(set_soon(storage.array, storage.offset + first, numbers, self.queue))
 
-    def of_each(self, group: int, value: Value) -> np.ndarray:
+    def of_each(self, group: int, value: ParameterValue) -> np.ndarray:
         """Values of the instances of a group, or one for all."""
         if value.by == "all":
             return value.numbers
@@ -130,8 +129,7 @@ class Spread:
         if by == "instance":
             return line
         k, own = self._model.instances[group]
-        node = self._model.kinds[k].node[own][line]
-        return stretch_of(self._model.forest.cell_offsets, node)
+        return stretch_of(self._model.forest.cell_offsets, self._model.kinds[k].node[own][line])
 
 
 _SPARE_BITS = 8  # of the 62 of the largest sum of weights, which a finer unit would not waste
@@ -146,7 +144,7 @@ class ParameterChanges:
         self.run, self.queue, self.model = run, run.queue, run.model
         self._spread: Spread | None = None
 
-    def set_parameter(self, group: int, name: str, value: Value) -> bool:
+    def set_parameter(self, group: int, name: str, value: ParameterValue) -> bool:
         k, own = self.model.instances[group]
         if not len(own):
             return True

@@ -14,7 +14,7 @@ from clhines.model.model import Model
 from clhines.network.times import ends_of
 from clhines.simulate.state.decisions import ring_slots
 
-Values: TypeAlias = "list[np.ndarray]"  # one array per record, see `DeviceReducer.chunk`
+RecordRows: TypeAlias = "list[np.ndarray]"  # one array per record, see `DeviceReducer.chunk`
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,12 +24,12 @@ class Chunk:
     spike_step: np.ndarray  # step that each event is in, -1 at the start
     spike_cell: np.ndarray  # its source; the first sources are the cells
     failed: np.ndarray  # 1 + the step after which the soma's voltage was first not finite, or 0
-    values: Values
+    values: RecordRows
     spike_time: np.ndarray  # ms
 
     @classmethod
     def of(
-        cls, t: np.ndarray, source: np.ndarray, dt: float, failed: np.ndarray, values: Values
+        cls, t: np.ndarray, source: np.ndarray, dt: float, failed: np.ndarray, values: RecordRows
     ) -> Chunk:
         order = np.lexsort((source, t))
         t, source = t[order], source[order].astype(np.int64)
@@ -42,7 +42,7 @@ class Chunk:
 
     @classmethod
     def of_steps(
-        cls, step: np.ndarray, source: np.ndarray, dt: float, failed: np.ndarray, values: Values
+        cls, step: np.ndarray, source: np.ndarray, dt: float, failed: np.ndarray, values: RecordRows
     ) -> Chunk:
         """Return a chunk of events at the ends of steps from -1 on, below 2**31, in any order."""
         key = (step.astype(np.int64) << 32) | source
@@ -110,12 +110,12 @@ class UnderWay:
 
     def sums(self, weight: np.ndarray, model: Model, unit: float, step: int) -> np.ndarray:
         """Form the sums at the begin of a step, (slots, num_targets) int64, with given weights."""
-        given, found = model.connections, np.zeros((ring_slots(model), model.num_targets), np.int64)
-        begin, count = given.row[self._cell], np.diff(given.row)[self._cell]
-        sent = given.order[ranges(begin, count)]
-        due = np.repeat(self._step, count) + 1 + given.delay[sent]
+        grid, sums = model.connections, np.zeros((ring_slots(model), model.num_targets), np.int64)
+        begin, count = grid.row[self._cell], np.diff(grid.row)[self._cell]
+        sent = grid.order[ranges(begin, count)]
+        due = np.repeat(self._step, count) + 1 + grid.delay[sent]
         waits = due >= step
         sent, due = sent[waits], due[waits]
         numbers = np.rint(weight[model.numbers[sent]] / unit).astype(np.int64)
-        np.add.at(found, (due % len(found), given.target[sent]), numbers)
-        return found
+        np.add.at(sums, (due % len(sums), grid.target[sent]), numbers)
+        return sums

@@ -38,7 +38,7 @@ class Decisions:
 
     @classmethod
     def of(cls, network: Model, split: bool = False, overlap: bool = False) -> Decisions:
-        """Decide for the whole network; what `Connections.scale` refuses is an InputError."""
+        """Decide for the whole network; what `GridConnections.scale` refuses is an InputError."""
         return cls(
             network=network,
             split=split,

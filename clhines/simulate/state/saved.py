@@ -115,21 +115,21 @@ def checked(
     arrays: Mapping[str, object], model: Model, dtype: np.dtype, step: int
 ) -> dict[str, np.ndarray]:
     """Return the arrays of a state at the begin of a step, checked as those of a file."""
-    found = dict[str, np.ndarray]()
+    state = dict[str, np.ndarray]()
     for name, expected in members(model, dtype, step).items():
-        given = np.asarray(arrays[name]) if name in arrays else None
-        if given is None or given.shape != expected.shape:
-            got = "missing" if given is None else given.shape
+        array = np.asarray(arrays[name]) if name in arrays else None
+        if array is None or array.shape != expected.shape:
+            got = "missing" if array is None else array.shape
             raise InputError(f"{name} is {got}; expected an array of shape {expected.shape}")
         kind = expected.dtype.kind
-        if given.dtype.kind not in {"f": "fiu", "i": "iu"}.get(kind, kind):
-            raise InputError(f"{name} has dtype {given.dtype}; expected {expected.dtype}")
-        check_values(name, given, expected)
+        if array.dtype.kind not in {"f": "fiu", "i": "iu"}.get(kind, kind):
+            raise InputError(f"{name} has dtype {array.dtype}; expected {expected.dtype}")
+        check_values(name, array, expected)
         with np.errstate(over="ignore"):
-            found[name] = given.astype(expected.dtype)
-        check_values(name, found[name], Member(expected.shape, expected.dtype))
-    _check_events("", found, model, step)
-    return found
+            state[name] = array.astype(expected.dtype)
+        check_values(name, state[name], Member(expected.shape, expected.dtype))
+    _check_events("", state, model, step)
+    return state
 
 
 def members(model: Model, dtype: np.dtype, step: int) -> dict[str, Member]:

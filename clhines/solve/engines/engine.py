@@ -1,7 +1,7 @@
 """The interface of engines: methods that `Solver` and `Factors` call on a way to solve a batch.
 
 Arrays come checked and in natural order. `whole`, `sliced` and `several` are the engines; only
-the first works in device order, and `Engine.device_order` is the way to it.
+the first works in device order, and `SolveEngine.device_order` is the way to it.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class Eliminated(Protocol):
         """Wait, and return the bad pivots of the matrix."""
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
-        """Return d, u, (l), of methods of which `Engine.may_lose` is true."""
+        """Return d, u, (l), of methods of which `SolveEngine.may_lose` is true."""
 
     def transposed(self) -> Eliminated:
         """Return the transposed matrix, which has the same pivots; nothing is eliminated again."""
 
 
-class Engine:
+class SolveEngine:
     """A way to solve one batch; `Solver` has one and asks nothing else of it.
 
     `found_finite`: the last solve found that all values of b and x are finite.

@@ -59,8 +59,8 @@ class Transfer:
         return copies.Pins(self.queue)
 
     @functools.cached_property
-    def results(self) -> copies.Results:
-        return copies.Results(self.queue)
+    def results(self) -> copies.PinnedArrays:
+        return copies.PinnedArrays(self.queue)
 
     def empty_like(self, a: np.ndarray) -> np.ndarray:
         """Return an array for a solution, where that helps in pinned memory."""

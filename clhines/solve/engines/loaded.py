@@ -63,7 +63,7 @@ class Slot:
 
 
 class Step(NamedTuple):
-    """One launch with all its arguments, which are only set where another step had the kernel."""
+    """One launch with its arguments, which are set again after another step has used the kernel."""
 
     bound: _Bound
     arguments: tuple[int | cl.Buffer | cl.SVM | Slot, ...]

@@ -16,7 +16,7 @@ from clhines.checks import shown
 from clhines.device import devices
 from clhines.errors import BuildError, DeviceError, DeviceMemoryError, DeviceShareError, InputError
 from clhines.forest import Forest
-from clhines.solve.engines.engine import BadPivots, DeviceOrder, Engine
+from clhines.solve.engines.engine import BadPivots, DeviceOrder, SolveEngine
 from clhines.solve.factors import Factors
 from clhines.solve.memory import Memory
 
@@ -25,7 +25,7 @@ PlainSolver: TypeAlias = Any  # a `Solver`, which imports this module
 _T = TypeVar("_T")
 
 
-class Several(Engine):
+class Several(SolveEngine):
     """Engine: ranges of cells on several devices at the same time, from NumPy to NumPy.
 
     ``make(part, queue)`` is the solver of some cells on one device; `shares` are fractions of the
@@ -99,7 +99,7 @@ class Several(Engine):
         return any(solver.engine.may_lose for solver in self.solvers)
 
     def describe(self) -> str:
-        """See `Engine`; a line for each device: share, cells, nodes, method, slices."""
+        """See `SolveEngine`; a line for each device: share, cells, nodes, method, slices."""
         lines = [f"{len(self.solvers)} devices)"]
         for k, (queue, share) in enumerate(zip(self._queues, self.shares, strict=True)):
             what = "left out: its share is less than a cell"
@@ -257,12 +257,12 @@ def _queues(given: Sequence[OneDevice], dtype: np.dtype) -> list[cl.CommandQueue
                 raise InputError(f"devices[{queues.index(one)}] and devices[{k}] are one queue")
             queues.append(devices.given_queue(one, None, dtype))
             continue
-        found = devices.choose(one, dtype)
-        if found in places:
-            name = devices.label(found)
-            raise InputError(f"devices[{places[found]}] and devices[{k}] are both {name}")
-        places[found] = k
-        queues.append(devices.make_queue(found))
+        device = devices.choose(one, dtype)
+        if device in places:
+            name = devices.label(device)
+            raise InputError(f"devices[{places[device]}] and devices[{k}] are both {name}")
+        places[device] = k
+        queues.append(devices.make_queue(device))
     return queues
 
 

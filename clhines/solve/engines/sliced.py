@@ -19,7 +19,7 @@ from clhines.device import copies
 from clhines.errors import DeviceMemoryError
 from clhines.forest import Forest
 from clhines.plan.plan import Plan
-from clhines.solve.engines.engine import BadPivots, DeviceOrder, Engine, nothing_solved
+from clhines.solve.engines.engine import BadPivots, DeviceOrder, SolveEngine, nothing_solved
 from clhines.solve.engines.hosted import Ended, Transfer
 from clhines.solve.engines.loaded import Resident, only_event
 from clhines.solve.engines.whole import Whole, memory_of
@@ -40,7 +40,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(eq=False)
-class _Slot:
+class _SliceRoom:
     """Room for a slice on the device, in natural order."""
 
     buffers: Buffers
@@ -50,12 +50,12 @@ class _Slot:
 
 
 @dataclass(eq=False)
-class _Job:
+class _SliceRows:
     """Some rows of a slice, on their way."""
 
     number: int
     rows: slice
-    slot: _Slot
+    slot: _SliceRoom
     last: bool  # of the slice's rows
     sent: Callable[[], list[cl.Event]]  # waits until all that it needs is on its way
     events: list[cl.Event] = field(default_factory=list)
@@ -70,7 +70,7 @@ class _StoppedError(Exception):
     """Another stage has failed."""
 
 
-class Sliced(Engine):
+class Sliced(SolveEngine):
     """Engine: slices of whole cells, through a pipeline unless they are too large for several."""
 
     def __init__(
@@ -214,11 +214,11 @@ class _Stages:
         self.step = min(pipeline.rows_at_once, len(target))
         self.num_jobs = -(-len(target) // self.step) * len(self.plans)
         self.stop = threading.Event()
-        self.free: channels.SimpleQueue[_Slot] = channels.SimpleQueue()
-        self.ready: channels.SimpleQueue[_Job] = channels.SimpleQueue()
-        self.done: channels.SimpleQueue[_Job] = channels.SimpleQueue()
+        self.free: channels.SimpleQueue[_SliceRoom] = channels.SimpleQueue()
+        self.ready: channels.SimpleQueue[_SliceRows] = channels.SimpleQueue()
+        self.done: channels.SimpleQueue[_SliceRows] = channels.SimpleQueue()
         for _ in range(min(STAGES, len(self.plans))):
-            self.free.put(_Slot(self._taken(slot_buffers)))
+            self.free.put(_SliceRoom(self._taken(slot_buffers)))
         self.packed = self._taken(shared_buffers)
         self.factor = self.packed["factor"] if "factor" in self.packed.listed else None
         self.queue.finish()
@@ -290,7 +290,7 @@ class _Stages:
                 before = [self._get(slot.solved)] if first else None  # with the rows before these
                 some = [row[nodes] for row in b[rows]], slot.buffers["b"].base_data
                 sent = pipeline.sending.start([*given, some], before)
-                self.ready.put(_Job(k, rows, slot, rows.stop == len(b), sent))
+                self.ready.put(_SliceRows(k, rows, slot, rows.stop == len(b), sent))
                 given = []  # stays where it is
 
     def _solve(self) -> None:
@@ -309,12 +309,12 @@ class _Stages:
                 job.slot.solved.put(event)
             self.done.put(job)
 
-    def _status_copied(self, job: _Job) -> cl.Event:
+    def _status_copied(self, job: _SliceRows) -> cl.Event:
         """Enqueue a copy of the status to the slot; a stage that waits must hold no array."""
         status, room = job.resident.status, job.slot.buffers["status"].base_data
         return cl.enqueue_copy(self.queue, room, status.base_data, byte_count=status.nbytes)
 
-    def _launch(self, job: _Job) -> cl.Event:
+    def _launch(self, job: _SliceRows) -> cl.Event:
         resident, plan = job.resident, job.resident.plan
         resident.take_factor(self.factor)
         given = self._views(job, job.slot.buffers, plan.forest.num_nodes)
@@ -331,7 +331,7 @@ class _Stages:
         only_event(out, run[-1])
         return resident.permute(out, x, False).events[-1]
 
-    def _views(self, job: _Job, taken: Buffers, size: int) -> dict[str, cla.Array]:
+    def _views(self, job: _SliceRows, taken: Buffers, size: int) -> dict[str, cla.Array]:
         """Arrays of a job in device memory that may be larger."""
         rows = (job.rows.stop - job.rows.start,) if len(self.target) > 1 else ()
         names = [*self.arrays, "x"]

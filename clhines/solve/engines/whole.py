@@ -16,7 +16,7 @@ from clhines.device.arrays import Order
 from clhines.errors import InputError
 from clhines.plan.plan import Plan
 from clhines.solve.engines import hosted
-from clhines.solve.engines.engine import BadPivots, Engine, nothing_solved
+from clhines.solve.engines.engine import BadPivots, SolveEngine, nothing_solved
 from clhines.solve.engines.loaded import Resident, Slot, Step, only_event
 from clhines.solve.memory import (
     OPERANDS,
@@ -38,7 +38,7 @@ MOST_WAYS = 2  # prepared for NumPy arrays: numbers of right-hand sides that tak
 _NONE: BadPivots = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
-class Whole(Engine):
+class Whole(SolveEngine):
     """Engine: one plan on one queue, in natural order and in device `order`."""
 
     takes_device_order = True
@@ -77,7 +77,7 @@ class Whole(Engine):
 
     @property
     def memory(self) -> list[Memory]:
-        """See `Engine`. The tables are on the device already."""
+        """See `SolveEngine`. The tables are on the device already."""
         return [memory_of([self.plan], self.room, self.transfer)]
 
     @functools.cached_property

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +15,7 @@ import numpy as np
 import pyopencl as cl
 
 import clhines
-from bench import MissingError
+from bench import MissingError, nrn
 from clhines.cells.cable import Cable, discretise
 from clhines.cells.morphology import Morphology
 
@@ -175,26 +172,10 @@ def load_mechanisms(keep: Path | None = None) -> None:
         h.nrn_load_dll(str(kept))
         return
     with tempfile.TemporaryDirectory(prefix="clhines-mod-", dir=keep) as folder:
-        library = compiled(Path(folder))
+        library = nrn.compiled(Path(folder), str(MOD_FOLDER))
         if kept:
             library = library.replace(kept)
         h.nrn_load_dll(str(library))  # what is loaded stays so without its file
-
-
-def compiled(folder: Path) -> Path:
-    """Compile the .mod files of `MOD_FOLDER` in a folder; the library."""
-    beside = Path(sys.executable).with_name("nrnivmodl")
-    command = str(beside) if beside.is_file() else shutil.which("nrnivmodl")
-    if not command or not (shutil.which("c++") or shutil.which("g++")):
-        raise MissingError("no C++ compiler, or no nrnivmodl, for NEURON's .mod files")
-    done = subprocess.run(
-        [command, str(MOD_FOLDER)], cwd=folder, capture_output=True, text=True, check=False
-    )
-    found = [*folder.glob("*/libnrnmech.*"), *folder.glob("*/.libs/libnrnmech.so")]
-    if done.returncode or not found:
-        last = (done.stderr.strip().splitlines() or ["no library"])[-1]
-        raise MissingError(f"nrnivmodl failed: {last[:200]}")
-    return found[0]
 
 
 def neuron_cell(cable: Cable) -> SimpleNamespace:

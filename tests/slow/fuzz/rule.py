@@ -164,11 +164,11 @@ def _events(seed: int) -> tuple[np.ndarray, dict[int, float]]:
 
 def _found(rule: Any, trains: np.ndarray, rewards: dict[int, float], device: bool) -> np.ndarray:
     """Weights after each step, of one connection from cell 0 to cell 1."""
-    from clhines.model.connections import Connections
+    from clhines.model.connections import GridConnections
     from clhines.simulate.events.grid_run import HostGrid, settled
 
     start = float(np.clip(START, rule.w_min, rule.w_max))
-    given = Connections([0], [0], start, 1, 2, 1, True, rule)
+    given = GridConnections([0], [0], start, 1, 2, 1, True, rule)
     model = SimpleNamespace(
         connections=given, dt=DT, num_targets=1, cell_of_target=lambda: np.array([1])
     )
@@ -207,7 +207,7 @@ def _on_device(
     incoming, rows = cla.to_device(_QUEUE, np.zeros(8, np.int64)), []
     for k, count in enumerate(np.cumsum(trains.sum(axis=1))):
         held = cla.to_device(_QUEUE, np.array([count], np.int32))
-        ran.enqueue(*lists, held, incoming, k)
+        ran.enqueue((*lists, held), incoming, k)
         rows.append(settled(model, ran.state(), k)["plastic_weight"][0])
         if k in rewards and "reward" in rule.about.actions:
             ran.reward(rewards[k], k)

@@ -28,7 +28,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from bench import MissingError, record, table
+from bench import nrn, record, table
 from bench.measures.random.worker import MARK
 from clhines.device import devices
 
@@ -42,16 +42,7 @@ def library(folder: Path) -> Path:
     mod = ROOT / "tests" / "mod"
     for path in (*mod.glob("*.mod"), *mod.glob("nmodl/*.mod"), *mod.glob("nmodl/*.inc")):
         shutil.copy(path, folder)
-    beside = Path(sys.executable).with_name("nrnivmodl")
-    command = str(beside) if beside.is_file() else shutil.which("nrnivmodl")
-    if not command:
-        raise MissingError("no nrnivmodl; expected NEURON, or --library FILE")
-    done = subprocess.run([command], cwd=folder, capture_output=True, text=True, check=False)
-    found = list(folder.glob("*/libnrnmech.*"))
-    if done.returncode or not found:
-        last = (done.stderr.strip().splitlines() or ["no library"])[-1]
-        raise MissingError(f"nrnivmodl failed: {last[:200]}")
-    return found[0]
+    return nrn.compiled(folder)
 
 
 def row_of(seed: int, given: argparse.Namespace, built: str, spec: str) -> Row:

@@ -1,4 +1,4 @@
-"""What statements of NMODL mean, as expressions.
+"""Statements of NMODL as expressions.
 
 `solve`: the methods of SOLVE; `kinetic`: that of KINETIC blocks. `netcons`: what a FOR_NETCONS
 changes of the weights of the event itself. `function_table`: values between knots. `verbatim`: C

@@ -11,10 +11,10 @@ from fractions import Fraction
 
 from clhines.mechanisms.ir.expressions import Node
 from clhines.mechanisms.nmodl.reading.tree import Block, FunctionTable, Refused
-from clhines.mechanisms.nmodl.values import TableUse, Values
+from clhines.mechanisms.nmodl.values import BlockValues, TableUse
 
 
-def value(run: Values, block: Block, arguments: Sequence[Node], line: int) -> Node:
+def value(run: BlockValues, block: Block, arguments: Sequence[Node], line: int) -> Node:
     """Return the value of a FUNCTION_TABLE; Refused where it has no table."""
     table, graph = run.shared.given.get(block.name), run.graph
     if table is None:
@@ -24,9 +24,8 @@ def value(run: Values, block: Block, arguments: Sequence[Node], line: int) -> No
         return graph.number(Fraction(table.values[0]))
     if len(arguments) != len(table.axes):
         raise Refused(f"FUNCTION_TABLE {block.name} of {len(arguments)} arguments", line)
-    rows = _Rows(run, block, table)
-    found = [rows.place(k, x) for k, x in enumerate(arguments)]
-    (j, share), *second = found
+    rows = _RowTables(run, block, table)
+    (j, share), *second = [rows.place(k, x) for k, x in enumerate(arguments)]
     if not second:
         return rows.between(share, rows.of(j), rows.of(j + 1))
     (k, other), width = second[0], len(table.axes[1])
@@ -35,10 +34,10 @@ def value(run: Values, block: Block, arguments: Sequence[Node], line: int) -> No
     return rows.between(share, *ends)
 
 
-class _Rows:
+class _RowTables:
     """Tables of the rows of one FUNCTION_TABLE."""
 
-    def __init__(self, run: Values, block: Block, table: FunctionTable) -> None:
+    def __init__(self, run: BlockValues, block: Block, table: FunctionTable) -> None:
         self._run, self._block, self._table, self._graph = run, block, table, run.graph
 
     def of(self, row: Node) -> Node:
@@ -48,7 +47,7 @@ class _Rows:
         return self._read("", values + values[-1:] * beyond, row)
 
     def between(self, share: Node, low: Node, high: Node) -> Node:
-        """Return what is between two values."""
+        """Interpolate between two values."""
         mixed = (self._graph.one - share) * low + share * high
         return self._graph.where(self._graph.less(self._graph.zero, share), mixed, low)
 
@@ -82,7 +81,7 @@ class _Rows:
         return graph.call("entry", row, graph.symbol(f"{name}__table"), limits[1])
 
 
-def row_of(run: Values, rows: Sequence[float], x: Node) -> Node:
+def row_of(run: BlockValues, rows: Sequence[float], x: Node) -> Node:
     """Return the row of number x, a whole number, as an expression."""
     graph = run.graph
 

@@ -68,7 +68,7 @@ class _Open(Exception):  # noqa: N818
 
 @dataclass
 class Around:
-    """What is around a VERBATIM block: its function and names of the file."""
+    """Surroundings of a VERBATIM block: its function and names of the file."""
 
     function: str  # the FUNCTION that it is in, else empty
     nmodl: frozenset[str]  # LOCALs and arguments of its block, and LOCALs of the file
@@ -190,7 +190,7 @@ def _drawn_from(text: str) -> frozenset[str]:
 
 
 def translated(text: str, around: Around) -> tuple[str, int, int] | None:
-    """Return what NMODL says of the C of a block, else None; how deep braces are, and at least."""
+    """Return a block's C as NMODL, else None; the depth of braces after it, and the least in it."""
     inner = text.strip().removeprefix("VERBATIM").removesuffix("ENDVERBATIM")
     try:
         reader = _Reader(_tokens(preprocessed(without_comments(inner))), around)
@@ -352,7 +352,7 @@ class _Reader:
         return "\n".join(found)
 
     def _closed(self, read: Callable[[], str]) -> str:
-        """Return what `read` does, in which as many braces open as close."""
+        """Return the result of `read`, with as many braces opened as closed."""
         before = self.depth
         found = read()
         if self.depth != before:
@@ -538,7 +538,7 @@ class _Reader:
         return f"{name} = {value}"
 
     def _place(self) -> str:
-        """Return what sets the place of a stream: sequence and which of its four words."""
+        """Return the position in a stream: its sequence number, and which of the four words."""
         self._at += 1
         self._need("(")
         stream = self._stream()

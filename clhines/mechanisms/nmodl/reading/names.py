@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clhines.mechanisms.nmodl.reading.tree import File, Refused, Variable
+from clhines.mechanisms.nmodl.reading.tree import Declaration, File, Refused
 
 # values come from the model around; those here are NEURON's before a script changes them
 BUILT_IN = {"celsius": 6.3, "diam": 500.0, "area": 100.0}
@@ -23,7 +23,7 @@ class Names:
         taken: set[str] = set()
         for name, unit in zip(BUILT_IN, ("degC", "um", "um2"), strict=True):
             # NEURON's, whether the file declares them or not
-            file.variables.setdefault(name, Variable(name, "assigned", 0, unit=unit))
+            file.variables.setdefault(name, Declaration(name, "assigned", 0, unit=unit))
         for name in file.variables:
             printed = plain(name)
             while printed in taken:
@@ -31,7 +31,7 @@ class Names:
             taken.add(printed)
             self.printed[name] = printed
 
-    def variable(self, name: str) -> Variable | None:
+    def variable(self, name: str) -> Declaration | None:
         """Return a declared variable."""
         return self.file.variables.get(name)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from clhines.mechanisms.nmodl.meaning.verbatim import without_returns
 from clhines.mechanisms.nmodl.reading.lexer import MAX_TEXT, Includes, tokens
 from clhines.mechanisms.nmodl.reading.statements import Statements
-from clhines.mechanisms.nmodl.reading.tree import PICKED, Block, File, Ion, Refused, Variable
+from clhines.mechanisms.nmodl.reading.tree import PICKED, Block, Declaration, File, Refused, UseIon
 from clhines.units import LONG_PREFIXES, PREFIXES, UNITS, Scaled
 
 _NAMED = {  # blocks that have a name and arguments
@@ -84,7 +84,9 @@ class FileParser(Statements):
             # the Random's distribution: low + width*u - mean*log(u), u uniform from 0 to 1
             of_erand = float(self.drawn[name] and self.has_exponential)
             for end, value in zip(PICKED, (0, 1 - of_erand, of_erand), strict=True):
-                own = Variable(f"{name}_{end}", "parameter", pointers[name], value=Fraction(value))
+                own = Declaration(
+                    f"{name}_{end}", "parameter", pointers[name], value=Fraction(value)
+                )
                 if self.drawn[name]:
                     self._declare(own)
                     file.range[own.name] = own.line
@@ -204,7 +206,7 @@ class FileParser(Statements):
             self.place += 1
 
     def _ion(self) -> None:
-        ion = Ion(self.name())
+        ion = UseIon(self.name())
         while self.token.text in ("READ", "WRITE", "VALENCE", "REPRESENTS"):
             word = self.name()
             if word == "VALENCE":
@@ -235,11 +237,11 @@ class FileParser(Statements):
                 first = self.unit()
                 self.take("->")
                 value = factor(first, self.unit(), self.own_units, line)
-            self._declare(Variable(name, "constant", line, value=value))
+            self._declare(Declaration(name, "constant", line, value=value))
 
     # ------------------------------------------------------------------------- declarations
 
-    def _declare(self, variable: Variable) -> None:
+    def _declare(self, variable: Declaration) -> None:
         known = self.result.variables.get(variable.name)
         if known is not None and known.sort != "pointer":
             if {known.sort, variable.sort} == {"parameter", "assigned"}:
@@ -265,12 +267,12 @@ class FileParser(Statements):
             value = self.signed() if given else None
             unit = self.unit()
             self.limits()
-            self._declare(Variable(name, sort, line, length, value, unit))
+            self._declare(Declaration(name, sort, line, length, value, unit))
 
     def _locals(self) -> None:
         while True:
             line, name, length = self.token.line, self.name(), self.length()
-            self._declare(Variable(name, "local", line, length))
+            self._declare(Declaration(name, "local", line, length))
             if not self.take(","):
                 return
 

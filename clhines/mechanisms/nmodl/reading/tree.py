@@ -25,7 +25,7 @@ PICKED = "low", "width", "mean"  # ends of names of parameters: distribution of 
 
 @dataclass(frozen=True)
 class Rejection:
-    """What cannot be simulated: the construct, where it stands, and the way out, if there is one.
+    """A construct that cannot be simulated, its line, and the way out, if there is one.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class Block:
 
 
 @dataclass
-class Variable:
+class Declaration:
     """A declared variable, with its value as declared."""
 
     name: str
@@ -132,7 +132,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class FunctionTable:
-    """What a FUNCTION_TABLE is given by hoc: knots of each argument, and values, the last fastest.
+    """Values of a FUNCTION_TABLE from hoc: knots of each argument, and values, the last fastest.
 
     Between knots it is linear, beyond them constant.
     """
@@ -142,7 +142,7 @@ class FunctionTable:
 
 
 @dataclass
-class Ion:
+class UseIon:
     """USEION."""
 
     name: str
@@ -159,7 +159,7 @@ class File:
     suffix: str = ""
     kind: str = "density"
     line: int = 0
-    variables: dict[str, Variable] = field(default_factory=dict)
+    variables: dict[str, Declaration] = field(default_factory=dict)
     range: dict[str, int] = field(default_factory=dict)  # name -> line, and so below
     globals: dict[str, int] = field(default_factory=dict)
     nonspecific: dict[str, int] = field(default_factory=dict)
@@ -170,7 +170,7 @@ class File:
     random: dict[str, int] = field(default_factory=dict)
     picked: list[str] = field(default_factory=list)  # of `random`: POINTERs that C draws from
     thread_safe: bool = False  # whether it says so
-    ions: list[Ion] = field(default_factory=list)
+    ions: list[UseIon] = field(default_factory=list)
     blocks: dict[str, Block] = field(default_factory=dict)  # by name
     main: dict[str, Block] = field(default_factory=dict)  # INITIAL, BREAKPOINT, NET_RECEIVE ...
     verbatim: list[tuple[int, str]] = field(default_factory=list)
