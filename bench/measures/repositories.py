@@ -2,6 +2,7 @@
 
     CLHINES_MODELS=FOLDER python -m bench repositories [NAME ...] [--stop MS] [--limit S]
                                          [--device SPEC] [--keep FOLDER] [--processes N]
+                                         [--result WORD]
 
 Each folder in the one that the variable names is a public repository, called as there (a number is
 one of ModelDBRepository). Its script is the mosinit.hoc that lies highest, init.hoc or main.hoc,
@@ -15,7 +16,8 @@ CVode's variable steps on is refused, and runs again with ``fixed_step=``, besid
 steps. Processes that take longer than S run once more for a tenth of the time, and a script that
 needs the end of its run, and fails without, for all of it. A repository that is not named keeps its
 row. ``--keep``: a folder for what is compiled and recorded; a way that has run there is not run
-again.
+again. ``--result``: into a file of its own, as of repositories that nobody had
+looked at.
 """
 
 from __future__ import annotations
@@ -376,6 +378,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--stop", type=float, default=STOP, metavar="MS")
     parser.add_argument("--limit", type=float, default=LIMIT, metavar="S")
     parser.add_argument("--keep", default="", metavar="FOLDER")
+    parser.add_argument("--result", default="", metavar="WORD")
     parser.add_argument("--processes", type=int, default=1, metavar="N")
     args = parser.parse_args(arguments)
     if "CLHINES_MODELS" not in os.environ:
@@ -387,7 +390,8 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as where, ThreadPoolExecutor(args.processes) as pool:
         args.keep = str(Path(args.keep or where).resolve())
         found = list(tqdm(pool.map(lambda n: row_of(n, folder, args), names), total=len(names)))
-    path = Path(args.out) / f"repositories-{record.slug(queue.device)}.json"
+    file = f"repositories-{args.result}" if args.result else "repositories"
+    path = Path(args.out) / f"{file}-{record.slug(queue.device)}.json"
     old = json.loads(path.read_text("utf-8"))["rows"] if path.is_file() else []
     rows = {r["name"]: r for r in [*old, *found]}
     result = {
@@ -395,5 +399,5 @@ def main(arguments: Sequence[str]) -> int:
         "outcomes": [{"outcome": o, "scripts": n} for o, n in counts([*rows.values()]).items()],
         "rows": [rows[n] for n in sorted(rows)],
     }  # fmt: skip
-    record.write("repositories", queue, result, text(result), args.out)
+    record.write(file, queue, result, text(result), args.out)
     return 1 if any(r["outcome"] in (DIFFERS, FAILED) for r in found) else 0

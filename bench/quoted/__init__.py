@@ -43,6 +43,7 @@ QUOTES: tuple[Quote, ...] = (
     *models.gaps(),
     *models.frameworks(),
     *models.repositories(),
+    *models.unseen(),
     *sizes.sizes(),
     *papers.papers(),
 )

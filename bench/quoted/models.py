@@ -431,15 +431,36 @@ def frameworks() -> Iterator[Quote]:
             yield row(SWITCH, after, label, *figures)
 
 
+def _scripts(file: str, *outcomes: str) -> Figure:
+    """Return how many scripts have one of some outcomes."""
+
+    def shown(result: Row) -> str:
+        found = (o["scripts"] for o in result["outcomes"] if o["outcome"] in outcomes)
+        return str(sum(found) or "-")
+
+    return Figure(file, shown, {})
+
+
+def unseen() -> Iterator[Quote]:
+    """Yield the same of repositories that nobody had looked at: before, and after mends."""
+    before, now = (f"repositories-unseen{x}-pocl-amd-epyc" for x in ("-before", ""))
+    own, rejected = "by NEURON's own steps", ("refused", "refused, by fixed_step=")
+    equal = "equal", "equal, by fixed_step=", "as near as NEURON to itself"
+    every = (*equal, own, *rejected, *WRONG)
+    words = "Of {} scripts that NEURON runs {} were equal, {} went by NEURON's own steps, {} were"
+    first = (_scripts(before, *x) for x in (every, equal, (own,), rejected))
+    yield prose(SWITCH, PUBLISHED, words, *first)
+    yield prose(SWITCH, PUBLISHED, "{} failed", _scripts(before, *WRONG))
+    words = "Since mends {} are equal, {} go by NEURON's own steps, {} are rejected and {} fail"
+    last = (_scripts(now, *x) for x in (equal, (own,), rejected, WRONG))
+    yield prose(SWITCH, PUBLISHED, words, *last)
+
+
 def repositories() -> Iterator[Quote]:
     """Yield how many scripts of published models have which outcome."""
 
     def of(*names: str) -> Figure:
-        def shown(result: Row) -> str:
-            found = (o["scripts"] for o in result["outcomes"] if o["outcome"] in names)
-            return str(sum(found) or "-")
-
-        return Figure("repositories-pocl-amd-epyc", shown, {})
+        return _scripts("repositories-pocl-amd-epyc", *names)
 
     def scripts(which: str) -> Figure:
         """Return how many scripts of NEURON there are, and how many of them it runs, or not."""

@@ -13,6 +13,7 @@ from clhines.mechanisms.nmodl.build import MAX_QUEUE, FunctionTables, read
 from clhines.mechanisms.nmodl.reading.lexer import Includes
 from clhines.mechanisms.nmodl.reading.parse import parse
 from clhines.mechanisms.nmodl.reading.tree import (
+    GIVEN,
     PICKING,
     FunctionTable,
     NmodlError,
@@ -133,6 +134,13 @@ def with_currents(text: str) -> str:
 def by_mcell(text: str) -> str:
     """Return an NMODL text whose VERBATIM draws from Randoms with the generator MCellRan4."""
     return text.replace(*PICKING)
+
+
+def some_given(text: str, names: Sequence[str]) -> str:
+    """Return an NMODL text of which some instances have no stream in these POINTERs."""
+    own = [f"{name}_{GIVEN}" for name in names]
+    declared = f"NEURON {{ RANGE {', '.join(own)} }} PARAMETER {{ {' '.join(own)} }}"
+    return f"{text}\n{declared}\n" if own else text
 
 
 def pointing(text: str, name: str) -> str:

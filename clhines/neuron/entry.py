@@ -425,6 +425,8 @@ def fix_steps(h: Hoc, step: float | None) -> None:
 
 def num_steps(h: Hoc, tstop: float) -> int:
     tstop = as_number("tstop", tstop, "ms")
+    if h.CVode().active():  # `dt` is no step of it; one asks for a run, which is rejected
+        return int(h.t < tstop)
     steps = max(math.ceil((tstop - 0.5 * h.dt - h.t) / h.dt - 1e-6), 0)
     together = int(getattr(h, "nstep_steprun", 1) or 1)
     return -(-steps // together) * together
@@ -433,6 +435,8 @@ def num_steps(h: Hoc, tstop: float) -> int:
 def solve_steps(h: Hoc, tstop: float) -> int:
     """Return how many steps ``ParallelContext.psolve(tstop)`` takes."""
     t, dt, end = float(h.t), float(h.dt), as_number("tstop", tstop, "ms") * (1 + 1e-11)
+    if h.CVode().active():
+        return int(t < end)
     steps = int((end - t) / dt + 1e-9)
     if steps > _FEW:
         return steps

@@ -12,7 +12,7 @@ from clhines.arrays import shifted
 from clhines.mechanisms.builtin import KEPT_NUMBER
 from clhines.mechanisms.ir.program import Quantity
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.reading.tree import PICKED
+from clhines.mechanisms.nmodl.reading.tree import GIVEN, PICKED
 from clhines.network.additions import Sources
 from clhines.network.copies import copies_of
 from clhines.network.groups import Group, inside
@@ -162,7 +162,7 @@ def values_of(
     for table in program.tables:
         if table.held:
             _restore(model, name, table.name)
-    own = {f"{v}_{end}": (v, k) for v in program.picked for k, end in enumerate(PICKED)}
+    own = {f"{v}_{end}": (v, k) for v in program.picked for k, end in enumerate((*PICKED, GIVEN))}
     for quantity in quantities:
         if quantity.name in own:
             variable, k = own[quantity.name]

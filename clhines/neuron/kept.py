@@ -23,7 +23,7 @@ from clhines.errors import InputError
 from clhines.mechanisms.nmodl.meaning.verbatim import VECTOR_OF_COUNTER, counts_crossings
 from clhines.neuron.back.states import put_values, take_values
 from clhines.neuron.back.writeback import Counters, Records, clock, last_delivery, put_events
-from clhines.neuron.convert import function_tables_of
+from clhines.neuron.convert import RejectedError, function_tables_of
 from clhines.neuron.importer import Imported, local_of, split_name, values_of
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
@@ -301,7 +301,10 @@ def _columns(
 def _streams(model: NeuronModel, name: str, variable: str) -> np.ndarray:
     if model.draws_by_mcell(name) != (name in model.by_mcell):
         return np.zeros(0)  # a Random's generator is another
-    found = model.streams(name, variable)
+    try:
+        found = model.streams(name, variable)
+    except RejectedError:
+        return np.zeros(0)  # an instance has none any more
     return np.hstack([found.ids(), found.distribution()])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from clhines.errors import InputError
 from clhines.mechanisms.ir.program import GENERATOR
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.build import MAX_QUEUE
-from clhines.mechanisms.nmodl.reading.tree import PICKING, FunctionTable
+from clhines.mechanisms.nmodl.reading.tree import GIVEN, PICKING, FunctionTable
 from clhines.neuron.back.queue import Bins, EventQueue, Pending, check_bins, read_pending
 from clhines.neuron.convert import (
     Rejected,
@@ -21,6 +21,7 @@ from clhines.neuron.convert import (
     converted,
     function_tables_of,
     lengths_of,
+    some_given,
 )
 from clhines.neuron.memory.fields import Fields, find_fields
 from clhines.neuron.memory.memory import NeuronMemory
@@ -32,6 +33,7 @@ from clhines.neuron.memory.streams import (
     Pointed,
     PointedMCell,
     RandomVariable,
+    SomePointed,
     Streams,
     are_mcell,
     rejected,
@@ -130,9 +132,21 @@ class NeuronModel:
         kind = PointedMCell if name in self.by_mcell else Pointed
         try:
             pointers = self.slots.pointers(instances, self._width())
-            return kind(self.memory, self.h, name, variable, pointers, index)
+            if f"{variable}_{GIVEN}" not in self.mechanisms[name].defaults:
+                return kind(self.memory, self.h, name, variable, pointers, index)
+            some = pointers != 0
+            made = partial(kind, self.memory, self.h, name, variable, index=index)
+            return SomePointed(made(pointers=pointers[some]) if some.any() else None, some)
         except OSError as error:
             raise rejected(name, f"POINTER {variable}: {error}") from None
+
+    def lacking(self, name: str, variables: Sequence[str]) -> list[str]:
+        """Return those POINTERs from which VERBATIM draws that some instances have nothing in."""
+        try:
+            pointers = [self.slots.pointers(self.every[name], self._width()) for _ in variables]
+        except OSError:
+            return []  # said where streams are read
+        return [v for v, each in zip(variables, pointers, strict=True) if not each.all()]
 
     def draws_by_mcell(self, name: str) -> bool:
         """Whether VERBATIM of a mechanism draws from Randoms with the generator MCellRan4."""
@@ -143,7 +157,7 @@ class NeuronModel:
             pointers = self.slots.pointers(instances, self._width())
         except OSError:
             return False  # said where streams are read
-        return are_mcell(self.memory, self.h, pointers)
+        return are_mcell(self.memory, self.h, pointers[pointers != 0])
 
     @cached_property
     def _random_index(self) -> int:
@@ -375,7 +389,11 @@ def _converted(
         entry = replace(entry, text=by_mcell(entry.text))
         model.by_mcell.add(name)
     queue = _room_for_events(model, name)
-    return converted(entry, pointers, use_tables, second, tables, queue, kept)
+    given = pointers, use_tables, second, tables, queue, kept
+    found = converted(entry, *given)
+    if isinstance(found, Mechanism) and (lacking := model.lacking(name, found.program.picked)):
+        found = converted(replace(entry, text=some_given(entry.text, lacking)), *given)
+    return found
 
 
 def _room_for_events(model: NeuronModel, name: str) -> int:
@@ -401,7 +419,10 @@ def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:
     for name, mechanism in model.mechanisms.items():
         for variable in mechanism.program.picked:
             streams = model.streams(name, variable)
-            if isinstance(streams, Pointed) and streams.addresses & model.draws.streams:
+            if (
+                isinstance(streams, (Pointed, SomePointed))
+                and streams.addresses & model.draws.streams
+            ):
                 what = f"POINTER {variable} to a Random that is played, too"
                 model.rejected.append(Rejected(name, what, "use two Randoms"))
 

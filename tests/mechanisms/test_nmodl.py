@@ -262,27 +262,16 @@ REFUSED = {  # text, what is refused, and what stands in its line
     "FROM": (_with("FROM k=0 TO 3 BY v { x = k }"), "FROM with a step", "FROM k"),
     "array": (_with("y[3] = 1", "RANGE y", "ASSIGNED { y[3] }"), "y[3] of 3", "y[3] = 1"),
     "index of many": (
-        _with("y[v] = 1", "RANGE y", "ASSIGNED { y[200] }"),
-        "an index that is not constant, of more than 128 elements",
+        _with("y[v] = 1", "RANGE y", "ASSIGNED { y[300] }"),
+        "an index that is not constant, of more than 256 elements",
         "y[v] = 1",
     ),
     "index of no array": (_with("x[v] = 1"), "'x' is no array", "x[v] = 1"),
     "compared element": (
-        _with("if (2*y[v] > 3) { x = 1 }", "RANGE y", "ASSIGNED { y[3] }"),
-        "a comparison with an element whose index is not constant",
-        "if (2*y",
-    ),
-    "kept element": (
-        _with(
-            "x = 0 if (z > 1) { x = 1 }\n}\nINITIAL { z = y[v]", "RANGE y", "ASSIGNED { y[3] z }"
-        ),
-        "a comparison with an element whose index is not constant",
-        "z = y[v]",
-    ),
-    "truth of an element": (
-        _with("if (y[v]) { x = 1 }", "RANGE y", "ASSIGNED { y[3] }"),
-        "a comparison with an element whose index is not constant",
-        "if (y[v]",
+        "NEURON { POINT_PROCESS p }\nASSIGNED { v y[3] }\nNET_RECEIVE(w) {\n"
+        " if (y[w] > 3) { WATCH (v > 0) 2 } }",
+        "a WATCH by a comparison with an element whose index is not constant",
+        "if (y[w]",
     ),
     "delay of a turn": (
         "NEURON { ARTIFICIAL_CELL a }\nPARAMETER { d = 2 }\nNET_RECEIVE(w) {\n"
@@ -620,6 +609,49 @@ def test_tables_between_their_ends():
     at = [a.name for a in call if a.direction != "in"].index("f")
     assert np.allclose(results[at], np.interp(where / 10, x, column), rtol=1e-13)
     assert "table" not in {a.role for a in without.calls("current")}
+
+
+DECIDING = """NEURON { SUFFIX deciding NONSPECIFIC_CURRENT i RANGE x, at }
+PARAMETER { at = 1 }
+ASSIGNED { v i x y[3] last }
+INITIAL { FROM k = 0 TO 2 { y[k] = k - 1 } last = y[at] }
+BREAKPOINT { LOCAL n
+    x = 1
+    CONDITION
+    i = 1e-5*(v + 50)
+}
+FUNCTION looked(a) { TABLE FROM 0 TO 1 WITH 4
+    looked = a
+}"""
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in log")
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "if (y[at] > 0) { x = 2 }",
+        "if (at < 9 && !(y[at] <= 0)) { x = 2 }",
+        "if (y[at]) { x = 2 }",
+        "if (last > 0) { if (v < 0) { x = 2 } }",
+        "n = 0 WHILE (n < 2) { n = n + 1 if (y[at] == 1) { x = 2 } }",
+        "n = 0 WHILE (n < 2*y[at]) { n = n + 1 x = 2 }",
+        "x = 1 + looked(y[at])",
+        "n = 2 WHILE (n <= 2 && y[at] > 0) { n = n + 1 x = 2 }",
+    ],
+)
+def test_decisions_by_what_is_outside_of_an_array_are_no_number(condition):
+    m = Mechanism.from_nmodl(DECIDING.replace("CONDITION", condition))
+    at = np.array([1.0, 2.0, 3.0, -1.0])
+    lists = [m.calls("initial"), m.calls("current", ["x"])]
+    values = dict.fromkeys((a.name for calls in lists for a in calls), np.zeros(4))
+    values |= {"at": at, "v": at * 0 - 65, "looked": np.arange(5.0)[:, None] / 4}
+    for block, calls in zip(("initial", "current"), lists, strict=True):
+        given = [values[a.name] for a in calls if a.direction != "out"]
+        outputs = ["x"] if block == "current" else []
+        got = m.twin(block, outputs)(*given)
+        names = [a.name for a in calls if a.direction != "in"]
+        values |= {n: np.broadcast_to(x, 4) for n, x in zip(names, got, strict=True)}
+    assert np.array_equal(values["x"], [1, 2, np.nan, np.nan], equal_nan=True)
 
 
 def all_blocks(wanted):

@@ -77,6 +77,28 @@ def test_one_instance_has_its_own(engine):
     _compare(expected, pieces_of(engine, [soma], clamp))
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_file_without_range_has_what_initial_has_set(engine):
+    soma, clamp = clamped("ext_ca")
+    dend = h.Section(name="dend")
+    dend.connect(soma(1))
+    dend.nseg, dend.diam, clamp.amp = 3, 3, 0.6
+    soma.insert("ext_bare")
+    dend.insert("ext_ca")
+    dend.insert("ext_bare")
+    segments = [seg for section in (soma, dend) for seg in section]
+    pools, found = [h.Vector().record(seg._ref_cai) for seg in segments], []
+    for run in (h.continuerun, lambda t: clhines.neuron.run(t, engine=engine)):
+        h.finitialize(-40)
+        run(3)
+        soma.gbar_ext_ca = 2e-4  # the model is read again, with what it had written back
+        run(6)
+        soma.gbar_ext_ca = 1e-4
+        found.append(np.array(pools))
+    assert np.ptp(found[0], axis=1).min() > 1e-5
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
+
+
 @pytest.mark.parametrize("count, branched", [(1, False), (2, False), (2, True)])
 @pytest.mark.parametrize("engine", ENGINES[:2])
 def test_several_instances_have_the_last_ones(engine, count, branched):

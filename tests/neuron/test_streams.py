@@ -161,7 +161,6 @@ def _one_of_mcell(synapse, random):
 
 
 REFUSED = {
-    "no stream": (lambda synapse, _: synapse.setRNG(), "rng has no stream of random numbers"),
     "normal": (_normal, "of another distribution than uniform and negexp"),
     "two generators": (_one_of_mcell, "Randoms of the generators Random123 and MCellRan4"),
 }
@@ -274,3 +273,75 @@ def test_files_of_others(tmp_path, name):
     assert min(moved) > 1e-5
     for error, same in errors.values():  # both do the same in another order, 1e-16 each of 65 mV
         assert error < 1e-9 and same
+
+
+@pytest.mark.parametrize("kind", ["negexp", "mcell uniform"])
+def test_an_instance_without_a_stream_does_what_its_file_says(kind):
+    import clhines
+
+    kept, synapses, randoms = model = _model("ext_release", kind)
+    synapses[1].setRNG()
+    del randoms[1]
+    expected, ends, places = _run(model, ["released", "drawn"], h.continuerun)
+    found, own_ends, own_places = _run(model, ["released", "drawn"], clhines.neuron.run)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    assert own_ends == ends and own_places == places and min(ends) > 0 and kept
+
+
+def _trains(given):
+    """Return what must live on, and cells with some streams, of which the others are regular."""
+    soma = h.Section(name="soma")
+    soma.insert("pas")
+    synapse, kept, trains = h.ExpSyn(soma(0.5)), [soma], []
+    for k, has_stream in enumerate(given):
+        train = h.ExtTrain()
+        train.mean, train.noise = 1.7 + 0.4 * k, 0.6 * has_stream
+        if has_stream:
+            random = _random("negexp", k)
+            train.draw(random)
+            kept.append(random)
+        wire = h.NetCon(train, synapse)
+        wire.delay, wire.weight[0] = 0.4, 0.002
+        trains.append(train)
+        kept += [synapse, wire]
+    return kept, trains
+
+
+@pytest.mark.parametrize("given", [(0, 0), (1, 0, 0), (0, 1, 1)])
+def test_instances_without_a_stream_that_draw_nothing_run(given):
+    import clhines
+
+    kept, trains = _trains(given)
+    record, found = h.Vector().record(kept[0](0.5)._ref_v), []
+    randoms = [x for x in kept if hasattr(x, "Random123")]
+    for run in (h.continuerun, clhines.neuron.run, _pieces):
+        for random in randoms:
+            random.seq(0)
+        h.dt, h.steps_per_ms = 0.025, 40
+        h.finitialize(-65)
+        run(25)
+        places = [random.seq() for random in randoms]
+        found.append([np.array(record), [train.sent for train in trains], places])
+    for voltage, *rest in found[1:]:
+        np.testing.assert_allclose(voltage, found[0][0], rtol=1e-9, atol=1e-12)
+        assert rest == found[0][1:]
+    assert all(found[0][1]) and np.ptp(found[0][0]) > 0.1
+
+
+def test_instances_without_a_stream_that_draw_are_rejected():
+    import clhines
+
+    kept, trains = _trains((1, 0, 0))
+    h.finitialize(-65)
+    clhines.neuron.run(1)
+    trains[0].draw()
+    with pytest.raises(
+        clhines.InputError, match=r"ExtTrain: exprand.*source_given = 0, noise = 0.6"
+    ):
+        clhines.neuron.run(2)
+    trains[0].draw(kept[1])
+    trains[2].noise = 0.3
+    h.finitialize(-65)
+    with pytest.raises(clhines.InputError, match=r"exprand.*source_given = 0, noise = 0.3"):
+        clhines.neuron.run(1)
+    assert h.t == 0

@@ -13,7 +13,7 @@ from support.kept_program import Net, h, worst
 import clhines
 
 STEP, STOP = 0.05, 12.0
-cvode = h.CVode()
+cvode, pc = h.CVode(), h.ParallelContext()
 
 
 def taken(net, more, way):
@@ -79,8 +79,21 @@ def compared(engine):
             clhines.neuron.run(STOP, fixed_step=step)
         except clhines.InputError as error:
             found["refused"].append(str(error))
+    h.stdinit()
+    found["in_no_step"] = [refusal(way, 3 * STOP) for way in (h.continuerun, pc.psolve)]
     del handler
     return found
+
+
+def refusal(way, dt):
+    """What a way to run says, where `dt` is longer than the run as CVode's steps are on."""
+    h.dt = dt
+    try:
+        with clhines.neuron.enable():
+            way(STOP)
+    except clhines.InputError as error:
+        return str(error)
+    return "nothing"
 
 
 if __name__ == "__main__":

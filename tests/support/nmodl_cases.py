@@ -73,6 +73,14 @@ CASES = [
         "records": [[0, n] for n in ("i", "m", "sum", "g[0]", "g[2]", "ring[1]", "ring[5]")],
     },
     {
+        "name": "nmpulses",
+        "density": [PAS],
+        "points": [["nmpulses", {"tau": 0.8}], CLAMP, BACK],
+        "netcons": [[None, 0, [w], 1] for w in (0.4, 0.7, 0)],
+        "events": [[k % 3, 0.4 + 0.83 * k] for k in range(11)],
+        "records": [[0, n] for n in ("i", "open", "level", "wave", "late", "echo", "size[1]")],
+    },
+    {
         "name": "nmreturn",
         "density": [PAS],
         "points": [["nmreturn", {}], CLAMP, BACK],

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 from clhines.errors import InputError, shown
 from clhines.mechanisms.ir.compiled import Body, Compiled, arguments_of
 from clhines.mechanisms.ir.expressions import (
-    CONDITIONS,
     ExpressionError,
     Graph,
     Node,
@@ -37,6 +36,7 @@ from clhines.mechanisms.ir.program import (
 )
 from clhines.mechanisms.nmodl.bodies import Bodies, executed
 from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
+from clhines.mechanisms.nmodl.meaning.outside import noticed
 from clhines.mechanisms.nmodl.reading.lexer import Includes, tokens
 from clhines.mechanisms.nmodl.reading.names import BUILT_IN, plain
 from clhines.mechanisms.nmodl.reading.parse import parse
@@ -220,7 +220,8 @@ class _Builder:
         outputs = [k for k in kept if k not in live]
         parameters = self._ordered(live - self.written - not_kept)
         self.states, self.outputs, self.parameters = states, outputs, parameters
-        self._check_outside()
+        if self.bodies.shared.outside is not None:
+            self.blocks |= noticed(self.blocks, *self.bodies.shared.outside)
         tables, (suspects, begun) = self._tables(), self._suspects()
         last = [key for key in suspects if self._is_of_last(key)]
         unless = self._unless()
@@ -446,26 +447,6 @@ class _Builder:
         return [k for k in self.states if k in self.blocks[name].writes]
 
     # ------------------------------------------------------------------------- tables, events
-
-    def _check_outside(self) -> None:
-        """Refuse decisions by what is outside of an array: NaN here, other memory in NEURON."""
-        if self.bodies.shared.outside is None:
-            return
-        outside, line = self.bodies.shared.outside
-        kept = set[str]()
-        while True:
-            wrong = {outside}
-            for node in postorder([n for body in self.blocks.values() for n in body.every()]):
-                if (node.name in kept and node.op == "symbol") or not wrong.isdisjoint(node.args):
-                    wrong.add(node)
-                    decides = node.op == "where" and node.args[0] in wrong
-                    if decides or node.op in (*CONDITIONS, "place", "entry"):
-                        construct = "a comparison with an element whose index is not constant"
-                        raise Refused(construct, line)
-            more = {k for b in self.blocks.values() for k, n in b.writes.items() if n in wrong}
-            if more <= kept:
-                return
-            kept |= more
 
     def _beside(self, parameters: Sequence[str]) -> tuple[str, ...]:
         """Return parameters that blocks with a TABLE set and that are no columns of it."""

@@ -20,6 +20,7 @@ from clhines.mechanisms.nmodl.reading.names import plain
 from clhines.mechanisms.nmodl.reading.parse import NUMBERS
 from clhines.mechanisms.nmodl.reading.tree import (
     CALLED,
+    GIVEN,
     PICKED,
     PICKING,
     Block,
@@ -233,7 +234,9 @@ class Evaluation(BlockValues):
         if name in ("net_send", "net_event", "net_move"):
             return self.send(name, arguments, line)
         if name == "nrn_pointing":
-            return self.graph.one
+            given = f"{arguments[0][1]}_{GIVEN}"
+            known = self.names.variable(given) is not None
+            return self.read(given, None, line) if known else self.graph.one
         if name == "state_discontinuity" and len(arguments) == 2 and arguments[0][0] == "name":
             target = arguments[0]
             index = self.index(target[2], line)

@@ -25,7 +25,7 @@ Rules = dict[str, Callable[[Statement], None]]
 
 
 _OWN_WEIGHT = "of a weight: let NET_RECEIVE of the synapse itself set it"
-MAX_CHOSEN = 128  # elements of an array whose index is not constant
+MAX_CHOSEN = 256  # elements of an array whose index is not constant
 _OF_EVENTS = "receive", "net_initial", "for_netcons"
 # blocks that may set what a POINTER points to, and those that may add to it
 POINTED_PUT = "initial", "before_initial", "before_breakpoint"

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
 from clhines.neuron.memory import raw
 from clhines.neuron.memory.objects import Objects
-from clhines.neuron.memory.session import Hoc, all_sections
+from clhines.neuron.memory.session import Hoc, Segment, all_sections
 
 _NAMED = re.compile(r"data_handle<double>\{cont=(\w+) (\w+)")  # NEURON's own text of a reference
+_FIRST = "_Z31_nrn_mechanism_get_param_handleP4PropN6neuron9container11field_indexE"
 _REBUILT = {  # flags, and what NEURON does where they are set
     "tree_changed": "_Z14setup_topologyv",
     "v_structure_change": "_Z15v_setup_vectorsv",
@@ -29,6 +32,12 @@ _WORDS = {  # that do not change as long as it records or plays; the others are 
 }  # fmt: skip
 _ALL = np.ones(16, np.uint64)
 _LISTS = 4  # words of NEURON's object with the lists of what records and plays in fixed steps
+
+
+class _Handle(ctypes.Structure):
+    """NEURON's place of a variable: its row, what holds that, its column, and more."""
+
+    _fields_ = (("words", ctypes.c_uint64 * 8),)
 
 
 class NeuronMemory(Objects):
@@ -83,19 +92,36 @@ class NeuronMemory(Objects):
             at.value, shape.value = first, own
         return found
 
+    def columns_in(self, segment: Segment, type_: int) -> dict[str, int]:
+        """Return the same of a mechanism in a segment of which hoc may show no variable."""
+        word = ctypes.c_void_p
+        node_at = self.function("_Z10node_exactP7Sectiond", word, word, ctypes.c_double)
+        data_at = self.function("_Z13nrn_mechanismiP4Node", word, ctypes.c_int, word)
+        first = self.function(_FIRST, _Handle, word, ctypes.c_int64)
+        node = node_at(self.object_of(segment.sec), segment.x)
+        row, _, column, *_ = first(data_at(type_, node), 0).words
+        with self._pointing(row, column) as reference:
+            return self.columns(reference)
+
     def named(self, place: raw.Place) -> tuple[str, str]:
         """Return mechanism and name of a variable that has a row; empty of another one."""
+        with self._pointing(place.row, place.column) as reference:
+            found = _NAMED.match(repr(reference))
+        return (found[1], found[2]) if found is not None else ("", "")
+
+    @contextmanager
+    def _pointing(self, row: int, column: int) -> Iterator[Hoc]:
+        """Give a reference that points to a row of a column, until the end of the block."""
         reference = raw.ref(self._h, "t")
         words = [raw.WORD.from_address(id(reference) + 8 * (self.reference + k)) for k in (0, 2, 3)]
         kept = [word.value for word in words]
         try:
-            for word, value in zip(words, (place.row, place.column, 1), strict=True):
+            for word, value in zip(words, (row, column, 1), strict=True):
                 word.value = value
-            found = _NAMED.match(repr(reference))
+            yield reference
         finally:
             for word, value in zip(words, kept, strict=True):
                 word.value = value
-        return (found[1], found[2]) if found is not None else ("", "")
 
     def weight_address(self, netcon: Hoc) -> int:
         return self.place(raw.ref(netcon, "weight", 2)).column

@@ -210,6 +210,45 @@ class PointedMCell(Pointed):
         put_numbers(self._at, np.ascontiguousarray(words).view(np.float64)[:, 0])
 
 
+class SomePointed:
+    """Those of a POINTER that some instances have nothing in, and never draw from; `pointed`."""
+
+    def __init__(self, pointed: Pointed | None, given: np.ndarray) -> None:
+        self._pointed, self._given = pointed, given
+
+    @property
+    def addresses(self) -> set[int]:
+        return set() if self._pointed is None else self._pointed.addresses
+
+    def ids(self) -> np.ndarray:
+        found = np.zeros((len(self._given), 3), np.uint32)
+        if self._pointed is not None:
+            found[self._given] = self._pointed.ids()
+        return found
+
+    def drawn(self) -> np.ndarray:
+        found = np.zeros(len(self._given), np.int64)
+        if self._pointed is not None:
+            found[self._given] = self._pointed.drawn()
+        return found
+
+    def check(self) -> None:
+        if self._pointed is not None:
+            self._pointed.check()
+
+    def put(self, drawn: np.ndarray) -> None:
+        if self._pointed is not None:
+            self._pointed.put(drawn[self._given])
+
+    def distribution(self) -> np.ndarray:
+        """(k, 4) float64: of a `Pointed`, and then whether there is one."""
+        found = np.zeros((len(self._given), 4))
+        if self._pointed is not None:
+            found[self._given, :3] = self._pointed.distribution()
+        found[:, 3] = self._given
+        return found
+
+
 class Generator:
     """NEURON's one generator, of scop_random and others, of the one instance that draws."""
 
@@ -239,7 +278,7 @@ class Generator:
         self._set(float((int(drawn[0]) + 1) & scop.MOST))
 
 
-Streams = RandomVariable | Pointed | Generator
+Streams = RandomVariable | Pointed | SomePointed | Generator
 
 
 def _halves(words: np.ndarray) -> np.ndarray:

@@ -326,6 +326,11 @@ class Hidden:
                 self.columns = found
                 self._rows = instances.columns
                 return
+        if instances.entry.kind == "density" and len(instances):
+            with suppress(OSError):  # said where a variable is not found
+                segment = instances.things[0].segment()
+                self.columns = memory.columns_in(segment, instances.entry.number)
+                self._rows = instances.columns
 
     def _at(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray]:
         assert self._rows is not None

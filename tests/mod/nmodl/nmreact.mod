@@ -18,7 +18,7 @@ BREAKPOINT {
 }
 KINETIC scheme {
     COMPARTMENT k, vol + k/5 { ca }
-    COMPARTMENT diam/500 { pump bound }
+    COMPARTMENT diam/500 { pump bound nothing }
     ~ ca[0] << (source*(1 + v/200))
     FROM k=0 TO N-2 {
         ~ ca[k] <-> ca[k+1] (1.5, 1.5)
@@ -31,3 +31,4 @@ KINETIC scheme {
     CONSERVE buf + cabuf = total
     CONSERVE pump + bound = total*diam/500
 }
+ all of this is behind the end of the file }

@@ -1,6 +1,7 @@
 """Statements of NMODL as expressions.
 
 `solve`: the methods of SOLVE; `kinetic`: that of KINETIC blocks. `netcons`: what a FOR_NETCONS
-changes of the weights of the event itself. `function_table`: values between knots. `verbatim`: C
-that says nothing, or that NMODL can say.
+changes of the weights of the event itself. `function_table`: values between knots. `outside`:
+decisions by elements of arrays that may be none. `verbatim`: C that says nothing, or that NMODL
+can say.
 """

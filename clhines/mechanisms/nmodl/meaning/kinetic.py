@@ -62,10 +62,8 @@ class _Reactions:
         for s in all_of(self.block.body, "compartment"):
             for one in s.names[1]:  # type: ignore[attr-defined]
                 variable = self.run.names.variable(one)
-                if variable is None:
-                    raise Refused(f"COMPARTMENT of '{one}'", s.line)
-                if variable.sort != "state":
-                    continue  # it does not change here
+                if variable is None or variable.sort != "state":
+                    continue  # it does not change here; NEURON takes names of nothing, too
                 for k, key in enumerate(self.run.names.all_elements(one)):
                     volume = _of_element(self.run, s, k)
                     self.volumes[key] = self.graph.local(f"{key}_volume", volume)

@@ -24,6 +24,7 @@ _TOKEN = re.compile(
     """,
     re.X | re.S,
 )
+_END = "\x1a"  # of a file, in DOS and in NEURON
 _SKIPPED = "space", "comment", "title", "text"
 
 
@@ -74,6 +75,8 @@ def _tokens(
     known = {} if of_c else translations([p for p in parts if p.lastgroup not in _SKIPPED])
     for found in parts:
         line, sort, part = fixed or row, str(found.lastgroup), found.group()
+        if part == _END:
+            break
         statements = said(part) if sort == "verbatim" else None
         if sort == "verbatim" and statements is None:
             statements = known.get(found.start())
