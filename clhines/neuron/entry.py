@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from clhines.checks import as_choice, as_number, as_switch, as_whole_number
-from clhines.errors import InputError, warn_caller
+from clhines.errors import InputError, say_to_caller
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.neuron.back.states import OneCopy, step_of, take_values
@@ -419,9 +419,7 @@ def fix_steps(h: Hoc, step: float | None) -> None:
     if h.name_declared("using_cvode_"):  # stdrun.hoc's settings, for its next init and run
         h.using_cvode_, h.steps_per_ms, h.nstep_steprun = 0, 1 / step, 1
     h.frecord_init()  # Vectors now record in fixed steps
-    warn_caller(
-        f"CVode's variable steps are off: the model runs by fixed steps of {step:g} ms", UserWarning
-    )
+    say_to_caller(f"CVode's variable steps are off: the model runs by fixed steps of {step:g} ms")
 
 
 def num_steps(h: Hoc, tstop: float) -> int:

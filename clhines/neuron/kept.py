@@ -22,7 +22,14 @@ from numpy.typing import DTypeLike
 from clhines.errors import InputError
 from clhines.mechanisms.nmodl.meaning.verbatim import VECTOR_OF_COUNTER, counts_crossings
 from clhines.neuron.back.states import put_values, take_values
-from clhines.neuron.back.writeback import Counters, Records, clock, last_delivery, put_events
+from clhines.neuron.back.writeback import (
+    Counters,
+    Records,
+    Runaways,
+    clock,
+    last_delivery,
+    put_events,
+)
 from clhines.neuron.convert import function_tables_of
 from clhines.neuron.importer import Imported, local_of, split_name, values_of
 from clhines.neuron.memory.memory import NeuronMemory
@@ -329,6 +336,7 @@ class Kept:
         self.joints: Joints | None = None
         self._records: Records | None = None
         self._counters: Counters | None = None
+        self._runaways: Runaways | None = None
         self._print: Fingerprint | None = None
         self._start: dict[str, np.ndarray] | None = None  # arrays of the simulation at its start
         self._lag, self._delivered = 0, -np.inf
@@ -356,6 +364,8 @@ class Kept:
         began = float(imported.network.settings["t"]), float(self.model.h.t)
         has_events = pending.netcons or self.model.trains.names or (imported.connections < 0).any()
         steps = any(not p.continuous for p in self.model.plays.players)
+        assert self._runaways is not None
+        steps |= not self._runaways.are_seen()
         if any(began) or has_events or steps or not all(map(self._set, changed)):
             self.sim = None
             return
@@ -395,12 +405,14 @@ class Kept:
             late = np.full(len(crossed), float(self.model.h.t) + SPIKE_LATE)
             sim.runner.send(crossed, late)  # type: ignore[attr-defined]
         self._records, self._counters = Records(sim, imported), Counters(sim, imported)
+        self._runaways = Runaways(sim, imported, self._records)
         self._lag, self._delivered = 0, -np.inf
 
     def advance(self, steps: int, progress: bool) -> None:
         sim, imported, h = self.sim, self.imported, self.model.h
         assert sim is not None and imported is not None
         assert self._records is not None and self._counters is not None
+        assert self._runaways is not None
         begin, dt = float(h.t), sim.model.dt
         first = self._lag + (1 if sim.step == 0 else 0)
         result = sim.run((steps + self._lag) * dt, progress)
@@ -417,6 +429,7 @@ class Kept:
         arrays = sim.runner.save()
         put_values(sim, imported, arrays)
         put_events(sim, imported, arrays, last)
+        self._runaways.tell(result, first, arrays["v"])
         imported.crossed.clear()
         self._lag = 0
 

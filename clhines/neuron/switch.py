@@ -15,7 +15,7 @@ from typing import Any
 
 from numpy.typing import DTypeLike
 
-from clhines.errors import InputError, RankError, meant, shown, warn_caller
+from clhines.errors import InputError, RankError, meant, say_to_caller, shown
 from clhines.neuron.bmtk import BlockSteps
 from clhines.neuron.entry import Request, advance, as_step, fix_steps, num_steps, solve_steps
 from clhines.neuron.memory.objects import Objects
@@ -164,7 +164,7 @@ class Switch:
             self._error = error
             self.message = " ".join(str(error).split())[:_SHOWN]
             if multiprocessing.parent_process() is not None:  # whose pool may drop exceptions
-                warn_caller(f"this model has not been run: {self.message}", UserWarning)
+                say_to_caller(f"this model has not been run: {self.message}")
             self._prints.value = int(not self._in_python.value)  # Python raises it
         return self._error is None
 
@@ -185,7 +185,7 @@ class Switch:
         message = " ".join(message.split())
         if message not in self.reasons:
             self.reasons.append(message)
-            warn_caller(f"NEURON itself runs this model, as {message}", UserWarning)
+            say_to_caller(f"NEURON itself runs this model, as {message}")
 
 
 _switch: list[Switch] = []

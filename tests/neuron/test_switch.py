@@ -200,3 +200,19 @@ def test_code_of_cvode_events_that_cannot_be_run_is_refused():
     assert point.startswith("CVode.event with a statement and a point process, at t = 2.99")
     assert none == [] and nested == "RuntimeError"
     assert own.startswith("CVode.event with a statement, at t = 2.99") and "neuron.run" in own
+
+
+def test_a_voltage_that_runs_off_is_told_of():
+    """It comes back before the end, and nothing of it is recorded: what NEURON gives is rounding.
+
+    From 2^20 mV on v + 0.001 mV, with which NEURON makes conductances, is rounded by 2^-33 mV,
+    which is 2^-23 of the difference: as coarse as float32.
+    """
+    found = told(program=PROGRAM.with_name("runaway_program.py"))
+    assert abs(found["back"]) < 100
+    for way in ("whole", "pieces", "changed"):  # once in a run
+        assert len(found[way]) == 1, way
+        assert found[way][0].startswith("voltages run off: wild(0.5) (gid 7), to "), way
+    assert found["positive"] == []
+    assert found["ignored"] == [f"clhines: {found['whole'][0]}"]
+    assert found["recorded"][0].startswith("voltages run off: calm(0.5), to 3e+06 mV")
