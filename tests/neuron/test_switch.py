@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from forked import result_of
 
+import clhines
+from clhines.errors import InputError
+
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 PROGRAM = Path(__file__).parents[1] / "support" / "switch_program.py"
@@ -91,9 +94,28 @@ def test_command_line_runs_a_script_that_runs_its_model(tmp_path):
     assert "NEURON itself runs this model" in done.stderr
     done = run(tmp_path, "extracellular", "-W", "ignore", *command, "--fallback", "neuron")
     assert "NEURON itself has run this model, as" in done.stderr
-    for words in (["--out", "a.npz"], ["--v-init", "-60"], ["--stop", "1", "--fallback", "neuron"]):
+    done = run(tmp_path, "hh", *command, "--", "-v", "--stop")
+    assert done.stdout.startswith("script.py -v --stop 5.0"), done.stderr
+    stop = ["--stop", "1"]
+    given = ["--out", "a.npz"], ["--v-init", "-60"], [*stop, "--fallback", "neuron"]
+    for words in (*given, [*stop, "--progress"]):
         done = run(tmp_path, "hh", *command, *words)
         assert done.returncode == 2 and "--stop" in done.stderr.splitlines()[-1]
+
+
+def test_progress_names_each_phase_of_a_run(tmp_path):
+    """Of a model that is read, made and planned, in this order; nothing where it is not asked."""
+    command = ["-m", "clhines.cli", "simulate", "script.py", "--engine", "reference"]
+    done = run(tmp_path, "hh", *command)
+    assert not done.returncode and "clhines: " not in done.stderr
+    done = run(tmp_path, "hh", *command, "--progress")
+    said = [x for x in done.stderr.splitlines() if x.startswith("clhines: ")]
+    phases = "reading NEURON", "converting mechanisms, 0 of 1", "making a network", "making a model"
+    for line, words in zip(said, phases, strict=False):
+        assert words in line and line.endswith(" ...")
+    assert len(said) >= len(phases) and "%" not in done.stderr  # a run of less than two seconds
+    with pytest.raises(InputError, match="progress is 'yes'"):
+        clhines.neuron.enable(progress="yes")
 
 
 POOL = """
