@@ -422,8 +422,15 @@ def fix_steps(h: Hoc, step: float | None) -> None:
     say_to_caller(f"CVode's variable steps are off: the model runs by fixed steps of {step:g} ms")
 
 
+def check_dt(h: Hoc) -> None:
+    """Refuse a step with which NEURON would never come to an end."""
+    if not 0 < h.dt < math.inf:
+        raise InputError(f"h.dt is {h.dt:g} ms; expected more than 0")
+
+
 def num_steps(h: Hoc, tstop: float) -> int:
     tstop = as_number("tstop", tstop, "ms")
+    check_dt(h)
     steps = max(math.ceil((tstop - 0.5 * h.dt - h.t) / h.dt - 1e-6), 0)
     together = int(getattr(h, "nstep_steprun", 1) or 1)
     return -(-steps // together) * together
@@ -431,6 +438,7 @@ def num_steps(h: Hoc, tstop: float) -> int:
 
 def solve_steps(h: Hoc, tstop: float) -> int:
     """Return how many steps ``ParallelContext.psolve(tstop)`` takes."""
+    check_dt(h)
     t, dt, end = float(h.t), float(h.dt), as_number("tstop", tstop, "ms") * (1 + 1e-11)
     steps = int((end - t) / dt + 1e-9)
     if steps > _FEW:
