@@ -18,6 +18,15 @@ PROGRAM = Path(__file__).parents[1] / "support" / "switch_program.py"
 # as in test_run: NEURON's conductances are differences of currents, amplified by a spike's upstroke
 TOLERANCE = 1e-9
 STEPS = 480  # of 12 ms
+USES = {  # of `uses_program`: ms of each step, 1/40 or 1/20, that are run here
+    "intervals": 20 * 40,
+    "other_temperatures": (20 + 20 + 10) * 40,
+    "other_steps": 20 * 40 + 20 * 20 + 5 * 20 + 5 * 40,
+    "stops": (4 + 8 + 20) * 40,
+    "fails": 20 * 40,  # a run that raises counts no step
+    "goes_back": (8 + 8 + 4) * 40 + (15 - 12) * 40 - 2,  # two of NEURON's own
+    "grows": 4 * 20 * 40,
+}
 
 
 def told(*words, program=PROGRAM):
@@ -238,3 +247,22 @@ def test_a_voltage_that_runs_off_is_told_of():
     assert found["positive"] == []
     assert found["ignored"] == [f"clhines: {found['whole'][0]}"]
     assert found["recorded"][0].startswith("voltages run off: calm(0.5), to 3e+06 mV")
+
+
+def test_what_scripts_do_between_runs_is_as_in_neuron():
+    """Sums of voltages and of times of spikes, and what is raised, after each run."""
+    found = told(program=PROGRAM.with_name("uses_program.py"))
+    for use, steps in USES.items():
+        truth, got, here = found.pop(use)
+        assert here == steps, use
+        assert len(truth) == len(got) > 1 and truth[-1][2] > 1, use
+        for (said, *expected), (is_said, *own) in zip(truth, got, strict=True):
+            assert said == is_said, use
+            allowed = TOLERANCE * max(expected[3], 1)  # each of these rows, and a time
+            assert max(abs(a - b) for a, b in zip(expected, own, strict=True)) < allowed, use
+    before, refused, after = found.pop("variable_steps")
+    assert "CVode: variable time steps" in refused and before[0] == after[0] == "ran"
+    zero, same, less, also, after = found.pop("steps_of_nothing")
+    assert zero == same == "h.dt is 0 ms; expected more than 0"
+    assert less == also == "h.dt is -0.025 ms; expected more than 0"
+    assert after[0] == "ran" and not found
