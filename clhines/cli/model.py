@@ -167,7 +167,7 @@ def _run_script(arguments: argparse.Namespace) -> int:
     given = {n: getattr(arguments, n) for n in names}
     given["progress"] = arguments.progress or sys.stderr.isatty()
     with clhines.neuron.enable(**given) as enabled:
-        _execute(arguments)
+        code = _execute(arguments)
         reasons = enabled.reasons
     if not enabled.steps and arguments.fallback is None:
         raise InputError(f"{arguments.script} has run nothing here; expected --stop, or a run")
@@ -180,10 +180,11 @@ def _run_script(arguments: argparse.Namespace) -> int:
     for reason in reasons:  # again: frameworks turn warnings off
         tell(f"NEURON itself has run this model, as {reason}")
     print(as_json(report) if arguments.json else words.format(**report))
-    return 0
+    return code
 
 
-def _execute(arguments: argparse.Namespace) -> None:
+def _execute(arguments: argparse.Namespace) -> int:
+    """Run the script; return the exit status that it asks for."""
     script = _find(arguments)
     h = clhines.neuron.interpreter()
     if arguments.mechanisms is not None:
@@ -208,14 +209,17 @@ def _execute(arguments: argparse.Namespace) -> None:
             arguments.kept = kept
         elif not h.load_file(str(script)):
             raise InputError(f"NEURON cannot load {str(script)!r}")
-    except SystemExit:
-        pass
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            tell(end.code)
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
     except clhines.ClhinesError:
         raise
     except Exception as error:
         raise InputError(_failed(script, error)) from None
     finally:
         sys.argv = argv
+    return 0
 
 
 def _failed(script: Path, error: Exception) -> str:

@@ -127,6 +127,14 @@ def test_progress_names_each_phase_of_a_run(tmp_path):
         clhines.neuron.enable(progress="yes")
 
 
+@pytest.mark.parametrize(("end", "code"), [("3", 3), ("", 0), ("'no'", 1)])
+def test_command_line_ends_as_the_script_does(tmp_path, end, code):
+    (tmp_path / "ends.py").write_text(SCRIPT.replace("NAME", "'hh'") + f"sys.exit({end})\n")
+    done = run(tmp_path, "hh", "-m", "clhines.cli", "simulate", "ends.py", "--engine", "reference")
+    assert done.returncode == code and "simulated here: 200 steps" in done.stdout
+    assert ("clhines: no" in done.stderr) == (code == 1)
+
+
 POOL = """
 import multiprocessing
 from contextlib import suppress
