@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from difflib import get_close_matches
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -178,6 +179,21 @@ class RankError(ClhinesError, RuntimeError):
     def __init__(self, message: str, rank: int) -> None:
         super().__init__(message)
         self.rank = rank
+
+
+def say_to_caller(message: str) -> None:
+    """Warn the caller, by a line on stderr where a framework has turned all warnings off.
+
+    That is what NetPyNE does when it is imported; who starts Python with ``-W ignore`` hears
+    nothing.
+    """
+    known = (f for f in warnings.filters if f[1] is None and issubclass(UserWarning, f[2]))
+    is_off = next(known, None) == ("ignore", None, Warning, None, 0)
+    if is_off and "ignore" not in sys.warnoptions:
+        with suppress(OSError, ValueError, AttributeError):
+            print(f"clhines: {message}", file=sys.stderr, flush=True)
+        return
+    warn_caller(message, UserWarning)
 
 
 def launched() -> bool:

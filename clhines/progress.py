@@ -17,6 +17,7 @@ _Item = TypeVar("_Item")
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} {unit} [{elapsed}<{remaining}{postfix}]"
 _EVERY = 2.0  # s between two lines about what is counted
 _since = ContextVar("_since", default=float("inf"))  # when lines begin
+_wait = ContextVar("_wait", default=0.0)  # s, until a bar is shown
 
 
 @contextmanager
@@ -28,6 +29,16 @@ def showing(show: bool, after: float = 0.0) -> Iterator[None]:
     finally:
         if token is not None:
             _since.reset(token)
+
+
+@contextmanager
+def long_bars(wait: float) -> Iterator[None]:
+    """Show bars only of what takes longer than some seconds, as one of many runs may."""
+    token = _wait.set(wait)
+    try:
+        yield
+    finally:
+        _wait.reset(token)
 
 
 def phase(what: str) -> None:
@@ -62,4 +73,5 @@ def bar(total: int, unit: str, show: bool, scale: float = 1.0, text: str = "") -
         warnings.simplefilter("ignore", TqdmWarning)  # a notebook without ipywidgets: text does
         from tqdm.auto import tqdm
 
-    return tqdm(total=total, unit=unit, unit_scale=scale, bar_format=_BAR, postfix=text or None)
+    more = {"delay": _wait.get(), "postfix": text or None}
+    return tqdm(total=total, unit=unit, unit_scale=scale, bar_format=_BAR, **more)

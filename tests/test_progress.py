@@ -44,6 +44,14 @@ def test_what_is_counted_says_so_now_and_then(clock, capsys):
     assert capsys.readouterr().err.splitlines() == done
 
 
+def test_bars_of_short_runs_can_be_left_out(capsys):
+    """A bar that is to wait an hour shows nothing; one that waits for nothing does."""
+    for wait in (3600.0, 0.0):
+        with progress.long_bars(wait), progress.bar(2, "ms", True) as shown:
+            shown.update(2)
+        assert bool(capsys.readouterr().err) == (not wait)
+
+
 def test_a_terminal_that_has_gone_stops_nothing(monkeypatch, clock):
     class Gone:
         def write(self, text):

@@ -9,9 +9,12 @@ these, NEURON and this package (default: this one). A script runs in processes o
 ``CLHINES_NEURON=1`` and without; spikes and voltages are those that the framework has afterwards;
 ``same step`` counts spikes that come in the same step in both, and ``steps`` those that were not
 NEURON's. Seconds are of the whole script with its imports: the first run here compiles, as its
-caches are empty; then NEURON and runs here take turns, and the least of each counts. NetPyNE's are
-also run by CoreNEURON, which is an option of its, where that takes their mechanisms. Where spikes
-differ a second run in NEURON begins with a voltage of each section the least amount off, and the
+caches are empty; then NEURON and runs here take turns, and the least of each counts. A second table
+has seconds from the start of the script, imports included, until the last run ends and all spikes
+are known, without what the script does with them. NetPyNE's are
+also run by CoreNEURON, which is an option of its, where that takes their mechanisms, and NetPyNE's
+and BMTK's by NEURON on as many MPI ranks as there are cores. Where spikes
+differ a second run in NEURON moves a voltage of each section by the least amount once a ms, and the
 row says how many of NEURON's spikes stay in their steps. ``apart`` is of voltages, mV, of hnn-core
 of dipoles, nAm. BluePyOpt's simulator takes fixed steps of 0.025 ms both ways, where its scripts do
 not say; its ``cells`` are the models that it has tried. NetPyNE's and hnn-core's are cells with
@@ -24,7 +27,6 @@ WORD makes a result of its own, ``frameworks-WORD``.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -43,6 +45,20 @@ from bench import MissingError, nrn, record, table
 TIMEOUT = 900.0  # s
 TURNS = 2  # runs of each whose least seconds count
 COUNTS = "neuron_spikes", "spikes", "same_step"
+WITH_RANKS = "netpyne", "BMTK"  # whose scripts run on several MPI ranks as they are
+WITHOUT = {  # what has no CoreNEURON, or no ranks, and why
+    "LFPy": "has no option for CoreNEURON or several ranks of one cell",
+    "BluePyOpt": "has no option for CoreNEURON, and shares models out, not cells",
+    "hnn-core": "has no option for CoreNEURON; its MPIBackend starts processes that call "
+    "nrnunit_use_legacy, which NEURON 9 refuses",
+    "BMTK": "has no option for CoreNEURON, and calls Python after each step",
+}
+FAILED = {
+    "failed": "", "neuron_failed": ", in NEURON", "core_failed": ", in CoreNEURON",
+    "ranks_failed": ", on several ranks",
+}  # fmt: skip
+ENDED = {"neuron_ended": 8, "ranks_ended": 7, "core_ended": 7, "first_ended": 7, "ended": 6}
+AT_START = "at the start"  # when older results were nudged
 TUTORIALS = "netpyne/doc/source/code"
 SECONDS = {"neuron_seconds": 8, "core_seconds": 6, "first_seconds": 7, "seconds": 6}  # widths
 SCRIPTS = {  # name -> (folder, script, folder of .mod files)
@@ -110,14 +126,28 @@ if words:
 sys.argv = [script, *words]
 sys.path.insert(0, os.getcwd())
 begin, on = time.perf_counter(), None
+if os.environ.get("RANKS"):
+    from mpi4py import MPI
+    from neuron import h
+    h.nrnmpi_init()
 if is_on:
     import clhines
     on = clhines.neuron.enable()
+from neuron import h
+plain, ends = type(h).__call__, []
+def stamped(function, *given, **named):  # when a call that moves NEURON's time ends
+    t, start = h.t, time.perf_counter()
+    answer = plain(function, *given, **named)
+    end = time.perf_counter()
+    if h.t > 0 and (h.t != t or end - start > 0.05):
+        ends[:] = [end - begin]
+    return answer
+type(h).__call__ = stamped
 if os.environ.get("NUDGED"):
-    from neuron import h
-    def nudge():  # after INITIAL blocks
+    def nudge():  # after INITIAL blocks, and once a ms
         for sec in h.allsec():
             sec(0.5).v = np.nextafter(sec(0.5).v, 0.0)
+        h.CVode().event(h.t + 1.0, nudge)
     kept_handler = h.FInitializeHandler(1, nudge)
 text = open(script).read()
 if os.environ.get("CORE"):
@@ -153,7 +183,15 @@ if "bluepyopt" in text:
         return found
     simulator.run, sweep.run = counted, kept
 names = runpy.run_path(script, run_name="__main__")
+type(h).__call__ = plain
 told = {"seconds": time.perf_counter() - begin, "steps": on.steps if on else 0}
+if os.environ.get("CORE"):
+    from neuron import coreneuron
+    assert coreneuron.enable, "AssertionError: it has not been turned on"
+told["ended"] = ends[0] if ends and "bluepyopt" not in sys.modules else None
+if h.ParallelContext().id():
+    h.ParallelContext().barrier()
+    os._exit(0)
 found = {}
 every = [y for x in names.values() for y in (x if isinstance(x, list) else [x])]
 sim = sys.modules.get("netpyne.sim")
@@ -164,6 +202,11 @@ if sim is not None and hasattr(sim, "simData"):
     traces = data.get("V_soma", {})
     found["v"] = np.array([np.array(traces[key]) for key in sorted(traces)])
     cells = [cell.gid for cell in sim.net.cells if type(cell).__name__ != "PointCell"]
+    if os.environ.get("RANKS"):
+        data = sim.allSimData
+        found["spike_time"], found["spike_cell"] = (
+            np.array(list(data.get(key, []))) for key in ("spkt", "spkid"))
+        cells = [cell["gid"] for cell in sim.net.allCells if cell.get("secs")]
     own = np.isin(found["spike_cell"], cells)
     found["spike_time"], found["spike_cell"] = found["spike_time"][own], found["spike_cell"][own]
     told["cells"] = len(cells)
@@ -202,6 +245,9 @@ else:
     found["v"] = np.array([np.array(x.somav if hasattr(x, "somav") else x.vmem[0]) for x in cells])
     told["cells"], told["dt"] = len(cells), float(cells[0].dt)
 np.savez(out, told=json.dumps(told), **found)
+if os.environ.get("RANKS"):
+    h.ParallelContext().barrier()
+    os._exit(0)
 """
 
 
@@ -209,22 +255,35 @@ class FailedError(Exception):
     """A script did not run to its end, and why."""
 
 
+def cores() -> int:
+    """Return how many cores this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
 def run(
     name: str, copy: Path, is_on: bool, device: str, python: str, word: str = ""
 ) -> dict[str, Any]:
-    """Run a script in its folder, NUDGED or by CORE; return what was found. FailedError."""
+    """Run a script in its folder, NUDGED, by CORE or RANKS; return what was found. FailedError."""
     out = copy / f"found-{int(is_on)}{word}.npz"
     out.unlink(missing_ok=True)
     env = {**os.environ, "MPLBACKEND": "agg", "NEURON_MODULE_OPTIONS": "-nogui"}
     env |= {"CLHINES_DEVICE": device, "CLHINES_NEURON": str(int(is_on))}
-    env |= {"XDG_CACHE_HOME": str(copy / "cache"), "NUDGED": "", "CORE": ""}
+    env |= {"XDG_CACHE_HOME": str(copy / "cache"), "NUDGED": "", "CORE": "", "RANKS": ""}
     env |= {word: "1"} if word else {}
     script = str(Path(SCRIPTS[name][1]).with_suffix(".py"))
     command = [python, "-c", CHILD, script, str(out), *GIVEN.get(name, [])]
+    if word == "RANKS":
+        beside = Path(python).parent
+        library = next((beside.parent / "lib").glob("libmpi.so*"), None)
+        env |= {"MPI_LIB_NRN_PATH": str(library)} if library else {}
+        command = [str(beside / "mpiexec"), "-n", str(cores()), *command]
     try:
         done = subprocess.run(
             command, cwd=copy, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False
         )
+    except OSError as error:
+        raise FailedError(str(error)) from None
     except subprocess.TimeoutExpired:
         raise FailedError(f"not done within {TIMEOUT:g} s") from None
     if not out.is_file():
@@ -246,6 +305,8 @@ def compared(ours: dict[str, Any], neurons: dict[str, Any]) -> dict[str, Any]:
         "cells": ours["cells"], "steps": ours["steps"],
         "seconds": ours["seconds"], "neuron_seconds": neurons["seconds"],
     }  # fmt: skip
+    if ours.get("ended") and neurons.get("ended"):
+        row |= {"ended": ours["ended"], "neuron_ended": neurons["ended"]}
     if "spike_time" in ours:
         row |= {"spikes": len(ours["spike_time"]), "neuron_spikes": len(neurons["spike_time"])}
         row["same_step"] = len(spikes(ours) & spikes(neurons))
@@ -255,16 +316,22 @@ def compared(ours: dict[str, Any], neurons: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def copied(name: str, folder: Path, copy: Path, python: str, core: bool) -> bool:
-    """Copy what a script needs, and compile mechanisms; return whether CoreNEURON takes them."""
+def copied(name: str, folder: Path, copy: Path, python: str, core: bool) -> str:
+    """Copy what a script needs, compile mechanisms; return why CoreNEURON does not take them."""
     place, script, mechanisms = SCRIPTS[name]
     shutil.copytree(folder / place, copy, symlinks=True)
+    why = ""
     if mechanisms:
         compiler = nrn.compiler(python)
         within, own = copy / Path(mechanisms).parent, Path(mechanisms).name
         words = [compiler, "-coreneuron", own]
-        core = core and not subprocess.run(words, cwd=within, capture_output=True).returncode
-        if not core:
+        if core:
+            done = subprocess.run(words, cwd=within, capture_output=True, text=True, check=False)
+            told = [x for x in (done.stdout + done.stderr).splitlines() if "rror" in x]
+            if done.returncode:
+                told = [x for x in told if ' :: "' in x] or told or ["nrnivmodl -coreneuron fails"]
+                why = told[0].rpartition("] :: ")[2].strip()
+        if not core or why:
             shutil.rmtree(within / "x86_64", ignore_errors=True)
             subprocess.run([compiler, own], cwd=within, capture_output=True, check=True)
     for word, given in GIVEN.get(name, {}).items():
@@ -274,7 +341,7 @@ def copied(name: str, folder: Path, copy: Path, python: str, core: bool) -> bool
         text = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
         kept = (line for line in text.splitlines() if not line.startswith(("%", "!")))
         (copy / script).with_suffix(".py").write_text("\n".join(kept), "utf-8")
-    return core
+    return why
 
 
 def row_of(
@@ -293,34 +360,55 @@ def row_of(
     """
     with tempfile.TemporaryDirectory() as where:
         copy = Path(where) / Path(SCRIPTS[name][0]).name
-        core = copied(name, folder, copy, python, name.startswith("netpyne") and turns > 1)
+        has_core = name.startswith("netpyne") and turns > 1
+        why = copied(name, folder, copy, python, has_core)
         try:
             neurons = run(name, copy, False, device, python)
         except FailedError as error:
             return {"name": name, "neuron_failed": str(error)}
         try:
             ours = run(name, copy, True, device, python)
-            first = ours["seconds"]
+            first = {"first_seconds": ours["seconds"], "first_ended": ours.get("ended")}
             if turns:
                 ours = run(name, copy, True, device, python)
             for _ in range(turns - 1):
                 for found, is_on in ((neurons, False), (ours, True)):
-                    again = run(name, copy, is_on, device, python)["seconds"]
-                    found["seconds"] = min(found["seconds"], again)
-            row = {"name": name, "first_seconds": first, **compared(ours, neurons)}
+                    least(found, run(name, copy, is_on, device, python))
+            row = {"name": name, **first, **compared(ours, neurons)}
             most = max(row.get("spikes", 0), row.get("neuron_spikes", 0))
             if nudge or row.get("same_step", 0) != most:
                 nudged = compared(run(name, copy, False, device, python, "NUDGED"), neurons)
                 kept = {"same_step", "dv"} & nudged.keys()
-                row |= {f"nudged_{key}": nudged[key] for key in kept}
+                row |= {f"nudged_{key}": nudged[key] for key in kept} | {"off": "once a ms"}
         except FailedError as error:
             return {"name": name, "failed": str(error)}
-        if core:
-            with contextlib.suppress(FailedError):
-                found = run(name, copy, False, device, python, "CORE")
-                same = len(spikes(found) & spikes(neurons))
-                row |= {"core_seconds": found["seconds"], "core_same_step": same}
+        if turns > 1:
+            given = name, copy, device, python, neurons
+            row |= other(*given, "RANKS") if name.startswith(WITH_RANKS) else {}
+            row |= other(*given, "CORE") if has_core and not why else {"core_failed": why}
     return row
+
+
+def least(found: dict[str, Any], again: dict[str, Any]) -> None:
+    """Keep the least seconds of two runs."""
+    for key in ("seconds", "ended"):
+        if found.get(key):
+            found[key] = min(found[key], again[key])
+
+
+def other(
+    name: str, copy: Path, device: str, python: str, neurons: dict[str, Any], word: str
+) -> dict[str, Any]:
+    """Return the part of a row of a run in NEURON by CORE or RANKS, beside a plain one."""
+    key = word.lower()
+    try:
+        found = run(name, copy, False, device, python, word)
+    except FailedError as error:
+        return {f"{key}_failed": str(error)}
+    same = len(spikes(found) & spikes(neurons))
+    return {
+        f"{key}_seconds": found["seconds"], f"{key}_ended": found["ended"], f"{key}_same_step": same
+    }  # fmt: skip
 
 
 def text(result: dict[str, Any]) -> str:
@@ -342,16 +430,39 @@ def text(result: dict[str, Any]) -> str:
     failed = [
         f"{row['name']}{where}: {row[key]}"
         for row in result["rows"]
-        for key, where in (("failed", ""), ("neuron_failed", ", in NEURON"))
-        if key in row
+        for key, where in FAILED.items()
+        if row.get(key)
     ]
     notes = [f"Not run: {x}" for x in failed] + [
-        f"{row['name']}, in NEURON with voltages the least amount off at the start: "
+        f"{row['name']}, in NEURON with voltages the least amount off {row.get('off', AT_START)}: "
         f"{row['nudged_same_step']:,} of {row['neuron_spikes']:,} spikes in the same step"
         for row in result["rows"]
         if "nudged_same_step" in row
     ]
-    return "\n".join([table.ruled(head, lines), *table.wrapped(notes)])
+    return "\n".join([table.ruled(head, lines), *ended(result), *table.wrapped(notes)])
+
+
+def ended(result: dict[str, Any]) -> list[str]:
+    """Return the lines about when the last spike is known, of results that have that."""
+    lines = [
+        f"{row['name']:<24} "
+        + " ".join(f"{row[k]:>{n}.1f}" if row.get(k) else f"{'-':>{n}}" for k, n in ENDED.items())
+        for row in result["rows"]
+        if row.get("ended")
+    ]
+    if not lines:
+        return []
+    head = (
+        f"{'s until the last spike':<24} {'NEURON':>8} {'ranks':>7} {'Core':>7} {'first':>7} "
+        f"{'here':>6}"
+    )
+    without = [
+        f"{name} {why}"
+        for name, why in WITHOUT.items()
+        if any(row["name"].startswith(name) for row in result["rows"])
+    ]
+    text = f"Ranks are {result['ranks']}, one for each core. " + "; ".join(without)
+    return ["", table.ruled(head, lines), *table.wrapped([text])]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -375,7 +486,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     result = {
         "record": record.record(queue, "frameworks", arguments),
-        "versions": told.stdout.split("\n")[:-1], "rows": rows,
+        "versions": told.stdout.split("\n")[:-1], "ranks": cores(), "rows": rows,
     }  # fmt: skip
     kept = "-".join(filter(None, ("frameworks", args.result)))
     record.write(kept, queue, result, text(result), args.out)

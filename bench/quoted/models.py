@@ -81,6 +81,13 @@ MORE = {
     "BluePyOpt `simplecell.ipynb`": "BluePyOpt simplecell",
     "BMTK `bio_14cells`": "BMTK bio_14cells",
 }
+LAST = {
+    "NetPyNE `HHTut`": "netpyne HHTut",
+    "NetPyNE `tut6.py`": "netpyne tut6",
+    "hnn-core `plot_firing_pattern.py`": "hnn-core firing_pattern",
+    "BMTK `bio_1cell`": "BMTK bio_1cell",
+}
+SPIKES = "## When is the last spike known?"
 TRIED = "## What has been tried?"
 FIXED = "fixed-pocl-intel-r-xeon-r-processor"
 FIXED_STEPS = "## Fixed steps in place of variable ones"
@@ -429,6 +436,11 @@ def frameworks() -> Iterator[Quote]:
         for label, name in names.items():
             figures = (Figure(file, s, {"name": name}) for s in (*counts, *more))
             yield row(SWITCH, after, label, *figures)
+    ended = (f"{key}_ended" for key in ("neuron", "ranks", "core", "first"))
+    of_last = [shown(name, "{:.1f}") for name in (*ended, "ended")]
+    for label, name in LAST.items():
+        last = "frameworks-last-spike-pocl-amd-epyc"
+        yield row(SWITCH, SPIKES, label, *(Figure(last, s, {"name": name}) for s in of_last))
 
 
 def _scripts(file: str, *outcomes: str) -> Figure:

@@ -32,12 +32,18 @@ _DRAWN = 10  # cells whose voltages are drawn
 
 
 def with_model(argv: Sequence[str]) -> list[str]:
-    """Return arguments in which ``simulate FILE.py`` has its command's name."""
+    """Return arguments in which ``simulate FILE.py`` has its command's name.
+
+    Words for the script, after ``--``, come last behind it.
+    """
     given = list(argv)
     at = next((k for k, word in enumerate(given) if not word.startswith("-")), 0)  # after -v
     if given[at : at + 1] == ["simulate"] and given[at + 1 : at + 2]:
         if given[at + 1].lower().endswith(SUFFIXES):
-            given.insert(at + 1, "model")
+            script, rest = given[at + 1], given[at + 2 :]
+            end = rest.index("--") if "--" in rest else len(rest)
+            words = ["--", script, *rest[end + 1 :]] if end < len(rest) else []
+            return [*given[: at + 1], "model", *([] if words else [script]), *rest[:end], *words]
     return given
 
 
@@ -45,6 +51,8 @@ def add_model(networks: Any) -> None:
     model = networks.add_parser("model", help="a NEURON model: a script, .py or .hoc")
     add = model.add_argument
     add("script", metavar="FILE", help="builds the model; with --stop it need not run it")
+    add("words", nargs="*", metavar="WORD",
+        help="what the script finds in sys.argv; after a --, as all options")  # fmt: skip
     add("--stop", type=positive_number, metavar="MS",
         help="simulate the model up to this time; default: the runs of the script")  # fmt: skip
     add("--fallback", choices=("neuron",), metavar="neuron",
@@ -52,6 +60,9 @@ def add_model(networks: Any) -> None:
     add("--check", action="store_true", help="only list what cannot be simulated")
     add("--fixed-step", type=positive_number, metavar="MS",
         help="without --stop: in place of CVode's variable steps")  # fmt: skip
+    add("--progress", action="store_true",
+        help="without --stop: say what is read, made and compiled, and show a bar of long runs; "
+        "on a terminal by itself")  # fmt: skip
     add("--mechanisms", metavar="FILE", help="compiled mechanisms: libnrnmech.so of nrnivmodl")
     add("--v-init", type=float, metavar="MV", help="default: h.v_init of the script")
     add("--out", metavar="FILE.npz", help="write spikes of all sources")
@@ -66,8 +77,8 @@ def run_model(arguments: argparse.Namespace) -> int:
     _find(arguments)
     if arguments.stop is None and not arguments.check:
         return _run_script(arguments)
-    for option in ("fallback", "fixed_step"):
-        if getattr(arguments, option) is not None:
+    for option in ("fallback", "fixed_step", "progress"):
+        if getattr(arguments, option):
             name = option.replace("_", "-")
             raise InputError(f"--{name} is for scripts that run their model; expected no --stop")
     if arguments.out is not None:
@@ -153,8 +164,10 @@ def _run_script(arguments: argparse.Namespace) -> int:
             raise InputError(f"--{option.replace('_', '-')} needs --stop, until when to simulate")
     begin = time.perf_counter()
     names = "device", "dtype", "engine", "fallback", "fixed_step"
-    with clhines.neuron.enable(**{n: getattr(arguments, n) for n in names}) as enabled:
-        _execute(arguments)
+    given = {n: getattr(arguments, n) for n in names}
+    given["progress"] = arguments.progress or sys.stderr.isatty()
+    with clhines.neuron.enable(**given) as enabled:
+        code = _execute(arguments)
         reasons = enabled.reasons
     if not enabled.steps and arguments.fallback is None:
         raise InputError(f"{arguments.script} has run nothing here; expected --stop, or a run")
@@ -167,10 +180,11 @@ def _run_script(arguments: argparse.Namespace) -> int:
     for reason in reasons:  # again: frameworks turn warnings off
         tell(f"NEURON itself has run this model, as {reason}")
     print(as_json(report) if arguments.json else words.format(**report))
-    return 0
+    return code
 
 
-def _execute(arguments: argparse.Namespace) -> None:
+def _execute(arguments: argparse.Namespace) -> int:
+    """Run the script; return the exit status that it asks for."""
     script = _find(arguments)
     h = clhines.neuron.interpreter()
     if arguments.mechanisms is not None:
@@ -187,7 +201,7 @@ def _execute(arguments: argparse.Namespace) -> None:
                 "library that nrnivmodl has made, such as x86_64/libnrnmech.so"
             )
     h.load_file("stdrun.hoc")
-    argv, sys.argv = sys.argv, [str(script)]
+    argv, sys.argv = sys.argv, [str(script), *arguments.words]
     try:
         if script.suffix.lower() == ".py":
             sys.path.insert(0, str(script.parent))
@@ -195,14 +209,17 @@ def _execute(arguments: argparse.Namespace) -> None:
             arguments.kept = kept
         elif not h.load_file(str(script)):
             raise InputError(f"NEURON cannot load {str(script)!r}")
-    except SystemExit:
-        pass
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            tell(end.code)
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
     except clhines.ClhinesError:
         raise
     except Exception as error:
         raise InputError(_failed(script, error)) from None
     finally:
         sys.argv = argv
+    return 0
 
 
 def _failed(script: Path, error: Exception) -> str:

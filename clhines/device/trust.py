@@ -32,6 +32,7 @@ from clhines.device.templates import digest
 from clhines.device.watch import watching
 from clhines.errors import DeviceError, warn_caller
 from clhines.plan.plan import Limits
+from clhines.progress import phase
 
 SWITCH = "CLHINES_TRUST"  # any value but "" and "0" leaves the checks out
 FAMILIES = {
@@ -235,7 +236,9 @@ def _tried(device: cl.Device, index: str, family: str, dtype: str) -> Outcome | 
     _log.info("known answers of %s: %s, %s", devices.label(device), title(family), dtype)
     begin, said = time.perf_counter(), list[str]()
     for width in widths(device, family, dtype):
-        with watching(f"the check of {devices.label(device)} ({title(family)}, {dtype})", SWITCH):
+        what = f"the check of {devices.label(device)} ({title(family)}, {dtype})"
+        phase(f"{what}, once for each device, with vectors of {width} bytes")
+        with watching(what, SWITCH):
             answer = _answer(command(index, family, dtype, width))
         if answer is None:
             _log.info("%s could not be checked (%s)", devices.label(device), title(family))

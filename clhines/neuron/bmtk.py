@@ -58,7 +58,7 @@ class BlockSteps:
                 return  # which a run raises
             self._vectors = [self._h.Vector().record(raw.ref(*read)) for read in self._read]
 
-    def advance(self, count: Callable[[], int], request: RunOptions) -> int:
+    def advance(self, count: Callable[[], int], request: RunOptions, progress: bool) -> int:
         """Advance by `count()` steps, with what BMTK does after each of them."""
         h, sim, done = self._h, self._h.pysim, 0
         read = self._read_in_a_step()
@@ -74,7 +74,7 @@ class BlockSteps:
             while left := count():
                 ends = sim.nsteps_block - sim.tstep % sim.nsteps_block, sim.nsteps - sim.tstep
                 steps = min(left, *(n for n in ends if n > 0))
-                ran = advance(h, partial(num_steps, h, h.t + steps * h.dt), request)
+                ran = advance(h, partial(num_steps, h, h.t + steps * h.dt), request, progress)
                 self._replay(sim, [raw.ref(*each) for each in read], ran)
                 done += ran
                 if ran != steps:  # h.stoprun

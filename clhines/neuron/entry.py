@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from clhines.checks import as_choice, as_number, as_switch, as_whole_number
-from clhines.errors import InputError, warn_caller
+from clhines.errors import InputError, say_to_caller
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.neuron.back.states import OneCopy, step_of, take_values
@@ -418,15 +418,20 @@ def fix_steps(h: Hoc, step: float | None) -> None:
     if h.name_declared("using_cvode_"):  # stdrun.hoc's settings, for its next init and run
         h.using_cvode_, h.steps_per_ms, h.nstep_steprun = 0, 1 / step, 1
     h.frecord_init()  # Vectors now record in fixed steps
-    warn_caller(
-        f"CVode's variable steps are off: the model runs by fixed steps of {step:g} ms", UserWarning
-    )
+    say_to_caller(f"CVode's variable steps are off: the model runs by fixed steps of {step:g} ms")
+
+
+def check_dt(h: Hoc) -> None:
+    """Refuse a step with which NEURON would never come to an end."""
+    if not 0 < h.dt < math.inf:
+        raise InputError(f"h.dt is {h.dt:g} ms; expected more than 0")
 
 
 def num_steps(h: Hoc, tstop: float) -> int:
     tstop = as_number("tstop", tstop, "ms")
     if h.CVode().active():  # `dt` is no step of it; one asks for a run, which is rejected
         return int(h.t < tstop)
+    check_dt(h)
     steps = max(math.ceil((tstop - 0.5 * h.dt - h.t) / h.dt - 1e-6), 0)
     together = int(getattr(h, "nstep_steprun", 1) or 1)
     return -(-steps // together) * together
@@ -434,6 +439,7 @@ def num_steps(h: Hoc, tstop: float) -> int:
 
 def solve_steps(h: Hoc, tstop: float) -> int:
     """Return how many steps ``ParallelContext.psolve(tstop)`` takes."""
+    check_dt(h)
     t, dt, end = float(h.t), float(h.dt), as_number("tstop", tstop, "ms") * (1 + 1e-11)
     if h.CVode().active():
         return int(t < end)

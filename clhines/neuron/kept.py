@@ -22,7 +22,14 @@ from numpy.typing import DTypeLike
 from clhines.errors import InputError
 from clhines.mechanisms.nmodl.meaning.verbatim import VECTOR_OF_COUNTER, counts_crossings
 from clhines.neuron.back.states import put_values, take_values
-from clhines.neuron.back.writeback import Counters, Records, clock, last_delivery, put_events
+from clhines.neuron.back.writeback import (
+    Counters,
+    Records,
+    Runaways,
+    clock,
+    last_delivery,
+    put_events,
+)
 from clhines.neuron.convert import RejectedError, function_tables_of
 from clhines.neuron.importer import Imported, local_of, split_name, values_of
 from clhines.neuron.memory.memory import NeuronMemory
@@ -339,6 +346,7 @@ class KeptModel:
         self.joints: Joints | None = None
         self._records: Records | None = None
         self._counters: Counters | None = None
+        self._runaways: Runaways | None = None
         self._print: Fingerprint | None = None
         self._start: dict[str, np.ndarray] | None = None  # arrays of the simulation at its start
         self._lag, self._delivered = 0, -np.inf
@@ -367,6 +375,8 @@ class KeptModel:
         trains = {*self.model.trains.names} - {OF_GID}  # of other ranks there are no times
         has_events = pending.netcons or trains or (imported.connections < 0).any()
         steps = any(not p.continuous for p in self.model.plays.players)
+        assert self._runaways is not None
+        steps |= not self._runaways.are_seen()
         run = self.sim.runner
         goes_on = not isinstance(run, JoinedRun) or (not changed and run.can_restart)
         if any(began) or has_events or steps or not goes_on or not all(map(self._set, changed)):
@@ -413,12 +423,14 @@ class KeptModel:
         self.sim, self.imported, self.joints = sim, imported, joints
         self._start = None
         self._records, self._counters = Records(sim, imported), Counters(sim, imported)
+        self._runaways = Runaways(sim, imported, self._records)
         self._begin()
 
     def advance(self, steps: int, progress: bool) -> None:
         sim, imported, h = self.sim, self.imported, self.model.h
         assert sim is not None and imported is not None
         assert self._records is not None and self._counters is not None
+        assert self._runaways is not None
         begin, dt = float(h.t), sim.model.dt
         first = self._lag + (1 if sim.step == 0 else 0)
         result = sim.run((steps + self._lag) * dt, progress)
@@ -435,6 +447,7 @@ class KeptModel:
         arrays = sim.runner.save()
         put_values(sim, imported, arrays)
         put_events(sim, imported, arrays, last)
+        self._runaways.tell(result, first, arrays["v"])
         imported.crossed.clear()
         self._lag = 0
 

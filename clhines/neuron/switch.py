@@ -15,19 +15,22 @@ from typing import Any
 
 from numpy.typing import DTypeLike
 
-from clhines.errors import InputError, RankError, meant, shown, warn_caller
+from clhines.checks import as_switch
+from clhines.errors import InputError, RankError, meant, say_to_caller, shown
 from clhines.neuron.bmtk import BlockSteps
 from clhines.neuron.entry import RunOptions, advance, as_step, fix_steps, num_steps, solve_steps
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc, interpreter
 from clhines.neuron.read.hooks import is_standard, standard
 from clhines.neuron.read.wiring import on_ranks
+from clhines.progress import long_bars
 
 _NAME = "clhines_neuron_switch"  # in hoc
 _OWN = "clhines_neuron_continuerun"  # stdrun.hoc's, while the switch is on
 _TAKEN = (
     f'proc continuerun() {{ if ({_NAME}.continuerun($1)) {{ execerror({_NAME}.message, "") }} }}'
 )
+_SHORT = 2.0  # s: runs that show no bar, of which a script may call many
 _SHOWN = 400  # characters of a message that hoc prints
 
 
@@ -36,8 +39,10 @@ class SwitchOptions:
     request: RunOptions
     fallback: str | None
     fixed_step: float | None
+    progress: bool
 
     def __post_init__(self) -> None:
+        as_switch("progress", self.progress)
         if self.fallback not in (None, "neuron"):
             hint = meant(self.fallback, ["neuron"])
             raise InputError(f"fallback is {shown(self.fallback)}; expected 'neuron' or None{hint}")
@@ -163,7 +168,7 @@ class Switch:
             self._error = error
             self.message = " ".join(str(error).split())[:_SHOWN]
             if multiprocessing.parent_process() is not None:  # whose pool may drop exceptions
-                warn_caller(f"this model has not been run: {self.message}", UserWarning)
+                say_to_caller(f"this model has not been run: {self.message}")
             self._prints.value = int(not self._in_python.value)  # Python raises it
         return self._error is None
 
@@ -173,10 +178,12 @@ class Switch:
         self._is_running = True
         try:
             fix_steps(self._h, options.fixed_step)
-            if self._blocks.is_needed():
-                self.steps += self._blocks.advance(count, options.request)
-            else:
-                self.steps += advance(self._h, count, options.request)
+            given = options.request, options.progress
+            with long_bars(_SHORT):
+                if self._blocks.is_needed():
+                    self.steps += self._blocks.advance(count, *given)
+                else:
+                    self.steps += advance(self._h, count, *given)
         finally:
             self._is_running = False
 
@@ -184,7 +191,7 @@ class Switch:
         message = " ".join(message.split())
         if message not in self.reasons:
             self.reasons.append(message)
-            warn_caller(f"NEURON itself runs this model, as {message}", UserWarning)
+            say_to_caller(f"NEURON itself runs this model, as {message}")
 
 
 _switch: list[Switch] = []
@@ -217,6 +224,7 @@ def enable(
     engine: str = "auto",
     fallback: str | None = None,
     fixed_step: float | None = None,
+    progress: bool = False,
 ) -> Enabled:
     """Let NEURON's own calls run models here, as `run` does, until `disable`.
 
@@ -234,6 +242,8 @@ def enable(
 
     fixed_step : float, ms, optional
         See `run`.
+    progress : bool
+        See `run`; a bar is shown of runs that take longer than two seconds.
 
     Returns
     -------
@@ -248,7 +258,8 @@ def enable(
         on, NEURON's calls raise what `run` does, where Python has called hoc; in processes of
         `multiprocessing`, whose caller may drop exceptions, a UserWarning says it, too.
     """
-    options = SwitchOptions(RunOptions.of(device, dtype, engine), fallback, as_step(fixed_step))
+    request = RunOptions.of(device, dtype, engine)
+    options = SwitchOptions(request, fallback, as_step(fixed_step), progress)
     if not _switch:
         try:
             _switch.append(Switch(interpreter()))

@@ -24,8 +24,9 @@ EXAMPLES = {  # package -> names of `frameworks.SCRIPTS`
 def test_an_example_gives_what_it_gives_in_neuron(name):
     """Each spike in its step, and voltages (of hnn-core dipoles) as near as rounding lets them be.
 
-    A step may round otherwise here: as a nudge of the least amount at the start, which NEURON shows
-    the growth of. So steps times what that nudge moves is the bound.
+    Each step may round otherwise here: as nudges of the least amount, one a ms, which NEURON shows
+    the growth of. NEURON's conductances, differences over 0.001 mV, round by some thousand times
+    more than a voltage. So steps times what the nudges move is the bound.
     """
     package = next(p for p, names in EXAMPLES.items() if name in names)
     if find_spec(package) is None:

@@ -252,6 +252,23 @@ def test_records_and_plays_of_what_is_not_simulated_name_it():
     assert [line.split(";")[0] for line in found["source"]] == ["NetCon of hh.m"]
 
 
+MANY = """
+soma = h.Section(name="soma")
+synapse = h.ExpSyn(soma(0.5))
+netcons = [h.NetCon(None, synapse) for _ in range(12)]
+vectors = [h.Vector().record(netcon._ref_delay) for netcon in netcons]
+h.finitialize(-65)
+print(json.dumps([str(r) for r in clhines.neuron.check()]))
+"""
+
+
+def test_of_many_variables_that_are_not_recorded_the_first_are_named():
+    """A name is looked for among all NetCons, which are many where many are recorded."""
+    said = result_of(MANY)
+    assert ["].delay" in line for line in said] == [True] * 8 + [False] * 4
+    assert all("Vector.record of a variable like these" in line for line in said[8:])
+
+
 PATTERN = """
 soma = h.Section(name="soma")
 soma.L = soma.diam = 20

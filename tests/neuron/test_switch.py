@@ -9,12 +9,24 @@ from pathlib import Path
 import pytest
 from forked import result_of
 
+import clhines
+from clhines.errors import InputError
+
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 PROGRAM = Path(__file__).parents[1] / "support" / "switch_program.py"
 # as in test_run: NEURON's conductances are differences of currents, amplified by a spike's upstroke
 TOLERANCE = 1e-9
 STEPS = 480  # of 12 ms
+USES = {  # of `uses_program`: ms of each step, 1/40 or 1/20, that are run here
+    "intervals": 20 * 40,
+    "other_temperatures": (20 + 20 + 10) * 40,
+    "other_steps": 20 * 40 + 20 * 20 + 5 * 20 + 5 * 40,
+    "stops": (4 + 8 + 20) * 40,
+    "fails": 20 * 40,  # a run that raises counts no step
+    "goes_back": (8 + 8 + 4) * 40 + (15 - 12) * 40 - 2,  # two of NEURON's own
+    "grows": 4 * 20 * 40,
+}
 
 
 def told(*words, program=PROGRAM):
@@ -91,9 +103,36 @@ def test_command_line_runs_a_script_that_runs_its_model(tmp_path):
     assert "NEURON itself runs this model" in done.stderr
     done = run(tmp_path, "extracellular", "-W", "ignore", *command, "--fallback", "neuron")
     assert "NEURON itself has run this model, as" in done.stderr
-    for words in (["--out", "a.npz"], ["--v-init", "-60"], ["--stop", "1", "--fallback", "neuron"]):
+    done = run(tmp_path, "hh", *command, "--", "-v", "--stop")
+    assert done.stdout.startswith("script.py -v --stop 5.0"), done.stderr
+    stop = ["--stop", "1"]
+    given = ["--out", "a.npz"], ["--v-init", "-60"], [*stop, "--fallback", "neuron"]
+    for words in (*given, [*stop, "--progress"]):
         done = run(tmp_path, "hh", *command, *words)
         assert done.returncode == 2 and "--stop" in done.stderr.splitlines()[-1]
+
+
+def test_progress_names_each_phase_of_a_run(tmp_path):
+    """Of a model that is read, made and planned, in this order; nothing where it is not asked."""
+    command = ["-m", "clhines.cli", "simulate", "script.py", "--engine", "reference"]
+    done = run(tmp_path, "hh", *command)
+    assert not done.returncode and "clhines: " not in done.stderr
+    done = run(tmp_path, "hh", *command, "--progress")
+    said = [x for x in done.stderr.splitlines() if x.startswith("clhines: ")]
+    phases = "reading NEURON", "converting mechanisms, 0 of 1", "making a network", "making a model"
+    for line, words in zip(said, phases, strict=False):
+        assert words in line and line.endswith(" ...")
+    assert len(said) >= len(phases) and "%" not in done.stderr  # a run of less than two seconds
+    with pytest.raises(InputError, match="progress is 'yes'"):
+        clhines.neuron.enable(progress="yes")
+
+
+@pytest.mark.parametrize(("end", "code"), [("3", 3), ("", 0), ("'no'", 1)])
+def test_command_line_ends_as_the_script_does(tmp_path, end, code):
+    (tmp_path / "ends.py").write_text(SCRIPT.replace("NAME", "'hh'") + f"sys.exit({end})\n")
+    done = run(tmp_path, "hh", "-m", "clhines.cli", "simulate", "ends.py", "--engine", "reference")
+    assert done.returncode == code and "simulated here: 200 steps" in done.stdout
+    assert ("clhines: no" in done.stderr) == (code == 1)
 
 
 POOL = """
@@ -202,3 +241,38 @@ def test_code_of_cvode_events_that_cannot_be_run_is_refused():
     assert point.startswith("CVode.event with a statement and a point process, at t = 2.99")
     assert none == [] and nested == "RuntimeError"
     assert own.startswith("CVode.event with a statement, at t = 2.99") and "neuron.run" in own
+
+
+def test_a_voltage_that_runs_off_is_told_of():
+    """It comes back before the end, and nothing of it is recorded: what NEURON gives is rounding.
+
+    From 2^20 mV on v + 0.001 mV, with which NEURON makes conductances, is rounded by 2^-33 mV,
+    which is 2^-23 of the difference: as coarse as float32.
+    """
+    found = told(program=PROGRAM.with_name("runaway_program.py"))
+    assert abs(found["back"]) < 100
+    for way in ("whole", "pieces", "changed"):  # once in a run
+        assert len(found[way]) == 1, way
+        assert found[way][0].startswith("voltages run off: wild(0.5) (gid 7), to "), way
+    assert found["positive"] == []
+    assert found["ignored"] == [f"clhines: {found['whole'][0]}"]
+    assert found["recorded"][0].startswith("voltages run off: calm(0.5), to 3e+06 mV")
+
+
+def test_what_scripts_do_between_runs_is_as_in_neuron():
+    """Sums of voltages and of times of spikes, and what is raised, after each run."""
+    found = told(program=PROGRAM.with_name("uses_program.py"))
+    for use, steps in USES.items():
+        truth, got, here = found.pop(use)
+        assert here == steps, use
+        assert len(truth) == len(got) > 1 and truth[-1][2] > 1, use
+        for (said, *expected), (is_said, *own) in zip(truth, got, strict=True):
+            assert said == is_said, use
+            allowed = TOLERANCE * max(expected[3], 1)  # each of these rows, and a time
+            assert max(abs(a - b) for a, b in zip(expected, own, strict=True)) < allowed, use
+    before, refused, after = found.pop("variable_steps")
+    assert "CVode: variable time steps" in refused and before[0] == after[0] == "ran"
+    zero, same, less, also, after = found.pop("steps_of_nothing")
+    assert zero == same == "h.dt is 0 ms; expected more than 0"
+    assert less == also == "h.dt is -0.025 ms; expected more than 0"
+    assert after[0] == "ran" and not found

@@ -21,6 +21,7 @@ _OF_NETCON = "delay", "threshold"
 
 
 _RECORDED = "expected v, i_membrane_, i_cap, t or a RANGE variable of a mechanism or an ion"
+_MOST_NAMED = 8  # of variables that are not recorded
 _FIRST, _BEFORE = 3e8, -7e8  # numbers that no model has
 
 
@@ -88,6 +89,7 @@ class PlayReader:
         self.players: list[Player] = []
         self.rejected: list[Rejected] = []
         self.watched: list[int] = []
+        self._named = 0  # of those that are not recorded
         self.in_use: list[int] = []  # words of what records and plays, addresses of Vectors too
         for played in memory.played(every):
             self._read(played)
@@ -173,7 +175,9 @@ class PlayReader:
             self.players.append(Player(variable, t[:count], y[:count], continuous))
 
     def not_recorded(self, place: Place) -> Rejected:
-        name = name_of(self._h, self._memory, place)
+        self._named += 1  # a name may take as long as all NetCons
+        is_named = self._named <= _MOST_NAMED
+        name = name_of(self._h, self._memory, place) if is_named else "a variable like these"
         return Rejected("", f"Vector.record of {name}", _RECORDED)
 
     def _reject(self, construct: str, way_out: str = "") -> None:

@@ -12,12 +12,15 @@ STUB = """
 import json, os, sys
 import numpy as np
 on, nudged = os.environ["CLHINES_NEURON"] == "1", os.environ["NUDGED"]
+if os.environ["RANKS"]:
+    raise RuntimeError("RuntimeError: there is one rank")
 caches = os.environ["XDG_CACHE_HOME"]
 first = on and not os.path.isdir(caches)
 if on:
     os.makedirs(caches, exist_ok=True)
 times = [1.0, 2.0 + LATE * (on or bool(nudged)), 3.0 + LATE * bool(nudged)]
 told = {"seconds": 9.0 if first else 4.0, "steps": 40 * on, "cells": 2, "dt": 0.1}
+told["ended"] = told["seconds"] - 1
 np.savez(sys.argv[2], told=json.dumps(told), spike_time=np.array(times),
          spike_cell=np.array([0, 1, 1]), v=np.full((1, 3), 0.25 * on))
 """
@@ -42,13 +45,18 @@ def test_equal_spikes_need_no_nudged_run(row_with):
     assert row["spikes"] == row["neuron_spikes"] == row["same_step"] == 3
     assert "nudged_same_step" not in row
     assert (row["first_seconds"], row["seconds"], row["dv"]) == (9.0, 4.0, 0.25)
+    assert (row["first_ended"], row["ended"], row["neuron_ended"]) == (8.0, 3.0, 3.0)
+    assert row["ranks_failed"] and not {"core_ended", "ranks_ended"} & row.keys()
 
 
 def test_a_nudged_run_in_neuron_stands_beside_spikes_that_differ(row_with):
     row = row_with(0.5)
     assert (row["same_step"], row["nudged_same_step"]) == (2, 1)
-    shown = frameworks.text({"record": {}, "rows": [json.loads(json.dumps(row))]})
-    assert "1 of 3 spikes in the same step" in " ".join(shown.split())
+    result = {"record": {}, "ranks": 2, "rows": [json.loads(json.dumps(row))]}
+    shown = " ".join(frameworks.text(result).split())
+    assert "off once a ms: 1 of 3 spikes in the same step" in shown
+    assert f"{SCRIPT} 3.0 - - 8.0 3.0" in shown  # until the last spike
+    assert "BMTK has no option for CoreNEURON" in shown and "on several ranks: " in shown
 
 
 def test_less_than_a_step_is_the_same_step(row_with):
