@@ -185,7 +185,8 @@ def of_protocol(**given):
 
 
 def steps_to(tstop):
-    return num_steps(SimpleNamespace(dt=0.025, t=0.0), tstop)
+    cvode = SimpleNamespace(active=lambda: 0)
+    return num_steps(SimpleNamespace(dt=0.025, t=0.0, CVode=lambda: cvode), tstop)
 
 
 def solved(**given):

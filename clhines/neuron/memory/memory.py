@@ -34,7 +34,7 @@ _ALL = np.ones(16, np.uint64)
 _LISTS = 4  # words of NEURON's object with the lists of what records and plays in fixed steps
 
 
-class _Handle(ctypes.Structure):
+class _VariableHandle(ctypes.Structure):
     """NEURON's place of a variable: its row, what holds that, its column, and more."""
 
     _fields_ = (("words", ctypes.c_uint64 * 8),)
@@ -97,7 +97,7 @@ class NeuronMemory(Objects):
         word = ctypes.c_void_p
         node_at = self.function("_Z10node_exactP7Sectiond", word, word, ctypes.c_double)
         data_at = self.function("_Z13nrn_mechanismiP4Node", word, ctypes.c_int, word)
-        first = self.function(_FIRST, _Handle, word, ctypes.c_int64)
+        first = self.function(_FIRST, _VariableHandle, word, ctypes.c_int64)
         node = node_at(self.object_of(segment.sec), segment.x)
         row, _, column, *_ = first(data_at(type_, node), 0).words
         with self._pointing(row, column) as reference:
