@@ -314,7 +314,8 @@ class Runaways:
             most[self._nodes] = np.fmax(most[self._nodes], np.abs(result[extreme]))
         nodes, rows = self._records.voltages(result)
         if len(rows) > first:
-            np.fmax.at(most, nodes, np.abs(rows[first:]).max(0))
+            seen = rows[first:]
+            np.fmax.at(most, nodes, np.fmax(seen.max(0), -seen.min(0)))
         far = [k for k in np.flatnonzero(most >= FAR).tolist() if k not in self._told]
         if not far:
             return
