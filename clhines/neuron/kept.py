@@ -481,6 +481,8 @@ class KeptModel:
                 nonlocal acted
                 same = self._print is not None and self._print.state_is_same()
                 pairs = zip(before[0], self.model.queue.others(), strict=True)
+                times, _ = self.model.queue.statements()  # none that is due may still come
+                same &= min(times, default=np.inf) > max(due)
                 acted = not same or not all(starmap(np.array_equal, pairs))
 
             h.CVode().event(float(np.nextafter(min(due), begin)), begins)
