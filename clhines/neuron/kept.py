@@ -376,10 +376,10 @@ class KeptModel:
         has_events = pending.netcons or trains or (imported.connections < 0).any()
         steps = any(not p.continuous for p in self.model.plays.players)
         assert self._runaways is not None
-        steps |= not self._runaways.are_seen()
-        run = self.sim.runner
-        goes_on = not isinstance(run, JoinedRun) or (not changed and run.can_restart)
-        if any(began) or has_events or steps or not goes_on or not all(map(self._set, changed)):
+        run, fits = self.sim.runner, self._runaways.are_seen()
+        if isinstance(run, JoinedRun):  # other ranks would have to make a new run as well
+            fits &= run.can_restart and not changed
+        if any(began) or has_events or steps or not fits or not all(map(self._set, changed)):
             self.sim = None
             return
         start = self._start
@@ -471,16 +471,16 @@ class KeptModel:
         due = [t for t in pending.statements if t <= end]
         acted = bool(due)  # what is due, for all that is known
         if due and min(due) > begin:
-            before = list[list[np.ndarray]]()
+            before = list[np.ndarray]()
 
             def begins() -> None:
                 self._take_print()
-                before.append(self.model.queue.others())
+                before[:] = self.model.queue.others()
 
             def ends() -> None:  # the last of its time, and before an exchange
                 nonlocal acted
                 same = self._print is not None and self._print.state_is_same()
-                pairs = zip(before[0], self.model.queue.others(), strict=True)
+                pairs = zip(before, self.model.queue.others(), strict=True)
                 times, _ = self.model.queue.statements()  # none that is due may still come
                 same &= min(times, default=np.inf) > max(due)
                 acted = not same or not all(starmap(np.array_equal, pairs))
@@ -492,7 +492,8 @@ class KeptModel:
         h.fadvance()
         rest = [t for t in pending.statements if t > end]
         if due and not acted:  # but for calls of the next ones
-            rest, acted = self.model.queue.statements()
+            rest, of_points = self.model.queue.statements()
+            acted = bool(of_points)  # which are rejected when all is read
         if not acted:
             self._take_print()
         elif min(due) <= begin:  # they come before the step: all is read again

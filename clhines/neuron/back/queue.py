@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -58,8 +59,13 @@ class EventQueue:
         order = np.argsort(time, kind="stable")
         return Queued(*(column[order] for column in columns))
 
-    def events(self) -> list[Queued]:
-        return [Queued(*event) for event in zip(*(a.tolist() for a in self.columns()), strict=True)]
+    def events(self, *kinds: str) -> list[Queued]:
+        """Return all events, or those of some kinds, by time."""
+        found = self.columns()
+        if kinds:
+            at = np.isin(found.what, kinds)
+            found = Queued(*(column[at] for column in found))
+        return [Queued(*event) for event in zip(*(a.tolist() for a in found), strict=True)]
 
     def others(self) -> list[np.ndarray]:
         """Return the columns of events that neither call statements nor exchange spikes, sorted."""
@@ -68,11 +74,9 @@ class EventQueue:
         kept = kept[np.argsort(found.item[kept])]  # the queue has those of one time in any order
         return [column[kept] for column in found[:-1]]
 
-    def statements(self) -> tuple[list[float], bool]:
-        """Return the times of statements on their way, and whether any cannot be taken."""
-        events = [event for event in self.events() if event.has_statement]
-        times = [event.time for event in events if event.is_between_steps]
-        return times, len(times) < len(events)
+    def statements(self) -> tuple[list[float], list[float]]:
+        """Return the times of statements between steps, and of those with a point process."""
+        return _statements(self.events("HocEvent", "other"))
 
     def remove(self, *items: int) -> None:
         name, pointer = "_ZN6TQueue6removeEP6TQItem", ctypes.c_void_p
@@ -93,9 +97,8 @@ class EventQueue:
 
     def put_exchange_off(self, t: float) -> None:
         """Let NEURON exchange spikes with other ranks no earlier than at a time, ms."""
-        for event in self.events():
-            if event.what == "NetParEvent":
-                self.move(event.item, max(event.time, t))
+        for event in self.events("NetParEvent"):
+            self.move(event.item, max(event.time, t))
 
     def send(self, netcons: np.ndarray, times: np.ndarray) -> None:
         name, pointer = "_ZN8NetCvode5eventEdP13DiscreteEventP9NrnThread", ctypes.c_void_p
@@ -158,11 +161,10 @@ def read_pending(queue: EventQueue, wires: NeuronWires) -> Pending:
             pending.netcons += pairs
             if event.bin_order >= 0:
                 binned.append((event.bin_order, pairs))
-        elif event.has_statement and event.is_between_steps:
-            pending.statements.append(event.time)
-        elif event.has_statement:
-            what = f"CVode.event with a statement and a point process, at t = {event.time:g} ms"
-            pending.rejected.append(Rejected("", what, "leave the point process out"))
+    pending.statements, of_points = _statements(events)
+    for t in of_points:
+        what = f"CVode.event with a statement and a point process, at t = {t:g} ms"
+        pending.rejected.append(Rejected("", what, "leave the point process out"))
     for event, target, netcon in zip(selves, targets, weights, strict=True):
         if target >= 0:
             number = netcon if event.weight else -1
@@ -171,6 +173,13 @@ def read_pending(queue: EventQueue, wires: NeuronWires) -> Pending:
     for _, pairs in sorted(binned, reverse=True):
         pending.binned += pairs[::-1]
     return pending
+
+
+def _statements(events: Iterable[Queued]) -> tuple[list[float], list[float]]:
+    """Return the times of statements that NEURON runs between steps, and of those it does not."""
+    found = [event for event in events if event.has_statement]
+    between = [event.time for event in found if event.is_between_steps]
+    return between, [event.time for event in found if not event.is_between_steps]
 
 
 def _listeners(wires: NeuronWires, events: list[Queued]) -> dict[int, list[int]]:
