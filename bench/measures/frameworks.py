@@ -13,7 +13,8 @@ caches are empty; then NEURON and runs here take turns, and the least of each co
 has seconds from the start of the script, imports included, until the last run ends and all spikes
 are known, without what the script does with them. NetPyNE's are
 also run by CoreNEURON, which is an option of its, where that takes their mechanisms, and NetPyNE's
-and BMTK's by NEURON on as many MPI ranks as there are cores. Where spikes
+and BMTK's by NEURON on as many MPI ranks as there are cores; NetPyNE's here also on half as many
+ranks, which share the device. Scripts of `ON_RANKS` run on ranks alone, both ways. Where spikes
 differ a second run in NEURON moves a voltage of each section by the least amount once a ms, and the
 row says how many of NEURON's spikes stay in their steps. ``apart`` is of voltages, mV, of hnn-core
 of dipoles, nAm. BluePyOpt's simulator takes fixed steps of 0.025 ms both ways, where its scripts do
@@ -55,9 +56,12 @@ WITHOUT = {  # what has no CoreNEURON, or no ranks, and why
 }
 FAILED = {
     "failed": "", "neuron_failed": ", in NEURON", "core_failed": ", in CoreNEURON",
-    "ranks_failed": ", on several ranks",
+    "ranks_failed": ", in NEURON on several ranks", "here_ranks_failed": ", here on several ranks",
 }  # fmt: skip
-ENDED = {"neuron_ended": 8, "ranks_ended": 7, "core_ended": 7, "first_ended": 7, "ended": 6}
+ENDED = {
+    "neuron_ended": 8, "ranks_ended": 7, "core_ended": 7, "first_ended": 7, "ended": 6,
+    "here_ranks_ended": 10,
+}  # fmt: skip
 AT_START = "at the start"  # when older results were nudged
 TUTORIALS = "netpyne/doc/source/code"
 SECONDS = {"neuron_seconds": 8, "core_seconds": 6, "first_seconds": 7, "seconds": 6}  # widths
@@ -97,22 +101,27 @@ SCRIPTS = {  # name -> (folder, script, folder of .mod files)
         "bio_components/mechanisms/modfiles",
     ),
     "netpyne M1": ("M1", "sim/init.py", "sim/mod"),
+    "netpyne M1 5 %, on ranks": ("M1", "sim/init.py", "sim/mod"),
 }  # fmt: skip
-GIVEN = {  # files beside a script, by the words that name them on its command line
-    "netpyne M1": {
-        "simConfig=part_cfg.py": """
+ON_RANKS = ("netpyne M1 5 %, on ranks",)  # which take too long in one process of NEURON
+M1_CONFIG = """
 from cfg import cfg
 cfg.duration, cfg.recordLFP, cfg.analysis = 200, False, {}  # no LFP in NEURON 9
 cfg.scale = 1  # 1,000 inputs of each long range
 cfg.recordCells = [*range(94)]
-""",
-        "netParams=part_net.py": """
+"""
+M1_CELLS = """
 from netParams import netParams
 for pop in netParams.popParams.values():
-    if "density" in pop:  # of cells: 1 % of them
-        pop["density"] *= 0.01
-""",
-    },
+    if "density" in pop:  # of cells
+        pop["density"] *= SHARE
+"""
+GIVEN = {  # files beside a script, by the words that name them on its command line
+    name: {
+        "simConfig=part_cfg.py": M1_CONFIG,
+        "netParams=part_net.py": M1_CELLS.replace("SHARE", str(share)),
+    }
+    for name, share in (("netpyne M1", 0.01), ("netpyne M1 5 %, on ranks", 0.05))
 }
 # In a process of its own: runs a script, and writes what it finds of spikes and voltages.
 CHILD = """
@@ -176,7 +185,7 @@ if "bluepyopt" in text:
         before = on.steps if on else 0
         run_model(*given, **named)
         with open("steps", "a") as file:
-            print(on.steps - before if on else 0, file=file)
+            print(on.steps - before if on else 0, time.perf_counter() - begin, file=file)
     def kept(*given, **named):
         found = run_protocol(*given, **named)
         responses.extend(x["voltage"] for x in found.values())
@@ -188,25 +197,22 @@ told = {"seconds": time.perf_counter() - begin, "steps": on.steps if on else 0}
 if os.environ.get("CORE"):
     from neuron import coreneuron
     assert coreneuron.enable, "AssertionError: it has not been turned on"
-told["ended"] = ends[0] if ends and "bluepyopt" not in sys.modules else None
+told["ended"] = ends[0] if ends else None
+sim, parts = sys.modules.get("netpyne.sim"), []
+if sim is not None and hasattr(sim, "simData"):
+    cells = [cell.gid for cell in sim.net.cells if type(cell).__name__ != "PointCell"]
+    traces = [(key, np.array(x)) for key, x in sim.simData.get("V_soma", {}).items()]
+    times = [list(sim.simData.get(key, [])) for key in ("spkt", "spkid")]
+    parts = h.ParallelContext().py_gather((cells, *times, traces), 0)
 if h.ParallelContext().id():
     h.ParallelContext().barrier()
     os._exit(0)
 found = {}
 every = [y for x in names.values() for y in (x if isinstance(x, list) else [x])]
-sim = sys.modules.get("netpyne.sim")
-if sim is not None and hasattr(sim, "simData"):
-    data = sim.simData
-    found["spike_time"], found["spike_cell"] = (
-        np.array(list(data.get(key, []))) for key in ("spkt", "spkid"))
-    traces = data.get("V_soma", {})
-    found["v"] = np.array([np.array(traces[key]) for key in sorted(traces)])
-    cells = [cell.gid for cell in sim.net.cells if type(cell).__name__ != "PointCell"]
-    if os.environ.get("RANKS"):
-        data = sim.allSimData
-        found["spike_time"], found["spike_cell"] = (
-            np.array(list(data.get(key, []))) for key in ("spkt", "spkid"))
-        cells = [cell["gid"] for cell in sim.net.allCells if cell.get("secs")]
+if parts:
+    cells, *times, traces = (sum(lists, []) for lists in zip(*parts))
+    found["spike_time"], found["spike_cell"] = map(np.array, times)
+    found["v"] = np.array([trace for key, trace in sorted(traces, key=lambda pair: pair[0])])
     own = np.isin(found["spike_cell"], cells)
     found["spike_time"], found["spike_cell"] = found["spike_time"][own], found["spike_cell"][own]
     told["cells"] = len(cells)
@@ -227,7 +233,8 @@ elif "bmtk" in text:
 elif "bluepyopt" in sys.modules:
     found["v"] = np.array(responses)
     told["cells"], told["dt"] = len(responses), 0.025
-    told["steps"] = sum(map(int, open("steps")))
+    runs = np.loadtxt("steps", ndmin=2)
+    told["steps"], told["ended"] = int(runs[:, 0].sum()), float(runs[:, 1].max())
     os.remove("steps")
 elif "hnn_core" in text:
     network = [x for x in every if isinstance(x, hnn_core.Network)][-1]
@@ -261,6 +268,19 @@ def cores() -> int:
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
+def mpi(python: str) -> tuple[str, dict[str, str]]:
+    """Return mpiexec, that beside a Python, else that of PATH, and where NEURON finds MPI."""
+    beside = Path(python).absolute().parent
+    library = next((beside.parent / "lib").glob("libmpi.so*"), None)
+    command = shutil.which("mpiexec", path=beside) or shutil.which("mpiexec") or "mpiexec"
+    return command, {"MPI_LIB_NRN_PATH": str(library)} if library else {}
+
+
+def ranks_of(is_on: bool) -> int:
+    """Return on how many MPI ranks a script runs: all cores for NEURON, half as many here."""
+    return max(1, cores() // 2) if is_on else cores()
+
+
 def run(
     name: str, copy: Path, is_on: bool, device: str, python: str, word: str = ""
 ) -> dict[str, Any]:
@@ -274,10 +294,9 @@ def run(
     script = str(Path(SCRIPTS[name][1]).with_suffix(".py"))
     command = [python, "-c", CHILD, script, str(out), *GIVEN.get(name, [])]
     if word == "RANKS":
-        beside = Path(python).parent
-        library = next((beside.parent / "lib").glob("libmpi.so*"), None)
-        env |= {"MPI_LIB_NRN_PATH": str(library)} if library else {}
-        command = [str(beside / "mpiexec"), "-n", str(cores()), *command]
+        mpiexec, found = mpi(python)
+        env |= found
+        command = [mpiexec, "-n", str(ranks_of(is_on)), *command]
     try:
         done = subprocess.run(
             command, cwd=copy, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False
@@ -362,15 +381,20 @@ def row_of(
         copy = Path(where) / Path(SCRIPTS[name][0]).name
         has_core = name.startswith("netpyne") and turns > 1
         why = copied(name, folder, copy, python, has_core)
+        word = "RANKS" if name in ON_RANKS else ""
         try:
-            neurons = run(name, copy, False, device, python)
+            neurons = run(name, copy, False, device, python, word)
         except FailedError as error:
             return {"name": name, "neuron_failed": str(error)}
         try:
-            ours = run(name, copy, True, device, python)
+            ours = run(name, copy, True, device, python, word)
             first = {"first_seconds": ours["seconds"], "first_ended": ours.get("ended")}
             if turns:
-                ours = run(name, copy, True, device, python)
+                ours = run(name, copy, True, device, python, word)
+            if word:
+                row = {"name": name, **first, **compared(ours, neurons)}
+                ended = {"ranks_ended": "neuron_ended", "here_ranks_ended": "ended"}
+                return row | {key: row.pop(old, None) for key, old in ended.items()}
             for _ in range(turns - 1):
                 for found, is_on in ((neurons, False), (ours, True)):
                     least(found, run(name, copy, is_on, device, python))
@@ -385,6 +409,7 @@ def row_of(
         if turns > 1:
             given = name, copy, device, python, neurons
             row |= other(*given, "RANKS") if name.startswith(WITH_RANKS) else {}
+            row |= other(*given, "RANKS", is_on=True) if name.startswith("netpyne") else {}
             row |= other(*given, "CORE") if has_core and not why else {"core_failed": why}
     return row
 
@@ -397,12 +422,13 @@ def least(found: dict[str, Any], again: dict[str, Any]) -> None:
 
 
 def other(
-    name: str, copy: Path, device: str, python: str, neurons: dict[str, Any], word: str
-) -> dict[str, Any]:
-    """Return the part of a row of a run in NEURON by CORE or RANKS, beside a plain one."""
-    key = word.lower()
+    name: str, copy: Path, device: str, python: str, neurons: dict[str, Any], word: str,
+    is_on: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the part of a row of a run by CORE or RANKS, beside a plain one in NEURON."""
+    key = "here_" * is_on + word.lower()
     try:
-        found = run(name, copy, False, device, python, word)
+        found = run(name, copy, is_on, device, python, word)
     except FailedError as error:
         return {f"{key}_failed": str(error)}
     same = len(spikes(found) & spikes(neurons))
@@ -448,20 +474,22 @@ def ended(result: dict[str, Any]) -> list[str]:
         f"{row['name']:<24} "
         + " ".join(f"{row[k]:>{n}.1f}" if row.get(k) else f"{'-':>{n}}" for k, n in ENDED.items())
         for row in result["rows"]
-        if row.get("ended")
+        if row.get("ended") or row.get("here_ranks_ended")
     ]
     if not lines:
         return []
     head = (
         f"{'s until the last spike':<24} {'NEURON':>8} {'ranks':>7} {'Core':>7} {'first':>7} "
-        f"{'here':>6}"
+        f"{'here':>6} {'here ranks':>10}"
     )
     without = [
         f"{name} {why}"
         for name, why in WITHOUT.items()
         if any(row["name"].startswith(name) for row in result["rows"])
     ]
-    text = f"Ranks are {result['ranks']}, one for each core. " + "; ".join(without)
+    ranks = f"Ranks are {result['ranks']}, one for each core"
+    ranks += f", and {result['here_ranks']} here, with one device" if "here_ranks" in result else ""
+    text = f"{ranks}. " + "; ".join(without)
     return ["", table.ruled(head, lines), *table.wrapped([text])]
 
 
@@ -486,7 +514,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     result = {
         "record": record.record(queue, "frameworks", arguments),
-        "versions": told.stdout.split("\n")[:-1], "ranks": cores(), "rows": rows,
+        "versions": told.stdout.split("\n")[:-1], "ranks": cores(),
+        "here_ranks": ranks_of(True), "rows": rows,
     }  # fmt: skip
     kept = "-".join(filter(None, ("frameworks", args.result)))
     record.write(kept, queue, result, text(result), args.out)
