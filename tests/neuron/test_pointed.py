@@ -6,6 +6,8 @@ import pytest
 
 import clhines
 from clhines.errors import InputError
+from clhines.neuron.memory import raw
+from clhines.neuron.memory.memory import NeuronMemory
 
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h
 pytestmark = pytest.mark.neuron
@@ -126,3 +128,27 @@ def test_what_is_rejected(model):
     h.finitialize(-65)
     with pytest.raises(InputError, match="a points to msg of ext_msg, and events read and set it"):
         clhines.neuron.run(1)
+
+
+def test_what_lies_behind_an_object_that_records_is_not_its_vector(monkeypatch):
+    """A word of the heap there, as the address of an element that a POINTER adds to, says none."""
+    mod_files.loaded()
+    soma, whole = h.Section(name="soma"), h.Vector(1)
+    element, total = whole._ref_x[0], h.ext_total(soma(0.5))
+    soma.insert("ext_adds")
+    total._ref_whole, total.scale = element, 1e-6
+    adds = soma(0.5).ext_adds
+    adds._ref_neighbour, adds._ref_total = soma(0.5)._ref_v, total._ref_total
+    adds._ref_whole, adds.ri, adds.length = element, 1, soma.L
+    kept = h.Vector().record(element)
+    h.finitialize(-65)
+    inside, words_at = NeuronMemory(h).inside(whole), raw.words_at
+
+    def with_heap(at, count=raw.SEARCHED):
+        words = words_at(at, count)
+        return [*words[:9], *[inside] * 7] if count == 16 else words
+
+    monkeypatch.setattr(raw, "words_at", with_heap)
+    assert clhines.neuron.check() == []
+    h.delete_section(sec=soma)
+    assert kept
