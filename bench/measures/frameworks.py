@@ -14,7 +14,7 @@ has seconds from the start of the script, imports included, until the last run e
 are known, without what the script does with them. NetPyNE's are
 also run by CoreNEURON, which is an option of its, where that takes their mechanisms, and NetPyNE's
 and BMTK's by NEURON on as many MPI ranks as there are cores; NetPyNE's here also on half as many
-ranks, which share the device. Scripts of `ON_RANKS` run on ranks alone, both ways. Where spikes
+ranks, which share the device. Where spikes
 differ a second run in NEURON moves a voltage of each section by the least amount once a ms, and the
 row says how many of NEURON's spikes stay in their steps. ``apart`` is of voltages, mV, of hnn-core
 of dipoles, nAm. BluePyOpt's simulator takes fixed steps of 0.025 ms both ways, where its scripts do
@@ -101,27 +101,22 @@ SCRIPTS = {  # name -> (folder, script, folder of .mod files)
         "bio_components/mechanisms/modfiles",
     ),
     "netpyne M1": ("M1", "sim/init.py", "sim/mod"),
-    "netpyne M1 5 %, on ranks": ("M1", "sim/init.py", "sim/mod"),
 }  # fmt: skip
-ON_RANKS = ("netpyne M1 5 %, on ranks",)  # which take too long in one process of NEURON
-M1_CONFIG = """
+GIVEN = {  # files beside a script, by the words that name them on its command line
+    "netpyne M1": {
+        "simConfig=part_cfg.py": """
 from cfg import cfg
 cfg.duration, cfg.recordLFP, cfg.analysis = 200, False, {}  # no LFP in NEURON 9
 cfg.scale = 1  # 1,000 inputs of each long range
 cfg.recordCells = [*range(94)]
-"""
-M1_CELLS = """
+""",
+        "netParams=part_net.py": """
 from netParams import netParams
 for pop in netParams.popParams.values():
-    if "density" in pop:  # of cells
-        pop["density"] *= SHARE
-"""
-GIVEN = {  # files beside a script, by the words that name them on its command line
-    name: {
-        "simConfig=part_cfg.py": M1_CONFIG,
-        "netParams=part_net.py": M1_CELLS.replace("SHARE", str(share)),
-    }
-    for name, share in (("netpyne M1", 0.01), ("netpyne M1 5 %, on ranks", 0.05))
+    if "density" in pop:  # of cells: 1 % of them
+        pop["density"] *= 0.01
+""",
+    },
 }
 # In a process of its own: runs a script, and writes what it finds of spikes and voltages.
 CHILD = """
@@ -381,20 +376,15 @@ def row_of(
         copy = Path(where) / Path(SCRIPTS[name][0]).name
         has_core = name.startswith("netpyne") and turns > 1
         why = copied(name, folder, copy, python, has_core)
-        word = "RANKS" if name in ON_RANKS else ""
         try:
-            neurons = run(name, copy, False, device, python, word)
+            neurons = run(name, copy, False, device, python)
         except FailedError as error:
             return {"name": name, "neuron_failed": str(error)}
         try:
-            ours = run(name, copy, True, device, python, word)
+            ours = run(name, copy, True, device, python)
             first = {"first_seconds": ours["seconds"], "first_ended": ours.get("ended")}
             if turns:
-                ours = run(name, copy, True, device, python, word)
-            if word:
-                row = {"name": name, **first, **compared(ours, neurons)}
-                ended = {"ranks_ended": "neuron_ended", "here_ranks_ended": "ended"}
-                return row | {key: row.pop(old, None) for key, old in ended.items()}
+                ours = run(name, copy, True, device, python)
             for _ in range(turns - 1):
                 for found, is_on in ((neurons, False), (ours, True)):
                     least(found, run(name, copy, is_on, device, python))
@@ -474,7 +464,7 @@ def ended(result: dict[str, Any]) -> list[str]:
         f"{row['name']:<24} "
         + " ".join(f"{row[k]:>{n}.1f}" if row.get(k) else f"{'-':>{n}}" for k, n in ENDED.items())
         for row in result["rows"]
-        if row.get("ended") or row.get("here_ranks_ended")
+        if row.get("ended")
     ]
     if not lines:
         return []

@@ -87,6 +87,13 @@ LAST = {
     "hnn-core `plot_firing_pattern.py`": "hnn-core firing_pattern",
     "BMTK `bio_1cell`": "BMTK bio_1cell",
 }
+LAST_GPU = {
+    "`HHTut`, 200 cells": "netpyne HHTut",
+    "LFPy `example_EEG.py`": "LFPy EEG",
+    "BluePyOpt `expsyn.py`": "BluePyOpt expsyn",
+    "hnn-core, 270 cells": "hnn-core firing_pattern",
+    "`bio_1cell`, 1 cell": "BMTK bio_1cell",
+}
 SPIKES = "## When is the last spike known?"
 TRIED = "## What has been tried?"
 FIXED = "fixed-pocl-intel-r-xeon-r-processor"
@@ -435,9 +442,13 @@ def frameworks() -> Iterator[Quote]:
             yield row(SWITCH, after, label, *figures)
     ended = (f"{key}_ended" for key in ("neuron", "ranks", "core", "first"))
     of_last = [shown(name, "{:.1f}") for name in (*ended, "ended")]
-    for label, name in LAST.items():
-        last = "frameworks-last-spike-pocl-amd-epyc"
-        yield row(SWITCH, SPIKES, label, *(Figure(last, s, {"name": name}) for s in of_last))
+    of_gpu = [*of_last, shown("here_ranks_ended", "{:.1f}")]
+    for device, labels, form in (
+        ("pocl-amd-epyc", LAST, of_last), ("nvidia-h200", LAST_GPU, of_gpu),
+    ):  # fmt: skip
+        for label, name in labels.items():
+            figures = (Figure(f"frameworks-last-spike-{device}", s, {"name": name}) for s in form)
+            yield row(SWITCH, SPIKES, label, *figures)
 
 
 def _scripts(file: str, *outcomes: str) -> Figure:
