@@ -38,9 +38,11 @@ from clhines.neuron.memory.places import Variable
 from clhines.neuron.memory.raw import WORD, compare, gather, ref, words_at
 from clhines.neuron.memory.sources import NETCON_WORDS
 from clhines.neuron.model import NeuronModel, settings_of
+from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.channels import read_channel
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, random_plays, stepping_of
+from clhines.neuron.read.outside import HELD
 from clhines.neuron.read.patterns import OF_GID
 from clhines.simulate.engines.arena_run import state_follows
 from clhines.simulate.events.sources import SPIKE_LATE
@@ -245,6 +247,19 @@ class Fingerprint:
         for ion in contents.ions.values():
             fixed += Words.by_blocks(ion.instances.places + 8 * POINTER)
             moving += _columns(memory, ion.instances).values()
+        self._add_outside(fixed, moving)
+
+    def _add_outside(self, fixed: list[Compared], moving: list[Compared]) -> None:
+        model, instances = self._model, self._model.contents.outside
+        if instances is None:
+            return
+        played = [p.variable for p in model.players if p.variable.owner == OUTSIDE]
+        columns = _columns(model.memory, instances, played)
+        fixed += [column for name, column in columns.items() if name in HELD]
+        kept = {*model.plays.continuous(OUTSIDE)}
+        stepped = [variable.number for variable in played if variable not in kept]
+        moving.append(ReadValue(lambda: model.outside.potentials()[stepped]))
+        self.covers_all &= {*HELD} <= {*columns}
 
     def structure_is_same(self) -> bool:
         """Whether all but parameters and what a run changes is as it was."""

@@ -43,6 +43,7 @@ from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, Hidden, Instances, WatchSlots, read_contents
 from clhines.neuron.read.draws import Draws
 from clhines.neuron.read.hooks import read_hooks
+from clhines.neuron.read.outside import Outside
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
@@ -73,6 +74,7 @@ class NeuronModel:
     trains: Trains
     slots: WatchSlots
     draws: Draws
+    outside: Outside
     gaps: list[Gap] = field(default_factory=list)
     nodes: range = range(0)  # numbers of the tree's nodes among `all_nodes` of all MPI ranks
     all_nodes: int = 0
@@ -196,8 +198,7 @@ class NeuronModel:
             raise RejectedError(rejected)
 
     def _refresh_values(self) -> None:
-        ions = (ion.instances for ion in self.contents.ions.values())
-        for instances in (*self.every.values(), *ions):
+        for instances in (*self.every.values(), *self.contents.others):
             instances.columns.refresh()
         for name in self.watched:
             self.watched[name] = self.slots.watched(self.every[name])
@@ -208,8 +209,8 @@ class NeuronModel:
         """Hold nothing of NEURON's any more: what is held lives on."""
         self.tree.forget()
         self.plays.forget()
-        ions = (ion.instances for ion in self.contents.ions.values())
-        for instances in (*self.contents.density.values(), *self.contents.points.values(), *ions):
+        own = self.contents.density, self.contents.points
+        for instances in (*own[0].values(), *own[1].values(), *self.contents.others):
             instances.things.forget()
 
     @cached_property
@@ -233,6 +234,9 @@ def read_model(
         model.rejected += unset
         _convert(model)
         model.rejected += _branches(model)
+        recorded = [r.variable for r in model.plays.recorders if r.variable is not None]
+        given = recorded, int(h.secondorder), bool(model.memory.transfers)
+        model.rejected += model.outside.rejected(model.every, model.mechanisms, *given)
         _find_pointed(model)
         _find_written(model)
         _check_draws(model, ranks)
@@ -281,7 +285,8 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> NeuronModel:
     pending = read_pending(queue, wires)
     plays = PlayReader(h, memory, places, every)
     trains = read_trains(h, memory, contents, pending, vectors)
-    parts = wires, pending, plays, trains, slots, draws
+    outside = Outside(tree, contents, [p.variable for p in (*plays.players, *draws.players)])
+    parts = wires, pending, plays, trains, slots, draws, outside
     model = NeuronModel(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins = lone, bins
     model.point_names = tuple(catalogue.names(points=True))
@@ -335,7 +340,7 @@ def _structure(contents: Contents) -> list[Rejected]:
         Rejected(
             name,
             f"{name}, a mechanism without NMODL" + (f", in section {section}" if section else ""),
-            way_out="" if name == "extracellular" else "write it as a .mod file",
+            way_out="write it as a .mod file",
         )
         for name, section in contents.structural.items()
     ]

@@ -15,6 +15,7 @@ GLOBAL, PARAMETER, ASSIGNED, STATE = -1, 1, 2, 3  # what MechanismStandard takes
 _DECLARED = 1  # what name_declared() says of range variables
 # part of every section, and read with the tree
 STRUCTURE = ("morphology", "capacitance")
+OUTSIDE = "extracellular"  # without NMODL; see `outside`
 
 
 def plain(text: str) -> str:
