@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from clhines.arrays import shifted
+from clhines.arrays import inverse, shifted
 from clhines.mechanisms.builtin import GIVEN_CURRENT, KEPT_NUMBER
 from clhines.mechanisms.ir.program import Quantity
 from clhines.mechanisms.mechanism import Mechanism
@@ -21,13 +21,14 @@ from clhines.network.network import Network
 from clhines.network.stored import put_group
 from clhines.network.structure import of_arrays
 from clhines.neuron.convert import Rejected, RejectedError
+from clhines.neuron.drivers import FACTOR, POTENTIAL
 from clhines.neuron.memory.places import ELEMENT, Variable
 from clhines.neuron.memory.tables import local_at
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
-from clhines.neuron.read.outside import POTENTIAL
-from clhines.neuron.read.played import Player
+from clhines.neuron.read.outside import Coupling
+from clhines.neuron.read.played import EVERY, Player
 from clhines.progress import phase
 from clhines.summary import counted
 
@@ -298,11 +299,14 @@ def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Non
         quantities = group.mechanism.program.parameters if group is not None else ()
         wanted = variable.name, variable.place
         names = [q.name for q in quantities if split_name(q) == wanted]
-        if group is None or not names or variable.number < 0:
+        is_one = variable.number >= 0 or variable.number == EVERY
+        if group is None or not names or not is_one:
             what = f"{player.what} into {variable.name}, which is no parameter of a mechanism"
             rejected.append(Rejected(variable.owner, what))
             continue
-        network.play(group, variable.number, names[0], player.t, player.y, player.continuous)
+        every = range(len(group)) if variable.number == EVERY else [variable.number]
+        for k in every:
+            network.play(group, k, names[0], player.t, player.y, player.continuous)
     if rejected:
         raise RejectedError(rejected)
     if model.outside.acts:
@@ -310,8 +314,42 @@ def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Non
 
 
 def _drive(model: NeuronModel, network: Network, players: Sequence[Player]) -> None:
-    """Add the currents that potentials outside drive along cells, one for each way they change."""
-    coupling, e = model.outside.coupling(), model.outside.potentials()
+    """Add the currents that potentials outside drive along cells."""
+    outside = model.outside
+    coupling, e = outside.coupling(), outside.potentials()
+    stays = e == 0
+    stays[[player.variable.number for player in players]] = False
+    for name, driver in outside.drivers.items():
+        _copy(model, network, name, coupling)
+        stays[driver.of] = True
+    chosen = np.flatnonzero(~stays[coupling.of])
+    if len(chosen):
+        rest = Coupling(coupling.node[chosen], coupling.of[chosen], coupling.g[chosen])
+        _give(network, rest, e, players)
+
+
+def _copy(model: NeuronModel, network: Network, name: str, coupling: Coupling) -> None:
+    """Add an instance for each current that potentials drive which a mechanism sets."""
+    driver = model.outside.drivers[name]
+    instance = inverse(driver.of, len(model.outside.potentials()))[coupling.of]
+    chosen = np.flatnonzero(instance >= 0)
+    at, quantities = instance[chosen], driver.parameters
+    values = values_of(model, name, quantities)
+    given = {n: x[at] if isinstance(x, np.ndarray) else x for n, x in values.items()}
+    given[FACTOR] = coupling.g[chosen]
+    group = put_group(network, driver.copy, coupling.node[chosen], given)
+    names = {split_name(q): q.name for q in quantities}
+    for player in model.players:
+        variable = player.variable
+        known = names.get((variable.name, variable.place))
+        if variable.owner == name and known is not None:
+            own = at == variable.number if variable.number != EVERY else at >= 0
+            for k in np.flatnonzero(own).tolist():
+                network.play(group, k, known, player.t, player.y, player.continuous)
+
+
+def _give(network: Network, coupling: Coupling, e: np.ndarray, players: Sequence[Player]) -> None:
+    """Add a current at each node for each way in which potentials change: all alike are summed."""
     alike = dict[tuple[bytes, bool], list[Player]]()
     for player in players:
         alike.setdefault((player.t.tobytes(), player.continuous), []).append(player)

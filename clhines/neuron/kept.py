@@ -31,6 +31,7 @@ from clhines.neuron.back.writeback import (
     put_events,
 )
 from clhines.neuron.convert import RejectedError, function_tables_of
+from clhines.neuron.drivers import POTENTIAL
 from clhines.neuron.importer import Imported, local_of, split_name, values_of
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
@@ -227,7 +228,7 @@ class Fingerprint:
                 if program is not None
                 else ()
             )
-            if pointers:
+            if pointers or name in model.outside.pointing:
                 words = _PLACE_WORDS * memory.num_places(instances.entry.number)
                 fixed += Words.by_blocks(instances.places, words)
             self.covers_all &= {*instances.entry.ranges} <= {*columns, *pointers}
@@ -254,10 +255,12 @@ class Fingerprint:
         if instances is None:
             return
         played = [p.variable for p in model.players if p.variable.owner == OUTSIDE]
+        driven = [k for driver in model.outside.drivers.values() for k in driver.of.tolist()]
+        played += [Variable(OUTSIDE, POTENTIAL, k) for k in driven]
         columns = _columns(model.memory, instances, played)
         fixed += [column for name, column in columns.items() if name in HELD]
         kept = {*model.plays.continuous(OUTSIDE)}
-        stepped = [variable.number for variable in played if variable not in kept]
+        stepped = [v.number for v in played if v not in kept and v.number not in driven]
         moving.append(ReadValue(lambda: model.outside.potentials()[stepped]))
         self.covers_all &= {*HELD} <= {*columns}
 
@@ -421,6 +424,8 @@ class KeptModel:
         assert self.sim is not None and self.imported is not None
         if any(p.variable.owner == name for p in self.model.plays.players):
             return False  # some of them are those of the play
+        if name in self.model.outside.drivers:
+            return False  # whose copies have them, too
         wanted = list(self.model.mechanisms[name].program.parameters)
         self._start = None
         try:

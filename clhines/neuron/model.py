@@ -232,6 +232,8 @@ def read_model(
     with agreed(ranks):
         model.gaps, unset = model.read_gaps()
         model.rejected += unset
+        own = model.memory, model.places, model.every
+        model.rejected += model.outside.find_drivers(*own)
         _convert(model)
         model.rejected += _branches(model)
         recorded = [r.variable for r in model.plays.recorders if r.variable is not None]
@@ -447,6 +449,10 @@ def _find_pointed(model: NeuronModel) -> None:
         assert isinstance(found, Mechanism)  # as it was without
         model.mechanisms[name] = found
     for (name, pointer), targets in model.pointed.items():
+        pointing = model.outside.pointing.get(targets[0].owner) if targets else None
+        if pointing is not None and targets[0].name in pointing.unknown:
+            what = f"POINTER {pointer} points to {targets[0].name}, which depends on i_membrane"
+            model.rejected.append(Rejected(name, what))
         if targets and targets[0].owner in model.mechanisms:
             owner, variable = targets[0].owner, targets[0].name
             states = model.mechanisms[owner].program.states

@@ -3,9 +3,13 @@ agree: ``outside_program.py CASE ENGINE``, a process of its own for each case.""
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 from neuron import h
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mod_files import loaded
 
 import clhines
 
@@ -88,6 +92,36 @@ def played(*ways):
     return build
 
 
+def written(*ways):
+    """A mechanism sets potentials by a POINTER; a GLOBAL variable that it reads may be played."""
+
+    def build(segments):
+        constant(segments)
+        random = np.random.default_rng(7)
+        own = [segment for segment in segments if segment.sec.name() not in ("e", "k")]
+        for section in {segment.sec for segment in own}:
+            section.insert("ext_outside")
+        for segment in own:
+            h.setpointer(segment._ref_e_extracellular, "ex", segment.ext_outside)
+            h.setpointer(segment._ref_i_membrane, "im", segment.ext_outside)
+            segment.ext_outside.rx, segment.ext_outside.rate = random.uniform((-2, -0.2), (2, 0.2))
+        if ways:
+            times = h.Vector([0, 2, 2, 6, 6.5, 30])
+            current = h.Vector([0, 0, 1e-5, 1e-5, -5e-6, 0])
+            current.play(h._ref_is_ext_outside, times, *ways)
+            some = h.Vector([0, 3, -1, 2, 1, 1])
+            some.play(own[2].ext_outside._ref_rx, times, *ways)
+            KEPT.extend([times, current, some])
+
+    return build
+
+
+def of_driver(segments, words):
+    """Set what the mechanism that sets potentials has as parameters."""
+    if "ext_outside" in [m.name() for m in segments[0]]:
+        h.is_ext_outside, segments[0].ext_outside.rx, segments[5].ext_outside.rx = words
+
+
 WAYS = {
     "zero": at_rest,
     "constant": constant,
@@ -98,6 +132,9 @@ WAYS = {
     "mixed": played("continuous", "steps", "others", "stays"),
     "drawn": played("drawn", "stays"),
     "changed": constant,
+    "written": written(),
+    "written, played": written(1),
+    "written in steps": written(0),
 }
 
 
@@ -105,6 +142,7 @@ def changes(segments):
     """What a user changes between runs."""
     segments[0].e_extracellular += 30
     segments[-1].e_extracellular -= 20
+    of_driver(segments, (-2e-5, 0.4, 1))
 
 
 def recorders(case, made, segments):
@@ -123,6 +161,8 @@ def compared(case, engine):
     """Largest differences of voltages, of currents and of the rest, and the largest current."""
     if case == "single":
         h.nlayer_extracellular(1)
+    if "written" in case:
+        loaded()
     made = branched(membrane="pas" if case == "passive" else "hh")
     segments = outside(made)
     WAYS[case](segments)
@@ -134,19 +174,29 @@ def compared(case, engine):
             segment.e_extracellular = e
         for number in (k for k in KEPT if hasattr(k, "seq")):
             number.seq(0)
+        of_driver(segments, (1e-5, -0.2, 0.5))
         h.finitialize(-65)
+        if ours and case == "written":  # changed after one run, at the start of another
+            of_driver(segments, (5e-6, 1, 0.5))
+            clhines.neuron.run(1, engine=engine)
+            of_driver(segments, (1e-5, -0.2, 0.5))
+            h.finitialize(-65)
         for until in (7, 7.05, 13, STOP):
             if ours:
                 clhines.neuron.run(until, engine=engine)
             else:
                 h.continuerun(until)
-            if case == "changed":
+            if case in ("changed", "written"):
                 changes(segments)
         rows = [np.concatenate([v.as_numpy() for v in group] or [[]]) for group in groups]
         names = "v", "e_extracellular", "i_membrane"
         now = [[getattr(s, name) for s in segments] + [s.vext[0] for s in segments]
                for name in names]  # fmt: skip
         found.append([*rows, *map(np.array, now)])
+        if hasattr(h, "is_ext_outside"):
+            own = [s for s in segments if hasattr(s, "ext_outside")]
+            found[-1][2] = np.array([s.ext_outside.er / (10 * s.ext_outside.rx * s.area())
+                                     for s in own])  # fmt: skip
     off = [float(np.abs(a - b).max(initial=0)) for a, b in zip(*found, strict=True)]
     return {
         "voltages": max(off[0], off[3]),

@@ -88,6 +88,11 @@ class MemoryPlaces:
         number = self._instance(owner, place)
         return Variable(owner, name, number, place.place if size > 1 else None)
 
+    def globals_(self) -> list[tuple[str, str]]:
+        """Mechanism and name of each GLOBAL variable that is no array."""
+        entries = [(name, instances.entry.globals_) for name, instances in self._every.items()]
+        return [(name, n) for name, of in entries for n, size in of.items() if size == 1]
+
     def _layers(self) -> dict[int, Variable]:
         """Return the potentials of all layers outside, which have no column, by address."""
         if self._outside is None:

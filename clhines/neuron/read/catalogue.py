@@ -19,7 +19,11 @@ OUTSIDE = "extracellular"  # without NMODL; see `outside`
 
 
 def plain(text: str) -> str:
-    return re.sub(r"\s+", "", _COMMENTS.sub("", text))
+    return re.sub(r"\s+", "", without_comments(text))
+
+
+def without_comments(text: str) -> str:
+    return _COMMENTS.sub("", text)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,12 +19,20 @@ import numpy as np
 from clhines.arrays import offsets, ranges
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.convert import Rejected
-from clhines.neuron.memory.places import Variable
+from clhines.neuron.drivers import (
+    POTENTIAL,
+    Driver,
+    Pointing,
+    alone,
+    copy_of,
+    pointing_of,
+)
+from clhines.neuron.memory.memory import NeuronMemory
+from clhines.neuron.memory.places import MemoryPlaces, Variable
 from clhines.neuron.read.catalogue import OUTSIDE
-from clhines.neuron.read.contents import Contents, Instances
+from clhines.neuron.read.contents import Contents, Instances, Things
 from clhines.neuron.read.tree import Tree
 
-POTENTIAL = "e_extracellular"
 _OWN = {"xg": 1e9, "xc": 0.0, "xraxial": 1e9}  # NEURON's: S/cm², µF/cm², MOhm/cm
 HELD = (*_OWN, POTENTIAL)
 _NONE = 1e-6  # mV: what is left of a potential of 0
@@ -88,6 +96,8 @@ class Outside:
         owned = [v for v in played if v.owner == OUTSIDE and v.name == POTENTIAL]
         self.played = {v.number for v in owned}
         self.acts = bool(self.played) or self._differs()
+        self.pointing = dict[str, Pointing]()  # mechanisms whose POINTERs are to extracellular
+        self.drivers = dict[str, Driver]()
 
     def _differs(self) -> bool:
         if self.instances is None:
@@ -104,6 +114,42 @@ class Outside:
     def coupling(self) -> Coupling:
         assert self.instances is not None
         return coupling_of(self._tree, self.instances.nodes)
+
+    def find_drivers(
+        self, memory: NeuronMemory, places: MemoryPlaces, every: Mapping[str, Instances]
+    ) -> list[Rejected]:
+        """Find mechanisms with POINTERs to extracellular, whose entries then have none of these."""
+        found = list[Rejected]()
+        for name, instances in every.items() if self.instances is not None else ():
+
+            def variable(
+                k: int, pointer: str, things: Things = instances.things
+            ) -> Variable | None:
+                place = memory.known_place(things[k], pointer)
+                return places.find(place) if place is not None and place.row else None
+
+            if "POINTER" not in instances.entry.text:
+                continue
+            pointing = pointing_of(instances, variable)
+            if pointing is None:
+                continue
+            self.pointing[name] = pointing
+            if pointing.refused:
+                found.append(Rejected(name, pointing.refused))
+            elif pointing.sets:
+                copy = copy_of(instances.entry, pointing)
+                if isinstance(copy, Mechanism):
+                    self.drivers[name] = Driver(copy, pointing.of)
+                else:
+                    found += copy
+            instances.entry = alone(instances.entry, pointing)
+        by = {k for driver in self.drivers.values() for k in driver.of.tolist()}
+        self.acts |= bool(self.drivers)
+        count = sum(len(driver.of) for driver in self.drivers.values())
+        if self.played & by or len(by) < count:
+            what = f"a POINTER to an {POTENTIAL} that is played, or set by another mechanism, too"
+            found.append(Rejected(OUTSIDE, what))
+        return found
 
     def rejected(
         self,
@@ -125,6 +171,13 @@ class Outside:
         if self.acts and order:
             what = f"{POTENTIAL} other than 0 with secondorder = {order}"
             found.append(Rejected(OUTSIDE, what, "set secondorder to 0"))
+        for name in mechanisms.keys() & self.drivers.keys():
+            found += self.drivers[name].refused(name, mechanisms[name])
+        for name in mechanisms.keys() & self.pointing.keys():
+            kept = {q.public or q.name for q in mechanisms[name].program.states}
+            for one in sorted(kept & self.pointing[name].unknown):
+                what = f"{one}, which is kept and depends on i_membrane"
+                found.append(Rejected(name, what, "record i_membrane"))
         at = self.instances.nodes
         ends = np.setdiff1d(_potentials(self._tree, at)[0], at)
         for name, mechanism in mechanisms.items():
@@ -157,7 +210,13 @@ class Outside:
     def _records(self, recorded: Sequence[Variable]) -> list[Rejected]:
         """List records of what changes, but for i_membrane."""
         names = {v.name for v in recorded if v.owner == OUTSIDE} - {*_OWN, "i_membrane"}
-        if not self.played:
+        if not self.played and not self.drivers:
             names -= {POTENTIAL, "vext"}
         way_out = f"expected i_membrane, or {POTENTIAL} and vext that stay"
-        return [Rejected(OUTSIDE, f"Vector.record of {name}", way_out) for name in sorted(names)]
+        found = [Rejected(OUTSIDE, f"Vector.record of {name}", way_out) for name in sorted(names)]
+        for name, pointing in self.pointing.items():
+            for v in recorded:
+                if v.owner == name and v.name in pointing.unknown:
+                    what = f"Vector.record of {v.name}, which depends on i_membrane"
+                    found.append(Rejected(name, what, "record i_membrane"))
+        return list(dict.fromkeys(found))
