@@ -43,7 +43,7 @@ from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, Hidden, Instances, WatchSlots, read_contents
 from clhines.neuron.read.draws import Draws
 from clhines.neuron.read.hooks import read_hooks
-from clhines.neuron.read.outside import Outside
+from clhines.neuron.read.outside import Ahead, Outside
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
@@ -92,8 +92,8 @@ class NeuronModel:
 
     @property
     def players(self) -> list[Player]:
-        """Vectors and Randoms that are played into variables."""
-        return [*self.plays.players, *self.draws.players]
+        """Vectors and Randoms that are played into variables, and what Python sets in steps."""
+        return [*self.plays.players, *self.draws.players, *self.outside.given]
 
     def waits_for_transfer(self) -> bool:
         """Whether `target_var` sets the voltage of a step before; all MPI ranks call it."""
@@ -223,11 +223,15 @@ class NeuronModel:
 
 
 def read_model(
-    h: Hoc, vectors: dict[Hoc, Hoc], every: bool = False, ranks: Ranks | None = None
+    h: Hoc,
+    vectors: dict[Hoc, Hoc],
+    every: bool = False,
+    ranks: Ranks | None = None,
+    ahead: Ahead | None = None,
 ) -> NeuronModel:
     """Read everything, with `every` also what records later, and list what is rejected."""
     with agreed(ranks):
-        model = _read(h, vectors, every)
+        model = _read(h, vectors, every, ahead)
     _number_nodes(model, ranks)
     with agreed(ranks):
         model.gaps, unset = model.read_gaps()
@@ -261,7 +265,7 @@ def _number_nodes(model: NeuronModel, ranks: Ranks | None) -> None:
     model.nodes, model.all_nodes = range(first, first + count), int(found[:, 0].sum())
 
 
-def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> NeuronModel:
+def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ahead: Ahead | None) -> NeuronModel:
     phase("reading NEURON's memory")
     catalogue = Catalogue(h)
     lone = _checked(h, catalogue)
@@ -287,7 +291,8 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> NeuronModel:
     pending = read_pending(queue, wires)
     plays = PlayReader(h, memory, places, every)
     trains = read_trains(h, memory, contents, pending, vectors)
-    outside = Outside(tree, contents, [p.variable for p in (*plays.players, *draws.players)])
+    given = [] if ahead is None else ahead.players(places, float(h.t), float(h.dt))
+    outside = Outside(tree, contents, [*plays.players, *draws.players], given)
     parts = wires, pending, plays, trains, slots, draws, outside
     model = NeuronModel(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins = lone, bins
