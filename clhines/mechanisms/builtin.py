@@ -91,6 +91,11 @@ STATE { x }
 BREAKPOINT { SOLVE nothing METHOD euler }
 DERIVATIVE nothing { x' = 0 }
 """
+GIVEN_CURRENT = """NEURON { POINT_PROCESS given_current RANGE given, i ELECTRODE_CURRENT i }
+PARAMETER { given = 0 (nA) }
+ASSIGNED { i (nA) }
+BREAKPOINT { i = given }
+"""
 HALF_GAP = """NEURON { POINT_PROCESS half_gap POINTER vgap RANGE g NONSPECIFIC_CURRENT i }
 PARAMETER { g = 0 (uS) }
 ASSIGNED { v (mV) vgap (mV) i (nA) }

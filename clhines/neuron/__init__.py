@@ -7,10 +7,11 @@ what cannot be simulated.
 
 Who owns what
     `memory`: NEURON's memory, by ctypes. `read`: what is in it; `model`: all of it, and what is
-    rejected. `convert` (texts to mechanisms), `importer` (a model to a network). `back`: values in
-    and out, records, events. `kept`: a model between two calls of `run`, compared with what
-    NEURON has. `entry`: `run`, `from_neuron`, `check`, also of several MPI ranks. `switch`:
-    `enable`, `disable`; `bmtk`: BMTK's function of each step under the switch.
+    rejected. `convert` (texts to mechanisms; `drivers`: those that set potentials outside),
+    `importer` (a model to a network). `back`: values in and out, records, events. `kept`: a model
+    between two calls of `run`, compared with what NEURON has. `entry`: `run`, `from_neuron`,
+    `check`, also of several MPI ranks. `switch`: `enable`, `disable`;
+    `bmtk`: BMTK's function of each step under the switch.
 
 >>> from neuron import h  # doctest: +SKIP
 >>> import clhines

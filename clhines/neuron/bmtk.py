@@ -2,8 +2,9 @@
 
 BMTK's reports read variables in each step and do nothing else. These are recorded; after a block
 the values of one step after another are put into NEURON's memory, and BMTK's own function is called
-as often as NEURON would have called it. A module of any other class may change the model in a step,
-and is refused.
+as often as NEURON would have called it. What `xstim` and `comsol` set outside of cells after each
+step depends on its number alone: they are asked for a block ahead of it. A module of any other
+class may change the model in a step, and is refused.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ from typing import Any
 import numpy as np
 
 from clhines.errors import InputError
+from clhines.neuron.drivers import POTENTIAL
 from clhines.neuron.entry import advance, num_steps
 from clhines.neuron.kept import RunOptions
 from clhines.neuron.memory import raw
+from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc
+from clhines.neuron.read.catalogue import OUTSIDE
+from clhines.neuron.read.outside import Ahead
 from clhines.neuron.read.wiring import on_ranks
 
 _BIONET = "bmtk.simulator.bionet"
@@ -74,7 +79,8 @@ class BlockSteps:
             while left := count():
                 ends = sim.nsteps_block - sim.tstep % sim.nsteps_block, sim.nsteps - sim.tstep
                 steps = min(left, *(n for n in ends if n > 0))
-                ran = advance(h, partial(num_steps, h, h.t + steps * h.dt), request, progress)
+                until = partial(num_steps, h, h.t + steps * h.dt)
+                ran = advance(h, until, request, progress, ahead=self._ahead(sim, steps))
                 self._replay(sim, [raw.ref(*each) for each in read], ran)
                 done += ran
                 if ran != steps:  # h.stoprun
@@ -83,6 +89,24 @@ class BlockSteps:
             h(_OWN.format("advance"))
         self._read = read
         return done
+
+    def _ahead(self, sim: Any, steps: int) -> Ahead | None:
+        """Return what its modules set outside of segments in some steps; all is as it was then."""
+        h, setters = self._h, [mod for mod in _kept(sim, "sim_mods") if _sets_potentials(mod)]
+        if not setters:
+            return None
+        segments = [s for section in h.allsec() if section.has_membrane(OUTSIDE) for s in section]
+        references = [raw.ref(segment, POTENTIAL) for segment in segments]
+        rows = np.array([[segment.e_extracellular for segment in segments]] * steps)
+        try:
+            for step in range(1, steps):
+                for mod in setters:
+                    mod.step(sim, sim.tstep + step - 1)
+                rows[step] = [reference[0] for reference in references]
+        finally:
+            for reference, value in zip(references, rows[0].tolist(), strict=True):
+                reference[0] = value
+        return Ahead(NeuronMemory(h), references, rows)
 
     def _read_in_a_step(self) -> list[tuple[Any, str]]:
         try:
@@ -133,10 +157,16 @@ def _read_by(sim: Any) -> Iterator[tuple[Any, str]]:
             yield from ((synapse, name) for synapse in every for name in _kept(mod, "variables"))
         elif type(mod) is modules.ClampReport:
             yield from ((_kept(clamp, "stim"), "i") for clamp in _kept(mod, "clamps"))
-        elif type(mod).step not in idle:
+        elif type(mod).step not in idle and not _sets_potentials(mod):
             raise InputError(
                 f"its {type(mod).__name__} may change the model in a step; expected reports alone"
             )
+
+
+def _sets_potentials(mod: Any) -> bool:
+    """Whether a module of BMTK sets e_extracellular after each step, and nothing else."""
+    modules = sys.modules[f"{_BIONET}.modules"]
+    return type(mod) in [getattr(modules, name, None) for name in ("XStimMod", "ComsolMod")]
 
 
 def _kept(thing: Any, name: str) -> Any:

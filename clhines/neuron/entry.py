@@ -22,6 +22,7 @@ from clhines.neuron.importer import Imported, copied, network_of
 from clhines.neuron.kept import KeptModel, RunOptions, keep, kept_model
 from clhines.neuron.memory.session import Hoc, interpreter, uncollected
 from clhines.neuron.model import read_model
+from clhines.neuron.read.outside import Ahead
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.read.wiring import on_ranks
 from clhines.progress import showing
@@ -329,12 +330,16 @@ def advance(
     request: RunOptions,
     progress: bool = False,
     vectors: dict[Hoc, Hoc] | None = None,
+    ahead: Ahead | None = None,
 ) -> int:
-    """Advance by `count()` steps as `run` does; those of `CVode.event` are NEURON's own."""
+    """Advance by `count()` steps as `run` does; those of `CVode.event` are NEURON's own.
+
+    `ahead` are potentials outside that change after each step.
+    """
     ranks = ranks_of(h)
     progress = as_switch("progress", progress) and (ranks is None or not ranks.rank)
     with showing(progress):
-        return _advance(h, count, request, progress, vectors, ranks)
+        return _advance(h, count, request, progress, vectors, ranks, ahead)
 
 
 def _advance(
@@ -344,15 +349,16 @@ def _advance(
     progress: bool,
     vectors: dict[Hoc, Hoc] | None,
     ranks: Ranks | None,
+    ahead: Ahead | None,
 ) -> int:
     rest, done = same_on(ranks, count(), h), 0
     while rest:
         with uncollected():
             with agreed(ranks):
-                kept = None if vectors else kept_model(request)
+                kept = None if vectors or ahead else kept_model(request)
             kept = kept_by_all(ranks, kept)
             if kept is None:
-                model = read_model(h, vectors or {}, ranks=ranks)
+                model = read_model(h, vectors or {}, ranks=ranks, ahead=ahead)
                 with agreed(ranks):
                     if model.rejected:
                         raise RejectedError(model.rejected)
@@ -367,8 +373,8 @@ def _advance(
             joints = kept.joints  # to other ranks: anew where it has no simulation
             if ranks is not None and kept.sim is None:
                 joints = Joints(ranks)
-            ahead = kept.model.draws.ahead(clock(float(h.t), float(h.dt), steps - 1)[:-1])
-            with ahead, nullcontext() if joints is None else joints.telling():
+            drawn = kept.model.draws.ahead(clock(float(h.t), float(h.dt), steps - 1)[:-1])
+            with drawn, nullcontext() if joints is None else joints.telling():
                 if steps > 1 and kept.sim is None:
                     once = network_of(kept.model)
                     given = joined(joints, once, request)
@@ -376,8 +382,10 @@ def _advance(
                 if steps > 1:
                     kept.advance(steps - 1, progress)
             before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
+            if ahead is not None:
+                ahead.go_on(steps)
             kept.step()
-            if not vectors:
+            if not vectors and ahead is None:
                 keep(kept)
         rest, done = rest - steps, done + steps
         if ranks.gather_numbers([h.stoprun]).any() if ranks is not None else h.stoprun:

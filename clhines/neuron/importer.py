@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
-from clhines.arrays import shifted
-from clhines.mechanisms.builtin import KEPT_NUMBER
+from clhines.arrays import inverse, shifted
+from clhines.mechanisms.builtin import GIVEN_CURRENT, KEPT_NUMBER
 from clhines.mechanisms.ir.program import Quantity
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.reading.tree import GIVEN, PICKED
@@ -20,10 +21,14 @@ from clhines.network.network import Network
 from clhines.network.stored import put_group
 from clhines.network.structure import of_arrays
 from clhines.neuron.convert import Rejected, RejectedError
+from clhines.neuron.drivers import FACTOR, POTENTIAL
 from clhines.neuron.memory.places import ELEMENT, Variable
 from clhines.neuron.memory.tables import local_at
 from clhines.neuron.model import NeuronModel
+from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
+from clhines.neuron.read.outside import Coupling
+from clhines.neuron.read.played import EVERY, Player
 from clhines.progress import phase
 from clhines.summary import counted
 
@@ -280,24 +285,91 @@ def _to_variables(
 
 
 def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> None:
-    rejected, played = [], set[Variable]()
+    rejected, played, outside = [], set[Variable](), list[Player]()
     for player in model.players:
         variable = player.variable
         if variable in played:
             what = f"{player.what} into {variable.name}, which a Vector is played into, too"
             rejected.append(Rejected(variable.owner, what, "play one of them"))
         played.add(variable)
+        if (variable.owner, variable.name) == (OUTSIDE, POTENTIAL) and variable.number >= 0:
+            outside.append(player)
+            continue
         group = groups.get(variable.owner)
         quantities = group.mechanism.program.parameters if group is not None else ()
         wanted = variable.name, variable.place
         names = [q.name for q in quantities if split_name(q) == wanted]
-        if group is None or not names or variable.number < 0:
+        is_one = variable.number >= 0 or variable.number == EVERY
+        if group is None or not names or not is_one:
             what = f"{player.what} into {variable.name}, which is no parameter of a mechanism"
             rejected.append(Rejected(variable.owner, what))
             continue
-        network.play(group, variable.number, names[0], player.t, player.y, player.continuous)
+        every = range(len(group)) if variable.number == EVERY else [variable.number]
+        for k in every:
+            network.play(group, k, names[0], player.t, player.y, player.continuous)
     if rejected:
         raise RejectedError(rejected)
+    if model.outside.acts:
+        _drive(model, network, outside)
+
+
+def _drive(model: NeuronModel, network: Network, players: Sequence[Player]) -> None:
+    """Add the currents that potentials outside drive along cells."""
+    outside = model.outside
+    coupling, e = outside.coupling(), outside.potentials()
+    stays = e == 0
+    stays[[player.variable.number for player in players]] = False
+    for name, driver in outside.drivers.items():
+        _copy(model, network, name, coupling)
+        stays[driver.of] = True
+    chosen = np.flatnonzero(~stays[coupling.of])
+    if len(chosen):
+        rest = Coupling(coupling.node[chosen], coupling.of[chosen], coupling.g[chosen])
+        _give(network, rest, e, players)
+
+
+def _copy(model: NeuronModel, network: Network, name: str, coupling: Coupling) -> None:
+    """Add an instance for each current that potentials drive which a mechanism sets."""
+    driver = model.outside.drivers[name]
+    instance = inverse(driver.of, len(model.outside.potentials()))[coupling.of]
+    chosen = np.flatnonzero(instance >= 0)
+    at, quantities = instance[chosen], driver.parameters
+    values = values_of(model, name, quantities)
+    given = {n: x[at] if isinstance(x, np.ndarray) else x for n, x in values.items()}
+    given[FACTOR] = coupling.g[chosen]
+    group = put_group(network, driver.copy, coupling.node[chosen], given)
+    names = {split_name(q): q.name for q in quantities}
+    for player in model.players:
+        variable = player.variable
+        known = names.get((variable.name, variable.place))
+        if variable.owner == name and known is not None:
+            own = at == variable.number if variable.number != EVERY else at >= 0
+            for k in np.flatnonzero(own).tolist():
+                network.play(group, k, known, player.t, player.y, player.continuous)
+
+
+def _give(network: Network, coupling: Coupling, e: np.ndarray, players: Sequence[Player]) -> None:
+    """Add a current at each node for each way in which potentials change: all alike are summed."""
+    alike = dict[tuple[bytes, bool], list[Player]]()
+    for player in players:
+        alike.setdefault((player.t.tobytes(), player.continuous), []).append(player)
+    ways, values = [*alike.values()], [np.array([p.y for p in some]) for some in alike.values()]
+    way, row = np.zeros(len(e), np.int64), np.zeros(len(e), np.int64)  # way 0: it stays
+    for number, some in enumerate(ways, 1):
+        played = [player.variable.number for player in some]
+        way[played], row[played] = number, np.arange(len(some))
+    key = coupling.node * (len(ways) + 1) + way[coupling.of]
+    order = np.argsort(key, kind="stable")
+    of, g = coupling.of[order], coupling.g[order]
+    keys, first = np.unique(key[order], return_index=True)
+    node, given = keys // (len(ways) + 1), np.add.reduceat(g * e[of], first)
+    group = network.add(Mechanism.from_nmodl(GIVEN_CURRENT), node, given=given)
+    for k, (begin, end) in enumerate(pairwise(np.append(first, len(key)).tolist())):
+        number = int(way[of[begin]]) - 1
+        if number >= 0:
+            y = g[begin:end] @ values[number][row[of[begin:end]]]
+            one = ways[number][0]
+            network.play(group, k, "given", one.t, y, one.continuous)
 
 
 def _sources(

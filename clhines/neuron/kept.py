@@ -31,6 +31,7 @@ from clhines.neuron.back.writeback import (
     put_events,
 )
 from clhines.neuron.convert import RejectedError, function_tables_of
+from clhines.neuron.drivers import POTENTIAL
 from clhines.neuron.importer import Imported, local_of, split_name, values_of
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
@@ -38,9 +39,11 @@ from clhines.neuron.memory.places import Variable
 from clhines.neuron.memory.raw import WORD, compare, gather, ref, words_at
 from clhines.neuron.memory.sources import NETCON_WORDS
 from clhines.neuron.model import NeuronModel, settings_of
+from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.channels import read_channel
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, random_plays, stepping_of
+from clhines.neuron.read.outside import HELD
 from clhines.neuron.read.patterns import OF_GID
 from clhines.simulate.engines.arena_run import state_follows
 from clhines.simulate.events.sources import SPIKE_LATE
@@ -225,7 +228,7 @@ class Fingerprint:
                 if program is not None
                 else ()
             )
-            if pointers:
+            if pointers or name in model.outside.pointing:
                 words = _PLACE_WORDS * memory.num_places(instances.entry.number)
                 fixed += Words.by_blocks(instances.places, words)
             self.covers_all &= {*instances.entry.ranges} <= {*columns, *pointers}
@@ -245,6 +248,21 @@ class Fingerprint:
         for ion in contents.ions.values():
             fixed += Words.by_blocks(ion.instances.places + 8 * POINTER)
             moving += _columns(memory, ion.instances).values()
+        self._add_outside(fixed, moving)
+
+    def _add_outside(self, fixed: list[Compared], moving: list[Compared]) -> None:
+        model, instances = self._model, self._model.contents.outside
+        if instances is None:
+            return
+        played = [p.variable for p in model.players if p.variable.owner == OUTSIDE]
+        driven = [k for driver in model.outside.drivers.values() for k in driver.of.tolist()]
+        played += [Variable(OUTSIDE, POTENTIAL, k) for k in driven]
+        columns = _columns(model.memory, instances, played)
+        fixed += [column for name, column in columns.items() if name in HELD]
+        kept = {*model.plays.continuous(OUTSIDE)}
+        stepped = [v.number for v in played if v not in kept and v.number not in driven]
+        moving.append(ReadValue(lambda: model.outside.potentials()[stepped]))
+        self.covers_all &= {*HELD} <= {*columns}
 
     def structure_is_same(self) -> bool:
         """Whether all but parameters and what a run changes is as it was."""
@@ -406,6 +424,8 @@ class KeptModel:
         assert self.sim is not None and self.imported is not None
         if any(p.variable.owner == name for p in self.model.plays.players):
             return False  # some of them are those of the play
+        if name in self.model.outside.drivers:
+            return False  # whose copies have them, too
         wanted = list(self.model.mechanisms[name].program.parameters)
         self._start = None
         try:

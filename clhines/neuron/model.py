@@ -43,6 +43,7 @@ from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, Hidden, Instances, WatchSlots, read_contents
 from clhines.neuron.read.draws import Draws
 from clhines.neuron.read.hooks import read_hooks
+from clhines.neuron.read.outside import Ahead, Outside
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
@@ -73,6 +74,7 @@ class NeuronModel:
     trains: Trains
     slots: WatchSlots
     draws: Draws
+    outside: Outside
     gaps: list[Gap] = field(default_factory=list)
     nodes: range = range(0)  # numbers of the tree's nodes among `all_nodes` of all MPI ranks
     all_nodes: int = 0
@@ -90,8 +92,8 @@ class NeuronModel:
 
     @property
     def players(self) -> list[Player]:
-        """Vectors and Randoms that are played into variables."""
-        return [*self.plays.players, *self.draws.players]
+        """Vectors and Randoms that are played into variables, and what Python sets in steps."""
+        return [*self.plays.players, *self.draws.players, *self.outside.given]
 
     def waits_for_transfer(self) -> bool:
         """Whether `target_var` sets the voltage of a step before; all MPI ranks call it."""
@@ -196,8 +198,7 @@ class NeuronModel:
             raise RejectedError(rejected)
 
     def _refresh_values(self) -> None:
-        ions = (ion.instances for ion in self.contents.ions.values())
-        for instances in (*self.every.values(), *ions):
+        for instances in (*self.every.values(), *self.contents.others):
             instances.columns.refresh()
         for name in self.watched:
             self.watched[name] = self.slots.watched(self.every[name])
@@ -208,8 +209,8 @@ class NeuronModel:
         """Hold nothing of NEURON's any more: what is held lives on."""
         self.tree.forget()
         self.plays.forget()
-        ions = (ion.instances for ion in self.contents.ions.values())
-        for instances in (*self.contents.density.values(), *self.contents.points.values(), *ions):
+        own = self.contents.density, self.contents.points
+        for instances in (*own[0].values(), *own[1].values(), *self.contents.others):
             instances.things.forget()
 
     @cached_property
@@ -222,17 +223,26 @@ class NeuronModel:
 
 
 def read_model(
-    h: Hoc, vectors: dict[Hoc, Hoc], every: bool = False, ranks: Ranks | None = None
+    h: Hoc,
+    vectors: dict[Hoc, Hoc],
+    every: bool = False,
+    ranks: Ranks | None = None,
+    ahead: Ahead | None = None,
 ) -> NeuronModel:
     """Read everything, with `every` also what records later, and list what is rejected."""
     with agreed(ranks):
-        model = _read(h, vectors, every)
+        model = _read(h, vectors, every, ahead)
     _number_nodes(model, ranks)
     with agreed(ranks):
         model.gaps, unset = model.read_gaps()
         model.rejected += unset
+        own = model.memory, model.places, model.every
+        model.rejected += model.outside.find_drivers(*own)
         _convert(model)
         model.rejected += _branches(model)
+        recorded = [r.variable for r in model.plays.recorders if r.variable is not None]
+        given = recorded, int(h.secondorder), bool(model.memory.transfers)
+        model.rejected += model.outside.rejected(model.every, model.mechanisms, *given)
         _find_pointed(model)
         _find_written(model)
         _check_draws(model, ranks)
@@ -255,7 +265,7 @@ def _number_nodes(model: NeuronModel, ranks: Ranks | None) -> None:
     model.nodes, model.all_nodes = range(first, first + count), int(found[:, 0].sum())
 
 
-def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> NeuronModel:
+def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ahead: Ahead | None) -> NeuronModel:
     phase("reading NEURON's memory")
     catalogue = Catalogue(h)
     lone = _checked(h, catalogue)
@@ -281,7 +291,9 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> NeuronModel:
     pending = read_pending(queue, wires)
     plays = PlayReader(h, memory, places, every)
     trains = read_trains(h, memory, contents, pending, vectors)
-    parts = wires, pending, plays, trains, slots, draws
+    given = [] if ahead is None else ahead.players(places, float(h.t), float(h.dt))
+    outside = Outside(tree, contents, [*plays.players, *draws.players], given)
+    parts = wires, pending, plays, trains, slots, draws, outside
     model = NeuronModel(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins = lone, bins
     model.point_names = tuple(catalogue.names(points=True))
@@ -335,7 +347,7 @@ def _structure(contents: Contents) -> list[Rejected]:
         Rejected(
             name,
             f"{name}, a mechanism without NMODL" + (f", in section {section}" if section else ""),
-            way_out="" if name == "extracellular" else "write it as a .mod file",
+            way_out="write it as a .mod file",
         )
         for name, section in contents.structural.items()
     ]
@@ -442,6 +454,10 @@ def _find_pointed(model: NeuronModel) -> None:
         assert isinstance(found, Mechanism)  # as it was without
         model.mechanisms[name] = found
     for (name, pointer), targets in model.pointed.items():
+        pointing = model.outside.pointing.get(targets[0].owner) if targets else None
+        if pointing is not None and targets[0].name in pointing.unknown:
+            what = f"POINTER {pointer} points to {targets[0].name}, which depends on i_membrane"
+            model.rejected.append(Rejected(name, what))
         if targets and targets[0].owner in model.mechanisms:
             owner, variable = targets[0].owner, targets[0].name
             states = model.mechanisms[owner].program.states

@@ -27,3 +27,6 @@ def test_reports_of_bmtk_are_those_of_neuron_step_by_step():
     assert "h.t is -1 ms; expected 0 or more" in early[0] and early[1] == 0
     assert found["own"] == 40  # without reports
     assert found["fallen"] == [200, 0]  # steps of NEURON, and here
+    assert found["steps outside"] == 2 * 200 and found["range outside"] > 50
+    for v, e in found["outside"]:  # 150 times 4e-9 mV for 1 mA/cm², as in test_outside
+        assert v < 6e-7 and e == 0

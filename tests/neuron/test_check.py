@@ -25,6 +25,7 @@ loaded()
 soma = h.Section(name="soma")
 soma.insert("hh")
 soma.insert("extracellular")
+soma(0.5).xc[0] = 1
 h.load_file("stdlib.hoc")
 h('''
 objref channel
@@ -418,7 +419,11 @@ rejected("CVode.queue_mode", lambda soma: cvode.queue_mode(0, 1), None)
 cvode.queue_mode(1, 0)
 rejected("CVode.queue_mode(1, 0) where t or dt has been set", nothing, set_back)
 cvode.queue_mode(0, 0)
-rejected("`extracellular`", lambda soma: soma.insert("extracellular"), None)
+def charged(soma):
+    soma.insert("extracellular")
+    soma(0.5).xc[0] = 1
+
+rejected("`extracellular` with other values", charged, None)
 point = lambda soma: h.IClamp(soma(0.5))
 rejected("CVode.event with a point process", point,
          lambda soma: cvode.event(3, "x = 1", h.List("IClamp").o(0), 0))
@@ -458,6 +463,7 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
         "fstim",
         "rallbranch",
         "StateTransitionEvent",
+        "`extracellular`",  # in test_outside.py
         "ParallelContext",
         "mechanisms and point processes that hoc makes",
         "nrn_netrec_state_adjust",

@@ -83,6 +83,19 @@ if "--gaps" in sys.argv:  # a ring of gap junctions, none of them on the last ra
             pc.target_var(half, half._ref_vother, other)
             kept.append(half)
     pc.setup_transfer()
+if "--outside" in sys.argv:  # a field that some cells are in, and others not
+    sys.argv.remove("--outside")
+    for gid, cell in cells.items():
+        for section in (cell.soma, cell.dend) if gid % 3 < 2 else ():
+            section.insert("extracellular")
+            for segment in section:
+                x = segment.x * section.L * (1 if section == cell.dend else 0.1)
+                segment.e_extracellular = 0.02 * x
+                if gid % 2:
+                    given = h.Vector([0, 0.1 * x, -0.05 * x, 0.2 * x])
+                    times = h.Vector([0, 4, 9, 50])
+                    given.play(segment._ref_e_extracellular, times, 1)
+                    kept.extend([given, times])
 if "--trains" in sys.argv:  # of given times, also at the ends of calls; the last rank has both
     at = sys.argv.index("--trains")
     h.nrn_load_dll(sys.argv[at + 1])

@@ -280,8 +280,7 @@ def _take_watches(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays)
 def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
     """Write a simulation's values, but events and records, into NEURON's memory."""
     model = imported.model
-    ions = (ion.instances for ion in model.contents.ions.values())
-    for instances in (*model.every.values(), *ions):
+    for instances in (*model.every.values(), *model.contents.others):
         instances.columns.refresh()
     values, rows, numbers = _voltages(model)
     values[rows] = arrays["v"].astype(np.float64)[numbers]

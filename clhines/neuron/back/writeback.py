@@ -15,6 +15,7 @@ from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, ION
 from clhines.neuron.memory.session import Hoc
+from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.played import Recorder
 from clhines.neuron.read.trains import held_vector
@@ -25,6 +26,7 @@ from clhines.simulate.simulation import Simulation
 
 _CHARGED = "", CAPACITIVE
 _V = "", "v"
+_MEMBRANE = OUTSIDE, "i_membrane"
 BEFORE_STEPS = {"before_initial", "initial", "after_initial"}  # blocks
 # mV: from here on v + 0.001 mV, with which NEURON makes conductances, is rounded by 2^-23 of the
 # difference and more, as in float32; ten million times further away nothing of it is left
@@ -66,6 +68,10 @@ class Records:
             numbers = wanted.setdefault(key, [])
             self._at.append((key, len(numbers)))
             numbers.append(recorder.variable.number)
+        outside = imported.model.contents.outside
+        self._membranes = np.zeros(0, np.int64)
+        if outside is not None:
+            self._membranes = outside.nodes[wanted.get(_MEMBRANE, [])]
         self._records = {key: self._record(key, np.array(n)) for key, n in wanted.items()}
         self._setters = [g for g in imported.groups.values() if g.mechanism.program.sets_v]
         self._charged = np.array(wanted.get(_CHARGED, []), np.int64)
@@ -98,6 +104,8 @@ class Records:
         ions = {ion.name + ION for ion in imported.model.contents.ions.values()}
         if not variable.owner or variable.owner in (*ions, ELEMENT):
             return variable.owner, variable.name
+        if variable.owner == OUTSIDE:
+            return _MEMBRANE if variable.name == _MEMBRANE[1] else None
         if variable.owner not in imported.groups or variable.number < 0:
             what = f"Vector.record of {variable.name}, which is not simulated"
             raise RejectedError([Rejected(variable.owner, what)])
@@ -111,6 +119,13 @@ class Records:
             if split_name(quantity) == (variable.name, variable.place):
                 return variable.owner, quantity.name
         return None
+
+    def _kept(self, recorder: Recorder) -> float:
+        """Value of what stays; of a potential outside, from the first step on."""
+        variable = recorder.variable
+        if variable is None or variable.owner != OUTSIDE:
+            return recorder.now
+        return float(self._imported.model.outside.potentials()[variable.number])
 
     def _set_by(self, recorder: Recorder) -> tuple[int, int] | None:
         """Record the voltage that events leave, and when, where one samples what they set.
@@ -141,6 +156,8 @@ class Records:
             place = {n: k for k, n in enumerate(self._imported.model.written.elements)}
             which = [place[n] for n in numbers.tolist()]
             return self._sim.record(name, self._imported.elements, which)
+        if key == _MEMBRANE:
+            return self._sim.record(name, self._membranes)
         instances = [i.instances for i in self._imported.model.contents.ions.values()
                      if i.name + ION == owner]  # fmt: skip
         nodes = np.array(instances[0].nodes)[numbers] if instances else numbers
@@ -159,12 +176,15 @@ class Records:
         rows = {k: result[n][first:].astype(np.float64) for k, n in self._records.items()}
         if self._charged.size:
             rows[_CHARGED] = self._charging(result[self._records[_CHARGED]], first)
+        if _MEMBRANE in rows:  # nA
+            rows[_MEMBRANE] *= 100 / self._imported.model.tree.area[self._membranes]
         recorders = self._imported.model.plays.recorders
         for k, (recorder, at) in enumerate(zip(recorders, self._at, strict=True)):
             own = self._set[k]
             after = None if own is None else tuple(result[n][first:, 0] for n in own)
             if at is None:
-                values = t[1:] if recorder.variable is None else np.full(steps, recorder.now)
+                stays = recorder.variable is not None
+                values = np.full(steps, self._kept(recorder)) if stays else t[1:]
             else:
                 values = rows[at[0]][:, at[1]]
                 if recorder.place is not None and recorder.place.row and len(values):  # once more

@@ -9,7 +9,8 @@ import numpy as np
 from clhines.arrays import place_of
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.raw import Place
+from clhines.neuron.memory.raw import Place, ref
+from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Contents, Instances
 from clhines.neuron.read.tree import Tree
 
@@ -37,6 +38,9 @@ class MemoryPlaces:
         self._known: dict[Place, Variable | None] = {}
         self._rows: dict[str, dict[int, int]] = {}
         self._every = {**contents.density, **contents.points}
+        self._outside: dict[int, Variable] | None = None
+        if contents.outside is not None:
+            self._every[OUTSIDE] = contents.outside
         self._ions = {ion.name: ion.instances for ion in contents.ions.values()}
         self._voltage = tree.v
         self._row = fields.rows_at(tree.addresses)
@@ -74,6 +78,8 @@ class MemoryPlaces:
             return Variable("", "v", node)
         if place.column == self._membrane and self.node_at(place.row) >= 0:
             return Variable("", "i_membrane", self.node_at(place.row))
+        if not place.row and OUTSIDE in self._every and place.column in self._layers():
+            return self._layers()[place.column]
         if not self._columns:
             self._read_columns()
         if place.column not in self._columns:
@@ -81,6 +87,24 @@ class MemoryPlaces:
         owner, name, size = self._columns[place.column]
         number = self._instance(owner, place)
         return Variable(owner, name, number, place.place if size > 1 else None)
+
+    def globals_(self) -> list[tuple[str, str]]:
+        """Mechanism and name of each GLOBAL variable that is no array."""
+        entries = [(name, instances.entry.globals_) for name, instances in self._every.items()]
+        return [(name, n) for name, of in entries for n, size in of.items() if size == 1]
+
+    def _layers(self) -> dict[int, Variable]:
+        """Return the potentials of all layers outside, which have no column, by address."""
+        if self._outside is None:
+            things = self._every[OUTSIDE].things
+            size = self._every[OUTSIDE].entry.ranges["vext"]
+            first = (self._memory.place(ref(s, "vext", 2)).column for s in things)
+            self._outside = {
+                at + 8 * layer: Variable(OUTSIDE, "vext", k, layer)
+                for k, at in enumerate(first)
+                for layer in range(size)
+            }
+        return self._outside
 
     def _read_columns(self) -> None:
         """Find the columns of all variables, from the first instance of each mechanism."""

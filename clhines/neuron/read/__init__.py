@@ -1,7 +1,7 @@
 """From NEURON's memory to a model.
 
 `catalogue`: mechanisms and their texts; `channels`: texts of KSChan; `tree`: compartments;
-`contents`: instances, ions;
+`contents`: instances, ions; `outside`: extracellular;
 `wiring`: sources, NetCons; `played`: vectors that record or play, and ParallelContext's transfers;
 `draws`: Randoms that are played; `written`: what POINTERs point to; `trains`:
 VecStim; `patterns`: PatternStim. `hooks`: what acts in each step beside the model.

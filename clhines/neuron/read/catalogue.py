@@ -15,10 +15,15 @@ GLOBAL, PARAMETER, ASSIGNED, STATE = -1, 1, 2, 3  # what MechanismStandard takes
 _DECLARED = 1  # what name_declared() says of range variables
 # part of every section, and read with the tree
 STRUCTURE = ("morphology", "capacitance")
+OUTSIDE = "extracellular"  # without NMODL; see `outside`
 
 
 def plain(text: str) -> str:
-    return re.sub(r"\s+", "", _COMMENTS.sub("", text))
+    return re.sub(r"\s+", "", without_comments(text))
+
+
+def without_comments(text: str) -> str:
+    return _COMMENTS.sub("", text)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import overload
 
 import numpy as np
@@ -15,7 +15,7 @@ from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.raw import Readable, gather, put_numbers, ref, words_at
 from clhines.neuron.memory.session import Hoc, Segment
-from clhines.neuron.read.catalogue import STRUCTURE, Catalogue, CatalogueEntry
+from clhines.neuron.read.catalogue import OUTSIDE, STRUCTURE, Catalogue, CatalogueEntry
 from clhines.neuron.read.tree import Tree
 
 _SAMPLES = 20  # of what is read at once, so many are compared with what hoc says
@@ -91,13 +91,20 @@ class Ion:
     style: np.ndarray  # (k,) int64: NEURON's bits, in each segment
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Contents:
     density: dict[str, Instances]
     points: dict[str, Instances]  # and artificial cells
     ions: dict[str, Ion]  # by NEURON's name, as ``ca_ion``
     structural: dict[str, str]  # without NMODL, and a section of each, or empty
     adrift: list[str]  # point processes that are at no segment
+    outside: Instances | None = None  # of `extracellular`, whose variables segments have
+
+    @property
+    def others(self) -> list[Instances]:
+        """Instances of ions and of extracellular."""
+        outside = [] if self.outside is None else [self.outside]
+        return [*(ion.instances for ion in self.ions.values()), *outside]
 
 
 def read_contents(
@@ -124,14 +131,14 @@ def _add_membranes(
 ) -> None:
     if entry.name in STRUCTURE:
         return
-    at, is_ion = data.node, entry.kind == "ion"
-    if not is_ion and not entry.text and entry.channel is None:
+    at, is_ion, is_outside = data.node, entry.kind == "ion", entry.name == OUTSIDE
+    if not (is_ion or is_outside or entry.text or entry.channel):
         found.structural[entry.name] = str(tree.segment(int(at[0])).sec)
         return
 
     def thing(k: int) -> Hoc:
         segment = tree.segment(int(at[k]))
-        return segment if is_ion else getattr(segment, entry.name)
+        return segment if is_ion or is_outside else getattr(segment, entry.name)
 
     def load() -> Callable[[int], Hoc]:
         if entry.channel is not None:
@@ -140,7 +147,14 @@ def _add_membranes(
 
     things = Things(len(at), load)
     columns = DataColumns(memory, things, data.row)
+    if is_outside:
+        own = {"e": f"e_{OUTSIDE}"}
+        ranges = {own.get(name, name): size for name, size in entry.ranges.items()}
+        entry = replace(entry, ranges=ranges)
     instances = Instances(entry, things, tree.inner_numbers[at], columns, data.places)
+    if is_outside:
+        found.outside = instances
+        return
     if not is_ion:
         found.density[entry.name] = instances
         return

@@ -16,6 +16,7 @@ from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.tree import Tree
 
+EVERY = -2  # number of a GLOBAL variable that is played: it is of all instances
 _SCALAR = 5  # of hoc's name_declared
 _OF_NETCON = "delay", "threshold"
 
@@ -97,7 +98,7 @@ class PlayReader:
     def continuous(self, owner: str) -> list[Variable]:
         """Return variables of a mechanism that vectors set in each step, also before the first."""
         every = [player.variable for player in self.players if player.continuous]
-        return [variable for variable in every if variable.owner == owner]
+        return [v for v in every if v.owner == owner and v.number != EVERY]
 
     def forget(self) -> None:
         self.vectors = {}
@@ -130,6 +131,8 @@ class PlayReader:
             return
         is_time = not played.place.row and played.place.column == self._time
         variable = None if is_time else self._places.find(played.place)
+        if variable is None and "Play" in played.what:
+            variable = self._global(played.place)
         node = -1 if variable or is_time or "Play" in played.what else self._capacitive(played)
         if node >= 0:
             variable = Variable("", CAPACITIVE, node)
@@ -155,6 +158,13 @@ class PlayReader:
             self.watched.append(played.words[1])
             recorder.event = played.words[2]
         self.recorders.append(recorder)
+
+    def _global(self, place: Place) -> Variable | None:
+        for owner, name in self._places.globals_() if not place.row else ():
+            at = self._memory.known_place(self._h, f"{name}_{owner}")
+            if at is not None and at.column == place.column:
+                return Variable(owner, name, EVERY)
+        return None
 
     def _capacitive(self, played: PlayRead) -> int:
         return self._places.capacitive(played.place) if played.place.row else -1

@@ -1,0 +1,194 @@
+"""Mechanisms that set e_extracellular through a POINTER before each step, as xtra.mod does.
+
+What they set is of parameters and the time alone. So at each node where the potential of a segment
+drives a current, an instance with the parameters of that segment works it out anew, and no
+instance waits for another one. What such a mechanism reads by a POINTER to i_membrane only it
+knows: NEURON's last step sets that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from clhines.mechanisms.ir.program import Quantity
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.mechanisms.nmodl.reading.parse import parse
+from clhines.mechanisms.nmodl.reading.tree import File, Refused, Statement, all_of, set_by, uses
+from clhines.neuron.convert import Rejected, converted
+from clhines.neuron.memory.places import Variable
+from clhines.neuron.read.catalogue import OUTSIDE, CatalogueEntry, without_comments
+from clhines.neuron.read.contents import Instances
+
+POTENTIAL = "e_extracellular"
+_MEMBRANE = "i_membrane"
+CURRENT, FACTOR = "clhines_drives", "clhines_g"  # variables of the copies
+_BEFORE = "BEFORE BREAKPOINT"  # BREAKPOINT without currents comes after a step
+_KNOWN = {_BEFORE, "BREAKPOINT", "INITIAL", "BEFORE INITIAL", "AFTER INITIAL", "AFTER SOLVE"}
+
+
+@dataclass(frozen=True, eq=False)
+class Driver:
+    """A mechanism whose instances set the potentials `of`, (n,) int64, of segments outside.
+
+    `copy` is an electrode that gives `CURRENT`, nA: `FACTOR`, µS, times what an instance sets.
+    """
+
+    copy: Mechanism
+    of: np.ndarray
+
+    @property
+    def parameters(self) -> list[Quantity]:
+        """What of the mechanism the copy takes."""
+        return [q for q in self.copy.program.parameters if q.name != FACTOR]
+
+    def refused(self, name: str, own: Mechanism) -> list[Rejected]:
+        """List what a potential depends on that is neither a parameter nor the time."""
+        program, known = self.copy.program, {q.name for q in own.program.parameters}
+        found = {(q.public or q.name) for q in program.states}
+        found |= {q.public or q.name for q in self.parameters if q.name not in known}
+        found |= {*program.built_in} - {"celsius"} | {*program.pointers}
+        found |= {table.name for table in program.tables}
+        found |= {"v"} & {a.role for given in program.blocks.values() for a in given}
+        what = f"a POINTER to {POTENTIAL}, which depends on"
+        return [Rejected(name, f"{what} {one}", "expected parameters and t") for one in found]
+
+
+@dataclass(frozen=True, eq=False)
+class Pointing:
+    """POINTERs of a mechanism to extracellular: what they are called; empty where none is."""
+
+    every: tuple[str, ...]
+    sets: str
+    reads: str
+    of: np.ndarray  # (n,) int64: instances of extracellular to which `sets` points
+    unknown: frozenset[str]  # variables that depend on what it reads
+    refused: str  # what of this is not simulated, or empty
+
+
+def pointing_of(
+    instances: Instances, variable: Callable[[int, str], Variable | None]
+) -> Pointing | None:
+    """Return what POINTERs of a mechanism have to do with extracellular, None if nothing."""
+    try:
+        file = parse(instances.entry.text, instances.entry.file)
+    except Refused:
+        return None  # said where it is converted
+    found, what, every = dict[str, str](), "", list[str]()
+    of = np.zeros(0, np.int64)
+    for pointer in file.pointers:
+        targets = [variable(k, pointer) for k in range(len(instances))]
+        names = dict.fromkeys((v.owner, v.name) if v is not None else ("", "") for v in targets)
+        if not any(owner == OUTSIDE for owner, _ in names):
+            continue
+        name = next(name for owner, name in names if owner == OUTSIDE)
+        if len(names) > 1 or name in found or name not in (POTENTIAL, _MEMBRANE):
+            also = " and to others" if len(names) > 1 else ""
+            what = what or f"POINTER {pointer} points to {name} of extracellular{also}"
+        every.append(pointer)
+        found[name] = pointer
+        if name == POTENTIAL:
+            of = np.array([v.number for v in targets if v is not None], np.int64)
+    if not every:
+        return None
+    sets, reads = found.get(POTENTIAL, ""), found.get(_MEMBRANE, "")
+    unknown = frozenset(_tainted(file, reads) if reads else ())
+    return Pointing(tuple(every), sets, reads, of, unknown, what or _refused(file, sets, reads, of))
+
+
+def _refused(file: File, sets: str, reads: str, of: np.ndarray) -> str:
+    """Say what of a mechanism with such POINTERs is not simulated; empty where all is."""
+    bodies = [*file.main.items(), *file.blocks.items()]
+    kinds = {block.sort for block in file.blocks.values()} - {"FUNCTION", "PROCEDURE"}
+    kinds |= {*file.main} - _KNOWN
+    is_more = file.ions or file.nonspecific or file.electrode or file.random or file.verbatim
+    if is_more or kinds or any(all_of(b.body, "solve") for _, b in bodies):
+        which = f"POINTER {sets or reads} to {POTENTIAL if sets else _MEMBRANE}"
+        return f"{which} of a mechanism that does more than set and read it before and after a step"
+    if sets and (len({*of.tolist()}) < len(of)):
+        return f"POINTER {sets} of several instances points to one {POTENTIAL}"
+    if reads and sets in _tainted(file, reads):
+        return f"POINTER {sets} to {POTENTIAL} is set to what depends on {_MEMBRANE}"
+    if sets and not (_BEFORE in file.main and sets in set_by(file.main[_BEFORE].body, file.blocks)):
+        return f"POINTER {sets} to {POTENTIAL}, which no {_BEFORE} sets"
+    return ""
+
+
+def _tainted(file: File, name: str) -> set[str]:
+    """Return the names of what is set by what depends on a variable, and its own."""
+    found, before = {name}, set[str]()
+    bodies = [b.body for b in (*file.main.values(), *file.blocks.values())]
+    while found != before:
+        before = set(found)
+        for one in before:
+            for statement in (s for body in bodies for s in _using(body, one)):
+                found |= set_by([statement], file.blocks)
+            found |= {n for n, b in file.blocks.items() if uses(b.body, one)}
+    return found
+
+
+def _using(body: Sequence[Statement], name: str) -> Iterator[Statement]:
+    """Yield statements that use a variable in what they compute, or in what they ask for."""
+    for statement in body:
+        if uses([replace(statement, names=statement.names[1:], blocks=[])], name):
+            yield statement
+        for inner in statement.blocks:
+            yield from _using(inner, name)
+
+
+def alone(entry: CatalogueEntry, pointing: Pointing) -> CatalogueEntry:
+    """Return an entry whose POINTERs to extracellular are variables of its own."""
+    text = re.sub(
+        r"\b(THREADSAFE\s+)?POINTER\s+(\w+(?:\s*,\s*\w+)*)",
+        lambda m: _list(
+            "POINTER", [n for n in re.split(r"\s*,\s*", m[2]) if n not in pointing.every]
+        ),
+        entry.text,
+    )
+    seen = f"\nNEURON {{ RANGE {pointing.sets} }}\n" if pointing.sets else ""
+    return replace(entry, text=text + seen)
+
+
+def _list(word: str, names: Sequence[str]) -> str:
+    return f"{word} {', '.join(names)}\n" if names else ""
+
+
+def copy_of(entry: CatalogueEntry, pointing: Pointing) -> Mechanism | list[Rejected]:
+    """Return the electrode that gives what a potential drives; `entry` is the mechanism's own."""
+    file, code = parse(entry.text, entry.file), without_comments(entry.text)
+    code = re.sub(r"(?m)^\s*TITLE\b.*$", "", code)
+    kept, calls = list[str](), list[str]()
+    for head, body in _parts(code):
+        words = re.search(r"\b((BEFORE|AFTER)\s+)?[A-Z_]+\s*$", head)
+        main = " ".join(words[0].split()) if words else ""
+        if words is None or main not in {*_KNOWN, "NEURON"}:
+            kept.append(f"{head} {body}")
+            continue
+        kept.append(head[: words.start()])
+        if main == _BEFORE:
+            calls.append(f"clhines_{len(calls)}()")
+            kept.append(f"PROCEDURE {calls[-1]} {body}")
+    ranged = [n for n in (*file.range, *file.globals) if n not in pointing.unknown]
+    lists = _list("RANGE", [*ranged, FACTOR, CURRENT])
+    text = (
+        f"NEURON {{ POINT_PROCESS {entry.name}_drives {lists} ELECTRODE_CURRENT {CURRENT} }}\n"
+        + "\n".join(kept)
+        + f"\nPARAMETER {{ {FACTOR} = 0 (uS) }}\nASSIGNED {{ {CURRENT} (nA) }}\n"
+        + f"BREAKPOINT {{ {' '.join(calls)} {CURRENT} = {FACTOR}*{pointing.sets} }}\n"
+    )
+    return converted(replace(entry, text=text, kind="point"))
+
+
+def _parts(code: str) -> Iterator[tuple[str, str]]:
+    """Yield what stands before each outer bracket, and what is in it, brackets included."""
+    depth, begin, opened = 0, 0, 0
+    for found in re.finditer(r"[{}]", code):
+        depth += 1 if found[0] == "{" else -1
+        if found[0] == "{" and depth == 1:
+            opened = found.start()
+        elif depth == 0:
+            yield code[begin:opened], code[opened : found.end()]
+            begin = found.end()

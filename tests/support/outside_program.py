@@ -1,0 +1,226 @@
+"""Cells in NEURON with `extracellular`, run by NEURON and by this package; prints how far they
+agree: ``outside_program.py CASE ENGINE``, a process of its own for each case."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from neuron import h
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mod_files import loaded
+
+import clhines
+
+h.load_file("stdrun.hoc")
+KEPT = []
+STOP = 20.0
+
+
+def branched(seed=5, membrane="hh"):
+    """Two cells of sections joined at 0, at 1, between and turned round, of other resistances."""
+    random, made = np.random.default_rng(seed), {}
+    for name in "abcdefghk":
+        one = made[name] = h.Section(name=name)
+        one.nseg, one.L = int(random.integers(1, 6)), random.uniform(20, 300)
+        one.diam, one.Ra = random.uniform(1, 12), random.uniform(50, 200)
+        one.insert(membrane)
+    for child, mother, x, end in (("b", "a", 1, 0), ("c", "b", 1, 0), ("d", "b", 1, 1),
+                                  ("e", "c", 0.3, 0), ("f", "a", 0, 0), ("g", "a", 0, 1),
+                                  ("k", "h", 1, 0)):  # fmt: skip
+        made[child].connect(made[mother](x), end)
+    clamp, stim, synapse = h.IClamp(made["a"](0.5)), h.NetStim(), h.ExpSyn(made["c"](0.5))
+    clamp.delay, clamp.dur, clamp.amp = 2, 5, 0.3
+    end = h.IClamp(made["d"](made["d"].orientation() == 0))
+    end.delay, end.dur, end.amp = 4, 9, 0.1
+    stim.start, stim.number, stim.interval, stim.noise = 3, 4, 2, 0
+    netcon = h.NetCon(stim, synapse)
+    netcon.weight[0] = 0.002
+    KEPT.extend([made, clamp, end, stim, synapse, netcon])
+    return made
+
+
+def outside(made, without=("c", "g")):
+    """Insert the mechanism into all sections but some; return the segments that have it."""
+    for name in made.keys() - {*without}:
+        made[name].insert("extracellular")
+    return [segment for name in sorted(made.keys() - {*without}) for segment in made[name]]
+
+
+def put(segments, random, size=20):
+    for segment in segments:
+        segment.e_extracellular = random.uniform(-size, size)
+
+
+def play(segments, ways):
+    """Play into each segment by one of some ways in turn: continuous, in steps, other times."""
+    random = np.random.default_rng(2)
+    times = [h.Vector(np.sort(random.uniform(0, STOP, n))) for n in (40, 30)]
+    for k, segment in enumerate(segments):
+        way = ways[k % len(ways)]
+        values = h.Vector(random.uniform(-20, 20, 40))
+        if way == "continuous":
+            values.play(segment._ref_e_extracellular, times[0], 1)
+        elif way == "steps":
+            values.play(segment._ref_e_extracellular, times[0])
+        elif way == "others":
+            values.play(segment._ref_e_extracellular, times[1], 1)
+        elif way == "drawn":
+            drawn = h.Random()
+            drawn.Random123(1, k)
+            drawn.uniform(-20, 20)
+            drawn.play(segment._ref_e_extracellular)
+            values = drawn
+        KEPT.append(values)
+    KEPT.append(times)
+
+
+def at_rest(segments):
+    pass
+
+
+def constant(segments):
+    put(segments, np.random.default_rng(1))
+
+
+def played(*ways):
+    def build(segments):
+        constant(segments)
+        play(segments, ways)
+
+    return build
+
+
+def written(*ways):
+    """A mechanism sets potentials by a POINTER; a GLOBAL variable that it reads may be played."""
+
+    def build(segments):
+        constant(segments)
+        random = np.random.default_rng(7)
+        own = [segment for segment in segments if segment.sec.name() not in ("e", "k")]
+        for section in {segment.sec for segment in own}:
+            section.insert("ext_outside")
+        for segment in own:
+            h.setpointer(segment._ref_e_extracellular, "ex", segment.ext_outside)
+            h.setpointer(segment._ref_i_membrane, "im", segment.ext_outside)
+            segment.ext_outside.rx, segment.ext_outside.rate = random.uniform((-2, -0.2), (2, 0.2))
+        if ways:
+            times = h.Vector([0, 2, 2, 6, 6.5, 30])
+            current = h.Vector([0, 0, 1e-5, 1e-5, -5e-6, 0])
+            current.play(h._ref_is_ext_outside, times, *ways)
+            some = h.Vector([0, 3, -1, 2, 1, 1])
+            some.play(own[2].ext_outside._ref_rx, times, *ways)
+            KEPT.extend([times, current, some])
+
+    return build
+
+
+def of_driver(segments, words):
+    """Set what the mechanism that sets potentials has as parameters."""
+    if "ext_outside" in [m.name() for m in segments[0]]:
+        h.is_ext_outside, segments[0].ext_outside.rx, segments[5].ext_outside.rx = words
+
+
+WAYS = {
+    "zero": at_rest,
+    "constant": constant,
+    "passive": constant,
+    "single": constant,
+    "continuous": played("continuous"),
+    "steps": played("steps"),
+    "mixed": played("continuous", "steps", "others", "stays"),
+    "drawn": played("drawn", "stays"),
+    "changed": constant,
+    "written": written(),
+    "written, played": written(1),
+    "written in steps": written(0),
+}
+
+
+def changes(segments):
+    """What a user changes between runs."""
+    segments[0].e_extracellular += 30
+    segments[-1].e_extracellular -= 20
+    of_driver(segments, (-2e-5, 0.4, 1))
+
+
+def recorders(case, made, segments):
+    every = [h.Vector().record(s._ref_v) for one in made.values() for s in one.allseg()]
+    membranes = [h.Vector().record(s._ref_i_membrane) for s in segments]
+    membranes.append(h.Vector().record(segments[0]._ref_i_membrane, 0.3))
+    layers = []
+    if case in ("zero", "constant", "passive", "single"):
+        layers = [h.Vector().record(s._ref_vext[-1 + int(h.nlayer_extracellular())])
+                  for s in segments]  # fmt: skip
+        layers += [h.Vector().record(s._ref_e_extracellular) for s in segments]
+    return every, membranes, layers
+
+
+def compared(case, engine):
+    """Largest differences of voltages, of currents and of the rest, and the largest current."""
+    if case == "single":
+        h.nlayer_extracellular(1)
+    if "written" in case:
+        loaded()
+    made = branched(membrane="pas" if case == "passive" else "hh")
+    segments = outside(made)
+    WAYS[case](segments)
+    groups = recorders(case, made, segments)
+    first = [segment.e_extracellular for segment in segments]
+    found = []
+    for ours in (False, True):
+        for segment, e in zip(segments, first):
+            segment.e_extracellular = e
+        for number in (k for k in KEPT if hasattr(k, "seq")):
+            number.seq(0)
+        of_driver(segments, (1e-5, -0.2, 0.5))
+        h.finitialize(-65)
+        if ours and case == "written":  # changed after one run, at the start of another
+            of_driver(segments, (5e-6, 1, 0.5))
+            clhines.neuron.run(1, engine=engine)
+            of_driver(segments, (1e-5, -0.2, 0.5))
+            h.finitialize(-65)
+        for until in (7, 7.05, 13, STOP):
+            if ours:
+                clhines.neuron.run(until, engine=engine)
+            else:
+                h.continuerun(until)
+            if case in ("changed", "written"):
+                changes(segments)
+        rows = [np.concatenate([v.as_numpy() for v in group] or [[]]) for group in groups]
+        names = "v", "e_extracellular", "i_membrane"
+        now = [[getattr(s, name) for s in segments] + [s.vext[0] for s in segments]
+               for name in names]  # fmt: skip
+        found.append([*rows, *map(np.array, now)])
+        if hasattr(h, "is_ext_outside"):
+            own = [s for s in segments if hasattr(s, "ext_outside")]
+            found[-1][2] = np.array([s.ext_outside.er / (10 * s.ext_outside.rx * s.area())
+                                     for s in own])  # fmt: skip
+    off = [float(np.abs(a - b).max(initial=0)) for a, b in zip(*found, strict=True)]
+    return {
+        "voltages": max(off[0], off[3]),
+        "currents": max(off[1], off[5]),
+        "others": max(off[2], off[4]),
+        "largest": float(np.abs(found[0][1]).max()),
+        "moved": float(np.ptp(found[0][0])),
+    }
+
+
+def same_bits():
+    """Whether a model with the mechanism and no potential has the same bits as one without it."""
+    made = branched()
+    vectors = [h.Vector().record(s._ref_v) for one in made.values() for s in one.allseg()]
+    found = []
+    for inserted in (False, True):
+        if inserted:
+            outside(made, ())
+        h.finitialize(-65)
+        clhines.neuron.run(STOP, engine="reference")
+        found.append(np.array([v.as_numpy()[:-1].copy() for v in vectors]))  # the last: NEURON's
+    return {"same": bool(np.array_equal(*found)), "moved": float(np.ptp(found[0]))}
+
+
+if __name__ == "__main__":
+    case, engine = sys.argv[1:]
+    print(json.dumps(same_bits() if case == "bits" else compared(case, engine)))
