@@ -183,7 +183,7 @@ class _Work:
             return
         total = self._total(run, currents)
         again = [key for key in run.writes if key in run.reads] + [*run.drew]
-        if again:
+        if again or run.jumps:
             self._twice(statements, currents)
         else:
             self._found(run, total, lambda _, value: self._slope(value))
@@ -235,7 +235,7 @@ class _Work:
         i_ahead = self._total(first, currents)
         second.values, second.reads = dict(first.values), first.reads
         second.loops, second.writes = first.loops, dict(first.writes)
-        second.drew = first.drew
+        second.drew, second.jumps = first.drew, None
         second.body(statements)
         ahead[""] = i_ahead
         total, step = self._total(second, currents), graph.number(SLOPE)

@@ -121,6 +121,8 @@ class BlockValues:
         self._calls: list[str] = []
         self._serial = self._executed = 0
         self.inside_loop = self.draws_inside = False  # a loop; one that may draw random numbers
+        # whether state_discontinuity has set a state; None where NEURON lets it do nothing
+        self.jumps: bool | None = False
         self.is_repeated = False  # in a block that a method of SOLVE may execute several times
 
     def _find(self, name: str) -> str | list[str] | None:

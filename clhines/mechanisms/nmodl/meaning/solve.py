@@ -269,6 +269,7 @@ def _implicit(run: Execution, block: Block, steady: bool) -> None:
     graph = run.graph
     with run.trial():
         keys = list(_evaluated(run, block))
+    late = _late(run, block, keys)
     old = [run.value(key) for key in keys]
     h = graph.number(STEADY) if steady else run.read("dt")
     if steady:
@@ -279,16 +280,52 @@ def _implicit(run: Execution, block: Block, steady: bool) -> None:
             for key, value in zip(keys, at, strict=True):
                 run.values[key] = value
             rates = _evaluated(run, block)
+            if late:
+                rates = _evaluated(run, block)
         return [rates[key] - (x - before) / h for key, x, before in zip(keys, at, old, strict=True)]
 
     new = newton(run, keys, old, deviations)
     for key, value in zip(keys, new, strict=True):
         run.set(key, value)
     rates = _evaluated(run, block)  # what the block sets is as of the end
+    if late:
+        rates = _evaluated(run, block)
     if steady:
         run.given.pop("dt", None)
     else:
         _extrapolated(run, {key: h * rates[key] for key in keys})
+
+
+def _late(run: Execution, block: Block, keys: Sequence[str]) -> bool:
+    """Whether rates use what the block sets only behind them.
+
+    NEURON executes the block until nothing changes, so that they have it of the same states.
+    """
+    graph = run.graph
+    with run.trial():
+        run.writes.clear()
+        _evaluated(run, block)
+        own = [key for key in run.writes if key not in keys]
+    symbols = {key: graph.symbol(f"_{key}__late") for key in own}
+    with run.trial():
+        run.values |= symbols
+        rates = _evaluated(run, block).values()
+        late = [k for k, s in symbols.items() if any(rate.uses(s.name) for rate in rates)]
+        names = [symbols[k].name for k in late]
+        again = [k for k in late if not _stays(run.values[k], symbols[k], names)]
+    if again:
+        shown = run.names.public.get(again[0], again[0])
+        what = f"'{shown}', which each execution of {block.name} by derivimplicit makes of its last"
+        raise Refused(what, block.line, "set it before the rates")
+    return bool(late)
+
+
+def _stays(value: Node, before: Node, names: Sequence[str]) -> bool:
+    """Whether a second execution leaves a value, which has these names, as the first has set it."""
+    value = value.definition
+    if value.op != "where" or value.args[0].uses(*names):
+        return value is before or not value.uses(*names)
+    return all(_stays(a, before, names) for a in value.args[1:])
 
 
 def newton(
