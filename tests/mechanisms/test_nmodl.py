@@ -561,6 +561,13 @@ def test_what_it_is():
     assert table.depends == ("slope", "celsius")
 
 
+def test_a_table_beside_an_initial_that_is_refused_is_no_error_of_its_own():
+    table = "ASSIGNED { y }\nPROCEDURE f(a) { TABLE y FROM 0 TO 1 WITH 9\n y = a }"
+    text = _with("f(v) x = nowhere(v)", "RANGE x, y", table)
+    with pytest.raises(NmodlError, match="the function nowhere"):
+        Mechanism.from_nmodl(text)
+
+
 BESIDE = """NEURON { SUFFIX beside NONSPECIFIC_CURRENT i }
 ASSIGNED { v i celsius q many minf }
 BREAKPOINT { rates(v) i = 1e-5*q*many*minf*(v + 50) }
