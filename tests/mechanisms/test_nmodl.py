@@ -568,6 +568,11 @@ def test_a_table_beside_an_initial_that_is_refused_is_no_error_of_its_own():
         Mechanism.from_nmodl(text)
 
 
+def test_a_name_that_no_file_can_have_is_an_error_of_input():
+    with pytest.raises(InputError, match="cannot read"):
+        Mechanism.from_nmodl("na\0.mod")
+
+
 BESIDE = """NEURON { SUFFIX beside NONSPECIFIC_CURRENT i }
 ASSIGNED { v i celsius q many minf }
 BREAKPOINT { rates(v) i = 1e-5*q*many*minf*(v + 50) }

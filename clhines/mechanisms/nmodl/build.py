@@ -611,8 +611,9 @@ def read(
             return str(text_or_path), Nmodl(path, (), use_tables, secondorder, given)
         try:
             text = file.read_text("utf-8", "replace")
-        except OSError as error:
-            raise InputError(f"cannot read {str(file)!r}: {error.strerror}") from error
+        except (OSError, ValueError) as error:  # a name with a null byte is no OSError
+            said = getattr(error, "strerror", None) or error
+            raise InputError(f"cannot read {str(file)!r}: {said}") from error
         path, folder = path or str(file), file.parent
     else:
         text = text_or_path
