@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
 from clhines.mechanisms.ir.elimination import Entries, exponential_euler, solved
@@ -41,6 +41,7 @@ _METHODS = {
     "FUNCTION": ("", "after_cvode", "none"),
 }
 _INSTEAD = "use cnexp, derivimplicit, sparse, euler or runge"
+Rates = Callable[[], Iterable[Node]]
 _ONE_BLOCK = "put all reactions in one: NEURON's code of two forgets states"
 
 
@@ -269,7 +270,7 @@ def _implicit(run: Execution, block: Block, steady: bool) -> None:
     graph = run.graph
     with run.trial():
         keys = list(_evaluated(run, block))
-    late = _late(run, block, keys)
+    late = _late(run, block, keys, lambda: _evaluated(run, block).values())
     old = [run.value(key) for key in keys]
     h = graph.number(STEADY) if steady else run.read("dt")
     if steady:
@@ -296,26 +297,26 @@ def _implicit(run: Execution, block: Block, steady: bool) -> None:
         _extrapolated(run, {key: h * rates[key] for key in keys})
 
 
-def _late(run: Execution, block: Block, keys: Sequence[str]) -> bool:
-    """Whether rates use what the block sets only behind them.
+def _late(run: Execution, block: Block, keys: Sequence[str], rates: Rates) -> bool:
+    """Whether the rates, or equations, use what the block sets only behind them.
 
     NEURON executes the block until nothing changes, so that they have it of the same states.
     """
     graph = run.graph
     with run.trial():
         run.writes.clear()
-        _evaluated(run, block)
+        rates()
         own = [key for key in run.writes if key not in keys]
     symbols = {key: graph.symbol(f"_{key}__late") for key in own}
     with run.trial():
         run.values |= symbols
-        rates = _evaluated(run, block).values()
-        late = [k for k, s in symbols.items() if any(rate.uses(s.name) for rate in rates)]
+        found = [*rates()]
+        late = [k for k, s in symbols.items() if any(rate.uses(s.name) for rate in found)]
         names = [symbols[k].name for k in late]
         again = [k for k in late if not _stays(run.values[k], symbols[k], names)]
     if again:
         shown = run.names.public.get(again[0], again[0])
-        what = f"'{shown}', which each execution of {block.name} by derivimplicit makes of its last"
+        what = f"'{shown}', which each turn of NEURON's iteration of {block.name} makes of its last"
         raise Refused(what, block.line, "set it before the rates")
     return bool(late)
 
@@ -488,13 +489,21 @@ def _equations(run: Execution, block: Block) -> None:
         left, right = (run.expression(e) for e in s.values)
         found.append(right - left)
 
-    def deviations(at: Sequence[Node]) -> list[Node]:
+    def executed() -> list[Node]:
         found.clear()
+        with run.scope({"equation": equation}):
+            run.body(block.body)
+        return list(found)
+
+    late = block.sort == "NONLINEAR" and _late(run, block, used, executed)
+
+    def deviations(at: Sequence[Node]) -> list[Node]:
         with run.trial():
             for key, value in zip(used, at, strict=True):
                 run.values[key] = value
-            with run.scope({"equation": equation}):
-                run.body(block.body)
+            executed()
+            if late:
+                executed()
         if len(found) != len(used):
             raise Refused(f"{len(found)} equations for {len(used)} states", block.line)
         return list(found)
