@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -267,6 +267,23 @@ class BlockValues:
         if self.where == "receive" and not self.shared.sets_v:
             what = f"v is set in {self._calls[-1]}, but not in NET_RECEIVE, which calls it"
             raise Refused(what, line, "set v in NET_RECEIVE itself")
+
+    def late(self, work: Callable[[], Iterable[Node]]) -> dict[str, tuple[Node, Node]]:
+        """Return the variables that some work sets only behind its use of them in its results.
+
+        Of each that is the symbol of its value before, and its value behind.
+        """
+        graph = self.graph
+        with self.trial():
+            self.writes.clear()
+            known = [k for k in self.values if k in self.names.elements]
+            known = [k for k in known if self.values[k] is not graph.symbol(k)]
+            before = {k: graph.symbol(f"_{k}__late") for k in known}
+            self.values |= before
+            found = [*work()]
+            own = {k: before.get(k, graph.symbol(k)) for k in self.writes}
+            late = {k: s for k, s in own.items() if any(node.uses(s.name) for node in found)}
+            return {k: (s, self.values[k]) for k, s in late.items()}
 
     def set(self, key: str, value: Node, name: str = "") -> None:
         """Set the value of a key."""

@@ -9,7 +9,7 @@ mechanisms, with the volumes and coefficients of then (`diffusing`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 from clhines.mechanisms.ir.elimination import Entries, solved
@@ -268,14 +268,19 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
 
     def change(now: dict[str, Node], before: dict[str, Node]) -> tuple[dict[str, Node], bool]:
         with run.trial():
-            system = _Reactions(run, block, rows).gathered(now, before, dt)
+            found = _Reactions(run, block, rows).gathered(now, before, dt)
             late.update({key: run.values[key] for key in late})
-        for key, entries in system.matrix.items():
+        for key, entries in found.matrix.items():
             if entries.get(key, graph.zero) is graph.zero:
                 raise Refused(f"no equation for '{key}' in KINETIC")
-        return solved(system.matrix, system.right, graph.local), system.linear
+        return solved(found.matrix, found.right, graph.local), found.linear
 
-    late = dict.fromkeys(_late(run, block, rows), graph.zero)
+    def system() -> Iterator[Node]:
+        found = _Reactions(run, block, rows).gathered(old, old, graph.one)
+        for row in (found.right, *found.matrix.values()):
+            yield from row.values()
+
+    late = {key: after for key, (_, after) in run.late(system).items()}
     step, linear = change(old, old)
     if late and steady:
         shown = run.names.public.get(next(iter(late)), next(iter(late)))
@@ -317,22 +322,6 @@ def _iterated(
     error = graph.add([graph.call("abs", step[key]) for key in rows])
     loop.go_on = graph.less(graph.symbol("_bound_sum"), error)
     return dict(zip(keys, run.close_loop(loop), strict=True))
-
-
-def _late(run: Execution, block: Block, rows: Sequence[str]) -> list[str]:
-    """Return what the block sets only behind reactions that use it, beside states."""
-    graph = run.graph
-    old = {key: run.value(key) for key in rows}
-    with run.trial():
-        run.writes.clear()
-        _Reactions(run, block, rows).gathered(old, old, graph.one)
-        own = [key for key in run.writes if key not in rows]
-    with run.trial():
-        symbols = {key: graph.symbol(f"_{key}__late") for key in own}
-        run.values |= symbols
-        system = _Reactions(run, block, rows).gathered(old, old, graph.one)
-        nodes = [e for row in (system.right, *system.matrix.values()) for e in row.values()]
-        return [key for key, s in symbols.items() if any(e.uses(s.name) for e in nodes)]
 
 
 def _positive(graph: Graph, x: Node) -> Node:

@@ -41,7 +41,6 @@ _METHODS = {
     "FUNCTION": ("", "after_cvode", "none"),
 }
 _INSTEAD = "use cnexp, derivimplicit, sparse, euler or runge"
-Rates = Callable[[], Iterable[Node]]
 _ONE_BLOCK = "put all reactions in one: NEURON's code of two forgets states"
 
 
@@ -268,9 +267,14 @@ def _runge(run: Execution, block: Block) -> None:
 
 def _implicit(run: Execution, block: Block, steady: bool) -> None:
     graph = run.graph
-    with run.trial():
-        keys = list(_evaluated(run, block))
-    late = _late(run, block, keys, lambda: _evaluated(run, block).values())
+    keys = list[str]()
+
+    def rates_here() -> Iterable[Node]:
+        rates = _evaluated(run, block)
+        keys[:] = rates
+        return rates.values()
+
+    late = _is_late(run, block, run.late(rates_here))
     old = [run.value(key) for key in keys]
     h = graph.number(STEADY) if steady else run.read("dt")
     if steady:
@@ -297,27 +301,17 @@ def _implicit(run: Execution, block: Block, steady: bool) -> None:
         _extrapolated(run, {key: h * rates[key] for key in keys})
 
 
-def _late(run: Execution, block: Block, keys: Sequence[str], rates: Rates) -> bool:
-    """Whether the rates, or equations, use what the block sets only behind them.
+def _is_late(run: Execution, block: Block, late: dict[str, tuple[Node, Node]]) -> bool:
+    """Whether the block sets something only behind its use.
 
-    NEURON executes the block until nothing changes, so that they have it of the same states.
+    NEURON executes it until nothing changes, so that rates have it of the same states.
     """
-    graph = run.graph
-    with run.trial():
-        run.writes.clear()
-        rates()
-        own = [key for key in run.writes if key not in keys]
-    symbols = {key: graph.symbol(f"_{key}__late") for key in own}
-    with run.trial():
-        run.values |= symbols
-        found = [*rates()]
-        late = [k for k, s in symbols.items() if any(rate.uses(s.name) for rate in found)]
-        names = [symbols[k].name for k in late]
-        again = [k for k in late if not _stays(run.values[k], symbols[k], names)]
-    if again:
-        shown = run.names.public.get(again[0], again[0])
-        what = f"'{shown}', which each turn of NEURON's iteration of {block.name} makes of its last"
-        raise Refused(what, block.line, "set it before the rates")
+    names = [before.name for before, _ in late.values()]
+    for key, (before, after) in late.items():
+        if not _stays(after, before, names):
+            what = f"'{run.names.public.get(key, key)}', which each turn of NEURON's iteration of "
+            what += f"{block.name} makes of its last"
+            raise Refused(what, block.line, "set it before the rates")
     return bool(late)
 
 
@@ -495,7 +489,7 @@ def _equations(run: Execution, block: Block) -> None:
             run.body(block.body)
         return list(found)
 
-    late = block.sort == "NONLINEAR" and _late(run, block, used, executed)
+    late = block.sort == "NONLINEAR" and _is_late(run, block, run.late(executed))
 
     def deviations(at: Sequence[Node]) -> list[Node]:
         with run.trial():
