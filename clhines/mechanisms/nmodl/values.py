@@ -276,8 +276,7 @@ class BlockValues:
         graph = self.graph
         with self.trial():
             self.writes.clear()
-            known = [k for k in self.values if k in self.names.elements]
-            known = [k for k in known if self.values[k] is not graph.symbol(k)]
+            known = [k for k in self.values if k in self.names.elements]  # others may have these
             before = {k: graph.symbol(f"_{k}__late") for k in known}
             self.values |= before
             found = [*work()]

@@ -6,7 +6,7 @@ NEURON {
     NONSPECIFIC_CURRENT i
 }
 PARAMETER { total = 0.4 }
-ASSIGNED { v i share[3] }
+ASSIGNED { v i share[3] seen }
 STATE { a b c }
 LOCAL done
 INITIAL {
@@ -14,7 +14,9 @@ INITIAL {
         done = 1
         factors()
     }
-    a = 0.1 b = 0.2 c = 0.1
+    a = 0.1 + 0.1*seen
+    b = 0.2
+    c = 0.1
     SOLVE kin STEADYSTATE sparse
 }
 BREAKPOINT {
@@ -32,4 +34,5 @@ KINETIC kin {
     ~ a + b <-> c (share[0]*exp((v + 60)/40), share[1])
     CONSERVE a + c = total
     CONSERVE b + c = total*share[2]
+    seen = a
 }
