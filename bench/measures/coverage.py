@@ -37,7 +37,7 @@ def distinct(folder: Path) -> Iterator[Path]:
     """Yield every .mod file below `folder` whose text was not there before."""
     seen = set()
     for path in sorted(folder.rglob("*.mod")):
-        if not path.is_file():
+        if not path.is_file() or path.name.startswith("._"):  # what macOS keeps beside a file
             continue
         data = path.read_bytes()
         if data.startswith(b"../") or not data.strip():

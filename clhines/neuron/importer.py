@@ -432,30 +432,74 @@ def _connect(
 
 
 def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Group]) -> list[int]:
-    """Let each event on its way come from a source of its own."""
-    wires, made = model.wires, list[int]()
+    """Let events on their way come from sources of their own, each from one, but see `waiting`.
+
+    Where events change weights, those of a NetCon without a source come from one for all.
+    """
+    made = list[int]()
     pending = model.pending.netcons if model.bins is None else model.pending.binned
     before = max(float(model.h.t) - float(model.h.dt), 0.0)  # when those in bins count as sent
     for name, group in groups.items():
-        chosen = [(k, t) for k, t in pending if wires.target_of(k)[0] == name]
+        chosen = [(k, t) for k, t in pending if model.wires.target_of(k)[0] == name]
         if not chosen:
             continue
-        if any(
-            a.role == "weight" and a.direction != "in" for a in group.mechanism.calls("receive")
-        ):
-            construct = "an event on its way whose NetCon has weights that events change"
-            way_out = "start from h.finitialize()" if model.h.t > 0 else "send it by a VecStim"
-            raise RejectedError([Rejected(name, construct, way_out)])
+        if _changes_weights(group):
+            made += _connect_alone(model, network, group, chosen)
+            continue
         binned = model.bins is not None
         network.connect(
             network.spike_source([[before if binned else t] for _, t in chosen]),
             group,
-            index=np.array([wires.target_of(k)[1] for k, _ in chosen], np.int64),
+            index=np.array([model.wires.target_of(k)[1] for k, _ in chosen], np.int64),
             weight=_rows(model, np.array([k for k, _ in chosen])),
             delay=np.array([t - before for _, t in chosen]) if binned else 0.0,
         )
         made += [-1 - k for k, _ in chosen]
     return made
+
+
+def _changes_weights(group: Group) -> bool:
+    calls = group.mechanism.calls("receive")
+    return any(a.role == "weight" and a.direction != "in" for a in calls)
+
+
+def _connect_alone(
+    model: NeuronModel, network: Network, group: Group, chosen: Sequence[tuple[int, float]]
+) -> list[int]:
+    """Connect NetCons without a source to one that has their events on their way."""
+    wires, times = model.wires, dict[int, list[float]]()
+    if model.bins is not None:
+        raise rejected_on_way(model, group.mechanism.name)
+    for k, t in chosen:
+        if wires.origin[k] < 0:
+            times.setdefault(k, []).append(t)
+    if times:
+        numbers = np.array([*times], np.int64)
+        network.connect(
+            network.spike_source([sorted(t) for t in times.values()]),
+            group,
+            index=np.array([wires.target_of(k)[1] for k in times], np.int64),
+            weight=_rows(model, numbers),
+            delay=0.0,
+        )
+    return [*times]
+
+
+def waiting(imported: Imported) -> list[tuple[int, float]]:
+    """Return NetCons with events on their way, ms, that their sources are to have sent."""
+    model, found = imported.model, list[tuple[int, float]]()
+    for k, t in model.pending.netcons if model.bins is None else ():
+        name, _ = model.wires.target_of(k)
+        if name in imported.groups and model.wires.origin[k] >= 0:
+            if _changes_weights(imported.groups[name]):
+                found.append((k, t))
+    return found
+
+
+def rejected_on_way(model: NeuronModel, name: str) -> RejectedError:
+    construct = "an event on its way whose NetCon has weights that events change"
+    way_out = "start from h.finitialize()" if model.h.t > 0 else "send it by a VecStim"
+    return RejectedError([Rejected(name, construct, way_out)])
 
 
 def _rows(model: NeuronModel, chosen: np.ndarray) -> np.ndarray:

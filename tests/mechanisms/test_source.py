@@ -285,3 +285,21 @@ def test_a_constant_has_another_name_than_a_variable_of_its_block():
     names = re.findall(r"(\w+)(?:,|$)", head)
     assert constants and set(constants) <= set(names)
     assert len(set(names)) == len(names)
+
+
+def test_constants_of_two_branches_of_one_name_have_two_names():
+    branches = Mechanism.from_nmodl(
+        "NEURON { SUFFIX branches NONSPECIFIC_CURRENT i }\n"
+        "PARAMETER { celsius slow = 12 quick = 1.5 }\nASSIGNED { v i share }\nSTATE { m }\n"
+        "BREAKPOINT { SOLVE states METHOD cnexp i = 1e-4*m*(v + 60) }\n"
+        "DERIVATIVE states { LOCAL tau, all\n"
+        "all = 3^((celsius - 23)/10)\n"
+        "if (v < -55) { tau = slow/all } else { tau = quick/all }\n"
+        "share = 1 - exp(-dt/tau)\n"
+        "m' = share*(1/(1 + exp(-v/9)) - m) }"
+    )
+    source, constants = branches.grouped("double", 4, ("celsius", "slow", "quick"))
+    assert "tau" in constants and len(set(constants)) == len(constants)
+    for head in re.findall(r"\bbranches_\w+\(([^)]*)\)\s*\{", source):
+        names = re.findall(r"(\w+)(?:,|$)", head)
+        assert len(set(names)) == len(names)

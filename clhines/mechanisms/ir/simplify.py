@@ -70,6 +70,7 @@ class Constants:
             return self._condition(e)
         if e not in self.names:
             named = e.op == "local" and not e.name.startswith("_") and e.name not in self._taken
+            named = named and e.name not in self.names.values()
             self.names[e] = e.name if named else f"_c{len(self.names)}"
         return self.graph.symbol(_marked(self.names[e]))
 

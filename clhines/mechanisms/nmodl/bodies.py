@@ -183,7 +183,7 @@ class _Work:
             return
         total = self._total(run, currents)
         again = [key for key in run.writes if key in run.reads] + [*run.drew]
-        if again:
+        if again or run.jumps:
             self._twice(statements, currents)
         else:
             self._found(run, total, lambda _, value: self._slope(value))
@@ -235,7 +235,7 @@ class _Work:
         i_ahead = self._total(first, currents)
         second.values, second.reads = dict(first.values), first.reads
         second.loops, second.writes = first.loops, dict(first.writes)
-        second.drew = first.drew
+        second.drew, second.jumps = first.drew, None
         second.body(statements)
         ahead[""] = i_ahead
         total, step = self._total(second, currents), graph.number(SLOPE)
@@ -436,14 +436,22 @@ class _Work:
         self.bodies.blocks[f"table_{name}"] = Body(results, loops=run.loops)
 
     def _known(self, use: TableUse, keys: set[str]) -> dict[Node, Node]:
-        """Variables that INITIAL alone sets, before it uses a table, from what is one for all."""
+        """Variables that INITIAL alone sets, before it uses a table, from what is one for all.
+
+        A table that later blocks alone use NEURON makes with them where DEPEND has them.
+        """
         writes = [b.writes.keys() for n, b in self.bodies.blocks.items() if n != "initial"]
         later = {key for keys in writes for key in keys}
-        ever = later.union(self.bodies.blocks["initial"].writes)
+        initial = self.bodies.blocks.get("initial")  # none where it is refused
+        ever = later.union(initial.writes if initial is not None else ())
         shared = {k for k in self.names.elements.keys() - ever if self.names.is_global(k)}
+        known = use.known
+        if known is None:
+            set_first = initial.writes.items() if initial is not None else ()
+            known = {k: node for k, node in set_first if self.names.elements[k] in use.depends}
         return {
             self.graph.symbol(key): node
-            for key, node in use.known.items()
+            for key, node in known.items()
             if key in keys - later - set(use.columns)
             and all(k in shared for k in node.free - {"celsius"})
         }

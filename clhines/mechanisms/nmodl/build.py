@@ -342,10 +342,9 @@ class _Builder:
         So are those that it sets where a flag is 0, as the flag then is 1. It is evaluated for some
         values of its inputs; an INITIAL that alone sets them begins with defaults.
         """
-        keys = [k for k in body.writes if k in uniform]
+        turned = [end for loop in body.loops for end in loop.ends]  # these are not evaluated
+        keys = [k for k, node in body.writes.items() if k in uniform and not node.uses(*turned)]
         nodes = [body.writes[k] for k in keys]
-        if body.loops:
-            return set()
         later = {k for b in self.blocks.values() if b is not body for k in b.writes}
         at_start = body is self.blocks.get("initial")
         free = sorted({name for node in nodes for name in node.free} | {*keys})
@@ -612,8 +611,9 @@ def read(
             return str(text_or_path), Nmodl(path, (), use_tables, secondorder, given)
         try:
             text = file.read_text("utf-8", "replace")
-        except OSError as error:
-            raise InputError(f"cannot read {str(file)!r}: {error.strerror}") from error
+        except (OSError, ValueError) as error:  # a name with a null byte is no OSError
+            said = getattr(error, "strerror", None) or error
+            raise InputError(f"cannot read {str(file)!r}: {said}") from error
         path, folder = path or str(file), file.parent
     else:
         text = text_or_path

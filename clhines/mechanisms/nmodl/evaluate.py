@@ -240,7 +240,10 @@ class Evaluation(BlockValues):
         if name == "state_discontinuity" and len(arguments) == 2 and arguments[0][0] == "name":
             target = arguments[0]
             index = self.index(target[2], line)
-            self.write(str(target[1]), index, self.expression(arguments[1]), line)
+            value = self.expression(arguments[1])
+            if self.jumps is not None:
+                self.jumps = True
+                self.write(str(target[1]), index, value, line)
             return self.graph.zero
         if name == "printf":  # says nothing to a simulation
             return self.graph.zero

@@ -463,8 +463,9 @@ class Execution(Evaluation):
         use = TableUse(block, keys, low, high, int(n))  # type: ignore[call-overload]
         if all(key in self.names.elements and self.names.is_global(key) for key in keys):
             use.held = tuple(key for key in keys if self._is_held(block, key))
-        if any(self._is_set(str(name)) for name in s.names[1]):  # type: ignore[attr-defined]
-            known = [n for n in s.names[1] if self.names.variable(n)]  # type: ignore[attr-defined]
+        use.depends = frozenset(s.names[1])  # type: ignore[call-overload]
+        if any(self._is_set(name) for name in use.depends):
+            known = [n for n in use.depends if self.names.variable(n)]
             use.again = frozenset(key for n in known for key in self.names.all_elements(n))
         return use
 

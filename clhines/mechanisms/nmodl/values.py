@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -62,7 +62,8 @@ class TableUse:
     high: Node
     n: int
     rows: tuple[float, ...] = ()  # values of the n + 1 rows, where they are given
-    known: dict[str, Node] = field(default_factory=dict)  # INITIAL's values when it used them
+    known: dict[str, Node] | None = None  # INITIAL's values when it used them
+    depends: frozenset[str] = frozenset()  # names of DEPEND
     held: tuple[str, ...] = ()  # parameters among its columns, which the block leaves as they are
     again: frozenset[str] | None = None  # keys of DEPEND, of one that is made again in each call
     reads: frozenset[str] = frozenset()  # keys of what such a one is made of
@@ -121,6 +122,8 @@ class BlockValues:
         self._calls: list[str] = []
         self._serial = self._executed = 0
         self.inside_loop = self.draws_inside = False  # a loop; one that may draw random numbers
+        # whether state_discontinuity has set a state; None where NEURON lets it do nothing
+        self.jumps: bool | None = False
         self.is_repeated = False  # in a block that a method of SOLVE may execute several times
 
     def _find(self, name: str) -> str | list[str] | None:
@@ -264,6 +267,22 @@ class BlockValues:
         if self.where == "receive" and not self.shared.sets_v:
             what = f"v is set in {self._calls[-1]}, but not in NET_RECEIVE, which calls it"
             raise Refused(what, line, "set v in NET_RECEIVE itself")
+
+    def late(self, work: Callable[[], Iterable[Node]]) -> dict[str, tuple[Node, Node]]:
+        """Return the variables that some work sets only behind its use of them in its results.
+
+        Of each that is the symbol of its value before, and its value behind.
+        """
+        graph = self.graph
+        with self.trial():
+            self.writes.clear()
+            known = [k for k in self.values if k in self.names.elements]  # others may have these
+            before = {k: graph.symbol(f"_{k}__late") for k in known}
+            self.values |= before
+            found = [*work()]
+            own = {k: before.get(k, graph.symbol(k)) for k in self.writes}
+            late = {k: s for k, s in own.items() if any(node.uses(s.name) for node in found)}
+            return {k: (s, self.values[k]) for k, s in late.items()}
 
     def set(self, key: str, value: Node, name: str = "") -> None:
         """Set the value of a key."""

@@ -11,7 +11,7 @@ from clhines.errors import InputError
 from clhines.mechanisms.ir.program import UNLESS, Quantity
 from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected, RejectedError
-from clhines.neuron.importer import Imported, local_of, split_name
+from clhines.neuron.importer import Imported, local_of, rejected_on_way, split_name, waiting
 from clhines.neuron.memory.raw import Place, numbers_at, put_numbers
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
@@ -21,6 +21,7 @@ from clhines.simulate.events.sources import SPIKE_LATE, ring_sizes, wires_of
 from clhines.simulate.simulation import Simulation, take_state
 
 Arrays = dict[str, np.ndarray]
+_SAME = 1e-9  # ms: times of sending that differ by rounding
 
 
 class OneCopy:
@@ -136,6 +137,9 @@ def take_values(
     cells = np.isin(own.netcons.source, np.concatenate([[-1], *own.sources.emitted.values()]))
     sent = arrays["count"][own.netcons.source]  # by INITIAL; NEURON's queue has those
     arrays["cursor"] = np.where(cells, sent, arrays["cursor"])
+    found = np.isin(own.netcons.source, own.sources.detector_source)
+    arrays["cursor"] = np.where(found, sent, arrays["cursor"])
+    _take_sent(sim, imported, arrays)
     _take_crossed(sim, imported, arrays)
     whole = sim.of_all if isinstance(sim, OneCopy) else sim
     take_state(whole, _start_of(model.h, sim.model.dt), arrays, 1.0)
@@ -167,13 +171,38 @@ def _take_globals(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays,
             raise RejectedError([Rejected(name, what, "declare it in RANGE")])
 
 
+def _take_sent(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
+    """Let sources have sent events on their way where these change the weights of their NetCons.
+
+    A source has one list of what it has sent, of which each connection has had the first ones.
+    """
+    wires, due = sim.model.netcons, dict[int, list[float]]()
+    for netcon, t in waiting(imported):
+        for at in np.flatnonzero(imported.connections == netcon).tolist():
+            due.setdefault(at, []).append(t - float(wires.delay[at]))
+    first, size = rings_of(sim)
+    trains, count = {*sim.model.sources.train_source.tolist()}, arrays["count"]
+    for source in {int(wires.source[at]) for at in due}:
+        heard = np.flatnonzero(wires.source == source)
+        sent = np.sort([t for at in heard.tolist() for t in due.get(at, ())])
+        sent = sent[np.append(True, np.diff(sent) > _SAME)]
+        for at in heard.tolist():
+            own = np.sort(due.get(at, []))
+            same = np.array_equal(np.round((sent[len(sent) - len(own) :] - own) / _SAME), own * 0)
+            if not same or len(sent) > size[source] or source in trains:
+                name = imported.model.wires.target_of(int(imported.netcons[at]))[0]
+                raise rejected_on_way(imported.model, name)
+            arrays["cursor"][at] = count[source] + len(sent) - len(own)
+        place = (count[source] + np.arange(len(sent))) % size[source]
+        arrays["ring"][first[source] + place] = sent
+        count[source] += len(sent)
+
+
 def _take_crossed(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
     """Let voltages act now that have crossed their threshold in NEURON's last step."""
     model, t = sim.model, imported.model.h.t
     first, size = rings_of(sim)
-    found = np.isin(model.netcons.source, model.sources.detector_source)
     count = arrays["count"]
-    arrays["cursor"] = np.where(found, count[model.netcons.source], arrays["cursor"])
     above = dict(zip(model.sources.detector_source.tolist(), arrays["held"].tolist(), strict=True))
     imported.crossed.clear()
     for address, sources in imported.detectors.items():

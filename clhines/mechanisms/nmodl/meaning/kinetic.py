@@ -9,7 +9,7 @@ mechanisms, with the volumes and coefficients of then (`diffusing`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 from clhines.mechanisms.ir.elimination import Entries, solved
@@ -268,19 +268,30 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
 
     def change(now: dict[str, Node], before: dict[str, Node]) -> tuple[dict[str, Node], bool]:
         with run.trial():
-            system = _Reactions(run, block, rows).gathered(now, before, dt)
-        for key, entries in system.matrix.items():
+            found = _Reactions(run, block, rows).gathered(now, before, dt)
+            late.update({key: run.values[key] for key in late})
+        for key, entries in found.matrix.items():
             if entries.get(key, graph.zero) is graph.zero:
                 raise Refused(f"no equation for '{key}' in KINETIC")
-        return solved(system.matrix, system.right, graph.local), system.linear
+        return solved(found.matrix, found.right, graph.local), found.linear
 
+    def system() -> Iterator[Node]:
+        found = _Reactions(run, block, rows).gathered(old, old, graph.one)
+        for row in (found.right, *found.matrix.values()):
+            yield from row.values()
+
+    late = {key: after for key, (_, after) in run.late(system).items()}
     step, linear = change(old, old)
+    if late and steady:
+        shown = run.names.public.get(next(iter(late)), next(iter(late)))
+        what = f"STEADYSTATE of KINETIC {block.name}, which sets '{shown}' behind its use"
+        raise Refused(what, block.line, "set it before the reactions")
     if linear and not steady:
         new = {key: old[key] + step[key] for key in rows}
     elif steady:
         new = _steady(run, rows, old, change, linear)
     else:
-        new = _iterated(run, rows, old, change)
+        new = _iterated(run, rows, old, change, late)
     for key, value in new.items():
         run.set(key, value)
     kept = {key: run.values[key] for key in rows}
@@ -294,17 +305,23 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
 
 
 def _iterated(
-    run: Execution, rows: Sequence[str], old: dict[str, Node], change: Change
+    run: Execution,
+    rows: Sequence[str],
+    old: dict[str, Node],
+    change: Change,
+    late: dict[str, Node],
 ) -> dict[str, Node]:
-    graph = run.graph
-    loop = run.open_loop(rows, [old[key] for key in rows], TURNS)
-    now = {key: graph.symbol(name) for key, name in zip(rows, loop.names, strict=True)}
+    """Iterate from the old states; each turn takes what is `late` of the turn before."""
+    graph, keys = run.graph, [*rows, *late]
+    starts = [*(old[key] for key in rows), *(run.value(key) for key in late)]
+    loop = run.open_loop(keys, starts, TURNS)
+    now = {key: graph.symbol(name) for key, name in zip(keys, loop.names, strict=True)}
     step, _ = change(now, old)
     new = {key: graph.local(f"{key}_next", now[key] + step[key]) for key in rows}
-    loop.values = [_positive(graph, new[key]) for key in rows]
+    loop.values = [*(_positive(graph, new[key]) for key in rows), *late.values()]
     error = graph.add([graph.call("abs", step[key]) for key in rows])
     loop.go_on = graph.less(graph.symbol("_bound_sum"), error)
-    return dict(zip(rows, run.close_loop(loop), strict=True))
+    return dict(zip(keys, run.close_loop(loop), strict=True))
 
 
 def _positive(graph: Graph, x: Node) -> Node:

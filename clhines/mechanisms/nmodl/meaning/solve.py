@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
 from clhines.mechanisms.ir.elimination import Entries, exponential_euler, solved
@@ -267,8 +267,14 @@ def _runge(run: Execution, block: Block) -> None:
 
 def _implicit(run: Execution, block: Block, steady: bool) -> None:
     graph = run.graph
-    with run.trial():
-        keys = list(_evaluated(run, block))
+    keys = list[str]()
+
+    def rates_here() -> Iterable[Node]:
+        rates = _evaluated(run, block)
+        keys[:] = rates
+        return rates.values()
+
+    late = _is_late(run, block, run.late(rates_here))
     old = [run.value(key) for key in keys]
     h = graph.number(STEADY) if steady else run.read("dt")
     if steady:
@@ -279,16 +285,42 @@ def _implicit(run: Execution, block: Block, steady: bool) -> None:
             for key, value in zip(keys, at, strict=True):
                 run.values[key] = value
             rates = _evaluated(run, block)
+            if late:
+                rates = _evaluated(run, block)
         return [rates[key] - (x - before) / h for key, x, before in zip(keys, at, old, strict=True)]
 
     new = newton(run, keys, old, deviations)
     for key, value in zip(keys, new, strict=True):
         run.set(key, value)
     rates = _evaluated(run, block)  # what the block sets is as of the end
+    if late:
+        rates = _evaluated(run, block)
     if steady:
         run.given.pop("dt", None)
     else:
         _extrapolated(run, {key: h * rates[key] for key in keys})
+
+
+def _is_late(run: Execution, block: Block, late: dict[str, tuple[Node, Node]]) -> bool:
+    """Whether the block sets something only behind its use.
+
+    NEURON executes it until nothing changes, so that rates have it of the same states.
+    """
+    names = [before.name for before, _ in late.values()]
+    for key, (before, after) in late.items():
+        if not _stays(after, before, names):
+            what = f"'{run.names.public.get(key, key)}', which each turn of NEURON's iteration of "
+            what += f"{block.name} makes of its last"
+            raise Refused(what, block.line, "set it before the rates")
+    return bool(late)
+
+
+def _stays(value: Node, before: Node, names: Sequence[str]) -> bool:
+    """Whether a second execution leaves a value, which has these names, as the first has set it."""
+    value = value.definition
+    if value.op != "where" or value.args[0].uses(*names):
+        return value is before or not value.uses(*names)
+    return all(_stays(a, before, names) for a in value.args[1:])
 
 
 def newton(
@@ -451,13 +483,21 @@ def _equations(run: Execution, block: Block) -> None:
         left, right = (run.expression(e) for e in s.values)
         found.append(right - left)
 
-    def deviations(at: Sequence[Node]) -> list[Node]:
+    def executed() -> list[Node]:
         found.clear()
+        with run.scope({"equation": equation}):
+            run.body(block.body)
+        return list(found)
+
+    late = block.sort == "NONLINEAR" and _is_late(run, block, run.late(executed))
+
+    def deviations(at: Sequence[Node]) -> list[Node]:
         with run.trial():
             for key, value in zip(used, at, strict=True):
                 run.values[key] = value
-            with run.scope({"equation": equation}):
-                run.body(block.body)
+            executed()
+            if late:
+                executed()
         if len(found) != len(used):
             raise Refused(f"{len(found)} equations for {len(used)} states", block.line)
         return list(found)

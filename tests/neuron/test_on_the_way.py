@@ -1,0 +1,71 @@
+"""Events on their way at the start of a run, of NetCons whose weights events change."""
+
+import mod_files
+import numpy as np
+import pytest
+
+import clhines
+from clhines.errors import InputError
+
+h = pytest.importorskip("neuron", reason="NEURON is not installed").h
+pytestmark = pytest.mark.neuron
+
+STOP = 14.0  # ms
+
+
+@pytest.fixture
+def model():
+    """Synapses with sources that send before the run begins: early, late, and by a spike."""
+    mod_files.loaded()
+    rng = np.random.default_rng(11)
+    soma = h.Section(name="soma")
+    soma.L = soma.diam = 20
+    soma.insert("hh")
+    clamp = h.IClamp(soma(0.5))
+    clamp.delay, clamp.dur, clamp.amp = 0, 1, 0.5
+    stims = [h.NetStim() for _ in range(2)]
+    for k, stim in enumerate(stims):
+        stim.start, stim.interval, stim.number = 0.3 * k, 2.5, 4
+    synapses = [h.nmplast(soma(0.5)), h.nmplast(soma(0.5)), h.ExpSyn(soma(0.5))]
+    netcons = [h.NetCon(stim, to) for stim in stims for to in synapses for _ in range(2)]
+    netcons += [h.NetCon(soma(0.5)._ref_v, to, sec=soma) for to in synapses]
+    netcons += [h.NetCon(None, to) for to in synapses]
+    for netcon, delay in zip(netcons, rng.uniform(0.1, 6, len(netcons)), strict=True):
+        netcon.delay, netcon.weight[0], netcon.threshold = delay, 1e-4 * (1 + delay), -20
+    for netcon in netcons[-6:-4]:
+        netcon.weight[0] = -1  # a spike of the cell changes the weights of all others
+    yield synapses, netcons
+    h.delete_section(sec=soma)
+    del clamp, stims, soma
+
+
+def results(synapses, netcons, parts, engine):
+    vectors = [h.Vector().record(synapse._ref_g) for synapse in synapses]
+    h.finitialize(-65)
+    for k, netcon in enumerate(netcons[-3:]):
+        for t in (0.7, 3.2 + k, 9.4):
+            netcon.event(t)
+    for ours, until in parts:
+        clhines.neuron.run(until, engine=engine) if ours else h.continuerun(until)
+    weights = [netcon.weight[k] for netcon in netcons for k in range(int(netcon.wcnt()))]
+    return np.array([*map(np.array, vectors)]), np.array(weights)
+
+
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu"])
+@pytest.mark.parametrize("begin", [0.0, 0.5, 2.6])
+def test_events_on_their_way_change_weights_as_in_neuron(model, engine, begin):
+    """Some have been delivered at 2.6 ms to some of a source's connections, and to others not."""
+    own = [(False, begin)] if begin else []
+    expected, weights = results(*model, [(False, STOP)], engine)
+    got, got_weights = results(*model, [*own, (True, STOP)], engine)
+    assert np.ptp(expected, axis=1).min() > 1e-4
+    # about 600 steps of some 10 roundings each of values that do not grow
+    assert np.abs(got - expected).max() < 1e-9 * np.abs(expected).max()
+    assert np.abs(got_weights - weights).max() < 1e-9 * np.abs(weights[weights > -1e8]).max()
+
+
+def test_an_event_that_its_source_has_not_sent_to_the_others_is_refused(model):
+    h.finitialize(-65)
+    model[1][0].event(7.1)  # behind what its source has sent: the others would get it, too
+    with pytest.raises(InputError, match="an event on its way whose NetCon has weights"):
+        clhines.neuron.run(STOP, engine="reference")
