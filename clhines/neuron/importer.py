@@ -19,7 +19,7 @@ from clhines.network.groups import Group, inside
 from clhines.network.network import Network
 from clhines.network.stored import put_group
 from clhines.network.structure import of_arrays
-from clhines.neuron.convert import Rejected, RejectedError
+from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.memory.places import ELEMENT, Variable
 from clhines.neuron.memory.tables import local_at
 from clhines.neuron.model import NeuronModel
@@ -122,15 +122,6 @@ def copied(once: Imported, copies: int) -> Imported:
         None if once.elements is None else named[id(once.elements)],
         copies,
     )
-
-
-def split_name(quantity: Quantity) -> tuple[str, int | None]:
-    """Return a variable's name for hoc, and the place in it of an array's element."""
-    name = quantity.public or quantity.name
-    if not name.endswith("]"):
-        return name, None
-    base, place = name[:-1].split("[")
-    return base, int(place)
 
 
 def local_of(model: NeuronModel, name: str, quantity: Quantity) -> np.ndarray:

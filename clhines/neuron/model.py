@@ -9,9 +9,10 @@ from functools import cache, cached_property, partial
 import numpy as np
 
 from clhines.errors import InputError
-from clhines.mechanisms.ir.program import GENERATOR
+from clhines.mechanisms.ir.program import GENERATOR, TURNS, UNLESS
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.build import MAX_QUEUE
+from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
 from clhines.mechanisms.nmodl.reading.tree import GIVEN, PICKING, FunctionTable
 from clhines.neuron.back.queue import Bins, EventQueue, Pending, check_bins, read_pending
 from clhines.neuron.convert import (
@@ -22,6 +23,7 @@ from clhines.neuron.convert import (
     function_tables_of,
     lengths_of,
     some_given,
+    split_name,
 )
 from clhines.neuron.memory.fields import Fields, find_fields
 from clhines.neuron.memory.memory import NeuronMemory
@@ -46,11 +48,14 @@ from clhines.neuron.read.hooks import read_hooks
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
+from clhines.neuron.read.turns import OwnEvents, Turns, is_alone
 from clhines.neuron.read.wiring import NeuronWires, read_wires
 from clhines.neuron.read.written import WrittenPointers, read_pointed, read_written
 from clhines.progress import each, phase
+from clhines.simulate.engines.reference import asked
 from clhines.simulate.ranks.mpi import Ranks, agreed
 
+IN_TURN = "draws of NEURON's one generator in turn"
 _EACH = 8  # self events that an instance may have under way for each of its connections
 _MOST_EVENTS = 1 << 24  # of all instances of a mechanism
 
@@ -73,6 +78,7 @@ class NeuronModel:
     trains: Trains
     slots: WatchSlots
     draws: Draws
+    turns: Turns
     gaps: list[Gap] = field(default_factory=list)
     nodes: range = range(0)  # numbers of the tree's nodes among `all_nodes` of all MPI ranks
     all_nodes: int = 0
@@ -90,8 +96,8 @@ class NeuronModel:
 
     @property
     def players(self) -> list[Player]:
-        """Vectors and Randoms that are played into variables."""
-        return [*self.plays.players, *self.draws.players]
+        """Vectors and Randoms that are played into variables, and draws in turn."""
+        return [*self.plays.players, *self.draws.players, *self.turns.players]
 
     def waits_for_transfer(self) -> bool:
         """Whether `target_var` sets the voltage of a step before; all MPI ranks call it."""
@@ -236,6 +242,7 @@ def read_model(
         _find_pointed(model)
         _find_written(model)
         _check_draws(model, ranks)
+        _find_turns(model, ranks)
         if model.bins is not None:
             step = float(h.dt)
             model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)
@@ -281,7 +288,7 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> NeuronModel:
     pending = read_pending(queue, wires)
     plays = PlayReader(h, memory, places, every)
     trains = read_trains(h, memory, contents, pending, vectors)
-    parts = wires, pending, plays, trains, slots, draws
+    parts = wires, pending, plays, trains, slots, draws, Turns(h, memory)
     model = NeuronModel(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins = lone, bins
     model.point_names = tuple(catalogue.names(points=True))
@@ -375,7 +382,7 @@ def _convert(model: NeuronModel) -> None:
 
 
 def _converted(
-    model: NeuronModel, name: str, kept: Sequence[str] = ()
+    model: NeuronModel, name: str, kept: Sequence[str] = (), in_turn: bool = False
 ) -> Mechanism | list[Rejected]:
     """Return a mechanism that keeps some of its variables, to which POINTERs of others point."""
     instances = model.every[name]
@@ -389,7 +396,7 @@ def _converted(
         entry = replace(entry, text=by_mcell(entry.text))
         model.by_mcell.add(name)
     queue = _room_for_events(model, name)
-    given = pointers, use_tables, second, tables, queue, kept
+    given = pointers, use_tables, second, tables, queue, kept, in_turn
     found = converted(entry, *given)
     if isinstance(found, Mechanism) and (lacking := model.lacking(name, found.program.picked)):
         found = converted(replace(entry, text=some_given(entry.text, lacking)), *given)
@@ -425,6 +432,117 @@ def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:
             ):
                 what = f"POINTER {variable} to a Random that is played, too"
                 model.rejected.append(Rejected(name, what, "use two Randoms"))
+
+
+def _find_turns(model: NeuronModel, ranks: Ranks | None) -> None:
+    """Find what draws from NEURON's one generator in turn, and let NEURON do so ahead of a run."""
+    programs = {name: mechanism.program for name, mechanism in model.mechanisms.items()}
+    drawing = [n for n, p in programs.items() if GENERATOR in p.random or _asks(model, n)]
+    own = [n for n in drawing if GENERATOR in programs[n].random]
+    if len(own) == len(drawing) and sum(len(model.every[n]) for n in own) <= 1:
+        return
+    outside = {name: _outside(model, name) for name in drawing}
+    alone = [name for name in drawing if not outside[name]]
+    if ranks is not None or model.h.use_mcell_ran4():
+        where = "on several MPI ranks" if ranks is not None else "with use_mcell_ran4(1)"
+        model.rejected += [Rejected(name, f"{IN_TURN}, {where}") for name in drawing]
+    elif alone and len(alone) < len(drawing):
+        others = [n for n in drawing if n not in alone]
+        what = f"{IN_TURN} with {alone[0]}, whose events draw"
+        model.rejected += [Rejected(n, f"{what}; {outside[n]}", _OF_ITS_OWN) for n in others]
+    elif alone:
+        _run_ahead(model, alone)
+    else:
+        for name in drawing:
+            model.rejected += _draw_ahead(model, name, outside[name])
+
+
+_OF_ITS_OWN = "declare a RANDOM variable"
+
+
+def _asks(model: NeuronModel, name: str) -> bool:
+    """Whether parameters say that a mechanism draws from the generator, and bar nothing else."""
+    mechanism = model.mechanisms[name]
+    said = mechanism.program.unless
+    found = {
+        number
+        for block in UNLESS
+        if block in mechanism.program.blocks
+        for number, where in asked(mechanism, block, _present(model, name, block))
+        if where.any()
+    }
+    return bool(found) and all(ONE_GENERATOR in said[number] for number in found)
+
+
+def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]:
+    """Return the values of a block's arguments as NEURON has them, of all instances."""
+    program, instances = model.mechanisms[name].program, model.every[name]
+    found = {}
+    for quantity in (*program.parameters, *program.states):
+        base, place = split_name(quantity)
+        if quantity.name not in {a.name for a in program.blocks[block]}:
+            continue
+        if base in instances.entry.ranges:
+            found[quantity.name] = instances.values(base, place)
+        elif base in instances.entry.globals_:
+            value = getattr(model.h, f"{base}_{name}")
+            found[quantity.name] = np.array([value if place is None else value[place]])
+        else:
+            found[quantity.name] = np.array([float(getattr(model.h, base, np.nan))])
+    return found
+
+
+def _outside(model: NeuronModel, name: str) -> str:
+    """Return why NEURON cannot run a mechanism's events ahead; empty where it can."""
+    if not is_alone(model.mechanisms[name].program):
+        return "it does more than answer its own self events"
+    wires, pending = model.wires, model.pending
+    number = wires.senders.names.index(name)
+    heard = (wires.origin >= 0) & (wires.senders.name[wires.target] == number)
+    if heard.any() or any(wires.target_of(k)[0] == name for k, _ in pending.netcons):
+        return "it gets events of others"
+    set_by = [gap.owner for gap in model.gaps] + [p.variable.owner for p in model.players]
+    pointed = [v.owner for to in model.pointed.values() for v in to]
+    if name in (*set_by, *pointed, *(v.owner for to in model.written.targets.values() for v in to)):
+        return "others set or read its variables"
+    if any(r.variable is not None and r.variable.owner == name for r in model.plays.recorders):
+        return "Vectors record its variables"
+    return "CVode.queue_mode(1, 0)" if model.bins is not None else ""
+
+
+def _run_ahead(model: NeuronModel, names: list[str]) -> None:
+    trains = model.trains
+    trains.names, trains.ahead = (*trains.names, *names), tuple(names)
+    parts = model.h, model.memory, model.queue, model.wires, model.sources, trains
+    model.turns.sources = OwnEvents(*parts)
+    for name in names:
+        del model.mechanisms[name]
+    del model.every  # which is without them now
+
+
+def _draw_ahead(model: NeuronModel, name: str, outside: str) -> list[Rejected]:
+    """Let the numbers of a mechanism's steps be drawn ahead; return why they cannot."""
+    keeps = [v.name for to in model.pointed.values() for v in to if v.owner == name]
+    found = _converted(model, name, sorted({*keeps}), in_turn=True)
+    if not isinstance(found, Mechanism):
+        if ONE_GENERATOR in found[0].construct:
+            what = f"{IN_TURN} with others: {outside}, and draws elsewhere than in SOLVE"
+            return [Rejected(name, what, _OF_ITS_OWN, found[0].file, found[0].line)]
+        return found
+    model.mechanisms[name] = found
+    if not found.program.turns:
+        return []
+    inputs = {a.name for a in found.program.blocks[TURNS] if a.direction == "in"}
+    if inputs & {p.variable.name for p in model.plays.players if p.variable.owner == name}:
+        return [Rejected(name, f"{IN_TURN}, with Vector.play into what decides whether it draws")]
+    count = len(model.every[name])
+    flags = asked(found, TURNS, _present(model, name, TURNS))
+    where = {k: np.broadcast_to(flag, count) for k, flag in flags}
+    for instance in np.argsort(model.every[name].columns.numbers()).tolist():
+        for place, function in enumerate(found.program.turns):
+            if where[place][instance]:
+                model.turns.add(name, instance, function, place)
+    return []
 
 
 def _find_pointed(model: NeuronModel) -> None:

@@ -73,11 +73,13 @@ def executed(
     secondorder: bool = False,
     given: Mapping[str, FunctionTable] | None = None,
     draws: bool = False,
+    in_turn: bool = False,
 ) -> Bodies:
     """Execute all blocks of a file, with the tables that are given of FUNCTION_TABLE."""
     shared = MechanismContext(
         file, Names(file), Graph(), use_tables, secondorder, given or {}, draws=draws
     )
+    shared.turns = [] if in_turn else None
     bodies = Bodies(shared)
     work = _Work(bodies)
     parts = work.initial, work.current, work.advance, work.diffusion, work.events, work.others

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from clhines.mechanisms.ir.compiled import NEVER
 from clhines.mechanisms.ir.expressions import Graph, Node
-from clhines.mechanisms.ir.program import GENERATOR
+from clhines.mechanisms.ir.program import GENERATOR, IN_TURN
 from clhines.mechanisms.ir.singular import without_trap
 from clhines.mechanisms.nmodl.meaning import function_table
 from clhines.mechanisms.nmodl.reading.c import UNREAD
@@ -41,6 +41,8 @@ DRAWS = {  # of NEURON's one generator, and the functions of RANDOM variables in
 }  # fmt: skip
 _ORDER = "arguments of one call that draw or set variables, whose order C leaves open"
 _LOCALS = "assign them to LOCAL variables before the call"
+MAX_TURNS_DRAWN = 32  # numbers of a step of an instance that are drawn ahead
+_NO_ORDER = "declare a RANDOM variable, or draw in a PROCEDURE that SOLVE names"
 ONE_GENERATOR = ", which takes the one generator of all mechanisms in the order of calls"
 # the other functions that NEURON gives to every file
 OF_NEURON = frozenset(
@@ -256,6 +258,8 @@ class Evaluation(BlockValues):
         if name == UNREAD:
             self.refuse_verbatim("VERBATIM", line)
             return self.graph.zero
+        if self.shared.turns is not None and self._draws_in_turn(name):
+            return self._in_turn(name, self.in_any_order(arguments, line), line)
         if self.shared.draws and (DRAWS.get(name) or name == "set_seed"):
             return self._of_generator(name, self.in_any_order(arguments, line), line)
         if (DRAWS.get(name) or name == "hoc_execerror") and self.guard is not self.graph.one:
@@ -315,13 +319,33 @@ class Evaluation(BlockValues):
 
     def _of_generator(self, name: str, values: Sequence[Node], line: int) -> Node:
         """Return a number of NEURON's one generator, or give it a seed."""
-        if len(values) != {"scop_random": 0, "normrand": 2}.get(name, 1):
-            raise Refused(f"{name} is called with {len(values)} arguments", line)
+        _check_count(name, values, line)
         if name == "set_seed":
             if "initial" not in self.where:  # float32 has no whole numbers above 2**24
                 raise Refused(f"set_seed in {self.where}", line, "call it in INITIAL")
             return drawn(self, "random_setseq", GENERATOR, values, line, name)
         return drawn(self, DRAWS[name], GENERATOR, values, line, name)
+
+    def _draws_in_turn(self, name: str) -> bool:
+        """Whether a call is a draw that NEURON does ahead: of SOLVE, or of INITIAL."""
+        is_drawn = bool(DRAWS.get(name)) and self.where in ("initial", "advance")
+        return is_drawn or (name == "set_seed" and self.where == "initial")
+
+    def _in_turn(self, name: str, values: Sequence[Node], line: int) -> Node:
+        """Return a number that NEURON draws ahead, in the order of all instances' draws."""
+        _check_count(name, values, line)
+        turns = self.shared.turns
+        assert turns is not None
+        if self.where == "initial":
+            number = self.graph.number(Fraction(1, 2))  # NEURON's INITIAL has drawn: any number
+            return number if name == "set_seed" else _scaled(DRAWS[name], number, values)
+        if self.inside_loop or self.in_trial or self.is_repeated or len(turns) == MAX_TURNS_DRAWN:
+            what = f"{name} of several instances in turn, in a loop, a method of SOLVE that repeats"
+            raise Refused(f"{what} it, or more than {MAX_TURNS_DRAWN}", line, _NO_ORDER)
+        number = self.read(f"{IN_TURN}{len(turns)}", None, line)
+        turns.append((name, self.guard))
+        self.values[stream_keys(GENERATOR)[1]] = self.graph.number(len(turns))
+        return _scaled(DRAWS[name], number, values)
 
     def _at_time(self, time: Node) -> Node:
         graph = self.graph
@@ -336,6 +360,11 @@ def whole(x: Node) -> Node:
     if plain.is_number:
         return graph.number(int(plain.value))
     return graph.where(graph.less(x, graph.zero), graph.call("ceil", x), graph.call("floor", x))
+
+
+def _check_count(name: str, values: Sequence[Node], line: int) -> None:
+    if len(values) != {"scop_random": 0, "normrand": 2}.get(name, 1):
+        raise Refused(f"{name} is called with {len(values)} arguments", line)
 
 
 def _unknown(name: str, line: int) -> Refused:

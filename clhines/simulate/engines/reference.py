@@ -61,15 +61,23 @@ def _refuse(variables: Variables, k: int, block: str) -> None:
         check_unless(mechanism, block, {**variables.parameters[k], **variables.states[k]})
 
 
-def check_unless(mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]) -> None:
-    """Raise an InputError where parameters ask for something that is not simulated."""
+def asked(
+    mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]
+) -> list[tuple[int, np.ndarray]]:
+    """Return the numbers of a block's results, and where each is not 0: one, or each instance."""
     arguments = mechanism.calls(block)
     inputs = [a.name for a in arguments if a.direction == "in"]
     reasons = [int(a.name) for a in arguments if a.direction == "out"]
     with np.errstate(all="ignore"):
         flags = mechanism.twin(block)(*(values[name] for name in inputs))
-    for number, where in zip(reasons, flags, strict=True):
-        count = max(np.size(values[name]) for name in inputs)
+    return [(k, np.asarray(where) != 0) for k, where in zip(reasons, flags, strict=True)]
+
+
+def check_unless(mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]) -> None:
+    """Raise an InputError where parameters ask for something that is not simulated."""
+    inputs = [a.name for a in mechanism.calls(block) if a.direction == "in"]
+    count = max(np.size(values[name]) for name in inputs)
+    for number, where in asked(mechanism, block, values):
         instances = np.flatnonzero(np.broadcast_to(where, count))
         if len(instances):
             at = {name: np.broadcast_to(values[name], count)[instances[0]] for name in inputs}
