@@ -49,17 +49,18 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
     list of Rejected
         Empty where all can; each prints as a line.
     """
-    try:
-        h = interpreter()
-        model = read_model(h, vectors or {}, every=True, ranks=ranks_of(h))
-    except RejectedError as error:
-        return error.rejected
-    if model.rejected:
-        return model.rejected
-    try:
-        network_of(model)
-    except InputError as error:
-        return list(getattr(error, "rejected", [Rejected("", str(error))]))
+    h = interpreter()
+    with uncollected():  # what is gone while NEURON's memory is read would be missed
+        try:
+            model = read_model(h, vectors or {}, every=True, ranks=ranks_of(h))
+        except RejectedError as error:
+            return error.rejected
+        if model.rejected:
+            return model.rejected
+        try:
+            network_of(model)
+        except InputError as error:
+            return list(getattr(error, "rejected", [Rejected("", str(error))]))
     return []
 
 

@@ -43,7 +43,7 @@ from clhines.neuron.memory.streams import (
 from clhines.neuron.memory.tables import read_table
 from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, Hidden, Instances, WatchSlots, read_contents
-from clhines.neuron.read.draws import Draws
+from clhines.neuron.read.draws import Draws, drawn_from
 from clhines.neuron.read.hooks import read_hooks
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
@@ -137,7 +137,7 @@ class NeuronModel:
             return RandomVariable(name, instances.things, variable, index)
         kind = PointedMCell if name in self.by_mcell else Pointed
         try:
-            pointers = self.slots.pointers(instances, self._width())
+            pointers = self.pointers(name)
             if f"{variable}_{GIVEN}" not in self.mechanisms[name].defaults:
                 return kind(self.memory, self.h, name, variable, pointers, index)
             some = pointers != 0
@@ -146,10 +146,14 @@ class NeuronModel:
         except OSError as error:
             raise rejected(name, f"POINTER {variable}: {error}") from None
 
+    def pointers(self, name: str) -> np.ndarray:
+        """(k,) int64: what a mechanism's instances have in the POINTER that VERBATIM draws from."""
+        return self.slots.pointers(self.every[name], self._width())
+
     def lacking(self, name: str, variables: Sequence[str]) -> list[str]:
         """Return those POINTERs from which VERBATIM draws that some instances have nothing in."""
         try:
-            pointers = [self.slots.pointers(self.every[name], self._width()) for _ in variables]
+            pointers = [self.pointers(name) for _ in variables]
         except OSError:
             return []  # said where streams are read
         return [v for v, each in zip(variables, pointers, strict=True) if not each.all()]
@@ -160,7 +164,7 @@ class NeuronModel:
         if PICKING[0] not in instances.entry.text:
             return False
         try:
-            pointers = self.slots.pointers(instances, self._width())
+            pointers = self.pointers(name)
         except OSError:
             return False  # said where streams are read
         return are_mcell(self.memory, self.h, pointers[pointers != 0])
@@ -437,9 +441,12 @@ def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:
 def _find_turns(model: NeuronModel, ranks: Ranks | None) -> None:
     """Find what draws from NEURON's one generator in turn, and let NEURON do so ahead of a run."""
     programs = {name: mechanism.program for name, mechanism in model.mechanisms.items()}
+    of_randoms = _drawing_otherwise(model)
     drawing = [n for n, p in programs.items() if GENERATOR in p.random or _asks(model, n)]
     own = [n for n in drawing if GENERATOR in programs[n].random]
     if len(own) == len(drawing) and sum(len(model.every[n]) for n in own) <= 1:
+        if of_randoms and ranks is None:
+            _run_ahead(model, of_randoms)
         return
     outside = {name: _outside(model, name) for name in drawing}
     alone = [name for name in drawing if not outside[name]]
@@ -450,14 +457,48 @@ def _find_turns(model: NeuronModel, ranks: Ranks | None) -> None:
         others = [n for n in drawing if n not in alone]
         what = f"{IN_TURN} with {alone[0]}, whose events draw"
         model.rejected += [Rejected(n, f"{what}; {outside[n]}", _OF_ITS_OWN) for n in others]
-    elif alone:
-        _run_ahead(model, alone)
-    else:
+    elif alone or of_randoms:
+        _run_ahead(model, [*dict.fromkeys([*alone, *of_randoms])])
+    if not alone:
         for name in drawing:
             model.rejected += _draw_ahead(model, name, outside[name])
 
 
 _OF_ITS_OWN = "declare a RANDOM variable"
+
+
+def _drawing_otherwise(model: NeuronModel) -> list[str]:
+    """Return mechanisms whose Randoms are such that only NEURON can draw, and can do so ahead."""
+    found = []
+    for name, mechanism in model.mechanisms.items():
+        try:
+            for variable in mechanism.program.picked:
+                model.streams(name, variable)
+        except RejectedError:
+            if not _outside(model, name):
+                found.append(name)
+    return found
+
+
+def _randoms_of(model: NeuronModel, name: str) -> list[int] | None:
+    """Return the Randoms that a mechanism draws from; None where others do, or they are none."""
+    if not model.mechanisms[name].program.picked:
+        return []
+    every = list(model.h.List("Random"))
+    known = {*model.memory.insides_of(model.memory.objects_of(every)).tolist()} if every else set()
+    others, streams = model.draws.streams.copy(), set[int]()
+    try:
+        pointers = {p for p in model.pointers(name).tolist() if p}
+        if not pointers <= known:
+            return None
+        streams = {drawn_from(model.memory, random)[1] for random in pointers}
+        for other, mechanism in model.mechanisms.items():
+            if mechanism.program.picked and other != name:
+                at = [p for p in model.pointers(other).tolist() if p]
+                others |= {drawn_from(model.memory, p)[1] if p in known else p for p in at}
+    except OSError:
+        return None
+    return None if streams & others else sorted(pointers)
 
 
 def _asks(model: NeuronModel, name: str) -> bool:
@@ -482,7 +523,9 @@ def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]
         base, place = split_name(quantity)
         if quantity.name not in {a.name for a in program.blocks[block]}:
             continue
-        if base in instances.entry.ranges:
+        if base.endswith(f"_{GIVEN}") and base not in instances.entry.ranges:
+            found[quantity.name] = (model.pointers(name) != 0).astype(np.float64)
+        elif base in instances.entry.ranges:
             found[quantity.name] = instances.values(base, place)
         elif base in instances.entry.globals_:
             value = getattr(model.h, f"{base}_{name}")
@@ -507,13 +550,18 @@ def _outside(model: NeuronModel, name: str) -> str:
         return "others set or read its variables"
     if any(r.variable is not None and r.variable.owner == name for r in model.plays.recorders):
         return "Vectors record its variables"
+    if _randoms_of(model, name) is None:
+        return "it draws from what others draw from, too, or from no Random"
     return "CVode.queue_mode(1, 0)" if model.bins is not None else ""
 
 
 def _run_ahead(model: NeuronModel, names: list[str]) -> None:
+    """Let NEURON run the events of mechanisms ahead, which are trains then."""
+    randoms = [r for name in names for r in _randoms_of(model, name) or ()]
+    kept = {at: size for r in randoms for at, size in drawn_from(model.memory, r)[0].items()}
     trains = model.trains
     trains.names, trains.ahead = (*trains.names, *names), tuple(names)
-    parts = model.h, model.memory, model.queue, model.wires, model.sources, trains
+    parts = model.h, model.memory, model.queue, model.wires, model.sources, trains, kept
     model.turns.sources = OwnEvents(*parts)
     for name in names:
         del model.mechanisms[name]

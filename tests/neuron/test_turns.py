@@ -175,3 +175,65 @@ def test_orders_that_the_network_decides_are_rejected():
         check("use_mcell_ran4")
     finally:
         h.use_mcell_ran4(0)
+
+
+def _shared(trains, randoms):
+    for train in trains:
+        train.draw(randoms[0])
+
+
+DISTRIBUTIONS = {
+    "lognormal": lambda trains, randoms: [random.lognormal(1, 0.1) for random in randoms],
+    "erlang": lambda trains, randoms: [random.erlang(2, 1) for random in randoms],
+    "a Random for two": _shared,
+    "two generators": lambda trains, randoms: randoms[1].MCellRan4(7),
+}
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_sources_with_randoms_that_only_neuron_draws_from(name):
+    """They answer their own events alone, so NEURON runs them ahead, and their Randoms."""
+    mod_files.loaded()
+    soma = h.Section(name="soma")
+    synapse = h.ExpSyn(soma(0.5))
+    trains, randoms = [h.ExtTrain(), h.ExtTrain()], [h.Random(), h.Random()]
+    netcons = [h.NetCon(train, synapse, 0, 0.3, 0.002) for train in trains]
+    times, v = h.Vector(), h.Vector().record(soma(0.5)._ref_v)
+    netcons[1].record(times)
+    found = []
+    for go in (h.continuerun, runs("reference"), runs("auto")):
+        for k, (train, random) in enumerate(zip(trains, randoms, strict=True)):
+            random.Random123(k, 3, 4)
+            random.negexp(1)
+            train.draw(random)
+            train.noise = 0.7
+        DISTRIBUTIONS[name](trains, randoms)
+        h.finitialize(-65)
+        if found:
+            assert clhines.neuron.check() == []
+            with pytest.raises(clhines.InputError, match="engine"):
+                clhines.neuron.run(5, engine="none")
+        go(8.3)
+        go(20)
+        places = [random.seq() for random in randoms] + [random.repick() for random in randoms]
+        found.append([list(times), places, [train.sent for train in trains], np.array(v)])
+    assert len(found[0][0]) > 3
+    for *own, own_v in found[1:]:
+        assert own == found[0][:3]
+        # both sides do the same operations in another order: 1e-16 of 65 mV, 800 steps
+        assert np.abs(own_v - found[0][3]).max() < 1e-9
+
+
+def test_a_random_that_another_mechanism_draws_from_is_rejected():
+    mod_files.loaded()
+    soma = h.Section(name="soma")
+    train, random, release = h.ExtTrain(), h.Random(), h.ext_release(soma(0.5))
+    random.Random123(1, 2, 3)
+    random.normal(1, 0.1)
+    train.draw(random)
+    release.setRNG(random)
+    wire = h.NetCon(train, release)
+    h.finitialize(-65)
+    assert wire and any("of another distribution" in str(x) for x in clhines.neuron.check())
+    with pytest.raises(clhines.InputError, match="of another distribution"):
+        clhines.neuron.run(1)

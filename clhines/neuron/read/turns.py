@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -117,6 +117,7 @@ class OwnEvents:
     wires: NeuronWires
     reader: EventSources
     trains: Trains
+    kept: dict[int, int] = field(default_factory=dict)  # of Randoms: sizes in bytes by address
 
     @contextmanager
     def ahead(self, until: float) -> Iterator[None]:
@@ -125,12 +126,15 @@ class OwnEvents:
         own = np.isin(senders.name, [senders.names.index(name) for name in self.trains.ahead])
         fields = [self.memory.fields_of(point) for point in senders.points[own].tolist()]
         at = np.array([address for one in fields for address in one], np.int64)
+        copies = {place: ctypes.string_at(place, size) for place, size in self.kept.items()}
         values, events, t = numbers_at(at), self._events(senders.points[own]), float(self.h.t)
         try:
             self._deliver(senders.points[own], until)
             yield
         except BaseException:
             put_numbers(at, values)
+            for place, copy in copies.items():
+                ctypes.memmove(place, copy, len(copy))
             self.queue.remove(*self._events(senders.points[own]).item.tolist())
             self._set_time(t)
             none = np.zeros(len(events.time), np.int64)
