@@ -40,7 +40,7 @@ from clhines.neuron.memory.streams import (
     are_mcell,
     rejected,
 )
-from clhines.neuron.memory.tables import read_table
+from clhines.neuron.memory.tables import forces_of, read_force, read_table
 from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, Hidden, Instances, WatchSlots, read_contents
 from clhines.neuron.read.draws import Draws, drawn_from
@@ -120,6 +120,10 @@ class NeuronModel:
             table = read_table(function, count, call)
             if table is not None:
                 found[function] = table
+        for file in forces_of(instances.entry.text):
+            table = read_force(file)
+            if table is not None:
+                found[file] = table
         return found
 
     def hidden_of(self, name: str) -> Hidden:
