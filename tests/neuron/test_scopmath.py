@@ -54,11 +54,11 @@ from support.mod_files import loaded
 loaded()
 found = {{}}
 soma = h.Section(name="soma")
-force = h.nmforce(soma(0.5))
+force = h.ext_force(soma(0.5))
 found["without"] = [str(line) for line in clhines.neuron.check()]
 random = np.random.default_rng(5)
 times = np.cumsum(random.choice([0.1, 0.125, 0.3, 1], 20)) - 1.2
-with open("nmforce.dat", "w") as file:
+with open("ext_force.dat", "w") as file:
     file.write("a line\\n" * 6)
     file.writelines(f"{{t}} {{y}}\\n" for t, y in zip(times, random.random(20)))
 force.late = 0.013
@@ -74,7 +74,7 @@ print(json.dumps(found))
 
 def test_numbers_of_a_file(tmp_path):
     found = forked.result_of(f"import os; os.chdir({str(tmp_path)!r})\n{FORCE}")
-    assert "stepforce of 'nmforce.dat' without its numbers" in found["without"][0]
+    assert "stepforce of 'ext_force.dat' without its numbers" in found["without"][0]
     (v, i) = map(np.array, found["neuron"])
     assert len({*i}) > 10
     for name in ("own", "reference"):
