@@ -441,7 +441,7 @@ class _Work:
         """Variables that INITIAL alone sets, before it uses a table, from what is one for all."""
         writes = [b.writes.keys() for n, b in self.bodies.blocks.items() if n != "initial"]
         later = {key for keys in writes for key in keys}
-        ever = later.union(self.bodies.blocks["initial"].writes)
+        ever = later.union(self.bodies.blocks.get("initial", Body()).writes)
         shared = {k for k in self.names.elements.keys() - ever if self.names.is_global(k)}
         return {
             self.graph.symbol(key): node
