@@ -23,6 +23,8 @@ from clhines.mechanisms.nmodl.reading.tree import (
 )
 from clhines.neuron.read.catalogue import CatalogueEntry
 
+CELSIUS = "celsius_played"  # parameter in the place of celsius, where a Vector is played into that
+
 
 @dataclass(frozen=True)
 class Rejected:
@@ -76,12 +78,14 @@ def converted(
     queue: int = MAX_QUEUE,
     kept: Sequence[str] = (),
     in_turn: bool = False,
+    plays_celsius: bool = False,
 ) -> Mechanism | list[Rejected]:
     """Return a mechanism, or the reasons why it cannot be simulated."""
     text = with_currents(entry.text)
     for name in pointers:
         text = pointing(text, name)
     try:
+        text = with_own_celsius(text) if plays_celsius else text
         given = use_tables, secondorder, function_tables, queue, kept, in_turn
         return constructed(text, entry.file, *given)
     except NmodlError as error:
@@ -142,6 +146,17 @@ def with_currents(text: str) -> str:
     code = re.sub(r"COMMENT\b.*?ENDCOMMENT|:[^\n]*", "", text, flags=re.DOTALL)
     lists = re.findall(r"\b(?:NONSPECIFIC|ELECTRODE)_CURRENT\s+(\w+(?:\s*,\s*\w+)*)", code)
     return f"{text}\nNEURON {{ RANGE {', '.join(lists)} }}\n" if lists else text
+
+
+def with_own_celsius(text: str) -> str:
+    """Return an NMODL text in which celsius is a parameter of each instance, to be played into."""
+    code = re.sub(r"COMMENT\b.*?ENDCOMMENT|[:?][^\n]*", "", text, flags=re.DOTALL)
+    if not re.search(r"\bcelsius\b|\bINCLUDE\b|\bnrn_ghk\b", code):
+        return text
+    found = re.search(r"\b(TABLE|INCLUDE|VERBATIM|nrn_ghk|celsius\s*=(?!=))", code)
+    if found:
+        raise InputError(f"Vector.play into celsius, with {found[0].split()[0]} in the file")
+    return re.sub(r"\bcelsius\b", CELSIUS, text) + f"\nNEURON {{ RANGE {CELSIUS} }}\n"
 
 
 def by_mcell(text: str) -> str:

@@ -19,7 +19,7 @@ from clhines.network.groups import Group, inside
 from clhines.network.network import Network
 from clhines.network.stored import put_group
 from clhines.network.structure import of_arrays
-from clhines.neuron.convert import Rejected, RejectedError, split_name
+from clhines.neuron.convert import CELSIUS, Rejected, RejectedError, split_name
 from clhines.neuron.memory.places import ELEMENT, Variable
 from clhines.neuron.memory.tables import local_at
 from clhines.neuron.model import NeuronModel
@@ -158,6 +158,9 @@ def values_of(
         if quantity.name in own:
             variable, k = own[quantity.name]
             given[quantity.name] = _single(model.streams(name, variable).distribution()[:, k])
+            continue
+        if quantity.name == CELSIUS:
+            given[quantity.name] = float(model.h.celsius)
             continue
         value = _parameter(model, name, quantity, program.built_in, nodes)
         if value is not None:

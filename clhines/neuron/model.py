@@ -14,8 +14,10 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.build import MAX_QUEUE
 from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
 from clhines.mechanisms.nmodl.reading.tree import GIVEN, PICKING, FunctionTable
+from clhines.model.model import ADVANCE_REVERSAL
 from clhines.neuron.back.queue import Bins, EventQueue, Pending, check_bins, read_pending
 from clhines.neuron.convert import (
+    CELSIUS,
     Rejected,
     RejectedError,
     by_mcell,
@@ -251,6 +253,7 @@ def read_model(
         _find_written(model)
         _check_draws(model, ranks)
         _find_turns(model, ranks)
+        _play_celsius(model)
         if model.bins is not None:
             step = float(h.dt)
             model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)
@@ -404,7 +407,7 @@ def _converted(
         entry = replace(entry, text=by_mcell(entry.text))
         model.by_mcell.add(name)
     queue = _room_for_events(model, name)
-    given = pointers, use_tables, second, tables, queue, kept, in_turn
+    given = pointers, use_tables, second, tables, queue, kept, in_turn, bool(model.plays.celsius)
     found = converted(entry, *given)
     if isinstance(found, Mechanism) and (lacking := model.lacking(name, found.program.picked)):
         found = converted(replace(entry, text=some_given(entry.text, lacking)), *given)
@@ -440,6 +443,31 @@ def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:
             ):
                 what = f"POINTER {variable} to a Random that is played, too"
                 model.rejected.append(Rejected(name, what, "use two Randoms"))
+
+
+def _play_celsius(model: NeuronModel) -> None:
+    """Let a Vector that is played into celsius be played into each instance that uses it."""
+    if not model.plays.celsius:
+        return
+    what = "Vector.play into celsius, with"
+    if len(model.plays.celsius) > 1:
+        model.rejected.append(Rejected("", f"{what} several Vectors", "play one of them"))
+        return
+    for ion in model.contents.ions.values():
+        if (ion.style & ADVANCE_REVERSAL).any():
+            more = f"the reversal potential of {ion.name}, which follows it in each step"
+            model.rejected.append(Rejected("", f"{what} {more}"))
+    for name, mechanism in model.mechanisms.items():
+        if model.every[name].entry.channel is not None:
+            model.rejected.append(Rejected(name, f"{what} KSChan"))
+        blocks = [b for b in mechanism.program.blocks if b != "initial"]
+        if not any(a.name == CELSIUS for b in blocks for a in mechanism.program.blocks[b]):
+            continue
+        for player in model.plays.celsius:
+            every = range(len(model.every[name]))
+            model.plays.players += [
+                replace(player, variable=Variable(name, CELSIUS, k)) for k in every
+            ]
 
 
 def _find_turns(model: NeuronModel, ranks: Ranks | None) -> None:
