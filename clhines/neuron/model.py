@@ -536,34 +536,35 @@ def _randoms_of(model: NeuronModel, name: str) -> list[int] | None:
 def _asks(model: NeuronModel, name: str) -> bool:
     """Whether parameters say that a mechanism draws from the generator, and bar nothing else."""
     mechanism = model.mechanisms[name]
-    said = mechanism.program.unless
-    found = {
-        number
-        for block in UNLESS
-        if block in mechanism.program.blocks
-        for number, where in asked(mechanism, block, _present(model, name, block))
-        if where.any()
-    }
+    said, found = mechanism.program.unless, set[int]()
+    for block in UNLESS:
+        if block in mechanism.program.blocks:
+            try:
+                flags = asked(mechanism, block, _present(model, name, block))
+            except LookupError:
+                return False  # said where a simulation takes NEURON's values
+            found |= {number for number, where in flags if where.any()}
     return bool(found) and all(ONE_GENERATOR in said[number] for number in found)
 
 
 def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]:
-    """Return the values of a block's arguments as NEURON has them, of all instances."""
+    """Return what a block takes as NEURON has it, of all instances; a LookupError: it is hidden."""
     program, instances = model.mechanisms[name].program, model.every[name]
-    found = {}
+    entry, found = instances.entry, dict[str, np.ndarray]()
+    wanted = {a.name for a in program.blocks[block] if a.direction == "in"}
     for quantity in (*program.parameters, *program.states):
         base, place = split_name(quantity)
-        if quantity.name not in {a.name for a in program.blocks[block]}:
+        if quantity.name not in wanted:
             continue
-        if base.endswith(f"_{GIVEN}") and base not in instances.entry.ranges:
-            found[quantity.name] = (model.pointers(name) != 0).astype(np.float64)
-        elif base in instances.entry.ranges:
+        if base in entry.ranges:
             found[quantity.name] = instances.values(base, place)
-        elif base in instances.entry.globals_:
+        elif base in entry.globals_:
             value = getattr(model.h, f"{base}_{name}")
             found[quantity.name] = np.array([value if place is None else value[place]])
+        elif base.endswith(f"_{GIVEN}"):
+            found[quantity.name] = (model.pointers(name) != 0).astype(np.float64)
         else:
-            found[quantity.name] = np.array([float(getattr(model.h, base, np.nan))])
+            raise LookupError(base)
     return found
 
 
@@ -613,10 +614,14 @@ def _draw_ahead(model: NeuronModel, name: str, outside: str) -> list[Rejected]:
     if not found.program.turns:
         return []
     inputs = {a.name for a in found.program.blocks[TURNS] if a.direction == "in"}
-    if inputs & {p.variable.name for p in model.plays.players if p.variable.owner == name}:
-        return [Rejected(name, f"{IN_TURN}, with Vector.play into what decides whether it draws")]
+    changed = {p.variable.name for p in model.players if p.variable.owner == name}
+    if inputs & (changed | {gap.name for gap in model.gaps if gap.owner == name}):
+        return [Rejected(name, f"{IN_TURN}, where what decides whether it draws is played or set")]
     count = len(model.every[name])
-    flags = asked(found, TURNS, _present(model, name, TURNS))
+    try:
+        flags = asked(found, TURNS, _present(model, name, TURNS))
+    except LookupError as error:
+        return [Rejected(name, f"{IN_TURN}, where {error.args[0]} decides, which is no RANGE")]
     where = {k: np.broadcast_to(flag, count) for k, flag in flags}
     for instance in np.argsort(model.every[name].columns.numbers()).tolist():
         for place, function in enumerate(found.program.turns):

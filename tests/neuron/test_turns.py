@@ -170,6 +170,11 @@ def test_orders_that_the_network_decides_are_rejected():
     h.finitialize(-65)
     with pytest.raises(clhines.InputError, match="in turn; use clhines.neuron.run"):
         clhines.from_neuron()
+    soma.insert("nmfluct")
+    values, knots = h.Vector([0, 1]), h.Vector([0, 5])
+    values.play(soma(0.5).nmfluct._ref_rare, knots, 1)
+    check("what decides whether it draws is played")
+    values.play_remove()
     h.use_mcell_ran4(1)
     try:
         check("use_mcell_ran4")
