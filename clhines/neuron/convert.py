@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clhines.errors import InputError
+from clhines.mechanisms.ir.program import Quantity
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.build import MAX_QUEUE, FunctionTables, read
 from clhines.mechanisms.nmodl.reading.lexer import Includes
@@ -21,6 +22,8 @@ from clhines.mechanisms.nmodl.reading.tree import (
     Rejection,
 )
 from clhines.neuron.read.catalogue import CatalogueEntry
+
+CELSIUS = "celsius_played"  # parameter in the place of celsius, where a Vector is played into that
 
 
 @dataclass(frozen=True)
@@ -74,13 +77,16 @@ def converted(
     function_tables: Mapping[str, FunctionTable] | None = None,
     queue: int = MAX_QUEUE,
     kept: Sequence[str] = (),
+    in_turn: bool = False,
+    plays_celsius: bool = False,
 ) -> Mechanism | list[Rejected]:
     """Return a mechanism, or the reasons why it cannot be simulated."""
     text = with_currents(entry.text)
     for name in pointers:
         text = pointing(text, name)
     try:
-        given = use_tables, secondorder, function_tables, queue, kept
+        text = with_own_celsius(text) if plays_celsius else text
+        given = use_tables, secondorder, function_tables, queue, kept, in_turn
         return constructed(text, entry.file, *given)
     except NmodlError as error:
         return [
@@ -93,6 +99,15 @@ def converted(
 def _way_out(r: Rejection) -> str:
     name = re.match(r"FUNCTION_TABLE (\w+) without a table", r.construct)
     return f"call its table_{name[1]}() in hoc, with knots that ascend" if name else r.way_out
+
+
+def split_name(quantity: Quantity) -> tuple[str, int | None]:
+    """Return a variable's name for hoc, and the place in it of an array's element."""
+    name = quantity.public or quantity.name
+    if not name.endswith("]"):
+        return name, None
+    base, place = name[:-1].split("[")
+    return base, int(place)
 
 
 def function_tables_of(text: str) -> dict[str, int]:
@@ -118,10 +133,12 @@ def constructed(
     function_tables: FunctionTables | None = None,
     queue: int = MAX_QUEUE,
     kept: Sequence[str] = (),
+    in_turn: bool = False,
 ) -> Mechanism:
     """Return the mechanism of a text without CONSTRUCTOR, whose values are in NEURON's memory."""
     text, language = read(text, path, use_tables, secondorder, function_tables)
-    return Mechanism(text, replace(language, constructed=True, queue=queue, kept=tuple(kept)))
+    more = {"queue": queue, "kept": tuple(kept), "in_turn": in_turn}
+    return Mechanism(text, replace(language, constructed=True, **more))  # type: ignore[arg-type]
 
 
 def with_currents(text: str) -> str:
@@ -129,6 +146,17 @@ def with_currents(text: str) -> str:
     code = re.sub(r"COMMENT\b.*?ENDCOMMENT|:[^\n]*", "", text, flags=re.DOTALL)
     lists = re.findall(r"\b(?:NONSPECIFIC|ELECTRODE)_CURRENT\s+(\w+(?:\s*,\s*\w+)*)", code)
     return f"{text}\nNEURON {{ RANGE {', '.join(lists)} }}\n" if lists else text
+
+
+def with_own_celsius(text: str) -> str:
+    """Return an NMODL text in which celsius is a parameter of each instance, to be played into."""
+    code = re.sub(r"COMMENT\b.*?ENDCOMMENT|[:?][^\n]*", "", text, flags=re.DOTALL)
+    if not re.search(r"\bcelsius\b|\bINCLUDE\b|\bnrn_ghk\b", code):
+        return text
+    found = re.search(r"\b(TABLE|INCLUDE|VERBATIM|nrn_ghk|celsius\s*=(?!=))", code)
+    if found:
+        raise InputError(f"Vector.play into celsius, with {found[0].split()[0]} in the file")
+    return re.sub(r"\bcelsius\b", CELSIUS, text) + f"\nNEURON {{ RANGE {CELSIUS} }}\n"
 
 
 def by_mcell(text: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,12 +16,12 @@ from clhines.errors import InputError, say_to_caller
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.neuron.back.states import OneCopy, step_of, take_values
-from clhines.neuron.back.writeback import clock
+from clhines.neuron.back.writeback import clock, last_delivery
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, copied, network_of
 from clhines.neuron.kept import KeptModel, RunOptions, keep, kept_model
 from clhines.neuron.memory.session import Hoc, interpreter, uncollected
-from clhines.neuron.model import read_model
+from clhines.neuron.model import IN_TURN, NeuronModel, read_model
 from clhines.neuron.read.outside import Ahead
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.read.wiring import on_ranks
@@ -50,17 +50,18 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
     list of Rejected
         Empty where all can; each prints as a line.
     """
-    try:
-        h = interpreter()
-        model = read_model(h, vectors or {}, every=True, ranks=ranks_of(h))
-    except RejectedError as error:
-        return error.rejected
-    if model.rejected:
-        return model.rejected
-    try:
-        network_of(model)
-    except InputError as error:
-        return list(getattr(error, "rejected", [Rejected("", str(error))]))
+    h = interpreter()
+    with uncollected():  # what is gone while NEURON's memory is read would be missed
+        try:
+            model = read_model(h, vectors or {}, every=True, ranks=ranks_of(h))
+        except RejectedError as error:
+            return error.rejected
+        if model.rejected:
+            return model.rejected
+        try:
+            network_of(model)
+        except InputError as error:
+            return list(getattr(error, "rejected", [Rejected("", str(error))]))
     return []
 
 
@@ -251,8 +252,9 @@ def from_neuron(
             what = f"CVode.event with a statement, at t = {t:g} ms"
             way_out = "use clhines.neuron.run, or call it between runs"
             model.rejected.append(Rejected("", what, way_out))
-        if model.draws:
-            model.rejected.append(Rejected("", "Random.play", "use clhines.neuron.run"))
+        for ahead, what in ((model.draws, "Random.play"), (model.turns, IN_TURN)):
+            if ahead:
+                model.rejected.append(Rejected("", what, "use clhines.neuron.run"))
         for name, instances in model.every.items():  # a Simulation may have another dt or celsius
             if instances.entry.channel is not None and instances.entry.channel.of_step:
                 what, way_out = "KSChan with usetable", "usetable(0), or clhines.neuron.run"
@@ -373,8 +375,7 @@ def _advance(
             joints = kept.joints  # to other ranks: anew where it has no simulation
             if ranks is not None and kept.sim is None:
                 joints = Joints(ranks)
-            drawn = kept.model.draws.ahead(clock(float(h.t), float(h.dt), steps - 1)[:-1])
-            with drawn, nullcontext() if joints is None else joints.telling():
+            with _ahead(kept.model, steps - 1), joints.telling() if joints else nullcontext():
                 if steps > 1 and kept.sim is None:
                     once = network_of(kept.model)
                     given = joined(joints, once, request)
@@ -394,6 +395,15 @@ def _advance(
             rest = count()
         rest = same_on(ranks, rest, h)
     return done
+
+
+@contextmanager
+def _ahead(model: NeuronModel, steps: int) -> Iterator[None]:
+    """Let NEURON draw what some steps take that only it can draw in its order."""
+    begin, dt = float(model.h.t), float(model.h.dt)
+    t, last = clock(begin, dt, steps)[:-1], last_delivery(begin, dt, max(steps, 1))
+    with model.draws.ahead(t), model.turns.ahead(t, last):
+        yield
 
 
 def _to_zero(h: Hoc, rest: int, count: Callable[[], int]) -> int:

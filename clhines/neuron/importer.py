@@ -20,7 +20,7 @@ from clhines.network.groups import Group, inside
 from clhines.network.network import Network
 from clhines.network.stored import put_group
 from clhines.network.structure import of_arrays
-from clhines.neuron.convert import Rejected, RejectedError
+from clhines.neuron.convert import CELSIUS, Rejected, RejectedError, split_name
 from clhines.neuron.drivers import FACTOR, POTENTIAL
 from clhines.neuron.memory.places import ELEMENT, Variable
 from clhines.neuron.memory.tables import local_at
@@ -129,15 +129,6 @@ def copied(once: Imported, copies: int) -> Imported:
     )
 
 
-def split_name(quantity: Quantity) -> tuple[str, int | None]:
-    """Return a variable's name for hoc, and the place in it of an array's element."""
-    name = quantity.public or quantity.name
-    if not name.endswith("]"):
-        return name, None
-    base, place = name[:-1].split("[")
-    return base, int(place)
-
-
 def local_of(model: NeuronModel, name: str, quantity: Quantity) -> np.ndarray:
     """(1,) uint64: address of a LOCAL outside of blocks; (0,) of others, and if it is not found."""
     (base, element), entry = split_name(quantity), model.every[name].entry
@@ -172,6 +163,9 @@ def values_of(
         if quantity.name in own:
             variable, k = own[quantity.name]
             given[quantity.name] = _single(model.streams(name, variable).distribution()[:, k])
+            continue
+        if quantity.name == CELSIUS:
+            given[quantity.name] = float(model.h.celsius)
             continue
         value = _parameter(model, name, quantity, program.built_in, nodes)
         if value is not None:

@@ -30,9 +30,9 @@ from clhines.neuron.back.writeback import (
     last_delivery,
     put_events,
 )
-from clhines.neuron.convert import RejectedError, function_tables_of
+from clhines.neuron.convert import RejectedError, function_tables_of, split_name
 from clhines.neuron.drivers import POTENTIAL
-from clhines.neuron.importer import Imported, local_of, split_name, values_of
+from clhines.neuron.importer import Imported, local_of, values_of
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.places import Variable
@@ -477,8 +477,9 @@ class KeptModel:
             self.sim = None  # it would begin with the voltages of now
             return 1
         h, statements = self.model.h, self.model.pending.statements
-        if self.model.draws:
-            most = min(most, self.model.draws.most_steps)
+        for ahead in (self.model.draws, self.model.turns):
+            if ahead:
+                most = min(most, ahead.most_steps)
         if not statements:
             return most
         ends = clock(float(h.t), float(h.dt), most)[1:]
@@ -533,8 +534,8 @@ class KeptModel:
     @property
     def _is_free(self) -> bool:
         """Whether nothing of NEURON's must be held, and the network has all of the model."""
-        own = self.model.lone is not None or self.model.trains.patterns or self.model.draws
-        return not own
+        model = self.model
+        return not (model.lone is not None or model.trains.patterns or model.draws or model.turns)
 
     @property
     def can_stay(self) -> bool:

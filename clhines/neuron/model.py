@@ -9,12 +9,15 @@ from functools import cache, cached_property, partial
 import numpy as np
 
 from clhines.errors import InputError
-from clhines.mechanisms.ir.program import GENERATOR
+from clhines.mechanisms.ir.program import GENERATOR, TURNS, UNLESS
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.build import MAX_QUEUE
+from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
 from clhines.mechanisms.nmodl.reading.tree import GIVEN, PICKING, FunctionTable
+from clhines.model.model import ADVANCE_REVERSAL
 from clhines.neuron.back.queue import Bins, EventQueue, Pending, check_bins, read_pending
 from clhines.neuron.convert import (
+    CELSIUS,
     Rejected,
     RejectedError,
     by_mcell,
@@ -22,6 +25,7 @@ from clhines.neuron.convert import (
     function_tables_of,
     lengths_of,
     some_given,
+    split_name,
 )
 from clhines.neuron.memory.fields import Fields, find_fields
 from clhines.neuron.memory.memory import NeuronMemory
@@ -38,20 +42,23 @@ from clhines.neuron.memory.streams import (
     are_mcell,
     rejected,
 )
-from clhines.neuron.memory.tables import read_table
+from clhines.neuron.memory.tables import forces_of, read_force, read_table
 from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, Hidden, Instances, WatchSlots, read_contents
-from clhines.neuron.read.draws import Draws
+from clhines.neuron.read.draws import Draws, drawn_from
 from clhines.neuron.read.hooks import read_hooks
 from clhines.neuron.read.outside import Ahead, Outside
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
+from clhines.neuron.read.turns import OwnEvents, Turns, is_alone
 from clhines.neuron.read.wiring import NeuronWires, read_wires
 from clhines.neuron.read.written import WrittenPointers, read_pointed, read_written
 from clhines.progress import each, phase
+from clhines.simulate.engines.reference import asked
 from clhines.simulate.ranks.mpi import Ranks, agreed
 
+IN_TURN = "draws of NEURON's one generator in turn"
 _EACH = 8  # self events that an instance may have under way for each of its connections
 _MOST_EVENTS = 1 << 24  # of all instances of a mechanism
 
@@ -74,6 +81,7 @@ class NeuronModel:
     trains: Trains
     slots: WatchSlots
     draws: Draws
+    turns: Turns
     outside: Outside
     gaps: list[Gap] = field(default_factory=list)
     nodes: range = range(0)  # numbers of the tree's nodes among `all_nodes` of all MPI ranks
@@ -92,8 +100,9 @@ class NeuronModel:
 
     @property
     def players(self) -> list[Player]:
-        """Vectors and Randoms that are played into variables, and what Python sets in steps."""
-        return [*self.plays.players, *self.draws.players, *self.outside.given]
+        """Vectors and Randoms that are played into variables, draws in turn, and Python's."""
+        drawn = [*self.draws.players, *self.turns.players]
+        return [*self.plays.players, *drawn, *self.outside.given]
 
     def waits_for_transfer(self) -> bool:
         """Whether `target_var` sets the voltage of a step before; all MPI ranks call it."""
@@ -116,6 +125,10 @@ class NeuronModel:
             table = read_table(function, count, call)
             if table is not None:
                 found[function] = table
+        for file in forces_of(instances.entry.text):
+            table = read_force(file)
+            if table is not None:
+                found[file] = table
         return found
 
     def hidden_of(self, name: str) -> Hidden:
@@ -133,7 +146,7 @@ class NeuronModel:
             return RandomVariable(name, instances.things, variable, index)
         kind = PointedMCell if name in self.by_mcell else Pointed
         try:
-            pointers = self.slots.pointers(instances, self._width())
+            pointers = self.pointers(name)
             if f"{variable}_{GIVEN}" not in self.mechanisms[name].defaults:
                 return kind(self.memory, self.h, name, variable, pointers, index)
             some = pointers != 0
@@ -142,10 +155,14 @@ class NeuronModel:
         except OSError as error:
             raise rejected(name, f"POINTER {variable}: {error}") from None
 
+    def pointers(self, name: str) -> np.ndarray:
+        """(k,) int64: what a mechanism's instances have in the POINTER that VERBATIM draws from."""
+        return self.slots.pointers(self.every[name], self._width())
+
     def lacking(self, name: str, variables: Sequence[str]) -> list[str]:
         """Return those POINTERs from which VERBATIM draws that some instances have nothing in."""
         try:
-            pointers = [self.slots.pointers(self.every[name], self._width()) for _ in variables]
+            pointers = [self.pointers(name) for _ in variables]
         except OSError:
             return []  # said where streams are read
         return [v for v, each in zip(variables, pointers, strict=True) if not each.all()]
@@ -156,7 +173,7 @@ class NeuronModel:
         if PICKING[0] not in instances.entry.text:
             return False
         try:
-            pointers = self.slots.pointers(instances, self._width())
+            pointers = self.pointers(name)
         except OSError:
             return False  # said where streams are read
         return are_mcell(self.memory, self.h, pointers[pointers != 0])
@@ -246,6 +263,8 @@ def read_model(
         _find_pointed(model)
         _find_written(model)
         _check_draws(model, ranks)
+        _find_turns(model, ranks)
+        _play_celsius(model)
         if model.bins is not None:
             step = float(h.dt)
             model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)
@@ -293,7 +312,7 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ahead: Ahead | None) -> 
     trains = read_trains(h, memory, contents, pending, vectors)
     given = [] if ahead is None else ahead.players(places, float(h.t), float(h.dt))
     outside = Outside(tree, contents, [*plays.players, *draws.players], given)
-    parts = wires, pending, plays, trains, slots, draws, outside
+    parts = wires, pending, plays, trains, slots, draws, Turns(h, memory), outside
     model = NeuronModel(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins = lone, bins
     model.point_names = tuple(catalogue.names(points=True))
@@ -387,7 +406,7 @@ def _convert(model: NeuronModel) -> None:
 
 
 def _converted(
-    model: NeuronModel, name: str, kept: Sequence[str] = ()
+    model: NeuronModel, name: str, kept: Sequence[str] = (), in_turn: bool = False
 ) -> Mechanism | list[Rejected]:
     """Return a mechanism that keeps some of its variables, to which POINTERs of others point."""
     instances = model.every[name]
@@ -401,7 +420,7 @@ def _converted(
         entry = replace(entry, text=by_mcell(entry.text))
         model.by_mcell.add(name)
     queue = _room_for_events(model, name)
-    given = pointers, use_tables, second, tables, queue, kept
+    given = pointers, use_tables, second, tables, queue, kept, in_turn, bool(model.plays.celsius)
     found = converted(entry, *given)
     if isinstance(found, Mechanism) and (lacking := model.lacking(name, found.program.picked)):
         found = converted(replace(entry, text=some_given(entry.text, lacking)), *given)
@@ -437,6 +456,191 @@ def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:
             ):
                 what = f"POINTER {variable} to a Random that is played, too"
                 model.rejected.append(Rejected(name, what, "use two Randoms"))
+
+
+def _play_celsius(model: NeuronModel) -> None:
+    """Let a Vector that is played into celsius be played into each instance that uses it."""
+    if not model.plays.celsius:
+        return
+    what = "Vector.play into celsius, with"
+    if len(model.plays.celsius) > 1:
+        model.rejected.append(Rejected("", f"{what} several Vectors", "play one of them"))
+        return
+    for ion in model.contents.ions.values():
+        if (ion.style & ADVANCE_REVERSAL).any():
+            more = f"the reversal potential of {ion.name}, which follows it in each step"
+            model.rejected.append(Rejected("", f"{what} {more}"))
+    for name, mechanism in model.mechanisms.items():
+        if model.every[name].entry.channel is not None:
+            model.rejected.append(Rejected(name, f"{what} KSChan"))
+        blocks = [b for b in mechanism.program.blocks if b != "initial"]
+        if not any(a.name == CELSIUS for b in blocks for a in mechanism.program.blocks[b]):
+            continue
+        for player in model.plays.celsius:
+            every = range(len(model.every[name]))
+            model.plays.players += [
+                replace(player, variable=Variable(name, CELSIUS, k)) for k in every
+            ]
+
+
+def _find_turns(model: NeuronModel, ranks: Ranks | None) -> None:
+    """Find what draws from NEURON's one generator in turn, and let NEURON do so ahead of a run."""
+    programs = {name: mechanism.program for name, mechanism in model.mechanisms.items()}
+    of_randoms = _drawing_otherwise(model)
+    drawing = [n for n, p in programs.items() if GENERATOR in p.random or _asks(model, n)]
+    own = [n for n in drawing if GENERATOR in programs[n].random]
+    if len(own) == len(drawing) and sum(len(model.every[n]) for n in own) <= 1:
+        if of_randoms and ranks is None:
+            _run_ahead(model, of_randoms)
+        return
+    outside = {name: _outside(model, name) for name in drawing}
+    alone = [name for name in drawing if not outside[name]]
+    if ranks is not None or model.h.use_mcell_ran4():
+        where = "on several MPI ranks" if ranks is not None else "with use_mcell_ran4(1)"
+        model.rejected += [Rejected(name, f"{IN_TURN}, {where}") for name in drawing]
+    elif alone and len(alone) < len(drawing):
+        others = [n for n in drawing if n not in alone]
+        what = f"{IN_TURN} with {alone[0]}, whose events draw"
+        model.rejected += [Rejected(n, f"{what}; {outside[n]}", _OF_ITS_OWN) for n in others]
+    elif alone or of_randoms:
+        _run_ahead(model, [*dict.fromkeys([*alone, *of_randoms])])
+    if not alone:
+        for name in drawing:
+            model.rejected += _draw_ahead(model, name, outside[name])
+
+
+_OF_ITS_OWN = "declare a RANDOM variable"
+
+
+def _drawing_otherwise(model: NeuronModel) -> list[str]:
+    """Return mechanisms whose Randoms are such that only NEURON can draw, and can do so ahead."""
+    found = []
+    for name, mechanism in model.mechanisms.items():
+        try:
+            for variable in mechanism.program.picked:
+                model.streams(name, variable)
+        except RejectedError:
+            if not _outside(model, name):
+                found.append(name)
+    return found
+
+
+def _randoms_of(model: NeuronModel, name: str) -> list[int] | None:
+    """Return the Randoms that a mechanism draws from; None where others do, or they are none."""
+    if not model.mechanisms[name].program.picked:
+        return []
+    every = list(model.h.List("Random"))
+    known = {*model.memory.insides_of(model.memory.objects_of(every)).tolist()} if every else set()
+    others, streams = model.draws.streams.copy(), set[int]()
+    try:
+        pointers = {p for p in model.pointers(name).tolist() if p}
+        if not pointers <= known:
+            return None
+        streams = {drawn_from(model.memory, random)[1] for random in pointers}
+        for other, mechanism in model.mechanisms.items():
+            if mechanism.program.picked and other != name:
+                at = [p for p in model.pointers(other).tolist() if p]
+                others |= {drawn_from(model.memory, p)[1] if p in known else p for p in at}
+    except OSError:
+        return None
+    return None if streams & others else sorted(pointers)
+
+
+def _asks(model: NeuronModel, name: str) -> bool:
+    """Whether parameters say that a mechanism draws from the generator, and bar nothing else."""
+    mechanism = model.mechanisms[name]
+    said, found = mechanism.program.unless, set[int]()
+    for block in UNLESS:
+        if block in mechanism.program.blocks:
+            try:
+                flags = asked(mechanism, block, _present(model, name, block))
+            except LookupError:
+                return False  # said where a simulation takes NEURON's values
+            found |= {number for number, where in flags if where.any()}
+    return bool(found) and all(ONE_GENERATOR in said[number] for number in found)
+
+
+def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]:
+    """Return what a block takes as NEURON has it, of all instances; a LookupError: it is hidden."""
+    program, instances = model.mechanisms[name].program, model.every[name]
+    entry, found = instances.entry, dict[str, np.ndarray]()
+    wanted = {a.name for a in program.blocks[block] if a.direction == "in"}
+    for quantity in (*program.parameters, *program.states):
+        base, place = split_name(quantity)
+        if quantity.name not in wanted:
+            continue
+        if base in entry.ranges:
+            found[quantity.name] = instances.values(base, place)
+        elif base in entry.globals_:
+            value = getattr(model.h, f"{base}_{name}")
+            found[quantity.name] = np.array([value if place is None else value[place]])
+        elif base.endswith(f"_{GIVEN}"):
+            found[quantity.name] = (model.pointers(name) != 0).astype(np.float64)
+        else:
+            raise LookupError(base)
+    return found
+
+
+def _outside(model: NeuronModel, name: str) -> str:
+    """Return why NEURON cannot run a mechanism's events ahead; empty where it can."""
+    if not is_alone(model.mechanisms[name].program):
+        return "it does more than answer its own self events"
+    wires, pending = model.wires, model.pending
+    number = wires.senders.names.index(name)
+    heard = (wires.origin >= 0) & (wires.senders.name[wires.target] == number)
+    if heard.any() or any(wires.target_of(k)[0] == name for k, _ in pending.netcons):
+        return "it gets events of others"
+    set_by = [gap.owner for gap in model.gaps] + [p.variable.owner for p in model.players]
+    pointed = [v.owner for to in model.pointed.values() for v in to]
+    if name in (*set_by, *pointed, *(v.owner for to in model.written.targets.values() for v in to)):
+        return "others set or read its variables"
+    if any(r.variable is not None and r.variable.owner == name for r in model.plays.recorders):
+        return "Vectors record its variables"
+    if _randoms_of(model, name) is None:
+        return "it draws from what others draw from, too, or from no Random"
+    return "CVode.queue_mode(1, 0)" if model.bins is not None else ""
+
+
+def _run_ahead(model: NeuronModel, names: list[str]) -> None:
+    """Let NEURON run the events of mechanisms ahead, which are trains then."""
+    randoms = [r for name in names for r in _randoms_of(model, name) or ()]
+    kept = {at: size for r in randoms for at, size in drawn_from(model.memory, r)[0].items()}
+    trains = model.trains
+    trains.names, trains.ahead = (*trains.names, *names), tuple(names)
+    parts = model.h, model.memory, model.queue, model.wires, model.sources, trains, kept
+    model.turns.sources = OwnEvents(*parts)
+    for name in names:
+        del model.mechanisms[name]
+    del model.every  # which is without them now
+
+
+def _draw_ahead(model: NeuronModel, name: str, outside: str) -> list[Rejected]:
+    """Let the numbers of a mechanism's steps be drawn ahead; return why they cannot."""
+    keeps = [v.name for to in model.pointed.values() for v in to if v.owner == name]
+    found = _converted(model, name, sorted({*keeps}), in_turn=True)
+    if not isinstance(found, Mechanism):
+        if ONE_GENERATOR in found[0].construct:
+            what = f"{IN_TURN} with others: {outside}, and draws elsewhere than in SOLVE"
+            return [Rejected(name, what, _OF_ITS_OWN, found[0].file, found[0].line)]
+        return found
+    model.mechanisms[name] = found
+    if not found.program.turns:
+        return []
+    inputs = {a.name for a in found.program.blocks[TURNS] if a.direction == "in"}
+    changed = {p.variable.name for p in model.players if p.variable.owner == name}
+    if inputs & (changed | {gap.name for gap in model.gaps if gap.owner == name}):
+        return [Rejected(name, f"{IN_TURN}, where what decides whether it draws is played or set")]
+    count = len(model.every[name])
+    try:
+        flags = asked(found, TURNS, _present(model, name, TURNS))
+    except LookupError as error:
+        return [Rejected(name, f"{IN_TURN}, where {error.args[0]} decides, which is no RANGE")]
+    where = {k: np.broadcast_to(flag, count) for k, flag in flags}
+    for instance in np.argsort(model.every[name].columns.numbers()).tolist():
+        for place, function in enumerate(found.program.turns):
+            if where[place][instance]:
+                model.turns.add(name, instance, function, place)
+    return []
 
 
 def _find_pointed(model: NeuronModel) -> None:

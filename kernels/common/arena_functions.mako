@@ -40,28 +40,29 @@ ${e.static} void to_nernst_${ion}(__global real *mem, ${e.at}, const int a)
 
 % endfor
 % if e.played:
-// The value that a parameter of an instance takes at time t; one of those that are played.
-${e.static} void play(const int p, const instant t, __global real *mem,
+// The value that a parameter of an instance takes at time t, in the middle or at the end of a step;
+// one of those that are played. Entries after the middle do not count yet.
+${e.static} void play(const int p, const instant middle, const instant t, __global real *mem,
     __global const instant *clock, __global const int *ints, ${e.at})
 {
     int low = ints[played_first + p], high = ints[played_first + p + 1] - 1;
     const int start = low, last = high, continuous = ints[played_continuous + p];
     const int time = played_time, value = played_value;
-    // the last entry at or before t; low stays there where there is none
+    // the last entry at or before the middle; low stays there where there is none
     while (low < high) {
-        const int middle = (low + high + 1) / 2;
-        if (continuous ? clock[time + middle] < t : clock[time + middle] <= t) low = middle;
-        else high = middle - 1;
+        const int between = (low + high + 1) / 2;
+        if (clock[time + between] <= middle) low = between;
+        else high = between - 1;
     }
     instant y = clock[value + low];
     if (continuous) {
-        if (t > clock[time + start] && last > start) {  // after the end it is extrapolated
+        if (clock[time + start] <= middle && last > start) {  // after the last one it extrapolates
             low = min(low, last - 1);
             const instant t0 = clock[time + low], t1 = clock[time + low + 1];
             const instant share = t0 == t1 ? 0.5 : (t - t0) / (t1 - t0);
             y = (1 - share) * clock[value + low] + share * clock[value + low + 1];
         }
-    } else if (clock[time + low] > t) return;
+    } else if (clock[time + low] > middle) return;
     mem[ints[played_place + p]] = (real)y;
 }
 % endif

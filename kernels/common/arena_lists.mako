@@ -242,9 +242,9 @@ ${by_layers()}\
 % if half != "begin":
 % if e.played:
             if (special && !opens) {
-                ${spec.loop.times("old_end")}
+                ${spec.loop.times("old_mid", "old_end")}
                 for (int r = ints[first_played + a]; r < ints[first_played + a + 1]; r++)
-                    if (ints[played_continuous + r]) play(r, old_end, mem, clock, ints, regions);
+                    if (ints[played_continuous + r]) play(r, old_mid, old_end, mem, clock, ints, regions);
             }
 % endif
 % if second:   # currents of ions at the middle of the step
@@ -323,7 +323,7 @@ ${for_each(nets, of_net)}\
             if (special) {
                 ${spec.loop.times("t_mid")}
                 for (int r = ints[first_played + a]; r < ints[first_played + a + 1]; r++)
-                    play(r, t_mid, mem, clock, ints, regions);
+                    play(r, t_mid, t_mid, mem, clock, ints, regions);
             }
 % endif
 % if earlier:

@@ -170,7 +170,7 @@ static void begin_block(
 % endif
 % if spec.played:
     for (int p = ints[first_played + from]; p < ints[first_played + to]; p++)
-        play(p, t_mid, mem, clock, ints, at);
+        play(p, t_mid, t_mid, mem, clock, ints, at);
 % endif
 <% here = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": "v[{}]"} %>\
 % for kind in spec.kinds:
@@ -274,7 +274,7 @@ ${kind.call(block, values, 8)}\
     }
 % if spec.played:
     for (int p = ints[first_played + from]; p < ints[first_played + to]; p++)
-        if (ints[played_continuous + p]) play(p, t_end, mem, clock, ints, at);
+        if (ints[played_continuous + p]) play(p, t_mid, t_end, mem, clock, ints, at);
 % endif
 % if spec.second_order_currents:
     for (int a = from; a < to; a++) {

@@ -33,7 +33,7 @@ ${at_target(" " * 16)}\
 % if spec.played:
         const instant t_end = t_mid + half_dt;
         for (int p = ints[first_played + num_active] + first; p < num_played; p += stride)
-            play(p, ints[played_continuous + p] ? t_end : t_mid, mem, clock, ints, at);
+            play(p, t_mid, ints[played_continuous + p] ? t_end : t_mid, mem, clock, ints, at);
 % endif
         barrier(CLK_GLOBAL_MEM_FENCE);
         for (int r = mem_first[num_active] + first; r < num_mem; r += stride)

@@ -161,7 +161,7 @@ ${each(kind)}
 % endif
 % if spec.played:
     for (int p = ints[first_played + first]; p < ints[first_played + end]; p++)
-        play(p, t_mid, mem, clock, ints, at);
+        play(p, t_mid, t_mid, mem, clock, ints, at);
 % endif
 % for kind in spec.grouped:
 % if kind.has("before_breakpoint"):
@@ -320,7 +320,7 @@ static __attribute__((noinline)) void finish_block(
     const double t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
 % if spec.played:
     for (int p = ints[first_played + first]; p < ints[first_played + end]; p++)
-        if (ints[played_continuous + p]) play(p, t_end, mem, clock, ints, at);
+        if (ints[played_continuous + p]) play(p, t_mid, t_end, mem, clock, ints, at);
 % endif
 % if spec.second_order_currents:
 % for ion in spec.ions:
@@ -428,7 +428,7 @@ ${restart("i")}
 % if spec.played:
         for (int k = ints[block_loose_play + block]; k < ints[block_loose_play + block + 1]; k++) {
             const int p = ints[block_loose_plays + k];
-            play(p, ints[played_continuous + p] ? t_mid + half_dt : t_mid, mem, clock, ints, at);
+            play(p, t_mid, ints[played_continuous + p] ? t_mid + half_dt : t_mid, mem, clock, ints, at);
         }
 % endif
         for (int e = ints[block_emitter + block]; e < ints[block_emitter + block + 1]; e++) {

@@ -86,7 +86,7 @@ ${over(kind)}
 % endif
 % if spec.played:
         for (int p = ints[first_played + a]; p < ints[first_played + a + 1]; p++)
-            play(p, t_mid, mem, clock, ints, at);
+            play(p, t_mid, t_mid, mem, clock, ints, at);
 % endif
         real diagonal = mem[base_d + a];
 ${all("before_breakpoint", "v_now", "t_mid", "v[{}]")}\
@@ -121,7 +121,7 @@ ${kind.call("current", values, 12)}\
 <%def name="loose(indent)">\
 % if spec.played:
 ${indent}for (int p = ints[first_played + num_active]; p < num_played; p++)
-${indent}    play(p, ints[played_continuous + p] ? t_end : t_mid, mem, clock, ints, at);
+${indent}    play(p, t_mid, ints[played_continuous + p] ? t_end : t_mid, mem, clock, ints, at);
 % endif
 ${indent}for (int r = mem_first[num_active]; r < ${"mem_first[num_active + 1]" if spec.sums else "num_mem"}; r++)
 ${indent}    mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
@@ -224,7 +224,7 @@ ${loose("        ")}\
 <%def name="states()">\
 % if spec.played:
     for (int p = ints[first_played + a]; p < ints[first_played + a + 1]; p++)
-        if (ints[played_continuous + p]) play(p, t_end, mem, clock, ints, at);
+        if (ints[played_continuous + p]) play(p, t_mid, t_end, mem, clock, ints, at);
 % endif
 % if spec.second_order_currents:
 % for ion in spec.ions:

@@ -218,7 +218,7 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "g = f(a)",
     ),
     "undeclared": (_with("x = nothing"), "'nothing' is not declared", "nothing"),
-    "unknown function": (_with("x = gauss(v)"), "the function gauss", "gauss"),
+    "unknown function": (_with("x = poisson(v)"), "the function poisson", "poisson"),
     "draw while solving": (
         _with("").replace("m' = -m", "m' = -random_uniform(r)").replace("RANGE x", "RANDOM r"),
         "random_uniform in advance",
@@ -432,7 +432,7 @@ def test_refused_by_name_and_line(which):
 
 
 def test_all_refusals_at_once():
-    text = _with("VERBATIM\n x = *y;\nENDVERBATIM").replace("x = m }", "x = gauss(m) }")
+    text = _with("VERBATIM\n x = *y;\nENDVERBATIM").replace("x = m }", "x = poisson(m) }")
     found = rejections(text + "BEFORE STEP { x = nothing }\n")
     assert [r.construct.split()[0] for r in found] == ["VERBATIM", "the", "'nothing'"]
     assert [r.line for r in found] == [10, 6, 14]

@@ -262,16 +262,19 @@ def reset():
 
 
 def added():
-    """POINTERs to which several instances add: a variable of another, an element of a Vector."""
+    """POINTERs to which several instances add: a variable of another, a Vector's element, hoc's."""
     from support.mod_files import loaded
 
     loaded()
+    h("whole_moment = 0")
+    SEEN.append((h, "whole_moment"))
     found = []
     for k in range(3):
         soma, dendrite = section("soma", 1 + 2 * (k % 2), 30, 20), section("d", 5, 200, 2, "pas")
         dendrite.connect(soma(1))
         whole = h.Vector(k + 1)
-        element, totals = whole._ref_x[k], [h.ext_total(s(1)) for s in (soma, dendrite)]
+        element = h._ref_whole_moment if k == 2 else whole._ref_x[k]
+        totals = [h.ext_total(s(1)) for s in (soma, dendrite)]
         for part, total in zip((soma, dendrite), totals, strict=True):
             part.insert("ext_adds")
             total._ref_whole, total.scale = element, 1e-6 * (k + 1)

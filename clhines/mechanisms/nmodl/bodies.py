@@ -73,11 +73,13 @@ def executed(
     secondorder: bool = False,
     given: Mapping[str, FunctionTable] | None = None,
     draws: bool = False,
+    in_turn: bool = False,
 ) -> Bodies:
     """Execute all blocks of a file, with the tables that are given of FUNCTION_TABLE."""
     shared = MechanismContext(
         file, Names(file), Graph(), use_tables, secondorder, given or {}, draws=draws
     )
+    shared.turns = [] if in_turn else None
     bodies = Bodies(shared)
     work = _Work(bodies)
     parts = work.initial, work.current, work.advance, work.diffusion, work.events, work.others
@@ -442,12 +444,12 @@ class _Work:
         """
         writes = [b.writes.keys() for n, b in self.bodies.blocks.items() if n != "initial"]
         later = {key for keys in writes for key in keys}
-        initial = self.bodies.blocks.get("initial")  # none where it is refused
-        ever = later.union(initial.writes if initial is not None else ())
+        initial = self.bodies.blocks.get("initial", Body())
+        ever = later.union(initial.writes)
         shared = {k for k in self.names.elements.keys() - ever if self.names.is_global(k)}
         known = use.known
         if known is None:
-            set_first = initial.writes.items() if initial is not None else ()
+            set_first = initial.writes.items()
             known = {k: node for k, node in set_first if self.names.elements[k] in use.depends}
         return {
             self.graph.symbol(key): node

@@ -24,8 +24,10 @@ from clhines.mechanisms.ir.expressions import (
 from clhines.mechanisms.ir.forms import adds_multiples
 from clhines.mechanisms.ir.program import (
     GENERATOR,
+    IN_TURN,
     SET_AT,
     SET_V,
+    TURNS,
     UNLESS,
     IonUse,
     Net,
@@ -35,12 +37,13 @@ from clhines.mechanisms.ir.program import (
     Table,
 )
 from clhines.mechanisms.nmodl.bodies import Bodies, executed
-from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
+from clhines.mechanisms.nmodl.evaluate import MAX_TURNS_DRAWN, ONE_GENERATOR
 from clhines.mechanisms.nmodl.meaning.outside import noticed
 from clhines.mechanisms.nmodl.reading.lexer import Includes, tokens
 from clhines.mechanisms.nmodl.reading.names import BUILT_IN, plain
 from clhines.mechanisms.nmodl.reading.parse import parse
 from clhines.mechanisms.nmodl.reading.tree import (
+    Declaration,
     FunctionTable,
     NmodlError,
     Refused,
@@ -62,10 +65,12 @@ def build(
     given: Mapping[str, FunctionTable] | None = None,
     constructed: bool = False,
     kept: Collection[str] = (),
+    in_turn: bool = False,
 ) -> Compiled:
     """Read an NMODL text; an NmodlError has everything that cannot be simulated.
 
-    NEURON's one generator is that of the only instance in a model where nothing rules out its use.
+    NEURON's one generator is that of the only instance in a model where nothing rules out its use;
+    `in_turn`: of several, whose numbers are drawn ahead.
     """
     shown = path or "NMODL text"
 
@@ -76,7 +81,11 @@ def build(
                 file.main.pop("CONSTRUCTOR", None)
             if draws:
                 file.random[GENERATOR] = 0
-            bodies = executed(file, use_tables, secondorder, given, draws)
+            for k in range(MAX_TURNS_DRAWN if in_turn else 0):
+                name = f"{IN_TURN}{k}"
+                file.variables[name] = Declaration(name, "parameter", 0, value=Fraction(1, 2))
+                file.range[name] = 0
+            bodies = executed(file, use_tables, secondorder, given, draws, in_turn)
             refused = [*file.refused, *bodies.refused]
             return (None, refused) if refused else (_Builder(bodies, kept).model(path), [])
         except Refused as one:
@@ -85,7 +94,7 @@ def build(
             return None, [Refused("expressions or blocks too deep within each other")]
 
     model, refused = built(False)
-    if any(r.construct.endswith(ONE_GENERATOR) for r in refused):
+    if not in_turn and any(r.construct.endswith(ONE_GENERATOR) for r in refused):
         model, second = built(True)
         refused = second or refused
     if model is None:
@@ -178,6 +187,7 @@ class _Builder:
     def _live(self) -> set[str]:
         """Variables that some block reads before it writes them, or that decide what is refused."""
         found = {k for _, guard, _ in self.bodies.shared.unless for k in guard.free - self.written}
+        found |= {k for _, guard in self.bodies.shared.turns or () for k in guard.free}
         for body in self.blocks.values():
             found |= body.free(self.needed)
         if "receive" in self.blocks:  # nothing but an event brings these values back
@@ -224,7 +234,7 @@ class _Builder:
             self.blocks |= noticed(self.blocks, *self.bodies.shared.outside)
         tables, (suspects, begun) = self._tables(), self._suspects()
         last = [key for key in suspects if self._is_of_last(key)]
-        unless = self._unless()
+        unless, turns = self._unless(), self._turns()
         pointers = tuple(p for p in self.file.pointers if p in self.names.printed)
         used_pointers = tuple(p for p in pointers if self.names.printed[p] in live)
         made = [Quantity(SET_V, "mV"), Quantity(SET_AT, "ms")] if self._note_set_v() else []
@@ -242,6 +252,7 @@ class _Builder:
             picked=tuple(plain(name) for name in self.file.picked),
             built_in=tuple(k for k in parameters if self.names.elements[k] in BUILT_IN),
             unless=unless,
+            turns=turns,
             beside=self._beside(parameters),
             alone=tuple(self.names.public.get(k, k) for k in suspects if k not in last),
             last=tuple(last),
@@ -260,7 +271,7 @@ class _Builder:
             for name, body in bodies.items()
         }
         program = replace(program, blocks=blocks)
-        shown = tuple(name for name in blocks if not name.startswith(("grid_", "unless")))
+        shown = tuple(name for name in blocks if not name.startswith(("grid_", "unless", TURNS)))
         return Compiled(program, bodies, _about(program, path), shown, pointers=given)
 
     def _note_set_v(self) -> bool:
@@ -388,6 +399,19 @@ class _Builder:
             raise self.bodies.shared.unless[0][2]
         return tuple(found)
 
+    def _turns(self) -> tuple[str, ...]:
+        """Make the block that says where draws are done, which parameters alone must say."""
+        turns, known = self.bodies.shared.turns or [], {*self.parameters}
+        for function, guard in turns:
+            own = {name for name in guard.free if name.startswith(IN_TURN)}
+            if own or not guard.free <= known:
+                what = f"{function} of several instances in turn, where other than parameters ask"
+                raise Refused(what, 0, "declare a RANDOM variable")
+        if turns:
+            results = [("unless", str(k), guard) for k, (_, guard) in enumerate(turns)]
+            self.blocks[TURNS] = Body(results)
+        return tuple(function for function, _ in turns)
+
     def _can_be_without(self, conditions: Sequence[Node]) -> bool:
         """Whether there are values of parameters with which none of the conditions holds."""
         random, number = Random(3), self.graph.number
@@ -434,7 +458,7 @@ class _Builder:
 
     def _is_used(self, name: str) -> bool:
         if name in ("initial", "current", "receive") or name.startswith(
-            ("table_", "grid_", "unless")
+            ("table_", "grid_", "unless", TURNS)
         ):
             return True
         body = self.blocks[name]
@@ -547,6 +571,7 @@ class Nmodl:
     constructed: bool = False  # whether NEURON's memory has what CONSTRUCTOR sets
     queue: int = MAX_QUEUE  # self events of an instance that may be under way at once
     kept: tuple[str, ...] = ()  # variables that are states, as POINTERs of others point to them
+    in_turn: bool = False  # whether NEURON draws the numbers of its one generator ahead
 
     def cleaned(self, text: str) -> str:
         """Return a text as it is kept: as it is."""
@@ -555,7 +580,7 @@ class Nmodl:
     def compiled(self, text: str) -> Compiled:
         """Return the mechanism of a text; an NmodlError has everything that cannot be simulated."""
         includes = Includes(None, dict(self.includes))
-        given = dict(self.function_tables), self.constructed, self.kept
+        given = dict(self.function_tables), self.constructed, self.kept, self.in_turn
         built = build(text, self.path, includes, self.use_tables, self.secondorder, *given)
         net = built.program.net
         if net is None or net.queue == self.queue:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 from clhines.mechanisms.ir.compiled import NEVER
-from clhines.mechanisms.ir.expressions import Graph, Node
-from clhines.mechanisms.ir.program import GENERATOR
+from clhines.mechanisms.ir.expressions import Node
+from clhines.mechanisms.ir.program import GENERATOR, IN_TURN
 from clhines.mechanisms.ir.singular import without_trap
 from clhines.mechanisms.nmodl.meaning import function_table
+from clhines.mechanisms.nmodl.meaning.functions import FUNCTIONS, SCOP, built_in, threshold, whole
 from clhines.mechanisms.nmodl.reading.c import UNREAD
 from clhines.mechanisms.nmodl.reading.names import plain
 from clhines.mechanisms.nmodl.reading.parse import NUMBERS
@@ -30,24 +31,19 @@ from clhines.mechanisms.nmodl.reading.tree import (
 )
 from clhines.mechanisms.nmodl.values import BlockValues, stream_keys
 
-FUNCTIONS = {  # number of arguments
-    **dict.fromkeys("exp log log10 sqrt fabs abs sin cos tan sinh cosh tanh".split(), 1),
-    **dict.fromkeys("floor ceil asin acos atan".split(), 1),
-    "pow": 2, "fmod": 2, "atan2": 2,
-}  # fmt: skip
 DRAWS = {  # of NEURON's one generator, and the functions of RANDOM variables instead
     "scop_random": "random_uniform", "exprand": "random_negexp", "normrand": "random_normal",
     "poisrand": "", "set_seed": "", "setseed": "",
 }  # fmt: skip
 _ORDER = "arguments of one call that draw or set variables, whose order C leaves open"
 _LOCALS = "assign them to LOCAL variables before the call"
+MAX_TURNS_DRAWN = 32  # numbers of a step of an instance that are drawn ahead
+_NO_ORDER = "declare a RANDOM variable, or draw in a PROCEDURE that SOLVE names"
 ONE_GENERATOR = ", which takes the one generator of all mechanisms in the order of calls"
 # the other functions that NEURON gives to every file
 OF_NEURON = frozenset(
-    "b_flux boundary deflate derivs erf error expfit f_flux factorial first_time force gauss "
-    "harmonic hyperbol invert legendre nrn_random_play perpulse perstep poisson prterr "
-    "pulse ramp revhyperbol revsawtooth revsigmoid romberg sawtooth schedule sigmoid spline "
-    "squarewave step stepforce threshold".split()
+    "b_flux boundary deflate derivs erf error expfit f_flux factorial first_time force invert "
+    "legendre nrn_random_play poisson prterr romberg schedule spline".split()
 )
 _KINDS = dict(zip(PICKING, ("random_uniform", "random_mcell"), strict=True))
 _TAKES = {
@@ -62,34 +58,6 @@ _WHERE = (
     "initial", "current", "advance", "receive", "before_initial", "after_initial",
     "before_breakpoint", "after_solve", "before_step",
 )  # fmt: skip
-
-
-def built_in(graph: Graph, name: str, values: Sequence[Node]) -> Node:
-    """Return the value of a function of `FUNCTIONS`."""
-    x = values[0]
-    if name == "sqrt":
-        return graph.sqrt(x)
-    if name in ("fabs", "abs"):
-        return graph.call("abs", x)
-    if name == "log10":
-        return graph.call("log", x) / graph.call("log", graph.number(10))
-    if name == "pow":
-        return _power(graph, x, values[1])
-    if name in ("floor", "ceil") and x.definition.is_number:
-        value = x.definition.value
-        return graph.number(value.__floor__() if name == "floor" else value.__ceil__())
-    return graph.call(name, *values)
-
-
-def _power(graph: Graph, base: Node, exponent: Node) -> Node:
-    plain, number = base.definition, exponent.definition
-    if number.is_number:
-        if plain.is_number and plain.value < 0 and number.value.denominator != 1:
-            raise Refused(f"({float(plain.value):g})^{float(number.value):g}")
-        return graph.power(plain if plain.is_number else base, number)
-    if plain.is_number and plain.value == Fraction(0):
-        return graph.where(graph.less(graph.zero, exponent), graph.zero, graph.one)
-    return graph.power(plain if plain.is_number else base, exponent)
 
 
 class Evaluation(BlockValues):
@@ -259,14 +227,18 @@ class Evaluation(BlockValues):
         if name == UNREAD:
             self.refuse_verbatim("VERBATIM", line)
             return self.graph.zero
+        if self.shared.turns is not None and self._draws_in_turn(name):
+            return self._in_turn(name, self.in_any_order(arguments, line), line)
         if self.shared.draws and (DRAWS.get(name) or name == "set_seed"):
             return self._of_generator(name, self.in_any_order(arguments, line), line)
         if (DRAWS.get(name) or name == "hoc_execerror") and self.guard is not self.graph.one:
             self.shared.unless.append((self.where, self.guard, _unknown(name, line)))
             return self.graph.call("log", -self.graph.symbol(NEVER))  # no number
-        if name not in FUNCTIONS:
+        if name in ("stepforce", "threshold") and len(arguments) > 1 and arguments[-1][0] == "text":
+            return self._of_text(name, arguments, line)
+        if name not in FUNCTIONS and name not in SCOP:
             raise _unknown(name, line)
-        count = FUNCTIONS[name]
+        count = FUNCTIONS[name] if name in FUNCTIONS else SCOP[name][0]
         if len(arguments) != count:
             raise Refused(f"{name} is called with {len(arguments)} arguments", line)
         return built_in(self.graph, name, self.in_any_order(arguments, line))
@@ -295,6 +267,15 @@ class Evaluation(BlockValues):
             raise Refused(_ORDER, line, _LOCALS)
         return found
 
+    def _of_text(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
+        """Return the value of a function whose last argument is a text."""
+        *values, text = *self.in_any_order(arguments[:-1], line), str(arguments[-1][1]).strip('"')
+        if len(values) != {"stepforce": 1}.get(name, 2):
+            raise Refused(f"{name} is called with {len(arguments)} arguments", line)
+        if name == "stepforce":
+            return function_table.step(self, text, values[0], line)
+        return threshold(self.graph, values, text, line)
+
     def _picked(self, name: str, line: int, function: str) -> Node:
         """Return a number of a hoc Random: uniform, or exponential."""
         number = drawn(self, "random_uniform", name, (), line, kind=_KINDS[function])
@@ -318,13 +299,33 @@ class Evaluation(BlockValues):
 
     def _of_generator(self, name: str, values: Sequence[Node], line: int) -> Node:
         """Return a number of NEURON's one generator, or give it a seed."""
-        if len(values) != {"scop_random": 0, "normrand": 2}.get(name, 1):
-            raise Refused(f"{name} is called with {len(values)} arguments", line)
+        _check_count(name, values, line)
         if name == "set_seed":
             if "initial" not in self.where:  # float32 has no whole numbers above 2**24
                 raise Refused(f"set_seed in {self.where}", line, "call it in INITIAL")
             return drawn(self, "random_setseq", GENERATOR, values, line, name)
         return drawn(self, DRAWS[name], GENERATOR, values, line, name)
+
+    def _draws_in_turn(self, name: str) -> bool:
+        """Whether a call is a draw that NEURON does ahead: of SOLVE, or of INITIAL."""
+        is_drawn = bool(DRAWS.get(name)) and self.where in ("initial", "advance")
+        return is_drawn or (name == "set_seed" and self.where == "initial")
+
+    def _in_turn(self, name: str, values: Sequence[Node], line: int) -> Node:
+        """Return a number that NEURON draws ahead, in the order of all instances' draws."""
+        _check_count(name, values, line)
+        turns = self.shared.turns
+        assert turns is not None
+        if self.where == "initial":
+            number = self.graph.number(Fraction(1, 2))  # NEURON's INITIAL has drawn: any number
+            return number if name == "set_seed" else _scaled(DRAWS[name], number, values)
+        if self.inside_loop or self.in_trial or self.is_repeated or len(turns) == MAX_TURNS_DRAWN:
+            what = f"{name} of several instances in turn, in a loop, a method of SOLVE that repeats"
+            raise Refused(f"{what} it, or more than {MAX_TURNS_DRAWN}", line, _NO_ORDER)
+        number = self.read(f"{IN_TURN}{len(turns)}", None, line)
+        turns.append((name, self.guard))
+        self.values[stream_keys(GENERATOR)[1]] = self.graph.number(len(turns))
+        return _scaled(DRAWS[name], number, values)
 
     def _at_time(self, time: Node) -> Node:
         graph = self.graph
@@ -333,12 +334,9 @@ class Evaluation(BlockValues):
         return graph.both(graph.less(x, t, or_equal=True), graph.less(t - dt, x))
 
 
-def whole(x: Node) -> Node:
-    """Return a number without its fraction, as C's int."""
-    graph, plain = x.graph, x.definition
-    if plain.is_number:
-        return graph.number(int(plain.value))
-    return graph.where(graph.less(x, graph.zero), graph.call("ceil", x), graph.call("floor", x))
+def _check_count(name: str, values: Sequence[Node], line: int) -> None:
+    if len(values) != {"scop_random": 0, "normrand": 2}.get(name, 1):
+        raise Refused(f"{name} is called with {len(values)} arguments", line)
 
 
 def _unknown(name: str, line: int) -> Refused:

@@ -10,6 +10,7 @@ from typing import Any
 
 from clhines.mechanisms.ir.compiled import NEVER, Loop
 from clhines.mechanisms.ir.expressions import Graph, Node
+from clhines.mechanisms.ir.program import GENERATOR
 from clhines.mechanisms.nmodl.reading.names import BUILT_IN, Names
 from clhines.mechanisms.nmodl.reading.tree import (
     Block,
@@ -87,6 +88,8 @@ class MechanismContext:
     loops: int = 0
     verbatim: list[Refused] = field(default_factory=list)
     draws: bool = False  # whether NEURON's one generator is that of the one instance of the model
+    # where several draw in turn: the functions that SOLVE calls, and where each is called
+    turns: list[tuple[str, Node]] | None = None
 
 
 class BlockValues:
@@ -103,6 +106,8 @@ class BlockValues:
         for name in self.file.random:
             keep, at = stream_keys(name)
             self.values[keep], self.values[at] = self.graph.one, self.graph.zero
+        if shared.turns is not None:
+            self.values[stream_keys(GENERATOR)[1]] = self.graph.zero
         self.reads: dict[str, None] = {}
         self.writes: dict[str, None] = {}
         self.loops: list[Loop] = []
@@ -125,6 +130,7 @@ class BlockValues:
         # whether state_discontinuity has set a state; None where NEURON lets it do nothing
         self.jumps: bool | None = False
         self.is_repeated = False  # in a block that a method of SOLVE may execute several times
+        self.in_trial = False
 
     def _find(self, name: str) -> str | list[str] | None:
         for scope in reversed(self.scopes):
@@ -331,8 +337,10 @@ class BlockValues:
     def trial(self) -> Iterator[None]:
         """Execute what follows without lasting effect but on what was read."""
         kept = self.values, self.writes, self.guard, dict(self.given)
+        is_inner, self.in_trial = self.in_trial, True
         self.values, self.writes = dict(self.values), dict(self.writes)
         yield
+        self.in_trial = is_inner
         before = kept[0]
         for key in self.reads:
             if key in self.values and key not in before:

@@ -10,8 +10,8 @@ from clhines.arrays import shifted, starts
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import UNLESS, Quantity
 from clhines.network.groups import Group
-from clhines.neuron.convert import Rejected, RejectedError
-from clhines.neuron.importer import Imported, local_of, rejected_on_way, split_name, waiting
+from clhines.neuron.convert import Rejected, RejectedError, split_name
+from clhines.neuron.importer import Imported, local_of, rejected_on_way, waiting
 from clhines.neuron.memory.raw import Place, numbers_at, put_numbers
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel

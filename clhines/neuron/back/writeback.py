@@ -11,8 +11,8 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.meaning.verbatim import counts_crossings
 from clhines.network.times import half_steps
 from clhines.neuron.back.states import Arrays, rings_of, voltages
-from clhines.neuron.convert import Rejected, RejectedError
-from clhines.neuron.importer import Imported, split_name
+from clhines.neuron.convert import Rejected, RejectedError, split_name
+from clhines.neuron.importer import Imported
 from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, ION
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.catalogue import OUTSIDE
@@ -507,6 +507,8 @@ def _put_selves(
 def _move_trains(imported: Imported, stims: dict[tuple[str, int], int], last: float) -> None:
     model = imported.model
     for stim, item in stims.items():
+        if stim[0] in model.trains.ahead:
+            continue  # its events on their way are those after what NEURON has run ahead
         times = model.trains.times[stim]
         past = int(np.searchsorted(times, last, side="right"))
         if past:

@@ -16,6 +16,7 @@ from clhines.neuron.memory.session import Hoc, library_path
 POINTER = 2  # word of a place that has an address, where it has one
 # of a symbol of hoc: the word that has its procedure or value, and how many words there are
 _PROC, _SYMBOL_WORDS = 2, 7
+_SCALAR, _BUILT_IN = 5, 2  # of hoc's name_declared; of a symbol of a variable of NEURON's own
 
 
 class _Handle(ctypes.Structure):
@@ -148,6 +149,19 @@ class Objects:
         if not symbol:
             raise OSError(f"hoc knows no {name}")
         return int(symbol)
+
+    def variables_of_hoc(self) -> list[int]:
+        """Return the addresses of the variables that hoc's statements have made, less arrays."""
+        if self._class_of("celsius") != _BUILT_IN:
+            raise OSError("variables of hoc are not as expected")
+        names = [n for n in dir(self._h) if not n.startswith("_")]
+        own = (n for n in names if self._h.name_declared(n) == _SCALAR and not self._class_of(n))
+        places = [self.known_place(self._h, name) for name in own]
+        return [p.column for p in places if p is not None and not p.row]
+
+    def _class_of(self, name: str) -> int:
+        """Return what kind of variable one is, by its symbol: 0 of those that hoc has made."""
+        return words_at(self._known(name), 2)[1] >> 16 & 0xFFFF
 
     # -- objects -------------------------------------------------------------------------------
 

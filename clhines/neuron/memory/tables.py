@@ -10,6 +10,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
@@ -22,6 +23,7 @@ _MECHANISM = b"_ZL9_mechtype"  # NEURON's number of the mechanism of a file
 _ARGUMENT_WORDS = 5  # of a table: size, knots or 0, least and greatest x, what is between
 _MOST = 8000  # values of a table
 _SAMPLES = 8
+_HEADER, _WIDTH = 6, 78  # of a file of stepforce: lines before its numbers, characters of a line
 
 
 def read_table(name: str, count: int, call: Callable[..., float]) -> FunctionTable | None:
@@ -29,6 +31,30 @@ def read_table(name: str, count: int, call: Callable[..., float]) -> FunctionTab
     wanted = _mangled(f"_ptable_{name}")
     found = [_read(base + file[wanted], count) for base, file in _files() if wanted in file]
     return next((t for t in found if t is not None and _is_of(t, call)), None)
+
+
+def forces_of(text: str) -> list[str]:
+    """Return the files of numbers that stepforce of an NMODL text reads."""
+    return [*dict.fromkeys(re.findall(r'\bstepforce\s*\([^"\n]*"([^"\n]*)"', text))]
+
+
+def read_force(file: str) -> FunctionTable | None:
+    """Read the times and values of such a file; None where it is not there, or of another form.
+
+    There are six lines that count nothing, and then two numbers in each, which NEURON's library
+    has in single precision. It looks in the present folder, in the first call of a process.
+    """
+    try:
+        lines = Path(file).read_bytes().decode("latin-1").splitlines()[_HEADER:]
+        rows = np.array([[float(word) for word in line.split()] for line in lines], np.float32)
+    except (OSError, ValueError):
+        return None
+    if rows.ndim != 2 or rows.shape[1] != 2 or not 1 < len(rows) <= _MOST:
+        return None
+    if max(map(len, lines)) > _WIDTH or (np.diff(rows[:, 0]) <= 0).any():
+        return None
+    times, values = rows.astype(np.float64).T.tolist()
+    return FunctionTable((tuple(times),), tuple(values))
 
 
 def local_at(name: str, mechanism: int) -> int | None:

@@ -26,6 +26,27 @@ _CACHING = "Normal", "LogNormal"  # distributions that keep every second number
 _STREAM_BYTES, _COUNTER_BYTES, _CACHE_BYTES = 33, 4, 16
 
 
+def drawn_from(memory: NeuronMemory, random: int) -> tuple[dict[int, int], int]:
+    """Return what a draw of a Random changes, sizes in bytes by address, and where it counts."""
+
+    def of_class(name: str) -> int:
+        return memory.address(f"_ZTV{len(name)}{name}") + 16
+
+    generator, distribution = words_at(random, _RANDOM_WORDS)
+    kind = words_at(generator, 1)[0]
+    if kind == of_class("NrnRandom123"):
+        stream = words_at(generator, 2)[1]
+        kept = {stream: _STREAM_BYTES}
+    elif kind == of_class("MCellRan4"):
+        stream = generator + 8
+        kept = {stream: _COUNTER_BYTES}
+    else:
+        raise OSError("a generator of Random is not as expected")
+    if words_at(distribution, 1)[0] in map(of_class, _CACHING):
+        kept[distribution + 16] = _CACHE_BYTES
+    return kept, stream
+
+
 class Draws:
     """Variables that Randoms are played into, and the numbers of the steps to come."""
 
@@ -33,7 +54,7 @@ class Draws:
         self._memory = memory
         self._places: dict[Variable, Place] = {}  # of two Randoms the last one's number counts
         self._kept: dict[int, int] = {}  # what drawing changes: sizes in bytes by address
-        self.streams: set[int] = set()  # addresses of streams of Random123
+        self.streams: set[int] = set()  # addresses of streams of Random123, and of counters
         self.rejected: list[Rejected] = []
         for random, place in random_plays(h, memory) or []:
             variable = places.find(place)
@@ -42,7 +63,9 @@ class Draws:
                 self.rejected.append(Rejected("", what, "expected a parameter of a mechanism"))
                 continue
             self._places[variable] = place
-            self._keep(random)
+            kept, stream = drawn_from(memory, random)
+            self._kept |= kept
+            self.streams.add(stream)
         self._t, self._y = np.zeros(1), np.array([[memory.value(p) for p in self._places.values()]])
 
     def __bool__(self) -> bool:
@@ -57,24 +80,6 @@ class Draws:
     def players(self) -> list[Player]:
         every = enumerate(self._places)
         return [Player(v, self._t, self._y[:, k], False, "Random.play") for k, v in every]
-
-    def _keep(self, random: int) -> None:
-        """Find what a draw changes: the generator, and what the distribution keeps."""
-        generator, distribution = words_at(random, _RANDOM_WORDS)
-        kind = words_at(generator, 1)[0]
-        if kind == self._class("NrnRandom123"):
-            stream = words_at(generator, 2)[1]
-            self._kept[stream] = _STREAM_BYTES
-            self.streams.add(stream)
-        elif kind == self._class("MCellRan4"):
-            self._kept[generator + 8] = _COUNTER_BYTES
-        else:
-            raise OSError("a generator of Random is not as expected")
-        if words_at(distribution, 1)[0] in map(self._class, _CACHING):
-            self._kept[distribution + 16] = _CACHE_BYTES
-
-    def _class(self, name: str) -> int:
-        return self._memory.address(f"_ZTV{len(name)}{name}") + 16
 
     @contextmanager
     def ahead(self, t: np.ndarray) -> Iterator[None]:

@@ -91,6 +91,8 @@ class PlayReader:
         self.rejected: list[Rejected] = []
         self.watched: list[int] = []
         self._named = 0  # of those that are not recorded
+        self.celsius: list[Player] = []  # what is played into it, by all its instances
+        self._celsius = memory.place(ref(h, "celsius")).column
         self.in_use: list[int] = []  # words of what records and plays, addresses of Vectors too
         for played in memory.played(every):
             self._read(played)
@@ -138,6 +140,9 @@ class PlayReader:
             variable = Variable("", CAPACITIVE, node)
         if variable is None and not is_time:
             if "Play" in played.what:
+                if not played.place.row and played.place.column == self._celsius:
+                    self._play(played, vector, Variable("", "celsius", -1))
+                    return
                 name = name_of(self._h, self._memory, played.place)
                 self._reject(f"{what} into {name}", "expected a parameter of a mechanism")
                 return
@@ -182,7 +187,8 @@ class PlayReader:
             t = np.arange(len(y), dtype=np.float64) * _number(played.words[2])
         count = min(len(t), len(y))
         if count:
-            self.players.append(Player(variable, t[:count], y[:count], continuous))
+            players = self.celsius if variable.name == "celsius" else self.players
+            players.append(Player(variable, t[:count], y[:count], continuous))
 
     def not_recorded(self, place: Place) -> Rejected:
         self._named += 1  # a name may take as long as all NetCons

@@ -1,4 +1,4 @@
-"""Targets of POINTERs: voltages, variables of mechanisms, elements of Vectors."""
+"""Targets of POINTERs: voltages, variables of mechanisms, elements of Vectors, variables of hoc."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read_written(
             place = memory.known_place(thing, pointer)
             variable = None if place is None else _variable(places, rooms, place)
             if variable is None:
-                what = "nothing, or to no variable of a mechanism and no element of a Vector"
+                what = "nothing, or to no variable of a mechanism or hoc, no element of a Vector"
                 written.rejected.append(
                     Rejected(name, f"POINTER {pointer}, which is written, points to {what}")
                 )
@@ -58,7 +58,7 @@ def read_written(
             written.rejected.append(Rejected(name, what))
         written.targets[name, pointer] = targets
     if elements.keys() - set_by:
-        what = "a POINTER adds to an element of a Vector that no BEFORE BREAKPOINT sets"
+        what = "a POINTER adds to an element of a Vector, or of hoc, that no BEFORE BREAKPOINT sets"
         written.rejected.append(Rejected("", what))
     written.elements = [*elements]
     return written
@@ -113,9 +113,10 @@ def _variable(places: MemoryPlaces, rooms: np.ndarray, place: Place) -> Variable
 
 
 def _rooms(memory: NeuronMemory, used: Sequence[int]) -> np.ndarray:
-    """(k, 2) int64: begin and end of the numbers of Vectors that neither play nor record."""
+    """(k, 2) int64: begins and ends of numbers: of hoc, of Vectors that neither play nor record."""
     busy = {*used}
     free = [v.as_numpy() for a, v in memory.vectors().items() if a not in busy and len(v)]
-    begins = np.array([a.__array_interface__["data"][0] for a in free], np.int64)
-    sizes = np.array([a.nbytes for a in free], np.int64)
+    own = memory.variables_of_hoc()
+    begins = np.array([*(a.__array_interface__["data"][0] for a in free), *own], np.int64)
+    sizes = np.array([*(a.nbytes for a in free), *(8 for _ in own)], np.int64)
     return np.stack((begins, begins + sizes), axis=1).reshape(-1, 2)

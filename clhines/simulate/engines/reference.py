@@ -61,15 +61,23 @@ def _refuse(variables: Variables, k: int, block: str) -> None:
         check_unless(mechanism, block, {**variables.parameters[k], **variables.states[k]})
 
 
-def check_unless(mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]) -> None:
-    """Raise an InputError where parameters ask for something that is not simulated."""
+def asked(
+    mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]
+) -> list[tuple[int, np.ndarray]]:
+    """Return the numbers of a block's results, and where each is not 0: one, or each instance."""
     arguments = mechanism.calls(block)
     inputs = [a.name for a in arguments if a.direction == "in"]
     reasons = [int(a.name) for a in arguments if a.direction == "out"]
     with np.errstate(all="ignore"):
         flags = mechanism.twin(block)(*(values[name] for name in inputs))
-    for number, where in zip(reasons, flags, strict=True):
-        count = max(np.size(values[name]) for name in inputs)
+    return [(k, np.asarray(where) != 0) for k, where in zip(reasons, flags, strict=True)]
+
+
+def check_unless(mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]) -> None:
+    """Raise an InputError where parameters ask for something that is not simulated."""
+    inputs = [a.name for a in mechanism.calls(block) if a.direction == "in"]
+    count = max(np.size(values[name]) for name in inputs)
+    for number, where in asked(mechanism, block, values):
         instances = np.flatnonzero(np.broadcast_to(where, count))
         if len(instances):
             at = {name: np.broadcast_to(values[name], count)[instances[0]] for name in inputs}
@@ -231,15 +239,18 @@ class Clock:
         return self._t
 
 
-def played_at(played: Played, t: float) -> float:
-    """Value of what is played at a time, as NEURON gives it: after its end extrapolated."""
+def played_at(played: Played, t: float, middle: float) -> float:
+    """Value of what is played at a time, as NEURON gives it: after its end extrapolated.
+
+    At the end of a step an entry after its `middle` does not count yet: NEURON extrapolates.
+    """
     times, y = played.t, played.y
+    k = int(np.searchsorted(times, middle, side="right")) - 1
     if not played.continuous:
-        k = int(np.searchsorted(times, t, side="right")) - 1
         return float(y[k]) if k >= 0 else float("nan")
-    if t <= times[0] or len(times) == 1:
+    if k < 0 or len(times) == 1:
         return float(y[0])
-    k = min(int(np.searchsorted(times, t, side="left")), len(times) - 1)
+    k = min(k + 1, len(times) - 1)
     t0, t1 = times[k - 1], times[k]
     if t0 == t1:
         return float((y[k - 1] + y[k]) / 2)
@@ -360,7 +371,7 @@ class Reference(PartRun):
         end = middle + half
         self.events.deliver_sums(step, middle)
         self.events.deliver(begin, middle)
-        self._play(middle)
+        self._play(middle, middle)
         g, i = currents(variables, {"begin": begin, "now": middle, "end": end}, step)
         v = variables.v
         d = model.capacitance_over_dt + model.constant_d + g
@@ -371,7 +382,7 @@ class Reference(PartRun):
                 current = ion.variables[3]
                 variables.ions[current] += variables.ions[f"d{current}"] * dv
         variables.v = v + (2 * dv if model.secondorder else dv)
-        self._play(end, is_end=True)
+        self._play(end, middle)
         for block in ("advance", "after_solve", "before_step"):
             for k in range(len(model.kinds)):
                 variables.run_block(k, block, {"begin": begin, "now": end, "end": end})
@@ -381,11 +392,11 @@ class Reference(PartRun):
         variables.failed[(variables.failed == 0) & broken] = step + 1
         self.events.detect(end, step)
 
-    def _play(self, t: float, is_end: bool = False) -> None:
+    def _play(self, t: float, middle: float) -> None:
         for played in self.model.played:
-            if is_end and not played.continuous:
+            if t > middle and not played.continuous:
                 continue  # NEURON sets these by events, after the states
-            value = played_at(played, t)
+            value = played_at(played, t, middle)
             if not np.isnan(value):
                 self.variables.parameters[played.kind][played.parameter][played.instance] = value
 

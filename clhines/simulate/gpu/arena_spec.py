@@ -295,6 +295,7 @@ class ListLoop:
             "t_mid": "t_begin + half_dt",
             "t_end": "t_mid + half_dt",
             "old_begin": f"step_begin[max(step - 1, {self.opens}) - first_time]",
+            "old_mid": "old_begin + half_dt",
             "old_end": "old_begin + half_dt + half_dt",
         }
         found, asked = list[str](), " ".join(texts)

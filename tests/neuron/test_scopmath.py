@@ -1,0 +1,83 @@
+"""Functions that NEURON's library scopmath gives to .mod files, beside NEURON."""
+
+from pathlib import Path
+
+import forked
+import numpy as np
+import pytest
+
+import clhines
+from tests.support import mod_files
+
+h = pytest.importorskip("neuron", reason="NEURON is not installed").h
+pytestmark = pytest.mark.neuron
+MODES = range(16)
+TESTS = str(Path(__file__).parents[1])
+
+
+@pytest.mark.parametrize("engine", ["reference", "auto"])
+def test_values(engine):
+    """Of all functions at once: at the same times, with parameters that are drawn."""
+    mod_files.loaded()
+    soma = h.Section(name="soma")
+    soma.L = soma.diam = 10
+    random, points = np.random.default_rng(11), []
+    for mode in MODES:
+        for k in range(4):
+            point = h.nmscop(soma(0.5))
+            point.mode, point.x = mode, 0.0 if k == 0 else random.integers(0, 3)
+            for name in "abcd":
+                value = random.choice([0.25, 0.5, 1, 1.7]) if k < 2 else random.uniform(0.1, 2)
+                setattr(point, name, value)
+            points.append(point)
+    records = [h.Vector().record(point._ref_y) for point in points]
+    found = []
+    for go in (h.continuerun, lambda t: clhines.neuron.run(t, engine=engine)):
+        h.dt, h.steps_per_ms = 0.125, 8  # whose times are exact, and so on each jump
+        h.finitialize(-65)
+        go(8)
+        found.append(np.array(records))
+    h.dt, h.steps_per_ms = 0.025, 40
+    truth, own = found
+    assert (np.ptp(truth, axis=1) > 0).reshape(16, 4).any(1).all()
+    # equal but for a few roundings of exp, pow and sin; powers of numbers near 0 are far apart
+    np.testing.assert_allclose(own, truth, rtol=1e-13, atol=1e-13)
+
+
+FORCE = f"""
+import json, sys
+sys.path.insert(0, {TESTS!r})
+import numpy as np
+from neuron import h
+import clhines
+from support.mod_files import loaded
+loaded()
+found = {{}}
+soma = h.Section(name="soma")
+force = h.ext_force(soma(0.5))
+found["without"] = [str(line) for line in clhines.neuron.check()]
+random = np.random.default_rng(5)
+times = np.cumsum(random.choice([0.1, 0.125, 0.3, 1], 20)) - 1.2
+with open("ext_force.dat", "w") as file:
+    file.write("a line\\n" * 6)
+    file.writelines(f"{{t}} {{y}}\\n" for t, y in zip(times, random.random(20)))
+force.late = 0.013
+v, i = h.Vector().record(soma(0.5)._ref_v), h.Vector().record(force._ref_i)
+for name, go in (("neuron", h.continuerun), ("own", clhines.neuron.run),
+                 ("reference", lambda t: clhines.neuron.run(t, engine="reference"))):
+    h.finitialize(-65)
+    go(times[-1])
+    found[name] = [list(v), list(i)]
+print(json.dumps(found))
+"""
+
+
+def test_numbers_of_a_file(tmp_path):
+    found = forked.result_of(f"import os; os.chdir({str(tmp_path)!r})\n{FORCE}")
+    assert "stepforce of 'ext_force.dat' without its numbers" in found["without"][0]
+    (v, i) = map(np.array, found["neuron"])
+    assert len({*i}) > 10
+    for name in ("own", "reference"):
+        assert (np.array(found[name][1]) == i).all()
+        # both sides do the same operations in another order: 1e-16 of 65 mV, 300 steps
+        assert np.abs(np.array(found[name][0]) - v).max() < 1e-9
