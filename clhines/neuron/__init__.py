@@ -10,7 +10,8 @@ Who owns what
     rejected. `convert` (texts to mechanisms), `importer` (a model to a network). `back`: values in
     and out, records, events. `kept`: a model between two calls of `run`, compared with what
     NEURON has. `entry`: `run`, `from_neuron`, `check`, also of several MPI ranks. `switch`:
-    `enable`, `disable`; `bmtk`: BMTK's function of each step under the switch.
+    `enable`, `disable`. `replay`: a model's own code of each step, with the values of the step;
+    `bmtk`: what BMTK's reads there.
 
 >>> from neuron import h  # doctest: +SKIP
 >>> import clhines

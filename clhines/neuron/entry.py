@@ -24,6 +24,7 @@ from clhines.neuron.memory.session import Hoc, interpreter, uncollected
 from clhines.neuron.model import read_model
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.read.wiring import on_ranks
+from clhines.neuron.replay import StopRunError
 from clhines.progress import showing
 from clhines.simulate.engines.arena_run import state_follows
 from clhines.simulate.engines.choose import make_joined
@@ -55,12 +56,13 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
     except RejectedError as error:
         return error.rejected
     if model.rejected:
-        return model.rejected
+        return model.rejected + model.uncalled
     try:
         network_of(model)
     except InputError as error:
-        return list(getattr(error, "rejected", [Rejected("", str(error))]))
-    return []
+        found = list(getattr(error, "rejected", [Rejected("", str(error))]))
+        return found + model.uncalled
+    return model.uncalled
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,6 +254,10 @@ def from_neuron(
             model.rejected.append(Rejected("", what, way_out))
         if model.draws:
             model.rejected.append(Rejected("", "Random.play", "use clhines.neuron.run"))
+        model.rejected += model.uncalled
+        if model.stepping is not None:
+            what = f"{model.stepping.procedure}() of the model's own"
+            model.rejected.append(Rejected("", what, "use clhines.neuron.run"))
         for name, instances in model.every.items():  # a Simulation may have another dt or celsius
             if instances.entry.channel is not None and instances.entry.channel.of_step:
                 what, way_out = "KSChan with usetable", "usetable(0), or clhines.neuron.run"
@@ -345,39 +351,26 @@ def _advance(
     vectors: dict[Hoc, Hoc] | None,
     ranks: Ranks | None,
 ) -> int:
-    rest, done = same_on(ranks, count(), h), 0
+    rest, done, stopped = same_on(ranks, count(), h), 0, 0
     while rest:
         with uncollected():
-            with agreed(ranks):
-                kept = None if vectors else kept_model(request)
-            kept = kept_by_all(ranks, kept)
-            if kept is None:
-                model = read_model(h, vectors or {}, ranks=ranks)
-                with agreed(ranks):
-                    if model.rejected:
-                        raise RejectedError(model.rejected)
-                    kept = KeptModel(model, request)
+            kept = _kept_or_read(h, request, vectors, ranks)
+            kept.is_called = bool(stopped) or not request.calls
             if ranks is None and h.t < 0 and step_of(h, h.dt) < 0:
                 kept.model.forget()
-                rest = _to_zero(h, rest, count)
+                rest = _to_zero(h, rest, count, kept)
                 if h.stoprun:
                     break
                 continue
             steps = together(ranks, kept, kept.steps_ahead(rest))
-            joints = kept.joints  # to other ranks: anew where it has no simulation
-            if ranks is not None and kept.sim is None:
-                joints = Joints(ranks)
-            ahead = kept.model.draws.ahead(clock(float(h.t), float(h.dt), steps - 1)[:-1])
-            with ahead, nullcontext() if joints is None else joints.telling():
-                if steps > 1 and kept.sim is None:
-                    once = network_of(kept.model)
-                    given = joined(joints, once, request)
-                    kept.start(*_simulation(once, request.dtype, given), joints)
-                if steps > 1:
-                    kept.advance(steps - 1, progress)
+            try:
+                _run_ahead(kept, steps - 1, progress, ranks)
+            except StopRunError as stop:  # once more, up to there: its code has run
+                rest, stopped, h.stoprun = stop.steps, int(h.stoprun), 0
+                continue
             before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
             kept.step()
-            if not vectors:
+            if not vectors and not stopped:
                 keep(kept)
         rest, done = rest - steps, done + steps
         if ranks.gather_numbers([h.stoprun]).any() if ranks is not None else h.stoprun:
@@ -385,14 +378,45 @@ def _advance(
         if (h.dt, h.t) != before:  # by such code
             rest = count()
         rest = same_on(ranks, rest, h)
+    if stopped:
+        h.stoprun = stopped
     return done
 
 
-def _to_zero(h: Hoc, rest: int, count: Callable[[], int]) -> int:
+def _kept_or_read(
+    h: Hoc, request: RunOptions, vectors: dict[Hoc, Hoc] | None, ranks: Ranks | None
+) -> KeptModel:
+    with agreed(ranks):
+        kept = None if vectors else kept_model(request)
+    kept = kept_by_all(ranks, kept)
+    model = read_model(h, vectors or {}, ranks=ranks) if kept is None else kept.model
+    rejected = [] if kept is not None else model.rejected
+    with agreed(ranks):
+        if rejected := rejected + (model.uncalled if request.calls else []):
+            raise RejectedError(rejected)
+        return kept or KeptModel(model, request)
+
+
+def _run_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks | None) -> None:
+    """Take the steps before NEURON's own; all MPI ranks call it, also for none."""
+    h, joints = kept.model.h, kept.joints  # to other ranks: anew where it has no simulation
+    if ranks is not None and kept.sim is None:
+        joints = Joints(ranks)
+    ahead = kept.model.draws.ahead(clock(float(h.t), float(h.dt), steps)[:-1])
+    with ahead, nullcontext() if joints is None else joints.telling():
+        if steps and kept.sim is None:
+            once = network_of(kept.model)
+            given = joined(joints, once, kept.request)
+            kept.start(*_simulation(once, kept.request.dtype, given), joints)
+        if steps:
+            kept.advance(steps, progress)
+
+
+def _to_zero(h: Hoc, rest: int, count: Callable[[], int], kept: KeptModel) -> int:
     """Let NEURON take the steps that begin before 0 ms; return how many of `rest` remain."""
     while rest and h.t < -0.5 * h.dt and not h.stoprun:
         before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
-        h.fadvance()
+        kept.call(h.fadvance)
         rest = rest - 1 if (h.dt, h.t) == before else count()
     return rest
 

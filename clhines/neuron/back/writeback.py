@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from clhines.arrays import ranges
@@ -51,13 +53,16 @@ def _changes(mechanism: Mechanism, output: str) -> bool:
 
 
 class Records:
-    """Lets a simulation record what NEURON's vectors record, and fills them."""
+    """Lets a simulation record what NEURON's vectors record, or others, and fills them."""
 
-    def __init__(self, sim: Simulation, imported: Imported) -> None:
+    def __init__(
+        self, sim: Simulation, imported: Imported, recorders: Sequence[Recorder] | None = None
+    ) -> None:
         self._sim, self._imported = sim, imported
+        self._recorders = imported.model.plays.recorders if recorders is None else recorders
         wanted: dict[tuple[str, str], list[int]] = {}
         self._at: list[tuple[tuple[str, str], int] | None] = []
-        for recorder in imported.model.plays.recorders:
+        for recorder in self._recorders:
             key = self._key(recorder)
             if key is None:
                 self._at.append(None)
@@ -72,7 +77,7 @@ class Records:
         self._nodes = np.array(wanted.get(_V, []), np.int64)
         if self._charged.size:
             self._check_charged()
-        self._set = {k: self._set_by(r) for k, r in enumerate(imported.model.plays.recorders)}
+        self._set = {k: self._set_by(r) for k, r in enumerate(self._recorders)}
 
     def _check_charged(self) -> None:
         what = f"Vector.record of {CAPACITIVE}"
@@ -152,23 +157,33 @@ class Records:
         nothing = np.zeros(0, np.int64), np.zeros((0, 0))
         return nothing if at is None else (self._nodes, result[at])
 
-    def fill(self, result: Result, begin: float, first: int) -> None:
-        """Append a run from `begin`, ms, to all vectors, less its `first` rows."""
-        steps = len(result.t) - first
-        t = clock(begin, self._sim.model.dt, steps)
+    def rows(self, result: Result, first: int) -> list[np.ndarray | None]:
+        """Return what each has in a run less its `first` rows, (steps,) float64; None of times."""
         rows = {k: result[n][first:].astype(np.float64) for k, n in self._records.items()}
         if self._charged.size:
             rows[_CHARGED] = self._charging(result[self._records[_CHARGED]], first)
-        recorders = self._imported.model.plays.recorders
-        for k, (recorder, at) in enumerate(zip(recorders, self._at, strict=True)):
+        stay = len(result.t) - first
+        return [
+            rows[at[0]][:, at[1]]
+            if at is not None
+            else None
+            if recorder.variable is None
+            else np.full(stay, recorder.now)
+            for recorder, at in zip(self._recorders, self._at, strict=True)
+        ]
+
+    def fill(self, result: Result, begin: float, first: int) -> None:
+        """Append a run from `begin`, ms, to all vectors, less its `first` rows."""
+        t = clock(begin, self._sim.model.dt, len(result.t) - first)
+        every = zip(self._recorders, self._at, self.rows(result, first), strict=True)
+        for k, (recorder, at, row) in enumerate(every):
             own = self._set[k]
             after = None if own is None else tuple(result[n][first:, 0] for n in own)
-            if at is None:
-                values = t[1:] if recorder.variable is None else np.full(steps, recorder.now)
-            else:
-                values = rows[at[0]][:, at[1]]
-                if recorder.place is not None and recorder.place.row and len(values):  # once more
-                    self._imported.model.memory.set_value(recorder.place, float(values[-1]))
+            values = t[1:] if row is None else row
+            if at is not None and recorder.place is not None and recorder.place.row and len(values):
+                self._imported.model.memory.set_value(
+                    recorder.place, float(values[-1])
+                )  # once more
             self._append(recorder, values, t, after)
 
     def _append(

@@ -4,5 +4,6 @@
 `contents`: instances, ions;
 `wiring`: sources, NetCons; `played`: vectors that record or play, and ParallelContext's transfers;
 `draws`: Randoms that are played; `written`: what POINTERs point to; `trains`:
-VecStim; `patterns`: PatternStim. `hooks`: what acts in each step beside the model.
+VecStim; `patterns`: PatternStim. `hooks`: what acts in each step beside the model; `stepping`: a
+model's own advance().
 """

@@ -1,0 +1,126 @@
+"""Calls a model's own `advance()` or `step()` for each step of a run, with the values of that step.
+
+A block of steps runs here; then the procedure is called once for each. The function ``fadvance``
+that it calls is another one meanwhile: it puts the values of the next step into NEURON's memory,
+where nothing else of the block is yet. In the last call it is NEURON's step.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from clhines.neuron.back.writeback import Records, clock
+from clhines.neuron.importer import Imported
+from clhines.neuron.memory.memory import NeuronMemory
+from clhines.neuron.memory.raw import numbers_at, put_numbers
+from clhines.neuron.memory.session import Hoc
+from clhines.neuron.read.played import Recorder
+from clhines.simulate.result import Result
+from clhines.simulate.simulation import Simulation
+
+_STEP = "fadvance"
+
+
+class StopRunError(Exception):
+    """Code has set `stoprun` in a step before the last of a block; `steps` are to be taken."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__(steps)
+        self.steps = steps
+
+
+class Replay:
+    """Records what such code reads in a simulation, and calls it after a run."""
+
+    def __init__(self, sim: Simulation, imported: Imported) -> None:
+        self._imported, self._dt = imported, sim.model.dt
+        stepping, memory = imported.model.stepping, imported.model.memory
+        assert stepping is not None
+        self._procedure = stepping.procedure
+        self._places = [*stepping.reads]
+        self._records = Records(sim, imported, [
+            Recorder(0, None, variable, now=memory.value(place), place=place)
+            for place, variable in stepping.reads.items()
+        ])  # fmt: skip
+
+    def play(self, result: Result, begin: float, first: int) -> None:
+        """Call it for each step of a run from `begin`, ms, less its `first` rows.
+
+        NEURON's memory is as before then, also where `StopRunError` is raised.
+        """
+        model = self._imported.model
+        h, steps = model.h, len(result.t) - first
+        t = clock(begin, self._dt, steps)[1:].tolist()
+        rows = np.array(self._records.rows(result, first), np.float64).reshape(-1, steps).T
+        numbers = (model.memory.number(place) for place in self._places)
+        at = np.array([ctypes.addressof(number) for number in numbers], np.int64)
+        before, time = numbers_at(at), float(h.t)
+        number = 0
+
+        def take() -> None:
+            put_numbers(at, rows[number])
+            h.t = t[number]
+
+        call = getattr(h, self._procedure)
+        try:
+            with stepping_by(h, model.memory, take) as raise_kept:
+                for number in range(steps):
+                    call_once(call, raise_kept)
+                    if h.stoprun:
+                        raise StopRunError(number + 1)
+        finally:
+            put_numbers(at, before)
+            h.t = time
+
+
+def call_own(h: Hoc, memory: NeuronMemory, procedure: str, step: Callable[[], object]) -> None:
+    """Call a model's own procedure, in which `step` is what ``fadvance`` does."""
+    with stepping_by(h, memory, step) as raise_kept:
+        call_once(getattr(h, procedure), raise_kept)
+
+
+def call_once(call: Callable[[], object], raise_kept: Callable[[], None]) -> None:
+    try:
+        call()
+    except BaseException:
+        raise_kept()
+        raise
+    raise_kept()
+
+
+@contextmanager
+def stepping_by(
+    h: Hoc, memory: NeuronMemory, step: Callable[[], object]
+) -> Iterator[Callable[[], None]]:
+    """Let hoc's ``fadvance`` be `step`; give a function that raises an exception of it."""
+    own = memory.built_in(_STEP)
+    before, kept = own.value, list[BaseException]()
+    interrupt = ctypes.c_int.from_address(memory.address("hoc_intset"))
+    give = memory.function("_Z12hoc_retpushxd", None, ctypes.c_double)
+
+    def taken() -> None:
+        own.value = before
+        try:
+            step()
+        except BaseException as error:
+            kept.append(error)
+            interrupt.value = 1  # hoc stops before what comes next
+        own.value = function_at
+        give(1.0)
+
+    def raise_kept() -> None:
+        if kept:
+            interrupt.value = 0
+            raise kept.pop()
+
+    function = ctypes.CFUNCTYPE(None)(taken)
+    function_at = ctypes.cast(function, ctypes.c_void_p).value or 0
+    own.value = function_at
+    try:
+        yield raise_kept
+    finally:
+        own.value = before
