@@ -52,7 +52,19 @@ _METHODS = {
     "ParallelContext": ("id", "nhost", "time"),
 }  # fmt: skip
 _ITEM = "o", "object"
-_CONSTANTS = {"t", "dt", "celsius", "PI", "E", "GAMMA", "DEG", "PHI", "FARADAY", "R"}
+_CONSTANTS = {
+    "t",
+    "dt",
+    "celsius",
+    "PI",
+    "E",
+    "GAMMA",
+    "DEG",
+    "PHI",
+    "FARADAY",
+    "R",
+    "float_epsilon",
+}
 _STAYS = {"diam", "cm"}
 _ASKED = {"nstep_steprun", "using_cvode_", "steps_per_ms"}  # by stdrun.hoc and here, in a run
 _WAY_OUT = "do it between calls of clhines.neuron.run, with stdrun.hoc's {}()"
@@ -326,7 +338,11 @@ class _OfModel:
 
     def _of_template(self, template: Template, thing: int, name: str, is_set: bool) -> OnStack:
         """Let code use a member of an object of a class of hoc's, or a point process."""
-        own, kinds, symbol = template.name, self.code.kinds, self.code.member(template, name)
+        own, kinds = template.name, self.code.kinds
+        try:
+            symbol = self.code.member(template, name)
+        except OSError:
+            raise RefusedError(f"uses {own}.{name}") from None
         if own in self._model.contents.points:
             if is_set or symbol.kind != kinds["range"]:
                 raise RefusedError(f"sets {own}.{name}" if is_set else f"calls {own}.{name}()")
