@@ -15,7 +15,7 @@ from clhines.network.times import half_steps
 from clhines.neuron.back.states import Arrays, rings_of, voltages
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
-from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, ION
+from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, ION, Variable
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.played import Recorder
@@ -62,15 +62,16 @@ class Records:
         self._recorders = imported.model.plays.recorders if recorders is None else recorders
         wanted: dict[tuple[str, str], list[int]] = {}
         self._at: list[tuple[tuple[str, str], int] | None] = []
+        gaps = {(gap.owner, gap.name, gap.instance): gap.node for gap in imported.model.gaps}
         for recorder in self._recorders:
-            key = self._key(recorder)
-            if key is None:
+            variable = self._transferred(recorder.variable, gaps)
+            key = self._key(variable)
+            if key is None or variable is None:
                 self._at.append(None)
                 continue
-            assert recorder.variable is not None
             numbers = wanted.setdefault(key, [])
             self._at.append((key, len(numbers)))
-            numbers.append(recorder.variable.number)
+            numbers.append(variable.number)
         self._records = {key: self._record(key, np.array(n)) for key, n in wanted.items()}
         self._setters = [g for g in imported.groups.values() if g.mechanism.program.sets_v]
         self._charged = np.array(wanted.get(_CHARGED, []), np.int64)
@@ -94,9 +95,22 @@ class Records:
         cm = tree.capacitance[nodes] / (CAPACITANCE * tree.area[nodes])
         return np.diff(np.vstack([before, v[first:]]), axis=0) * (1e-3 * cm / self._sim.model.dt)
 
-    def _key(self, recorder: Recorder) -> tuple[str, str] | None:
+    def _transferred(
+        self, variable: Variable | None, gaps: dict[tuple[str, str, int], int]
+    ) -> Variable | None:
+        """Return the voltage that `target_var` transfers into a variable, within a step."""
+        if (
+            variable is None
+            or (key := (variable.owner, variable.name, variable.number)) not in gaps
+        ):
+            return variable
+        if gaps[key] not in self._imported.model.nodes:
+            what = f"Vector.record of {variable.name}, into which target_var brings no voltage here"
+            raise RejectedError([Rejected(variable.owner, what, "record its source")])
+        return Variable("", "v", gaps[key] - self._imported.model.nodes.start)
+
+    def _key(self, variable: Variable | None) -> tuple[str, str] | None:
         """Return owner and name of what is recorded; None of the time, and of what stays."""
-        variable = recorder.variable
         if variable is None:
             return None
         imported = self._imported
