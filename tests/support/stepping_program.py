@@ -15,7 +15,7 @@ warnings.simplefilter("error")
 STOP, SEED = 12.0, 7
 MODEL = """
 objref soma_clamp, synapse, fast, count, stim, wire, other, times, rec, seen, file, list, acc
-objref vecs[2], none, drawn, reference
+objref mixed, vecs[2], none, drawn, reference
 strdef text, path
 create soma, dend
 connect dend(0), soma(1)
@@ -107,7 +107,9 @@ BODIES = {  # a step's code, which leaves what it finds in `seen`
         seen.append(soma.v(0.5), t)
         advance()
         seen.append(soma.v(0.5), t, dt, soma.L, soma.gnabar_hh, synapse.tau1, soma.cm(0.5))
+        soma sprint(text, "%s %g %g", secname(), reference.sec.L, area(0.5))
         drawn.plot(t)
+        Plot()
         doNotify()
     }
     proc advance() { fadvance() spikes += 1 }""",
@@ -153,6 +155,7 @@ REFUSED = {  # code, and what is said of it
     "soma_clamp.loc(0.1)": "calls IClamp.loc()", "vecs[0].copy(vecs[1])": "calls Vector.copy()",
     "vecs[0].append(rec)": "uses a Vector that records", "load_file(\"no\")": "calls load_file()",
     "cvode_active(1)": "uses CVode.", "acc.own = seen": "sets Total.own",
+    "spikes = mixed.o(0).size": "uses List.o() of objects that are Python's",
 }  # fmt: skip
 OTHERS = {  # whole procedures
     "proc advance() { if (t < 3) { fadvance() } }": "takes a step that depends on a condition",
@@ -182,6 +185,8 @@ for k = 0, 1 { vecs[k].fill(0) }
 def build():
     h.load_file("stdrun.hoc")
     assert h(MODEL)
+    h.mixed = h.List()
+    h.mixed.append(np.ones(1))
     h("proc other_step() { fadvance() }")
     h("proc begin() { local k\n" + BEGIN + "}")
     h.stim.noiseFromRandom123(SEED, 0, 0)

@@ -132,13 +132,14 @@ class HocCode:
         """Return addresses of all objects of a class."""
         return [self._memory.object_of(one) for one in self._h.List(name)]
 
-    def in_list(self, thing: int) -> list[int]:
-        """Return addresses of the objects in a List of hoc."""
+    def in_list(self, thing: int) -> list[int] | None:
+        """Return addresses of the objects in a List of hoc; None where some are Python's."""
         for one in self._h.List("List"):
             if self._memory.object_of(one) == thing:
                 every = [one.o(k) for k in range(int(one.count()))]
-                return [self._memory.object_of(x) for x in every if isinstance(x, type(self._h))]
-        return []
+                if all(isinstance(x, type(self._h)) for x in every):
+                    return [self._memory.object_of(x) for x in every]
+        return None
 
     def objects_in(self, symbol: Symbol, owners: Iterable[int] | None) -> Iterator[int]:
         """Yield addresses of objects that an objref, of some objects or of the top level, has."""

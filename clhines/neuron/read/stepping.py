@@ -65,7 +65,7 @@ _CONSTANTS = {
     "R",
     "float_epsilon",
 }
-_STAYS = {"diam", "cm"}
+_STAYS = {"diam", "cm", "L", "Ra", "nseg", "rallbranch"}
 _ASKED = {"nstep_steprun", "using_cvode_", "steps_per_ms"}  # by stdrun.hoc and here, in a run
 _WAY_OUT = "do it between calls of clhines.neuron.run, with stdrun.hoc's {}()"
 
@@ -177,7 +177,8 @@ class _OfModel:
                 self._steps[key] = False  # where it calls itself
                 self._steps[key] = Follower(self, procedure, key[1]).follow()
             return self._steps[key]
-        if procedure.kind != kinds["built in"] or name not in _PURE | _WRITES | {_STEP}:
+        no_function = [kinds[k] for k in ("variable", "range", "string", "object")]
+        if procedure.kind in no_function or name not in _PURE | _WRITES | {_STEP}:
             raise RefusedError(f"calls {name}()")
         self.acts |= name in _WRITES
         return name == _STEP
@@ -294,7 +295,8 @@ class _OfModel:
 
     def _usable(self, things: set[int]) -> set[int]:
         for thing in things:
-            if self.code.inside_of(thing) in self._vectors:
+            is_vector = self.code.template_of(thing).name == "Vector"
+            if is_vector and self.code.inside_of(thing) in self._vectors:
                 raise RefusedError("uses a Vector that records, is played or is a mechanism's")
         return things
 
@@ -331,9 +333,12 @@ class _OfModel:
             raise RefusedError(f"calls {own}.{name}()")
         is_drawing = _METHODS[own] is _DRAWING
         self._draws |= is_drawing
-        self.acts |= not is_drawing
+        self.acts |= own in ("Vector", "File")
         if own == "List" and name in _ITEM:
-            return self._usable({*self.code.in_list(thing)})
+            items = self.code.in_list(thing)
+            if items is None:
+                raise RefusedError(f"uses {own}.{name}() of objects that are Python's")
+            return self._usable({*items})
         return SECTION if (own, name) == ("SectionRef", "sec") else None
 
     def _of_template(self, template: Template, thing: int, name: str, is_set: bool) -> OnStack:
