@@ -16,7 +16,7 @@ import numpy as np
 from clhines.neuron.back.writeback import Records, clock
 from clhines.neuron.importer import Imported
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.raw import numbers_at, put_numbers
+from clhines.neuron.memory.raw import numbers_in, ref
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.played import Recorder
 from clhines.simulate.result import Result
@@ -54,16 +54,19 @@ class Replay:
         """
         model = self._imported.model
         h, steps = model.h, len(result.t) - first
-        t = clock(begin, self._dt, steps)[1:].tolist()
-        rows = np.array(self._records.rows(result, first), np.float64).reshape(-1, steps).T
-        numbers = (model.memory.number(place) for place in self._places)
+        rows = np.empty((steps, len(self._places) + 1))
+        for k, row in enumerate(self._records.rows(result, first)):
+            rows[:, k] = row
+        rows[:, -1] = clock(begin, self._dt, steps)[1:]
+        places = [*self._places, model.memory.place(ref(h, "t"))]
+        numbers = (model.memory.number(place) for place in places)
         at = np.array([ctypes.addressof(number) for number in numbers], np.int64)
-        before, time = numbers_at(at), float(h.t)
+        memory, where = numbers_in(at)
+        before = memory[where]
         number = 0
 
         def take() -> None:
-            put_numbers(at, rows[number])
-            h.t = t[number]
+            memory[where] = rows[number]
 
         call = getattr(h, self._procedure)
         try:
@@ -73,8 +76,7 @@ class Replay:
                     if h.stoprun:
                         raise StopRunError(number + 1)
         finally:
-            put_numbers(at, before)
-            h.t = time
+            memory[where] = before
 
 
 def call_own(h: Hoc, memory: NeuronMemory, procedure: str, step: Callable[[], object]) -> None:
