@@ -181,7 +181,8 @@ class NeuronMemory(Objects):
                 if self.kinds.get(raw.words_at(event, 1)[0]) != "PlayRecordEvent":
                     raise OSError("a Vector that plays is not as expected")
                 calls = bool(statement)
-            found.append(raw.PlayRead(what, self.place_of(words[1:5]), tuple(words[8:]), calls))
+            own = tuple(words[k] for k in _WORDS.get(what, ()) if 8 <= k < 11)
+            found.append(raw.PlayRead(what, self.place_of(words[1:5]), own, calls))
         return found
 
     def play_words(self) -> np.ndarray:

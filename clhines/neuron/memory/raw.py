@@ -40,7 +40,7 @@ class PlayRead:
 
     what: str  # its class, as ``YvecRecord``
     place: Place
-    words: tuple[int, ...]  # what follows in the object: vectors, times, ...
+    words: tuple[int, ...]  # what follows in the object, and nothing behind it: vectors, times, ...
     is_called: bool  # `Vector.play` calls a statement
 
 
