@@ -47,3 +47,5 @@ def test_errors_psolve_times_below_zero_and_blocks():
     assert 0 <= found["early"][0] < TOLERANCE and found["early"][1] == 13 * 60
     assert "advance() of the model's own; use clhines.neuron.run" in found["from_neuron"]
     assert 0 <= found["blocks"][0] < TOLERANCE and found["blocks"][1] == STEPS
+    for line, nodes, expected in found["read"]:  # no more than what the code can name
+        assert nodes == expected, line

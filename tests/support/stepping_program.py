@@ -274,6 +274,25 @@ def refused(_):
     return found
 
 
+def read_by_code():
+    """Numbers of nodes whose voltages some code reads, and what they should be."""
+    from clhines.neuron.model import read_model
+
+    found = []
+    for line in ("soma.v", "dend.v(0.5)", "dend.v(1)", "dend.v(spikes)", "soma.v + dend.v(0.2)",
+                 "dend.v(soma.L/100)", "reference.sec.v"):  # fmt: skip
+        h(f"proc advance() {{ fadvance() spikes = {line} }}")
+        h.stdinit()
+        model = read_model(h, {})
+        one = {"soma.v": [h.soma(0.5)], "dend.v(0.5)": [h.dend(0.5)], "dend.v(1)": [h.dend(1)],
+               "soma.v + dend.v(0.2)": [h.soma(0.5), h.dend(0.2)]}  # fmt: skip
+        nodes = sorted({v.number for v in model.stepping.reads.values()})
+        of = one.get(line)
+        every = list(range(model.tree.num_nodes))
+        found.append([line, nodes, every if of is None else sorted(model.tree.at(x) for x in of)])
+    return found
+
+
 def others(engine):
     """What is left of errors, of psolve, of times below 0, and of many steps in blocks."""
     build()
@@ -314,6 +333,8 @@ def others(engine):
         found["from_neuron"] = str(error)
     from clhines.neuron import kept
 
+    found["read"] = read_by_code()
+    h(BODIES["reads"])
     kept._MOST_READ = 400  # a few steps in a block
     truth = run(STOP)
     with clhines.neuron.enable(engine=engine) as on:

@@ -13,7 +13,6 @@ from typing import NamedTuple, Protocol
 from clhines.neuron.memory.code import HocCode, Symbol
 
 _PLAIN = {  # words that belong to it, values that it takes, values that it gives
-    **dict.fromkeys(("hoc_constpush", "hoc_push_string"), (1, 0, 1)),
     **dict.fromkeys(("hoc_add", "hoc_sub", "hoc_mul", "hoc_div", "hoc_cyclic"), (0, 2, 1)),
     **dict.fromkeys(("hoc_gt", "hoc_lt", "hoc_ge", "hoc_le", "hoc_eq", "hoc_ne"), (0, 2, 1)),
     **dict.fromkeys(("hoc_and", "hoc_or", "hoc_power"), (0, 2, 1)),
@@ -24,7 +23,7 @@ _PLAIN = {  # words that belong to it, values that it takes, values that it give
     **dict.fromkeys(("hoc_ifsec", "hoc_ifseclist"), (2, 1, 0)),
     **dict.fromkeys(("hoc_forcode", "hoc_ifcode"), (3, 0, 0)),
     **dict.fromkeys(("hoc_known_type", "hoc_cmp_otype", "hoc_sec_internal_push"), (1, 0, 0)),
-    **{"hoc_pushzero": (0, 0, 1), "hoc_bltin": (1, 1, 1), "hoc_object_eval": (0, 0, 0)},
+    **{"hoc_push_string": (1, 0, 1), "hoc_bltin": (1, 1, 1), "hoc_object_eval": (0, 0, 0)},
 }
 _PRINTING = {
     **dict.fromkeys(("hoc_prexpr", "hoc_prstr"), (0, 1, 0)),
@@ -35,9 +34,10 @@ _INDICES = {"hoc_chk_sym_has_ndim1": 1, "hoc_chk_sym_has_ndim2": 1, "hoc_chk_sym
 _LOOPS = {"hoc_shortfor": 2, "for_segment": 0, "for_segment1": 1}  # values above the variable
 _SYMBOLS = (  # with one word, a symbol
     "hoc_varpush", "rangevareval", "rangepoint", "sec_access_push", "hoc_objectvar",
-    "hoc_constobject",
+    "hoc_constobject", "hoc_constpush",
 )  # fmt: skip
-_OTHERS = {"hoc_eval": 0, "hoc_assign": 1, "hoc_object_asgn": 1, "hoc_object_component": 6}
+_OTHERS = {"hoc_eval": 0, "hoc_assign": 1, "hoc_object_asgn": 1, "hoc_object_component": 6,
+           "hoc_pushzero": 0}  # fmt: skip
 _EXITS = {  # which of its words says where what depends on it ends
     **dict.fromkeys(("hoc_forcode", *_LOOPS, "forall_section", "forall_sectionlist"), 1),
     **{"hoc_ifsec": 1, "hoc_ifseclist": 1, "hoc_ifcode": 2},
@@ -59,7 +59,6 @@ _REFUSED = {  # with the name of the symbol that belongs to it
     **{"hoc_objectarg": "uses an object that is an argument", "hoc_iterator": "uses iterator {}"},
     **{"sec_access": "uses access", "hoc_argref": "uses a pointer", "hoc_varread": "reads {}"},
 }
-SECTION = "section"  # a value
 
 
 class RefusedError(Exception):
@@ -72,7 +71,16 @@ class _Indices(NamedTuple):
     number: int
 
 
-OnStack = set[int] | str | Symbol | _Indices | None  # objects by address, or what is no object
+class NamedSections(NamedTuple):
+    """Sections of this name: of some objects, by address, or of the top level; "" is of any."""
+
+    things: frozenset[int] | None
+    name: str
+
+
+ANY = NamedSections(None, "")
+# objects by address, sections, a name, a number that is constant; None of anything else
+OnStack = set[int] | NamedSections | Symbol | _Indices | float | None
 
 
 class Judge(Protocol):
@@ -87,7 +95,9 @@ class Judge(Protocol):
 
     def evaluate(self, symbol: Symbol) -> None: ...
 
-    def range(self, name: str) -> None: ...
+    def range(self, name: str, sections: NamedSections, x: float | None) -> None: ...
+
+    def sections_of(self, symbol: Symbol, owner: str) -> NamedSections: ...
 
     def objects_of(self, symbol: Symbol, owner: str) -> set[int]: ...
 
@@ -112,6 +122,7 @@ class Follower:
         self._at = self._depends_until = 0  # words; up to the second a condition decides
         self._steps = self._targets = 0
         self._returned = False
+        self._last = [("", list[int]())] * 2  # instructions
 
     def follow(self) -> bool:
         """Return whether it takes a step, always, and one."""
@@ -121,6 +132,7 @@ class Follower:
             name = operations.get(word, "")
             if not word:  # a part ends, and with it its values
                 self._stack.clear()
+                self._last = [("", [])] * 2
                 self._at += 1
             elif name not in _WORDS:
                 raise RefusedError(self._refusal(name))
@@ -132,6 +144,7 @@ class Follower:
                     self._depends_until = max(self._depends_until, to + _signed(self._words[to]))
                 self._do(name, given)
                 self._returned |= name in ("hoc_procret", "hoc_funcret")
+                self._last = [self._last[1], (name, given)]
                 self._at += 1 + count
         if self._targets:
             raise RefusedError("sets an objref")
@@ -223,13 +236,30 @@ class Follower:
         if word:
             self._pop_indices()
 
+    def _hoc_constpush(self, word: int) -> None:
+        self._stack.append(ctypes.c_double.from_address(self._symbol(word).value).value)
+
+    def _hoc_pushzero(self) -> None:
+        self._stack.append(0.0)
+
     def _rangevareval(self, word: int) -> None:
-        self._pop()
-        self._rangepoint(word)
+        x = self._pop()
+        is_plain = self._last[1][0] in ("hoc_constpush", "hoc_pushzero")
+        at = x if is_plain and isinstance(x, float) else None
+        self._range(word, at, ("", []) if at is None else self._last[0])
 
     def _rangepoint(self, word: int) -> None:
+        self._range(word, 0.5, self._last[1])
+
+    def _range(self, word: int, x: float | None, before: tuple[str, list[int]]) -> None:
+        """Read a variable of the section that the instruction before has given, or of any."""
         self._pop_indices()
-        self._judge.range(self._symbol(word).name)
+        sections, given = ANY, before[1]
+        if before[0] == "sec_access_push" and given[0]:
+            symbol = self._symbol(given[0])
+            owner = self._owner if symbol.address == given[0] else ""
+            sections = self._judge.sections_of(symbol, owner)
+        self._judge.range(self._symbol(word).name, sections, x)
         self._stack.append(None)
 
     def _hoc_objectvar(self, word: int) -> None:
@@ -250,22 +280,33 @@ class Follower:
     def _hoc_object_component(
         self, word: int, indices: int, count: int, _: int, __: int, kind: int
     ) -> None:
-        self._pop(_signed(indices) + _signed(count))
+        count = _signed(count)
+        x = self._pop() if count == 1 else self._pop(count)
+        self._pop(_signed(indices))
         owner, name = self._pop(), self._symbol(word).name
         is_set = bool(kind & 2)  # what is assigned to
         self._targets -= is_set
-        if owner == SECTION:
+        if isinstance(owner, NamedSections):
             if is_set:
                 raise RefusedError(f"sets {name}")
-            self._judge.range(name)
+            at = 0.5 if not count else x if isinstance(x, float) else None
+            self._judge.range(name, owner, at)
             self._stack.append(None)
             return
         if not isinstance(owner, set):
             raise RefusedError(f"uses {name} of what cannot be followed")
         found = [self._judge.member(thing, name, is_set) for thing in sorted(owner)]
         objects = [value for value in found if isinstance(value, set)]
-        value: OnStack = SECTION if SECTION in found else None
-        self._stack.append({one for some in objects for one in some} if objects else value)
+        if objects:
+            self._stack.append({one for some in objects for one in some})
+            return
+        sections = [value for value in found if isinstance(value, NamedSections)]
+        names = {each.name for each in sections}
+        if len(names) == 1 and names != {""}:
+            things = frozenset(one for each in sections for one in each.things or ())
+            self._stack.append(NamedSections(things, names.pop()))
+        else:
+            self._stack.append(ANY if sections else None)
 
 
 def _signed(word: int) -> int:

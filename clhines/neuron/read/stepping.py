@@ -17,7 +17,14 @@ from clhines.neuron import bmtk
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.code import HocCode, Symbol, Template
 from clhines.neuron.memory.fields import Fields
-from clhines.neuron.memory.following import SECTION, Follower, OnStack, RefusedError, code_for
+from clhines.neuron.memory.following import (
+    ANY,
+    Follower,
+    NamedSections,
+    OnStack,
+    RefusedError,
+    code_for,
+)
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import ION, MemoryPlaces, Variable
 from clhines.neuron.memory.raw import Place, words_at
@@ -149,6 +156,8 @@ class _OfModel:
         self._steps = dict[tuple[int, str], bool]()  # of procedures: whether they take one
         self._reads = dict[Place, Variable]()
         self._variables = set[tuple[str, str]]()  # of which all instances are read
+        self._checked = set[tuple[str, str]]()
+        self._points = dict[tuple[str, str], dict[int, dict[Place, Variable]]]()  # by address
         self._block: Callable[[], int] | None = None
 
     def found(self, name: str) -> Stepping | None:
@@ -203,10 +212,19 @@ class _OfModel:
 
     # -- variables of the model ------------------------------------------------------------------
 
-    def range(self, name: str) -> None:
-        """Let code read a variable of sections, by its name in hoc."""
+    def sections_of(self, symbol: Symbol, owner: str) -> NamedSections:
+        if self._is_member(symbol, owner):
+            return NamedSections(frozenset(self.code.instances(owner)), symbol.name)
+        return NamedSections(None, symbol.name)
+
+    def range(self, name: str, sections: NamedSections, x: float | None) -> None:
+        """Let code read a variable of sections, by its name in hoc; x: None of anywhere."""
         contents = self._model.contents
         if name in _STAYS:
+            return
+        found = self._in_sections(name, sections, x)
+        if found:
+            self._read(found)
             return
         if name in ("v", "i_membrane_"):
             self._read_all("", name.rstrip("_"), self._of_nodes)
@@ -222,12 +240,23 @@ class _OfModel:
                 return
         raise RefusedError(f"reads {name}; expected v or a RANGE variable of the model")
 
-    def _variable(self, owner: str, name: str) -> None:
-        """Let code read a RANGE variable of a mechanism, by its name in the file."""
+    def _variable(self, owner: str, name: str, thing: int = 0) -> None:
+        """Let code read a RANGE variable of a mechanism, by its name in the file; of one point."""
         if owner not in self._model.mechanisms:
             raise RefusedError(f"reads {name} of {owner}, which is not simulated")
         instances = self._model.every[owner]
-        self._read_all(owner, name, partial(self._of_instances, instances))
+        if not thing:
+            self._read_all(owner, name, partial(self._of_instances, instances))
+            return
+        if (owner, name) not in self._points:
+            numbers = {one: k for k, one in enumerate(instances.objects.tolist())}
+            of_each = dict[int, dict[Place, Variable]]()
+            for place, variable in self._of_instances(instances, owner, name).items():
+                of_each.setdefault(variable.number, {})[place] = variable
+            self._points[owner, name] = {one: of_each[k] for one, k in numbers.items()}
+        if thing not in self._points[owner, name]:
+            raise RefusedError(f"reads {name} of a {owner} that is at no segment")
+        self._read(self._points[owner, name][thing])
 
     def _read_all(
         self, owner: str, name: str, find: Callable[[str, str], dict[Place, Variable]]
@@ -237,9 +266,10 @@ class _OfModel:
             self._read(find(owner, name))
 
     def _read(self, reads: dict[Place, Variable]) -> None:
-        for owner, name in {(v.owner, v.name): None for v in reads.values()}:
+        for owner, name in {(v.owner, v.name) for v in reads.values()} - self._checked:
             self._check_time(owner, name)
-        self._reads |= reads
+            self._checked.add((owner, name))
+        self._reads.update(reads)
         self.acts = True
 
     def _check_time(self, owner: str, name: str) -> None:
@@ -258,6 +288,38 @@ class _OfModel:
         for player in model.players:
             if (player.variable.owner, player.variable.name) == (owner, name):
                 raise RefusedError(f"reads {name}{of}, which is set by {player.what}")
+
+    def _in_sections(
+        self, name: str, sections: NamedSections, x: float | None
+    ) -> dict[Place, Variable]:
+        """Return a variable in segments; none where these, or it, are not found at once."""
+        h, found = self._model.h, dict[Place, Variable]()
+        if not sections.name:
+            return found
+        owners = [h] if sections.things is None else self._handles(sections.things)
+        try:
+            every = [getattr(owner, sections.name) for owner in owners]
+            parts = [[one] if hasattr(one, "nseg") else list(one) for one in every]
+            for section in (section for part in parts for section in part):
+                if x in (0.0, 1.0) and name != "v":  # hoc takes the nearest segment there
+                    return {}
+                for segment in section.allseg() if x is None else [section(x)]:
+                    place = self._memory.known_place(segment, name)
+                    variable = None if place is None else self._model.places.find(place)
+                    if place is None or variable is None or variable.number < 0:
+                        return {}
+                    if variable.place is not None:  # of an array, whose others may be read
+                        return {}
+                    found[place] = variable
+        except (AttributeError, LookupError, TypeError, ValueError):
+            return {}
+        return found
+
+    def _handles(self, things: frozenset[int]) -> list[Hoc]:
+        """Return objects of hoc, by their addresses."""
+        names = {self.code.template_of(thing).name for thing in things}
+        every = (one for name in names for one in self._model.h.List(name))
+        return [one for one in every if self._memory.object_of(one) in things]
 
     def _of_nodes(self, _: str, name: str) -> dict[Place, Variable]:
         tree = self._model.tree
@@ -339,7 +401,7 @@ class _OfModel:
             if items is None:
                 raise RefusedError(f"uses {own}.{name}() of objects that are Python's")
             return self._usable({*items})
-        return SECTION if (own, name) == ("SectionRef", "sec") else None
+        return ANY if (own, name) == ("SectionRef", "sec") else None
 
     def _of_template(self, template: Template, thing: int, name: str, is_set: bool) -> OnStack:
         """Let code use a member of an object of a class of hoc's, or a point process."""
@@ -351,7 +413,7 @@ class _OfModel:
         if own in self._model.contents.points:
             if is_set or symbol.kind != kinds["range"]:
                 raise RefusedError(f"sets {own}.{name}" if is_set else f"calls {own}.{name}()")
-            self._variable(own, name)
+            self._variable(own, name, thing)
             return None
         if not template.size or template.is_point:
             raise RefusedError(f"uses {own}.{name}")
@@ -368,7 +430,7 @@ class _OfModel:
             raise RefusedError(f"sets {own}.{name}" if is_set else f"uses {own}.{name}")
         if symbol.kind == kinds["object"]:
             return self._usable({*self.code.objects_in(symbol, [thing])})
-        return SECTION
+        return NamedSections(frozenset([thing]), name)
 
     def _python(self, thing: int, name: str, is_set: bool) -> None:
         """Let code call BMTK's function of each step, and no other Python."""
