@@ -47,5 +47,7 @@ def test_errors_psolve_times_below_zero_and_blocks():
     assert 0 <= found["early"][0] < TOLERANCE and found["early"][1] == 13 * 60
     assert "advance() of the model's own; use clhines.neuron.run" in found["from_neuron"]
     assert 0 <= found["blocks"][0] < TOLERANCE and found["blocks"][1] == STEPS
+    apart, stop, size = found["draws"]  # no number of later steps is drawn
+    assert 0 <= apart < TOLERANCE and 9 < stop < 14.9 and size > 4 * 360
     for line, nodes, expected in found["read"]:  # no more than what the code can name
         assert nodes == expected, line

@@ -15,7 +15,7 @@ warnings.simplefilter("error")
 STOP, SEED = 12.0, 7
 MODEL = """
 objref soma_clamp, synapse, fast, count, stim, wire, other, times, rec, seen, file, list, acc
-objref mixed, vecs[2], none, drawn, reference
+objref played, level, mixed, vecs[2], none, drawn, reference
 strdef text, path
 create soma, dend
 connect dend(0), soma(1)
@@ -35,6 +35,11 @@ dend {
     fast = new ExpSyn(0.7)
     reference = new SectionRef()
 }
+soma played = new IClamp(0.5)
+played.dur = 100
+level = new Vector(4)
+level.indgen(0, 0.01)
+{ level.play(&played.amp, 3) }
 soma_clamp.amp = 0.5
 soma_clamp.dur = 100
 soma_clamp.del = 1
@@ -155,6 +160,7 @@ REFUSED = {  # code, and what is said of it
     "soma_clamp.loc(0.1)": "calls IClamp.loc()", "vecs[0].copy(vecs[1])": "calls Vector.copy()",
     "vecs[0].append(rec)": "uses a Vector that records", "load_file(\"no\")": "calls load_file()",
     "cvode_active(1)": "uses CVode.", "acc.own = seen": "sets Total.own",
+    "spikes = played.amp": "reads amp of IClamp, which Vector.play sets",
     "spikes = mixed.o(0).size": "uses List.o() of objects that are Python's",
 }  # fmt: skip
 OTHERS = {  # whole procedures
@@ -165,6 +171,27 @@ OTHERS = {  # whole procedures
     "proc step() { advance() v = 1 }": "sets v",
     "proc step() { local i  for i = 1, 1 { advance() } spikes += 1 }": "takes a step that depends",
 }
+DRAWS = """
+objref random, noise, cvode, handler
+soma noise = new IClamp(0.5)
+noise.dur = 100
+random = new Random()
+random.Random123(1, 2, 3)
+random.uniform(0, 0.04)
+{ random.play(&noise.amp) }
+cvode = new CVode()
+proc kick() {
+    spikes = spikes + 1
+    seen.append(-spikes)
+    cvode.event(t + 1.3, "kick()")
+}
+handler = new FInitializeHandler("cvode.event(1.1, \\"kick()\\")")
+proc advance() {
+    fadvance()
+    seen.append(t, soma.v(0.5), spikes, soma_clamp.amp)
+    if (t > 9 && soma.v > -30) { stoprun = 1 }
+}
+"""
 PLAIN = "proc advance() { fadvance() }"
 STEP = "proc step() { local i if (using_cvode_) { advance() } else for i=1,nstep_steprun {"
 STEP += " advance() } Plot() }"
@@ -274,6 +301,24 @@ def refused(_):
     return found
 
 
+def stopped_between_draws(engine):
+    """Runs that code stops, with a Random that plays and a statement of CVode.event; NEURON's."""
+    assert h(DRAWS)
+    ways = []
+    for switch in (False, True):
+        with clhines.neuron.enable(engine=engine) if switch else warnings.catch_warnings():
+            h.begin()
+            h.random.seq(5)
+            h.stdinit()
+            found = []
+            for stop in (15, 15.5):
+                h.continuerun(stop)
+                found += [np.array(h.seen), np.array([h.t, h.random.seq(), h.soma(0.5).v])]
+        ways.append((found, ["", ""]))
+    h(PLAIN)
+    return [differ(*ways), float(ways[0][0][1][0]), len(ways[0][0][0])]
+
+
 def read_by_code():
     """Numbers of nodes whose voltages some code reads, and what they should be."""
     from clhines.neuron.model import read_model
@@ -339,6 +384,8 @@ def others(engine):
     truth = run(STOP)
     with clhines.neuron.enable(engine=engine) as on:
         found["blocks"] = [differ(truth, run(STOP)), on.steps]
+    kept._MOST_READ = 1 << 22
+    found["draws"] = stopped_between_draws(engine)
     return found
 
 

@@ -269,6 +269,11 @@ class _OfModel:
         for owner, name in {(v.owner, v.name) for v in reads.values()} - self._checked:
             self._check_time(owner, name)
             self._checked.add((owner, name))
+        read = {(v.owner, v.name, v.number) for v in reads.values()}
+        for player in self._model.players:
+            of = player.variable
+            if (of.owner, of.name, of.number) in read:
+                raise RefusedError(f"reads {of.name} of {of.owner}, which {player.what} sets")
         self._reads.update(reads)
         self.acts = True
 
@@ -285,9 +290,6 @@ class _OfModel:
             late = [owner] if own and name in _set_by_events(own.program) else []
         if late:
             raise RefusedError(f"reads {name}{of}, which events of {late[0]} set late in a step")
-        for player in model.players:
-            if (player.variable.owner, player.variable.name) == (owner, name):
-                raise RefusedError(f"reads {name}{of}, which is set by {player.what}")
 
     def _in_sections(
         self, name: str, sections: NamedSections, x: float | None
