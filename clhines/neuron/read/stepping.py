@@ -242,8 +242,10 @@ class _OfModel:
 
     def _variable(self, owner: str, name: str, thing: int = 0) -> None:
         """Let code read a RANGE variable of a mechanism, by its name in the file; of one point."""
-        if owner not in self._model.mechanisms:
+        if owner not in self._model.every:
             raise RefusedError(f"reads {name} of {owner}, which is not simulated")
+        if owner not in self._model.mechanisms:
+            return  # it is rejected itself
         instances = self._model.every[owner]
         if not thing:
             self._read_all(owner, name, partial(self._of_instances, instances))
