@@ -351,11 +351,11 @@ def _advance(
     vectors: dict[Hoc, Hoc] | None,
     ranks: Ranks | None,
 ) -> int:
-    rest, done, stopped = same_on(ranks, count(), h), 0, 0
+    rest, done, stopped = same_on(ranks, count(), h), 0, None
     while rest:
         with uncollected():
             kept = _kept_or_read(h, request, vectors, ranks)
-            kept.is_called = bool(stopped) or not request.calls
+            kept.is_called = stopped is not None or not request.calls
             if ranks is None and h.t < 0 and step_of(h, h.dt) < 0:
                 kept.model.forget()
                 rest = _to_zero(h, rest, count, kept)
@@ -366,11 +366,11 @@ def _advance(
             try:
                 _run_ahead(kept, steps - 1, progress, ranks)
             except StopRunError as stop:  # once more, up to there: its code has run
-                rest, stopped, h.stoprun = stop.steps, int(h.stoprun), 0
+                rest, stopped, h.stoprun = stop.steps, stop, 0
                 continue
             before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
             kept.step()
-            if not vectors and not stopped:
+            if not vectors and stopped is None:
                 keep(kept)
         rest, done = rest - steps, done + steps
         if ranks.gather_numbers([h.stoprun]).any() if ranks is not None else h.stoprun:
@@ -378,8 +378,10 @@ def _advance(
         if (h.dt, h.t) != before:  # by such code
             rest = count()
         rest = same_on(ranks, rest, h)
-    if stopped:
-        h.stoprun = stopped
+    if stopped is not None:
+        h.stoprun = stopped.stoprun
+        if stopped.error is not None:
+            raise stopped.error
     return done
 
 

@@ -26,11 +26,11 @@ _STEP = "fadvance"
 
 
 class StopRunError(Exception):
-    """Code has set `stoprun` in a step before the last of a block; `steps` are to be taken."""
+    """Code has set `stoprun`, or raised `error`, in a step of a block, after some steps of it."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, stoprun: int, error: Exception | None = None) -> None:
         super().__init__(steps)
-        self.steps = steps
+        self.steps, self.stoprun, self.error = steps, stoprun, error
 
 
 class Replay:
@@ -63,18 +63,22 @@ class Replay:
         at = np.array([ctypes.addressof(number) for number in numbers], np.int64)
         memory, where = numbers_in(at)
         before = memory[where]
-        number = 0
+        taken = 0
 
         def take() -> None:
-            memory[where] = rows[number]
+            nonlocal taken
+            memory[where] = rows[taken]
+            taken += 1
 
         call = getattr(h, self._procedure)
         try:
             with stepping_by(h, model.memory, take) as raise_kept:
-                for number in range(steps):
+                while taken < steps:
                     call_once(call, raise_kept)
                     if h.stoprun:
-                        raise StopRunError(number + 1)
+                        raise StopRunError(taken, int(h.stoprun))
+        except RuntimeError as error:  # of hoc
+            raise StopRunError(taken, int(h.stoprun), error) from error
         finally:
             memory[where] = before
 

@@ -342,15 +342,17 @@ def others(engine):
     """What is left of errors, of psolve, of times below 0, and of many steps in blocks."""
     build()
     h("proc advance() {\n fadvance()\n seen.append(soma.v)\n if (t > 3) { vecs[0].x[7] = 1 }\n}")
-    h.begin()
+    found = {"error": []}
+    for switch in (True, False):
+        with clhines.neuron.enable(engine=engine) if switch else warnings.catch_warnings():
+            h.begin()
+            h.stdinit()
+            try:
+                h.continuerun(STOP)
+            except RuntimeError:
+                found["error"].append([h.t, len(h.seen), h.soma(0.5).v])
     h.stdinit()
-    found = {}
     with clhines.neuron.enable(engine=engine):
-        before = [x.v for x in h.soma.allseg()]
-        try:
-            h.continuerun(STOP)
-        except RuntimeError:
-            found["error"] = [h.t, before == [x.v for x in h.soma.allseg()], len(h.seen)]
         found["after"] = bool(h("proc advance() { fadvance() }"))
         h.continuerun(1)
         found["goes on"] = h.t
