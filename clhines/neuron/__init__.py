@@ -10,8 +10,8 @@ Who owns what
     rejected. `convert` (texts to mechanisms; `drivers`: those that set potentials outside),
     `importer` (a model to a network). `back`: values in and out, records, events. `kept`: a model
     between two calls of `run`, compared with what NEURON has. `entry`: `run`, `from_neuron`,
-    `check`, also of several MPI ranks. `switch`: `enable`, `disable`;
-    `bmtk`: BMTK's function of each step under the switch.
+    `check`, also of several MPI ranks. `switch`: `enable`, `disable`. `replay`: a model's own code
+    of each step, with the values of the step; `bmtk`: what BMTK's reads and sets there.
 
 >>> from neuron import h  # doctest: +SKIP
 >>> import clhines

@@ -17,6 +17,7 @@ from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.neuron.back.states import OneCopy, step_of, take_values
 from clhines.neuron.back.writeback import clock, last_delivery
+from clhines.neuron.bmtk import potentials_ahead
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, copied, network_of
 from clhines.neuron.kept import KeptModel, RunOptions, keep, kept_model
@@ -25,6 +26,7 @@ from clhines.neuron.model import IN_TURN, NeuronModel, read_model
 from clhines.neuron.read.outside import Ahead
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.read.wiring import on_ranks
+from clhines.neuron.replay import StopRunError
 from clhines.progress import showing
 from clhines.simulate.engines.arena_run import state_follows
 from clhines.simulate.engines.choose import make_joined
@@ -57,12 +59,13 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
         except RejectedError as error:
             return error.rejected
         if model.rejected:
-            return model.rejected
+            return model.rejected + model.uncalled
         try:
             network_of(model)
         except InputError as error:
-            return list(getattr(error, "rejected", [Rejected("", str(error))]))
-    return []
+            found = list(getattr(error, "rejected", [Rejected("", str(error))]))
+            return found + model.uncalled
+    return model.uncalled
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,6 +258,10 @@ def from_neuron(
         for ahead, what in ((model.draws, "Random.play"), (model.turns, IN_TURN)):
             if ahead:
                 model.rejected.append(Rejected("", what, "use clhines.neuron.run"))
+        model.rejected += model.uncalled
+        if model.stepping is not None:
+            what = f"{model.stepping.procedure}() of the model's own"
+            model.rejected.append(Rejected("", what, "use clhines.neuron.run"))
         for name, instances in model.every.items():  # a Simulation may have another dt or celsius
             if instances.entry.channel is not None and instances.entry.channel.of_step:
                 what, way_out = "KSChan with usetable", "usetable(0), or clhines.neuron.run"
@@ -332,16 +339,12 @@ def advance(
     request: RunOptions,
     progress: bool = False,
     vectors: dict[Hoc, Hoc] | None = None,
-    ahead: Ahead | None = None,
 ) -> int:
-    """Advance by `count()` steps as `run` does; those of `CVode.event` are NEURON's own.
-
-    `ahead` are potentials outside that change after each step.
-    """
+    """Advance by `count()` steps as `run` does; those of `CVode.event` are NEURON's own."""
     ranks = ranks_of(h)
     progress = as_switch("progress", progress) and (ranks is None or not ranks.rank)
     with showing(progress):
-        return _advance(h, count, request, progress, vectors, ranks, ahead)
+        return _advance(h, count, request, progress, vectors, ranks)
 
 
 def _advance(
@@ -351,42 +354,32 @@ def _advance(
     progress: bool,
     vectors: dict[Hoc, Hoc] | None,
     ranks: Ranks | None,
-    ahead: Ahead | None,
 ) -> int:
     rest, done = same_on(ranks, count(), h), 0
+    stopped, ahead = None, None  # by code of each step; potentials outside that it sets
     while rest:
         with uncollected():
-            with agreed(ranks):
-                kept = None if vectors or ahead else kept_model(request)
-            kept = kept_by_all(ranks, kept)
-            if kept is None:
-                model = read_model(h, vectors or {}, ranks=ranks, ahead=ahead)
-                with agreed(ranks):
-                    if model.rejected:
-                        raise RejectedError(model.rejected)
-                    kept = KeptModel(model, request)
+            if stopped is None:
+                ahead = potentials_ahead(h, rest) if request.calls and ranks is None else None
+            kept = _kept_or_read(h, request, vectors, ranks, ahead)
+            kept.is_called = stopped is not None or not request.calls
             if ranks is None and h.t < 0 and step_of(h, h.dt) < 0:
                 kept.model.forget()
-                rest = _to_zero(h, rest, count)
+                rest = _to_zero(h, rest, count, kept)
                 if h.stoprun:
                     break
                 continue
             steps = together(ranks, kept, kept.steps_ahead(rest))
-            joints = kept.joints  # to other ranks: anew where it has no simulation
-            if ranks is not None and kept.sim is None:
-                joints = Joints(ranks)
-            with _ahead(kept.model, steps - 1), joints.telling() if joints else nullcontext():
-                if steps > 1 and kept.sim is None:
-                    once = network_of(kept.model)
-                    given = joined(joints, once, request)
-                    kept.start(*_simulation(once, request.dtype, given), joints)
-                if steps > 1:
-                    kept.advance(steps - 1, progress)
+            try:
+                _run_ahead(kept, steps - 1, progress, ranks)
+            except StopRunError as stop:  # once more, up to there: its code has run
+                rest, stopped, h.stoprun = stop.steps, stop, 0
+                continue
             before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
             if ahead is not None:
                 ahead.go_on(steps)
             kept.step()
-            if not vectors and ahead is None:
+            if not vectors and ahead is None and stopped is None:
                 keep(kept)
         rest, done = rest - steps, done + steps
         if ranks.gather_numbers([h.stoprun]).any() if ranks is not None else h.stoprun:
@@ -394,6 +387,10 @@ def _advance(
         if (h.dt, h.t) != before:  # by such code
             rest = count()
         rest = same_on(ranks, rest, h)
+    if stopped is not None:
+        h.stoprun = stopped.stoprun
+        if stopped.error is not None:
+            raise stopped.error
     return done
 
 
@@ -406,11 +403,43 @@ def _ahead(model: NeuronModel, steps: int) -> Iterator[None]:
         yield
 
 
-def _to_zero(h: Hoc, rest: int, count: Callable[[], int]) -> int:
+def _kept_or_read(
+    h: Hoc,
+    request: RunOptions,
+    vectors: dict[Hoc, Hoc] | None,
+    ranks: Ranks | None,
+    ahead: Ahead | None,
+) -> KeptModel:
+    with agreed(ranks):
+        kept = None if vectors or ahead else kept_model(request)
+    kept = kept_by_all(ranks, kept)
+    model = kept.model if kept else read_model(h, vectors or {}, ranks=ranks, ahead=ahead)
+    rejected = [] if kept is not None else model.rejected
+    with agreed(ranks):
+        if rejected := rejected + (model.uncalled if request.calls else []):
+            raise RejectedError(rejected)
+        return kept or KeptModel(model, request)
+
+
+def _run_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks | None) -> None:
+    """Take the steps before NEURON's own; all MPI ranks call it, also for none."""
+    joints = kept.joints  # to other ranks: anew where it has no simulation
+    if ranks is not None and kept.sim is None:
+        joints = Joints(ranks)
+    with _ahead(kept.model, steps), nullcontext() if joints is None else joints.telling():
+        if steps and kept.sim is None:
+            once = network_of(kept.model)
+            given = joined(joints, once, kept.request)
+            kept.start(*_simulation(once, kept.request.dtype, given), joints)
+        if steps:
+            kept.advance(steps, progress)
+
+
+def _to_zero(h: Hoc, rest: int, count: Callable[[], int], kept: KeptModel) -> int:
     """Let NEURON take the steps that begin before 0 ms; return how many of `rest` remain."""
     while rest and h.t < -0.5 * h.dt and not h.stoprun:
         before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
-        h.fadvance()
+        kept.call(h.fadvance)
         rest = rest - 1 if (h.dt, h.t) == before else count()
     return rest
 

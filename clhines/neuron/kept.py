@@ -42,9 +42,11 @@ from clhines.neuron.model import NeuronModel, settings_of
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.channels import read_channel
 from clhines.neuron.read.contents import Instances
-from clhines.neuron.read.hooks import acting, random_plays, stepping_of
+from clhines.neuron.read.hooks import acting, random_plays
 from clhines.neuron.read.outside import HELD
 from clhines.neuron.read.patterns import OF_GID
+from clhines.neuron.read.stepping import stepping_of
+from clhines.neuron.replay import Replay, call_own
 from clhines.simulate.engines.arena_run import state_follows
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.ranks.split import JoinedRun, Joints
@@ -58,6 +60,7 @@ _TEMPLATE_WORDS = 8
 _PLACE_WORDS = 4  # of a place that is no variable, at most
 _MOST_START = 1 << 26  # bytes of a simulation's start that are kept
 _BLOCK = 1 << 13  # addresses whose words are read at once
+_MOST_READ = 1 << 22  # numbers that code of each step reads, of a block of steps
 _LARGE, _MOST_THREADS = 1 << 24, 8  # bytes from which on threads compare and copy them; how many
 
 
@@ -181,7 +184,7 @@ class Fingerprint:
             ReadValue(memory.play_words),
             ReadValue(lambda: acting(model.h, memory)),
             ReadValue(lambda: random_plays(model.h, memory)),
-            ReadValue(stepping_of(model.h, memory)),
+            ReadValue(stepping_of(model)),
             ReadValue(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),
         ]
         self._given: list[tuple[str, Compared]] = []
@@ -346,6 +349,7 @@ class RunOptions(NamedTuple):
     device: object
     dtype: str
     engine: str
+    calls: bool = True  # a model's own advance() and step(), as continuerun() does
 
     @classmethod
     def of(cls, device: object, dtype: DTypeLike, engine: str) -> RunOptions:
@@ -365,13 +369,15 @@ class KeptModel:
         self._records: Records | None = None
         self._counters: Counters | None = None
         self._runaways: Runaways | None = None
+        self._replay: Replay | None = None
+        self.is_called = False  # code of each step, for all steps to come
         self._print: Fingerprint | None = None
         self._start: dict[str, np.ndarray] | None = None  # arrays of the simulation at its start
         self._lag, self._delivered = 0, -np.inf
 
     def is_of(self, request: RunOptions) -> bool:
         """Whether NEURON still has this model; parts that change in a run are read again."""
-        if self._print is None or request != self.request:
+        if self._print is None or request[:3] != self.request[:3]:
             return False
         if not self._print.structure_is_same():
             return False
@@ -444,6 +450,7 @@ class KeptModel:
         self._start = None
         self._records, self._counters = Records(sim, imported), Counters(sim, imported)
         self._runaways = Runaways(sim, imported, self._records)
+        self._replay = Replay(sim, imported) if self.model.stepping is not None else None
         self._begin()
 
     def advance(self, steps: int, progress: bool) -> None:
@@ -454,6 +461,8 @@ class KeptModel:
         begin, dt = float(h.t), sim.model.dt
         first = self._lag + (1 if sim.step == 0 else 0)
         result = sim.run((steps + self._lag) * dt, progress)
+        if self._replay is not None and not self.is_called:
+            self._replay.play(result, begin, first)
         if self.joints is not None:
             sim.runner.exchange()  # type: ignore[attr-defined]
             self.model.queue.exchange()  # spikes of NEURON's last step, which `sim` has as well
@@ -480,13 +489,27 @@ class KeptModel:
         for ahead in (self.model.draws, self.model.turns):
             if ahead:
                 most = min(most, ahead.most_steps)
+        if self.model.stepping is not None and not self.is_called:
+            most = min(most, self.model.stepping.most_steps(_MOST_READ))
         if not statements:
             return most
         ends = clock(float(h.t), float(h.dt), most)[1:]
         return min(int(np.searchsorted(ends, min(statements))) + 1, most)
 
     def step(self) -> None:
-        """Take a step by NEURON, which sets all ASSIGNED variables and runs code at its end."""
+        """Take a step by NEURON, with the model's own code of each step."""
+        self.call(self._step)
+
+    def call(self, step: Callable[[], object]) -> None:
+        """Take a step, in the model's own procedure where it has one."""
+        own, model = self.model.stepping, self.model
+        if own is None or self.is_called:
+            step()
+        else:
+            call_own(model.h, model.memory, own.procedure, step)
+
+    def _step(self) -> None:
+        """Take a step, which sets all ASSIGNED variables and runs code of events at its end."""
         h, pending = self.model.h, self.model.pending
         begin, end = clock(float(h.t), float(h.dt), 1).tolist()
         due = [t for t in pending.statements if t <= end]

@@ -46,9 +46,10 @@ from clhines.neuron.memory.tables import forces_of, read_force, read_table
 from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, Hidden, Instances, WatchSlots, read_contents
 from clhines.neuron.read.draws import Draws, drawn_from
-from clhines.neuron.read.hooks import read_hooks
+from clhines.neuron.read.hooks import acting
 from clhines.neuron.read.outside import Ahead, Outside
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
+from clhines.neuron.read.stepping import Stepping, read_stepping
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.turns import OwnEvents, Turns, is_alone
@@ -96,6 +97,8 @@ class NeuronModel:
     hidden: dict[str, Hidden] = field(default_factory=dict)  # variables that hoc does not see
     point_names: tuple[str, ...] = ()  # that NEURON knows, artificial cells too
     by_mcell: set[str] = field(default_factory=set)  # mechanisms that draw from such Randoms
+    stepping: Stepping | None = None  # code of its own in each step of continuerun()
+    uncalled: list[Rejected] = field(default_factory=list)  # of such code
     lone: Hoc | None = None  # section of a model of artificial cells alone, held here
 
     @property
@@ -268,6 +271,7 @@ def read_model(
         if model.bins is not None:
             step = float(h.dt)
             model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)
+        model.stepping, model.uncalled = read_stepping(model)
     return model
 
 
@@ -295,7 +299,7 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ahead: Ahead | None) -> 
         fields = find_fields(memory)
         tree, data = read_tree(h, memory, fields)
         contents = read_contents(h, memory, fields, (tree, data), catalogue)
-        hooks = read_hooks(h, memory)
+        hooks = acting(h, memory)
         slots = WatchSlots(memory)
         bins = None
         if int(h.CVode().queue_mode()) & 1:

@@ -17,7 +17,6 @@ from numpy.typing import DTypeLike
 
 from clhines.checks import as_switch
 from clhines.errors import InputError, RankError, meant, say_to_caller, shown
-from clhines.neuron.bmtk import BlockSteps
 from clhines.neuron.entry import RunOptions, advance, as_step, fix_steps, num_steps, solve_steps
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc, interpreter
@@ -57,7 +56,6 @@ class Switch:
         self._h = h
         self.options: SwitchOptions | None = None  # None: it is off
         self._library = Objects(h)
-        self._blocks, self._handler = BlockSteps(h, self._library), None  # of BMTK's steps
         self._error: BaseException | None = None
         self._is_running, self.reasons = False, list[str]()
         self._method = self._library.method("ParallelContext", "psolve")
@@ -88,13 +86,12 @@ class Switch:
             self._code = self._library.procedure("continuerun")
         self._take_method()
         self._kind.__call__ = self._calling()
-        self._handler = h.FInitializeHandler(3, self._blocks.prepare)
 
     def _take_method(self) -> None:
         self._method.value = ctypes.cast(self._taken_method, ctypes.c_void_p).value or 0
 
     def _turn_off(self) -> None:
-        h, self._handler = self._h, None
+        h = self._h
         self._kind.__call__ = self._own_call
         self._method.value = self._own_method
         if self._code and self._library.procedure("continuerun") == self._code:
@@ -140,7 +137,8 @@ class Switch:
             "_Z10hoc_getargi", ctypes.POINTER(ctypes.c_double), ctypes.c_int
         )(1)[0]
         h = self._h
-        if not self._attempt(lambda: solve_steps(h, stop), lambda: self._own_psolve(stop)):
+        ran = self._attempt(lambda: solve_steps(h, stop), lambda: self._own_psolve(stop), False)
+        if not ran:  # psolve() itself calls no advance() of the model's own
             self._interrupt.value = 1  # hoc stops before what comes next
         return 0.0
 
@@ -151,12 +149,14 @@ class Switch:
         finally:
             self._take_method()
 
-    def _attempt(self, count: Callable[[], int], own: Callable[[], object]) -> bool:
+    def _attempt(
+        self, count: Callable[[], int], own: Callable[[], object], calls: bool = True
+    ) -> bool:
         options = self.options
         assert options is not None
         try:
             try:
-                self._run(count, options)
+                self._run(count, calls, options)
             except (InputError, RankError) as error:
                 if options.fallback is None:
                     raise
@@ -172,18 +172,15 @@ class Switch:
             self._prints.value = int(not self._in_python.value)  # Python raises it
         return self._error is None
 
-    def _run(self, count: Callable[[], int], options: SwitchOptions) -> None:
+    def _run(self, count: Callable[[], int], calls: bool, options: SwitchOptions) -> None:
         if self._is_running:
             raise InputError("a run has been called in a run; expected none in CVode.event")
         self._is_running = True
         try:
             fix_steps(self._h, options.fixed_step)
-            given = options.request, options.progress
+            given = RunOptions(*options.request[:3], calls), options.progress
             with long_bars(_SHORT):
-                if self._blocks.is_needed():
-                    self.steps += self._blocks.advance(count, *given)
-                else:
-                    self.steps += advance(self._h, count, *given)
+                self.steps += advance(self._h, count, *given)
         finally:
             self._is_running = False
 

@@ -134,15 +134,26 @@ def run(stops=(STOP,)):
     return [m.rows for m in mods], [m.blocks for m in mods], [*last, h.t]
 
 
-def refused(mods, late=(), t=0):
+def refused(mods):
     sim.tstep, sim._sim_mods = 0, mods
     try:
         h.stdinit()
-        sim._sim_mods = [*mods, *late]
-        h.t = t
         h.continuerun(1)
     except clhines.InputError as error:
         return str(error), sim.tstep
+
+
+def other_starts():
+    """A report that comes after the initialization; steps that begin before 0 ms."""
+    rows = []
+    for t in (0, -1):
+        report = MembraneReport("v")
+        sim.tstep, sim._sim_mods = 0, []
+        h.stdinit()
+        sim._sim_mods, h.t = [report], t
+        h.continuerun(1)
+        rows.append(report.rows)
+    return rows
 
 
 names = "", ".modules", ".modules.sim_module"
@@ -166,13 +177,13 @@ sim.nsteps_block, sim.nsteps = BLOCK, round(STOP / h.dt)
 sim.net = SimpleNamespace(get_cell_gid=cells.get)
 h.pysim = sim
 
-truth = run()
+truth, starts = run(), other_starts()
 with clhines.neuron.enable() as on:
     ours = run(), run((2.0, STOP))
     steps = on.steps
     found = [refused([Other()]), refused([MembraneReport("no such")])]
-    found += refused([], [MembraneReport("v")]), refused([MembraneReport("v")], t=-1)
-    sim._sim_mods = []
+    started = other_starts()
+    sim.tstep, sim._sim_mods = 0, []
     h.stdinit()
     h.pysim.nsteps = 10**6
     h.continuerun(1)
@@ -219,4 +230,6 @@ print(json.dumps({
     "fallen": fallen, "steps outside": steps_outside,
     "outside": [[apart(a, b) for a, b in zip(truth_outside, x, strict=True)] for x in ours_outside],
     "range outside": float(np.ptp(np.array(truth_outside[0])[:, 1:])),
+    "starts": [len(rows) for rows in started],
+    "starts_apart": [apart(a, b) for a, b in zip(starts, started, strict=True)],
 }))  # fmt: skip

@@ -172,7 +172,9 @@ def gaps():
     pc.setup_transfer()
     KEPT.append(pc)
     clamp(a(0.9))
-    return recorded(a(0.2)._ref_v, b(0.5)._ref_v, KEPT[2]._ref_i)
+    transferred = KEPT[2]._ref_vother
+    found = recorded(a(0.2)._ref_v, b(0.5)._ref_v, KEPT[2]._ref_i, transferred)
+    return [*found, h.Vector().record(transferred, 0.1)]
 
 
 def crossing():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from clhines.arrays import ranges
@@ -13,7 +15,7 @@ from clhines.network.times import half_steps
 from clhines.neuron.back.states import Arrays, rings_of, voltages
 from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.importer import Imported
-from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, ION
+from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, ION, Variable
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
@@ -53,21 +55,25 @@ def _changes(mechanism: Mechanism, output: str) -> bool:
 
 
 class Records:
-    """Lets a simulation record what NEURON's vectors record, and fills them."""
+    """Lets a simulation record what NEURON's vectors record, or others, and fills them."""
 
-    def __init__(self, sim: Simulation, imported: Imported) -> None:
+    def __init__(
+        self, sim: Simulation, imported: Imported, recorders: Sequence[Recorder] | None = None
+    ) -> None:
         self._sim, self._imported = sim, imported
+        self._recorders = imported.model.plays.recorders if recorders is None else recorders
         wanted: dict[tuple[str, str], list[int]] = {}
         self._at: list[tuple[tuple[str, str], int] | None] = []
-        for recorder in imported.model.plays.recorders:
-            key = self._key(recorder)
-            if key is None:
+        gaps = {(gap.owner, gap.name, gap.instance): gap.node for gap in imported.model.gaps}
+        for recorder in self._recorders:
+            variable = self._transferred(recorder.variable, gaps)
+            key = self._key(variable)
+            if key is None or variable is None:
                 self._at.append(None)
                 continue
-            assert recorder.variable is not None
             numbers = wanted.setdefault(key, [])
             self._at.append((key, len(numbers)))
-            numbers.append(recorder.variable.number)
+            numbers.append(variable.number)
         outside = imported.model.contents.outside
         self._membranes = np.zeros(0, np.int64)
         if outside is not None:
@@ -78,7 +84,7 @@ class Records:
         self._nodes = np.array(wanted.get(_V, []), np.int64)
         if self._charged.size:
             self._check_charged()
-        self._set = {k: self._set_by(r) for k, r in enumerate(imported.model.plays.recorders)}
+        self._set = {k: self._set_by(r) for k, r in enumerate(self._recorders)}
 
     def _check_charged(self) -> None:
         what = f"Vector.record of {CAPACITIVE}"
@@ -95,9 +101,22 @@ class Records:
         cm = tree.capacitance[nodes] / (CAPACITANCE * tree.area[nodes])
         return np.diff(np.vstack([before, v[first:]]), axis=0) * (1e-3 * cm / self._sim.model.dt)
 
-    def _key(self, recorder: Recorder) -> tuple[str, str] | None:
+    def _transferred(
+        self, variable: Variable | None, gaps: dict[tuple[str, str, int], int]
+    ) -> Variable | None:
+        """Return the voltage that `target_var` transfers into a variable, within a step."""
+        if (
+            variable is None
+            or (key := (variable.owner, variable.name, variable.number)) not in gaps
+        ):
+            return variable
+        if gaps[key] not in self._imported.model.nodes:
+            what = f"Vector.record of {variable.name}, into which target_var brings no voltage here"
+            raise RejectedError([Rejected(variable.owner, what, "record its source")])
+        return Variable("", "v", gaps[key] - self._imported.model.nodes.start)
+
+    def _key(self, variable: Variable | None) -> tuple[str, str] | None:
         """Return owner and name of what is recorded; None of the time, and of what stays."""
-        variable = recorder.variable
         if variable is None:
             return None
         imported = self._imported
@@ -169,26 +188,35 @@ class Records:
         nothing = np.zeros(0, np.int64), np.zeros((0, 0))
         return nothing if at is None else (self._nodes, result[at])
 
-    def fill(self, result: Result, begin: float, first: int) -> None:
-        """Append a run from `begin`, ms, to all vectors, less its `first` rows."""
-        steps = len(result.t) - first
-        t = clock(begin, self._sim.model.dt, steps)
+    def rows(self, result: Result, first: int) -> list[np.ndarray | None]:
+        """Return what each has in a run less its `first` rows, (steps,) float64; None of times."""
         rows = {k: result[n][first:].astype(np.float64) for k, n in self._records.items()}
         if self._charged.size:
             rows[_CHARGED] = self._charging(result[self._records[_CHARGED]], first)
         if _MEMBRANE in rows:  # nA
             rows[_MEMBRANE] *= 100 / self._imported.model.tree.area[self._membranes]
-        recorders = self._imported.model.plays.recorders
-        for k, (recorder, at) in enumerate(zip(recorders, self._at, strict=True)):
+        stay = len(result.t) - first
+        return [
+            rows[at[0]][:, at[1]]
+            if at is not None
+            else None
+            if recorder.variable is None
+            else np.full(stay, self._kept(recorder))
+            for recorder, at in zip(self._recorders, self._at, strict=True)
+        ]
+
+    def fill(self, result: Result, begin: float, first: int) -> None:
+        """Append a run from `begin`, ms, to all vectors, less its `first` rows."""
+        t = clock(begin, self._sim.model.dt, len(result.t) - first)
+        every = zip(self._recorders, self._at, self.rows(result, first), strict=True)
+        for k, (recorder, at, row) in enumerate(every):
             own = self._set[k]
             after = None if own is None else tuple(result[n][first:, 0] for n in own)
-            if at is None:
-                stays = recorder.variable is not None
-                values = np.full(steps, self._kept(recorder)) if stays else t[1:]
-            else:
-                values = rows[at[0]][:, at[1]]
-                if recorder.place is not None and recorder.place.row and len(values):  # once more
-                    self._imported.model.memory.set_value(recorder.place, float(values[-1]))
+            values = t[1:] if row is None else row
+            if at is not None and recorder.place is not None and recorder.place.row and len(values):
+                self._imported.model.memory.set_value(
+                    recorder.place, float(values[-1])
+                )  # once more
             self._append(recorder, values, t, after)
 
     def _append(

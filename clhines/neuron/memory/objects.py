@@ -57,6 +57,9 @@ class Objects:
     def variable(self, name: str) -> int:
         return WORD.from_address(self.address(name)).value
 
+    def integer(self, name: str) -> int:
+        return ctypes.c_int.from_address(self.address(name)).value
+
     @contextmanager
     def printed(self) -> Iterator[list[str]]:
         """Take what NEURON prints, in parts, in place of its output."""
@@ -77,43 +80,49 @@ class Objects:
     # -- names of hoc ---------------------------------------------------------------------
 
     def template(self, name: str) -> int:
-        return words_at(self._known(name), 3)[_PROC]
+        return words_at(self.known_symbol(name), 3)[_PROC]
 
     def method(self, template: str, name: str) -> ctypes.c_uint64:
         """Where the address of a method's function is; OSError where a known one is elsewhere."""
-        known = words_at(words_at(self._known("fadvance"), 3)[_PROC], 1)[0]
-        if known != ctypes.cast(self.symbol("_Z8fadvancev"), ctypes.c_void_p).value:
-            raise OSError("functions of hoc are not as expected")
-        symbol = self._find(name, words_at(self.template(template), 2)[1])
+        self.built_in("fadvance")
+        symbol = self.symbol_in(name, words_at(self.template(template), 2)[1])
         return WORD.from_address(words_at(symbol, 3)[_PROC])
 
-    def is_same(self, name: str, example: str, whole: bool = True) -> bool:
-        """Whether a procedure of hoc has the code of another, but for objects looked up in runs.
+    def built_in(self, name: str) -> ctypes.c_uint64:
+        """Where the address of a function of hoc's is; OSError where it is another's."""
+        found = WORD.from_address(words_at(self.known_symbol(name), 3)[_PROC])
+        if found.value != ctypes.cast(self.symbol(f"_Z{len(name)}{name}v"), ctypes.c_void_p).value:
+            raise OSError("functions of hoc are not as expected")
+        return found
 
-        If not `whole`, it may have statements after these.
-        """
-        kinds = [words_at(self._symbol_of(n), 2)[1] & 0xFFFF for n in (name, example)]
+    def is_same(self, name: str, example: str) -> bool:
+        """Whether a procedure of hoc has the code of another, but for objects looked up in runs."""
+        kinds = [words_at(self.symbol_in(n), 2)[1] & 0xFFFF for n in (name, example)]
         codes = self._code(name), self._code(example)
-        if not whole:  # the last word is the return
-            codes = codes[0][: len(codes[1]) - 1], codes[1][:-1]
         same = kinds[0] == kinds[1] and len(codes[0]) == len(codes[1])
         return same and all(b in (0, a) for a, b in zip(*codes, strict=True))
 
     def procedure(self, name: str) -> list[int]:
-        return words_at(words_at(self._symbol_of(name), 4)[_PROC], 2)
+        return words_at(words_at(self.symbol_in(name), 4)[_PROC], 2)
 
     def _code(self, name: str) -> list[object]:
         """Return the code of a procedure that hoc knows: equal for two with the same text."""
-        proc = words_at(self._symbol_of(name), 4)[_PROC]
-        begin, size, constants = words_at(proc, 3)
+        proc = words_at(self.symbol_in(name), 4)[_PROC]
+        begin, size = words_at(proc, 2)
         known, readable = dict[int, object](), Readable(8)
-        at = WORD.from_address(constants).value if constants else 0
-        while at:  # numbers and strings have symbols of their own
-            words = words_at(at, _SYMBOL_WORDS)
-            value = words[_PROC]
-            known[at] = words[1] & 0xFFFF, words_at(value, 1)[0] if value in readable else value
-            at = words[-1]
+        for at in self.own_symbols(proc):
+            _, kind, value = words_at(at, 3)
+            known[at] = kind & 0xFFFF, words_at(value, 1)[0] if value in readable else value
         return [known.get(word, word) for word in words_at(begin, size)]
+
+    @staticmethod
+    def own_symbols(procedure: int) -> Iterator[int]:
+        """Yield the symbols of a procedure's own: of its numbers, strings and LOCAL variables."""
+        names = words_at(procedure, 3)[2]
+        at = WORD.from_address(names).value if names else 0
+        while at:
+            yield at
+            at = words_at(at, _SYMBOL_WORDS)[-1]
 
     @contextmanager
     def example(self, name: str, text: str) -> Iterator[None]:
@@ -123,7 +132,7 @@ class Objects:
         kept, here.value = here.value, top
         try:
             self._h(text)
-            symbol = self._symbol_of(name)
+            symbol = self.symbol_in(name)
             yield
             unlink = "_Z17hoc_unlink_symbolP6SymbolP7Symlist"
             self.function(unlink, None, ctypes.c_void_p, ctypes.c_void_p)(symbol, top)
@@ -131,15 +140,14 @@ class Objects:
         finally:
             here.value = kept
 
-    def _symbol_of(self, name: str) -> int:
-        return self._find(name, self.variable("hoc_top_level_symlist"))
-
-    def _find(self, name: str, symbols: int) -> int:
+    def symbol_in(self, name: str, symbols: int = 0) -> int:
+        """Address of a symbol in a list of names, by default that of the top level."""
+        symbols = symbols or self.variable("hoc_top_level_symlist")
         name_and_list = ctypes.c_char_p, ctypes.c_void_p
         find = self.function("_Z16hoc_table_lookupPKcP7Symlist", ctypes.c_void_p, *name_and_list)
         return self._there(name, find(name.encode(), symbols))
 
-    def _known(self, name: str) -> int:
+    def known_symbol(self, name: str) -> int:
         """Address of the symbol of a name, built in or not."""
         look = self.function("_Z10hoc_lookupPKc", ctypes.c_void_p, ctypes.c_char_p)
         return self._there(name, look(name.encode()))
@@ -161,7 +169,7 @@ class Objects:
 
     def _class_of(self, name: str) -> int:
         """Return what kind of variable one is, by its symbol: 0 of those that hoc has made."""
-        return words_at(self._known(name), 2)[1] >> 16 & 0xFFFF
+        return words_at(self.known_symbol(name), 2)[1] >> 16 & 0xFFFF
 
     # -- objects -------------------------------------------------------------------------------
 

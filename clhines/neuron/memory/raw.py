@@ -113,8 +113,14 @@ def numbers_at(addresses: np.ndarray) -> np.ndarray:
 
 def put_numbers(addresses: np.ndarray, values: np.ndarray) -> None:
     """Set the number at each of some addresses; where one is there twice, to the last."""
+    numbers, at = numbers_in(addresses)
+    numbers[at] = values
+
+
+def numbers_in(addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return an array of the numbers in memory, and where those at some addresses are in it."""
     words, at = _words(addresses, 1)
-    words.view(np.float64)[at] = values
+    return words.view(np.float64), at
 
 
 def _words(addresses: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:

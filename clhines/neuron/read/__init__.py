@@ -5,5 +5,6 @@
 `wiring`: sources, NetCons; `played`: vectors that record or play, and ParallelContext's transfers;
 `draws`: Randoms that are played; `turns`: draws from NEURON's one generator, ahead of a run;
 `written`: what POINTERs point to; `trains`:
-VecStim; `patterns`: PatternStim. `hooks`: what acts in each step beside the model.
+VecStim; `patterns`: PatternStim. `hooks`: what acts in each step beside the model; `stepping`: a
+model's own advance().
 """

@@ -1,8 +1,8 @@
 """Code that NEURON runs in each step besides the model's tree, mechanisms and wires.
 
-Callbacks of Python and hoc, the stimuli of NEURON's first versions, cells in pieces (multisplit),
-and other objects that a step asks. `read_hooks` finds all of it; but for `random_plays` none is
-simulated, and it rejects it.
+Callbacks of Python, the stimuli of NEURON's first versions, cells in pieces (multisplit), and other
+objects that a step asks. `acting` finds all of it; but for `random_plays` none is simulated, and it
+rejects it. `is_standard` knows stdrun.hoc's procedures; a model's own: `stepping`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,7 @@ from clhines.neuron.memory.session import Hoc, library_path
 _MOST = 1 << 20  # entries of a list
 _ENTRY_WORDS = 10  # of an entry that can be read
 _known: dict[str, int] = {}  # addresses of the vectors; where a RandomPlay has its place
-_STEPPING = "step", "advance"  # procedures of stdrun.hoc that continuerun() calls in each step
-_OBJECT = 2  # what name_declared() says of an objref
-_DRAWING = "plot(t)", "flush()", "fastflush()"  # of what steps may draw in
-_DRAWN = "Graph[", "PlotShape[", "Shape["
+STEPPING = "step", "advance"  # procedures of stdrun.hoc that continuerun() calls in each step
 _PIECES = (  # of cells, by the variable that says so
     (
         "nrn_multisplit_solve_",
@@ -51,10 +48,6 @@ _OBJECTS = {  # classes whose objects act in each step
 }
 
 
-def read_hooks(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
-    return [*acting(h, memory), *_replaced(h, memory)]
-
-
 def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     """Return what else acts besides sections and procedures; warn where that cannot be read."""
     found = [Rejected("", n, out) for n, out in _OBJECTS.items() if len(list(h.List(n)))]
@@ -67,21 +60,6 @@ def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
         if lines:
             found.append(Rejected("", name, way_out))
     return [*found, *_listed(h, memory), *_python_blocks(memory)]
-
-
-def stepping_of(h: Hoc, memory: NeuronMemory) -> Callable[[], list[object]]:
-    """Return a function that reads the code of the existing procedures that `read_hooks` checks.
-
-    Of a model's own it reads what `read_hooks` says, too: objects and variables may be others.
-    """
-    own = not all(is_standard(h, memory, name) for name in _STEPPING)
-
-    def read() -> list[object]:
-        at = [memory.procedure(name) for name in _STEPPING if h.name_declared(name) == 1]
-        codes = [words_at(begin, size) for begin, size in at]
-        return [at, codes, _replaced(h, memory) if own else []]
-
-    return read
 
 
 # -- lists that no function shows ------------------------------------------------------------------
@@ -207,16 +185,6 @@ def _python_blocks(memory: NeuronMemory) -> list[Rejected]:
 # -- procedures of hoc -------------------------------------------------------------------------
 
 
-def _replaced(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
-    found = []
-    for name in _STEPPING if h.name_declared("continuerun") else _STEPPING[1:]:
-        if not (is_standard(h, memory, name) or _only_draws(h, memory, name)):
-            what = f"{name}() of the model's own, which hoc calls in each step"
-            way_out = f"do it between calls of clhines.neuron.run, with stdrun.hoc's {name}()"
-            found.append(Rejected("", what, way_out))
-    return found
-
-
 def standard(h: Hoc, name: str) -> str:
     text = _stdrun(os.path.join(h.neuronhome(), "lib", "hoc", "stdrun.hoc"))
     own = re.search(rf"^proc {name}\(\) *\{{.*?^\}}", text, re.DOTALL | re.MULTILINE)
@@ -236,29 +204,6 @@ def is_standard(h: Hoc, memory: Objects, name: str) -> bool:
     text = standard(h, name)
     if not text or h.name_declared(name) != 1:
         return True
-    return _is_as(memory, name, text.removeprefix(f"proc {name}"))
-
-
-def _is_as(memory: Objects, name: str, rest: str, whole: bool = True) -> bool:
-    """Whether a procedure is one with this text behind its name, or begins as this."""
     example = f"{name}_as_in_stdrun_hoc"
-    with memory.example(example, f"proc {example}{rest}"):
-        return memory.is_same(name, example, whole)
-
-
-def _only_draws(h: Hoc, memory: Objects, procedure: str) -> bool:
-    """Whether a procedure takes a step and shows it in Graphs of hoc, which have no points here."""
-    names = [n for n in dir(h) if h.name_declared(n) == _OBJECT]
-    drawn = [n for n in names if str(getattr(h, n)).startswith(_DRAWN)]
-    others = ["doNotify()", *(f"{name}.{does}" for name in drawn for does in _DRAWING)]
-    text, step = "", ["fadvance()", "advance()"][: 1 + (procedure == "step")]
-    if procedure == "step" and int(getattr(h, "nstep_steprun", 1)) != 1:
-        return False  # steps that are taken together here
-    while step or not _is_as(memory, procedure, f"() {{{text}\n}}"):
-        longer = (f"{text}\n{one}" for one in [*step, *others])
-        found = next((x for x in longer if _is_as(memory, procedure, f"() {{{x}\n}}", False)), "")
-        if not found:
-            return False
-        text = found
-        step = [] if text.endswith("advance()") else step
-    return True
+    with memory.example(example, text.replace(f"proc {name}", f"proc {example}", 1)):
+        return memory.is_same(name, example)

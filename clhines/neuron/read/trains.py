@@ -148,8 +148,13 @@ def _coming(
 
 def held_vector(memory: NeuronMemory, thing: Hoc, vectors: dict[int, Hoc]) -> Hoc | None:
     """Return the one Vector that an instance points to, by a POINTER or a variable's place."""
+    found = held(memory, thing, vectors)
+    return vectors[found.pop()] if len(found) == 1 else None
+
+
+def held(memory: NeuronMemory, thing: Hoc, vectors: dict[int, Hoc]) -> set[int]:
+    """Return all Vectors that an instance points to, of some by their addresses."""
     fields = memory.fields_of(memory.inside(thing))
     begin, width, size = memory.slots_of(memory.inside(thing))
     words = [*words_at(begin, width // 8 * size), *(WORD.from_address(a).value for a in fields)]
-    held = {word for word in words if word in vectors}
-    return vectors[held.pop()] if len(held) == 1 else None
+    return {word for word in words if word in vectors}

@@ -1,0 +1,159 @@
+"""Code of hoc's procedures as the interpreter has it: words, symbols, and the objects of variables.
+
+hoc keeps no text. A procedure is a list of words: addresses of functions of NEURON's library, each
+with words that belong to it, and zeros that end a part, as the body of a loop.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from math import prod
+from typing import NamedTuple
+
+from clhines.neuron.memory.objects import Objects
+from clhines.neuron.memory.raw import words_at
+from clhines.neuron.memory.session import Hoc
+
+_HALF = 0xFFFF
+_EXTERNAL = 2  # a symbol of a template that stands for one of the top level
+
+
+class Symbol(NamedTuple):
+    """A name of hoc by the address of its symbol; `value` is what it stands for."""
+
+    address: int
+    name: str
+    kind: int
+    subtype: int
+    value: int
+    array: int  # address of the description of an array; 0 of others
+
+
+class Template(NamedTuple):
+    """A class: `symbols` is the address of its names, `size` how many words an object has."""
+
+    name: str
+    symbols: int
+    size: int
+    is_point: bool
+
+
+class HocCode:
+    """Reads procedures; OSError where hoc is not as expected."""
+
+    def __init__(self, h: Hoc, memory: Objects, operations: Iterable[str]) -> None:
+        self._h, self._memory = h, memory
+        self.operations = {
+            ctypes.cast(memory.symbol(f"_Z{len(n)}{n}v"), ctypes.c_void_p).value or 0: n
+            for n in operations
+        }
+
+    @cached_property
+    def kinds(self) -> dict[str, int]:
+        """Return hoc's numbers for kinds of symbols, from symbols that are known."""
+        known = {"built in": "fadvance", "variable": "t", "range": "v"}
+        known |= {"string": "clhines_text_", "object": "clhines_object_"}
+        self._h("strdef clhines_text_")
+        self._h("objref clhines_object_")
+        found = {kind: self.known(name).kind for kind, name in known.items()}
+        for kind, text in (("proc", "() {}"), ("func", "() { return 0 }")):
+            name = f"clhines_example_{kind}"
+            with self._memory.example(name, f"{kind} {name}{text}"):
+                found[kind] = self.top(name).kind
+        self._check()
+        return found
+
+    def _check(self) -> None:
+        """Look for an object that is known, as others will be."""
+        vector = self._h.clhines_object_ = self._h.Vector(1)
+        objects = [*self.objects_in(self.top("clhines_object_"), None)]
+        self._h.clhines_object_ = None
+        if objects != [self._memory.object_of(vector)]:
+            raise OSError("an objref is not as expected")
+        template = self.template_of(objects[0])
+        if template.name != "Vector" or self.member(template, "append").name != "append":
+            raise OSError("a class is not as expected")
+
+    @cached_property
+    def subtypes(self) -> dict[str, int]:
+        """Return the same of subtypes of variables; one of hoc's own has 0."""
+        known = {"number": "t", "integer": "stoprun", "section": "nseg"}
+        return {kind: self.known(name).subtype for kind, name in known.items()}
+
+    def known(self, name: str) -> Symbol:
+        """Return a symbol of a name, built in or not."""
+        return self.symbol(self._memory.known_symbol(name))
+
+    def top(self, name: str) -> Symbol:
+        return self.symbol(self._memory.symbol_in(name))
+
+    def symbol(self, address: int) -> Symbol:
+        """Return the symbol at an address, or that for which it stands."""
+        words = words_at(address, 5)
+        if words[1] >> 32 & _HALF == _EXTERNAL:
+            words = words_at(address := words[2], 5)
+        name = ctypes.string_at(words[0]).decode("utf-8", "replace")
+        return Symbol(address, name, words[1] & _HALF, words[1] >> 16 & _HALF, words[2], words[4])
+
+    def words(self, procedure: Symbol) -> list[int]:
+        begin, size = words_at(procedure.value, 2)
+        return words_at(begin, size)
+
+    def locals_of(self, procedure: Symbol) -> set[int]:
+        """Return addresses of symbols that a procedure has for itself."""
+        return {*self._memory.own_symbols(procedure.value)}
+
+    # -- objects -------------------------------------------------------------------------------
+
+    def template_of(self, thing: int) -> Template:
+        """Return the class of an object, by its address."""
+        symbol, symbols, sizes = words_at(words_at(thing, 3)[2], 3)
+        is_point = bool(sizes >> 32)
+        return Template(self.symbol(symbol).name, symbols, sizes & 0xFFFFFFFF, is_point)
+
+    def member(self, template: Template, name: str) -> Symbol:
+        return self.symbol(self._memory.symbol_in(name, template.symbols))
+
+    def has(self, template: Template, symbol: Symbol) -> bool:
+        """Whether a symbol is of a class, and stands for no other."""
+        try:
+            return self._memory.symbol_in(symbol.name, template.symbols) == symbol.address
+        except OSError:
+            return False
+
+    @staticmethod
+    def inside_of(thing: int) -> int:
+        """Return the address of the C++ object, or of the variables, of an object."""
+        return words_at(thing, 2)[1]
+
+    def instances(self, name: str) -> list[int]:
+        """Return addresses of all objects of a class."""
+        return [self._memory.object_of(one) for one in self._h.List(name)]
+
+    def in_list(self, thing: int) -> list[int] | None:
+        """Return addresses of the objects in a List of hoc; None where some are Python's."""
+        for one in self._h.List("List"):
+            if self._memory.object_of(one) == thing:
+                every = [one.o(k) for k in range(int(one.count()))]
+                if all(isinstance(x, type(self._h)) for x in every):
+                    return [self._memory.object_of(x) for x in every]
+        return None
+
+    def objects_in(self, symbol: Symbol, owners: Iterable[int] | None) -> Iterator[int]:
+        """Yield addresses of objects that an objref, of some objects or of the top level, has."""
+        spaces = [self._memory.variable("hoc_top_level_data")]
+        if owners is not None:
+            spaces = [words_at(owner, 2)[1] for owner in owners]
+        at = symbol.value & 0xFFFFFFFF
+        for space in spaces:
+            first, array = words_at(space + 8 * at, 2)
+            count = prod(_lengths(array)) if symbol.array else 1
+            yield from (one for one in words_at(first, count) if one)
+
+
+def _lengths(array: int) -> list[int]:
+    """Return the lengths of an array: behind a word come how many, a number, and these."""
+    half = ctypes.c_uint32.from_address
+    return [half(array + 16 + 4 * k).value for k in range(half(array + 8).value)]
