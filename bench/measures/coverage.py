@@ -1,6 +1,6 @@
 """Count the .mod files of public models that can be simulated, and why the others cannot.
 
-    CLHINES_MODELS=FOLDER python -m bench coverage [--refused]
+    CLHINES_MODELS=FOLDER python -m bench coverage [--refused] [--result WORD]
 
 Each folder in the one that the variable names is a public repository, called as there (a number is
 one of ModelDBRepository). Files of the same text count once, in the first folder. Files of VecStim
@@ -8,7 +8,8 @@ and PatternStim run, as the importer knows them; a FUNCTION_TABLE has the table 
 give it, and what a CONSTRUCTOR does is in memory. Times are of reading a file and printing its
 functions in double precision, on one core. A file that calls ``exprand``, or has C that is not
 read, only where a parameter as ``noise`` says so runs where it does not say so.
-One that calls it in any case runs where one instance in a model does so.
+One that calls it in any case runs where one instance in a model does so. ``--result``: into a file
+of its own.
 """
 
 from __future__ import annotations
@@ -129,6 +130,7 @@ def main(arguments: Sequence[str]) -> int:
     """Count, and write the result."""
     parser = record.parser("coverage", __doc__ or "", device=False)
     parser.add_argument("--refused", action="store_true", help="print every file that is refused")
+    parser.add_argument("--result", default="", metavar="WORD")
     given = parser.parse_args(arguments)
     folder = os.environ.get("CLHINES_MODELS")
     if not folder:
@@ -136,7 +138,8 @@ def main(arguments: Sequence[str]) -> int:
     result = measure(Path(folder))
     rows = result.pop("rows")
     result = {"record": record.record(None, "coverage", arguments), **result}
-    record.write("coverage", None, result, text(result), given.out)
+    file = f"coverage-{given.result}" if given.result else "coverage"
+    record.write(file, None, result, text(result), given.out)
     for row in rows if given.refused else ():
         for one in row["refused"]:
             print(f"{row['repository']} {row['file']}: {one}")

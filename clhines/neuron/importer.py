@@ -467,6 +467,10 @@ def _connect_alone(
     for k, t in chosen:
         if wires.origin[k] < 0:
             times.setdefault(k, []).append(t)
+            continue
+        sender = wires.origins[wires.origin[k]].sender
+        if sender is not None and sender[0] in model.trains.names:
+            raise rejected_on_way(model, group.mechanism.name)
     if times:
         numbers = np.array([*times], np.int64)
         network.connect(

@@ -64,8 +64,21 @@ def test_events_on_their_way_change_weights_as_in_neuron(model, engine, begin):
     assert np.abs(got_weights - weights).max() < 1e-9 * np.abs(weights[weights > -1e8]).max()
 
 
-def test_an_event_that_its_source_has_not_sent_to_the_others_is_refused(model):
+@pytest.mark.parametrize("times", [[7.1], [7.1, 7.1]])
+def test_an_event_that_its_source_has_not_sent_to_the_others_is_refused(model, times):
     h.finitialize(-65)
-    model[1][0].event(7.1)  # behind what its source has sent: the others would get it, too
+    for t in times:
+        model[1][0].event(t)  # behind what its source has sent: the others would get it, too
     with pytest.raises(InputError, match="an event on its way whose NetCon has weights"):
         clhines.neuron.run(STOP, engine="reference")
+
+
+def test_an_event_of_a_vecstim_on_its_way_is_told_of_before_a_run(model):
+    source, times = h.vec_inside(), h.Vector([0.2, 7])
+    source.play(times)
+    netcon = h.NetCon(source, model[0][0])
+    netcon.delay = 5
+    h.finitialize(-65)
+    assert clhines.neuron.check() == []
+    h.continuerun(1)
+    assert "an event on its way whose NetCon has weights" in str(clhines.neuron.check()[0])

@@ -40,6 +40,13 @@ def test_voltages_and_currents_are_those_of_neuron(case, engine):
     assert found["currents"] <= allowed  # mA/cm²: the membrane has less than 1 S/cm², by cm/dt too
 
 
+def test_potentials_in_trees_at_random_are_those_of_neuron():
+    """Sections joined at ends and between, turned round or not, of which some are in the field."""
+    found = forked.result_of(PROGRAM, "random", "reference", 0, 25)
+    assert found["moved"] > 20
+    assert found["difference"] <= HELD * found["largest"]  # passive: nothing amplifies
+
+
 def test_without_a_potential_the_model_is_the_one_without_the_mechanism():
     found = forked.result_of(PROGRAM, "bits", "reference")
     assert found["same"] and found["moved"] > 30

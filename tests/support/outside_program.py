@@ -221,6 +221,48 @@ def same_bits():
     return {"same": bool(np.array_equal(*found)), "moved": float(np.ptp(found[0]))}
 
 
+def random_trees(engine, first, end):
+    """Of passive trees of a few sections, of which some have the mechanism: `compared`, the worst.
+
+    Potentials move voltages by `moved`, mV, at least.
+    """
+    worst, largest, moved = 0.0, 0.0, np.inf
+    for seed in range(first, end):
+        random, made = np.random.default_rng(seed), []
+        for k in range(int(random.integers(2, 14))):
+            one = h.Section(name=f"s{k}")
+            one.nseg, one.Ra = int(random.integers(1, 5)), random.uniform(30, 300)
+            one.L, one.diam = random.uniform((5, 0.5), (200, 10))
+            one.insert("pas")
+            if made and random.random() < 0.93:
+                where = made[random.integers(0, k)](float(random.choice([0, 1, 0.5, 0.2])))
+                one.connect(where, int(random.random() < 0.2))
+            made.append(one)
+        some = [one for one in made if random.random() < 0.7] or made[:1]
+        for one in some:
+            one.insert("extracellular")
+            put(one, random)
+        some[0](0.5).e_extracellular += 40
+        vectors = [h.Vector().record(s._ref_v) for one in made for s in one.allseg()]
+        membranes = [h.Vector().record(s._ref_i_membrane) for one in some for s in one]
+        found = []
+        for ours in (False, True):
+            h.finitialize(-65)
+            if ours:
+                clhines.neuron.run(2, engine=engine)
+            else:
+                h.continuerun(2)
+            found.append([np.array([v.as_numpy() for v in x]) for x in (vectors, membranes)])
+        worst = max(worst, *(np.abs(a - b).max() for a, b in zip(*found, strict=True)))
+        largest = max(largest, np.abs(found[0][1]).max())
+        moved = min(moved, np.ptp(found[0][0]))
+        del vectors, membranes, some, one, made
+    return {"difference": worst, "largest": largest, "moved": moved}
+
+
 if __name__ == "__main__":
-    case, engine = sys.argv[1:]
-    print(json.dumps(same_bits() if case == "bits" else compared(case, engine)))
+    case, engine, *seeds = sys.argv[1:]
+    if case == "random":
+        print(json.dumps(random_trees(engine, *map(int, seeds))))
+    else:
+        print(json.dumps(same_bits() if case == "bits" else compared(case, engine)))

@@ -181,15 +181,16 @@ def _take_sent(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) ->
         for at in np.flatnonzero(imported.connections == netcon).tolist():
             due.setdefault(at, []).append(t - float(wires.delay[at]))
     first, size = rings_of(sim)
-    trains, count = {*sim.model.sources.train_source.tolist()}, arrays["count"]
+    count = arrays["count"]
     for source in {int(wires.source[at]) for at in due}:
         heard = np.flatnonzero(wires.source == source)
         sent = np.sort([t for at in heard.tolist() for t in due.get(at, ())])
         sent = sent[np.append(True, np.diff(sent) > _SAME)]
         for at in heard.tolist():
             own = np.sort(due.get(at, []))
-            same = np.array_equal(np.round((sent[len(sent) - len(own) :] - own) / _SAME), own * 0)
-            if not same or len(sent) > size[source] or source in trains:
+            last = sent[max(len(sent) - len(own), 0) :]
+            same = len(last) == len(own) and np.allclose(last, own, rtol=0, atol=_SAME)
+            if not same or len(sent) > size[source]:
                 name = imported.model.wires.target_of(int(imported.netcons[at]))[0]
                 raise rejected_on_way(imported.model, name)
             arrays["cursor"][at] = count[source] + len(sent) - len(own)
