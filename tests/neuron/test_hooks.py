@@ -247,6 +247,10 @@ def test_records_and_plays_of_what_is_not_simulated_name_it():
             if (kind, name) == ("record", "i_cap"):
                 assert not lines
                 continue
+            if (kind, name) == ("play", "celsius"):  # which runs but for hh's TABLE
+                (line,) = lines
+                assert line.startswith("hh: Vector.play into celsius, with TABLE in the file")
+                continue
             assert [line.split(";")[0] for line in lines] == [f"Vector.{kind} {word} {name}"]
     assert found["statement"] == [["Vector.play of a statement; play into a variable"]] * 3
     assert [line.split(";")[0] for line in found["source"]] == ["NetCon of hh.m"]
