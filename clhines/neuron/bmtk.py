@@ -32,6 +32,7 @@ _BIONET = "bmtk.simulator.bionet"
 _BASES = f"{_BIONET}.modules.sim_module", "bmtk.simulator.core.modules.simulator_module"
 _OWN = "proc {}() {{\n fadvance()\n pysim.post_fadvance()\n}}"
 _PLAIN = "proc advance() { fadvance() }"
+_MOST = 1 << 22  # potentials outside that are asked for at once
 _WHAT = "advance() of BMTK, which calls Python after each step"
 
 
@@ -79,8 +80,10 @@ class BlockSteps:
             while left := count():
                 ends = sim.nsteps_block - sim.tstep % sim.nsteps_block, sim.nsteps - sim.tstep
                 steps = min(left, *(n for n in ends if n > 0))
+                ahead = self._ahead(sim, steps)
+                steps = steps if ahead is None else ahead.steps
                 until = partial(num_steps, h, h.t + steps * h.dt)
-                ran = advance(h, until, request, progress, ahead=self._ahead(sim, steps))
+                ran = advance(h, until, request, progress, ahead=ahead)
                 self._replay(sim, [raw.ref(*each) for each in read], ran)
                 done += ran
                 if ran != steps:  # h.stoprun
@@ -91,12 +94,13 @@ class BlockSteps:
         return done
 
     def _ahead(self, sim: Any, steps: int) -> Ahead | None:
-        """Return what its modules set outside of segments in some steps; all is as it was then."""
+        """Return what its modules set outside in steps, not too many; all is as it was then."""
         h, setters = self._h, [mod for mod in _kept(sim, "sim_mods") if _sets_potentials(mod)]
         if not setters:
             return None
         segments = [s for section in h.allsec() if section.has_membrane(OUTSIDE) for s in section]
         references = [raw.ref(segment, POTENTIAL) for segment in segments]
+        steps = min(steps, max(_MOST // max(len(segments), 1), 1))
         rows = np.array([[segment.e_extracellular for segment in segments]] * steps)
         try:
             for step in range(1, steps):
