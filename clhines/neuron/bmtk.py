@@ -27,6 +27,7 @@ from clhines.neuron.read.outside import Ahead
 _BIONET = "bmtk.simulator.bionet"
 _BASES = f"{_BIONET}.modules.sim_module", "bmtk.simulator.core.modules.simulator_module"
 _CALLED = "post_fadvance"
+_MOST = 1 << 22  # potentials outside that are asked for at once
 
 
 def is_called(h: Hoc, name: str) -> bool:
@@ -45,7 +46,7 @@ def steps_of_block(h: Hoc) -> int:
 
 
 def potentials_ahead(h: Hoc, most: int) -> Ahead | None:
-    """Return what BMTK's modules set outside of segments in the steps of its block, `most` at most.
+    """Return what BMTK's modules set outside of segments in steps of its block, `most` at most.
 
     All is as it was then; None where no module of it does.
     """
@@ -56,8 +57,8 @@ def potentials_ahead(h: Hoc, most: int) -> Ahead | None:
     setters = [mod for mod in _kept(sim, "sim_mods") if _sets_potentials(mod)]
     if not setters:
         return None
-    steps = min(most, steps_of_block(h))
     segments = [s for section in h.allsec() if section.has_membrane(OUTSIDE) for s in section]
+    steps = min(most, steps_of_block(h), max(_MOST // max(len(segments), 1), 1))
     references = [raw.ref(segment, POTENTIAL) for segment in segments]
     rows = np.array([[segment.e_extracellular for segment in segments]] * steps)
     try:

@@ -369,7 +369,8 @@ def _advance(
                 if h.stoprun:
                     break
                 continue
-            steps = together(ranks, kept, kept.steps_ahead(rest))
+            most = rest if ahead is None else min(rest, ahead.steps)
+            steps = together(ranks, kept, kept.steps_ahead(most))
             try:
                 _run_ahead(kept, steps - 1, progress, ranks)
             except StopRunError as stop:  # once more, up to there: its code has run

@@ -97,6 +97,7 @@ class Ahead:
     def __init__(self, memory: NeuronMemory, references: Sequence[Hoc], rows: np.ndarray) -> None:
         self._memory, self._places = memory, [memory.place(r) for r in references]
         self._rows, self._done = rows, 0
+        self.steps = len(rows)
 
     def players(self, places: MemoryPlaces, t: float, dt: float) -> list[Player]:
         """Return the steps to come, from `t`, ms, on, as they would be played.
@@ -209,9 +210,9 @@ class Outside:
         if self.acts and order:
             what = f"{POTENTIAL} other than 0 with secondorder = {order}"
             found.append(Rejected(OUTSIDE, what, "set secondorder to 0"))
-        for name in mechanisms.keys() & self.drivers.keys():
+        for name in sorted(mechanisms.keys() & self.drivers.keys()):
             found += self.drivers[name].refused(name, mechanisms[name])
-        for name in mechanisms.keys() & self.pointing.keys():
+        for name in sorted(mechanisms.keys() & self.pointing.keys()):
             kept = {q.public or q.name for q in mechanisms[name].program.states}
             for one in sorted(kept & self.pointing[name].unknown):
                 what = f"{one}, which is kept and depends on i_membrane"
