@@ -159,6 +159,19 @@ def with_own_celsius(text: str) -> str:
     return re.sub(r"\bcelsius\b", CELSIUS, text) + f"\nNEURON {{ RANGE {CELSIUS} }}\n"
 
 
+def statics_of(text: str) -> list[str]:
+    """Return the static variables of C's int of an NMODL text, outside of its blocks."""
+    return re.findall(r"^[ \t]*static[ \t]+int[ \t]+(\w+)[ \t]*;", text, re.M)
+
+
+def with_statics(text: str, values: Mapping[str, int]) -> str:
+    """Return an NMODL text whose C has numbers in the place of static variables."""
+    for name, value in values.items():
+        text = re.sub(rf"^([ \t]*static[ \t]+int[ \t]+){name}([ \t]*;)", r"\1\2", text, flags=re.M)
+        text = re.sub(rf"\b{name}\b", str(value), text)
+    return text
+
+
 def by_mcell(text: str) -> str:
     """Return an NMODL text whose VERBATIM draws from Randoms with the generator MCellRan4."""
     return text.replace(*PICKING)

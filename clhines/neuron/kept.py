@@ -30,7 +30,7 @@ from clhines.neuron.back.writeback import (
     last_delivery,
     put_events,
 )
-from clhines.neuron.convert import RejectedError, function_tables_of, split_name
+from clhines.neuron.convert import RejectedError, function_tables_of, split_name, statics_of
 from clhines.neuron.drivers import POTENTIAL
 from clhines.neuron.importer import Imported, local_of, values_of
 from clhines.neuron.memory.memory import NeuronMemory
@@ -226,6 +226,8 @@ class Fingerprint:
                 fixed.append(ReadValue(partial(read_channel, model.h, memory, name)))
             elif function_tables_of(instances.entry.text):
                 fixed.append(ReadValue(partial(model.function_tables, name)))
+            if statics_of(instances.entry.text) and program is not None:
+                fixed.append(ReadValue(partial(model.statics, name)))
             pointers = (
                 (*program.pointers, *program.written, *program.picked)
                 if program is not None

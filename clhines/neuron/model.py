@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
@@ -26,6 +27,8 @@ from clhines.neuron.convert import (
     lengths_of,
     some_given,
     split_name,
+    statics_of,
+    with_statics,
 )
 from clhines.neuron.memory.fields import Fields, find_fields
 from clhines.neuron.memory.memory import NeuronMemory
@@ -42,7 +45,7 @@ from clhines.neuron.memory.streams import (
     are_mcell,
     rejected,
 )
-from clhines.neuron.memory.tables import forces_of, read_force, read_table
+from clhines.neuron.memory.tables import forces_of, read_force, read_table, static_at
 from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, Hidden, Instances, WatchSlots, read_contents
 from clhines.neuron.read.draws import Draws, drawn_from
@@ -133,6 +136,12 @@ class NeuronModel:
             if table is not None:
                 found[file] = table
         return found
+
+    def statics(self, name: str) -> dict[str, int]:
+        """Return the values of static variables of a mechanism's C that are found."""
+        entry = self.every[name].entry
+        at = {n: static_at(n, entry.number) for n in statics_of(entry.text)}
+        return {n: ctypes.c_int.from_address(a).value for n, a in at.items() if a}
 
     def hidden_of(self, name: str) -> Hidden:
         if name not in self.hidden:
@@ -423,6 +432,7 @@ def _converted(
     if model.draws_by_mcell(name):
         entry = replace(entry, text=by_mcell(entry.text))
         model.by_mcell.add(name)
+    entry = replace(entry, text=with_statics(entry.text, model.statics(name)))
     queue = _room_for_events(model, name)
     given = pointers, use_tables, second, tables, queue, kept, in_turn, bool(model.plays.celsius)
     found = converted(entry, *given)

@@ -100,7 +100,7 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "VERBATIM",
     ),
     "return beside a LOCAL": (
-        _with("if (v > 0) { LOCAL y y = 2\nVERBATIM\nreturn;\nENDVERBATIM\n}\nx = 1"),
+        _with("if (v > 0) { LOCAL x x = 2\nVERBATIM\nreturn;\nENDVERBATIM\n}\nx = 1"),
         "VERBATIM: a return beside a LOCAL",
         "if",
     ),

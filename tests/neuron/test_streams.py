@@ -346,3 +346,32 @@ def test_instances_without_a_stream_draw_from_the_one_generator():
     for voltage, *rest in found[1:]:
         np.testing.assert_allclose(voltage, found[0][0], rtol=1e-9, atol=1e-12)
         assert rest == found[0][1:]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_static_variables_of_c_have_their_present_values(engine):
+    """With a macro of one argument, lines of the preprocessor over blocks, and a local there."""
+    import clhines
+
+    sections = [h.Section(name=name) for name in "ab"]
+    points = [h.ext_style(section(0.5)) for section in sections]
+    for k, point in enumerate(points):
+        point.ofStream(3, k)
+    records = [h.Vector().record(x) for p in points for x in (p._ref_g, p.get_segment()._ref_v)]
+    found = []
+    for run in (h.continuerun, lambda t: clhines.neuron.run(t, engine=engine)):
+        points[0].setBias(0)
+        h.finitialize(-65)
+        run(3)
+        points[0].setBias(1)  # of all instances, between runs
+        run(9)
+        found.append(np.array(records))
+    assert (np.ptp(found[0], axis=1) > 1e-4).all()
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-9, atol=1e-12)
+    random = [_random("negexp", k) for k in range(2)]
+    for point, one in zip(points, random, strict=True):
+        one.normal(0, 1)
+        point.ofRandom(one)
+    h.finitialize(-65)
+    with pytest.raises(clhines.InputError, match="of another distribution"):
+        clhines.neuron.run(12, engine=engine)

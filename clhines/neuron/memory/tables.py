@@ -18,6 +18,7 @@ from clhines.mechanisms.nmodl.reading.tree import FunctionTable
 from clhines.neuron.memory.raw import Readable, words_at
 
 _SYMBOLS = 2  # type of a section of an ELF file
+_OBJECT = 1  # type of the symbol of a static variable
 _FILE = 4  # type of the symbol before those of a C++ file
 _MECHANISM = b"_ZL9_mechtype"  # NEURON's number of the mechanism of a file
 _ARGUMENT_WORDS = 5  # of a table: size, knots or 0, least and greatest x, what is between
@@ -59,7 +60,12 @@ def read_force(file: str) -> FunctionTable | None:
 
 def local_at(name: str, mechanism: int) -> int | None:
     """Address of a LOCAL outside of blocks of a mechanism's file, or None where it is not found."""
-    wanted = _mangled(f"_z{name}")
+    return static_at(f"_z{name}", mechanism)
+
+
+def static_at(name: str, mechanism: int) -> int | None:
+    """Address of a static variable of a mechanism's C, likewise."""
+    wanted = _mangled(name)
     found = [
         base + file[wanted] for base, file in _files()
         if wanted in file and _MECHANISM in file
@@ -105,7 +111,7 @@ def _symbols(path: str) -> list[dict[bytes, int]]:
             name = data[first : data.index(b"\0", first)]
             if sort == _FILE:
                 found.append({})
-            elif b"_ptable_" in name or name == _MECHANISM or re.match(rb"_ZL\d+_z", name):
+            elif b"_ptable_" in name or (sort == _OBJECT and name.startswith(b"_ZL")):
                 found[-1][name] = value
     return found
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from clhines.mechanisms.nmodl.reading.tree import Refused, Statement, all_of
+from clhines.mechanisms.nmodl.reading.tree import Refused, Statement, all_of, uses
 
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|/\*.*?\*/|//[^\n]*', re.S)  # or a text
 _LINES = re.compile(
@@ -97,7 +97,8 @@ def without_returns(body: Sequence[Statement]) -> list[Statement]:
         if s.kind == "if" and any(map(is_return, all_of([s], "verbatim"))):
             after = [one for one in body[k + 1 :] if one.kind not in _FIXED]
             blocks = [*s.blocks, []][:2]
-            if after and all_of([s], "local"):
+            own = {one[0] for local in all_of([s], "local") for one in local.names}  # type: ignore[index]
+            if any(uses(after, str(name)) for name in own):
                 raise Refused("VERBATIM: a return beside a LOCAL", s.line, "declare it above")
             moved = replace(s, blocks=[without_returns([*block, *after]) for block in blocks])
             return [*body[:k], moved, *_fixed(body[k + 1 :])]

@@ -9,7 +9,7 @@ braces. All else is refused where it is executed: where parameters say so, at th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -35,6 +35,7 @@ _FALSE = {
     "if defined(CORENEURON_BUILD)", "if NRNBBCORE", "ifndef NRN_VERSION_GTEQ",
     "ifndef NRN_VERSION_GTEQ_8_2_0", "if !defined(NRN_VERSION_GTEQ_8_2_0)",
 }  # fmt: skip
+_MACRO = re.compile(r"(\w+)\((\w+)\)[ \t]+(.*)")  # with one argument
 _CASTS = {"nrnran123_State", "Rand", "void"}  # of a stream's pointer
 _PICKS = {  # functions of a stream, and what NMODL calls them
     **{name: name for name in PICKING}, "nrnran123_dblpick": "random_dpick",
@@ -77,6 +78,7 @@ class Around:
     whole: frozenset[str]  # variables of FROM, which are C's int
     macros: frozenset[str] = frozenset()  # of VERBATIM outside of blocks, and its own maths
     takes_v: bool = True  # whether v is the voltage there: not in NET_RECEIVE
+    defined: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # see `_defined`
     types: dict[str, str] = field(default_factory=dict)  # of locals of C so far, by name
 
 
@@ -86,14 +88,17 @@ def translations(parts: Sequence[re.Match[str]]) -> dict[int, str]:
     functions = [b for a, b in pairwise(words) if a in ("FUNCTION", "PROCEDURE")]
     streams = [_drawn_from(part.group()) for part in parts if part.lastgroup == "verbatim"]
     whole = frozenset(b for a, b in pairwise(words) if a == "FROM")
+    at_top = [*_at_top(parts, words)]
+    defined = {name: macro for text in at_top for name, macro in _defined(text).items()}
+    macros = {name for text in at_top for name in _macros(text)}.difference(defined)
     known = (
         frozenset().union(*streams), frozenset(functions), whole,
-        frozenset(_macros(parts, words)).union({"diam", "area"}.difference(words)),
+        frozenset(macros.union({"diam", "area"}.difference(words))),
     )  # fmt: skip
     of_file = {name for k in _outside(words, "LOCAL") for name in _listed(words, k + 1)}
     found, depth = dict[int, str](), 0
     around, blocks = (
-        Around("", frozenset(), *known),
+        Around("", frozenset(), *known, defined=defined),
         list[tuple[int, tuple[str, int, int] | None]](),
     )
     for k, part in enumerate(parts):
@@ -102,7 +107,7 @@ def translations(parts: Sequence[re.Match[str]]) -> dict[int, str]:
         elif not depth and words[k] in _BLOCKS:
             function = words[k + 1] if words[k] == "FUNCTION" else ""
             own = frozenset(_locals(_block(words, k))) | of_file
-            around = Around(function, own, *known, words[k] != "NET_RECEIVE")
+            around = Around(function, own, *known, words[k] != "NET_RECEIVE", defined)
         depth += {"{": 1, "}": -1}.get(words[k], 0)
         if not depth and blocks:
             found |= _balanced(blocks)
@@ -115,15 +120,19 @@ def _stays(text: str, function: str) -> bool:
     return is_empty(text) and not (function and re.search(r"\breturn\b", without_comments(text)))
 
 
-def _macros(parts: Sequence[re.Match[str]], words: Sequence[str]) -> Iterator[str]:
-    """Yield names that VERBATIM outside of blocks defines, and functions of maths there."""
+def _at_top(parts: Sequence[re.Match[str]], words: Sequence[str]) -> Iterator[str]:
+    """Yield the C of VERBATIM outside of blocks."""
     depth = 0
     for part, word in zip(parts, words, strict=True):
         if part.lastgroup == "verbatim" and not depth:
-            text = without_comments(part.group())
-            yield from re.findall(r"#\s*define\s+(\w+)", text)
-            yield from _MATHS.intersection(re.findall(r"(\w+)\s*\(", text))
+            yield without_comments(part.group())
         depth += {"{": 1, "}": -1}.get(word, 0)
+
+
+def _macros(text: str) -> set[str]:
+    """Return names that such C defines, and functions of maths there."""
+    named = re.findall(r"#\s*define\s+(\w+)", text)
+    return {*named, *_MATHS.intersection(re.findall(r"(\w+)\s*\(", text))}
 
 
 def _locals(words: Sequence[str]) -> Iterator[str]:
@@ -193,11 +202,46 @@ def translated(text: str, around: Around) -> tuple[str, int, int] | None:
     """Return a block's C as NMODL, else None; the depth of braces after it, and the least in it."""
     inner = text.strip().removeprefix("VERBATIM").removesuffix("ENDVERBATIM")
     try:
-        reader = _Reader(_tokens(preprocessed(without_comments(inner))), around)
+        text = _expanded(preprocessed(without_comments(inner)), around.defined)
+        reader = _Reader(_tokens(text), around)
         said = reader.all()
     except (_Not, _Open):
         return None
     return None if said == f"{UNREAD}()" else (said, reader.depth, reader.lowest)
+
+
+def _defined(text: str) -> dict[str, tuple[str, str]]:
+    """Return macros of one argument that C defines, by name: the argument and what it becomes."""
+    kept, found = [True], dict[str, tuple[str, str]]()
+    for line in _CONDITION.finditer(text):
+        word, condition = line[1], re.sub(r"\s+", " ", f"{line[1]} {line[2]}").strip()
+        if word in ("if", "ifdef", "ifndef"):
+            kept.append(kept[-1] and condition in _TRUE)
+            if condition not in _TRUE | _FALSE:
+                return {}
+        elif word == "else":
+            kept[-1] = all(kept[:-1]) and not kept[-1]
+        elif word == "endif":
+            kept = kept[:-1] or [True]
+        elif word == "define" and kept[-1] and (macro := _MACRO.fullmatch(line[2])):
+            found[macro[1]] = macro[2], macro[3]
+    return found
+
+
+def _expanded(text: str, defined: Mapping[str, tuple[str, str]]) -> str:
+    """Return C with what macros of one argument become."""
+    for name, (argument, becomes) in defined.items():
+        while begin := re.search(rf"\b{name}\s*\(", text):
+            end, depth = begin.end(), 1
+            while depth and end < len(text):
+                depth += {"(": 1, ")": -1}.get(text[end], 0)
+                end += 1
+            given = text[begin.end() : end - 1]
+            if depth or re.search(rf"\b{name}\b", given + becomes):
+                raise _Not
+            new = re.sub(rf"\b{argument}\b", given.replace("\\", r"\\"), becomes)
+            text = f"{text[: begin.start()]}{new}{text[end:]}"
+    return text
 
 
 def preprocessed(text: str) -> str:
@@ -215,11 +259,11 @@ def preprocessed(text: str) -> str:
             kept.append(kept[-1] and condition in _TRUE)
         elif word == "else" and len(kept) > 1:
             kept[-1] = kept[-2] and not kept[-1]
-        elif word == "endif" and len(kept) > 1:
-            kept.pop()
-        elif word == "elif" or (word != "include" and kept[-1]):
+        elif word == "endif":  # the last one's beginning may be in a block before
+            kept = kept[:-1] or [True]
+        elif word == "elif" or (word not in ("include", "pragma") and kept[-1]):
             raise _Not
-    if len(kept) > 1:
+    if not kept[-1]:
         raise _Not
     return result + text[at:]
 
