@@ -49,6 +49,7 @@ from bench.measures.repository_runs import FIXED_STEP
 LIMIT, STOP, SHORTER, WHOLE = 90.0, 300.0, 0.1, 1e9  # s; ms; of the time; ms
 NUDGES = 100.0  # times what an ulp does: of voltages that are apart by rounding
 SPIKE = 0.0  # mV
+SAID = 200  # characters of an error
 OTHERS = 1e-6  # of the largest value of a variable at the end
 SMALL = 1e-9  # of values at the end: what is less than its rounding beside 1
 LONGER = "takes longer than"
@@ -266,10 +267,10 @@ def outcome(
     neurons = one_way(name, script, folder, first, stop, args)
     said = neurons[0]
     row = {"stop": stop, **{k: said[k] for k in ("pressed", "sections", "ended")}}
-    row["ended"] = row["ended"].replace(f"{args.keep}/", "")[:200]
+    row["ended"] = row["ended"].replace(f"{args.keep}/", "")[:SAID]
     if not said["runs"]:
         why = said["ended"] or "runs nothing by itself"
-        return {**row, "outcome": NOT_HERE, "why": [why.replace(f"{args.keep}/", "")[:200]]}
+        return {**row, "outcome": NOT_HERE, "why": [why.replace(f"{args.keep}/", "")[:SAID]]}
     try:
         ours = one_way(name, script, folder, second, stop, args)
     except FailedError as error:
@@ -284,7 +285,8 @@ def outcome(
             return {**again, "fixed": True} if again["outcome"] != NOT_HERE else again
         return {**row, "outcome": REFUSED, "why": reasons(why.replace(f"{args.keep}/", ""))}
     if ended != said["ended"]:
-        return {**row, "outcome": FAILED, "why": [ended or "does not end as in NEURON"]}
+        why = ended.replace(f"{args.keep}/", "")[:SAID] or "does not end as in NEURON"
+        return {**row, "outcome": FAILED, "why": [why]}
     row |= apart(neurons, ours)
     exact = row["spikes"] == row["same_step"] and row["dv"] <= EQUAL_V and row["whole"]
     if exact and row["others"] <= OTHERS:

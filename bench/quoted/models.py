@@ -474,6 +474,16 @@ def unseen() -> Iterator[Quote]:
     words = "Since mends {} are equal, {} go by NEURON's own steps, {} are rejected and {} fail"
     last = (_scripts(now, *x) for x in (equal, (own,), rejected, WRONG))
     yield prose(SWITCH, PUBLISHED, words, *last)
+    before, now = (f"repositories-unseen-2{x}-pocl-amd-epyc" for x in ("-before", ""))
+    words = "of {} scripts {} were equal, {} went by NEURON's own steps, {} were"
+    first = (_scripts(before, *x) for x in (every, equal, (own,), rejected))
+    yield prose(SWITCH, PUBLISHED, words, *first)
+    wrong = (_scripts(before, *x) for x in (WRONG[::2], WRONG[1::2]))
+    yield prose(SWITCH, PUBLISHED, "{} differed from NEURON without a word, and {} ended", *wrong)
+    words = "Since mends {} of these are equal, {} go by NEURON's own steps, {} are"
+    yield prose(SWITCH, PUBLISHED, words, *(_scripts(now, *x) for x in (equal, (own,), rejected)))
+    counts = (Figure("coverage-unseen-2", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
+    yield prose(SWITCH, PUBLISHED, "Of their {} distinct .mod files {} run", *counts)
 
 
 def repositories() -> Iterator[Quote]:
