@@ -512,7 +512,8 @@ def _find_turns(model: NeuronModel, ranks: Ranks | None) -> None:
     if ranks is not None or model.h.use_mcell_ran4():
         where = "on several MPI ranks" if ranks is not None else "with use_mcell_ran4(1)"
         model.rejected += [Rejected(name, f"{IN_TURN}, {where}") for name in drawing]
-    elif alone and len(alone) < len(drawing):
+        return
+    if alone and len(alone) < len(drawing):
         others = [n for n in drawing if n not in alone]
         what = f"{IN_TURN} with {alone[0]}, whose events draw"
         model.rejected += [Rejected(n, f"{what}; {outside[n]}", _OF_ITS_OWN) for n in others]
