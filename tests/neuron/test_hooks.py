@@ -312,30 +312,6 @@ def test_fake_output_of_pattern_stim_is_as_in_neuron():
         assert np.abs(other - truth).max() < 1e-9 * np.abs(truth).max()  # as of `test_run`
 
 
-SENT = """
-sys.path.insert(0, TESTS)
-from support.mod_files import loaded
-loaded()
-soma = h.Section(name="soma")
-synapse = h.ext_nmda(soma(0.5))
-netcon = h.NetCon(None, synapse)
-handler = h.FInitializeHandler(lambda: netcon.event(4.3))
-found = []
-h.finitialize(-65)
-found.append([str(r) for r in clhines.neuron.check()])
-h.continuerun(1)
-found.append([str(r) for r in clhines.neuron.check()])
-print(json.dumps(found))
-"""
-
-
-def test_the_way_out_of_an_event_on_its_way_is_none_that_was_taken():
-    tests = repr(str(Path(__file__).parents[1]))
-    at_begin, later = result_of(SENT.replace("TESTS", tests))
-    assert [line.split("; ")[1] for line in at_begin] == ["send it by a VecStim"]
-    assert [line.split("; ")[1] for line in later] == ["start from h.finitialize()"]
-
-
 PIECES = """
 pc = h.ParallelContext()
 pieces = [h.Section(name=name) for name in "ab"]
