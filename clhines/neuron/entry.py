@@ -17,16 +17,16 @@ from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.neuron.back.states import OneCopy, step_of, take_values
 from clhines.neuron.back.writeback import clock, last_delivery
-from clhines.neuron.bmtk import potentials_ahead
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, copied, network_of
 from clhines.neuron.kept import KeptModel, RunOptions, keep, kept_model
 from clhines.neuron.memory.session import Hoc, interpreter, uncollected
 from clhines.neuron.model import IN_TURN, NeuronModel, read_model
-from clhines.neuron.read.outside import Ahead
+from clhines.neuron.outside import Ahead
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.read.wiring import on_ranks
-from clhines.neuron.replay import StopRunError
+from clhines.neuron.stepping.bmtk import potentials_ahead
+from clhines.neuron.stepping.replay import StopRunError
 from clhines.progress import showing
 from clhines.simulate.engines.arena_run import state_follows
 from clhines.simulate.engines.choose import make_joined

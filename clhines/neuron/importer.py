@@ -25,9 +25,9 @@ from clhines.neuron.drivers import FACTOR, POTENTIAL
 from clhines.neuron.memory.places import ELEMENT, Variable
 from clhines.neuron.memory.tables import local_at
 from clhines.neuron.model import NeuronModel
+from clhines.neuron.outside import Coupling
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
-from clhines.neuron.read.outside import Coupling
 from clhines.neuron.read.played import EVERY, Player
 from clhines.progress import phase
 from clhines.summary import counted

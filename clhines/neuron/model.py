@@ -46,18 +46,18 @@ from clhines.neuron.memory.streams import (
     rejected,
 )
 from clhines.neuron.memory.tables import forces_of, read_force, read_table, static_at
+from clhines.neuron.outside import Ahead, Outside
 from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, Hidden, Instances, WatchSlots, read_contents
 from clhines.neuron.read.draws import Draws, drawn_from
 from clhines.neuron.read.hooks import acting
-from clhines.neuron.read.outside import Ahead, Outside
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
-from clhines.neuron.read.stepping import Stepping, read_stepping
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.turns import OwnEvents, Turns, is_alone
 from clhines.neuron.read.wiring import NeuronWires, read_wires
 from clhines.neuron.read.written import WrittenPointers, read_pointed, read_written
+from clhines.neuron.stepping.reads import Stepping, read_stepping
 from clhines.progress import each, phase
 from clhines.simulate.engines.reference import asked
 from clhines.simulate.ranks.mpi import Ranks, agreed

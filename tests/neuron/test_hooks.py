@@ -1,7 +1,5 @@
 """What acts in each step of NEURON and is no part of a model is rejected by name."""
 
-from pathlib import Path
-
 import forked
 import pytest
 

@@ -1,10 +1,8 @@
 """From NEURON's memory to a model.
 
 `catalogue`: mechanisms and their texts; `channels`: texts of KSChan; `tree`: compartments;
-`contents`: instances, ions; `outside`: extracellular;
-`wiring`: sources, NetCons; `played`: vectors that record or play, and ParallelContext's transfers;
-`draws`: Randoms that are played; `turns`: draws from NEURON's one generator, ahead of a run;
-`written`: what POINTERs point to; `trains`:
-VecStim; `patterns`: PatternStim. `hooks`: what acts in each step beside the model; `stepping`: a
-model's own advance().
+`contents`: instances, ions; `wiring`: sources, NetCons; `played`: vectors that record or play, and
+ParallelContext's transfers; `draws`: Randoms that are played; `turns`: draws from NEURON's one
+generator, ahead of a run; `written`: what POINTERs point to; `trains`: VecStim; `patterns`:
+PatternStim. `hooks`: what acts in each step beside the model.
 """

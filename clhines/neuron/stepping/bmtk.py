@@ -20,9 +20,9 @@ from clhines.neuron.memory import raw
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import MemoryPlaces, Variable
 from clhines.neuron.memory.session import Hoc
+from clhines.neuron.outside import Ahead
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.hooks import is_standard
-from clhines.neuron.read.outside import Ahead
 
 _BIONET = "bmtk.simulator.bionet"
 _BASES = f"{_BIONET}.modules.sim_module", "bmtk.simulator.core.modules.simulator_module"

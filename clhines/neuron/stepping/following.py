@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from clhines.neuron.memory.code import HocCode, Symbol
+from clhines.neuron.stepping.code import HocCode, Symbol
 
 _PLAIN = {  # words that belong to it, values that it takes, values that it gives
     **dict.fromkeys(("hoc_add", "hoc_sub", "hoc_mul", "hoc_div", "hoc_cyclic"), (0, 2, 1)),

@@ -13,18 +13,8 @@ from typing import Protocol
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import Program
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.neuron import bmtk
 from clhines.neuron.convert import Rejected
-from clhines.neuron.memory.code import HocCode, Symbol, Template
 from clhines.neuron.memory.fields import Fields
-from clhines.neuron.memory.following import (
-    ANY,
-    Follower,
-    NamedSections,
-    OnStack,
-    RefusedError,
-    code_for,
-)
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import ION, MemoryPlaces, Variable
 from clhines.neuron.memory.raw import Place, words_at
@@ -36,6 +26,16 @@ from clhines.neuron.read.trains import held
 from clhines.neuron.read.tree import Tree
 from clhines.neuron.read.wiring import NeuronWires, on_ranks
 from clhines.neuron.read.written import WrittenPointers
+from clhines.neuron.stepping import bmtk
+from clhines.neuron.stepping.code import HocCode, Symbol, Template
+from clhines.neuron.stepping.following import (
+    ANY,
+    Follower,
+    NamedSections,
+    OnStack,
+    RefusedError,
+    code_for,
+)
 
 _STEP = "fadvance"
 _PURE = {  # functions that change nothing
