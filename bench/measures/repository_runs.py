@@ -220,7 +220,8 @@ def main(arguments: Sequence[str]) -> int:
         pressed = driven(h, args.script, runs, args.press)
     except BaseException as error:
         traceback.print_exc()
-        ended = f"{type(error).__name__}: {error}"
+        where = re.compile(r"/\S*/site-packages/")  # of no model
+        ended = where.sub("", f"{type(error).__name__}: {error}")
     runs.end()
     finish()
     return 0
