@@ -22,7 +22,6 @@ from clhines.network.network import Network
 from clhines.network.ring import ring_cables
 
 NEEDS = Path(__file__).parents[1] / "mods/needs"  # of what goes by steps
-MOSSY = "templates/MossyCell.hoc"
 DENTATE_CELLS = 10  # of each kind
 RING, RING_LEVELS, EXP2SYN = 20, 2, {"tau1": 0.5, "tau2": 2.0, "e": 0.0}  # cells; ms, mV
 STIM, THRESHOLD, WEIGHT, DELAY = (1.0, 31.0, 61.0), -20.0, 0.05, 1.0  # ms, mV, µS, ms
@@ -276,13 +275,8 @@ CASES = {
     ),
     "reduced_dentate": Case(
         f"gap junctions by ParallelContext, VecStim, ions; {DENTATE_CELLS} cells of each kind, "
-        "none from MC to MC; without Gfluct3, whose VERBATIM is rejected",
+        "none from MC to MC",
         "mechanisms", ".", dentate, 100.0,
-        edits=(
-            (MOSSY, "soma fl = new Gfluct3(0.5)\n    fl.g_e0 = 0.023\n", ""),
-            (MOSSY, "fl.h = 0.25\n    fl.on = 1", ""),
-            (MOSSY, "fl.noiseFromRandom123(gid, 0, 3)", ""),
-        ),
         variables={"HOC_LIBRARY_PATH": "templates"}, whole="max_cells_per_type = -1",
     ),
     "netpyne": Case("NetStim with noise", "", "examples/HHTut/src", netpyne_hh, 1000.0),
