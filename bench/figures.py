@@ -233,6 +233,8 @@ def outdated(name: str, paths: Sequence[str]) -> bool:
 def aged(text: str, measured: Callable[[str], list[str]]) -> str:
     """Return a page whose links to results say which are of older kernels.
 
+    Of ``COMMIT; rows of NAME ... COMMIT`` names are left out.
+
     Parameters
     ----------
     measured : callable
@@ -243,7 +245,7 @@ def aged(text: str, measured: Callable[[str], list[str]]) -> str:
         name = match["name"]
         if not outdated(name, measured(name)):
             return match["link"]
-        commit = commit_of(name)
+        commit = re.sub(r"\brows of [^;]+ ", "some rows ", commit_of(name))
         said = f"older kernels: commit {commit}" if commit else "no commit known"
         return f"{match['link']} ({said})"
 

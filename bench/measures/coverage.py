@@ -8,8 +8,8 @@ and PatternStim run, as the importer knows them; a FUNCTION_TABLE has the table 
 give it, and what a CONSTRUCTOR does is in memory. Times are of reading a file and printing its
 functions in double precision, on one core. A file that calls ``exprand``, or has C that is not
 read, only where a parameter as ``noise`` says so runs where it does not say so.
-One that calls it in any case runs where one instance in a model does so. ``--result``: into a file
-of its own.
+One that calls it in any case runs where one instance in a model does so, or where NEURON can draw
+ahead of a run. ``--result``: into a file of its own.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def text(result: dict[str, Any]) -> str:
         f"{result['run']} run ({share:.1%})",
         f"{result['on_terms']} of these only where parameters rule out draws of NEURON's one "
         "generator, or C that is not read",
-        f"{result['alone']} of these only where one instance in a model sets its GLOBAL variables, "
-        "or draws of that generator",
+        f"{result['alone']} of these only where one instance sets GLOBAL variables or draws, or "
+        "NEURON can draw ahead",
         f"to read one: {result['median_seconds']:.3f} s in the median, "
         f"{result['most_seconds']:.3f} s at most",
         "",

@@ -124,6 +124,9 @@ def test_a_result_is_outdated_when_its_kernels_change(repository, tmp_path):
     repository("kernel.mako")
     assert aged(link) == aged(said) == said
     assert figures.differences("p", link, aged(link)) == [f"p: {link!r}; expected {said!r}"]
+    newer = repository("page.md")
+    (tmp_path / "solve-a.txt").write_text(f"A device, commit {commit}; rows of a b {newer}\n")
+    assert aged(said) == said.replace(").", f"; some rows {newer}).", 1)
 
 
 def test_results_of_no_commit_and_of_unknown_ones(repository, tmp_path):
