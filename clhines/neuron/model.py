@@ -63,6 +63,7 @@ from clhines.simulate.engines.reference import asked
 from clhines.simulate.ranks.mpi import Ranks, agreed
 
 IN_TURN = "draws of NEURON's one generator in turn"
+_OF_ITS_OWN = "declare a RANDOM variable"
 _EACH = 8  # self events that an instance may have under way for each of its connections
 _MOST_EVENTS = 1 << 24  # of all instances of a mechanism
 
@@ -522,9 +523,6 @@ def _find_turns(model: NeuronModel, ranks: Ranks | None) -> None:
     if not alone:
         for name in drawing:
             model.rejected += _draw_ahead(model, name, outside[name])
-
-
-_OF_ITS_OWN = "declare a RANDOM variable"
 
 
 def _drawing_otherwise(model: NeuronModel) -> list[str]:
