@@ -300,8 +300,8 @@ def whole_models() -> Iterator[Quote]:
     yield prose(NEURON, here, words, *(Figure(there, s, traub) for s in times))
     dentate, there = {"model": "reduced_dentate"}, "models-whole-pocl-amd-epyc"
     words = (
-        "dentate gyrus with all its {} cells, but without Gfluct3 and what joins MC to MC, on two "
-        "cores: {} of {} spikes in {} ms"
+        "dentate gyrus with all its {} cells, but without what joins MC to MC (a file that copies "
+        "lack), on two cores: {} of {} spikes in {} ms"
     )
     figures = [sizes[0], agree("same_step"), agree("neuron"), field("stop_ms", "{:g}")]
     yield prose(NEURON, here, words, *(Figure(there, s, dentate) for s in figures))
