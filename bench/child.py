@@ -18,9 +18,15 @@ from clhines.errors import install
 BENCH = Path(__file__).resolve().parent
 
 
-def mpiexec(ranks: int) -> list[str]:
-    """Return the command that starts so many ranks, of ``$MPIEXEC`` where it is set."""
-    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+def mpiexec(ranks: int, python: str = sys.executable) -> list[str]:
+    """Return the command that starts so many ranks: ``$MPIEXEC``, that beside a Python, or PATH's.
+
+    Raises
+    ------
+    MissingError
+        There is none.
+    """
+    places = os.pathsep.join([str(Path(python).absolute().parent), os.environ["PATH"]])
     found = os.environ.get("MPIEXEC") or shutil.which("mpiexec", path=places)
     if found is None:
         raise MissingError(f"there is no mpiexec; {install('mpi')}")

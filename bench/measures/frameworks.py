@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from bench import MissingError, nrn, record, table
+from bench import MissingError, child, nrn, record, table
 
 TIMEOUT = 900.0  # s
 TURNS = 2  # runs of each whose least seconds count
@@ -263,14 +263,6 @@ def cores() -> int:
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
-def mpi(python: str) -> tuple[str, dict[str, str]]:
-    """Return mpiexec, that beside a Python, else that of PATH, and where NEURON finds MPI."""
-    beside = Path(python).absolute().parent
-    library = next((beside.parent / "lib").glob("libmpi.so*"), None)
-    command = shutil.which("mpiexec", path=beside) or shutil.which("mpiexec") or "mpiexec"
-    return command, {"MPI_LIB_NRN_PATH": str(library)} if library else {}
-
-
 def ranks_of(is_on: bool) -> int:
     """Return on how many MPI ranks a script runs: all cores for NEURON, half as many here."""
     return max(1, cores() // 2) if is_on else cores()
@@ -288,15 +280,15 @@ def run(
     env |= {word: "1"} if word else {}
     script = str(Path(SCRIPTS[name][1]).with_suffix(".py"))
     command = [python, "-c", CHILD, script, str(out), *GIVEN.get(name, [])]
-    if word == "RANKS":
-        mpiexec, found = mpi(python)
-        env |= found
-        command = [mpiexec, "-n", str(ranks_of(is_on)), *command]
+    library = next((Path(python).absolute().parents[1] / "lib").glob("libmpi.so*"), None)
+    env |= {"MPI_LIB_NRN_PATH": str(library)} if word == "RANKS" and library else {}
     try:
+        if word == "RANKS":
+            command = [*child.mpiexec(ranks_of(is_on), python), *command]
         done = subprocess.run(
             command, cwd=copy, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False
         )
-    except OSError as error:
+    except (OSError, MissingError) as error:
         raise FailedError(str(error)) from None
     except subprocess.TimeoutExpired:
         raise FailedError(f"not done within {TIMEOUT:g} s") from None

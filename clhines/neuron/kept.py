@@ -60,7 +60,6 @@ _TEMPLATE_WORDS = 8
 _PLACE_WORDS = 4  # of a place that is no variable, at most
 _MOST_START = 1 << 26  # bytes of a simulation's start that are kept
 _BLOCK = 1 << 13  # addresses whose words are read at once
-_MOST_READ = 1 << 22  # numbers that code of each step reads, of a block of steps
 _LARGE, _MOST_THREADS = 1 << 24, 8  # bytes from which on threads compare and copy them; how many
 
 
@@ -492,7 +491,7 @@ class KeptModel:
             if ahead:
                 most = min(most, ahead.most_steps)
         if self.model.stepping is not None and not self.is_called:
-            most = min(most, self.model.stepping.most_steps(_MOST_READ))
+            most = min(most, self.model.stepping.most_steps)
         if not statements:
             return most
         ends = clock(float(h.t), float(h.dt), most)[1:]

@@ -14,7 +14,7 @@ sys.path.insert(0, {TESTS!r})
 import numpy as np
 from neuron import h
 import clhines
-from clhines.neuron.read import draws
+from clhines.neuron.read import played
 from support.mod_files import loaded
 loaded()
 h.load_file("stdrun.hoc")
@@ -88,9 +88,9 @@ def theirs_with_code():
     h.continuerun(15)
 
 def in_chunks():
-    most, draws._MOST = draws._MOST, 4 * 77
+    most, played._MOST_NUMBERS = played._MOST_NUMBERS, 4 * 77
     clhines.neuron.run(15, engine=ENGINE)
-    draws._MOST = most
+    played._MOST_NUMBERS = most
 
 def restored(run):
     state = h.SaveState()

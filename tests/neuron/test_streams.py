@@ -54,17 +54,22 @@ def _model(name, kind):
     return kept, synapses, randoms
 
 
-def _run(model, watched, run):
-    """Return traces and what synapses have after a run of ours and some steps of NEURON's."""
-    kept, synapses, randoms = model
-    records = [h.Vector().record(kept[0](0.5)._ref_v)]
-    records += [h.Vector().record(synapse._ref_g) for synapse in synapses]
+def _begun(randoms, run):
+    """Let a run begin anew and go on to 25 ms; where the streams are then."""
     for random in randoms:
         random.seq(0)
     h.dt, h.steps_per_ms = 0.025, 40
     h.finitialize(-65)
     run(25)
-    places = [random.seq() for random in randoms]
+    return [random.seq() for random in randoms]
+
+
+def _run(model, watched, run):
+    """Return traces and what synapses have after a run of ours and some steps of NEURON's."""
+    kept, synapses, randoms = model
+    records = [h.Vector().record(kept[0](0.5)._ref_v)]
+    records += [h.Vector().record(synapse._ref_g) for synapse in synapses]
+    places = _begun(randoms, run)
     ends = [getattr(synapse, name) for synapse in synapses for name in watched]
     h.continuerun(32)
     return np.array(records), ends, places
@@ -315,12 +320,7 @@ def test_instances_without_a_stream_that_draw_nothing_run(given):
     record, found = h.Vector().record(kept[0](0.5)._ref_v), []
     randoms = [x for x in kept if hasattr(x, "Random123")]
     for run in (h.continuerun, clhines.neuron.run, _pieces):
-        for random in randoms:
-            random.seq(0)
-        h.dt, h.steps_per_ms = 0.025, 40
-        h.finitialize(-65)
-        run(25)
-        places = [random.seq() for random in randoms]
+        places = _begun(randoms, run)
         found.append([np.array(record), [train.sent for train in trains], places])
     for voltage, *rest in found[1:]:
         np.testing.assert_allclose(voltage, found[0][0], rtol=1e-9, atol=1e-12)

@@ -378,15 +378,15 @@ def others(engine):
         clhines.from_neuron()
     except clhines.InputError as error:
         found["from_neuron"] = str(error)
-    from clhines.neuron import kept
+    from clhines.neuron.read import played
 
     found["read"] = read_by_code()
     h(BODIES["reads"])
-    kept._MOST_READ = 400  # a few steps in a block
+    played._MOST_NUMBERS = 400  # a few steps in a block
     truth = run(STOP)
     with clhines.neuron.enable(engine=engine) as on:
         found["blocks"] = [differ(truth, run(STOP)), on.steps]
-    kept._MOST_READ = 1 << 22
+    played._MOST_NUMBERS = 1 << 22
     found["draws"] = stopped_between_draws(engine)
     return found
 

@@ -18,9 +18,8 @@ from clhines.neuron.memory.places import MemoryPlaces, Variable
 from clhines.neuron.memory.raw import Place, words_at
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.hooks import random_plays
-from clhines.neuron.read.played import Player, name_of
+from clhines.neuron.read.played import Player, name_of, steps_at_once
 
-_MOST = 1 << 22  # numbers drawn ahead
 _RANDOM_WORDS = 2  # of a hoc Random: generator, distribution
 _CACHING = "Normal", "LogNormal"  # distributions that keep every second number
 _STREAM_BYTES, _COUNTER_BYTES, _CACHE_BYTES = 33, 4, 16
@@ -74,7 +73,7 @@ class Draws:
     @property
     def most_steps(self) -> int:
         """Steps whose numbers are drawn at once, at most, and one."""
-        return max(_MOST // max(len(self._places), 1), 1) + 1
+        return steps_at_once(len(self._places)) + 1
 
     @property
     def players(self) -> list[Player]:

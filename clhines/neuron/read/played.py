@@ -22,6 +22,7 @@ _OF_NETCON = "delay", "threshold"
 
 
 _RECORDED = "expected v, i_membrane_, i_cap, t or a RANGE variable of a mechanism or an ion"
+_MOST_NUMBERS = 1 << 22  # of a block of steps, on the host
 _MOST_NAMED = 8  # of variables that are not recorded
 _FIRST, _BEFORE = 3e8, -7e8  # numbers that no model has
 
@@ -71,6 +72,11 @@ class Player:
     y: np.ndarray
     continuous: bool
     what: str = "Vector.play"
+
+
+def steps_at_once(each: int) -> int:
+    """Return the steps whose numbers are worked out or kept at once, at most: `each` of a step."""
+    return max(_MOST_NUMBERS // max(each, 1), 1)
 
 
 def _number(word: int) -> float:

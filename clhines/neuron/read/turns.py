@@ -25,11 +25,10 @@ from clhines.neuron.memory.raw import Queued, numbers_at, put_numbers
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.sources import EventSources
 from clhines.neuron.memory.streams import Generator
-from clhines.neuron.read.played import Player
+from clhines.neuron.read.played import Player, steps_at_once
 from clhines.neuron.read.trains import Trains
 from clhines.neuron.read.wiring import NeuronWires
 
-_MOST = 1 << 22  # numbers drawn ahead
 _FAR = 1e15  # ms, at which NEURON's queue keeps what is not delivered now
 _FUNCTIONS = {  # of NEURON's library: with these arguments they are scaled afterwards
     "scop_random": ("_Z11scop_randomv", ()),
@@ -77,7 +76,7 @@ class Turns:
     @property
     def most_steps(self) -> int:
         """Steps whose numbers are drawn at once, at most, and one."""
-        return max(_MOST // max(len(self._calls), 1), 1) + 1
+        return steps_at_once(len(self._calls)) + 1
 
     @property
     def players(self) -> list[Player]:

@@ -23,11 +23,11 @@ from clhines.neuron.memory.session import Hoc
 from clhines.neuron.outside import Ahead
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.hooks import is_standard
+from clhines.neuron.read.played import steps_at_once
 
 _BIONET = "bmtk.simulator.bionet"
 _BASES = f"{_BIONET}.modules.sim_module", "bmtk.simulator.core.modules.simulator_module"
 _CALLED = "post_fadvance"
-_MOST = 1 << 22  # potentials outside that are asked for at once
 
 
 def is_called(h: Hoc, name: str) -> bool:
@@ -50,15 +50,17 @@ def potentials_ahead(h: Hoc, most: int) -> Ahead | None:
 
     All is as it was then; None where no module of it does.
     """
-    memory = NeuronMemory(h) if is_called(h, _CALLED) else None
-    if memory is None or is_standard(h, memory, "advance"):
+    if not is_called(h, _CALLED):
         return None
     sim = h.pysim
-    setters = [mod for mod in _kept(sim, "sim_mods") if _sets_potentials(mod)]
+    setters = [mod for mod in getattr(sim, "_sim_mods", ()) if _sets_potentials(mod)]
     if not setters:
         return None
+    memory = NeuronMemory(h)
+    if is_standard(h, memory, "advance"):
+        return None
     segments = [s for section in h.allsec() if section.has_membrane(OUTSIDE) for s in section]
-    steps = min(most, steps_of_block(h), max(_MOST // max(len(segments), 1), 1))
+    steps = min(most, steps_of_block(h), steps_at_once(len(segments)))
     references = [raw.ref(segment, POTENTIAL) for segment in segments]
     rows = np.array([[segment.e_extracellular for segment in segments]] * steps)
     try:

@@ -21,7 +21,7 @@ from clhines.neuron.memory.raw import Place, words_at
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Contents, Instances
 from clhines.neuron.read.hooks import STEPPING, is_standard
-from clhines.neuron.read.played import Player, PlayReader
+from clhines.neuron.read.played import Player, PlayReader, steps_at_once
 from clhines.neuron.read.trains import held
 from clhines.neuron.read.tree import Tree
 from clhines.neuron.read.wiring import NeuronWires, on_ranks
@@ -109,9 +109,10 @@ class Stepping:
     reads: dict[Place, Variable] = field(default_factory=dict)
     block: Callable[[], int] | None = None  # steps up to one after which it may change the model
 
-    def most_steps(self, numbers: int) -> int:
-        """Return the steps to take at once, where so many numbers are kept; NEURON's own counts."""
-        most = max(numbers // max(len(self.reads), 1), 1) + 1
+    @property
+    def most_steps(self) -> int:
+        """Steps that are taken at once, at most, and NEURON's own."""
+        most = steps_at_once(len(self.reads)) + 1
         return most if self.block is None else min(most, self.block())
 
 
