@@ -11,7 +11,7 @@ from clhines.errors import InputError
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h
 pytestmark = pytest.mark.neuron
 
-ENGINES = ["reference", "steps", "epochs-cpu", "epochs-gpu"]
+ENGINES = ["reference", "steps", "epochs", "epochs-gpu"]
 COUNTS = 1, 3, 2, 1, 1.5, 4
 
 

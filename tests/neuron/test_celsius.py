@@ -26,7 +26,7 @@ def cell():
     h.celsius = before
 
 
-@pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu", "epochs-gpu"])
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs", "epochs-gpu"])
 @pytest.mark.parametrize("continuous", [True, False])
 def test_values_of_each_step(cell, engine, continuous):
     times, values = h.Vector([0, 2.0125, 5, 11]), h.Vector([20, 31, 26, 35])

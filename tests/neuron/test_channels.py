@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 
-ENGINES = ["reference", "steps", "epochs-cpu", "epochs-gpu"]
+ENGINES = ["reference", "steps", "epochs", "epochs-gpu"]
 CHANNELS = """
 import json, sys
 import numpy as np
@@ -174,7 +174,7 @@ h.finitialize(-65)
 h.continuerun(6)
 expected = np.array(vectors)[0 : 4 * len(names) : len(names)].T
 found = []
-for engine in ("reference", "epochs-cpu"):
+for engine in ("reference", "epochs"):
     h.finitialize(-65)
     model = clhines.from_neuron(engine=engine, copies=2)
     v = model.simulation.record("v", [model[s(0.5), c] for c in (0, 1) for s in sections])

@@ -65,7 +65,7 @@ def test_as_neuron(model, give):
         for until in (3, 5, stop):
             clhines.neuron.run(until)
 
-    engines = "reference", "steps", "epochs-cpu", "epochs-gpu"
+    engines = "reference", "steps", "epochs", "epochs-gpu"
     runs = [lambda t, e=e: clhines.neuron.run(t, engine=e) for e in engines]
     size = np.abs(expected).max(axis=1, keepdims=True)
     for run in (*runs, pieces):

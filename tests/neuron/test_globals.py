@@ -10,7 +10,7 @@ from tests.support import mod_files
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h
 pytestmark = pytest.mark.neuron
 
-ENGINES = ["reference", "steps", "epochs-cpu", "epochs-gpu"]
+ENGINES = ["reference", "steps", "epochs", "epochs-gpu"]
 OWN = {"nmlast": "half_nmlast", "nmbegun": "size_nmbegun"}
 
 

@@ -51,7 +51,7 @@ def results(synapses, netcons, parts, engine):
     return np.array([*map(np.array, vectors)]), np.array(weights)
 
 
-@pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu"])
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs"])
 @pytest.mark.parametrize("begin", [0.0, 0.5, 2.6])
 def test_events_on_their_way_change_weights_as_in_neuron(model, engine, begin):
     """Some have been delivered at 2.6 ms to some of a source's connections, and to others not."""

@@ -22,7 +22,7 @@ PAIRS = [
     *((case, "reference") for case in CASES),
     *((case, "steps") for case in ("constant", "mixed", "drawn", "written, played")),
     *((case, "epochs-gpu") for case in ("zero", "mixed")),
-    *((case, "epochs-cpu") for case in ("constant", "mixed", "written")),
+    *((case, "epochs") for case in ("constant", "mixed", "written")),
 ]
 
 

@@ -70,7 +70,7 @@ STEPS = [
         (case, "epochs-gpu")
         for case in ("recorders", "reset", "added", "crossing", "played", "hidden")
     ),
-    *((case, "epochs-cpu") for case in ("reset", "added")),
+    *((case, "epochs") for case in ("reset", "added")),
 ]
 
 
@@ -208,7 +208,7 @@ netcons = [h.NetCon(stim, cell) for _ in range(2)]
 for netcon in netcons:
     netcon.weight[0] = -1.7e308
 said = []
-for engine in ("reference", "steps", "epochs-cpu"):
+for engine in ("reference", "steps", "epochs"):
     h.finitialize(-65)
     try:
         clhines.neuron.run(5, engine=engine)

@@ -13,7 +13,7 @@ from tests.support import forked, mod_files
 
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h
 pytestmark = pytest.mark.neuron
-ENGINES = "reference", "steps", "epochs-cpu", "epochs-gpu"
+ENGINES = "reference", "steps", "epochs", "epochs-gpu"
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,7 +8,7 @@ from tests.support import mod_files
 
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h
 pytestmark = pytest.mark.neuron
-ENGINES = ["reference", "steps", "epochs-cpu", "epochs-gpu"]
+ENGINES = ["reference", "steps", "epochs", "epochs-gpu"]
 
 
 def both(run, records):

@@ -10,7 +10,7 @@ h = pytest.importorskip("neuron", reason="NEURON is not installed").h
 pytestmark = pytest.mark.neuron
 
 
-@pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu", "epochs-gpu"])
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs", "epochs-gpu"])
 def test_sources_without_noise(engine):
     mod_files.loaded()
     soma = h.Section(name="soma")
@@ -50,7 +50,7 @@ def drawing(seed):
 
 
 @pytest.mark.parametrize("seed", [-1, 77])
-@pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu", "epochs-gpu"])
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs", "epochs-gpu"])
 def test_numbers_of_the_one_generator(engine, seed):
     synapse, kept = drawing(seed)
     names = ["m", "x", "y", "turns", "u"]
