@@ -11,7 +11,7 @@ import ctypes
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from itertools import groupby, starmap
 from typing import NamedTuple
@@ -471,13 +471,14 @@ class KeptModel:
         if self.joints is not None:
             self.model.queue.exchange()  # of none, but NEURON counts their times from it
         last = last_delivery(begin, dt, steps)
-        self._counters.fill(result, first)  # before numbers of the end are in NEURON's memory
-        self._records.fill(result, begin, first)
-        self._records.fill_spikes(result, begin, self._delivered, last)
-        arrays = sim.runner.save()
-        put_values(sim, imported, arrays)
-        put_events(sim, imported, arrays, last)
-        self._runaways.tell(result, first, arrays["v"])
+        with nullcontext() if self.joints is None else self.joints.agreed():
+            self._counters.fill(result, first)  # before numbers of the end are in NEURON's memory
+            self._records.fill(result, begin, first)
+            self._records.fill_spikes(result, begin, self._delivered, last)
+            arrays = sim.runner.save()
+            put_values(sim, imported, arrays)
+            put_events(sim, imported, arrays, last)
+            self._runaways.tell(result, first, arrays["v"])
         imported.crossed.clear()
         self._lag = 0
 

@@ -64,7 +64,7 @@ def compare(runs, of_neuron, engine, others=(), tolerance=TOLERANCE):
 def of_two():
     """What two ranks give: refusals, runs by three engines, and what cannot be undone."""
     refused = "setting", "changed", "early", "infinite", "played", "fallback", "from_neuron"
-    return told(2, *refused, "auto", "back", "steps", "epochs-gpu", "pieces")
+    return told(2, *refused, "auto", "back", "steps", "epochs-gpu", "crowded", "pieces")
 
 
 def test_ranks_have_the_spikes_of_neuron(of_neuron, of_two):
@@ -161,6 +161,9 @@ def test_what_one_rank_refuses_all_raise(of_two):
         assert line.startswith("InputError: a connection from another rank has a delay shorter")
     first, second = of_two["infinite"]
     assert first.startswith("RankError: rank 1: ") and second.startswith("SimulationError: ")
+    first, second = of_two["crowded"]
+    assert first.startswith("RankError: rank 1: a source sent more events within its longest")
+    assert second.startswith("InputError: ")
     assert "Random.play on several MPI ranks" in of_two["played"][1]
     assert all("fallback='neuron' is for one process" in line for line in of_two["fallback"])
     assert all(line.startswith("InputError: from_neuron() is") for line in of_two["from_neuron"])

@@ -20,7 +20,7 @@ from clhines.neuron import disable, enable
 from clhines.simulate.simulation import Simulation
 
 CELLS, STIM, FIRES = 6, 50, 60  # of gid STIM: a NetStim; from FIRES on: IntFire1
-TRAINS = 70
+TRAINS, CROWDED = 70, 80
 STOPS = 1.7, 15.0, 16.0, 30.0  # ms; the first after a step in which NEURON itself sees a spike
 comm = MPI.COMM_WORLD
 if comm.size > 1:
@@ -217,6 +217,20 @@ def infinite():
     pc.psolve(5)
 
 
+def crowded():
+    """More events that wait than there is room for, since what ranks tell each other at the end."""
+    train, listens = h.NetStim(), h.IntFire1()
+    train.start, train.interval, train.number, train.noise = 0.001, 0.01, 1e9, 0
+    kept.extend([train, listens])
+    if rank == 0:
+        pc.set_gid2node(CROWDED, 0)
+        pc.cell(CROWDED, h.NetCon(train, None))
+    else:
+        connect(CROWDED, listens, 1e-9, 300.0)
+    h.finitialize(-65)
+    pc.psolve(82.0)
+
+
 def played():
     """A Random that one rank plays."""
     clamp, random = h.IClamp(cells[rank].soma(0.5)), h.Random(1)
@@ -273,7 +287,7 @@ def again(engine):
     return runs, comm.gather(made), comm.gather(called)
 
 
-OTHERS = infinite, played, fallback, pieces, epochs
+OTHERS = infinite, crowded, played, fallback, pieces, epochs
 REFUSED = {f.__name__: f for f in (setting, changed, early, loose, mixed, *OTHERS)}
 REFUSED["from_neuron"] = clhines.from_neuron
 found = {}

@@ -22,6 +22,7 @@ from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.played import Recorder
 from clhines.neuron.read.trains import held_vector
 from clhines.neuron.read.tree import CAPACITANCE
+from clhines.simulate.events.exact import check_rings
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
@@ -486,6 +487,7 @@ def _put_netcons(
     model, netcons, t = imported.model, sim.model.netcons, imported.model.h.t
     first, size = rings_of(sim)
     counts = arrays["count"][netcons.source] - arrays["cursor"]
+    check_rings(counts, size[netcons.source])  # no launch has looked since ranks told each other
     c = np.repeat(np.arange(len(counts)), counts)
     source, event = netcons.source[c], ranges(arrays["cursor"], counts)
     sent = arrays["ring"][first[source] + event % size[source]]
