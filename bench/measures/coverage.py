@@ -5,7 +5,7 @@
 Each folder in the one that the variable names is a public repository, called as there (a number is
 one of ModelDBRepository). Files of the same text count once, in the first folder. Files of VecStim
 and PatternStim run, as the importer knows them; a FUNCTION_TABLE has the table that a script would
-give it, and what a CONSTRUCTOR does is in memory. Times are of reading a file and printing its
+give it, stepforce the numbers of a file beside it, and what a CONSTRUCTOR does is in memory. Times are of reading a file and printing its
 functions in double precision, on one core. A file that calls ``exprand``, or has C that is not
 read, only where a parameter as ``noise`` says so runs where it does not say so.
 One that calls it in any case runs where one instance in a model does so, or where NEURON can draw
@@ -28,6 +28,7 @@ from clhines.errors import InputError
 from clhines.mechanisms.ir.program import GENERATOR
 from clhines.mechanisms.nmodl import NmodlError
 from clhines.neuron.convert import constructed, function_tables_of
+from clhines.neuron.memory.tables import forces_of, read_force
 from clhines.neuron.read.patterns import is_pattern
 from clhines.neuron.read.trains import is_train
 
@@ -66,6 +67,8 @@ def measured(path: Path) -> dict[str, Any]:
         text = path.read_text("utf-8", "replace")
         if not (is_train(text) or is_pattern(text)):
             tables = {name: _TABLES[count] for name, count in function_tables_of(text).items()}
+            forces = ((file, read_force(str(path.parent / file))) for file in forces_of(text))
+            tables |= {file: table for file, table in forces if table is not None}
             mechanism = constructed(text + "\n", str(path), function_tables=tables)
             mechanism.functions("double")
             program = mechanism.program

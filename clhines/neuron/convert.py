@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -170,6 +170,16 @@ def with_statics(text: str, values: Mapping[str, int]) -> str:
         text = re.sub(rf"^([ \t]*static[ \t]+int[ \t]+){name}([ \t]*;)", r"\1\2", text, flags=re.M)
         text = re.sub(rf"\b{name}\b", str(value), text)
     return text
+
+
+def with_lookups(text: str, is_known: Callable[[str], object]) -> str:
+    """Return an NMODL text whose C asks for symbols that hoc has by a name that is not read."""
+
+    def marked(block: re.Match[str]) -> str:
+        known = any(is_known(name) for name in re.findall(r'"(\w+)"', block[0]))
+        return block[0].replace("hoc_lookup", "hoc_lookup_found") if known else block[0]
+
+    return re.sub(r"\bVERBATIM\b.*?\bENDVERBATIM\b", marked, text, flags=re.DOTALL)
 
 
 def by_mcell(text: str) -> str:

@@ -28,6 +28,7 @@ from clhines.neuron.convert import (
     some_given,
     split_name,
     statics_of,
+    with_lookups,
     with_statics,
 )
 from clhines.neuron.memory.fields import Fields, find_fields
@@ -434,6 +435,8 @@ def _converted(
         entry = replace(entry, text=by_mcell(entry.text))
         model.by_mcell.add(name)
     entry = replace(entry, text=with_statics(entry.text, model.statics(name)))
+    if "hoc_lookup" in entry.text:
+        entry = replace(entry, text=with_lookups(entry.text, model.h.name_declared))
     queue = _room_for_events(model, name)
     given = pointers, use_tables, second, tables, queue, kept, in_turn, bool(model.plays.celsius)
     found = converted(entry, *given)

@@ -37,7 +37,7 @@ from clhines.mechanisms.ir.program import (
     Table,
 )
 from clhines.mechanisms.nmodl.bodies import Bodies, executed
-from clhines.mechanisms.nmodl.evaluate import MAX_TURNS_DRAWN, ONE_GENERATOR
+from clhines.mechanisms.nmodl.evaluate import MAX_TURNS_DRAWN, ONE_GENERATOR, RAISED
 from clhines.mechanisms.nmodl.meaning.outside import noticed
 from clhines.mechanisms.nmodl.reading.lexer import Includes, tokens
 from clhines.mechanisms.nmodl.reading.names import BUILT_IN, plain
@@ -50,6 +50,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
     Rejection,
     set_by,
 )
+from clhines.mechanisms.nmodl.values import FAILED
 from clhines.quantities import as_numbers
 
 MAX_QUEUE = 16
@@ -74,7 +75,7 @@ def build(
     """
     shown = path or "NMODL text"
 
-    def built(draws: bool) -> tuple[Compiled | None, list[Refused]]:
+    def built(draws: bool, fails: bool = False) -> tuple[Compiled | None, list[Refused]]:
         try:
             file = parse(text, shown, includes)
             if constructed:
@@ -85,7 +86,9 @@ def build(
                 name = f"{IN_TURN}{k}"
                 file.variables[name] = Declaration(name, "parameter", 0, value=Fraction(1, 2))
                 file.range[name] = 0
-            bodies = executed(file, use_tables, secondorder, given, draws, in_turn)
+            if fails:
+                file.variables[FAILED] = Declaration(FAILED, "assigned", 0)
+            bodies = executed(file, use_tables, secondorder, given, draws, in_turn, fails)
             refused = [*file.refused, *bodies.refused]
             return (None, refused) if refused else (_Builder(bodies, kept).model(path), [])
         except Refused as one:
@@ -93,9 +96,14 @@ def build(
         except RecursionError:
             return None, [Refused("expressions or blocks too deep within each other")]
 
+    draws = False
     model, refused = built(False)
     if not in_turn and any(r.construct.endswith(ONE_GENERATOR) for r in refused):
+        draws = True
         model, second = built(True)
+        refused = second or refused
+    if any(r.construct == RAISED for r in refused):  # a state may say where: then the run fails
+        model, second = built(draws, fails=True)
         refused = second or refused
     if model is None:
         unique = {(r.construct, r.line): r for r in refused}.values()

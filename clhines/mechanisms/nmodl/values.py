@@ -27,6 +27,7 @@ Rules = dict[str, Callable[[Statement], None]]
 
 _OWN_WEIGHT = "of a weight: let NET_RECEIVE of the synapse itself set it"
 MAX_CHOSEN = 256  # elements of an array whose index is not constant
+FAILED = "execerror"  # a variable that is no number once an instance has called hoc_execerror
 _OF_EVENTS = "receive", "net_initial", "for_netcons"
 # blocks that may set what a POINTER points to, and those that may add to it
 POINTED_PUT = "initial", "before_initial", "before_breakpoint"
@@ -88,6 +89,7 @@ class MechanismContext:
     loops: int = 0
     verbatim: list[Refused] = field(default_factory=list)
     draws: bool = False  # whether NEURON's one generator is that of the one instance of the model
+    fails: bool = False  # whether an error that the file raises makes its current no number
     # where several draw in turn: the functions that SOLVE calls, and where each is called
     turns: list[tuple[str, Node]] | None = None
 
