@@ -15,6 +15,7 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.build import MAX_QUEUE
 from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
 from clhines.mechanisms.nmodl.reading.tree import GIVEN, PICKING, FunctionTable
+from clhines.mechanisms.nmodl.values import MADE
 from clhines.model.model import ADVANCE_REVERSAL
 from clhines.neuron.back.queue import Bins, EventQueue, Pending, check_bins, read_pending
 from clhines.neuron.convert import (
@@ -28,6 +29,8 @@ from clhines.neuron.convert import (
     some_given,
     split_name,
     statics_of,
+    table_of,
+    table_refused,
     with_lookups,
     with_statics,
 )
@@ -46,9 +49,16 @@ from clhines.neuron.memory.streams import (
     are_mcell,
     rejected,
 )
-from clhines.neuron.memory.tables import forces_of, read_force, read_table, static_at
+from clhines.neuron.memory.tables import (
+    depended,
+    forces_of,
+    read_force,
+    read_made,
+    read_table,
+    static_at,
+)
 from clhines.neuron.outside import Ahead, Outside
-from clhines.neuron.read.catalogue import Catalogue
+from clhines.neuron.read.catalogue import Catalogue, CatalogueEntry
 from clhines.neuron.read.contents import Contents, Hidden, Instances, WatchSlots, read_contents
 from clhines.neuron.read.draws import Draws, drawn_from
 from clhines.neuron.read.hooks import acting
@@ -101,6 +111,7 @@ class NeuronModel:
     bins: Bins | None = None  # of events, with ``CVode.queue_mode(1, 0)``
     hidden: dict[str, Hidden] = field(default_factory=dict)  # variables that hoc does not see
     point_names: tuple[str, ...] = ()  # that NEURON knows, artificial cells too
+    made: dict[str, list[str]] = field(default_factory=dict)  # TABLEs as NEURON has them, by block
     by_mcell: set[str] = field(default_factory=set)  # mechanisms that draw from such Randoms
     stepping: Stepping | None = None  # code of its own in each step of continuerun()
     uncalled: list[Rejected] = field(default_factory=list)  # of such code
@@ -133,11 +144,35 @@ class NeuronModel:
             table = read_table(function, count, call)
             if table is not None:
                 found[function] = table
+        for block in self.made.get(name, ()):
+            if (own := self.made_table(name, block)) is not None:
+                found[MADE.format(block)] = own
         for file in forces_of(instances.entry.text):
             table = read_force(file)
             if table is not None:
                 found[file] = table
         return found
+
+    def made_table(self, name: str, block: str) -> FunctionTable | None:
+        """Return a TABLE as NEURON has made it; None where it has not, or would make it again."""
+        instances, number = self.every[name], self.every[name].entry.number
+        table = table_of(instances.entry.text, instances.entry.file, block)
+        if table.settled and instances.entry.kind == "point" and depended(number, block) is None:
+            getattr(instances.things[0], block)(0.0)  # as NEURON's first use of it would
+        saved, values = depended(number, block), None
+        if saved is not None and saved.keys() == {*table.depends}:
+            if all((self._now(name, n) == x).all() for n, x in saved.items()):
+                values = read_made(number, table.columns, table.rows)
+        return None if values is None else table.given(values)
+
+    def _now(self, name: str, variable: str) -> np.ndarray:
+        """Return the values of a variable of a mechanism, NaN where it is none that hoc sees."""
+        entry = self.every[name].entry
+        if variable in entry.ranges:
+            return self.every[name].values(variable)
+        if entry.globals_.get(variable) == 1:
+            return np.array(getattr(self.h, f"{variable}_{name}"))
+        return np.array(getattr(self.h, variable) if variable in ("celsius", "dt") else np.nan)
 
     def statics(self, name: str) -> dict[str, int]:
         """Return the values of static variables of a mechanism's C that are found."""
@@ -279,6 +314,7 @@ def read_model(
         _check_draws(model, ranks)
         _find_turns(model, ranks)
         _play_celsius(model)
+        model.rejected += _check_made(model)
         if model.bins is not None:
             step = float(h.dt)
             model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)
@@ -438,10 +474,22 @@ def _converted(
     if "hoc_lookup" in entry.text:
         entry = replace(entry, text=with_lookups(entry.text, model.h.name_declared))
     queue = _room_for_events(model, name)
-    given = pointers, use_tables, second, tables, queue, kept, in_turn, bool(model.plays.celsius)
-    found = converted(entry, *given)
+    more = queue, kept, in_turn, bool(model.plays.celsius)
+
+    def convert(entry: CatalogueEntry) -> Mechanism | list[Rejected]:
+        return converted(entry, pointers, use_tables, second, tables, *more)
+
+    found = convert(entry)
+    while not isinstance(found, Mechanism) and (block := table_refused(found[0].construct)):
+        made = model.made_table(name, block)
+        if made is None:
+            way_out = f"call h.finitialize(), or {found[0].way_out}"
+            return [replace(found[0], way_out=way_out), *found[1:]]
+        tables[MADE.format(block)] = made
+        model.made.setdefault(name, []).append(block)
+        found = convert(entry)
     if isinstance(found, Mechanism) and (lacking := model.lacking(name, found.program.picked)):
-        found = converted(replace(entry, text=some_given(entry.text, lacking)), *given)
+        found = convert(replace(entry, text=some_given(entry.text, lacking)))
     return found
 
 
@@ -698,6 +746,19 @@ def _find_written(model: NeuronModel) -> None:
             if variable.number not in model.written.elements:
                 assert recorder.place is not None
                 model.rejected.append(plays.not_recorded(recorder.place))
+
+
+def _check_made(model: NeuronModel) -> list[Rejected]:
+    """Find what is played into a variable after DEPEND of a TABLE as NEURON has it."""
+    found, played = [], {(p.variable.owner, p.variable.name) for p in model.players}
+    for name, blocks in model.made.items():
+        entry = model.every[name].entry
+        for block in blocks:
+            for variable in table_of(entry.text, entry.file, block).depends:
+                if (name, variable) in played:
+                    what = f"TABLE of {block}, which is made again where {variable} is played into"
+                    found.append(Rejected(name, what, f"set usetable_{name} = 0"))
+    return found
 
 
 def _slots(model: NeuronModel, name: str, mechanism: Mechanism) -> list[Rejected]:

@@ -105,7 +105,7 @@ class Table:
 
     The block ``table_NAME`` gives the columns at x; grid and borders are expressions of parameters,
     so they are results of the block ``grid_NAME``: lo, hi. The rows' x are added up from lo, as
-    NEURON does: ``x += dx`` with ``dx = (hi - lo)/n``.
+    NEURON does: ``x += dx`` with ``dx = (hi - lo)/n``. One that is `made` has no such block.
     """
 
     name: str
@@ -113,6 +113,7 @@ class Table:
     n: int
     depends: tuple[str, ...] = ()  # parameters that it is filled from, alike in all instances
     held: tuple[str, ...] = ()  # GLOBAL parameters, NEURON's, that it sets to what they were
+    made: tuple[float, ...] = ()  # all rows, one after another, where NEURON has made them
 
 
 @dataclass(frozen=True)

@@ -430,6 +430,8 @@ class _Work:
         self.bodies.blocks[f"grid_{name}"] = Body(
             [("grid", "low", use.low), ("grid", "high", use.high)]
         )
+        if use.made:
+            return
         if use.rows:
             column = row_of(run, use.rows, self.graph.symbol("_x"))
             self.bodies.blocks[f"table_{name}"] = Body([("column", "0", column)])

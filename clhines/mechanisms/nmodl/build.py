@@ -50,11 +50,13 @@ from clhines.mechanisms.nmodl.reading.tree import (
     Rejection,
     set_by,
 )
-from clhines.mechanisms.nmodl.values import FAILED
+from clhines.mechanisms.nmodl.values import FAILED, MADE, TableUse
 from clhines.quantities import as_numbers
 
 MAX_QUEUE = 16
 MAX_ROWS = 8000  # of a FUNCTION_TABLE
+MAX_MADE = 1_000_000  # values of a TABLE that NEURON has made
+CHANGES = " depends on '{}', which changes"
 
 
 def build(
@@ -174,7 +176,7 @@ class _Builder:
     def _leave_out_columns(self) -> None:
         """Let columns of tables that nothing needs be 0, whatever they depend on."""
         tables = self.bodies.shared.tables.items()
-        names = [name for name, use in tables if not use.rows and use.again is None]
+        names = [n for n, use in tables if not (use.rows or use.made) and use.again is None]
         whole = {f"table_{name}": self.blocks[f"table_{name}"] for name in names}
         used = set[tuple[str, str]]()
         while True:
@@ -488,6 +490,9 @@ class _Builder:
     def _tables(self) -> tuple[Table, ...]:
         found = []
         for name, use in self.bodies.shared.tables.items():
+            if use.made:
+                found.append(self._made(name, use))
+                continue
             free = self.blocks[f"table_{name}"].free(())
             free |= self.blocks[f"grid_{name}"].free(())
             free |= use.reads - (use.again or frozenset())
@@ -496,7 +501,7 @@ class _Builder:
             if wrong:
                 shown = self.names.public.get(wrong[0], wrong[0])
                 raise Refused(
-                    f"TABLE of {name} depends on '{shown}', which changes",
+                    f"TABLE of {name}{CHANGES.format(shown)}",
                     use.block.line,
                     f"set usetable_{self.file.suffix} = 0",
                 )
@@ -507,6 +512,14 @@ class _Builder:
             columns = tuple(use.columns) if use.again is None else ("x",)
             found.append(Table(name, columns, use.n, depends, use.held))
         return tuple(found)
+
+    def _made(self, name: str, use: TableUse) -> Table:
+        """Return a table that NEURON has made; Refused where it would make it again in a run."""
+        changing = [key for key in self.written if self.names.elements[key] in use.depends]
+        if changing or ("dt" in use.depends and self.bodies.halved):
+            what = f"TABLE of {name}, which is made again where {(*changing, 'dt')[0]} changes"
+            raise Refused(what, use.block.line, f"set usetable_{self.file.suffix} = 0")
+        return Table(name, tuple(use.columns), use.n, made=use.made)
 
     def _net(self) -> Net | None:
         sends = tuple(Send(kind) for kind in self.bodies.sends)
@@ -605,6 +618,7 @@ def tables_of(given: FunctionTables | None) -> tuple[tuple[str, FunctionTable], 
 
 
 def _table_of(name: str, given: FunctionTable | Sequence[ArrayLike] | float) -> FunctionTable:
+    most = MAX_MADE if name.startswith(MADE.format("")) else MAX_ROWS
     name = f"function_tables[{name!r}]"
     if isinstance(given, FunctionTable):
         parts: Sequence[ArrayLike] = (*given.axes, given.values)
@@ -618,8 +632,8 @@ def _table_of(name: str, given: FunctionTable | Sequence[ArrayLike] | float) -> 
     is_flat = isinstance(given, FunctionTable) and values.size == np.prod(shape)
     if any(axis.ndim > 1 for axis in axes) or not (is_flat or values.shape == shape):
         raise InputError(f"{name} has values of shape {values.shape}; expected {shape}")
-    if not 1 <= values.size <= MAX_ROWS:
-        raise InputError(f"{name} has {values.size} values; expected 1 to {MAX_ROWS}")
+    if not 1 <= values.size <= most:
+        raise InputError(f"{name} has {values.size} values; expected 1 to {most}")
     if not all(np.isfinite(array).all() for array in (*axes, values)):
         raise InputError(f"{name} has a number that is not finite")
     if any((np.diff(axis) < 0).any() for axis in axes):

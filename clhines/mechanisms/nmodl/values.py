@@ -27,6 +27,7 @@ Rules = dict[str, Callable[[Statement], None]]
 
 _OWN_WEIGHT = "of a weight: let NET_RECEIVE of the synapse itself set it"
 MAX_CHOSEN = 256  # elements of an array whose index is not constant
+MADE = "TABLE {}"  # name, among those given of FUNCTION_TABLE, of a TABLE that NEURON has made
 FAILED = "execerror"  # a variable that is no number once an instance has called hoc_execerror
 _OF_EVENTS = "receive", "net_initial", "for_netcons"
 # blocks that may set what a POINTER points to, and those that may add to it
@@ -64,6 +65,7 @@ class TableUse:
     high: Node
     n: int
     rows: tuple[float, ...] = ()  # values of the n + 1 rows, where they are given
+    made: tuple[float, ...] = ()  # all rows as NEURON has made them, where these are given
     known: dict[str, Node] | None = None  # INITIAL's values when it used them
     depends: frozenset[str] = frozenset()  # names of DEPEND
     held: tuple[str, ...] = ()  # parameters among its columns, which the block leaves as they are

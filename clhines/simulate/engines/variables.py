@@ -167,6 +167,8 @@ class Variables:
         some = np.zeros(1, np.int64)
         if not len(self.model.kinds[k].node):
             return np.zeros((n + 1, len(table.columns)))
+        if table.made:
+            return np.reshape(table.made, (n + 1, len(table.columns)))
         for depends in table.depends:
             values = self.parameters[k][depends]
             if (values != values[0]).any():
