@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -167,6 +167,13 @@ def table_refused(construct: str) -> str:
     return found[1] if found else ""
 
 
+def set_in_steps(entry: CatalogueEntry) -> set[str]:
+    """Return names of variables that blocks other than INITIAL of a file set."""
+    file = parse(entry.text, entry.file, Includes(Path(entry.file).parent))
+    bodies = (block.body for name, block in file.main.items() if name != "INITIAL")
+    return {name for body in bodies for name in set_by(body, file.blocks)}
+
+
 def lengths_of(entry: CatalogueEntry) -> dict[str, int]:
     """Return the lengths of a file's arrays by name, and 0 for each other variable."""
     found = parse(entry.text, entry.file, Includes(Path(entry.file).parent))
@@ -228,6 +235,19 @@ def with_lookups(text: str, is_known: Callable[[str], object]) -> str:
         return block[0].replace("hoc_lookup", "hoc_lookup_found") if known else block[0]
 
     return re.sub(r"\bVERBATIM\b.*?\bENDVERBATIM\b", marked, text, flags=re.DOTALL)
+
+
+def pointing_outside(text: str, names: Collection[str], own: Collection[str]) -> str:
+    """Return an NMODL text whose EXTERNAL variables of these names are POINTERs.
+
+    Its `own`, GLOBAL variables to which such POINTERs of other files point, are the instance's.
+    """
+    if own:
+        text += f"\nNEURON {{ RANGE {', '.join(own)} }}\n"
+    if names:
+        text += f"\nNEURON {{ THREADSAFE POINTER {', '.join(names)} }}"
+        text += f" ASSIGNED {{ {' '.join(names)} }}\n"
+    return text
 
 
 def by_mcell(text: str) -> str:

@@ -26,6 +26,8 @@ from clhines.neuron.convert import (
     converted,
     function_tables_of,
     lengths_of,
+    pointing_outside,
+    set_in_steps,
     some_given,
     split_name,
     statics_of,
@@ -111,6 +113,8 @@ class NeuronModel:
     bins: Bins | None = None  # of events, with ``CVode.queue_mode(1, 0)``
     hidden: dict[str, Hidden] = field(default_factory=dict)  # variables that hoc does not see
     point_names: tuple[str, ...] = ()  # that NEURON knows, artificial cells too
+    # by mechanism and EXTERNAL name: what it is, where a step sets it
+    external: dict[tuple[str, str], Variable] = field(default_factory=dict)
     made: dict[str, list[str]] = field(default_factory=dict)  # TABLEs as NEURON has them, by block
     by_mcell: set[str] = field(default_factory=set)  # mechanisms that draw from such Randoms
     stepping: Stepping | None = None  # code of its own in each step of continuerun()
@@ -309,6 +313,7 @@ def read_model(
         recorded = [r.variable for r in model.plays.recorders if r.variable is not None]
         given = recorded, int(h.secondorder), bool(model.memory.transfers)
         model.rejected += model.outside.rejected(model.every, model.mechanisms, *given)
+        _find_external(model)
         _find_pointed(model)
         _find_written(model)
         _check_draws(model, ranks)
@@ -471,6 +476,9 @@ def _converted(
         entry = replace(entry, text=by_mcell(entry.text))
         model.by_mcell.add(name)
     entry = replace(entry, text=with_statics(entry.text, model.statics(name)))
+    external = [variable for owner, variable in model.external if owner == name]
+    own = {v.name for v in model.external.values() if v.owner == name}
+    entry = replace(entry, text=pointing_outside(entry.text, external, own))
     if "hoc_lookup" in entry.text:
         entry = replace(entry, text=with_lookups(entry.text, model.h.name_declared))
     queue = _room_for_events(model, name)
@@ -707,11 +715,36 @@ def _draw_ahead(model: NeuronModel, name: str, outside: str) -> list[Rejected]:
     return []
 
 
+def _find_external(model: NeuronModel) -> None:
+    """Find what sets EXTERNAL variables in a step: one instance, to which POINTERs point then."""
+    played = {(p.variable.owner, p.variable.name) for p in model.players}
+    for name, mechanism in [*model.mechanisms.items()]:
+        for external in mechanism.program.external:
+            owner = next((o for o in model.every if external.endswith(f"_{o}")), "")
+            variable, what = external.removesuffix(f"_{owner}"), ""
+            if not owner:
+                continue  # no instance sets it
+            if (owner, variable) in played:
+                what = "which is played into"
+            elif variable in set_in_steps(model.every[owner].entry):
+                model.external[name, external] = Variable(owner, variable, 0)
+                if len(model.every[owner]) != 1:
+                    what = f"which several instances of {owner} set"
+            if what:
+                model.rejected.append(Rejected(name, f"EXTERNAL {external}, {what}"))
+    for name in {name for name, _ in model.external}:
+        found = _converted(model, name)
+        if isinstance(found, Mechanism):
+            model.mechanisms[name] = found
+        else:
+            model.rejected += found
+
+
 def _find_pointed(model: NeuronModel) -> None:
     """Find what POINTERs point to that are read; their mechanisms keep such variables."""
     known = {(gap.owner, gap.name, gap.instance): gap.node for gap in model.gaps}
     read = model.memory, model.places, model.every, model.mechanisms
-    model.pointed, rejected = read_pointed(*read, known)
+    model.pointed, rejected = read_pointed(*read, known, model.external)
     model.rejected += rejected
     kept = dict[str, set[str]]()
     for targets in model.pointed.values():

@@ -183,6 +183,7 @@ class Program:
     # number, in this order, which are the parameters IN_TURN with the place here behind it
     turns: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()  # parameters that NEURON sets where it makes a TABLE
+    external: tuple[str, ...] = ()  # parameters that are variables of another file
     alone: tuple[str, ...] = ()  # one for all and set by each: right where there is one instance
     last: tuple[str, ...] = ()  # states that are one for all: each block reads the last one's
     begun: tuple[str, ...] = ()  # states that are one for all: that of the last one's INITIAL

@@ -162,7 +162,7 @@ class _Builder:
         needed = {
             key
             for key in self.written
-            if self.names.elements[key] in self.file.range
+            if self.names.elements[key] in (*self.file.range, *self._kept)
             or self.file.variables[self.names.elements[key]].sort == "state"
         }
         while True:
@@ -264,6 +264,7 @@ class _Builder:
             unless=unless,
             turns=turns,
             beside=self._beside(parameters),
+            external=tuple(k for k in parameters if self.names.elements[k] in self.file.external),
             alone=tuple(self.names.public.get(k, k) for k in suspects if k not in last),
             last=tuple(last),
             begun=tuple(begun),

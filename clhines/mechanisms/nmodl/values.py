@@ -211,8 +211,6 @@ class BlockValues:
             if name in self.file.core_pointers or name in self.file.random:
                 what = "BBCOREPOINTER" if name in self.file.core_pointers else "RANDOM"
                 raise Refused(f"{what} {name} as a number", line)
-            if name in self.file.external:
-                raise Refused(f"EXTERNAL {name}", line)
             variable = self.names.variable(name)
             if variable is None and name == "usetable":
                 return self.graph.number(int(self.shared.use_tables))
@@ -247,6 +245,8 @@ class BlockValues:
                 self._check_v(line)
             if name in ("t", "dt", *BUILT_IN):
                 raise Refused(f"'{name}' is set", line)
+            if name in self.file.external:
+                raise Refused(f"EXTERNAL {name} is set", line)
             if name == "v":  # of this block alone
                 self.given["v"] = self.graph.local("v", value)
                 return

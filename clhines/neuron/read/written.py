@@ -70,14 +70,19 @@ def read_pointed(
     every: Mapping[str, Instances],
     mechanisms: Mapping[str, Mechanism],
     known: Mapping[tuple[str, str, int], int],
+    external: Mapping[tuple[str, str], Variable],
 ) -> tuple[dict[tuple[str, str], list[Variable]], list[Rejected]]:
     """Find the target of each POINTER that is read, and rejections.
 
-    `known` has the nodes of those by mechanism, name and instance that `target_var` sets.
+    `known` has the nodes of those by mechanism, name and instance that `target_var` sets,
+    `external` the targets of those that are EXTERNAL.
     """
     found, rejected = dict[tuple[str, str], list[Variable]](), list[Rejected]()
     for name, pointer in ((n, p) for n, m in mechanisms.items() for p in m.program.pointers):
         targets = list[Variable]()
+        if (name, pointer) in external:
+            found[name, pointer] = [external[name, pointer]] * len(every[name])
+            continue
         what = ""
         for k, thing in enumerate(every[name].things):
             place = memory.known_place(thing, pointer)
