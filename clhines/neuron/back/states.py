@@ -9,6 +9,7 @@ import numpy as np
 from clhines.arrays import shifted, starts
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import UNLESS, Quantity
+from clhines.mechanisms.nmodl.values import FAILED
 from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.importer import Imported, local_of, rejected_on_way, waiting
@@ -83,6 +84,8 @@ def _variables(
     instances = imported.model.every[name]
     for values, quantity, place in _states(sim, imported.groups[name], arrays):
         base, element = split_name(quantity)
+        if base == FAILED:
+            continue  # NEURON has ended the run instead
         if base in instances.entry.ranges:
             yield values, base, element, place, instances
         elif base in instances.entry.globals_ and not quantity.is_global:
