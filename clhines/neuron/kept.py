@@ -230,7 +230,7 @@ class Fingerprint:
             if statics_of(instances.entry.text) and program is not None:
                 fixed.append(ReadValue(partial(model.statics, name)))
             pointers = (
-                (*program.pointers, *program.written, *program.picked)
+                (*program.pointers, *program.written, *program.steered, *program.picked)
                 if program is not None
                 else ()
             )

@@ -69,7 +69,7 @@ from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.turns import OwnEvents, Turns, is_alone
 from clhines.neuron.read.wiring import NeuronWires, read_wires
-from clhines.neuron.read.written import WrittenPointers, read_pointed, read_written
+from clhines.neuron.read.written import WrittenPointers, read_pointed, read_steered, read_written
 from clhines.neuron.stepping.reads import Stepping, read_stepping
 from clhines.progress import each, phase
 from clhines.simulate.engines.reference import asked
@@ -108,6 +108,8 @@ class NeuronModel:
     rejected: list[Rejected] = field(default_factory=list)
     watched: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
     written: WrittenPointers = field(default_factory=WrittenPointers)
+    # by mechanism and POINTER that events set, (count, 2): NetCons, and which of their weights
+    steered: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
     # by mechanism and name: what each instance's POINTER points to that it reads
     pointed: dict[tuple[str, str], list[Variable]] = field(default_factory=dict)
     bins: Bins | None = None  # of events, with ``CVode.queue_mode(1, 0)``
@@ -316,6 +318,13 @@ def read_model(
         _find_external(model)
         _find_pointed(model)
         _find_written(model)
+        model.steered, unset = read_steered(
+            model.memory, model.wires, model.every, model.mechanisms
+        )
+        model.rejected += unset
+        if model.steered and ranks is not None:
+            what = "a POINTER that NET_RECEIVE writes, on several MPI ranks"
+            model.rejected.append(Rejected(next(iter(model.steered))[0], what))
         _check_draws(model, ranks)
         _find_turns(model, ranks)
         _play_celsius(model)

@@ -20,6 +20,7 @@ Roles of arguments, with what `name` says:
 
 - ``v``, ``t``, ``dt``: `name` of a time says which: ``begin`` of the step, its ``end``, or ``now``:
   that of the call (of the event, of the half step in ``current``).
+- ``steered``, ``steer``: a weight of another connection, before and after an event.
 - ``parameter``, ``state``, ``output``, ``pointer``: the variable. An ``output`` is worked out for
   users to record and never read.
 - ``ion``: the ion's variable, as ``cai``, ``eca``, ``ica``; ``ion_current``: d.i of ``ica``, an
@@ -191,6 +192,12 @@ class Program:
     sets_v_late: bool = False  # events other than those of WATCH may set the node's voltage
     electrode: bool = False  # its current is one of an electrode; `i` is outward all the same
     electrode_currents: tuple[str, ...] = ()  # variables of currents into the cell
+
+    @property
+    def steered(self) -> tuple[str, ...]:
+        """POINTERs to weights of other connections that events set."""
+        every = (a for given in self.blocks.values() for a in given if a.role == "steer")
+        return tuple(dict.fromkeys(a.name for a in every))
 
     @property
     def written(self) -> tuple[str, ...]:

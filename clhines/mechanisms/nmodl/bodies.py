@@ -31,6 +31,7 @@ from clhines.mechanisms.nmodl.values import (
     FAILED,
     POINTED_ADD,
     POINTED_PUT,
+    STEERING,
     MechanismContext,
     Sent,
     TableUse,
@@ -121,6 +122,8 @@ class _Work:
     def _pointed(self, block: str, key: str, value: Node) -> tuple[str, str, Node]:
         """Return the value that a block gives a POINTER's variable, or adds to it."""
         name = self.names.elements[key]
+        if block == STEERING:
+            return "steer", name, value
         parts = linear_parts(value, key)
         if block in POINTED_PUT and not value.uses(key):
             return "put", name, value

@@ -50,7 +50,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
     Rejection,
     set_by,
 )
-from clhines.mechanisms.nmodl.values import FAILED, MADE, TableUse
+from clhines.mechanisms.nmodl.values import FAILED, MADE, STEERING, TableUse
 from clhines.quantities import as_numbers
 
 MAX_QUEUE = 16
@@ -149,11 +149,24 @@ class _Builder:
                 raise Refused(f"the current '{name}' is not declared")
 
     def _check_pointed(self) -> None:
-        """Refuse to read what POINTERs write: it depends on the order of all that write it."""
+        """Refuse to read what POINTERs write: it depends on the order of all that write it.
+
+        What NET_RECEIVE writes, a weight, it may read, too, and no other block may use.
+        """
         bodies = self.blocks.values()
+        for name in self._steered():
+            others = [b for block, b in self.blocks.items() if block != STEERING]
+            set_there = any(n == name for b in others for _, n, _ in b.results)
+            if set_there or any(self.names.printed[name] in b.free(b.writes) for b in others):
+                what = f"POINTER {name}, which NET_RECEIVE writes, is used elsewhere, too"
+                raise Refused(what, self.file.pointers[name])
         for name in {n for b in bodies for role, n, _ in b.results if role in ("put", "add")}:
             if any(self.names.printed[name] in body.free(body.writes) for body in bodies):
                 raise Refused(f"POINTER {name} is written and read", self.file.pointers[name])
+
+    def _steered(self) -> set[str]:
+        """POINTERs that NET_RECEIVE writes."""
+        return {n for b in self.blocks.values() for role, n, _ in b.results if role == "steer"}
 
     # ----------------------------------------------------------------------------- variables
 
@@ -247,6 +260,7 @@ class _Builder:
         unless, turns = self._unless(), self._turns()
         pointers = tuple(p for p in self.file.pointers if p in self.names.printed)
         used_pointers = tuple(p for p in pointers if self.names.printed[p] in live)
+        used_pointers = tuple(p for p in used_pointers if p not in self._steered())
         made = [Quantity(SET_V, "mV"), Quantity(SET_AT, "ms")] if self._note_set_v() else []
         program = Program(
             name=self.file.suffix,

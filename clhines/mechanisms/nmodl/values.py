@@ -25,7 +25,6 @@ from clhines.mechanisms.nmodl.reading.tree import (
 Rules = dict[str, Callable[[Statement], None]]
 
 
-_OWN_WEIGHT = "of a weight: let NET_RECEIVE of the synapse itself set it"
 MAX_CHOSEN = 256  # elements of an array whose index is not constant
 MADE = "TABLE {}"  # name, among those given of FUNCTION_TABLE, of a TABLE that NEURON has made
 FAILED = "execerror"  # a variable that is no number once an instance has called hoc_execerror
@@ -33,6 +32,7 @@ _OF_EVENTS = "receive", "net_initial", "for_netcons"
 # blocks that may set what a POINTER points to, and those that may add to it
 POINTED_PUT = "initial", "before_initial", "before_breakpoint"
 POINTED_ADD = "after_initial", "after_solve"
+STEERING = "receive"  # the block that may set a weight of another connection by a POINTER
 
 
 def weight(name: str) -> str:
@@ -253,9 +253,9 @@ class BlockValues:
             variable = self.names.variable(name)
             if variable is not None and variable.sort == "constant":
                 raise Refused(f"the constant '{name}' is set", line)
-            if name in self.file.pointers and self.where not in (*POINTED_PUT, *POINTED_ADD):
-                way_out = _OWN_WEIGHT if self.block == "NET_RECEIVE" else ""
-                raise Refused(f"POINTER {name} is written in {self.block}", line, way_out)
+            writes = *POINTED_PUT, *POINTED_ADD, STEERING
+            if name in self.file.pointers and self.where not in writes:
+                raise Refused(f"POINTER {name} is written in {self.block}", line)
         if isinstance(index, Node):
             self._choose(name, index, value, line)
         else:

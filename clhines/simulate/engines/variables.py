@@ -243,6 +243,8 @@ class Variables:
             return self.states[to.kind][to.state][to.instance[instances]]
         if role == "pointer":
             return np.append(self.v, self.remote_v)[self.model.pointers[k, name][instances]]
+        if role == "steered":
+            return self.exact.weight[self.model.steered[k, name].places(self.model)[instances]]
         if role in ("weight", "other_weight"):
             return self._weights(k, role, name, call)
         if role == "noise":
