@@ -5,7 +5,8 @@
 Each folder in the one that the variable names is a public repository, called as there (a number is
 one of ModelDBRepository). Files of the same text count once, in the first folder. Files of VecStim
 and PatternStim run, as the importer knows them; a FUNCTION_TABLE has the table that a script would
-give it, and what a CONSTRUCTOR does is in memory. Times are of reading a file and printing its
+give it, stepforce the numbers of a file beside it, a TABLE that NEURON would not make again any
+rows, and what a CONSTRUCTOR does is in memory. Times are of reading a file and printing its
 functions in double precision, on one core. A file that calls ``exprand``, or has C that is not
 read, only where a parameter as ``noise`` says so runs where it does not say so.
 One that calls it in any case runs where one instance in a model does so, or where NEURON can draw
@@ -23,11 +24,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bench import MissingError, record, table
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import GENERATOR
+from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl import NmodlError
-from clhines.neuron.convert import constructed, function_tables_of
+from clhines.mechanisms.nmodl.values import MADE
+from clhines.neuron.convert import constructed, function_tables_of, table_of, table_refused
+from clhines.neuron.memory.tables import forces_of, read_force
 from clhines.neuron.read.patterns import is_pattern
 from clhines.neuron.read.trains import is_train
 
@@ -66,7 +72,9 @@ def measured(path: Path) -> dict[str, Any]:
         text = path.read_text("utf-8", "replace")
         if not (is_train(text) or is_pattern(text)):
             tables = {name: _TABLES[count] for name, count in function_tables_of(text).items()}
-            mechanism = constructed(text + "\n", str(path), function_tables=tables)
+            forces = ((file, read_force(str(path.parent / file))) for file in forces_of(text))
+            tables |= {file: table for file, table in forces if table is not None}
+            mechanism = _made(text + "\n", str(path), tables)
             mechanism.functions("double")
             program = mechanism.program
             on_terms = bool(program.unless)
@@ -77,6 +85,19 @@ def measured(path: Path) -> dict[str, Any]:
         refused = [str(error)]
     seconds = time.perf_counter() - begin
     return {"refused": refused, "on_terms": on_terms, "alone": alone, "seconds": seconds}
+
+
+def _made(text: str, path: str, tables: dict[str, Any]) -> Mechanism:
+    """Return a mechanism, whose TABLEs of what changes have any rows, as if NEURON had them."""
+    while True:
+        try:
+            return constructed(text, path, function_tables=tables)
+        except NmodlError as error:
+            block = table_refused(error.rejections[0].construct)
+            if not block or MADE.format(block) in tables:
+                raise
+            table = table_of(text, path, block)
+            tables[MADE.format(block)] = table.given(np.ones((table.rows, len(table.columns))))
 
 
 def measure(folder: Path) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from clhines.model.model import (
     ModelSources,
     NetCons,
     Played,
+    Steered,
     Written,
     promoted,
 )
@@ -44,6 +45,7 @@ from clhines.model.needs import (
     GRID,
     check_read,
     check_set_voltages,
+    check_steered,
     check_written,
     of_model,
     of_network,
@@ -165,6 +167,7 @@ def _compiled(
     check_set_voltages(model)
     check_written(model)
     check_read(model)
+    check_steered(model)
     return replace(model, needs=features | of_model(model, exact))
 
 
@@ -565,7 +568,7 @@ def targets_of(
 
 
 # needs of copies that are compiled as cells of one network
-_NOT_ALIKE = {"last_instances", "written_pointers", "read_pointers"}
+_NOT_ALIKE = {"last_instances", "written_pointers", "read_pointers", "steered_weights"}
 Spans = Sequence[tuple[int, np.ndarray]]  # see `Model.instances`
 
 
@@ -718,8 +721,26 @@ def _pointed(added: Added, kinds: Sequence[Kind], instances: Spans) -> dict[str,
     return {
         "pointers": _pointers(added, kinds, instances, read.keys()),
         "written": written,
+        "steered": _steered(added, kinds, instances),
         "read": read,
     }
+
+
+def _steered(
+    added: Added, kinds: Sequence[Kind], instances: Spans
+) -> dict[tuple[int, str], Steered]:
+    found = dict[tuple[int, str], Steered]()
+    for k, kind in enumerate(kinds):
+        for name in kind.mechanism.program.steered:
+            found[k, name] = Steered(np.full(kind.count, -1), np.zeros(kind.count, np.int64))
+    for group, name, connection, element in added.steered:
+        k, place = instances[group]
+        found[k, name].connection[place] = connection
+        found[k, name].element[place] = element
+    for (k, name), to in found.items():
+        if loose := int((to.connection < 0).sum()):
+            raise _nowhere(kinds[k], name, loose)
+    return found
 
 
 def _pointers(

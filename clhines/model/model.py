@@ -100,6 +100,18 @@ class Written:
 
 
 @dataclass(frozen=True, eq=False)
+class Steered:
+    """A weight of another connection to which a pointer of each instance of a kind points."""
+
+    connection: np.ndarray  # (count,) int64
+    element: np.ndarray  # (count,) int64
+
+    def places(self, model: Model) -> np.ndarray:
+        """(count,) int64: where these are among all weights."""
+        return model.netcons.first_weight[self.connection] + self.element
+
+
+@dataclass(frozen=True, eq=False)
 class Played:
     """Values `y` that a parameter of an instance takes at times `t`, ms, ascending."""
 
@@ -228,6 +240,8 @@ class Model:
     pointers: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
     # by kind and name: to what pointers point that a mechanism writes
     written: Mapping[tuple[int, str], Written] = field(default_factory=dict)
+    # by kind and name: weights that pointers point to and events set
+    steered: Mapping[tuple[int, str], Steered] = field(default_factory=dict)
     # by kind and name: variables that pointers point to which a mechanism reads
     read: Mapping[tuple[int, str], Written] = field(default_factory=dict)
     played: tuple[Played, ...] = ()

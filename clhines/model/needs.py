@@ -40,6 +40,7 @@ NEEDS = {  # what users call them
     "pointers": "pointers to voltages (gap junctions)",
     "pointers_in_states": "states or events that depend on pointers",
     "written_pointers": "pointers that mechanisms write",
+    "steered_weights": "pointers by which events set weights of others",
     "instant_events": "events between instances within a step",
     "instant_between_cells": "events between cells within a step",
     "written_elsewhere": "pointers that write variables of other cells",
@@ -88,6 +89,7 @@ def of_program(program: Program) -> set[str]:
         "ions": program.ions,
         "pointers": program.pointers,
         "written_pointers": program.written,
+        "steered_weights": program.steered,
         "random": program.random,
         "nmodl": program.tables
         or program.outputs
@@ -323,6 +325,38 @@ def check_written(model: Model) -> None:
             if np.isin(before, to.instance).any():
                 raise InputError(f"{said} another pointer sets, too; expected one that sets it")
             set_before[to.kind, to.state] = np.append(before, to.instance)
+
+
+def check_steered(model: Model) -> None:
+    """Refuse weights that events of others set, where the order of events is not known.
+
+    In a step the events of who sets a weight come before those with it; see `events.sources`.
+    """
+    netcons, known = model.netcons, np.zeros(0, np.int64)
+    for (k, name), to in model.steered.items():
+        own, said = model.kinds[k].mechanism.name, f"pointer {name} points to a weight"
+        for c in np.unique(netcons.kind[to.connection]).tolist():
+            blocks = model.kinds[c].mechanism.program.blocks
+            sets = (a for b, given in blocks.items() if b != "net_initial" for a in given)
+            if any(a.role in ("weight", "other_weight") and a.direction != "in" for a in sets):
+                raise InputError(f"{own}: {said} that {model.kinds[c].mechanism.name} sets, too")
+        known = np.append(known, to.places(model))
+        if len(np.unique(known)) < len(known):
+            raise InputError(f"{own}: {said} to which another points, too; expected one of them")
+        if model.bins:
+            raise InputError(f"{own}: {said}, and events are delivered in bins")
+        by = np.flatnonzero(netcons.kind == k)
+        of = to.connection[netcons.instance[by]]
+        alike = (netcons.source[by] == netcons.source[of]) & (
+            netcons.delay[by] == netcons.delay[of]
+        )
+        if alike.any():
+            at = int(by[np.argmax(alike)])
+            raise InputError(
+                f"{own}: {said} of a connection from a source from which it gets events itself, "
+                f"with the same delay, {netcons.delay[at]:g} ms, so that NEURON's order of both "
+                "depends on what else is in its queue; expected another delay of one of them"
+            )
 
 
 def check_read(model: Model) -> None:

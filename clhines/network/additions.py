@@ -82,6 +82,8 @@ class Added:
     pointers: list[tuple[int, str, np.ndarray, np.ndarray]] = field(default_factory=list)
     # group, pointer that it writes, instances; group, variable and instances to which it points
     written: list[tuple[int, str, np.ndarray, int, str, np.ndarray]] = field(default_factory=list)
+    # group, pointer to weights that its events set; connections and which of their weights
+    steered: list[tuple[int, str, np.ndarray, np.ndarray]] = field(default_factory=list)
     plays: list[PlayGiven] = field(default_factory=list)
     streams: list[tuple[int, str, np.ndarray]] = field(default_factory=list)
     random_index: int = 0

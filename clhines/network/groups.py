@@ -194,6 +194,11 @@ def values_of(
         default["area"] = area_at(nodes)
     if "diam" in built_in and "diam" not in parameters:
         raise InputError(f"{mechanism.name} uses diam; expected diam= for its nodes, in µm")
+    if unknown := [n for n in mechanism.program.external if n not in parameters]:
+        raise InputError(
+            f"{mechanism.name} uses EXTERNAL {unknown[0]}; expected {unknown[0]}=, which is one "
+            "for all, as another file has it"
+        )
     if unknown := [n for n in mechanism.program.beside if n not in parameters]:
         raise InputError(
             f"{mechanism.name}: {unknown[0]} is set where NEURON makes a TABLE, and is no column "

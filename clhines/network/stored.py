@@ -38,6 +38,8 @@ def save(network: Any, path: PathLike, celsius: float | None) -> None:
         raise InputError("copies of a network cannot be saved; expected the one, to be copied")
     if inside(network).gids is not None:
         raise InputError("a network with gids cannot be saved; expected one without")
+    if inside(network).added.steered:
+        raise InputError("a network whose events set weights by a POINTER cannot be saved")
     arrays = list[np.ndarray]()
 
     def put(values: object) -> object:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import Quantity
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.build import MAX_QUEUE, FunctionTables, read
+from clhines.mechanisms.nmodl.build import CHANGES, MAX_QUEUE, FunctionTables, read
 from clhines.mechanisms.nmodl.reading.lexer import Includes
 from clhines.mechanisms.nmodl.reading.parse import parse
 from clhines.mechanisms.nmodl.reading.tree import (
@@ -20,6 +22,8 @@ from clhines.mechanisms.nmodl.reading.tree import (
     NmodlError,
     Refused,
     Rejection,
+    set_by,
+    uses,
 )
 from clhines.neuron.read.catalogue import CatalogueEntry
 
@@ -119,6 +123,57 @@ def function_tables_of(text: str) -> dict[str, int]:
     return {b.name: len(b.arguments) for b in blocks.values() if b.sort == "FUNCTION_TABLE"}
 
 
+@dataclass(frozen=True)
+class MadeTable:
+    """A TABLE of a file: names of its columns in C and of DEPEND, its rows.
+
+    `settled`: a FUNCTION's, of GLOBAL variables alone that no block but INITIAL sets.
+    """
+
+    columns: tuple[str, ...]
+    depends: tuple[str, ...]
+    rows: int
+    settled: bool
+
+    def given(self, values: np.ndarray) -> FunctionTable:
+        """Return the table with these values, (rows, columns), as a mechanism takes it."""
+        axes = tuple(tuple(map(float, range(n))) for n in values.shape)
+        return FunctionTable(axes, tuple(values.ravel().tolist()))
+
+
+def table_of(text: str, path: str, block: str) -> MadeTable:
+    """Return the TABLE of a block of an NMODL text."""
+    file = parse(text, path, Includes(Path(path).parent))
+    own = file.blocks[block]
+    [s] = [s for s in own.body if s.kind == "table"]
+    names, depends, n = s.names
+    columns, of_function = list[str](), own.sort == "FUNCTION"
+    for name in (block,) if of_function else names:  # type: ignore[attr-defined]
+        length = file.variables[name].length if name in file.variables else 0
+        columns += [f"{name}.{k}" for k in range(length)] if length else [name]
+    changing = {name for name, block in file.blocks.items() if block is not own}
+    changing |= {"v", "t", *file.pointers, *file.range}
+    changing |= {name for ion in file.ions for name in (*ion.reads, *ion.writes)}
+    changing |= {n for n, variable in file.variables.items() if variable.sort == "state"}
+    for name, part in file.main.items():
+        changing |= set_by(part.body, file.blocks) if name != "INITIAL" else set()
+    settled = of_function and not any(uses(own.body, name) for name in changing - {block})
+    return MadeTable(tuple(columns), tuple(depends), int(n) + 1, settled)  # type: ignore[arg-type, call-overload]
+
+
+def table_refused(construct: str) -> str:
+    """Return the block of a TABLE that depends on what changes; empty of what else is refused."""
+    found = re.match(rf"TABLE of (\w+){CHANGES.format('.*')}", construct)
+    return found[1] if found else ""
+
+
+def set_in_steps(entry: CatalogueEntry) -> set[str]:
+    """Return names of variables that blocks other than INITIAL of a file set."""
+    file = parse(entry.text, entry.file, Includes(Path(entry.file).parent))
+    bodies = (block.body for name, block in file.main.items() if name != "INITIAL")
+    return {name for body in bodies for name in set_by(body, file.blocks)}
+
+
 def lengths_of(entry: CatalogueEntry) -> dict[str, int]:
     """Return the lengths of a file's arrays by name, and 0 for each other variable."""
     found = parse(entry.text, entry.file, Includes(Path(entry.file).parent))
@@ -169,6 +224,29 @@ def with_statics(text: str, values: Mapping[str, int]) -> str:
     for name, value in values.items():
         text = re.sub(rf"^([ \t]*static[ \t]+int[ \t]+){name}([ \t]*;)", r"\1\2", text, flags=re.M)
         text = re.sub(rf"\b{name}\b", str(value), text)
+    return text
+
+
+def with_lookups(text: str, is_known: Callable[[str], object]) -> str:
+    """Return an NMODL text whose C asks for symbols that hoc has by a name that is not read."""
+
+    def marked(block: re.Match[str]) -> str:
+        known = any(is_known(name) for name in re.findall(r'"(\w+)"', block[0]))
+        return block[0].replace("hoc_lookup", "hoc_lookup_found") if known else block[0]
+
+    return re.sub(r"\bVERBATIM\b.*?\bENDVERBATIM\b", marked, text, flags=re.DOTALL)
+
+
+def pointing_outside(text: str, names: Collection[str], own: Collection[str]) -> str:
+    """Return an NMODL text whose EXTERNAL variables of these names are POINTERs.
+
+    Its `own`, GLOBAL variables to which such POINTERs of other files point, are the instance's.
+    """
+    if own:
+        text += f"\nNEURON {{ RANGE {', '.join(own)} }}\n"
+    if names:
+        text += f"\nNEURON {{ THREADSAFE POINTER {', '.join(names)} }}"
+        text += f" ASSIGNED {{ {' '.join(names)} }}\n"
     return text
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from clhines.arrays import inverse, shifted
+from clhines.arrays import inverse, place_of, shifted
 from clhines.mechanisms.builtin import GIVEN_CURRENT, KEPT_NUMBER
 from clhines.mechanisms.ir.program import Quantity
 from clhines.mechanisms.mechanism import Mechanism
@@ -106,10 +106,14 @@ def network_of(model: NeuronModel) -> Imported:
     _play(model, network, groups)
     sources = _sources(model, network, groups)
     connections = _connect(model, network, groups, sources)
+    _steer(model, network, groups, connections)
     return Imported(model, network, groups, sources, connections, elements)
 
 
 def copied(once: Imported, copies: int) -> Imported:
+    for name, pointer in once.model.steered:
+        what = f"copies of a model with POINTER {pointer}, which NET_RECEIVE writes"
+        raise RejectedError([Rejected(name, what)])
     network = copies_of(once.network, copies)
     assert inside(network).copied is not None
     named = {id(old): new for old, new in zip(once.network.groups, network.groups, strict=True)}
@@ -202,6 +206,8 @@ def _parameter(
     if base in entry.globals_:
         value = getattr(model.h, f"{base}_{entry.name}")
         return float(value if place is None else value[place])
+    if quantity.name in model.mechanisms[name].program.external:
+        return float(getattr(model.h, base))
     hidden = model.hidden_of(name)  # what VERBATIM alone sets
     if base in hidden.columns and len(instances):
         return _single(hidden.values(base, place))
@@ -437,7 +443,7 @@ def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Gro
         chosen = [(k, t) for k, t in pending if model.wires.target_of(k)[0] == name]
         if not chosen:
             continue
-        if _changes_weights(group):
+        if _changes_weights(model, group):
             made += _connect_alone(model, network, group, chosen)
             continue
         binned = model.bins is not None
@@ -452,7 +458,20 @@ def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Gro
     return made
 
 
-def _changes_weights(group: Group) -> bool:
+def _steer(
+    model: NeuronModel, network: Network, groups: dict[str, Group], connections: np.ndarray
+) -> None:
+    """Let events set weights of other NetCons, to which POINTERs point."""
+    for (name, pointer), to in model.steered.items():
+        at = place_of(connections, to[:, 0])
+        inside(network).added.steered.append((groups[name].number, pointer, at, to[:, 1]))
+
+
+def _changes_weights(model: NeuronModel, group: Group) -> bool:
+    of = [model.wires.target[to[:, 0]] for to in model.steered.values()]
+    senders = model.wires.senders
+    if any(senders.names[n] == group.mechanism.name for to in of for n in senders.name[to]):
+        return True
     calls = group.mechanism.calls("receive")
     return any(a.role == "weight" and a.direction != "in" for a in calls)
 
@@ -489,7 +508,7 @@ def waiting(imported: Imported) -> list[tuple[int, float]]:
     for k, t in model.pending.netcons if model.bins is None else ():
         name, _ = model.wires.target_of(k)
         if name in imported.groups and model.wires.origin[k] >= 0:
-            if _changes_weights(imported.groups[name]):
+            if _changes_weights(model, imported.groups[name]):
                 found.append((k, t))
     return found
 

@@ -223,12 +223,14 @@ class Fingerprint:
                 moving.append(ReadValue(partial(_drawn, model, name, variable)))
             if instances.entry.channel is not None:
                 fixed.append(ReadValue(partial(read_channel, model.h, memory, name)))
-            elif function_tables_of(instances.entry.text):
+            elif function_tables_of(instances.entry.text) or name in model.made:
                 fixed.append(ReadValue(partial(model.function_tables, name)))
+            for external in program.external if program is not None else ():
+                fixed.append(ReadValue(partial(getattr, model.h, external)))
             if statics_of(instances.entry.text) and program is not None:
                 fixed.append(ReadValue(partial(model.statics, name)))
             pointers = (
-                (*program.pointers, *program.written, *program.picked)
+                (*program.pointers, *program.written, *program.steered, *program.picked)
                 if program is not None
                 else ()
             )

@@ -15,6 +15,7 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.build import MAX_QUEUE
 from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
 from clhines.mechanisms.nmodl.reading.tree import GIVEN, PICKING, FunctionTable
+from clhines.mechanisms.nmodl.values import MADE
 from clhines.model.model import ADVANCE_REVERSAL
 from clhines.neuron.back.queue import Bins, EventQueue, Pending, check_bins, read_pending
 from clhines.neuron.convert import (
@@ -25,9 +26,14 @@ from clhines.neuron.convert import (
     converted,
     function_tables_of,
     lengths_of,
+    pointing_outside,
+    set_in_steps,
     some_given,
     split_name,
     statics_of,
+    table_of,
+    table_refused,
+    with_lookups,
     with_statics,
 )
 from clhines.neuron.memory.fields import Fields, find_fields
@@ -45,9 +51,16 @@ from clhines.neuron.memory.streams import (
     are_mcell,
     rejected,
 )
-from clhines.neuron.memory.tables import forces_of, read_force, read_table, static_at
+from clhines.neuron.memory.tables import (
+    depended,
+    forces_of,
+    read_force,
+    read_made,
+    read_table,
+    static_at,
+)
 from clhines.neuron.outside import Ahead, Outside
-from clhines.neuron.read.catalogue import Catalogue
+from clhines.neuron.read.catalogue import Catalogue, CatalogueEntry
 from clhines.neuron.read.contents import Contents, Hidden, Instances, WatchSlots, read_contents
 from clhines.neuron.read.draws import Draws, drawn_from
 from clhines.neuron.read.hooks import acting
@@ -56,7 +69,7 @@ from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.turns import OwnEvents, Turns, is_alone
 from clhines.neuron.read.wiring import NeuronWires, read_wires
-from clhines.neuron.read.written import WrittenPointers, read_pointed, read_written
+from clhines.neuron.read.written import WrittenPointers, read_pointed, read_steered, read_written
 from clhines.neuron.stepping.reads import Stepping, read_stepping
 from clhines.progress import each, phase
 from clhines.simulate.engines.reference import asked
@@ -95,11 +108,16 @@ class NeuronModel:
     rejected: list[Rejected] = field(default_factory=list)
     watched: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
     written: WrittenPointers = field(default_factory=WrittenPointers)
+    # by mechanism and POINTER that events set, (count, 2): NetCons, and which of their weights
+    steered: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
     # by mechanism and name: what each instance's POINTER points to that it reads
     pointed: dict[tuple[str, str], list[Variable]] = field(default_factory=dict)
     bins: Bins | None = None  # of events, with ``CVode.queue_mode(1, 0)``
     hidden: dict[str, Hidden] = field(default_factory=dict)  # variables that hoc does not see
     point_names: tuple[str, ...] = ()  # that NEURON knows, artificial cells too
+    # by mechanism and EXTERNAL name: what it is, where a step sets it
+    external: dict[tuple[str, str], Variable] = field(default_factory=dict)
+    made: dict[str, list[str]] = field(default_factory=dict)  # TABLEs as NEURON has them, by block
     by_mcell: set[str] = field(default_factory=set)  # mechanisms that draw from such Randoms
     stepping: Stepping | None = None  # code of its own in each step of continuerun()
     uncalled: list[Rejected] = field(default_factory=list)  # of such code
@@ -132,11 +150,35 @@ class NeuronModel:
             table = read_table(function, count, call)
             if table is not None:
                 found[function] = table
+        for block in self.made.get(name, ()):
+            if (own := self.made_table(name, block)) is not None:
+                found[MADE.format(block)] = own
         for file in forces_of(instances.entry.text):
             table = read_force(file)
             if table is not None:
                 found[file] = table
         return found
+
+    def made_table(self, name: str, block: str) -> FunctionTable | None:
+        """Return a TABLE as NEURON has made it; None where it has not, or would make it again."""
+        instances, number = self.every[name], self.every[name].entry.number
+        table = table_of(instances.entry.text, instances.entry.file, block)
+        if table.settled and instances.entry.kind == "point" and depended(number, block) is None:
+            getattr(instances.things[0], block)(0.0)  # as NEURON's first use of it would
+        saved, values = depended(number, block), None
+        if saved is not None and saved.keys() == {*table.depends}:
+            if all((self._now(name, n) == x).all() for n, x in saved.items()):
+                values = read_made(number, table.columns, table.rows)
+        return None if values is None else table.given(values)
+
+    def _now(self, name: str, variable: str) -> np.ndarray:
+        """Return the values of a variable of a mechanism, NaN where it is none that hoc sees."""
+        entry = self.every[name].entry
+        if variable in entry.ranges:
+            return self.every[name].values(variable)
+        if entry.globals_.get(variable) == 1:
+            return np.array(getattr(self.h, f"{variable}_{name}"))
+        return np.array(getattr(self.h, variable) if variable in ("celsius", "dt") else np.nan)
 
     def statics(self, name: str) -> dict[str, int]:
         """Return the values of static variables of a mechanism's C that are found."""
@@ -273,11 +315,20 @@ def read_model(
         recorded = [r.variable for r in model.plays.recorders if r.variable is not None]
         given = recorded, int(h.secondorder), bool(model.memory.transfers)
         model.rejected += model.outside.rejected(model.every, model.mechanisms, *given)
+        _find_external(model)
         _find_pointed(model)
         _find_written(model)
+        model.steered, unset = read_steered(
+            model.memory, model.wires, model.every, model.mechanisms
+        )
+        model.rejected += unset
+        if model.steered and ranks is not None:
+            what = "a POINTER that NET_RECEIVE writes, on several MPI ranks"
+            model.rejected.append(Rejected(next(iter(model.steered))[0], what))
         _check_draws(model, ranks)
         _find_turns(model, ranks)
         _play_celsius(model)
+        model.rejected += _check_made(model)
         if model.bins is not None:
             step = float(h.dt)
             model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)
@@ -434,11 +485,28 @@ def _converted(
         entry = replace(entry, text=by_mcell(entry.text))
         model.by_mcell.add(name)
     entry = replace(entry, text=with_statics(entry.text, model.statics(name)))
+    external = [variable for owner, variable in model.external if owner == name]
+    own = {v.name for v in model.external.values() if v.owner == name}
+    entry = replace(entry, text=pointing_outside(entry.text, external, own))
+    if "hoc_lookup" in entry.text:
+        entry = replace(entry, text=with_lookups(entry.text, model.h.name_declared))
     queue = _room_for_events(model, name)
-    given = pointers, use_tables, second, tables, queue, kept, in_turn, bool(model.plays.celsius)
-    found = converted(entry, *given)
+    more = queue, kept, in_turn, bool(model.plays.celsius)
+
+    def convert(entry: CatalogueEntry) -> Mechanism | list[Rejected]:
+        return converted(entry, pointers, use_tables, second, tables, *more)
+
+    found = convert(entry)
+    while not isinstance(found, Mechanism) and (block := table_refused(found[0].construct)):
+        made = model.made_table(name, block)
+        if made is None:
+            way_out = f"call h.finitialize(), or {found[0].way_out}"
+            return [replace(found[0], way_out=way_out), *found[1:]]
+        tables[MADE.format(block)] = made
+        model.made.setdefault(name, []).append(block)
+        found = convert(entry)
     if isinstance(found, Mechanism) and (lacking := model.lacking(name, found.program.picked)):
-        found = converted(replace(entry, text=some_given(entry.text, lacking)), *given)
+        found = convert(replace(entry, text=some_given(entry.text, lacking)))
     return found
 
 
@@ -656,11 +724,36 @@ def _draw_ahead(model: NeuronModel, name: str, outside: str) -> list[Rejected]:
     return []
 
 
+def _find_external(model: NeuronModel) -> None:
+    """Find what sets EXTERNAL variables in a step: one instance, to which POINTERs point then."""
+    played = {(p.variable.owner, p.variable.name) for p in model.players}
+    for name, mechanism in [*model.mechanisms.items()]:
+        for external in mechanism.program.external:
+            owner = next((o for o in model.every if external.endswith(f"_{o}")), "")
+            variable, what = external.removesuffix(f"_{owner}"), ""
+            if not owner:
+                continue  # no instance sets it
+            if (owner, variable) in played:
+                what = "which is played into"
+            elif variable in set_in_steps(model.every[owner].entry):
+                model.external[name, external] = Variable(owner, variable, 0)
+                if len(model.every[owner]) != 1:
+                    what = f"which several instances of {owner} set"
+            if what:
+                model.rejected.append(Rejected(name, f"EXTERNAL {external}, {what}"))
+    for name in {name for name, _ in model.external}:
+        found = _converted(model, name)
+        if isinstance(found, Mechanism):
+            model.mechanisms[name] = found
+        else:
+            model.rejected += found
+
+
 def _find_pointed(model: NeuronModel) -> None:
     """Find what POINTERs point to that are read; their mechanisms keep such variables."""
     known = {(gap.owner, gap.name, gap.instance): gap.node for gap in model.gaps}
     read = model.memory, model.places, model.every, model.mechanisms
-    model.pointed, rejected = read_pointed(*read, known)
+    model.pointed, rejected = read_pointed(*read, known, model.external)
     model.rejected += rejected
     kept = dict[str, set[str]]()
     for targets in model.pointed.values():
@@ -695,6 +788,19 @@ def _find_written(model: NeuronModel) -> None:
             if variable.number not in model.written.elements:
                 assert recorder.place is not None
                 model.rejected.append(plays.not_recorded(recorder.place))
+
+
+def _check_made(model: NeuronModel) -> list[Rejected]:
+    """Find what is played into a variable after DEPEND of a TABLE as NEURON has it."""
+    found, played = [], {(p.variable.owner, p.variable.name) for p in model.players}
+    for name, blocks in model.made.items():
+        entry = model.every[name].entry
+        for block in blocks:
+            for variable in table_of(entry.text, entry.file, block).depends:
+                if (name, variable) in played:
+                    what = f"TABLE of {block}, which is made again where {variable} is played into"
+                    found.append(Rejected(name, what, f"set usetable_{name} = 0"))
+    return found
 
 
 def _slots(model: NeuronModel, name: str, mechanism: Mechanism) -> list[Rejected]:

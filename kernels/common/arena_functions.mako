@@ -2,6 +2,7 @@
 <%
     e = spec.arena
     from clhines.simulate.events.sources import WATCH_MARGIN as margin
+    from clhines.simulate.kinds.layouts import LATE
 %>\
 typedef ${e.instant} instant;   // ms
 % if e.calls:
@@ -282,6 +283,9 @@ ${e.static} void receive_${k}(
     const instant t_begin = t, t_end = t + dt;
     const int weight_at = connection < 0 ? -1 : weight + ints[first_weight + connection];
     const real v_now = ${"0" if kind.kind == "artificial" else e.own_v};
+% if e.steers:
+    if (connection >= 0 && t <= clock[set_at + connection]) atomic_max(&ints[error], ${LATE + k});
+% endif
 <% values = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t", "t end": "t_end", "flag": "flag", "pointer": "v[{}]"} %>\
 % for n in range(kind.for_netcons):
     {

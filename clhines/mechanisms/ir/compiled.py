@@ -194,7 +194,9 @@ def arguments_of(
     arguments += [Argument("table", s.removesuffix("__table")) for s in tables]
     for name, symbol in pointers.items():
         if symbol in free:
-            arguments.append(Argument("pointer", name, symbol="" if symbol == name else symbol))
+            steered = any((role, n) == ("steer", name) for role, n, _ in body.results)
+            role = "steered" if steered else "pointer"
+            arguments.append(Argument(role, name, symbol="" if symbol == name else symbol))
     arguments += ion_arguments(body, free, program.ions)
     arguments += _weights(body, free)
     drawn = {name for role, name, _ in body.results if role == "drawn"}

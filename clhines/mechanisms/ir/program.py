@@ -20,6 +20,7 @@ Roles of arguments, with what `name` says:
 
 - ``v``, ``t``, ``dt``: `name` of a time says which: ``begin`` of the step, its ``end``, or ``now``:
   that of the call (of the event, of the half step in ``current``).
+- ``steered``, ``steer``: a weight of another connection, before and after an event.
 - ``parameter``, ``state``, ``output``, ``pointer``: the variable. An ``output`` is worked out for
   users to record and never read.
 - ``ion``: the ion's variable, as ``cai``, ``eca``, ``ica``; ``ion_current``: d.i of ``ica``, an
@@ -105,7 +106,7 @@ class Table:
 
     The block ``table_NAME`` gives the columns at x; grid and borders are expressions of parameters,
     so they are results of the block ``grid_NAME``: lo, hi. The rows' x are added up from lo, as
-    NEURON does: ``x += dx`` with ``dx = (hi - lo)/n``.
+    NEURON does: ``x += dx`` with ``dx = (hi - lo)/n``. One that is `made` has no such block.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Table:
     n: int
     depends: tuple[str, ...] = ()  # parameters that it is filled from, alike in all instances
     held: tuple[str, ...] = ()  # GLOBAL parameters, NEURON's, that it sets to what they were
+    made: tuple[float, ...] = ()  # all rows, one after another, where NEURON has made them
 
 
 @dataclass(frozen=True)
@@ -182,6 +184,7 @@ class Program:
     # number, in this order, which are the parameters IN_TURN with the place here behind it
     turns: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()  # parameters that NEURON sets where it makes a TABLE
+    external: tuple[str, ...] = ()  # parameters that are variables of another file
     alone: tuple[str, ...] = ()  # one for all and set by each: right where there is one instance
     last: tuple[str, ...] = ()  # states that are one for all: each block reads the last one's
     begun: tuple[str, ...] = ()  # states that are one for all: that of the last one's INITIAL
@@ -189,6 +192,12 @@ class Program:
     sets_v_late: bool = False  # events other than those of WATCH may set the node's voltage
     electrode: bool = False  # its current is one of an electrode; `i` is outward all the same
     electrode_currents: tuple[str, ...] = ()  # variables of currents into the cell
+
+    @property
+    def steered(self) -> tuple[str, ...]:
+        """POINTERs to weights of other connections that events set."""
+        every = (a for given in self.blocks.values() for a in given if a.role == "steer")
+        return tuple(dict.fromkeys(a.name for a in every))
 
     @property
     def written(self) -> tuple[str, ...]:

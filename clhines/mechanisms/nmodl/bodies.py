@@ -9,7 +9,7 @@ from fractions import Fraction
 from clhines.mechanisms.ir.compiled import NEVER, Body
 from clhines.mechanisms.ir.expressions import ExpressionError, Graph, Node
 from clhines.mechanisms.ir.forms import linear_parts
-from clhines.mechanisms.nmodl.evaluate import counts
+from clhines.mechanisms.nmodl.evaluate import RAISED, counts
 from clhines.mechanisms.nmodl.execute import Execution
 from clhines.mechanisms.nmodl.meaning.function_table import row_of
 from clhines.mechanisms.nmodl.meaning.kinetic import diffusing
@@ -28,8 +28,10 @@ from clhines.mechanisms.nmodl.reading.tree import (
     uses,
 )
 from clhines.mechanisms.nmodl.values import (
+    FAILED,
     POINTED_ADD,
     POINTED_PUT,
+    STEERING,
     MechanismContext,
     Sent,
     TableUse,
@@ -74,14 +76,17 @@ def executed(
     given: Mapping[str, FunctionTable] | None = None,
     draws: bool = False,
     in_turn: bool = False,
+    fails: bool = False,
 ) -> Bodies:
     """Execute all blocks of a file, with the tables that are given of FUNCTION_TABLE."""
     shared = MechanismContext(
         file, Names(file), Graph(), use_tables, secondorder, given or {}, draws=draws
     )
-    shared.turns = [] if in_turn else None
+    shared.turns, shared.fails = [] if in_turn else None, fails
     bodies = Bodies(shared)
     work = _Work(bodies)
+    if fails and not work.has_currents:
+        raise Refused(RAISED, file.line, "look there")
     parts = work.initial, work.current, work.advance, work.diffusion, work.events, work.others
     for part in (*parts, work.tables):
         bodies.attempt(part)
@@ -117,6 +122,8 @@ class _Work:
     def _pointed(self, block: str, key: str, value: Node) -> tuple[str, str, Node]:
         """Return the value that a block gives a POINTER's variable, or adds to it."""
         name = self.names.elements[key]
+        if block == STEERING:
+            return "steer", name, value
         parts = linear_parts(value, key)
         if block in POINTED_PUT and not value.uses(key):
             return "put", name, value
@@ -141,6 +148,8 @@ class _Work:
                 for key in self.names.all_elements(variable.name):
                     value = run.read(start) if start else None
                     run.set(key, value or self.graph.number(variable.value or 0))
+        if self.shared.fails:
+            run.set(self.names.element(FAILED, None), self.graph.zero)
         run.body(self._main("INITIAL"))
         self.initially = run.sent
         self._keep("initial", run, self._sends(run))
@@ -168,6 +177,11 @@ class _Work:
             names += [name for name in ion.writes if name == f"i{ion.name}"]
         names += self.file.electrode
         return [(name, -1 if self.file.electrode else 1) for name in names]
+
+    @property
+    def has_currents(self) -> bool:
+        """Whether it has a current, which an error of the file can spoil."""
+        return bool(self._currents())
 
     def current(self) -> None:
         body = self.file.main.get("BREAKPOINT")
@@ -213,7 +227,8 @@ class _Work:
 
     def _total(self, run: Execution, currents: Sequence[tuple[str, int]]) -> Node:
         values = ((run.read(name), sign) for name, sign in currents)
-        return self.graph.add(value if sign > 0 else -value for value, sign in values)
+        total = self.graph.add(value if sign > 0 else -value for value, sign in values)
+        return total + run.read(FAILED) if self.shared.fails else total
 
     def _slope(self, current: Node) -> Node:
         """Return di/dv: exact where the current is linear in v, else NEURON's quotient."""
@@ -418,6 +433,8 @@ class _Work:
         self.bodies.blocks[f"grid_{name}"] = Body(
             [("grid", "low", use.low), ("grid", "high", use.high)]
         )
+        if use.made:
+            return
         if use.rows:
             column = row_of(run, use.rows, self.graph.symbol("_x"))
             self.bodies.blocks[f"table_{name}"] = Body([("column", "0", column)])

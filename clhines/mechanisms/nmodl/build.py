@@ -37,7 +37,7 @@ from clhines.mechanisms.ir.program import (
     Table,
 )
 from clhines.mechanisms.nmodl.bodies import Bodies, executed
-from clhines.mechanisms.nmodl.evaluate import MAX_TURNS_DRAWN, ONE_GENERATOR
+from clhines.mechanisms.nmodl.evaluate import MAX_TURNS_DRAWN, ONE_GENERATOR, RAISED
 from clhines.mechanisms.nmodl.meaning.outside import noticed
 from clhines.mechanisms.nmodl.reading.lexer import Includes, tokens
 from clhines.mechanisms.nmodl.reading.names import BUILT_IN, plain
@@ -50,10 +50,13 @@ from clhines.mechanisms.nmodl.reading.tree import (
     Rejection,
     set_by,
 )
+from clhines.mechanisms.nmodl.values import FAILED, MADE, STEERING, TableUse
 from clhines.quantities import as_numbers
 
 MAX_QUEUE = 16
 MAX_ROWS = 8000  # of a FUNCTION_TABLE
+MAX_MADE = 1_000_000  # values of a TABLE that NEURON has made
+CHANGES = " depends on '{}', which changes"
 
 
 def build(
@@ -74,7 +77,7 @@ def build(
     """
     shown = path or "NMODL text"
 
-    def built(draws: bool) -> tuple[Compiled | None, list[Refused]]:
+    def built(draws: bool, fails: bool = False) -> tuple[Compiled | None, list[Refused]]:
         try:
             file = parse(text, shown, includes)
             if constructed:
@@ -85,7 +88,9 @@ def build(
                 name = f"{IN_TURN}{k}"
                 file.variables[name] = Declaration(name, "parameter", 0, value=Fraction(1, 2))
                 file.range[name] = 0
-            bodies = executed(file, use_tables, secondorder, given, draws, in_turn)
+            if fails:
+                file.variables[FAILED] = Declaration(FAILED, "assigned", 0)
+            bodies = executed(file, use_tables, secondorder, given, draws, in_turn, fails)
             refused = [*file.refused, *bodies.refused]
             return (None, refused) if refused else (_Builder(bodies, kept).model(path), [])
         except Refused as one:
@@ -93,9 +98,14 @@ def build(
         except RecursionError:
             return None, [Refused("expressions or blocks too deep within each other")]
 
+    draws = False
     model, refused = built(False)
     if not in_turn and any(r.construct.endswith(ONE_GENERATOR) for r in refused):
+        draws = True
         model, second = built(True)
+        refused = second or refused
+    if any(r.construct == RAISED for r in refused):  # a state may say where: then the run fails
+        model, second = built(draws, fails=True)
         refused = second or refused
     if model is None:
         unique = {(r.construct, r.line): r for r in refused}.values()
@@ -139,11 +149,24 @@ class _Builder:
                 raise Refused(f"the current '{name}' is not declared")
 
     def _check_pointed(self) -> None:
-        """Refuse to read what POINTERs write: it depends on the order of all that write it."""
+        """Refuse to read what POINTERs write: it depends on the order of all that write it.
+
+        What NET_RECEIVE writes, a weight, it may read, too, and no other block may use.
+        """
         bodies = self.blocks.values()
+        for name in self._steered():
+            others = [b for block, b in self.blocks.items() if block != STEERING]
+            set_there = any(n == name for b in others for _, n, _ in b.results)
+            if set_there or any(self.names.printed[name] in b.free(b.writes) for b in others):
+                what = f"POINTER {name}, which NET_RECEIVE writes, is used elsewhere, too"
+                raise Refused(what, self.file.pointers[name])
         for name in {n for b in bodies for role, n, _ in b.results if role in ("put", "add")}:
             if any(self.names.printed[name] in body.free(body.writes) for body in bodies):
                 raise Refused(f"POINTER {name} is written and read", self.file.pointers[name])
+
+    def _steered(self) -> set[str]:
+        """POINTERs that NET_RECEIVE writes."""
+        return {n for b in self.blocks.values() for role, n, _ in b.results if role == "steer"}
 
     # ----------------------------------------------------------------------------- variables
 
@@ -152,7 +175,7 @@ class _Builder:
         needed = {
             key
             for key in self.written
-            if self.names.elements[key] in self.file.range
+            if self.names.elements[key] in (*self.file.range, *self._kept)
             or self.file.variables[self.names.elements[key]].sort == "state"
         }
         while True:
@@ -166,7 +189,7 @@ class _Builder:
     def _leave_out_columns(self) -> None:
         """Let columns of tables that nothing needs be 0, whatever they depend on."""
         tables = self.bodies.shared.tables.items()
-        names = [name for name, use in tables if not use.rows and use.again is None]
+        names = [n for n, use in tables if not (use.rows or use.made) and use.again is None]
         whole = {f"table_{name}": self.blocks[f"table_{name}"] for name in names}
         used = set[tuple[str, str]]()
         while True:
@@ -237,6 +260,7 @@ class _Builder:
         unless, turns = self._unless(), self._turns()
         pointers = tuple(p for p in self.file.pointers if p in self.names.printed)
         used_pointers = tuple(p for p in pointers if self.names.printed[p] in live)
+        used_pointers = tuple(p for p in used_pointers if p not in self._steered())
         made = [Quantity(SET_V, "mV"), Quantity(SET_AT, "ms")] if self._note_set_v() else []
         program = Program(
             name=self.file.suffix,
@@ -254,6 +278,7 @@ class _Builder:
             unless=unless,
             turns=turns,
             beside=self._beside(parameters),
+            external=tuple(k for k in parameters if self.names.elements[k] in self.file.external),
             alone=tuple(self.names.public.get(k, k) for k in suspects if k not in last),
             last=tuple(last),
             begun=tuple(begun),
@@ -480,6 +505,9 @@ class _Builder:
     def _tables(self) -> tuple[Table, ...]:
         found = []
         for name, use in self.bodies.shared.tables.items():
+            if use.made:
+                found.append(self._made(name, use))
+                continue
             free = self.blocks[f"table_{name}"].free(())
             free |= self.blocks[f"grid_{name}"].free(())
             free |= use.reads - (use.again or frozenset())
@@ -488,7 +516,7 @@ class _Builder:
             if wrong:
                 shown = self.names.public.get(wrong[0], wrong[0])
                 raise Refused(
-                    f"TABLE of {name} depends on '{shown}', which changes",
+                    f"TABLE of {name}{CHANGES.format(shown)}",
                     use.block.line,
                     f"set usetable_{self.file.suffix} = 0",
                 )
@@ -499,6 +527,14 @@ class _Builder:
             columns = tuple(use.columns) if use.again is None else ("x",)
             found.append(Table(name, columns, use.n, depends, use.held))
         return tuple(found)
+
+    def _made(self, name: str, use: TableUse) -> Table:
+        """Return a table that NEURON has made; Refused where it would make it again in a run."""
+        changing = [key for key in self.written if self.names.elements[key] in use.depends]
+        if changing or ("dt" in use.depends and self.bodies.halved):
+            what = f"TABLE of {name}, which is made again where {(*changing, 'dt')[0]} changes"
+            raise Refused(what, use.block.line, f"set usetable_{self.file.suffix} = 0")
+        return Table(name, tuple(use.columns), use.n, made=use.made)
 
     def _net(self) -> Net | None:
         sends = tuple(Send(kind) for kind in self.bodies.sends)
@@ -597,6 +633,7 @@ def tables_of(given: FunctionTables | None) -> tuple[tuple[str, FunctionTable], 
 
 
 def _table_of(name: str, given: FunctionTable | Sequence[ArrayLike] | float) -> FunctionTable:
+    most = MAX_MADE if name.startswith(MADE.format("")) else MAX_ROWS
     name = f"function_tables[{name!r}]"
     if isinstance(given, FunctionTable):
         parts: Sequence[ArrayLike] = (*given.axes, given.values)
@@ -610,8 +647,8 @@ def _table_of(name: str, given: FunctionTable | Sequence[ArrayLike] | float) -> 
     is_flat = isinstance(given, FunctionTable) and values.size == np.prod(shape)
     if any(axis.ndim > 1 for axis in axes) or not (is_flat or values.shape == shape):
         raise InputError(f"{name} has values of shape {values.shape}; expected {shape}")
-    if not 1 <= values.size <= MAX_ROWS:
-        raise InputError(f"{name} has {values.size} values; expected 1 to {MAX_ROWS}")
+    if not 1 <= values.size <= most:
+        raise InputError(f"{name} has {values.size} values; expected 1 to {most}")
     if not all(np.isfinite(array).all() for array in (*axes, values)):
         raise InputError(f"{name} has a number that is not finite")
     if any((np.diff(axis) < 0).any() for axis in axes):

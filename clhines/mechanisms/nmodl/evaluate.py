@@ -16,7 +16,7 @@ from clhines.mechanisms.ir.program import GENERATOR, IN_TURN
 from clhines.mechanisms.ir.singular import without_trap
 from clhines.mechanisms.nmodl.meaning import function_table
 from clhines.mechanisms.nmodl.meaning.functions import FUNCTIONS, SCOP, built_in, threshold, whole
-from clhines.mechanisms.nmodl.reading.c import UNREAD
+from clhines.mechanisms.nmodl.reading.c import UNREAD, WHOLE
 from clhines.mechanisms.nmodl.reading.names import plain
 from clhines.mechanisms.nmodl.reading.parse import NUMBERS
 from clhines.mechanisms.nmodl.reading.tree import (
@@ -29,7 +29,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
     Refused,
     Statement,
 )
-from clhines.mechanisms.nmodl.values import BlockValues, stream_keys
+from clhines.mechanisms.nmodl.values import FAILED, BlockValues, stream_keys
 
 DRAWS = {  # of NEURON's one generator, and the functions of RANDOM variables instead
     "scop_random": "random_uniform", "exprand": "random_negexp", "normrand": "random_normal",
@@ -39,6 +39,7 @@ _ORDER = "arguments of one call that draw or set variables, whose order C leaves
 _LOCALS = "assign them to LOCAL variables before the call"
 MAX_TURNS_DRAWN = 32  # numbers of a step of an instance that are drawn ahead
 _NO_ORDER = "declare a RANDOM variable, or draw in a PROCEDURE that SOLVE names"
+RAISED = "an error that the file raises, hoc_execerror"
 ONE_GENERATOR = ", which takes the one generator of all mechanisms in the order of calls"
 # the other functions that NEURON gives to every file
 OF_NEURON = frozenset(
@@ -224,6 +225,8 @@ class Evaluation(BlockValues):
         if name.startswith("random_") and arguments and arguments[0][0] == "name":
             values = self.in_any_order(arguments[1:], line)
             return drawn(self, name, str(arguments[0][1]), values, line)
+        if name == WHOLE:
+            return whole(self.expression(arguments[0]))
         if name == UNREAD:
             self.refuse_verbatim("VERBATIM", line)
             return self.graph.zero
@@ -231,6 +234,10 @@ class Evaluation(BlockValues):
             return self._in_turn(name, self.in_any_order(arguments, line), line)
         if self.shared.draws and (DRAWS.get(name) or name == "set_seed"):
             return self._of_generator(name, self.in_any_order(arguments, line), line)
+        if name == "hoc_execerror" and self.shared.fails and self.guard is not self.graph.one:
+            no_number = self.graph.call("log", -self.graph.symbol(NEVER))
+            self.write(FAILED, None, no_number, line)
+            return no_number
         if (DRAWS.get(name) or name == "hoc_execerror") and self.guard is not self.graph.one:
             self.shared.unless.append((self.where, self.guard, _unknown(name, line)))
             return self.graph.call("log", -self.graph.symbol(NEVER))  # no number
@@ -347,7 +354,7 @@ def _unknown(name: str, line: int) -> Refused:
     if name in OF_NEURON:
         return Refused(f"the function {name}, which NEURON has built in", line, "write it in NMODL")
     if name == "hoc_execerror":
-        return Refused("an error that the file raises, hoc_execerror", line, "look there")
+        return Refused(RAISED, line, "look there")
     return Refused(f"the function {name}, which the file does not define", line)
 
 

@@ -26,7 +26,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
     set_by,
     uses,
 )
-from clhines.mechanisms.nmodl.values import Sent, TableUse, weight
+from clhines.mechanisms.nmodl.values import MADE, Sent, TableUse, weight
 
 
 def breaks(statements: Sequence[Statement]) -> bool:
@@ -461,6 +461,12 @@ class Execution(Evaluation):
         if not 1 <= int(n) <= 1_000_000:  # type: ignore[call-overload]
             raise Refused(f"TABLE WITH {n}", s.line)
         use = TableUse(block, keys, low, high, int(n))  # type: ignore[call-overload]
+        given = self.shared.given.get(MADE.format(block.name))
+        if given is not None:
+            use.made, use.depends = given.values, frozenset(s.names[1])  # type: ignore[call-overload]
+            if len(use.made) != (use.n + 1) * len(keys) or not (low.is_number and high.is_number):
+                raise Refused(f"TABLE of {block.name} with other rows than NEURON's", s.line)
+            return use
         if all(key in self.names.elements and self.names.is_global(key) for key in keys):
             use.held = tuple(key for key in keys if self._is_held(block, key))
         use.depends = frozenset(s.names[1])  # type: ignore[call-overload]

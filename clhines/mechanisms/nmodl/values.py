@@ -25,12 +25,14 @@ from clhines.mechanisms.nmodl.reading.tree import (
 Rules = dict[str, Callable[[Statement], None]]
 
 
-_OWN_WEIGHT = "of a weight: let NET_RECEIVE of the synapse itself set it"
 MAX_CHOSEN = 256  # elements of an array whose index is not constant
+MADE = "TABLE {}"  # name, among those given of FUNCTION_TABLE, of a TABLE that NEURON has made
+FAILED = "execerror"  # a variable that is no number once an instance has called hoc_execerror
 _OF_EVENTS = "receive", "net_initial", "for_netcons"
 # blocks that may set what a POINTER points to, and those that may add to it
 POINTED_PUT = "initial", "before_initial", "before_breakpoint"
 POINTED_ADD = "after_initial", "after_solve"
+STEERING = "receive"  # the block that may set a weight of another connection by a POINTER
 
 
 def weight(name: str) -> str:
@@ -63,6 +65,7 @@ class TableUse:
     high: Node
     n: int
     rows: tuple[float, ...] = ()  # values of the n + 1 rows, where they are given
+    made: tuple[float, ...] = ()  # all rows as NEURON has made them, where these are given
     known: dict[str, Node] | None = None  # INITIAL's values when it used them
     depends: frozenset[str] = frozenset()  # names of DEPEND
     held: tuple[str, ...] = ()  # parameters among its columns, which the block leaves as they are
@@ -88,6 +91,7 @@ class MechanismContext:
     loops: int = 0
     verbatim: list[Refused] = field(default_factory=list)
     draws: bool = False  # whether NEURON's one generator is that of the one instance of the model
+    fails: bool = False  # whether an error that the file raises makes its current no number
     # where several draw in turn: the functions that SOLVE calls, and where each is called
     turns: list[tuple[str, Node]] | None = None
 
@@ -207,8 +211,6 @@ class BlockValues:
             if name in self.file.core_pointers or name in self.file.random:
                 what = "BBCOREPOINTER" if name in self.file.core_pointers else "RANDOM"
                 raise Refused(f"{what} {name} as a number", line)
-            if name in self.file.external:
-                raise Refused(f"EXTERNAL {name}", line)
             variable = self.names.variable(name)
             if variable is None and name == "usetable":
                 return self.graph.number(int(self.shared.use_tables))
@@ -243,15 +245,17 @@ class BlockValues:
                 self._check_v(line)
             if name in ("t", "dt", *BUILT_IN):
                 raise Refused(f"'{name}' is set", line)
+            if name in self.file.external:
+                raise Refused(f"EXTERNAL {name} is set", line)
             if name == "v":  # of this block alone
                 self.given["v"] = self.graph.local("v", value)
                 return
             variable = self.names.variable(name)
             if variable is not None and variable.sort == "constant":
                 raise Refused(f"the constant '{name}' is set", line)
-            if name in self.file.pointers and self.where not in (*POINTED_PUT, *POINTED_ADD):
-                way_out = _OWN_WEIGHT if self.block == "NET_RECEIVE" else ""
-                raise Refused(f"POINTER {name} is written in {self.block}", line, way_out)
+            writes = *POINTED_PUT, *POINTED_ADD, STEERING
+            if name in self.file.pointers and self.where not in writes:
+                raise Refused(f"POINTER {name} is written in {self.block}", line)
         if isinstance(index, Node):
             self._choose(name, index, value, line)
         else:

@@ -9,6 +9,7 @@ import numpy as np
 from clhines.arrays import shifted, starts
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import UNLESS, Quantity
+from clhines.mechanisms.nmodl.values import FAILED
 from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.importer import Imported, local_of, rejected_on_way, waiting
@@ -22,6 +23,23 @@ from clhines.simulate.simulation import Simulation, take_state
 
 Arrays = dict[str, np.ndarray]
 _SAME = 1e-9  # ms: times of sending that differ by rounding
+
+
+class OfOne:
+    """Reads and writes GLOBAL variables of a mechanism that has one instance."""
+
+    def __init__(self, h: Hoc, mechanism: str) -> None:
+        self._h, self._mechanism = h, mechanism
+
+    def values(self, name: str, place: int | None) -> np.ndarray:
+        value = getattr(self._h, f"{name}_{self._mechanism}")
+        return np.array([value if place is None else value[place]])
+
+    def put(self, name: str, values: np.ndarray, place: int | None) -> None:
+        if place is None:
+            setattr(self._h, f"{name}_{self._mechanism}", values[0])
+        else:
+            getattr(self._h, f"{name}_{self._mechanism}")[place] = values[0]
 
 
 class OneCopy:
@@ -61,13 +79,17 @@ def _start_of(h: Hoc, dt: float) -> int:
 
 def _variables(
     sim: Simulation | OneCopy, imported: Imported, arrays: Arrays, name: str
-) -> Iterator[tuple[np.ndarray, str, int | None, np.ndarray, Instances | Hidden]]:
+) -> Iterator[tuple[np.ndarray, str, int | None, np.ndarray, Instances | Hidden | OfOne]]:
     """Array, hoc's name, element, places and owner of the states of a mechanism."""
     instances = imported.model.every[name]
     for values, quantity, place in _states(sim, imported.groups[name], arrays):
         base, element = split_name(quantity)
+        if base == FAILED:
+            continue  # NEURON has ended the run instead
         if base in instances.entry.ranges:
             yield values, base, element, place, instances
+        elif base in instances.entry.globals_ and not quantity.is_global:
+            yield values, base, element, place, OfOne(imported.model.h, name)
         elif not quantity.is_global:
             hidden = imported.model.hidden_of(name)
             if base not in hidden.columns:

@@ -1,6 +1,7 @@
 """Variables that only a library's symbols name: tables of FUNCTION_TABLE, LOCALs outside of blocks.
 
 Each table is read as knots and values; some values are compared with what hoc's function gives.
+Tables of TABLE are read, too, with what DEPEND was when NEURON made them.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -32,6 +33,42 @@ def read_table(name: str, count: int, call: Callable[..., float]) -> FunctionTab
     wanted = _mangled(f"_ptable_{name}")
     found = [_read(base + file[wanted], count) for base, file in _files() if wanted in file]
     return next((t for t in found if t is not None and _is_of(t, call)), None)
+
+
+def read_made(mechanism: int, columns: Sequence[str], rows: int) -> np.ndarray | None:
+    """(rows, columns): a TABLE of a mechanism as NEURON has it, or None where it is not found.
+
+    Columns are variables of C: `COLUMN`, of an element of an array ``COLUMN.0``.
+    """
+    parts = [column.partition(".") for column in columns]
+    at = [static_at(f"_t_{name}", mechanism) for name, _, _ in parts]
+    if None in at:
+        return None
+    readable, found = Readable(8), []
+    for where, (_, _, place) in zip(at, parts, strict=True):
+        values = words_at(where + 8 * int(place or 0), 1)[0]  # type: ignore[operator]
+        if values not in readable or values + 8 * (rows - 1) not in readable:
+            return None
+        found.append(_numbers(values, rows))
+    return np.array(found).T
+
+
+def depended(mechanism: int, block: str) -> dict[str, float] | None:
+    """Variables after DEPEND when NEURON made a table; None where there is none."""
+    name = f"_check_{block}"
+    begin, found = f"_ZZL{len(name)}{name}".encode(), dict[str, float]()
+    for base, file in _files():
+        if _MECHANISM not in file or _mechanism_of(base, file) != mechanism:
+            continue
+        own = {key: base + value for key, value in file.items() if key.startswith(begin)}
+        for key, address in own.items():
+            if key.endswith(b"E9_maktable"):
+                if ctypes.c_int.from_address(address).value:
+                    return None
+                found[""] = 0.0
+            elif saved := re.search(rb"E\d+_sav_(\w+)$", key):
+                found[saved[1].decode()] = ctypes.c_double.from_address(address).value
+    return found if found.pop("", None) is not None else None
 
 
 def forces_of(text: str) -> list[str]:
@@ -69,9 +106,13 @@ def static_at(name: str, mechanism: int) -> int | None:
     found = [
         base + file[wanted] for base, file in _files()
         if wanted in file and _MECHANISM in file
-        and ctypes.c_int.from_address(base + file[_MECHANISM]).value == mechanism
+        and _mechanism_of(base, file) == mechanism
     ]  # fmt: skip
     return found[0] if len(found) == 1 else None
+
+
+def _mechanism_of(base: int, file: Mapping[bytes, int]) -> int:
+    return ctypes.c_int.from_address(base + file[_MECHANISM]).value
 
 
 def _mangled(name: str) -> bytes:
@@ -111,7 +152,7 @@ def _symbols(path: str) -> list[dict[bytes, int]]:
             name = data[first : data.index(b"\0", first)]
             if sort == _FILE:
                 found.append({})
-            elif b"_ptable_" in name or (sort == _OBJECT and name.startswith(b"_ZL")):
+            elif b"_ptable_" in name or (sort == _OBJECT and name.startswith((b"_ZL", b"_ZZL"))):
                 found[-1][name] = value
     return found
 

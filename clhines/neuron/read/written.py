@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from clhines.arrays import place_of
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.memory.raw import Place
 from clhines.neuron.read.contents import Instances
+from clhines.neuron.read.wiring import NeuronWires
 
 
 @dataclass(eq=False)
@@ -64,20 +66,47 @@ def read_written(
     return written
 
 
+def read_steered(
+    memory: NeuronMemory,
+    wires: NeuronWires,
+    every: Mapping[str, Instances],
+    mechanisms: Mapping[str, Mechanism],
+) -> tuple[dict[tuple[str, str], np.ndarray], list[Rejected]]:
+    """(count, 2) by mechanism and POINTER that events set: NetCon and which of its weights."""
+    found, rejected = dict[tuple[str, str], np.ndarray](), list[Rejected]()
+    for name, pointer in ((n, p) for n, m in mechanisms.items() for p in m.program.steered):
+        places = [memory.known_place(thing, pointer) for thing in every[name].things]
+        at = [0 if place is None or place.row else place.column for place in places]
+        number = place_of(wires.weight_addresses, np.array(at, np.int64))
+        netcon = np.append(np.repeat(np.arange(len(wires.width)), wires.width), -1)[number]
+        if (netcon < 0).any() or (wires.origin[netcon] < 0).any():
+            what = f"POINTER {pointer}, which NET_RECEIVE writes, points to no weight of a NetCon"
+            rejected.append(Rejected(name, f"{what} with a source"))
+            continue
+        first = np.cumsum(wires.width) - wires.width
+        found[name, pointer] = np.stack((netcon, number - first[netcon]), axis=1)
+    return found, rejected
+
+
 def read_pointed(
     memory: NeuronMemory,
     places: MemoryPlaces,
     every: Mapping[str, Instances],
     mechanisms: Mapping[str, Mechanism],
     known: Mapping[tuple[str, str, int], int],
+    external: Mapping[tuple[str, str], Variable],
 ) -> tuple[dict[tuple[str, str], list[Variable]], list[Rejected]]:
     """Find the target of each POINTER that is read, and rejections.
 
-    `known` has the nodes of those by mechanism, name and instance that `target_var` sets.
+    `known` has the nodes of those by mechanism, name and instance that `target_var` sets,
+    `external` the targets of those that are EXTERNAL.
     """
     found, rejected = dict[tuple[str, str], list[Variable]](), list[Rejected]()
     for name, pointer in ((n, p) for n, m in mechanisms.items() for p in m.program.pointers):
         targets = list[Variable]()
+        if (name, pointer) in external:
+            found[name, pointer] = [external[name, pointer]] * len(every[name])
+            continue
         what = ""
         for k, thing in enumerate(every[name].things):
             place = memory.known_place(thing, pointer)

@@ -26,7 +26,9 @@ _CELLS = _LOOSE | {"instant_between_cells", "written_elsewhere"}
 # which the reference alone takes
 _IN_ORDER = frozenset({"read_elsewhere"})
 # which epochs do not take
-_BY_STEPS = _IN_ORDER | {"ranked_pointers", "last_instances", "diffusion", "read_pointers"}
+_BY_STEPS = _IN_ORDER | {
+    *("ranked_pointers", "last_instances", "diffusion", "read_pointers", "steered_weights")
+}
 _OF_TIMES = _BY_STEPS | {"ranks", "bins", "played_artificial", "copies"}
 ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network

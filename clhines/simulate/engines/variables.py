@@ -167,6 +167,8 @@ class Variables:
         some = np.zeros(1, np.int64)
         if not len(self.model.kinds[k].node):
             return np.zeros((n + 1, len(table.columns)))
+        if table.made:
+            return np.reshape(table.made, (n + 1, len(table.columns)))
         for depends in table.depends:
             values = self.parameters[k][depends]
             if (values != values[0]).any():
@@ -241,6 +243,8 @@ class Variables:
             return self.states[to.kind][to.state][to.instance[instances]]
         if role == "pointer":
             return np.append(self.v, self.remote_v)[self.model.pointers[k, name][instances]]
+        if role == "steered":
+            return self.exact.weight[self.model.steered[k, name].places(self.model)[instances]]
         if role in ("weight", "other_weight"):
             return self._weights(k, role, name, call)
         if role == "noise":

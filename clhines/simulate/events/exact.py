@@ -14,7 +14,7 @@ from clhines.simulate.events.sources import (
     bin_end,
     detected,
 )
-from clhines.simulate.kinds.layouts import TOO_MANY_EVENTS, WRONG_EVENTS
+from clhines.simulate.kinds.layouts import TOO_LATE, TOO_MANY_EVENTS, WRONG_EVENTS
 
 Emitted = list[tuple[np.ndarray, np.ndarray]]  # sources and times
 
@@ -32,6 +32,7 @@ class HostEvents:
         for number, targets in enumerate(wires.layers):
             self._layer[targets] = number
         self._armed_again = {k: np.zeros(variables.model.kinds[k].count, bool) for k in wires.kinds}
+        self._set_at = np.full(connection.count, -np.inf)  # when another's event set a weight
         self._early = False  # whether events are sent before thresholds are compared
         if variables.model.bins:
             self._rank = variables.model.connection_ranks
@@ -219,12 +220,25 @@ class HostEvents:
         """Call NET_RECEIVE of instances, and do what it asks for."""
         variables, net = self.variables, self.net(k)
         first = variables.model.netcons.first_weight
+        if (t <= np.where(connection < 0, -np.inf, self._set_at[connection])).any():
+            raise InputError(f"{self._named(k)}: {TOO_LATE}")
         at = np.where(connection < 0, -1, first[np.maximum(connection, 0)])
         call = self._call(k, some, t, flag, at)
         for n in range(net.for_netcons):
             self._each_connection(k, f"for_netcons{n}", some, call)
         variables.call(k, "receive", some, call)
+        for name in variables.model.kinds[k].mechanism.program.steered:
+            self._steer(k, name, some, t, call)
         self.obey(k, some, t, connection, call)
+
+    def _steer(self, k: int, name: str, some: np.ndarray, t: np.ndarray, call: BlockCall) -> None:
+        """Set weights of other connections, and note when."""
+        model, weight = self.variables.model, self.variables.exact.weight
+        to, new = model.steered[k, name], call.results["steer", name]
+        place = to.places(model)[some]
+        changed = weight[place] != new
+        self._set_at[to.connection[some[changed]]] = np.broadcast_to(t, len(some))[changed]
+        weight[place] = new
 
     def _call(
         self, k: int, some: np.ndarray, t: np.ndarray, flag: np.ndarray, at: np.ndarray

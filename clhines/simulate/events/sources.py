@@ -154,6 +154,9 @@ def _layers(
         sender[sources[known]] = first_target[k] + np.flatnonzero(known)
     short = (model.netcons.delay < model.dt) & (sender[model.netcons.source] >= 0)
     a, b = sender[model.netcons.source[short]], target[short]
+    for (k, _), to in model.steered.items():  # who sets a weight comes before who gets events
+        a = np.append(a, first_target[k] + np.arange(len(to.connection)))
+        b = np.append(b, target[to.connection])
     layer = np.zeros(total, np.int64)
     for _ in range(total + 1):
         deeper = np.zeros(total, np.int64)

@@ -393,6 +393,11 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: i
     for k, sources in model.sources.emitted.items():
         ints.add(f"emitted_{k}", sources)
     number = np.append(np.argsort(order), -1)  # connections as kernels number them
+    for (k, name), to in model.steered.items():
+        ints.add(f"steered_{k}_{name}", to.places(model))
+        ints.add(f"steers_{k}_{name}", number[to.connection])
+    if model.steered:
+        clock.add("set_at", np.full(netcons.count, -np.inf))
     for k, queue in variables.queues.items():
         ints.add(f"queue_connection_{k}", number[queue.connection])
         for name, arena in _of_queues(mem, clock, ints):
@@ -536,6 +541,7 @@ def spec_of(
         constant=has_constants(model.once),
         sets_v="set_voltages" in model.needs,
         sums=bool(model.written),
+        steers=bool(model.steered),
         diffuses=bool(model.diffusions),
     )
     return spec, np.array([*regions.values()], np.int32)
@@ -672,11 +678,20 @@ WRONG_EVENTS = (
 )
 
 
+TOO_LATE = (
+    "an event comes at the time, or before in the same step, at which another's event sets its "
+    "weight by a POINTER; expected times that differ"
+)
+LATE = 1 << 20  # code of the first kind of which an event comes so
+
+
 def check_events(model: Model, code: int) -> None:
     """Raise InputError for the code by which kernels say what was wrong with an event."""
     if not code:
         return
     if code == 1:
         raise InputError(TOO_MANY_EVENTS)
+    if code >= LATE:
+        raise InputError(f"{model.kinds[code - LATE].mechanism.name}: {TOO_LATE}")
     kind, what = divmod(code - 2, 4)
     raise InputError(f"{model.kinds[kind].mechanism.name}: {WRONG_EVENTS[what]}")

@@ -488,6 +488,8 @@ class KindBlocks:
             return f"(real)({values['t ' + a.name]})"
         if a.role == "pointer" and a.name in self.reads:
             return f"mem[ints[pointer_{self.number}_{a.name} + j]]"
+        if a.role == "steered":
+            return f"mem[weight + ints[steered_{self.number}_{a.name} + j]]"
         if a.role == "pointer":
             return values["pointer"].format(f"ints[pointer_{self.number}_{a.name} + j]")
         if a.role == "stream":
@@ -512,6 +514,10 @@ class KindBlocks:
     def stores(self, a: Argument, block: str, local: str) -> list[str]:
         if a.role in ("state", "output"):
             return [f"{self.kept(a.role, a.name)} = {local};"]
+        if a.role == "steer":
+            place = f"mem[weight + ints[steered_{self.number}_{a.name} + j]]"
+            noted = f"clock[set_at + ints[steers_{self.number}_{a.name} + j]] = t;"
+            return [f"if ({place} != {local}) {noted}", f"{place} = {local};"]
         if a.role in ("put", "add"):
             return [f"mem[{a.role}_{self.number}_{a.name} + j] = {local};"]
         if a.role in ("volume", "diffusion"):
@@ -613,6 +619,7 @@ class ArenaSpec(TemplateSpec):
     instant: str = "double"  # type of times
     sets_v: bool = False  # events may set voltages
     sums: bool = False  # pointers write variables
+    steers: bool = field(default=False, repr=False)  # events set weights of other connections
     diffuses: bool = False  # states diffuse along cells, between `advance` and `finish_step`
 
     @property

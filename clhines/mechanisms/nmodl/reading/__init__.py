@@ -2,5 +2,6 @@
 
 `lexer` makes tokens and follows INCLUDE; `statements` reads expressions and statements, `parse` the
 declarations, and numbers of UNITS blocks. `tree`: the parts of a file, and what is refused of it;
-`names`: its variables; `c`: what NMODL says of the C in VERBATIM.
+`names`: its variables; `c`: what NMODL says of the C in VERBATIM, of which `macros` leaves what
+NEURON's preprocessor does.
 """

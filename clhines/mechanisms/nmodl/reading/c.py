@@ -1,8 +1,9 @@
 """The C of VERBATIM blocks that NMODL can say: statements become NMODL's text.
 
 Read are assignments, ``if``, ``switch``, ``for``, ``while``, ``return``, locals of type double and
-int, calls of functions, ``printf`` (dropped), and random numbers of a POINTER:
-``nrn_random_pick(_p_rng)`` and functions of ``nrnran123.h``. Blocks of one function may share
+int, calls of functions, ``printf`` (dropped), ``assert``, and random numbers of a POINTER:
+``nrn_random_pick(_p_rng)`` and functions of ``nrnran123.h``. A pointer to a Vector in a variable
+may be asked for being there, as may a symbol of hoc, which is not. Blocks of one function may share
 braces. All else is refused where it is executed: where parameters say so, at the start of a run.
 """
 
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from clhines.mechanisms.nmodl.meaning.verbatim import is_empty, without_comments
+from clhines.mechanisms.nmodl.reading.macros import NotReadError, expanded, macros_in, preprocessed
 from clhines.mechanisms.nmodl.reading.tree import PICKING
 
 _TOKEN = re.compile(
@@ -24,18 +26,7 @@ _TOKEN = re.compile(
     |(?P<other>[^\s\w'\\#]))""",
     re.X,
 )
-_CONDITION = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(.*?)[ \t]*$", re.M)
-_TRUE = {  # conditions of NEURON 9 that blocks ask for
-    "ifndef CORENEURON_BUILD", "ifndef NRNBBCORE", "ifndef ENABLE_CORENEURON", "if 1",
-    "if !defined(CORENEURON_BUILD)", "if !NRNBBCORE", "ifdef NRN_VERSION_GTEQ",
-    "ifdef NRN_VERSION_GTEQ_8_2_0", "if defined(NRN_VERSION_GTEQ_8_2_0)",
-}  # fmt: skip
-_FALSE = {
-    "ifdef CORENEURON_BUILD", "ifdef NRNBBCORE", "ifdef ENABLE_CORENEURON", "if 0",
-    "if defined(CORENEURON_BUILD)", "if NRNBBCORE", "ifndef NRN_VERSION_GTEQ",
-    "ifndef NRN_VERSION_GTEQ_8_2_0", "if !defined(NRN_VERSION_GTEQ_8_2_0)",
-}  # fmt: skip
-_MACRO = re.compile(r"(\w+)\((\w+)\)[ \t]+(.*)")  # with one argument
+_EMPTY = re.compile(r"\bvoid\s+(\w+)\s*\([^(){};]*\)\s*\{\s*\}")  # a function that does nothing
 _CASTS = {"nrnran123_State", "Rand", "void"}  # of a stream's pointer
 _PICKS = {  # functions of a stream, and what NMODL calls them
     **{name: name for name in PICKING}, "nrnran123_dblpick": "random_dpick",
@@ -46,6 +37,7 @@ _MATHS = {
     "fabs", "exp", "log", "log10", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "floor",
     "ceil", "asin", "acos", "atan", "pow", "fmod", "atan2",
 }  # fmt: skip
+_DRAWN = {"exprand", "normrand", "scop_random"}  # of NEURON's one generator
 _LEVELS = (("||",), ("&&",), ("==", "!="), ("<", "<=", ">", ">="), ("+", "-"), ("*", "/"))
 _BLOCKS = {  # of NMODL
     "FUNCTION", "PROCEDURE", "DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE", "INITIAL",
@@ -55,12 +47,10 @@ _RETURN = "VERBATIM\nreturn;\nENDVERBATIM"
 UNREAD = (
     "verbatim_unread"  # what NMODL says of C that is not read, to be refused where it is executed
 )
+WHOLE = "verbatim_whole"  # a function that cuts a number to a whole one, as a cast of C does
 _POINTED = {"void", "double", "int", "char", "float", "FILE", "Object", "Symbol", "IvocVect"}
+_INTEGERS = ("unsigned", "long"), ("unsigned", "int"), ("unsigned",), ("int",), ("long",)
 _OTHERS = {"abs", "break", "continue", "goto", "switch", "do", "sizeof", "float", "NULL"}
-
-
-class _Not(Exception):  # noqa: N818  (it is no error: the block stays as it is)
-    """Some C is not read."""
 
 
 class _Open(Exception):  # noqa: N818
@@ -77,8 +67,9 @@ class Around:
     functions: frozenset[str]  # FUNCTIONs and PROCEDUREs
     whole: frozenset[str]  # variables of FROM, which are C's int
     macros: frozenset[str] = frozenset()  # of VERBATIM outside of blocks, and its own maths
+    empty: frozenset[str] = frozenset()  # functions of C in the file that do nothing
     takes_v: bool = True  # whether v is the voltage there: not in NET_RECEIVE
-    defined: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # see `_defined`
+    defined: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # see `macros_in`
     types: dict[str, str] = field(default_factory=dict)  # of locals of C so far, by name
 
 
@@ -89,11 +80,12 @@ def translations(parts: Sequence[re.Match[str]]) -> dict[int, str]:
     streams = [_drawn_from(part.group()) for part in parts if part.lastgroup == "verbatim"]
     whole = frozenset(b for a, b in pairwise(words) if a == "FROM")
     at_top = [*_at_top(parts, words)]
-    defined = {name: macro for text in at_top for name, macro in _defined(text).items()}
+    defined = {name: macro for text in at_top for name, macro in macros_in(text).items()}
     macros = {name for text in at_top for name in _macros(text)}.difference(defined)
     known = (
         frozenset().union(*streams), frozenset(functions), whole,
         frozenset(macros.union({"diam", "area"}.difference(words))),
+        frozenset(name for text in at_top for name in _EMPTY.findall(text)),
     )  # fmt: skip
     of_file = {name for k in _outside(words, "LOCAL") for name in _listed(words, k + 1)}
     found, depth = dict[int, str](), 0
@@ -202,70 +194,12 @@ def translated(text: str, around: Around) -> tuple[str, int, int] | None:
     """Return a block's C as NMODL, else None; the depth of braces after it, and the least in it."""
     inner = text.strip().removeprefix("VERBATIM").removesuffix("ENDVERBATIM")
     try:
-        text = _expanded(preprocessed(without_comments(inner)), around.defined)
+        text = expanded(preprocessed(without_comments(inner)), around.defined)
         reader = _Reader(_tokens(text), around)
         said = reader.all()
-    except (_Not, _Open):
+    except (NotReadError, _Open):
         return None
     return None if said == f"{UNREAD}()" else (said, reader.depth, reader.lowest)
-
-
-def _defined(text: str) -> dict[str, tuple[str, str]]:
-    """Return macros of one argument that C defines, by name: the argument and what it becomes."""
-    kept, found = [True], dict[str, tuple[str, str]]()
-    for line in _CONDITION.finditer(text):
-        word, condition = line[1], re.sub(r"\s+", " ", f"{line[1]} {line[2]}").strip()
-        if word in ("if", "ifdef", "ifndef"):
-            kept.append(kept[-1] and condition in _TRUE)
-            if condition not in _TRUE | _FALSE:
-                return {}
-        elif word == "else":
-            kept[-1] = all(kept[:-1]) and not kept[-1]
-        elif word == "endif":
-            kept = kept[:-1] or [True]
-        elif word == "define" and kept[-1] and (macro := _MACRO.fullmatch(line[2])):
-            found[macro[1]] = macro[2], macro[3]
-    return found
-
-
-def _expanded(text: str, defined: Mapping[str, tuple[str, str]]) -> str:
-    """Return C with what macros of one argument become."""
-    for name, (argument, becomes) in defined.items():
-        while begin := re.search(rf"\b{name}\s*\(", text):
-            end, depth = begin.end(), 1
-            while depth and end < len(text):
-                depth += {"(": 1, ")": -1}.get(text[end], 0)
-                end += 1
-            given = text[begin.end() : end - 1]
-            if depth or re.search(rf"\b{name}\b", given + becomes):
-                raise _Not
-            new = re.sub(rf"\b{argument}\b", given.replace("\\", r"\\"), becomes)
-            text = f"{text[: begin.start()]}{new}{text[end:]}"
-    return text
-
-
-def preprocessed(text: str) -> str:
-    """Return C without lines of the preprocessor, and without what they exclude."""
-    kept, result, at = [True], "", 0
-    for found in _CONDITION.finditer(text):
-        word = found[1]
-        if kept[-1]:
-            result += text[at : found.start()]
-        at = found.end()
-        condition = re.sub(r"\s+", " ", f"{word} {found[2]}").strip()
-        if word in ("if", "ifdef", "ifndef"):
-            if condition not in _TRUE | _FALSE:
-                raise _Not
-            kept.append(kept[-1] and condition in _TRUE)
-        elif word == "else" and len(kept) > 1:
-            kept[-1] = kept[-2] and not kept[-1]
-        elif word == "endif":  # the last one's beginning may be in a block before
-            kept = kept[:-1] or [True]
-        elif word == "elif" or (word not in ("include", "pragma") and kept[-1]):
-            raise _Not
-    if not kept[-1]:
-        raise _Not
-    return result + text[at:]
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
@@ -273,7 +207,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     while at < len(text):
         one = _TOKEN.match(text, at)
         if one is None:
-            raise _Not
+            raise NotReadError
         found.append((str(one.lastgroup), str(one[str(one.lastgroup)])))
         at = one.end()
     return found
@@ -301,12 +235,12 @@ class _Reader:
 
     def _need(self, text: str) -> None:
         if not self._take(text):
-            raise _Not
+            raise NotReadError
 
     def _name(self) -> str:
         sort, text = self._tokens[self._at]
         if sort != "name":
-            raise _Not
+            raise NotReadError
         self._at += 1
         return text
 
@@ -334,17 +268,17 @@ class _Reader:
         before, types = (self._at, self.depth, self.lowest), dict(self._around.types)
         try:
             return self._read()
-        except _Not:
+        except NotReadError:
             (self._at, self.depth, self.lowest), self._around.types = before, types
         depth = 0
         while depth or self._next != "}":
             sort, text = self._tokens[self._at]
             if sort == "end":
                 if depth or self.depth:
-                    raise _Not
+                    raise NotReadError
                 break
             if text in ("goto", "case", "default"):
-                raise _Not
+                raise NotReadError
             depth += {"{": 1, "}": -1}.get(text, 0) if sort == "sign" else 0
             self._at += 1
         return f"{UNREAD}()"
@@ -366,10 +300,16 @@ class _Reader:
             return self._return()
         if self._take("extern"):
             return self._skipped()
+        if self._take("assert"):
+            found = f"if (!({self._condition()})) {{ hoc_execerror() }}"
+            self._need(";")
+            return found
         if self._next in _POINTED and self._tokens[self._at + 1] == ("sign", "*"):
             return self._pointers()
-        if self._next in ("double", "int", "long", "const", "static"):
+        if self._next in ("double", "int", "long", "unsigned", "const", "static"):
             return self._declaration()
+        if self._take("char"):
+            return self._text()
         for printing in (("printf", "("), ("fprintf", "(", "stderr"), ("fprintf", "(", "stdout")):
             if self._take(*printing):
                 return self._dropped()
@@ -400,7 +340,7 @@ class _Reader:
         before = self.depth
         found = read()
         if self.depth != before:
-            raise _Not
+            raise NotReadError
         return found
 
     def _condition(self) -> str:
@@ -426,7 +366,7 @@ class _Reader:
         begin = self._at
         if self._take("(", "(") and self._tokens[self._at][0] == "name":
             at = self._at
-            with suppress(_Not):
+            with suppress(NotReadError):
                 name, kind = self._variable()
                 variable = self._tokens[at : self._at]
                 if self._take("="):
@@ -484,29 +424,31 @@ class _Reader:
         function = self._around.function
         if self._take(";"):
             if function:
-                raise _Not
+                raise NotReadError
             return _RETURN
-        value, _ = self._expression()
+        value, kind = self._expression()
         self._need(";")
+        if kind in ("wraps", "pointer"):
+            raise NotReadError
         if not function and re.search(r"[A-Za-z_]", value):
-            raise _Not
+            raise NotReadError
         return f"{function} = {value}\n{_RETURN}" if function else _RETURN
 
     def _skipped(self) -> str:
         """Skip a declaration of functions of elsewhere."""
         while not self._take(";"):
             if self._tokens[self._at][0] == "end" or self._next in "{}=":
-                raise _Not
+                raise NotReadError
             self._at += 1
         return ""
 
     def _declaration(self) -> str:
         if self._take("static"):
-            raise _Not
+            raise NotReadError
         self._take("const")
-        kind = self._name()
-        if kind not in ("double", "int", "long"):
-            raise _Not
+        kind = self._integer() or self._name()
+        if kind not in ("double", "int", "index"):
+            raise NotReadError
         found = []
         while True:
             name = self._name()
@@ -515,27 +457,66 @@ class _Reader:
             elif (
                 name in self._around.nmodl | self._around.functions | self._around.macros | _OTHERS
             ):
-                raise _Not
+                raise NotReadError
             elif name in self._around.types:
-                raise _Not  # another one in an inner scope
+                raise NotReadError  # another one in an inner scope
             else:
                 found.append(f"LOCAL {name}")
-                self._around.types[name] = "double" if kind == "double" else "int"
+                self._around.types[name] = kind
                 if self._take("="):
                     found.append(self._assigned(name, name))
             if self._take(";"):
                 return "\n".join(found)
             self._need(",")
 
+    def _integer(self) -> str:
+        """Take a type of whole numbers; ``index`` of those that are not negative, or nothing."""
+        taken = next((words for words in _INTEGERS if self._take(*words)), None)
+        return "" if taken is None else "index" if "unsigned" in taken else "int"
+
     def _pointers(self) -> str:
-        """Drop a declaration of pointers; C that uses them is not read."""
+        """Drop a declaration of pointers; C that uses them is not read, but see `_pointed`."""
         self._at += 1
         while not self._take(";"):
             while self._take("*"):
                 pass
-            self._around.types[self._name()] = "pointer"
+            name = self._name()
+            self._around.types[name] = "pointer"
+            if self._take("="):
+                self._pointed(name)
             if self._next != ";":
                 self._need(",")
+        return ""
+
+    def _pointed(self, name: str) -> None:
+        """Note a pointer's value: a Vector that a variable holds, or a symbol that hoc has not."""
+        if self._around.types[name] != "pointer":
+            raise NotReadError  # it would depend on which one it has now
+        if self._take("hoc_lookup", "("):
+            sort, text = self._tokens[self._at]
+            if sort != "text" and self._around.types.get(text) != "text":
+                raise NotReadError
+            self._at += 1
+            self._around.types[name] = "pointer:0"
+        else:
+            sort = self._tokens[self._at + 3][1]
+            if sort not in ("void", "IvocVect"):
+                raise NotReadError
+            for text in ("*", "(", "(", sort, "*", "*", ")", "(", "&"):
+                self._need(text)
+            self._around.types[name] = f"pointer:{self._variable()[0]}"
+            self._need(")")
+        self._need(")")
+
+    def _text(self) -> str:
+        """Drop a text of C; what else uses it than a `hoc_lookup` is not read."""
+        self._around.types[self._name()] = "text"
+        self._need("[")
+        self._at += self._tokens[self._at][0] == "number"
+        self._need("]")
+        self._need("=")
+        self._at += self._tokens[self._at][0] == "text"
+        self._need(";")
         return ""
 
     def _dropped(self) -> str:
@@ -546,7 +527,7 @@ class _Reader:
             after = self._tokens[self._at + 1][1] if sort == "name" else ""
             changes = text in ("=", "++", "--") or text[1:] == "="
             if sort == "end" or changes or (after == "(" and text not in _MATHS):
-                raise _Not
+                raise NotReadError
             depth += {"(": 1, ")": -1}.get(text, 0) if sort == "sign" else 0
             self._at += 1
         self._need(";")
@@ -561,7 +542,12 @@ class _Reader:
         if self._next == "nrnran123_setseq":
             return self._place()
         if self._tokens[self._at + 1][1] == "(":
-            return self._expression()[0]
+            return self._nothing() or self._expression()[0]
+        if self._around.types.get(self._next) == "pointer":
+            name = self._name()
+            self._need("=")
+            self._pointed(name)
+            return ""
         name, kind = self._variable()
         for sign in ("++", "--"):
             if self._take(sign):
@@ -570,15 +556,34 @@ class _Reader:
             if self._take(f"{sign}="):
                 value, other = self._expression()
                 if kind == "int" and (other != "int" or sign == "/"):
-                    raise _Not
+                    raise NotReadError
+                if other == "wraps" or (kind == "index" and (sign != "+" or not value.isdigit())):
+                    raise NotReadError
                 return f"{name} = {name} {sign} ({value})"
         self._need("=")
         return self._assigned(name, kind)
 
+    def _nothing(self) -> str:
+        """Drop the call of a function that does nothing; return a blank where it is one."""
+        if self._next not in self._around.empty:
+            return ""
+        self._at += 1
+        self._need("(")
+        while not self._take(")"):
+            self._expression()
+            if self._next != ")":
+                self._need(",")
+        return " "
+
     def _assigned(self, name: str, kind: str) -> str:
         value, other = self._expression()
-        if self._around.types.get(kind, kind) == "int" and other != "int":
-            raise _Not  # C rounds
+        kind = self._around.types.get(kind, kind)
+        if kind in ("int", "index") and other == "double":
+            raise NotReadError  # C rounds
+        if (kind == "index" and other == "int" and not value.isdigit()) or (
+            kind == "double" and other == "wraps"
+        ):
+            raise NotReadError  # below 0 it would be large
         return f"{name} = {value}"
 
     def _place(self) -> str:
@@ -610,24 +615,27 @@ class _Reader:
             other, of_other = self._expression(level + 1)
             whole = kind == of_other == "int"
             if sign == "/" and whole:
-                raise _Not  # C rounds
+                raise NotReadError  # C rounds
             if "unsigned" in (kind, of_other) and "double" not in (kind, of_other):
-                raise _Not  # modulo 2**32
+                raise NotReadError  # modulo 2**32
+            kind = _kind_of(sign, (kind, of_other), other) if level > 1 else "int"
             value = f"{value} {sign} {other}"
             if level in (2, 3):
                 value = f"({value})"  # NMODL's comparisons bind alike
-            kind = "int" if whole or level < 4 else "double"
         return value, kind
 
     def _unary(self) -> tuple[str, str]:
         for sign in "-+!":
             if self._take(sign):
                 value, kind = self._unary()
-                if kind == "unsigned":
-                    raise _Not
+                if kind in ("unsigned", "wraps") or (kind == "index" and sign == "-"):
+                    raise NotReadError
                 return f"({sign}{value})" if sign != "+" else value, "int" if sign == "!" else kind
-        if self._take("(", "double", ")"):
-            return self._unary()[0], "double"
+        if self._take("("):
+            if kind := self._integer() or ("double" if self._take("double") else ""):
+                self._need(")")
+                return self._cut(kind)
+            self._at -= 1
         for sign, value in (("!=", "0"), ("==", "1")):
             if self._take("_nt", sign, "nrn_threads"):  # there is one thread
                 return value, "int"
@@ -639,7 +647,7 @@ class _Reader:
         if sort == "number":
             self._at += 1
             if text.isdigit() and text.startswith("0") and len(text) > 1:
-                raise _Not  # octal
+                raise NotReadError  # octal
             return text, "int" if text.isdigit() else "double"
         if self._tokens[self._at + 1][1] == "(" and sort == "name":
             return self._call()
@@ -648,9 +656,19 @@ class _Reader:
         if text.startswith("_p_"):
             self._at += 1
             if text[3:] not in self._around.streams:
-                raise _Not
+                raise NotReadError
             return f"nrn_pointing({text[3:]})", "int"
         return self._variable()
+
+    def _cut(self, kind: str) -> tuple[str, str]:
+        """Return what follows a cast to a type, and the type."""
+        value, other = self._unary()
+        if "pointer" in other or (other in ("unsigned", "wraps") and kind != "int"):
+            raise NotReadError
+        if kind != "double" and other == "double":
+            value = f"{WHOLE}({value})"
+        below_0 = kind == "index" and other == "int" and not value.isdigit()
+        return value, "wraps" if below_0 else kind
 
     def _variable(self) -> tuple[str, str]:
         """Return a variable as NMODL calls it, with its type."""
@@ -658,18 +676,21 @@ class _Reader:
         if name.startswith("_l"):
             name = name[2:]
             if name not in self._around.nmodl and name != self._around.function:
-                raise _Not
+                raise NotReadError
             if name in self._around.types:
-                raise _Not
+                raise NotReadError
             kind = "int" if name in self._around.whole else "double"
         elif name in self._around.types:
-            if self._around.types[name] == "pointer":
-                raise _Not
-            return name, self._around.types[name]
+            kind, _, holder = self._around.types[name].partition(":")
+            if holder:
+                return holder, "pointer"
+            if kind in ("pointer", "text"):
+                raise NotReadError
+            return name, kind
         elif name.startswith("_") or name in self._around.nmodl | self._around.macros | _OTHERS:
-            raise _Not  # a LOCAL of that name is another variable
+            raise NotReadError  # a LOCAL of that name is another variable
         elif name == "v" and not self._around.takes_v:
-            raise _Not
+            raise NotReadError
         else:
             kind = "double"
         if self._take("["):
@@ -685,16 +706,19 @@ class _Reader:
             stream = self._stream()
             self._need(")")
             return f"{_PICKS[name]}({stream})", "unsigned" if "ipick" in name else "double"
-        known = {*_MATHS, "nrn_ghk"} | self._around.functions
+        known = {*_MATHS, *_DRAWN, "nrn_ghk"} | self._around.functions
         if name not in known or name in self._around.macros:
-            raise _Not
+            raise NotReadError
         values = list[str]()
         if name in self._around.functions:
             self._take("_threadargscomma_") or self._take("_threadargs_")
         while not self._take(")"):
             if values:
                 self._need(",")
-            values.append(self._expression()[0])
+            value, kind = self._expression()
+            if kind == "wraps":
+                raise NotReadError
+            values.append(value)
         return f"{name}({', '.join(values)})", "double"
 
     def _stream(self) -> str:
@@ -712,11 +736,26 @@ class _Reader:
         for _ in range(depth):
             self._need(")")
         if not name.startswith("_p_") or name[3:] not in self._around.streams:
-            raise _Not
+            raise NotReadError
         return name[3:]
 
     def _cast(self, end: str) -> None:
         if self._name() not in _CASTS:
-            raise _Not
+            raise NotReadError
         self._need("*")
         self._need(end)
+
+
+def _kind_of(sign: str, kinds: tuple[str, str], right: str) -> str:
+    """Return the type of an operator's value, where C's is NMODL's: an index may not wrap."""
+    if "pointer" in kinds or {"double", "wraps"} == {*kinds}:
+        raise NotReadError
+    if "double" in kinds or not {"index", "wraps"}.intersection(kinds):
+        return "int" if kinds == ("int", "int") or sign[0] in "<>=!" else "double"
+    if sign in "*/" or kinds[0] == "int" or (kinds[1] == "int" and not right.isdigit()):
+        raise NotReadError
+    if sign in "+-":
+        return "wraps" if sign == "-" or "wraps" in kinds else "index"
+    if "wraps" in kinds:
+        raise NotReadError  # 0 - 1 is large
+    return "int"

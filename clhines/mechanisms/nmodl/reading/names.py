@@ -71,9 +71,9 @@ class Names:
         variable = self.file.variables[name]
         if name in BUILT_IN:
             return name == "celsius"
-        if name in self.file.globals or variable.sort == "local":
-            return True
-        return variable.sort == "parameter" and name not in self.file.range
+        if name in self.file.range:  # GLOBAL, too, where the one instance's is asked for
+            return False
+        return name in self.file.globals or variable.sort in ("local", "parameter")
 
     def start_name(self, name: str) -> str:
         """Return the parameter NAME0 of a STATE, if there is one."""

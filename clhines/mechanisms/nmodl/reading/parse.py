@@ -69,7 +69,10 @@ class FileParser(Statements):
             if block.sort not in _VALUED:
                 block.body = without_returns(block.body)
         self._take_streams()
-        return self.result
+        file = self.result
+        for name in file.external.keys() - file.pointers.keys():  # a number of another file
+            self._declare(Declaration(name, "parameter", file.external[name]))
+        return file
 
     def _take_streams(self) -> None:
         """Let POINTERs from which C draws random numbers be RANDOM variables, see `File.picked`."""

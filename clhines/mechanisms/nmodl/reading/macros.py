@@ -1,0 +1,81 @@
+"""What C's preprocessor leaves of VERBATIM: conditions of NEURON 9, macros of one argument."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_CONDITION = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(.*?)[ \t]*$", re.M)
+_TRUE = {  # conditions of NEURON 9 that blocks ask for
+    "ifndef CORENEURON_BUILD", "ifndef NRNBBCORE", "ifndef ENABLE_CORENEURON", "if 1",
+    "if !defined(CORENEURON_BUILD)", "if !NRNBBCORE", "ifdef NRN_VERSION_GTEQ",
+    "ifdef NRN_VERSION_GTEQ_8_2_0", "if defined(NRN_VERSION_GTEQ_8_2_0)",
+}  # fmt: skip
+_FALSE = {
+    "ifdef CORENEURON_BUILD", "ifdef NRNBBCORE", "ifdef ENABLE_CORENEURON", "if 0",
+    "if defined(CORENEURON_BUILD)", "if NRNBBCORE", "ifndef NRN_VERSION_GTEQ",
+    "ifndef NRN_VERSION_GTEQ_8_2_0", "if !defined(NRN_VERSION_GTEQ_8_2_0)",
+}  # fmt: skip
+_MACRO = re.compile(r"(\w+)\((\w+)\)[ \t]+(.*)")  # with one argument
+
+
+class NotReadError(Exception):
+    """Some C is not read."""
+
+
+def macros_in(text: str) -> dict[str, tuple[str, str]]:
+    """Return macros of one argument that C defines, by name: the argument and what it becomes."""
+    kept, found = [True], dict[str, tuple[str, str]]()
+    for line in _CONDITION.finditer(text):
+        word, condition = line[1], re.sub(r"\s+", " ", f"{line[1]} {line[2]}").strip()
+        if word in ("if", "ifdef", "ifndef"):
+            kept.append(kept[-1] and condition in _TRUE)
+            if condition not in _TRUE | _FALSE:
+                return {}
+        elif word == "else":
+            kept[-1] = all(kept[:-1]) and not kept[-1]
+        elif word == "endif":
+            kept = kept[:-1] or [True]
+        elif word == "define" and kept[-1] and (macro := _MACRO.fullmatch(line[2])):
+            found[macro[1]] = macro[2], macro[3]
+    return found
+
+
+def expanded(text: str, defined: Mapping[str, tuple[str, str]]) -> str:
+    """Return C with what macros of one argument become."""
+    for name, (argument, becomes) in defined.items():
+        while begin := re.search(rf"\b{name}\s*\(", text):
+            end, depth = begin.end(), 1
+            while depth and end < len(text):
+                depth += {"(": 1, ")": -1}.get(text[end], 0)
+                end += 1
+            given = text[begin.end() : end - 1]
+            if depth or re.search(rf"\b{name}\b", given + becomes):
+                raise NotReadError
+            new = re.sub(rf"\b{argument}\b", given.replace("\\", r"\\"), becomes)
+            text = f"{text[: begin.start()]}{new}{text[end:]}"
+    return text
+
+
+def preprocessed(text: str) -> str:
+    """Return C without lines of the preprocessor, and without what they exclude."""
+    kept, result, at = [True], "", 0
+    for found in _CONDITION.finditer(text):
+        word = found[1]
+        if kept[-1]:
+            result += text[at : found.start()]
+        at = found.end()
+        condition = re.sub(r"\s+", " ", f"{word} {found[2]}").strip()
+        if word in ("if", "ifdef", "ifndef"):
+            if condition not in _TRUE | _FALSE:
+                raise NotReadError
+            kept.append(kept[-1] and condition in _TRUE)
+        elif word == "else" and len(kept) > 1:
+            kept[-1] = kept[-2] and not kept[-1]
+        elif word == "endif":  # the last one's beginning may be in a block before
+            kept = kept[:-1] or [True]
+        elif word == "elif" or (word not in ("include", "pragma") and kept[-1]):
+            raise NotReadError
+    if not kept[-1]:
+        raise NotReadError
+    return result + text[at:]
