@@ -55,7 +55,7 @@ from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.turns import OwnEvents, Turns, is_alone
-from clhines.neuron.read.wiring import NeuronWires, read_wires
+from clhines.neuron.read.wiring import NeuronWires, on_ranks, read_wires
 from clhines.neuron.read.written import WrittenPointers, read_pointed, read_written
 from clhines.neuron.stepping.reads import Stepping, read_stepping
 from clhines.progress import each, phase
@@ -277,6 +277,7 @@ def read_model(
         _find_written(model)
         _check_draws(model, ranks)
         _find_turns(model, ranks)
+        model.rejected += _called(model)
         _play_celsius(model)
         if model.bins is not None:
             step = float(h.dt)
@@ -612,6 +613,21 @@ def _outside(model: NeuronModel, name: str) -> str:
     if _randoms_of(model, name) is None:
         return "it draws from what others draw from, too, or from no Random"
     return "CVode.queue_mode(1, 0)" if model.bins is not None else ""
+
+
+def _called(model: NeuronModel) -> list[Rejected]:
+    """Find objects whose events call statements where a run cannot end at them."""
+    if model.plays.calls and on_ranks(model.h):
+        what = "Vector.play of a statement, on several MPI ranks"
+        return [Rejected("", what, "play into a variable")]
+    senders = {o.sender[0] for o in model.wires.called if o.sender is not None}
+    ahead = {*model.trains.ahead} if model.bins is None else senders
+    what = "NetCon.record of a statement or a function" + (
+        ", of an object that sends events, with CVode.queue_mode(1, 0)"
+        if model.bins is not None
+        else ", of what draws from NEURON's one generator in turn"
+    )
+    return [Rejected(name, what, "record into a Vector") for name in sorted(senders & ahead)]
 
 
 def _run_ahead(model: NeuronModel, names: list[str]) -> None:
