@@ -388,9 +388,8 @@ def _structure(contents: Contents) -> list[Rejected]:
 
 
 def _branches(model: NeuronModel) -> list[Rejected]:
-    """Find what has currents of one of several branches that rallbranch says are alike."""
-    several = model.tree.branches != 1
-    if not several.any():
+    """Find what uses the area of one of several branches that rallbranch says are alike."""
+    if (model.tree.branches == 1).all():
         return []
     programs = {name: mechanism.program for name, mechanism in model.mechanisms.items()}
     uses_area = {n for n, p in programs.items() if "area" in p.built_in or p.diffusing}
@@ -398,12 +397,18 @@ def _branches(model: NeuronModel) -> list[Rejected]:
     found = [
         Rejected(name, f"{what} {name} in it, or in those it bears", way_out)
         for name, instances in model.every.items()
-        if several[instances.nodes[instances.nodes >= 0]].any()
-        and (instances.entry.kind == "point" or name in uses_area)
+        if _is_alike(model, name)
+        and (name in uses_area or (instances.entry.kind == "point" and instances.entry.channel))
     ]
     if model.h.CVode().use_fast_imem():
         found.append(Rejected("", f"{what} CVode.use_fast_imem", way_out))
     return found
+
+
+def _is_alike(model: NeuronModel, name: str) -> bool:
+    """Whether instances of a mechanism are on branches that stand for several."""
+    nodes = model.every[name].nodes
+    return bool((model.tree.branches[nodes[nodes >= 0]] != 1).any())
 
 
 def _convert(model: NeuronModel) -> None:
@@ -436,7 +441,9 @@ def _converted(
         model.by_mcell.add(name)
     entry = replace(entry, text=with_statics(entry.text, model.statics(name)))
     queue = _room_for_events(model, name)
-    given = pointers, use_tables, second, tables, queue, kept, in_turn, bool(model.plays.celsius)
+    is_alike = entry.kind == "point" and _is_alike(model, name)
+    celsius = bool(model.plays.celsius)
+    given = pointers, use_tables, second, tables, queue, kept, in_turn, celsius, is_alike
     found = converted(entry, *given)
     if isinstance(found, Mechanism) and (lacking := model.lacking(name, found.program.picked)):
         found = converted(replace(entry, text=some_given(entry.text, lacking)), *given)
