@@ -15,6 +15,7 @@ from clhines.checks import as_choice, as_number, as_switch, as_whole_number
 from clhines.errors import InputError, say_to_caller
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
+from clhines.neuron.back.queue import LATE
 from clhines.neuron.back.states import OneCopy, step_of, take_values
 from clhines.neuron.back.writeback import clock, last_delivery
 from clhines.neuron.convert import Rejected, RejectedError
@@ -258,6 +259,7 @@ def from_neuron(
         for calls, what in (
             (model.wires.called, "NetCon.record of a statement or a function"),
             (model.plays.calls, "Vector.play of a statement"),
+            (model.bins is not None and model.bins.late, LATE),
         ):
             if calls:
                 model.rejected.append(Rejected("", what, "use clhines.neuron.run"))

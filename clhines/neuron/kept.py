@@ -530,6 +530,8 @@ class KeptModel:
             self.sim = None  # it would begin with the voltages of now
             return 1
         h, statements = self.model.h, self.model.pending.statements
+        if self._is_late:
+            return 1
         for ahead in (self.model.draws, self.model.turns):
             if ahead:
                 most = min(most, ahead.most_steps)
@@ -584,6 +586,7 @@ class KeptModel:
             self.model.queue.put_exchange_off(end)
         h.fadvance()
         called = min(self._due, self._played) <= end or (self._calls and not self._foreseen)
+        called |= self._is_late
         self._foreseen = self._due < np.inf
         rest = [t for t in pending.statements if t > end]
         if due and not acted:  # but for calls of the next ones
@@ -604,6 +607,11 @@ class KeptModel:
         elif self._is_free:
             with suppress(OSError):  # something is not found: it is read again each time
                 self._print = Fingerprint(self.model)
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether NEURON's bins of events are right only after a step of its own."""
+        return self.model.bins is not None and self.model.bins.late
 
     @property
     def _is_free(self) -> bool:

@@ -16,7 +16,7 @@ from clhines.mechanisms.nmodl.build import MAX_QUEUE
 from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
 from clhines.mechanisms.nmodl.reading.tree import GIVEN, PICKING, FunctionTable
 from clhines.model.model import ADVANCE_REVERSAL
-from clhines.neuron.back.queue import Bins, EventQueue, Pending, check_bins, read_pending
+from clhines.neuron.back.queue import LATE, Bins, EventQueue, Pending, check_bins, read_pending
 from clhines.neuron.convert import (
     CELSIUS,
     Rejected,
@@ -624,9 +624,10 @@ def _outside(model: NeuronModel, name: str) -> str:
 
 def _called(model: NeuronModel) -> list[Rejected]:
     """Find objects whose events call statements where a run cannot end at them."""
-    if model.plays.calls and on_ranks(model.h):
-        what = "Vector.play of a statement, on several MPI ranks"
-        return [Rejected("", what, "play into a variable")]
+    if on_ranks(model.h):
+        late = model.bins is not None and model.bins.late
+        rows = (model.plays.calls, "Vector.play of a statement"), (late, LATE)
+        return [Rejected("", f"{what}, on several MPI ranks") for is_so, what in rows if is_so]
     senders = {o.sender[0] for o in model.wires.called if o.sender is not None}
     ahead = {*model.trains.ahead} if model.bins is None else senders
     what = "NetCon.record of a statement or a function" + (
