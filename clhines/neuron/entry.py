@@ -15,11 +15,12 @@ from clhines.checks import as_choice, as_number, as_switch, as_whole_number
 from clhines.errors import InputError, say_to_caller
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
+from clhines.neuron.back.queue import LATE
 from clhines.neuron.back.states import OneCopy, step_of, take_values
 from clhines.neuron.back.writeback import clock, last_delivery
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, copied, network_of
-from clhines.neuron.kept import KeptModel, RunOptions, keep, kept_model
+from clhines.neuron.kept import ComesError, KeptModel, RunOptions, keep, kept_model
 from clhines.neuron.memory.session import Hoc, interpreter, uncollected
 from clhines.neuron.model import IN_TURN, NeuronModel, read_model
 from clhines.neuron.outside import Ahead
@@ -255,6 +256,13 @@ def from_neuron(
             what = f"CVode.event with a statement, at t = {t:g} ms"
             way_out = "use clhines.neuron.run, or call it between runs"
             model.rejected.append(Rejected("", what, way_out))
+        for calls, what in (
+            (model.wires.called, "NetCon.record of a statement or a function"),
+            (model.plays.calls, "Vector.play of a statement"),
+            (model.bins is not None and model.bins.late, LATE),
+        ):
+            if calls:
+                model.rejected.append(Rejected("", what, "use clhines.neuron.run"))
         for ahead, what in ((model.draws, "Random.play"), (model.turns, IN_TURN)):
             if ahead:
                 model.rejected.append(Rejected("", what, "use clhines.neuron.run"))
@@ -372,7 +380,7 @@ def _advance(
             most = rest if ahead is None else min(rest, ahead.steps)
             steps = together(ranks, kept, kept.steps_ahead(most))
             try:
-                _run_ahead(kept, steps - 1, progress, ranks)
+                steps = _run_ahead(kept, steps - 1, progress, ranks) + 1
             except StopRunError as stop:  # once more, up to there: its code has run
                 rest, stopped, h.stoprun = stop.steps, stop, 0
                 continue
@@ -422,8 +430,16 @@ def _kept_or_read(
         return kept or KeptModel(model, request)
 
 
-def _run_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks | None) -> None:
-    """Take the steps before NEURON's own; all MPI ranks call it, also for none."""
+def _run_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks | None) -> int:
+    """Take the steps before NEURON's own, or fewer; all MPI ranks call it, also for none."""
+    try:
+        _take_ahead(kept, steps, progress, ranks)
+    except ComesError as comes:
+        return _run_ahead(kept, comes.steps, progress, ranks)
+    return steps
+
+
+def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks | None) -> None:
     joints = kept.joints  # to other ranks: anew where it has no simulation
     if ranks is not None and kept.sim is None:
         joints = Joints(ranks)

@@ -50,6 +50,7 @@ from clhines.neuron.stepping.replay import Replay, call_own
 from clhines.simulate.engines.arena_run import state_follows
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.ranks.split import JoinedRun, Joints
+from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
 
 _COUNTERS = (  # of NEURON's library: what they count is changes of sections and mechanisms
@@ -57,10 +58,20 @@ _COUNTERS = (  # of NEURON's library: what they count is changes of sections and
     "diam_changed", "n_memb_func", "cvode_active_",
 )  # fmt: skip
 _TEMPLATE_WORDS = 8
+_NEAR = 1e-6  # steps: times that differ by rounding
 _PLACE_WORDS = 4  # of a place that is no variable, at most
+_BETWEEN = 512  # steps that are taken at once where events may call a statement
 _MOST_START = 1 << 26  # bytes of a simulation's start that are kept
 _BLOCK = 1 << 13  # addresses whose words are read at once
 _LARGE, _MOST_THREADS = 1 << 24, 8  # bytes from which on threads compare and copy them; how many
+
+
+class ComesError(Exception):
+    """A statement of `NetCon.record` comes: NEURON's own step is to be the one after `steps`."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__(steps)
+        self.steps = steps
 
 
 class ReadValue:
@@ -377,6 +388,9 @@ class KeptModel:
         self._print: Fingerprint | None = None
         self._start: dict[str, np.ndarray] | None = None  # arrays of the simulation at its start
         self._lag, self._delivered = 0, -np.inf
+        self._calls = bool(model.wires.called)
+        self._due, self._foreseen = np.inf, False  # ms of a statement; whether one was looked for
+        self._played = np.inf  # ms: of one that `Vector.play` calls
 
     def is_of(self, request: RunOptions) -> bool:
         """Whether NEURON still has this model; parts that change in a run are read again."""
@@ -390,6 +404,8 @@ class KeptModel:
         self.model.refresh(not same or self.sim is None)  # after steps of NEURON's alone
         if not self.model.trains.follow(trains):
             self.sim = None
+        if not same:
+            self._due, self._foreseen = np.inf, False
         if not same and self.sim is not None:
             self._take(changed)
         return True
@@ -463,7 +479,10 @@ class KeptModel:
         assert self._runaways is not None
         begin, dt = float(h.t), sim.model.dt
         first = self._lag + (1 if sim.step == 0 else 0)
+        before = (sim.step, sim.arrays()) if self._calls else None
         result = sim.run((steps + self._lag) * dt, progress)
+        if before is not None:
+            self._foresee(result, begin, steps, before)
         if self._replay is not None and not self.is_called:
             self._replay.play(result, begin, first)
         if self.joints is not None:
@@ -484,21 +503,52 @@ class KeptModel:
         imported.crossed.clear()
         self._lag = 0
 
+    def _foresee(
+        self, result: Result, begin: float, steps: int, before: tuple[int, dict[str, np.ndarray]]
+    ) -> None:
+        """Let NEURON itself take the step in which a statement comes, and the one before it.
+
+        That sets all variables which the statement may read.
+        """
+        sim, records = self.sim, self._records
+        assert sim is not None and records is not None
+        due = records.first_call(result, begin, self._delivered)
+        ends = clock(begin, sim.model.dt, steps + 1)[1:]
+        if due > ends[-1] and any(o.sender is not None for o in self.model.wires.called):
+            here = sim.step, sim.arrays()
+            of_next = sim.run(sim.model.dt)
+            sim.set_arrays(*here)
+            due = min(due, records.first_call(of_next, begin, self._delivered))
+        earlier = max(int(np.searchsorted(ends, due)) - 1, 0)
+        self._foreseen = True
+        if due <= ends[-1]:
+            self._due = due
+        if earlier < steps:
+            sim.set_arrays(*before)
+            raise ComesError(earlier)
+
     def steps_ahead(self, most: int) -> int:
         """Return steps to take at once; NEURON takes those with transfers or code of events."""
         if self.model.memory.transfers and self.model.waits_for_transfer():
             self.sim = None  # it would begin with the voltages of now
             return 1
         h, statements = self.model.h, self.model.pending.statements
+        if self._is_late:
+            return 1
         for ahead in (self.model.draws, self.model.turns):
             if ahead:
                 most = min(most, ahead.most_steps)
         if self.model.stepping is not None and not self.is_called:
             most = min(most, self.model.stepping.most_steps)
-        if not statements:
+        if self._calls:
+            most = min(most, _BETWEEN)
+        self._played = self.model.queue.next_of(self.model.plays.calls) - _NEAR * float(h.dt)
+        called = min(self._due, self._played)
+        if not statements and called == np.inf:
             return most
         ends = clock(float(h.t), float(h.dt), most)[1:]
-        return min(int(np.searchsorted(ends, min(statements))) + 1, most)
+        between, within = np.searchsorted(ends, [min(statements, default=np.inf), called]).tolist()
+        return min(between + 1, max(within, 1), most)
 
     def step(self) -> None:
         """Take a step by NEURON, with the model's own code of each step."""
@@ -538,13 +588,16 @@ class KeptModel:
         if self.joints is not None:  # NEURON's exchange, which would set its time, comes later
             self.model.queue.put_exchange_off(end)
         h.fadvance()
+        called = min(self._due, self._played) <= end or (self._calls and not self._foreseen)
+        called |= self._is_late
+        self._foreseen = self._due < np.inf
         rest = [t for t in pending.statements if t > end]
         if due and not acted:  # but for calls of the next ones
             rest, of_points = self.model.queue.statements()
             acted = bool(of_points)  # which are rejected when all is read
-        if not acted:
+        if not acted and not called:
             self._take_print()
-        elif min(due) <= begin:  # they come before the step: all is read again
+        elif called or min(due) <= begin:  # they come before the step: all is read again
             self._print = None
         pending.statements = rest
         self._delivered = float(h.t)  # what is due until the end of its step
@@ -557,6 +610,11 @@ class KeptModel:
         elif self._is_free:
             with suppress(OSError):  # something is not found: it is read again each time
                 self._print = Fingerprint(self.model)
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether NEURON's bins of events are right only after a step of its own."""
+        return self.model.bins is not None and self.model.bins.late
 
     @property
     def _is_free(self) -> bool:

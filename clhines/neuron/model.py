@@ -17,7 +17,7 @@ from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
 from clhines.mechanisms.nmodl.reading.tree import GIVEN, PICKING, FunctionTable
 from clhines.mechanisms.nmodl.values import MADE
 from clhines.model.model import ADVANCE_REVERSAL
-from clhines.neuron.back.queue import Bins, EventQueue, Pending, check_bins, read_pending
+from clhines.neuron.back.queue import LATE, Bins, EventQueue, Pending, check_bins, read_pending
 from clhines.neuron.convert import (
     CELSIUS,
     Rejected,
@@ -68,7 +68,7 @@ from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.turns import OwnEvents, Turns, is_alone
-from clhines.neuron.read.wiring import NeuronWires, read_wires
+from clhines.neuron.read.wiring import NeuronWires, on_ranks, read_wires
 from clhines.neuron.read.written import WrittenPointers, read_pointed, read_steered, read_written
 from clhines.neuron.stepping.reads import Stepping, read_stepping
 from clhines.progress import each, phase
@@ -327,6 +327,7 @@ def read_model(
             model.rejected.append(Rejected(next(iter(model.steered))[0], what))
         _check_draws(model, ranks)
         _find_turns(model, ranks)
+        model.rejected += _called(model)
         _play_celsius(model)
         model.rejected += _check_made(model)
         if model.bins is not None:
@@ -438,9 +439,8 @@ def _structure(contents: Contents) -> list[Rejected]:
 
 
 def _branches(model: NeuronModel) -> list[Rejected]:
-    """Find what has currents of one of several branches that rallbranch says are alike."""
-    several = model.tree.branches != 1
-    if not several.any():
+    """Find what uses the area of one of several branches that rallbranch says are alike."""
+    if (model.tree.branches == 1).all():
         return []
     programs = {name: mechanism.program for name, mechanism in model.mechanisms.items()}
     uses_area = {n for n, p in programs.items() if "area" in p.built_in or p.diffusing}
@@ -448,12 +448,18 @@ def _branches(model: NeuronModel) -> list[Rejected]:
     found = [
         Rejected(name, f"{what} {name} in it, or in those it bears", way_out)
         for name, instances in model.every.items()
-        if several[instances.nodes[instances.nodes >= 0]].any()
-        and (instances.entry.kind == "point" or name in uses_area)
+        if _is_alike(model, name)
+        and (name in uses_area or (instances.entry.kind == "point" and instances.entry.channel))
     ]
     if model.h.CVode().use_fast_imem():
         found.append(Rejected("", f"{what} CVode.use_fast_imem", way_out))
     return found
+
+
+def _is_alike(model: NeuronModel, name: str) -> bool:
+    """Whether instances of a mechanism are on branches that stand for several."""
+    nodes = model.every[name].nodes
+    return bool((model.tree.branches[nodes[nodes >= 0]] != 1).any())
 
 
 def _convert(model: NeuronModel) -> None:
@@ -491,7 +497,8 @@ def _converted(
     if "hoc_lookup" in entry.text:
         entry = replace(entry, text=with_lookups(entry.text, model.h.name_declared))
     queue = _room_for_events(model, name)
-    more = queue, kept, in_turn, bool(model.plays.celsius)
+    is_alike = entry.kind == "point" and _is_alike(model, name)
+    more = queue, kept, in_turn, bool(model.plays.celsius), is_alike
 
     def convert(entry: CatalogueEntry) -> Mechanism | list[Rejected]:
         return converted(entry, pointers, use_tables, second, tables, *more)
@@ -680,6 +687,22 @@ def _outside(model: NeuronModel, name: str) -> str:
     if _randoms_of(model, name) is None:
         return "it draws from what others draw from, too, or from no Random"
     return "CVode.queue_mode(1, 0)" if model.bins is not None else ""
+
+
+def _called(model: NeuronModel) -> list[Rejected]:
+    """Find objects whose events call statements where a run cannot end at them."""
+    if on_ranks(model.h):
+        late = model.bins is not None and model.bins.late
+        rows = (model.plays.calls, "Vector.play of a statement"), (late, LATE)
+        return [Rejected("", f"{what}, on several MPI ranks") for is_so, what in rows if is_so]
+    senders = {o.sender[0] for o in model.wires.called if o.sender is not None}
+    ahead = {*model.trains.ahead} if model.bins is None else senders
+    what = "NetCon.record of a statement or a function" + (
+        ", of an object that sends events, with CVode.queue_mode(1, 0)"
+        if model.bins is not None
+        else ", of what draws from NEURON's one generator in turn"
+    )
+    return [Rejected(name, what, "record into a Vector") for name in sorted(senders & ahead)]
 
 
 def _run_ahead(model: NeuronModel, names: list[str]) -> None:

@@ -96,6 +96,16 @@ def test_bins_of_events_are_those_of_neuron(engine, dt):
     assert found["turns"] is not None and found["turns"] <= TOLERANCE, found
 
 
+@pytest.mark.parametrize("engine", ["reference", "steps"])
+def test_bins_that_begin_at_another_time_are_put_right_by_neuron(engine):
+    """After t and dt have been set to go to a steady state first."""
+    found = result_of(engine, "late", "bins_program.py")
+    assert found["late"] is not None and found["late"] <= TOLERANCE, found
+    assert sum(found["sizes"][:7]) > 6
+    said = "CVode.queue_mode(1, 0) where t or dt has been set since finitialize()"
+    assert said + "; use clhines.neuron.run" in found["said"]
+
+
 def said_by(program, **given):
     """What RejectedError says in a program that sets `ask`, a function, or an empty text."""
     begin = f"""

@@ -1,14 +1,17 @@
 """A network with ``CVode.queue_mode(1, 0)``, by NEURON and by this package; prints how they agree.
 
-``bins_program.py ENGINE DT``: an engine of `Simulation`, and the step. With "epochs-gpu"
+``bins_program.py ENGINE DT``: an engine of `Simulation`, and the step, or "late". With "epochs-gpu"
 there are no artificial cells.
 """
 
 import json
 import sys
+from functools import partial
 
 import numpy as np
 from support.mod_files import in_turns, loaded
+
+import clhines
 
 SEED, STOP = 3, 24.0
 
@@ -81,6 +84,32 @@ def compared(engine, dt, mode=1):
     return found
 
 
+def late(engine):
+    """How Vectors agree after steps to a steady state, so that bins begin at another time."""
+    h = loaded()
+    vectors, kept = built(h, np.random.default_rng(SEED), True)
+    h.CVode().queue_mode(1, 0)
+    found = []
+    for run in (h.continuerun, partial(clhines.neuron.run, engine=engine)):
+        h.finitialize(-65)
+        h.t, h.dt = -200, 10
+        while h.t < -50:
+            h.fadvance()
+        h.t, h.dt = 0, 0.025
+        h.fcurrent()
+        h.frecord_init()
+        run(STOP / 3)
+        found.append([np.array(v) for v in vectors])
+    h.finitialize(-65)
+    h.t = 1
+    try:
+        clhines.from_neuron()
+    except clhines.InputError as error:
+        said = str(error)
+    del kept
+    return {"late": same(*found), "sizes": [len(v) for v in found[0]], "said": said}
+
+
 def same(truth, got):
     """Largest difference relative to a Vector's largest value; None where lengths differ."""
     if [len(v) for v in truth] != [len(v) for v in got]:
@@ -92,4 +121,5 @@ def same(truth, got):
 
 
 if __name__ == "__main__":
-    print(json.dumps(compared(sys.argv[1], float(sys.argv[2]))))
+    engine, dt = sys.argv[1:]
+    print(json.dumps(late(engine) if dt == "late" else compared(engine, float(dt))))

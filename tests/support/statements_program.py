@@ -1,4 +1,7 @@
-"""Code that CVode.event runs in a run, here and in NEURON: ``statements_program.py ENGINE``."""
+"""Code that NEURON calls in a run, here and in NEURON: ``statements_program.py ENGINE [PART]``.
+
+It is CVode.event's, or with the part "called" that of NetCon.record and Vector.play.
+"""
 
 import json
 import sys
@@ -59,11 +62,64 @@ CODE = {
 }  # fmt: skip
 
 
+class Calling(Model):
+    """With sources that call code: two voltages, an artificial cell, and a Vector."""
+
+    def __init__(self):
+        super().__init__()
+        somas = self.somas[:2]
+        self.heard = [h.NetCon(s(0.5)._ref_v, None, -10, 1, 0, sec=s) for s in somas]
+        self.heard.append(h.NetCon(self.stim, None))
+        self.player, self.at_times = h.Vector([2, 3, 5]), h.Vector([2, 2.0125, 7.49])
+
+    def seen(self):
+        """What code finds: times, what an event has just set, what only NEURON's step sets."""
+        soma = self.somas[1](0.5)
+        self.called += [h.t, soma.v, soma.hh.m, soma.ina, soma.i_cap, self.synapses[0].g]
+
+    def each(self, call):
+        for netcon in self.heard:
+            netcon.record(call)
+
+    def hush(self):
+        for netcon in self.heard:
+            netcon.record("")
+        self.player.play_remove()
+
+    def takes(self):
+        self.seen()
+        self.clamp.amp += 0.01
+        self.netcons[2].weight[0] += 0.01
+
+    def stops(self):
+        self.seen()
+        h.stoprun = h.t > 6
+
+
+CALLED = {
+    "sees": lambda net: net.each(net.seen),
+    "tuple": lambda net: net.each((net.called.append, 1)),
+    "hoc": lambda net: net.each("hoc_count += t"),
+    "takes": lambda net: net.each(net.takes),
+    "stops": lambda net: net.each(net.stops),
+    "event": lambda net: net.heard[1].record(lambda: net.netcons[2].event(h.t + 0.7)),
+    "and event": lambda net: (net.each(net.seen), cvode.event(5.01, net.note)),
+    "plays": lambda net: net.player.play("hoc_count += $1*t", net.at_times),
+    "plays into": lambda net: net.player.play("IClamp[0].amp = $1/10 hoc_count += t", 2.3),
+    "both": lambda net: (net.player.play("hoc_count += $1*t", 0.7), net.each(net.seen)),
+}  # fmt: skip
+
+
 def ran(net, name, way):
     """What is recorded of a model with such code, and when it ran."""
     h.hoc_count, net.clamp.amp, net.netcons[0].weight[0] = 0, 0.2, 0.05
+    net.netcons[2].weight[0] = 0.05
     net.called.clear()
-    handler = h.FInitializeHandler(partial(CODE[name], net))
+    if isinstance(net, Calling):
+        net.hush()
+        handler = CALLED[name](net)
+    else:
+        handler = h.FInitializeHandler(partial(CODE[name], net))
     net.spikes.resize(0)
     h.finitialize(-65)
     net.stim.ranvar.set_seq(0)
@@ -89,14 +145,21 @@ def plain():
     h.continuerun(STOP)
 
 
-def compared(engine):
+def by_pieces():
+    for stop in (0.5, 2.1, 6.3, 6.325, 11, STOP):
+        h.continuerun(stop)
+        if h.stoprun:
+            break
+
+
+def compared(engine, net, codes, ways):
     """Of each code, how far what is recorded is from NEURON's, and how often it ran."""
-    net, found, made = Model(), {}, []
+    found, made = {}, []
     start = kept.KeptModel.start
     kept.KeptModel.start = lambda *words: (made.append(1), start(*words))[1]
     unchanged = ran(net, "hoc", plain)
-    for name in CODE:
-        for way in (plain, by_psolve):
+    for name in codes:
+        for way in ways:
             truth = ran(net, name, way)
             made.clear()
             got = ran(net, name, partial(on, way, engine))
@@ -104,6 +167,7 @@ def compared(engine):
                 "worst": max(worst(a, b) for a, b in zip(truth, got, strict=True)),
                 "effect": max(worst(a, b) for a, b in zip(truth[:4], unchanged[:4], strict=True)),
                 "calls": len(truth[-1]) + int(truth[-2][1] > 0),
+                "counts": [len(truth[-1]), len(got[-1])],
                 "end": truth[-2][0],
                 "sims": len(made),
             }
@@ -131,10 +195,43 @@ def refused():
         except RuntimeError as error:
             lines.append(type(error).__name__)
     del handler
+    return [*lines, *refused_calls()]
+
+
+def refused_calls():
+    """What is said of sources and Vectors that call code, where that is not run."""
+    net, lines = Calling(), []
+
+    def look(said):
+        h.finitialize(-65)
+        lines.append([str(r) for r in said()])
+
+    def of_own():
+        try:
+            clhines.from_neuron()
+        except clhines.InputError as error:
+            return [row.strip() for row in str(error).splitlines()[1:]]
+
+    net.each("hoc_count += 1")
+    net.player.play("hoc_count = $1", 0.5)
+    look(clhines.neuron.check)
+    look(of_own)
+    cvode.queue_mode(1, 0)
+    look(clhines.neuron.check)
+    cvode.queue_mode(0, 0)
+    net.hush()
+    net.player.play("hoc_count = $1", net.at_times, 1)
+    look(clhines.neuron.check)
     return lines
 
+
+WAYS = plain, by_psolve
 
 if __name__ == "__main__":
     warnings.simplefilter("error")
     engine = sys.argv[1]
-    print(json.dumps(refused() if engine == "refused" else compared(engine)))
+    if sys.argv[2:] == ["called"]:
+        found = compared(engine, Calling(), CALLED, (plain, by_pieces))
+    else:
+        found = refused() if engine == "refused" else compared(engine, Model(), CODE, WAYS)
+    print(json.dumps(found))

@@ -13,7 +13,7 @@ from clhines.errors import warn_caller
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.raw import Queued, gather, is_address, words_at
+from clhines.neuron.memory.raw import Queued, gather, halves, is_address, words_at
 from clhines.neuron.read.wiring import NeuronWires, Sender
 
 _WORDS_OF_ITEM, _WORDS_OF_EVENT = 6, 5
@@ -22,6 +22,7 @@ _WORDS = 16
 _EVENTS = "net_cvode_instance", "nrn_threads"  # of NEURON's library
 _ROOM = (ctypes.c_uint64 * 8)()  # for events that no instance keeps; NEURON writes there
 _SEARCHED = 6  # words of NEURON's queue, and of its bins
+LATE = "CVode.queue_mode(1, 0) where t or dt has been set since finitialize()"
 _NEAR = 1e-6  # steps: where NEURON's bins begin beside its t
 
 
@@ -66,6 +67,12 @@ class EventQueue:
             at = np.isin(found.what, kinds)
             found = Queued(*(column[at] for column in found))
         return [Queued(*event) for event in zip(*(a.tolist() for a in found), strict=True)]
+
+    def next_of(self, addresses: Iterable[int]) -> float:
+        """Return when the first of some events of Vectors comes, ms; inf: none does."""
+        wanted = {*addresses}
+        events = self.events("PlayRecordEvent") if wanted else []
+        return min((event.time for event in events if event.address in wanted), default=np.inf)
 
     def others(self) -> list[np.ndarray]:
         """Return the columns of events that neither call statements nor exchange spikes, sorted."""
@@ -199,7 +206,11 @@ def _places(known: np.ndarray, wanted: list[int]) -> list[int]:
 
 
 class Bins:
-    """NEURON's bins of events, counted from a time of its own; see `simulate.events.sources`."""
+    """NEURON's bins of events, counted from a time of its own; see `simulate.events.sources`.
+
+    Those that are `late` begin at another time than NEURON's next step asks for, until this is
+    taken: t or dt has been set, or stepped otherwise, since ``finitialize()``.
+    """
 
     def __init__(self, memory: NeuronMemory, queue: EventQueue, t: float, dt: float) -> None:
         self._memory, self._queue, self._dt = memory, queue, dt
@@ -214,12 +225,25 @@ class Bins:
             if abs(ctypes.c_double.from_address(found[0] + 8 * k).value - (t - 0.5 * dt))
             <= _NEAR * dt
         ]
-        if len(begins) != 1:
-            what = "CVode.queue_mode(1, 0) where t or dt has been set, or stepped otherwise, since "
-            what += "finitialize(): NEURON's bins of events begin at another time"
+        self.late = len(begins) != 1
+        found_in = queue.columns()
+        binned = found_in.bin_order >= 0
+        if not self.late:
+            self._begin = ctypes.c_double.from_address(begins[0])
+        if binned.any() and (
+            self.late or not self._in_time(found_in.time[binned], found_in.item[binned])
+        ):
+            what = "CVode.queue_mode(1, 0) with events on their way in NEURON's bins of another "
+            what += "time, as t or dt has been set, or stepped otherwise, since finitialize()"
             way_out = "queue_mode(0, 0) before finitialize(), or leave t and dt as they are"
             raise RejectedError([Rejected("", what, way_out)])
-        self._begin = ctypes.c_double.from_address(begins[0])
+
+    def _in_time(self, times: np.ndarray, items: np.ndarray) -> bool:
+        """Whether the bins that entries of the queue are in are those of their times, ms."""
+        size, first = halves(words_at(ctypes.addressof(self._begin) + 8, 1))
+        number = (gather(items + _BIN_OF_ITEM)[:, 0] & 0xFFFFFFFF).astype(np.int64)
+        middle = (number - first) % size + 0.5
+        return bool((abs((times - self._begin.value) / self._dt - middle) <= 0.5 + _NEAR).all())
 
     def begin_at(self, t: float) -> None:
         """Let the first bin begin at a time; all are empty."""

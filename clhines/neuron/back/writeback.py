@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.played import Recorder
 from clhines.neuron.read.trains import held_vector
 from clhines.neuron.read.tree import CAPACITANCE
+from clhines.neuron.read.wiring import Origin
 from clhines.simulate.events.exact import check_rings
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.result import Result
@@ -30,6 +31,7 @@ from clhines.simulate.simulation import Simulation
 _CHARGED = "", CAPACITIVE
 _V = "", "v"
 _MEMBRANE = OUTSIDE, "i_membrane"
+_NEAR = 1e-6  # steps: times that differ by rounding
 BEFORE_STEPS = {"before_initial", "initial", "after_initial"}  # blocks
 # mV: from here on v + 0.001 mV, with which NEURON makes conductances, is rounded by 2^-23 of the
 # difference and more, as in float32; ten million times further away nothing of it is left
@@ -277,30 +279,15 @@ class Records:
         NEURON sees at the begin of a step what has crossed a threshold in the step before: what did
         so before the run counts, what does so in its last step does not yet.
         """
-        imported = self._imported
-        h, trains = imported.model.h, imported.model.trains.times
+        h, vectors = self._imported.model.h, self._imported.model.plays.vectors
         every: dict[int, list[tuple[float, int]]] = {}
         identifiers: dict[int, Hoc] = {}
-        vectors, order = imported.model.plays.vectors, np.argsort(result.spike_cell, kind="stable")
-        spike_time, cells = result.spike_time[order], result.spike_cell[order]
-        origins = imported.model.wires.origins
-        for number, origin in zip(imported.numbers.tolist(), origins, strict=True):
-            if origin.times not in vectors:
-                continue
-            late = SPIKE_LATE if origin.sender is None else 0.0
-            first, end = np.searchsorted(cells, [number, number + 1])
-            times = spike_time[first:end] + late
-            if imported.model.bins is not None and origin.sender is not None:
-                key = origin.times, origin.numbers, origin.record_as
-                times = self._unrecorded(times, after, key)
-            else:
-                times = times[times > after]
+        wanted = [o for o in self._imported.model.wires.origins if o.times in vectors]
+        for origin, times in self._sent(result, begin, after, wanted):
             if origin.sender is None:
                 times = times[times < last]
-            elif origin.sender in trains:
-                times = trains[origin.sender][trains[origin.sender] <= last]
-            if number in self._imported.crossed:
-                times = np.append(begin + late, times)
+            elif origin.sender in self._imported.model.trains.times:
+                times = times[times <= last]
             pairs = every.setdefault(origin.times, [])
             pairs += [(t, origin.record_as) for t in times.tolist()]
             identifiers[origin.times] = vectors.get(origin.numbers)
@@ -310,6 +297,44 @@ class Records:
                 vectors[vector].append(h.Vector([t for t, _ in events]))
             if events and identifiers[vector] is not None:
                 identifiers[vector].append(h.Vector([k for _, k in events]))
+
+    def _sent(
+        self, result: Result, begin: float, after: float, wanted: Sequence[Origin]
+    ) -> Iterator[tuple[Origin, np.ndarray]]:
+        """Yield some sources and the times, ms, of events that NEURON has not sent by `after`."""
+        imported = self._imported
+        trains, order = imported.model.trains.times, np.argsort(result.spike_cell, kind="stable")
+        spike_time, cells = result.spike_time[order], result.spike_cell[order]
+        chosen = {id(origin) for origin in wanted}
+        origins = imported.model.wires.origins
+        for number, origin in zip(imported.numbers.tolist(), origins, strict=True):
+            if id(origin) not in chosen:
+                continue
+            late = SPIKE_LATE if origin.sender is None else 0.0
+            first, end = np.searchsorted(cells, [number, number + 1])
+            times = spike_time[first:end] + late
+            if imported.model.bins is not None and origin.sender is not None:
+                key = origin.times, origin.numbers, origin.record_as
+                times = self._unrecorded(times, after, key)
+            else:
+                times = times[times > after]
+            if origin.sender in trains:
+                times = trains[origin.sender]
+            if number in imported.crossed:
+                times = np.append(begin + late, times)
+            yield origin, times
+
+    def first_call(self, result: Result, begin: float, after: float) -> float:
+        """Return when an event first calls a statement of `NetCon.record`, ms; inf: none does.
+
+        That of a voltage is within the step at whose begin NEURON sees it, that of an object so
+        much earlier that rounding does not count.
+        """
+        dt, first = self._sim.model.dt, np.inf
+        for origin, times in self._sent(result, begin, after, self._imported.model.wires.called):
+            margin = 0.25 * dt if origin.sender is None else -_NEAR * dt
+            first = min(first, float(times.min(initial=np.inf)) + margin)
+        return first
 
     def _unrecorded(
         self, times: np.ndarray, after: float, known: tuple[int, int, int]

@@ -41,7 +41,7 @@ class PlayRead:
     what: str  # its class, as ``YvecRecord``
     place: Place
     words: tuple[int, ...]  # what follows in the object, and nothing behind it: vectors, times, ...
-    is_called: bool  # `Vector.play` calls a statement
+    calls: int  # address of the event by which `Vector.play` calls a statement, 0 for none
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ OF_GID = "a gid"  # stands for the name of what sends its spikes: PatternStim, o
 # what NEURON's pattern.mod does, without comments and spaces
 _RECEIVES = "NET_RECEIVE(w){LOCALnstif(flag==1){nst=sendgroup()if(nst>=t){net_send(nst-t,1)}}}"
 _KEEPS = "structInfo{intsize;double*tvec;int*gidvec;intindex;};"
+_NEAR = 1e-9  # ms: an event's time has been added and subtracted
+_GROUP = 102  # events that it sends at once, at least
 _SLOT, _WORD = 2, 2  # of an instance's places, and of the words of one
 _SIZE, _TIMES, _GIDS, _INDEX = 0, 8, 16, 24  # bytes into an Info
 
@@ -32,16 +34,21 @@ class Pattern:
     t: np.ndarray
     gid: np.ndarray
     index: int  # address of how many it has sent
+    unsorted: tuple[int, int] | None = None  # addresses where NEURON has them in another order
 
     def go_on(self, past: int) -> None:
-        """Let it have sent `past` more."""
+        """Let it have sent `past` more, of those in order."""
+        if self.unsorted is not None:
+            gid = self.gid.astype(np.int32)
+            for address, values in zip(self.unsorted, (self.t, gid), strict=True):
+                ctypes.memmove(address, values.ctypes.data, values.nbytes)
         ctypes.c_int.from_address(self.index).value += past
 
 
 def read_patterns(
-    memory: NeuronMemory, contents: Contents, waits: set[tuple[str, int]], name: str
+    memory: NeuronMemory, contents: Contents, due: dict[tuple[str, int], float], name: str
 ) -> list[Pattern | str]:
-    """Return each instance's unsent events, or why not; `waits` have a self event coming."""
+    """Return each instance's unsent events, or why not; `due`: when a self event comes, ms."""
     found, readable = list[Pattern | str](), Readable(_INDEX + 8)
     for k, thing in enumerate(contents.points[name].things):
         begin, width, size = memory.slots_of(memory.inside(thing))
@@ -51,16 +58,36 @@ def read_patterns(
             found.append(f"where {thing} keeps its spikes is not found in NEURON's memory")
             continue
         count, sent = (ctypes.c_int.from_address(info + at).value for at in (_SIZE, _INDEX))
-        if (name, k) not in waits or not 0 <= sent < count:
+        if (name, k) not in due or not 0 <= sent < count:
             found.append(Pattern(np.zeros(0), np.zeros(0, np.int64), info + _INDEX))
             continue
         t = np.array((ctypes.c_double * count).from_address(words_at(info + _TIMES, 1)[0]))
         gid = np.array((ctypes.c_int * count).from_address(words_at(info + _GIDS, 1)[0]))
-        if (np.diff(t) < 0).any():
-            found.append(f"the times of {thing} do not ascend; sort them")
+        t, gid = t[sent:], gid[sent:].astype(np.int64)
+        if (np.diff(t) >= 0).all():
+            found.append(Pattern(t, gid, info + _INDEX))
             continue
-        found.append(Pattern(t[sent:], gid[sent:].astype(np.int64), info + _INDEX))
+        if _some_late(t, due[name, k]):
+            found.append(f"the times of {thing} do not ascend, and some come late; sort them")
+            continue
+        order = np.argsort(t, kind="stable")
+        times, gids = (words_at(info + begin, 1)[0] for begin in (_TIMES, _GIDS))
+        own = times + 8 * sent, gids + 4 * sent
+        found.append(Pattern(t[order], gid[order], info + _INDEX, own))
     return found
+
+
+def _some_late(t: np.ndarray, due: float) -> bool:
+    """Whether NEURON, which sends times in groups as they are, is past one when it does so."""
+    at = 0
+    while at < len(t):
+        begin, at = at, min(at + _GROUP, len(t))
+        while at < len(t) and t[at] <= due:
+            at += 1
+        if (t[begin:at] < due - _NEAR).any():
+            return True
+        due = float(t[at]) if at < len(t) else due
+    return False
 
 
 def by_gid(patterns: list[Pattern]) -> dict[int, np.ndarray]:

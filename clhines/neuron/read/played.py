@@ -99,6 +99,7 @@ class PlayReader:
         self._named = 0  # of those that are not recorded
         self.celsius: list[Player] = []  # what is played into it, by all its instances
         self._celsius = memory.place(ref(h, "celsius")).column
+        self.calls: list[int] = []  # addresses of events by which statements are called
         self.in_use: list[int] = []  # words of what records and plays, addresses of Vectors too
         for played in memory.played(every):
             self._read(played)
@@ -127,8 +128,10 @@ class PlayReader:
         if played.what == "unknown":
             self._reject("a Graph or another object that records in each step")
             return
-        if played.is_called:
-            self._reject("Vector.play of a statement", "play into a variable")
+        if played.calls:
+            self.calls.append(played.calls)
+            if played.what == "VecPlayContinuous":
+                self._reject("Vector.play of a statement in each step", "play into a variable")
             return
         vector = self.vectors.get(played.words[0])
         if vector is None:

@@ -100,7 +100,7 @@ def read_trains(
                 trains.rejected.append(Rejected(name, str(error).format(thing), way_out))
                 continue
             trains.fields[name, k] = fields[_INDEX], fields[_TIME]
-    _add_patterns(trains, memory, contents, set(due))
+    _add_patterns(trains, memory, contents, due)
     if on_ranks(h):
         trains.rejected += [
             Rejected(name, "PatternStim on several MPI ranks", "use VecStim")
@@ -111,11 +111,11 @@ def read_trains(
 
 
 def _add_patterns(
-    found: Trains, memory: NeuronMemory, contents: Contents, waits: set[tuple[str, int]]
+    found: Trains, memory: NeuronMemory, contents: Contents, due: dict[tuple[str, int], float]
 ) -> None:
     names = [n for n, i in contents.points.items() if is_pattern(i.entry.text)]
     for name in names:
-        for k, one in enumerate(read_patterns(memory, contents, waits, name)):
+        for k, one in enumerate(read_patterns(memory, contents, due, name)):
             if isinstance(one, str):
                 found.rejected.append(Rejected(name, one))
             else:

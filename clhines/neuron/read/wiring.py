@@ -89,6 +89,11 @@ class NeuronWires:
         """(w,) int64: where all weights are, of NetCon after NetCon."""
         return np.repeat(self.read.weight, self.width) + 8 * ranges(self.width * 0, self.width)
 
+    @property
+    def called(self) -> list[Origin]:
+        """Sources whose events call a statement or a function of `NetCon.record`."""
+        return [origin for origin in self.origins if origin.is_called]
+
     def target_of(self, k: int) -> Sender:
         return self.senders[int(self.target[k])]
 
@@ -157,8 +162,8 @@ def _read_origins(
             way_out = "expected a voltage or an object that sends events"
             rejected.append(Rejected("", f"NetCon of {what}", way_out))
             continue
-        if source.is_called:
-            what = "NetCon.record of a statement or a function"
+        if source.is_called and on_ranks(h):
+            what = "NetCon.record of a statement or a function, on several MPI ranks"
             rejected.append(Rejected("", what, "record into a Vector"))
         sender, number = (sender, number) if node < 0 else (None, -1)
         known, threshold = vars(source), reader.threshold(source.address)
