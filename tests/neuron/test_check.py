@@ -25,7 +25,7 @@ loaded()
 soma = h.Section(name="soma")
 soma.insert("hh")
 soma.insert("extracellular")
-soma(0.5).xc[0] = 1
+soma(0.5).xc[0] = -1
 h.load_file("stdlib.hoc")
 h('''
 objref channel
@@ -421,9 +421,9 @@ rejected("CVode.queue_mode(1, 0) where t or dt has been set", nothing, set_back)
 cvode.queue_mode(0, 0)
 def charged(soma):
     soma.insert("extracellular")
-    soma(0.5).xc[0] = 1
+    soma(0.5).xc[0] = -1
 
-rejected("`extracellular` with other values", charged, None)
+rejected("`extracellular` with `xg` or `xc` below 0", charged, None)
 point = lambda soma: h.IClamp(soma(0.5))
 rejected("CVode.event with a point process", point,
          lambda soma: cvode.event(3, "x = 1", h.List("IClamp").o(0), 0))
