@@ -11,7 +11,7 @@ Who owns what
     `sections`: `Sections`, their 3-D points and connections, and the differences from NEURON's
     importer. `cable`: regions of SWC types, distances, areas, resistances and centres of segments;
     `Cable` (compartments) and `System` (the matrix of a backward-Euler step). `synthetic`: random
-    and sample cells with 3-D points, and two files.
+    and sample cells with 3-D points, and two files. `around`: nodes that lie around others.
 
 From a morphology to a matrix of the passive membrane:
 

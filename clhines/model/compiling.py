@@ -19,13 +19,16 @@ from clhines.model.connections import GridConnections
 from clhines.model.diffusion import Diffusion
 from clhines.model.instances import (
     ConstantSums,
+    begin_of,
     check_alone,
     check_temperature,
-    constant_sums,
     kinds_of,
+    nodes_of,
+    placed,
     revalued,
     spiking,
 )
+from clhines.model.layers import layers_of
 from clhines.model.model import (
     KNOWN_IONS,
     OTHER_ION,
@@ -117,9 +120,10 @@ def _compiled(
     network: Network, changes: Changes, times: tuple[float, ArrayLike, bool | int, int]
 ) -> Model:
     dt, structure, stored = as_step(times[0]), inside(network).structure, changes.stored
-    added, groups = inside(network).added, changes.groups(network.groups)
+    added = inside(network).added
+    groups = placed(changes.groups(network.groups), structure.around)
     wiring = inside(network).wiring.changed(changes)
-    of_nodes = _of_nodes(groups, structure, times[1], network.forest.num_nodes)
+    of_nodes = nodes_of(groups, structure, times[1])
     features = of_network(added, groups, wiring.given)
     exact = bool(features - GRID) or (bool(features) and has_short(wiring, added, dt))
     kinds, instances = _kinds(network, groups, stored)
@@ -161,6 +165,7 @@ def _compiled(
         secondorder=second_order,
         seed=as_seed(times[3]),
         diffusions=tuple(_diffusions(kinds, structure)),
+        layers=layers_of(structure, second_order),
         stored=frozenset(stored),
         **added_fields,
     )
@@ -169,22 +174,6 @@ def _compiled(
     check_read(model)
     check_steered(model)
     return replace(model, needs=features | of_model(model, exact))
-
-
-def _of_nodes(
-    groups: Sequence[Group], structure: Structure, v_init: ArrayLike, num_nodes: int
-) -> NodeValues:
-    constant_d, constant_b = constant_sums(groups, structure)
-    of_nodes = {
-        "u": -structure.once("g_axial"),
-        "capacitance": structure.once("capacitance"),
-        "area": structure.once("area"),
-        "constant_d": constant_d,
-        "constant_b": constant_b,
-        "constant_g": constant_sums(groups, structure, axial=False)[0],
-        "v_init": spread("v_init", v_init, num_nodes, own=False, unit="mV"),
-    }
-    return NodeValues(of_nodes, num_nodes)
 
 
 def with_values(
@@ -207,7 +196,7 @@ def with_values(
         of_nodes=model.of_nodes.changed(
             constant_d=constant_d,
             constant_b=constant_b,
-            v_init=spread("v_init", v_init, network.forest.num_nodes, own=False, unit="mV"),
+            v_init=begin_of(inside(network).structure, v_init),
             constant_g=sums.conductances(changes),
         ),
         stored=frozenset(changes.stored),
@@ -568,7 +557,9 @@ def targets_of(
 
 
 # needs of copies that are compiled as cells of one network
-_NOT_ALIKE = {"last_instances", "written_pointers", "read_pointers", "steered_weights"}
+_NOT_ALIKE = {
+    *("last_instances", "written_pointers", "read_pointers", "steered_weights", "layers"),
+}
 Spans = Sequence[tuple[int, np.ndarray]]  # see `Model.instances`
 
 

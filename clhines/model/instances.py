@@ -10,17 +10,23 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from clhines.arrays import ascending, inverse, repeat_moved, stretch_of
+from clhines.cells.around import Enclosing
+from clhines.checks import spread
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.ir.program import CAPACITANCE, GENERATOR
 from clhines.mechanisms.mechanism import Mechanism
+from clhines.mechanisms.mechanism import mechanism as built_in
 from clhines.model.model import DENSITY, Kind
 from clhines.network.changes import Changes, ParameterValue
 from clhines.network.groups import Group, inside
 from clhines.network.network import Network
-from clhines.network.structure import Structure
+from clhines.network.structure import NodeValues, Structure
+
+ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms whose currents are no membrane's
 
 
 def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
@@ -98,6 +104,44 @@ def kinds_of(
         first += len(node)
         targets += len(node) if mechanism.takes_events else 0
     return tuple(kinds), tuple(instances)
+
+
+def is_electrode(mechanism: Mechanism) -> bool:
+    """Whether a mechanism's current comes from an electrode, not from the membrane."""
+    return mechanism.program.electrode or mechanism in [built_in(name) for name in ELECTRODES]
+
+
+def placed(groups: Sequence[Group], around: Enclosing | None) -> list[Group]:
+    """Return groups, with electrodes at the node around the one that they are in, see `Layers`."""
+    if around is None or len(around.rows) == 1:
+        return [*groups]
+    inner, layers, found = around.rows[0], around.rows[1:-1], list[Group]()
+    for group in groups:
+        name, nodes, program = group.mechanism.name, group.nodes, group.mechanism.program
+        if not len(nodes) or group.mechanism.kind == "artificial":
+            found.append(group)
+            continue
+        is_inner, own = np.isin(nodes, inner), is_electrode(group.mechanism)
+        if (own and np.isin(nodes, layers).any()) or not (own or is_inner.all()):
+            node = int(nodes[np.isin(nodes, layers) if own else ~is_inner][0])
+            raise InputError(
+                f"{name} at node {node}, which is around another; expected "
+                + ("an outermost one" if own else "an electrode")
+            )
+        to = np.where(is_inner, around.node[nodes], nodes)
+        moved = own & is_inner & (to >= 0)
+        roles = {a.role for given in program.blocks.values() for a in given}
+        if moved.any() and program.electrode and roles & {"v", "ion", "pointer"}:
+            raise InputError(
+                f"{name} at node {int(nodes[moved][0])}, which has nodes around it, is an "
+                "electrode that depends on v, ions or pointers; expected one that does not"
+            )
+        if moved.any():
+            nodes = np.where(moved, to, nodes)
+            own_of = group.network, group.number, group.mechanism, nodes, group.parameters
+            group = Group(*own_of)
+        found.append(group)
+    return found
 
 
 def spiking(
@@ -188,6 +232,28 @@ def constant_sums(
     for group in constant[count:]:
         _fold(group, group.nodes, area, d, b)
     return d, b
+
+
+def nodes_of(groups: Sequence[Group], structure: Structure, v_init: ArrayLike) -> NodeValues:
+    """Return `Model.of_nodes`."""
+    constant_d, constant_b = constant_sums(groups, structure)
+    of_nodes = {
+        "u": -structure.once("g_axial") * (structure.around is None),
+        "capacitance": structure.once("capacitance"),
+        "area": structure.once("area"),
+        "constant_d": constant_d,
+        "constant_b": constant_b,
+        "constant_g": constant_sums(groups, structure, axial=False)[0],
+        "v_init": begin_of(structure, v_init),
+    }
+    return NodeValues(of_nodes, structure.forest.num_nodes)
+
+
+def begin_of(structure: Structure, v_init: ArrayLike) -> np.ndarray:
+    """(n,) or (1,) float64, mV: voltages at the start; a single number is of the nodes inside."""
+    count, around = structure.forest.num_nodes, structure.around
+    given = spread("v_init", v_init, count, own=False, unit="mV")
+    return given if around is None or np.ndim(v_init) else np.where(around.inner, given, 0)
 
 
 def _repeats(group: Group) -> bool:

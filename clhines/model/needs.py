@@ -58,10 +58,13 @@ NEEDS = {  # what users call them
     "ranked_read": "pointers to variables of mechanisms on several ranks",
     "ranked_last": "GLOBAL variables that instances of several ranks set in turn",
     "diffusion": "LONGITUDINAL_DIFFUSION",
+    "layers": "nodes around others (extracellular with layers of its own)",
     "copies": "copies of one network",
     "solver": "methods of the solver",
 }
-GRID = frozenset({"grid_times", "plastic", "noise", "detectors", "trains", "ranks", "solver"})
+GRID = frozenset(
+    {"grid_times", "plastic", "noise", "detectors", "trains", "ranks", "solver", "layers"}
+)
 EXACT = frozenset(NEEDS) - GRID  # of these any has events act at exact times
 _PLAIN = {"initial", "current", "advance", "receive"}
 # blocks of the first kernel of a step, and of the second
@@ -150,7 +153,10 @@ def of_network(
 def of_model(model: Model, exact: bool) -> frozenset[str]:
     """Return the needs that the arrays of a model show; `exact`: its events act at exact times."""
     kinds = model.kinds
-    found: dict[str, object] = {"noise": any(kind.mechanism.uses_noise for kind in kinds)}
+    found: dict[str, object] = {
+        "noise": any(kind.mechanism.uses_noise for kind in kinds),
+        "layers": model.layers is not None,
+    }
     if not exact:
         found |= {"grid_times": True, "plastic": model.connections.rule is not None}
     else:

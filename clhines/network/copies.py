@@ -53,7 +53,7 @@ def structure_of_copies(structure: Structure, count: int) -> Structure:
     def taken(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [arrays[k % len(arrays)] for k in in_turn]
 
-    cables, axis = structure.cables, structure.given_axis
+    cables, axis, around = structure.cables, structure.given_axis, structure.around
     return Structure(
         forest=CopiedForest(forest, count),
         soma=shifted(structure.soma, forest.num_nodes, count),
@@ -65,6 +65,7 @@ def structure_of_copies(structure: Structure, count: int) -> Structure:
         g_total=taken(structure.g_total),
         in_soma=taken(structure.in_soma),
         given_axis=None if axis is None else Axis.joined([axis] * count),
+        around=None if around is None else around.copied(count),
     )
 
 

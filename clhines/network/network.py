@@ -170,6 +170,8 @@ class Network:
         g_axial: ArrayLike,
         capacitance: ArrayLike,
         soma: ArrayLike | None = None,
+        around: ArrayLike | None = None,
+        g_around: ArrayLike | None = None,
     ) -> Network:
         """Make a network of cells given as plain arrays; nodes keep their numbers.
 
@@ -188,12 +190,35 @@ class Network:
         soma : (num_cells,) integer, optional
             Node of each cell where its spikes are detected; the tree is rooted there, which does
             not change the network. Default: the roots.
+        around : (n,) integer, optional
+            Node of the same cell that lies around each node, -1 for none: the current through a
+            node's membrane flows into that one, not to the ground, and ``v`` is the difference of
+            both potentials; as NEURON's `extracellular`, whose layers are nodes, too. A node that
+            is around another has no area, its ``v`` is its potential, and its `capacitance` and
+            `g_around` lie between it and what is around it, which is the ground for the outermost.
+            All nodes with some around them have as many, two or more. Those around neighbours may
+            be connected by `g_axial`; what has no such neighbour as parent has any with 0. A
+            point process that is an electrode brings its current into the node, from the ground; it
+            may be at an outermost node, too, others at no node around another. Engines ``steps``
+            and ``reference`` take such cells, with ``secondorder=False``.
+        g_around : (n,) float, µS, optional
+            Of nodes that are around others, to what is around them; 0 of others.
 
         Returns
         -------
         Network
+
+        Raises
+        ------
+        InputError
+            Shapes, values or trees that do not fit; it names the node.
         """
-        return cls(of_arrays(parent, cell_offsets, area, g_axial, capacitance, soma))
+        return cls(
+            of_arrays(
+                parent, cell_offsets, area, g_axial, capacitance, soma, around=around,
+                g_around=g_around,
+            )
+        )  # fmt: skip
 
     def save(self, path: PathLike) -> None:
         """Write the network to a file, from which `load` makes an equal one without NEURON.

@@ -65,6 +65,7 @@ def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
             "parent": put(net.forest.parent), "cell_offsets": put(net.forest.cell_offsets),
             **{name: put(structure.whole(name)) for name in _NODES}, "soma": put(net.soma),
             **_described_axis(net, put),
+            **_described_around(structure, put),
         },
         "threshold": put(net.threshold),
         "settings": net.settings,
@@ -116,6 +117,11 @@ def _described_axis(net: Any, put: Callable[[object], object]) -> dict[str, obje
     if axis is None or not any(g.mechanism.program.diffusing for g in net.groups):
         return {}
     return {"length": put(axis.length), "before": put(axis.before)}
+
+
+def _described_around(structure: Structure, put: Callable[[object], object]) -> dict[str, object]:
+    around = structure.around
+    return {} if around is None else {"around": put(around.node), "g_around": put(around.g)}
 
 
 def load(path: PathLike, make: Callable[[Structure], Any]) -> Any:
@@ -191,7 +197,8 @@ def _made(
 def _cells(given: dict[str, Any]) -> Structure:
     made = of_arrays(
         given["parent"], given["cell_offsets"], given["area"], given["g_axial"],
-        given["capacitance"], given["soma"],
+        given["capacitance"], given["soma"], around=given.get("around"),
+        g_around=given.get("g_around"),
     )  # fmt: skip
     total, in_soma = given["g_total"], given["in_soma"]
     sums = made.whole("g_total")

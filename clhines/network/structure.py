@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from clhines.arrays import repeat, repeat_moved, repeated_nodes, stretch_of
+from clhines.cells.around import Enclosing, as_around
 from clhines.cells.cable import WORDS, Axis, Cable, check_cables
 from clhines.checks import (
     as_array,
@@ -42,9 +43,10 @@ class Structure:
     area: Sequence[np.ndarray]  # µm²
     capacitance: Sequence[np.ndarray]  # nF
     g_axial: Sequence[np.ndarray]  # µS, to the parent
-    g_total: Sequence[np.ndarray]  # µS, sum of the axial conductances of each node
+    g_total: Sequence[np.ndarray]  # µS, sum of the axial conductances of each node; 0 if `around`
     in_soma: Sequence[np.ndarray]
     given_axis: Axis | None = None  # of cells that are not of cables, where it is known
+    around: Enclosing | None = None
 
     @cached_property
     def axis(self) -> Axis | None:
@@ -105,6 +107,8 @@ def of_arrays(
     capacitance: ArrayLike,
     soma: ArrayLike | None,
     is_signed: bool = False,
+    around: ArrayLike | None = None,
+    g_around: ArrayLike | None = None,
 ) -> Structure:
     """Return the structure of arrays; if `is_signed`, `g_axial` may be below 0."""
     given = Forest(parent, cell_offsets)  # type: ignore[arg-type]
@@ -135,8 +139,14 @@ def of_arrays(
     in_soma = np.zeros(n, bool)
     in_soma[somas] = arrays["area"][somas] > 0
     forest = given if np.array_equal(moved, given.parent) else Forest(moved, starts)
+    layers = None
+    if around is not None:
+        layers = as_around(forest, arrays["area"], g, around, g_around)
+        total = 0 * total
+    elif g_around is not None:
+        raise InputError("got g_around without around; expected both")
     given_nodes = [arrays["area"]], [arrays["capacitance"]], [g], [total], [in_soma]
-    return Structure(forest, somas, (), 1, *given_nodes)
+    return Structure(forest, somas, (), 1, *given_nodes, around=layers)
 
 
 def _of_nodes(

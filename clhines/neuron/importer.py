@@ -86,7 +86,9 @@ def network_of(model: NeuronModel) -> Imported:
     phase(f"making a network of {counted(tree.num_nodes, 'node')} and {netcons}")
     columns = tree.area, tree.g_axial, tree.capacitance
     # NEURON rounds resistances through 3-D points without a diameter to -1e15 MOhm
-    structure = of_arrays(tree.parent, tree.cell_offsets, *columns, None, is_signed=True)
+    layers = tree.layers
+    around = (None, None) if layers is None else (layers.around, layers.g)
+    structure = of_arrays(tree.parent, tree.cell_offsets, *columns, None, True, *around)
     if any(mechanism.program.diffusing for mechanism in model.mechanisms.values()):
         structure = replace(structure, given_axis=tree.axis())
     network = Network(structure)

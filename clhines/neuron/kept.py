@@ -280,6 +280,8 @@ class Fingerprint:
         stepped = [v.number for v in played if v not in kept and v.number not in driven]
         moving.append(ReadValue(lambda: model.outside.potentials()[stepped]))
         self.covers_all &= {*HELD} <= {*columns}
+        if (layers := model.tree.layers) is not None:
+            moving += Words.by_blocks(layers.addresses)
 
     def structure_is_same(self) -> bool:
         """Whether all but parameters and what a run changes is as it was."""

@@ -36,6 +36,7 @@ from clhines.neuron.convert import (
     with_lookups,
     with_statics,
 )
+from clhines.neuron.layers import are_own, with_layers
 from clhines.neuron.memory.fields import Fields, find_fields
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import ELEMENT, MemoryPlaces, Variable
@@ -361,6 +362,9 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ahead: Ahead | None) -> 
         fields = find_fields(memory)
         tree, data = read_tree(h, memory, fields)
         contents = read_contents(h, memory, fields, (tree, data), catalogue)
+        if contents.outside is not None and are_own(contents.outside):
+            tree = with_layers(tree, contents.outside, memory)
+            contents = read_contents(h, memory, fields, (tree, data), catalogue)
         hooks = acting(h, memory)
         slots = WatchSlots(memory)
         bins = None

@@ -28,6 +28,7 @@ from clhines.neuron.drivers import (
     copy_of,
     pointing_of,
 )
+from clhines.neuron.layers import OWN
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import MemoryPlaces, Variable
 from clhines.neuron.memory.session import Hoc
@@ -36,8 +37,8 @@ from clhines.neuron.read.contents import Contents, Instances, Things
 from clhines.neuron.read.played import Player
 from clhines.neuron.read.tree import Tree
 
-_OWN = {"xg": 1e9, "xc": 0.0, "xraxial": 1e9}  # NEURON's: S/cm², µF/cm², MOhm/cm
-HELD = (*_OWN, POTENTIAL)
+HELD = (*OWN, POTENTIAL)
+_LAYERS = "layers of its own"
 _NONE = 1e-6  # mV: what is left of a potential of 0
 
 
@@ -68,13 +69,10 @@ def coupling_of(tree: Tree, nodes: np.ndarray) -> Coupling:
 
 def _potentials(tree: Tree, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return nodes, ascending, instances and weights of which their potentials are the sums."""
-    count, within = tree.num_nodes, np.repeat(np.arange(len(tree.nseg)), tree.nseg)
+    count, owner = tree.num_nodes, tree.owner
     section, instance = np.full(count, -1), np.full(count, -1)
-    section[tree.inner_numbers], instance[nodes] = within, np.arange(len(nodes))
-    owner = section.copy()  # of ends, the section that has them
-    owner[tree.end] = np.where(section[tree.end] < 0, np.arange(len(tree.nseg)), owner[tree.end])
-    roots = tree.cell_offsets[:-1][section[tree.cell_offsets[:-1]] < 0]
-    owner[roots] = owner[roots + 1]
+    section[tree.inner_numbers] = owner[tree.inner_numbers]
+    instance[nodes] = np.arange(len(nodes))
     has = np.zeros(len(tree.nseg) + 1, bool)
     has[section[nodes]] = True
     below = np.flatnonzero(tree.parent >= 0)
@@ -152,7 +150,11 @@ class Outside:
 
     def coupling(self) -> Coupling:
         assert self.instances is not None
-        return coupling_of(self._tree, self.instances.nodes)
+        nodes, layers = self.instances.nodes, self._tree.layers
+        if layers is None:
+            return coupling_of(self._tree, nodes)
+        last = layers.at(nodes)  # the ground of which is given
+        return Coupling(last, np.arange(len(last)), layers.g[last])
 
     def find_drivers(
         self, memory: NeuronMemory, places: MemoryPlaces, every: Mapping[str, Instances]
@@ -207,8 +209,10 @@ class Outside:
         if transfers:
             what = "ParallelContext.source_var, which in extracellular is the potential inside"
             found.append(Rejected(OUTSIDE, what, "let a POINTER point to v"))
-        if self.acts and order:
-            what = f"{POTENTIAL} other than 0 with secondorder = {order}"
+        layered = self._tree.layers is not None
+        if (self.acts or layered) and order:
+            what = f"{POTENTIAL} other than 0" if not layered else f"{OUTSIDE} with {_LAYERS}"
+            what += f" with secondorder = {order}"
             found.append(Rejected(OUTSIDE, what, "set secondorder to 0"))
         for name in sorted(mechanisms.keys() & self.drivers.keys()):
             found += self.drivers[name].refused(name, mechanisms[name])
@@ -217,7 +221,18 @@ class Outside:
             for one in sorted(kept & self.pointing[name].unknown):
                 what = f"{one}, which is kept and depends on i_membrane"
                 found.append(Rejected(name, what, "record i_membrane"))
-        at = self.instances.nodes
+        return found + (
+            self._beside_layers(every, mechanisms, recorded)
+            if layered
+            else self._beside(every, mechanisms)
+        )
+
+    def _beside(
+        self, every: Mapping[str, Instances], mechanisms: Mapping[str, Mechanism]
+    ) -> list[Rejected]:
+        """List what is not simulated at nodes of which the potential outside is given."""
+        assert self.instances is not None
+        at, found = self.instances.nodes, list[Rejected]()
         ends = np.setdiff1d(_potentials(self._tree, at)[0], at)
         for name, mechanism in mechanisms.items():
             program, nodes = mechanism.program, every[name].nodes
@@ -231,24 +246,68 @@ class Outside:
                 found.append(Rejected(name, what, "put it into a segment"))
         return found
 
+    def _beside_layers(
+        self,
+        every: Mapping[str, Instances],
+        mechanisms: Mapping[str, Mechanism],
+        recorded: Sequence[Variable],
+    ) -> list[Rejected]:
+        """List what is not simulated at nodes with layers of their own around them."""
+        found, layers = list[Rejected](), self._tree.layers
+        assert layers is not None
+        for name, mechanism in mechanisms.items():
+            roles = {a.role for given in mechanism.program.blocks.values() for a in given}
+            nodes = every[name].nodes
+            inside = bool((layers.around[nodes[nodes >= 0]] >= 0).any())
+            if mechanism.program.electrode and inside and roles & {"v", "ion", "pointer"}:
+                what = f"an ELECTRODE_CURRENT that depends on v, ions or POINTERs, in {OUTSIDE}"
+                found.append(Rejected(name, f"{what} with {_LAYERS}", "expected an IClamp"))
+        seen = [v.number for v in recorded if (v.owner, v.name) == (OUTSIDE, "i_membrane")]
+        if self.instances is not None and self._at_joints()[self.instances.nodes[seen]].any():
+            what = f"Vector.record of i_membrane beside a section without, with {_LAYERS}"
+            found.append(Rejected(OUTSIDE, what, "record it elsewhere"))
+        if any((v.owner, v.name) == ("", "i_membrane") for v in recorded):
+            what = f"Vector.record of i_membrane_ beside {OUTSIDE} with {_LAYERS}"
+            found.append(Rejected("", what, "record i_membrane"))
+        return found
+
+    def _at_joints(self) -> np.ndarray:
+        """(n,) bool: nodes with others around them, beside some that have none."""
+        tree, found = self._tree, np.zeros(self._tree.num_nodes, bool)
+        assert tree.layers is not None
+        around = tree.layers.around
+        inner = ~np.isin(np.arange(len(around)), around)
+        child = np.flatnonzero(inner & (tree.parent >= 0))
+        pairs = np.stack([child, tree.parent[child]])
+        first, second = around[pairs] >= 0
+        found[pairs[:, first != second]] = True
+        return found
+
     def _parameters(self) -> list[Rejected]:
         instances, found = self.instances, list[Rejected]()
         assert instances is not None
-        for name, held in _OWN.items():
+        layered = self._tree.layers is not None
+        for name, held in OWN.items():
+            least = np.nextafter(0, 1) if name == "xraxial" else 0.0
             for layer in range(instances.entry.ranges[name]):
                 values = instances.values(name, layer)
-                other = np.flatnonzero(values != held)
+                fits = (values >= least) & (values < np.inf) if layered else values == held
+                other = np.flatnonzero(~fits)
                 if len(other):
                     section = instances.things[int(other[0])].sec
                     shown = f"in section {section}: {name}[{layer}] = {values[other[0]]:g}"
-                    what = f"{OUTSIDE} with layers of its own, {shown}"
-                    found.append(Rejected("", what, f"expected NEURON's own, {held:g}"))
+                    bound = "more than 0" if least else "0 or more"
+                    bound = bound if layered else f"NEURON's own, {held:g}, or two layers"
+                    what = f"{OUTSIDE} with {_LAYERS}, {shown}"
+                    found.append(Rejected("", what, f"expected {bound}"))
                     break
         return found
 
     def _records(self, recorded: Sequence[Variable]) -> list[Rejected]:
         """List records of what changes, but for i_membrane."""
-        names = {v.name for v in recorded if v.owner == OUTSIDE} - {*_OWN, "i_membrane"}
+        names = {v.name for v in recorded if v.owner == OUTSIDE} - {*OWN, "i_membrane"}
+        if self._tree.layers is not None:
+            names -= {"vext"}
         if not self.played and not self.drivers:
             names -= {POTENTIAL, "vext"}
         way_out = f"expected i_membrane, or {POTENTIAL} and vext that stay"

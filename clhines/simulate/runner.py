@@ -18,7 +18,7 @@ from clhines.checks import as_array, as_real
 from clhines.errors import BuildError, InputError, meant, shown
 from clhines.files import PathLike
 from clhines.model.compiling import compile, with_values
-from clhines.model.instances import ConstantSums
+from clhines.model.instances import ConstantSums, placed
 from clhines.model.model import Model
 from clhines.network.changes import Changes, ParameterValue, as_events, as_value, check_not_past
 from clhines.network.groups import Group, inside
@@ -82,9 +82,9 @@ class CurrentModel:
 
     @cached_property
     def sums(self) -> ConstantSums:
-        net = self.network
+        net, structure = self.network, inside(self.network).structure
         return ConstantSums(
-            net.groups, net.forest, net.area, inside(net).structure.whole("g_total")
+            placed(net.groups, structure.around), net.forest, net.area, structure.whole("g_total")
         )
 
     @cached_property

@@ -74,6 +74,7 @@ class Simulation(Holder):
         device; ``epochs``: that of the device among those named so. Or a function of a `Job` that
         returns a `Run`; see `clhines.simulate.engines.run.Job.of_user`.
     v_init : float or (n,) float64, mV
+        Nodes around others begin at 0 where it is one number.
     secondorder : bool
         NEURON's ``secondorder = 2``: half a step implicitly, followed by extrapolation.
     seed : int

@@ -15,7 +15,7 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))  # 
 
 import exact_cells
 import mod_files
-from networks import blocks, diffusing_network, point_neurons
+from networks import blocks, diffusing_network, layered_network, point_neurons
 from systems import families, forest_for, make_system, updates_for
 
 from bench.made import caterpillar, chain, random_binary_tree, random_connections, star
@@ -382,6 +382,14 @@ def diffusing_case(queue, dtype):
     assert all(np.isfinite(found[k]).all() for k in number)
 
 
+def layered_case(queue, dtype):
+    """Some steps of cells with nodes around others, and of some without."""
+    net, _ = layered_network()
+    sim = Simulation(net, 0.025, dtype, queue=queue, engine="steps", max_spikes=SPIKES)
+    number = sim.record("v", np.arange(net.forest.num_nodes))
+    assert np.isfinite(sim.run(0.075)[number]).all()
+
+
 def exact_epochs_case(queue, dtype):
     """The same kinds of things by epochs of whole cells, which take no pointers.
 
@@ -510,6 +518,8 @@ def clean_cases():
     yield "network: exact steps", lambda queue: exact_case(queue, "float64")
     for dtype in ("float64", "float32"):
         yield f"network: diffusion, {dtype}", lambda queue, a=dtype: diffusing_case(queue, a)
+    for dtype in ("float64", "float32"):
+        yield f"network: layers, {dtype}", lambda queue, a=dtype: layered_case(queue, a)
     yield "network: exact epochs", lambda queue: exact_epochs_case(queue, "float64")
     for cells in (2, 5):
         yield (

@@ -34,7 +34,7 @@ from clhines.simulate.cpu import vectors as epoch_vector
 from clhines.simulate.cpu.blocks import BlockLayout, CellBlocksSpec, level_ions, make_tiles
 from clhines.simulate.cpu.plan import blocks_of, work_of
 from clhines.simulate.engines.arena_run import TakenSpec
-from clhines.simulate.engines.steps import DiffusionSpec
+from clhines.simulate.engines.steps import DiffusionSpec, LayersSpec
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events import grid as delivery
 from clhines.simulate.events import grid_run
@@ -217,6 +217,7 @@ def specs():
                 yield f"{name}; {dtype}; networks with exact times", name, found
     for dtype in ("float64", "float32"):
         yield f"any; {dtype}; others", "any", list(other_specs(dtype))
+        yield f"any; {dtype}; layers", "any", [LayersSpec(real_name(dtype), k) for k in (3, 4)]
         yield f"any; {dtype}; networks with exact times", "any", list(exact_specs(dtype))
 
 

@@ -25,7 +25,7 @@ loaded()
 soma = h.Section(name="soma")
 soma.insert("hh")
 soma.insert("extracellular")
-soma(0.5).xc[0] = 1
+soma(0.5).xc[0] = -1
 h.load_file("stdlib.hoc")
 h('''
 objref channel
@@ -422,9 +422,9 @@ rejected("CVode.queue_mode(1, 0) with events on their way", sends, set_back)
 cvode.queue_mode(0, 0)
 def charged(soma):
     soma.insert("extracellular")
-    soma(0.5).xc[0] = 1
+    soma(0.5).xc[0] = -1
 
-rejected("`extracellular` with other values", charged, None)
+rejected("`extracellular` with `xg` or `xc` below 0", charged, None)
 point = lambda soma: h.IClamp(soma(0.5))
 rejected("CVode.event with a point process", point,
          lambda soma: cvode.event(3, "x = 1", h.List("IClamp").o(0), 0))

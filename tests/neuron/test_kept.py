@@ -243,7 +243,7 @@ for number, run in ((-10.01, here), (-4.0, lambda _: clhines.from_neuron()), (-3
     h.t = number
     if number == -3.0:
         cells[0].insert("extracellular")
-        cells[0](0.5).xc[0] = 1
+        cells[0](0.5).xc[0] = -1
     try:
         run(5)
     except clhines.errors.InputError as error:

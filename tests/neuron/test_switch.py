@@ -75,7 +75,7 @@ soma = h.Section(name="soma")
 soma.L = soma.diam = 20
 soma.insert(NAME)
 if NAME == "extracellular":
-    soma(0.5).xc[0] = 1
+    soma(0.5).xc[0] = -1
 h.tstop = 5
 h.run()
 print(*sys.argv, round(h.t, 6))
@@ -145,7 +145,7 @@ import clhines
 h.load_file("stdrun.hoc")
 soma = h.Section(name="soma")
 soma.insert("extracellular")
-soma(0.5).xc[0] = 1
+soma(0.5).xc[0] = -1
 def score():
     with suppress(Exception):
         h.run()
@@ -182,7 +182,7 @@ print "run to ", t
 
 def test_command_line_runs_a_script_of_hoc(tmp_path):
     command = ["-m", "clhines.cli", "simulate", "script.hoc", "--engine", "reference"]
-    for name in ("hh", "extracellular xc[0]=1"):
+    for name in ("hh", "extracellular xc[0]=-1"):
         (tmp_path / "script.hoc").write_text(HOC.replace("NAME", name), "utf-8")
         done = run(tmp_path, "hh", *command)
         if name == "hh":

@@ -5,7 +5,13 @@ import mod_files
 import numpy as np
 import pytest
 from networks import DT as STEP
-from networks import diffusing_network, mixed_network, reading_network, written_network
+from networks import (
+    diffusing_network,
+    layered_network,
+    mixed_network,
+    reading_network,
+    written_network,
+)
 
 from clhines import STDP, InputError, Mechanism, Network, Simulation
 from clhines.device import devices
@@ -120,6 +126,7 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
         {},
     ),
     "diffusion": (lambda: diffusing_network()[0], {}),
+    "layers": (lambda: layered_network()[0], {}),
     "played_artificial": (
         changed(lambda net: net.play(fires(net), 0, "refrac", [0.0, 1.0], [1.0, 2.0])),
         {},
@@ -132,6 +139,7 @@ FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where t
     "written_elsewhere": ("steps", CPU),
     "last_instances": ("steps", "steps"),
     "diffusion": ("steps", "steps"),
+    "layers": ("steps", "steps"),
     "read_pointers": ("steps", "steps"),
 }
 ON_HOST = {"read_elsewhere"}  # needs that no engine of devices takes
@@ -245,7 +253,8 @@ def test_other_refusals():
 def test_descriptions():
     assert [row[0] for row in described()] == list(NAMES)
     of_steps, of_times = described()[0][3].split("; ")
-    assert of_steps == "with events in whole steps: methods of the solver"
+    both = f"{NEEDS['layers']} and {NEEDS['solver']}"
+    assert of_steps == f"with events in whole steps: {both}"
     assert of_times.startswith("with events at exact times: events between cells within a step")
     assert all(NEEDS[w] in of_times for w in ("ranked_pointers", "solver", "instant_between_cells"))
     of_steps, of_reference = (row[3] for row in described()[2:])

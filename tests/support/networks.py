@@ -57,6 +57,66 @@ def diffusing_network(cells=2):
     return net, group
 
 
+def layers_of_arrays(parent, bounds, has, of_nodes, of_layers):
+    """Arguments of `Network.from_arrays`: of each cell its nodes, then two layers around some.
+
+    `of_nodes` are area, g_axial and capacitance, `of_layers` g_axial, g_around and capacitance of
+    (2, n) nodes that may be around those of `parent`.
+    """
+    made = {name: [] for name in ("parent", "area", "g_axial", "capacitance", "around", "g_around")}
+    offsets = [0]
+    for first, end in zip(bounds[:-1], bounds[1:], strict=True):
+        nodes = np.arange(first, end)
+        inner = nodes[has[nodes]]
+        outer = np.full((2, len(has)), -1)
+        outer[:, inner] = offsets[-1] + len(nodes) + np.arange(2 * len(inner)).reshape(2, -1)
+        above, own = parent[nodes], offsets[-1] - first
+        joined = (parent[inner] >= 0) & has[parent[inner]]
+        made["parent"] += [np.where(above < 0, -1, above + own)]
+        made["around"] += [outer[0, nodes], outer[1, inner], np.full(len(inner), -1)]
+        for name, values in zip(("area", "g_axial", "capacitance"), of_nodes, strict=True):
+            made[name].append(values[nodes])
+        made["g_around"].append(np.zeros(len(nodes)))
+        for layer in range(2):
+            others = outer[layer, parent[inner]]
+            made["parent"].append(np.where(joined, others, inner + own))
+            made["area"].append(np.zeros(len(inner)))
+            made["g_axial"].append(np.where(joined, of_layers[0][layer, inner], 0))
+            made["g_around"].append(of_layers[1][layer, inner])
+            made["capacitance"].append(of_layers[2][layer, inner])
+        offsets.append(offsets[-1] + len(nodes) + 2 * len(inner))
+    return {name: np.concatenate(each) for name, each in made.items()} | {"cell_offsets": offsets}
+
+
+def layered_network(cells=3, hard=False, seed=3):
+    """Cells in layers (1 of 3 has none, 1 in part); `hard`: as unlike as those of NEURON may be."""
+    rng, each = np.random.default_rng(seed), 9
+    n = cells * each
+    first = each * (np.arange(n) // each)
+    parent = np.where(first == np.arange(n), -1, first + rng.integers(0, 2**31, n) % np.maximum(
+        np.arange(n) - first, 1))  # fmt: skip
+    has = np.arange(n) // each % 3 != 1
+    has &= (np.arange(n) // each % 3 != 2) | (rng.random(n) < 0.6)
+    area = np.where(rng.random(n) < 0.2, 0, rng.uniform(100, 1000, n))
+    area[::each] = 500
+    powers = ((-3, -1), (-9, 6), (-9, 0)) if hard else ((-3, -1), (-4, -2), (-5, -3))
+    of_layers = [10 ** rng.uniform(*power, (2, n)) for power in powers]
+    ends = (area == 0) & has[parent] & (parent >= 0)  # without a way to ground
+    of_layers[1] *= ~ends
+    of_layers[2] *= ~ends & (rng.random((2, n)) < 0.7)
+    of_nodes = area, rng.uniform(0.05, 0.5, n), 1e-5 * area
+    arrays = layers_of_arrays(parent, each * np.arange(cells + 1), has, of_nodes, of_layers)
+    net = Network.from_arrays(**arrays)
+    membrane = np.flatnonzero(net.area > 0)
+    net.insert("hh", at=membrane[rng.random(len(membrane)) < 0.5])
+    net.insert("pas", at=membrane, g=3e-4, e=-65.0)
+    syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    net.add("iclamp", at=net.soma[[0, -1]], delay=0.05, dur=2.0, amp=[0.4, 0.2])
+    net.add("iclamp", at=np.flatnonzero(arrays["around"] < 0)[-1:], delay=0.0, dur=50.0, amp=0.01)
+    net.add_event(syn, np.arange(cells), np.linspace(0.5, 2, cells), 0.01)
+    return net, syn
+
+
 def simple_network(cells=5, delay=0.5):
     """Active somas on passive dendrites in a ring: all that is constant is below the roots."""
     net = Network(CABLES, cells)

@@ -16,6 +16,10 @@ import clhines
 h.load_file("stdrun.hoc")
 KEPT = []
 STOP = 20.0
+MOST, RATIO = 1.0, 1e4  # S/cm²: the largest xg of layers, and to the smallest
+# A row of NEURON's matrix has the sum of the conductances at a potential, of which each of some
+# 500 operations rounds off 2^-53: as if what is RATIO times smaller were others, by this much.
+ROUNDED = 500 * 2.0**-53 * RATIO
 
 
 def branched(seed=5, membrane="hh"):
@@ -116,6 +120,24 @@ def written(*ways):
     return build
 
 
+def layers(segments, factor=1.0):
+    """Give layers of their own to segments; `factor` is of all that is NEURON's in its matrix."""
+    random, least = np.random.default_rng(11), np.log10(MOST / RATIO)
+    for segment in segments:
+        for layer in range(int(h.nlayer_extracellular())):
+            segment.xg[layer] = factor * 10 ** random.uniform(least, np.log10(MOST))
+            segment.xraxial[layer] = 10 ** random.uniform(2, 9) / factor
+            segment.xc[layer] = (random.random() < 0.7) * factor * 10 ** random.uniform(-2, 1)
+
+
+def layered(build):
+    def of(segments):
+        layers(segments)
+        build(segments)
+
+    return of
+
+
 def of_driver(segments, words):
     """Set what the mechanism that sets potentials has as parameters."""
     if "ext_outside" in [m.name() for m in segments[0]]:
@@ -138,6 +160,10 @@ WAYS = {
 }
 
 
+WAYS |= {f"layers, {name}": layered(build) for name, build in WAYS.items()}
+WAYS["layers in part"] = layered(constant)
+
+
 def changes(segments):
     """What a user changes between runs."""
     segments[0].e_extracellular += 30
@@ -148,9 +174,9 @@ def changes(segments):
 def recorders(case, made, segments):
     every = [h.Vector().record(s._ref_v) for one in made.values() for s in one.allseg()]
     membranes = [h.Vector().record(s._ref_i_membrane) for s in segments]
-    membranes.append(h.Vector().record(segments[0]._ref_i_membrane, 0.3))
+    membranes += [h.Vector().record(s._ref_i_membrane, 0.3) for s in segments[:1]]
     layers = []
-    if case in ("zero", "constant", "passive", "single"):
+    if case.split(", ")[-1] in ("zero", "constant", "passive", "single"):
         layers = [h.Vector().record(s._ref_vext[-1 + int(h.nlayer_extracellular())])
                   for s in segments]  # fmt: skip
         layers += [h.Vector().record(s._ref_e_extracellular) for s in segments]
@@ -163,20 +189,23 @@ def compared(case, engine):
         h.nlayer_extracellular(1)
     if "written" in case:
         loaded()
-    made = branched(membrane="pas" if case == "passive" else "hh")
-    segments = outside(made)
+    made = branched(membrane="pas" if "passive" in case else "hh")
+    is_layered, is_part = case.startswith("layers"), case == "layers in part"
+    segments = outside(made, () if is_layered and not is_part else ("c", "g"))
     WAYS[case](segments)
-    groups = recorders(case, made, segments)
+    groups = recorders(case, made, [] if is_part else segments)
     first = [segment.e_extracellular for segment in segments]
     found = []
-    for ours in (False, True):
+    for ours in (False, True, None)[: 3 if is_layered else 2]:
+        if is_layered:
+            layers(segments, 1 + ROUNDED if ours is None else 1.0)
         for segment, e in zip(segments, first):
             segment.e_extracellular = e
         for number in (k for k in KEPT if hasattr(k, "seq")):
             number.seq(0)
         of_driver(segments, (1e-5, -0.2, 0.5))
         h.finitialize(-65)
-        if ours and case == "written":  # changed after one run, at the start of another
+        if ours and case.endswith("written"):  # changed after one run, at the start of another
             of_driver(segments, (5e-6, 1, 0.5))
             clhines.neuron.run(1, engine=engine)
             of_driver(segments, (1e-5, -0.2, 0.5))
@@ -186,8 +215,10 @@ def compared(case, engine):
                 clhines.neuron.run(until, engine=engine)
             else:
                 h.continuerun(until)
-            if case in ("changed", "written"):
+            if case.split(", ")[-1] in ("changed", "written"):
                 changes(segments)
+                if is_layered:
+                    segments[0].xg[0] *= 2
         rows = [np.concatenate([v.as_numpy() for v in group] or [[]]) for group in groups]
         names = "v", "e_extracellular", "i_membrane"
         now = [[getattr(s, name) for s in segments] + [s.vext[0] for s in segments]
@@ -197,12 +228,15 @@ def compared(case, engine):
             own = [s for s in segments if hasattr(s, "ext_outside")]
             found[-1][2] = np.array([s.ext_outside.er / (10 * s.ext_outside.rx * s.area())
                                      for s in own])  # fmt: skip
-    off = [float(np.abs(a - b).max(initial=0)) for a, b in zip(*found, strict=True)]
+    off, rounded = ([float(np.abs(a - b).max(initial=0)) for a, b in zip(*pair, strict=True)]
+                    for pair in (found[:2], found[:: len(found) - 1]))  # fmt: skip
     return {
+        "rounded": max(rounded),
         "voltages": max(off[0], off[3]),
         "currents": max(off[1], off[5]),
         "others": max(off[2], off[4]),
-        "largest": float(np.abs(found[0][1]).max()),
+        "largest": float(np.abs(found[0][1]).max(initial=0)),
+        "outside": max(float(np.abs(a).max(initial=0)) for a in (found[0][2], found[0][4])),
         "moved": float(np.ptp(found[0][0])),
     }
 

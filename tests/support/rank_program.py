@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "simulate"))
 
 import mod_files
 import numpy as np
-from networks import CABLES, DT, mixed_network
+from networks import CABLES, DT, layered_network, mixed_network
 
 from clhines import Network, Population, Simulation, SimulationError
 from clhines.analysis import Features
@@ -70,6 +70,14 @@ def diffusing_network():
     return net, syn
 
 
+def surrounded_network():
+    """Twelve cells, of which some have nodes around theirs."""
+    net, syn = layered_network(cells=12)
+    net.connect(np.arange(11), syn, np.arange(1, 12), 5e-3, 1.5)
+    net.threshold = -20.0
+    return net, syn
+
+
 def lone_network():
     """Only the first cell has `hh`, and a synapse of its own: other ranks have none of these."""
     net = Network(CABLES, 12)
@@ -89,6 +97,7 @@ CASES = [
     ("busy auto", busy_network, 12.0, {}),
     ("plastic beside ions", ions_network, 12.0, {"engine": "steps"}),
     ("diffusing", diffusing_network, 5.0, {"engine": "steps"}),
+    ("surrounded", surrounded_network, 5.0, {"engine": "steps"}),
     ("busy float32", busy_network, 12.0, {"dtype": "float32", "secondorder": True}),
     ("rewarded", rewarded_network, 12.0, {}),
     ("kinds on one rank", lone_network, 12.0, {}),

@@ -141,7 +141,7 @@ def refusals(engine):
             found["options"].append(str(error))
     other = h.Section(name="other")
     other.insert("extracellular")
-    other(0.5).xc[0] = 1
+    other(0.5).xc[0] = -1
     for way in (by_run, by_hoc, by_psolve, by_hoc_psolve):
         h.hoc_after = 0
         with enable(engine=engine) as on:

@@ -239,6 +239,8 @@ def voltages(imported: Imported) -> np.ndarray:
     values, rows, numbers = _voltages(imported.model)
     v = np.zeros(imported.model.tree.num_nodes)
     v[numbers] = values[rows]
+    if (layers := imported.model.tree.layers) is not None:
+        v[layers.numbers] = numbers_at(layers.addresses)
     return v
 
 
@@ -335,7 +337,10 @@ def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
     for instances in (*model.every.values(), *model.contents.others):
         instances.columns.refresh()
     values, rows, numbers = _voltages(model)
-    values[rows] = arrays["v"].astype(np.float64)[numbers]
+    v = arrays["v"].astype(np.float64)
+    values[rows] = v[numbers]
+    if (layers := model.tree.layers) is not None:
+        put_numbers(layers.addresses, v[layers.numbers])
     for name in imported.groups:
         for values, base, element, place, owner in _variables(sim, imported, arrays, name):
             now = values[place].astype(np.float64)

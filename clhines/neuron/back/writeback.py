@@ -30,7 +30,7 @@ from clhines.simulate.simulation import Simulation
 
 _CHARGED = "", CAPACITIVE
 _V = "", "v"
-_MEMBRANE = OUTSIDE, "i_membrane"
+_MEMBRANE, _VEXT = (OUTSIDE, "i_membrane"), (OUTSIDE, "vext")
 _NEAR = 1e-6  # steps: times that differ by rounding
 BEFORE_STEPS = {"before_initial", "initial", "after_initial"}  # blocks
 # mV: from here on v + 0.001 mV, with which NEURON makes conductances, is rounded by 2^-23 of the
@@ -69,7 +69,7 @@ class Records:
         self._at: list[tuple[tuple[str, str], int] | None] = []
         gaps = {(gap.owner, gap.name, gap.instance): gap.node for gap in imported.model.gaps}
         for recorder in self._recorders:
-            variable = self._transferred(recorder.variable, gaps)
+            variable = self._outer(self._transferred(recorder.variable, gaps))
             key = self._key(variable)
             if key is None or variable is None:
                 self._at.append(None)
@@ -117,6 +117,15 @@ class Records:
             what = f"Vector.record of {variable.name}, into which target_var brings no voltage here"
             raise RejectedError([Rejected(variable.owner, what, "record its source")])
         return Variable("", "v", gaps[key] - self._imported.model.nodes.start)
+
+    def _outer(self, variable: Variable | None) -> Variable | None:
+        """Return the voltage of the node that has a layer's potential outside."""
+        contents, layers = self._imported.model.contents, self._imported.model.tree.layers
+        if variable is None or layers is None or (variable.owner, variable.name) != _VEXT:
+            return variable
+        assert contents.outside is not None
+        node = contents.outside.nodes[variable.number]
+        return Variable("", "v", int(layers.at(node, variable.place or 0)))
 
     def _key(self, variable: Variable | None) -> tuple[str, str] | None:
         """Return owner and name of what is recorded; None of the time, and of what stays."""

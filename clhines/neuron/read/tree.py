@@ -28,6 +28,23 @@ _EQUAL = 1e-9  # mV: voltages of nodes that differ by rounding
 CAPACITANCE = 1e-5  # µF/cm² times µm² in nF
 
 
+@dataclass(frozen=True, eq=False)
+class TreeLayers:
+    """Nodes around others, see `layers`."""
+
+    around: np.ndarray  # (n,) int64, and
+    g: np.ndarray  # µS: as `Network.from_arrays` takes them
+    addresses: np.ndarray  # (k,) uint64: of NEURON's vext, of ends, too
+    numbers: np.ndarray  # (k,) int64: the nodes that have it
+
+    def at(self, nodes: np.ndarray, layer: int = -1) -> np.ndarray:
+        """Return the nodes in a layer around others inside; -1 is the last."""
+        found = self.around[nodes]
+        while layer and (self.around[found] >= 0).all():
+            found, layer = self.around[found], layer - 1
+        return found
+
+
 @dataclass(eq=False)
 class Tree:
     """All nodes of a model, cell after cell, parents before children.
@@ -54,6 +71,19 @@ class Tree:
     v: int  # address of NEURON's column of voltages
     addresses: np.ndarray
     numbers: np.ndarray
+    layers: TreeLayers | None = None
+
+    @cached_property
+    def owner(self) -> np.ndarray:
+        """(n,) int64: section of each node, of ends the one that has them; -1 of layers."""
+        found, inner = np.full(self.num_nodes, -1), np.repeat(np.arange(len(self.nseg)), self.nseg)
+        found[self.inner_numbers] = inner
+        free = found[self.end] < 0
+        found[self.end[free]] = np.flatnonzero(free)
+        roots = self.cell_offsets[:-1]
+        roots = roots[found[roots] < 0]
+        found[roots] = found[roots + 1]
+        return found
 
     @property
     def num_nodes(self) -> int:

@@ -375,8 +375,12 @@ class Reference(PartRun):
         g, i = currents(variables, {"begin": begin, "now": middle, "end": end}, step)
         v = variables.v
         d = model.capacitance_over_dt + model.constant_d + g
-        b = axial_currents(model.forest, model.u, v) + (model.constant_b - model.constant_g * v - i)
-        dv, _ = reference.solve_with_pivots(model.forest, d, model.u, b, steps=self._order)
+        b = model.constant_b - model.constant_g * v - i
+        if model.layers is not None:
+            dv = model.layers.change(d, b, v, model.dt)
+        else:
+            b = axial_currents(model.forest, model.u, v) + b
+            dv, _ = reference.solve_with_pivots(model.forest, d, model.u, b, steps=self._order)
         if self.model.second_order_currents:
             for ion in self.model.ions:
                 current = ion.variables[3]

@@ -145,6 +145,53 @@ class Diffusing:
         return [first, solve, last]
 
 
+@dataclass(frozen=True)
+class LayersSpec(TemplateSpec):
+    """``layers.mako``; `rows` are the potentials of a column."""
+
+    template: ClassVar[str] = "simulate/layers"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "solve_layers": (
+            "int num_cells, int num_columns, const int *restrict first, const int *restrict above",
+            "const int *restrict place, const real *restrict axial, const real *restrict g",
+            "const real *restrict over, const real *restrict d, const real *restrict b",
+            "const real *restrict v, real *work, real *x",
+        )
+    }
+    real: str
+    rows: int
+
+
+class Surrounded:
+    """The solve of a step where nodes lie around others."""
+
+    def __init__(self, run: ArenaRun, place: np.ndarray) -> None:
+        layers, num = run.model.layers, np.int32
+        assert layers is not None
+        rows, columns = layers.node.shape
+        self._run, self._spec = run, LayersSpec(real_name(run.dtype), rows)
+        over = layers.g + layers.c / run.model.dt
+        ints = {
+            "first": layers.of_cells, "above": layers.parent,
+            "place": np.where(layers.node < 0, -1, place[layers.node]).reshape(-1),
+        }  # fmt: skip
+        reals = {"axial": layers.axial, "g": layers.g, "over": over}
+        self._cells = len(layers.of_cells) - 1
+        work = (columns, rows * (3 + rows))
+        self._given: dict[str, Any] = {
+            "num_cells": num(self._cells), "num_columns": num(columns),
+            **{name: to_device(run.queue, a, np.int32) for name, a in ints.items()},
+            **{name: to_device(run.queue, a.reshape(-1), run.dtype) for name, a in reals.items()},
+            "work": cla.zeros(run.queue, work, run.dtype),
+        }  # fmt: skip
+
+    def bind(self, arguments: Mapping[str, Any]) -> Enqueue:
+        """Return the launch for voltages `v` among arguments."""
+        built = program.build(self._run.queue.context, self._spec), self._spec
+        given = {**arguments, **self._given}
+        return bound(self._run.queue, built, "solve_layers", given, self._cells)
+
+
 def diffusing_places(run: ArenaRun) -> np.ndarray:
     """(3, n) int64: where in ``mem`` the rows of `trees_of` have state, volume and coefficient."""
     found, layout, offset = [], run.kernels.layout, run.arenas["mem"].offset
@@ -186,6 +233,7 @@ class Steps(ArenaKernels):
         request = run.request
         self.solver = _solver_of(run, lambda m: m.forest, request.method, request.options)
         self._diffusing = Diffusing(run) if diffuses else None
+        self._surrounded = Surrounded(run, self.place) if run.model.layers is not None else None
         self._tiler = None
         if run.model.copies > 1:
             gather = self.solver.plan.gather
@@ -291,7 +339,8 @@ class Steps(ArenaKernels):
             ]
         before.append(bound(self.queue, self._built, "begin_step", arguments, items[0], alone))
         seeing = self._see()
-        before, after = [*seeing, *before], [*seeing]
+        solve = [] if self._surrounded is None else [self._surrounded.bind(arguments)]
+        before, after = [*seeing, *before, *solve], [*seeing]
         if spec.diffuses:
             count = items[1] if alone else self.places
             after.append(bound(self.queue, self._built, "advance", arguments, count, alone))
@@ -319,7 +368,8 @@ class Steps(ArenaKernels):
             before, after = self._launches[0]
             for launch in before:
                 launch()
-            self.solver.enqueue(d, u, b, out=x, packed=True)
+            if self._surrounded is None:
+                self.solver.enqueue(d, u, b, out=x, packed=True)
             for launch in after:
                 launch()
             self.v.reverse()

@@ -258,6 +258,7 @@ class Share:
             ),
             first_cell=self.cells.start,
             diffusions=tuple(d.part(self.instances[d.kind]) for d in whole.diffusions),
+            layers=whole.layers and whole.layers.part(self.cells),
             ions=tuple(self._ion(ion) for ion in whole.ions),
             sources=self._sources(),
             netcons=self._netcons(),

@@ -15,10 +15,8 @@ import numpy as np
 from clhines.arrays import offsets, ranges
 from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal
-from clhines.mechanisms.mechanism import mechanism as built_in
-from clhines.model.model import Kind, Model
-
-ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms whose currents are no membrane's
+from clhines.model.instances import is_electrode
+from clhines.model.model import Model
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,30 +40,27 @@ class Membrane:
         if model.secondorder:
             raise InputError("i_membrane is for steps of first order; expected secondorder=False")
         self._model = model
-        below = np.flatnonzero(model.forest.parent >= 0)
-        above = model.forest.parent[below].astype(np.int64)
-        node, other = np.concatenate([below, above]), np.concatenate([above, below])
+        node, own, other, g = _joints(model, nodes)
         wanted = np.zeros(model.forest.num_nodes, bool)
         wanted[nodes] = True
-        g = -np.tile(model.u[below], 2)
         kept = np.flatnonzero(wanted[node])
         kept = kept[np.lexsort((other[kept], node[kept]))]
-        node, other, g = node[kept], other[kept], g[kept]
+        node, own, other, g = node[kept], own[kept], other[kept], g[kept]
         first, end = np.searchsorted(node, nodes), np.searchsorted(node, nodes, side="right")
         at = ranges(first, end - first)
-        self.sampled = np.unique(np.concatenate([nodes, other]))
+        self.sampled = np.unique(np.concatenate([nodes, own, other]))
         self.begin = offsets(end - first)
         self.other = np.searchsorted(self.sampled, other[at])
-        self.own = np.searchsorted(self.sampled, node[at])
+        self.own = np.searchsorted(self.sampled, own[at])
         self.g = g[at]
         self.clamps: list[Clamps] = []
-        self._find_clamps(nodes)
+        self._find_clamps(nodes if model.layers is None else model.layers.injected(nodes))
 
     def _find_clamps(self, nodes: np.ndarray) -> None:
         """Find the electrodes at nodes; a node that comes twice has its electrodes twice."""
         node, count = [np.zeros(0, np.int64)], 0
         for k, kind in enumerate(self._model.kinds):
-            if not is_electrode(kind):
+            if not is_electrode(kind.mechanism):
                 continue
             first = np.searchsorted(kind.node, nodes)
             number = np.searchsorted(kind.node, nodes, side="right") - first
@@ -125,7 +120,22 @@ class Membrane:
         return -kind.mechanism.current(v, t, parameters, {}, noise, model.dt)[0]
 
 
-def is_electrode(kind: Kind) -> bool:
-    """Whether the current of a kind comes from an electrode, not from the membrane."""
-    mechanism = kind.mechanism
-    return mechanism.program.electrode or mechanism in [built_in(name) for name in ELECTRODES]
+def _joints(model: Model, nodes: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return node, voltages' own and other node and conductance, µS, of what flows into nodes."""
+    layers = model.layers
+    if layers is None:
+        below = np.flatnonzero(model.forest.parent >= 0)
+        above = model.forest.parent[below].astype(np.int64)
+        node, other = np.concatenate([below, above]), np.concatenate([above, below])
+        return node, node, other, -np.tile(model.u[below], 2)
+    child = np.flatnonzero(layers.parent >= 0)
+    pairs = np.concatenate([[child, layers.parent[child]], [layers.parent[child], child]], axis=1)
+    (node, other), (own_outer, outer) = layers.node[0][pairs], layers.node[1][pairs]
+    g = np.tile(layers.axial[0, child], 2)
+    lone = np.isin(node, nodes) & ((own_outer < 0) != (outer < 0))
+    if lone.any() or not np.isin(nodes, layers.node[0]).all():
+        where = f"node {int(node[lone][0])}, beside one" if lone.any() else "a node around another"
+        raise InputError(f"i_membrane of {where} with others around it; expected other nodes")
+    both = outer >= 0
+    every = [node, node[both]], [node, own_outer[both]], [other, outer[both]], [g, g[both]]
+    return tuple(np.concatenate(each) for each in every)

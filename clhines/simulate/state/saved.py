@@ -40,6 +40,8 @@ def signature(model: Model) -> str:
     if model.num_extra:
         sources = model.sources
         arrays += [sources.detector_node, sources.detector_threshold, model.detector_hold]
+    if model.layers is not None:
+        arrays += [a for a in vars(model.layers).values() if isinstance(a, np.ndarray)]
     for array in arrays:
         digest.update(array.tobytes())
     digest.update(repr((model.dt, model.secondorder, model.seed, known.rule)).encode())

@@ -30,7 +30,7 @@ SCRIPTS = {
     "pressed/cell.hoc": CELL,
     "variable/mosinit.hoc": f'{CELL}cvode_active(1)\nload_file("nrngui.hoc")\nrun()',
     "loop/deep/init.hoc": f"{CELL}finitialize(-65)\nwhile (t < 5) {{ fadvance() }}",
-    "field/mosinit.hoc": f"{CELL}insert extracellular\nxc[0] = 1\nrun()",
+    "field/mosinit.hoc": f"{CELL}insert extracellular\nxc[0] = -1\nrun()",
     "wrong/main.hoc": f"{CELL}no_such_thing()",
     "other/model.m": "",
 }

@@ -154,7 +154,7 @@ def _refused(h: Any, what: str, section: Any) -> list[Any]:
     """Add a construct that is rejected."""
     if what == "extracellular":
         section.insert("extracellular")
-        section(0.5).xc[0] = 1
+        section(0.5).xc[0] = -1
         return []
     if what == "CVode":
         h.cvode_active(1)

@@ -1,0 +1,121 @@
+"""Layers of `extracellular` with xraxial, xg or xc of a model's own: a node of the tree for each.
+
+NEURON's potentials outside (extcelln.cpp) are unknowns of a step as the one inside. `xg` and `xc`
+of layer k lie between vext[k] and vext[k + 1], those of the last to `e_extracellular` and to a
+potential that stays. `xraxial` joins vext[k] of neighbours: half a segment on either side in one
+section, none of the parent's where sections join; ends have a potential outside, too, without
+`xg` and `xc`, and sections with the mechanism are sealed towards others. As `Network.from_arrays`
+takes nodes around others, those of a cell follow the nodes inside, layer by layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from clhines.arrays import offsets, starts, stretch_of
+from clhines.model.model import DENSITY
+from clhines.neuron.memory.memory import NeuronMemory
+from clhines.neuron.memory.raw import ref
+from clhines.neuron.read.contents import Instances
+from clhines.neuron.read.tree import CAPACITANCE, Tree, TreeLayers
+
+OWN = {"xg": 1e9, "xc": 0.0, "xraxial": 1e9}  # NEURON's: S/cm², µF/cm², MOhm/cm
+_HALF = 0.5e-4  # of 1 µm, cm
+
+
+def are_own(instances: Instances) -> bool:
+    """Whether any of the layers has other parameters than NEURON's own."""
+    layers = _layers(instances)
+    given = ((instances.values(name, k), own) for name, own in OWN.items() for k in range(layers))
+    return layers > 1 and any(bool((values != own).any()) for values, own in given)
+
+
+def _layers(instances: Instances) -> int:
+    return int(instances.entry.ranges["xg"])
+
+
+def _values(instances: Instances, name: str, n: int) -> np.ndarray:
+    """(layers, n) float64: a parameter of each layer at each node; 0 at ends."""
+    found = np.zeros((_layers(instances), n))
+    for layer, row in enumerate(found):
+        row[instances.nodes] = instances.values(name, layer)
+    return found
+
+
+def with_layers(tree: Tree, instances: Instances, memory: NeuronMemory) -> Tree:
+    """Return a tree with nodes around those of sections with `extracellular`."""
+    n, layers = tree.num_nodes, _layers(instances)
+    sections = np.zeros(len(tree.nseg) + 1, bool)
+    sections[tree.owner[instances.nodes]] = True
+    has = sections[tree.owner]
+    cell = stretch_of(tree.cell_offsets, np.arange(n))
+    count = np.bincount(cell[has], minlength=len(tree.cell_offsets) - 1)
+    size, before = np.diff(tree.cell_offsets), starts(count)
+    bounds = offsets(size + layers * count)
+    number = np.arange(n) + layers * before[cell]
+    inner = np.flatnonzero(has)
+    outer = np.full((layers, n), -1)
+    rank = np.arange(len(inner)) - before[cell[inner]]
+    for k, row in enumerate(outer):
+        row[inner] = (bounds[:-1] + size + k * count)[cell[inner]] + rank
+
+    def spread(values: np.ndarray, of_layers: np.ndarray) -> np.ndarray:
+        found = np.zeros(int(bounds[-1]), values.dtype)
+        found[number], found[outer[:, inner]] = values, of_layers[:, inner]
+        return found
+
+    none, above = np.zeros((layers, n)), tree.parent
+    joined = has & (above >= 0) & has[above]
+    half = _HALF * _values(instances, "xraxial", n) * _lengths(tree)
+    same = tree.owner == tree.owner[above]
+    with np.errstate(divide="ignore"):
+        g_axial = np.where(joined, 1 / (half + same * half[:, above]), 0)
+    around = spread(np.where(has, outer[0], -1), np.append(outer[1:], 0 * outer[:1] - 1, 0))
+    xg, xc = (_values(instances, name, n) * tree.area for name in ("xg", "xc"))
+    addresses, nodes = _vext(tree, instances, memory)
+    return replace(
+        tree,
+        begin=number[tree.begin],
+        end=number[tree.end],
+        parent=spread(
+            np.where(above < 0, -1, number[above]), np.where(joined, outer[:, above], number)
+        ),
+        cell_offsets=bounds,
+        branches=spread(tree.branches, np.tile(tree.branches, (layers, 1))),
+        area=spread(tree.area, none),
+        g_axial=spread(tree.g_axial, g_axial),
+        capacitance=spread(tree.capacitance, CAPACITANCE * xc),
+        diam=spread(tree.diam, none),
+        inner_numbers=number[tree.inner_numbers],
+        numbers=number[tree.numbers],
+        layers=TreeLayers(
+            around,
+            spread(np.zeros(n), DENSITY * xg),
+            (addresses[:, None] + 8 * np.arange(layers, dtype=np.uint64)).reshape(-1),
+            outer[:, nodes].T.reshape(-1),
+        ),
+    )
+
+
+def _lengths(tree: Tree) -> np.ndarray:
+    """(n,) float64, µm: of segments; 0 of ends."""
+    found = np.zeros(tree.num_nodes)
+    each = np.array([s.L for s in tree.sections]) / tree.nseg
+    found[tree.inner_numbers] = np.repeat(each, tree.nseg)
+    return found
+
+
+def _vext(tree: Tree, instances: Instances, memory: NeuronMemory) -> tuple[np.ndarray, np.ndarray]:
+    """Addresses of vext[0] of segments and ends, (k,) uint64, and their nodes, without layers."""
+    segments, nodes = [*instances.things], instances.nodes.tolist()
+    for s in np.unique(tree.owner[instances.nodes]).tolist():
+        section, turned = tree.sections[s], bool(tree.turned[s])
+        segments.append(section(0.0 if turned else 1.0))
+        nodes.append(int(tree.end[s]))
+        if section.parentseg() is None:
+            segments.append(section(1.0 if turned else 0.0))
+            nodes.append(int(tree.begin[s]))
+    at = [memory.place(ref(segment, "vext", 2)).column for segment in segments]
+    return np.array(at, np.uint64), np.array(nodes, np.int64)
