@@ -26,6 +26,7 @@ from clhines.model.instances import (
     revalued,
     spiking,
 )
+from clhines.model.linear import Linear
 from clhines.model.model import (
     KNOWN_IONS,
     OTHER_ION,
@@ -159,6 +160,7 @@ def _compiled(
         secondorder=second_order,
         seed=as_seed(times[3]),
         diffusions=tuple(_diffusions(kinds, structure)),
+        linear=tuple(_linear(added, instances, dt, times[2])),
         stored=frozenset(stored),
         **added_fields,
     )
@@ -238,6 +240,19 @@ def _diffusions(kinds: Sequence[Kind], structure: Structure) -> Iterator[Diffusi
         above = length[parent]
         up, down = 2 / above / (length + above), 2 / length / (length + above)
         yield Diffusion(k, program.diffusing, parent, up, down)
+
+
+def _linear(
+    added: Added, instances: Sequence[tuple[int, np.ndarray]], dt: float, second: object
+) -> Iterator[Linear]:
+    if added.linear and second:
+        raise InputError(
+            f"secondorder is {shown(second)}, with linear equations of voltages; expected 0"
+        )
+    for one in added.linear:
+        kind, place = instances[one.group] if one.group >= 0 else (-1, np.zeros(0, np.int64))
+        implicit, explicit = one.c / dt + one.g, one.g + one.late
+        yield Linear(one.nodes, kind, place[one.index], implicit, explicit, one.b)
 
 
 def _second_order(value: object, exact: bool) -> bool:
@@ -565,7 +580,7 @@ def targets_of(
 
 
 # needs of copies that are compiled as cells of one network
-_NOT_ALIKE = {"last_instances", "written_pointers", "read_pointers"}
+_NOT_ALIKE = {"last_instances", "written_pointers", "read_pointers", "linear"}
 Spans = Sequence[tuple[int, np.ndarray]]  # see `Model.instances`
 
 

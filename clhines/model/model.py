@@ -13,6 +13,7 @@ from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.connections import GridConnections
 from clhines.model.diffusion import Diffusion
+from clhines.model.linear import Linear, LinearSystems
 from clhines.model.schema import EXACT, Field, Schema, plastic_fields, queue_of
 from clhines.network.structure import NodeValues
 from clhines.network.times import LAST_STEP
@@ -235,6 +236,7 @@ class Model:
     random_ids: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
     random_index: int = 0  # the global index of Random123
     diffusions: tuple[Diffusion, ...] = ()  # along cells, by kind
+    linear: tuple[Linear, ...] = ()  # equations that voltages are part of
     second_order_currents: bool = False  # at the middle of the step: NEURON's ``secondorder = 2``
     # As NEURON with ``CVode.queue_mode(1, 0)``: the bin of a step from t to t + dt has the events
     # that are due in [t - dt/2, t + dt/2), all at its start, those that were sent last first.
@@ -341,6 +343,10 @@ class Model:
     def solved_dt(self) -> float:
         """Length of the step that is solved, ms: half as long for the second order."""
         return self.dt / 2 if self.secondorder else self.dt
+
+    @cached_property
+    def linear_systems(self) -> LinearSystems | None:
+        return LinearSystems(self.linear, self.forest) if self.linear else None
 
     @cached_property
     def schema(self) -> Schema:

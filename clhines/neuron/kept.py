@@ -44,6 +44,7 @@ from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.channels import read_channel
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, random_plays
+from clhines.neuron.memory.linear import read_linear
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.stepping.reads import stepping_of
 from clhines.neuron.stepping.replay import Replay, call_own
@@ -182,6 +183,7 @@ class Fingerprint:
             ReadValue(model.sources.words),
             ReadValue(memory.play_words),
             ReadValue(lambda: acting(model.h, memory)),
+            ReadValue(lambda: read_linear(model.h, memory, tree.numbers_of).as_bytes()),
             ReadValue(lambda: random_plays(model.h, memory)),
             ReadValue(stepping_of(model)),
             ReadValue(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),
@@ -192,6 +194,7 @@ class Fingerprint:
             ReadValue(model.queue.words),
         ]
         moving: list[Compared] = [*Words.by_blocks(model.wires.weight_addresses)]
+        moving += Words.by_blocks(np.array(model.linear.unknowns, np.int64))
         rows = int(model.fields.rows(tree.v, tree.addresses)[1].max()) + 1
         moving.append(Column(tree.v, rows))
         fixed.append(Column(memory.area(int(tree.inner[0])).column, rows))

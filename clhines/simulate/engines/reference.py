@@ -376,7 +376,12 @@ class Reference(PartRun):
         v = variables.v
         d = model.capacitance_over_dt + model.constant_d + g
         b = axial_currents(model.forest, model.u, v) + (model.constant_b - model.constant_g * v - i)
+        systems = model.linear_systems
+        if systems is not None:
+            b = np.vstack([b, systems.units])
         dv, _ = reference.solve_with_pivots(model.forest, d, model.u, b, steps=self._order)
+        if systems is not None:
+            dv = systems.solved(dv[0], dv[1:], v, variables.states)
         if self.model.second_order_currents:
             for ion in self.model.ions:
                 current = ion.variables[3]

@@ -28,7 +28,7 @@ _IN_ORDER = frozenset({"read_elsewhere"})
 # which epochs do not take
 _BY_STEPS = _IN_ORDER | {"ranked_pointers", "last_instances", "diffusion", "read_pointers"}
 _OF_TIMES = _BY_STEPS | {"ranks", "bins", "played_artificial", "copies"}
-ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver"}
+ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver", "linear"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network
 
 
