@@ -33,6 +33,7 @@ from clhines.neuron.back.writeback import (
 from clhines.neuron.convert import RejectedError, function_tables_of, split_name, statics_of
 from clhines.neuron.drivers import POTENTIAL
 from clhines.neuron.importer import Imported, local_of, values_of
+from clhines.neuron.memory.linear import read_linear
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.places import Variable
@@ -44,7 +45,6 @@ from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.channels import read_channel
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, random_plays
-from clhines.neuron.memory.linear import read_linear
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.stepping.reads import stepping_of
 from clhines.neuron.stepping.replay import Replay, call_own

@@ -31,6 +31,7 @@ from clhines.neuron.convert import (
     with_statics,
 )
 from clhines.neuron.memory.fields import Fields, find_fields
+from clhines.neuron.memory.linear import LinearMechanisms, nodes_of_linear, read_linear
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.memory.session import Hoc, all_sections
@@ -51,7 +52,6 @@ from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, Hidden, Instances, WatchSlots, read_contents
 from clhines.neuron.read.draws import Draws, drawn_from
 from clhines.neuron.read.hooks import acting
-from clhines.neuron.memory.linear import LinearMechanisms, nodes_of_linear, read_linear
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
@@ -411,11 +411,13 @@ def _branches(model: NeuronModel) -> list[Rejected]:
 def _of_linear(model: NeuronModel) -> list[Rejected]:
     """Find what LinearMechanisms do not go with."""
     joined = np.concatenate([np.zeros(0, np.int64), *(one.node for one in model.linear.read)])
+    records = {r.address for r in model.plays.recorders} & {*model.linear.vectors}
     outside = model.contents.outside
     at_outside = outside is not None and np.isin(outside.nodes, joined).any()
     rows = (
         (model.h.secondorder, "secondorder, with which NEURON ends", "set it to 0"),
         (at_outside, "extracellular at its nodes", ""),
+        (records, "a y or b that is a Vector which records", "use another Vector"),
     )
     return [
         Rejected("", f"LinearMechanism with {what}", way_out)

@@ -64,23 +64,14 @@ __kernel void solve_systems(${signature(spec, "solve_systems")})
             pivot[j] = kept;
         }
         barrier(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
-% if spec.group == 1:
-        for (int i = k + 1; i < n; i++) {
+<% wide = min(spec.group, 16) %>\
+        for (int i = k + 1 + (me >> ${wide.bit_length() - 1}); i < n; i += ${spec.group // wide}) {
             __global real *restrict const row = matrix + (long)i * (n + 1);
             __global const real *restrict const above = top;
-            const real factor = row[k] / top[k];
-            if (factor == 0) continue;
-            for (int j = k + 1; j <= n; j++) row[j] -= factor * above[j];
-        }
-% else:
-        const int width = n - k, rows = width - 1;
-        for (long e = me; e < (long)rows * width; e += ${spec.group}) {
-            __global real *const row = matrix + (k + 1 + e / width) * (n + 1);
-            const int j = k + 1 + e % width;
-            row[j] -= row[k] / top[k] * top[j];
+            const real factor = row[k] / above[k];
+            for (int j = k + 1 + (me & ${wide - 1}); j <= n; j += ${wide}) row[j] -= factor * above[j];
         }
         barrier(CLK_GLOBAL_MEM_FENCE);
-% endif
     }
     for (int k = n - 1; k >= 0; k--) {
         __global real *const row = matrix + (long)k * (n + 1);

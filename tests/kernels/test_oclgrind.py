@@ -149,6 +149,7 @@ def test_every_template_is_covered():
         "simulate/reduced",
         "simulate/blocks",
         "simulate/diffusion",
+        "simulate/linear",
         "simulate/spread",
         "simulate/taken",
         "simulate/tiled",

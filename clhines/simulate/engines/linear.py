@@ -20,14 +20,14 @@ from clhines.plan.plan import real_name
 from clhines.simulate.engines.arena_run import ArenaRun
 from clhines.simulate.kinds.spec import check_range
 
-# Elimination takes n³/3 multiplications and additions in a step: of 512 a core needs about 20 ms
+# Elimination takes n³/3 multiplications and additions in each step, some ms of a core
 MOST = 512  # nodes and unknowns of a system
 _GROUP = 256  # work-items for a system
 
 
 @dataclass(frozen=True)
 class LinearSpec(TemplateSpec):
-    """``linear.mako``: `group` work-items solve a system."""
+    """``linear.mako``: `group` work-items, a power of 2, solve a system."""
 
     template: ClassVar[str] = "simulate/linear"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -70,7 +70,8 @@ class LinearKernels:
         """Put all on the device; `x` is the solution, with a row for each column after it."""
         run, s, queue = self._run, self._systems, self._run.queue
         own, is_node, count = place[s.node], s.node >= 0, len(s.node)
-        group = 1 if devices.is_cpu(queue.device) else min(_GROUP, run.limits.max_work_group)
+        most = 1 if devices.is_cpu(queue.device) else min(_GROUP, run.limits.max_work_group)
+        group = 1 << (most.bit_length() - 1)
         near = np.arange(count)
         near[1:][s.tree[1:] == s.tree[:-1]] = 0
         tables = {
