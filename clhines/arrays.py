@@ -195,3 +195,16 @@ def climb(above: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarr
         weight = weight + weight[anchor]
         anchor = above
     return anchor, weight
+
+
+def least_tied(count: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """(count,) int64: the least of all that are tied to each, by pairs."""
+    least = np.arange(count)
+    while True:
+        found = np.minimum(least[a], least[b])
+        new = least.copy()
+        np.minimum.at(new, a, found)
+        np.minimum.at(new, b, found)
+        if np.array_equal(new, least):
+            return least
+        least = new

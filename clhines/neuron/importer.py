@@ -10,10 +10,11 @@ from itertools import pairwise
 import numpy as np
 
 from clhines.arrays import inverse, place_of, shifted
-from clhines.mechanisms.builtin import GIVEN_CURRENT, KEPT_NUMBER
+from clhines.mechanisms.builtin import GIVEN_CURRENT, KEPT_NUMBER, UNKNOWN
 from clhines.mechanisms.ir.program import Quantity
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.reading.tree import GIVEN, PICKED
+from clhines.model.model import DENSITY
 from clhines.network.additions import Sources
 from clhines.network.copies import copies_of
 from clhines.network.groups import Group, inside
@@ -46,7 +47,8 @@ class Imported:
     groups: dict[str, Group]
     sources: list[tuple[Sources | Group, int]]  # of each origin of the model's wires
     connections: np.ndarray
-    elements: Group | None = None  # elements of Vectors that POINTERs write
+    # numbers of Vectors that POINTERs write or LinearMechanisms solve for, and their addresses
+    elements: tuple[tuple[Group, list[int]], ...] = ()
     copies: int = 1
     crossed: list[int] = field(default_factory=list)
 
@@ -104,12 +106,12 @@ def network_of(model: NeuronModel) -> Imported:
         for variable in group.mechanism.program.random:
             network.random(group, variable, model.streams(name, variable).ids(), index)
     _point(model, network, groups)
-    elements = _write(model, network, groups)
+    elements = [*_write(model, network, groups), *_join(model, network)]
     _play(model, network, groups)
     sources = _sources(model, network, groups)
     connections = _connect(model, network, groups, sources)
     _steer(model, network, groups, connections)
-    return Imported(model, network, groups, sources, connections, elements)
+    return Imported(model, network, groups, sources, connections, tuple(elements))
 
 
 def copied(once: Imported, copies: int) -> Imported:
@@ -130,7 +132,7 @@ def copied(once: Imported, copies: int) -> Imported:
         {name: named[id(group)] for name, group in once.groups.items()},
         [(made[id(source)], k) for source, k in once.sources],
         connections,
-        None if once.elements is None else named[id(once.elements)],
+        tuple((named[id(group)], at) for group, at in once.elements),
         copies,
     )
 
@@ -252,7 +254,9 @@ def _point(model: NeuronModel, network: Network, groups: dict[str, Group]) -> No
         network.set_pointer(groups[name], pointer, np.array(nodes, np.int64))
 
 
-def _write(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Group | None:
+def _write(
+    model: NeuronModel, network: Network, groups: dict[str, Group]
+) -> list[tuple[Group, list[int]]]:
     """Let POINTERs write variables of mechanisms; an element of a Vector is an instance, too."""
     written, elements = model.written, None
     if written.elements:
@@ -274,7 +278,27 @@ def _write(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Gr
             network.set_pointer(groups[name], pointer, to)
         else:
             _to_variables(network, groups, (name, pointer), targets)
-    return elements
+    return [] if elements is None else [(elements, written.elements)]
+
+
+def _join(model: NeuronModel, network: Network) -> list[tuple[Group, list[int]]]:
+    """Add the equations of LinearMechanisms, and an instance for each unknown of all of them."""
+    read, at = model.linear.read, model.linear.unknowns
+    unknowns = None
+    if at:
+        begin = np.concatenate([one.y0 for one in read])
+        unknowns = network.add(UNKNOWN, np.zeros(len(at), np.int64), begin=begin)
+    first = 0
+    for one in read:
+        area, branches = model.tree.area[one.node], model.tree.branches[one.node]
+        scale = np.ones(len(one.b))  # to nA and uS; a row without membrane has these
+        scale[: len(one.node)] = np.where(area > 0, DENSITY * area, branches)
+        rows = {n: scale[:, None] * getattr(one, n) for n in ("c", "g", "late")}
+        own = np.arange(first, first + len(one.y0))
+        first += len(one.y0)
+        given = None if unknowns is None or not len(own) else (unknowns, own)
+        inside(network).added.add_linear(one.node, given, {**rows, "b": scale * one.b})
+    return [] if unknowns is None else [(unknowns, at)]
 
 
 def _to_variables(

@@ -33,6 +33,7 @@ from clhines.neuron.back.writeback import (
 from clhines.neuron.convert import RejectedError, function_tables_of, split_name, statics_of
 from clhines.neuron.drivers import POTENTIAL
 from clhines.neuron.importer import Imported, local_of, values_of
+from clhines.neuron.memory.linear import read_linear
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.places import Variable
@@ -193,6 +194,7 @@ class Fingerprint:
             ReadValue(model.sources.words),
             ReadValue(memory.play_words),
             ReadValue(lambda: acting(model.h, memory)),
+            ReadValue(lambda: read_linear(model.h, memory, tree.numbers_of).as_bytes()),
             ReadValue(lambda: random_plays(model.h, memory)),
             ReadValue(stepping_of(model)),
             ReadValue(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),
@@ -203,6 +205,7 @@ class Fingerprint:
             ReadValue(model.queue.words),
         ]
         moving: list[Compared] = [*Words.by_blocks(model.wires.weight_addresses)]
+        moving += Words.by_blocks(np.array(model.linear.unknowns, np.int64))
         rows = int(model.fields.rows(tree.v, tree.addresses)[1].max()) + 1
         moving.append(Column(tree.v, rows))
         fixed.append(Column(memory.area(int(tree.inner[0])).column, rows))

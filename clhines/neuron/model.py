@@ -38,6 +38,7 @@ from clhines.neuron.convert import (
 )
 from clhines.neuron.layers import are_own, with_layers
 from clhines.neuron.memory.fields import Fields, find_fields
+from clhines.neuron.memory.linear import LinearMechanisms, nodes_of_linear, read_linear
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.memory.session import Hoc, all_sections
@@ -102,6 +103,7 @@ class NeuronModel:
     draws: Draws
     turns: Turns
     outside: Outside
+    linear: LinearMechanisms
     gaps: list[Gap] = field(default_factory=list)
     nodes: range = range(0)  # numbers of the tree's nodes among `all_nodes` of all MPI ranks
     all_nodes: int = 0
@@ -312,7 +314,7 @@ def read_model(
         own = model.memory, model.places, model.every
         model.rejected += model.outside.find_drivers(*own)
         _convert(model)
-        model.rejected += _branches(model)
+        model.rejected += [*_branches(model), *_of_linear(model)]
         recorded = [r.variable for r in model.plays.recorders if r.variable is not None]
         given = recorded, int(h.secondorder), bool(model.memory.transfers)
         model.rejected += model.outside.rejected(model.every, model.mechanisms, *given)
@@ -360,12 +362,13 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ahead: Ahead | None) -> 
         queue, sources = EventQueue(memory), EventSources(h, memory)
         memory.settle()
         fields = find_fields(memory)
-        tree, data = read_tree(h, memory, fields)
+        tree, data = read_tree(h, memory, fields, nodes_of_linear(h, memory))
         contents = read_contents(h, memory, fields, (tree, data), catalogue)
         if contents.outside is not None and are_own(contents.outside):
             tree = with_layers(tree, contents.outside, memory)
             contents = read_contents(h, memory, fields, (tree, data), catalogue)
         hooks = acting(h, memory)
+        linear = read_linear(h, memory, tree.numbers_of)
         slots = WatchSlots(memory)
         bins = None
         if int(h.CVode().queue_mode()) & 1:
@@ -382,12 +385,12 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ahead: Ahead | None) -> 
     trains = read_trains(h, memory, contents, pending, vectors)
     given = [] if ahead is None else ahead.players(places, float(h.t), float(h.dt))
     outside = Outside(tree, contents, [*plays.players, *draws.players], given)
-    parts = wires, pending, plays, trains, slots, draws, Turns(h, memory), outside
+    parts = wires, pending, plays, trains, slots, draws, Turns(h, memory), outside, linear
     model = NeuronModel(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins = lone, bins
     model.point_names = tuple(catalogue.names(points=True))
     model.rejected += [*_settings(h, memory), *_structure(contents), *hooks, *unwired]
-    for part in (pending, plays, trains, draws):
+    for part in (pending, plays, trains, draws, linear):
         model.rejected += part.rejected
     return model
 
@@ -464,6 +467,25 @@ def _is_alike(model: NeuronModel, name: str) -> bool:
     """Whether instances of a mechanism are on branches that stand for several."""
     nodes = model.every[name].nodes
     return bool((model.tree.branches[nodes[nodes >= 0]] != 1).any())
+
+
+def _of_linear(model: NeuronModel) -> list[Rejected]:
+    """Find what LinearMechanisms do not go with."""
+    joined = np.concatenate([np.zeros(0, np.int64), *(one.node for one in model.linear.read)])
+    records = {r.address for r in model.plays.recorders} & {*model.linear.vectors}
+    outside = model.contents.outside
+    at_outside = outside is not None and np.isin(outside.nodes, joined).any()
+    rows = (
+        (model.h.secondorder, "secondorder, with which NEURON ends", "set it to 0"),
+        (at_outside, "extracellular at its nodes", ""),
+        (model.tree.layers is not None, "extracellular with layers of its own", ""),
+        (records, "a y or b that is a Vector which records", "use another Vector"),
+    )
+    return [
+        Rejected("", f"LinearMechanism with {what}", way_out)
+        for is_so, what, way_out in rows
+        if is_so and model.linear.read
+    ]
 
 
 def _convert(model: NeuronModel) -> None:
@@ -807,12 +829,15 @@ def _find_written(model: NeuronModel) -> None:
     """Find what POINTERs write; a Vector that records another element of one is rejected."""
     plays = model.plays
     known = model.memory, model.places, model.every, model.mechanisms
-    model.written = read_written(*known, plays.in_use)
+    model.written = read_written(*known, [*plays.in_use, *model.linear.vectors])
     model.rejected += model.written.rejected
     for recorder in plays.recorders:
         variable = recorder.variable
         if variable is not None and variable.owner == ELEMENT:
-            if variable.number not in model.written.elements:
+            node = model.linear.node_of(variable.number)
+            if node >= 0:
+                recorder.variable = Variable("", "v", node)
+            elif variable.number not in (*model.written.elements, *model.linear.unknowns):
                 assert recorder.place is not None
                 model.rejected.append(plays.not_recorded(recorder.place))
 

@@ -150,6 +150,7 @@ def test_every_template_is_covered():
         "simulate/blocks",
         "simulate/diffusion",
         "simulate/layers",
+        "simulate/linear",
         "simulate/spread",
         "simulate/taken",
         "simulate/tiled",

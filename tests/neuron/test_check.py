@@ -377,7 +377,8 @@ def rejected(row, before, after):
 def linear(soma):
     c, g = h.Matrix(1, 1), h.Matrix(1, 1)
     y, y0, b, x = h.Vector(1), h.Vector(1), h.Vector(1), h.Vector([0.5])
-    return h.LinearMechanism(c, g, y, y0, b, h.SectionList([soma]), x), c, g, y, y0, b, x
+    made = h.LinearMechanism(print, c, g, y, y0, b, h.SectionList([soma]), x)
+    return made, c, g, y, y0, b, x
 
 def held(soma):
     clamp, at = h.IClamp(soma(0.5)), h.Vector([0.0, 1, 2])
@@ -430,7 +431,7 @@ rejected("CVode.event with a point process", point,
          lambda soma: cvode.event(3, "x = 1", h.List("IClamp").o(0), 0))
 rejected("Vector.play", held, None)
 rejected("two Vectors, or a Vector and a Random, played", twice, None)
-rejected("LinearMechanism", linear, None)
+rejected("LinearMechanism with a callback", linear, None)
 """
 
 

@@ -127,6 +127,7 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
     ),
     "diffusion": (lambda: diffusing_network()[0], {}),
     "layers": (lambda: layered_network()[0], {}),
+    "linear": (changed(lambda net: net.add_linear([0, 11], [[1, -1], [-1, 1]])), {}),
     "played_artificial": (
         changed(lambda net: net.play(fires(net), 0, "refrac", [0.0, 1.0], [1.0, 2.0])),
         {},
@@ -140,6 +141,7 @@ FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where t
     "last_instances": ("steps", "steps"),
     "diffusion": ("steps", "steps"),
     "layers": ("steps", "steps"),
+    "linear": ("steps", "steps"),
     "read_pointers": ("steps", "steps"),
 }
 ON_HOST = {"read_elsewhere"}  # needs that no engine of devices takes
@@ -151,13 +153,15 @@ def model_of(word):
 
 
 def test_words_are_those_of_the_table():
-    assert NEEDS.keys() == ALL | {"ranked_bins", "ranked_last", "ranked_read", "ranked_written"}
+    ranked = {f"ranked_{word}" for word in ("bins", "last", "linear", "read", "written")}
+    assert NEEDS.keys() == ALL | ranked
     assert CHOICES == ("auto", "epochs", *NAMES) and len({*NAMES}) == len(NAMES)
     assert {*NEEDS} - {*NETWORKS} == {
         "begins",
         "ranks",
         "ranked_bins",
         "ranked_last",
+        "ranked_linear",
         "ranked_pointers",
         "ranked_read",
         "ranked_written",
@@ -253,8 +257,8 @@ def test_other_refusals():
 def test_descriptions():
     assert [row[0] for row in described()] == list(NAMES)
     of_steps, of_times = described()[0][3].split("; ")
-    both = f"{NEEDS['layers']} and {NEEDS['solver']}"
-    assert of_steps == f"with events in whole steps: {both}"
+    own = f"{NEEDS['linear']}, {NEEDS['layers']} and {NEEDS['solver']}"
+    assert of_steps == f"with events in whole steps: {own}"
     assert of_times.startswith("with events at exact times: events between cells within a step")
     assert all(NEEDS[w] in of_times for w in ("ranked_pointers", "solver", "instant_between_cells"))
     of_steps, of_reference = (row[3] for row in described()[2:])

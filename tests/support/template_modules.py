@@ -10,6 +10,7 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulate/taken": "simulate.engines.arena_run",
     "simulate/diffusion": "simulate.engines.steps",
     "simulate/layers": "simulate.engines.steps",
+    "simulate/linear": "simulate.engines.linear",
     "simulate/tiled": "simulate.state.arena",
     "simulate/epoch_by_instance": "simulate.gpu.spec",
     "simulate/artificial": "simulate.gpu.arena_epochs",

@@ -113,10 +113,10 @@ def _states(
 def _elements(
     sim: Simulation | OneCopy, imported: Imported, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, np.ndarray, list[Place]]]:
-    """Array, places in it and in NEURON's memory of elements of Vectors that POINTERs write."""
-    if imported.elements is not None:
-        for values, _, place in _states(sim, imported.elements, arrays):
-            yield values, place, [Place(n, 0, 0) for n in imported.model.written.elements]
+    """Array, places in it and in NEURON's memory of numbers of Vectors that are states."""
+    for group, addresses in imported.elements:
+        for values, _, place in _states(sim, group, arrays):
+            yield values, place, [Place(n, 0, 0) for n in addresses]
 
 
 def _ions(

@@ -133,7 +133,10 @@ class Records:
             return None
         imported = self._imported
         ions = {ion.name + ION for ion in imported.model.contents.ions.values()}
-        if not variable.owner or variable.owner in (*ions, ELEMENT):
+        if variable.owner == ELEMENT:  # by the number of the group that has it
+            own = [variable.number in addresses for _, addresses in imported.elements]
+            return ELEMENT, str(own.index(True))
+        if not variable.owner or variable.owner in ions:
             return variable.owner, variable.name
         if variable.owner == OUTSIDE:
             return _MEMBRANE if variable.name == _MEMBRANE[1] else None
@@ -183,10 +186,10 @@ class Records:
         if owner in self._imported.groups:
             return self._sim.record(name, self._imported.groups[owner], numbers)
         if owner == ELEMENT:
-            assert self._imported.elements is not None
-            place = {n: k for k, n in enumerate(self._imported.model.written.elements)}
-            which = [place[n] for n in numbers.tolist()]
-            return self._sim.record(name, self._imported.elements, which)
+            group, addresses = self._imported.elements[int(name)]
+            (state,) = group.mechanism.program.states
+            place = {n: k for k, n in enumerate(addresses)}
+            return self._sim.record(state.name, group, [place[n] for n in numbers.tolist()])
         if key == _MEMBRANE:
             return self._sim.record(name, self._membranes)
         instances = [i.instances for i in self._imported.model.contents.ions.values()

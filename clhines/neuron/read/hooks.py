@@ -43,7 +43,6 @@ _INSIDE = "within each step, between voltages and states, where a run here canno
 _BETWEEN = "call them between pieces, as clhines.neuron.run(h.t + 1), if that is meant"
 _IN_A_STEP = slice(2, 5)  # current, conductance, fixed_step_solve; others are CVode's, or of starts
 _OBJECTS = {  # classes whose objects act in each step
-    "LinearMechanism": "write what is at one node as a .mod file, or let NEURON run it",
     "StateTransitionEvent": "write WATCH conditions in a .mod file",
 }
 

@@ -11,6 +11,7 @@ is on it has the area of all. Then rows of the matrix are NEURON's times a numbe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -170,7 +171,10 @@ def _order(
     return order, is_root
 
 
-def read_tree(h: Hoc, memory: NeuronMemory, fields: Fields) -> tuple[Tree, Data]:
+def read_tree(
+    h: Hoc, memory: NeuronMemory, fields: Fields, used: Sequence[int] = ()
+) -> tuple[Tree, Data]:
+    """Read compartments and the data of their mechanisms; nodes that are `used` are kept."""
     every_section = all_sections()
     order, is_root = _order(every_section, memory, fields)
     sections = [every_section[k] for k in order]
@@ -179,9 +183,11 @@ def read_tree(h: Hoc, memory: NeuronMemory, fields: Fields) -> tuple[Tree, Data]
     far = first_node + nseg  # among `nodes`
     is_inner = ~np.isin(np.arange(len(nodes)), far)
     v = memory.place(ref(sections[0](0.5), "v")).column
-    keeps = ~_bare(h, fields, v, (nodes[far], nodes[far - 1]), start)
+    kept = np.array(used, start.dtype)
+    keeps = ~_bare(h, fields, v, (nodes[far], nodes[far - 1]), np.append(start, kept))
     roots, has_root = (start[is_root], nodes[first_node[is_root]]), np.zeros(len(sections), bool)
-    has_root[is_root] = ~_bare(h, fields, v, roots, start[~is_root])
+    others = np.append(start[~is_root], kept)
+    has_root[is_root] = ~_bare(h, fields, v, roots, others)
     size = has_root + nseg + keeps
     offset = starts(size)
     first = offset + has_root

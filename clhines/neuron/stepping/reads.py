@@ -15,6 +15,7 @@ from clhines.mechanisms.ir.program import Program
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.fields import Fields
+from clhines.neuron.memory.linear import LinearMechanisms
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import ION, MemoryPlaces, Variable
 from clhines.neuron.memory.raw import Place, words_at
@@ -90,6 +91,7 @@ class ModelRead(Protocol):
     plays: PlayReader
     mechanisms: dict[str, Mechanism]
     written: WrittenPointers
+    linear: LinearMechanisms
 
     @property
     def every(self) -> dict[str, Instances]: ...
@@ -376,7 +378,7 @@ class _OfModel:
     def _vectors(self) -> set[int]:
         """C++ objects that record, are played, or that mechanisms have, by address; and others."""
         model, memory = self._model, self._memory
-        found, known = {*model.plays.in_use}, memory.vectors()
+        found, known = {*model.plays.in_use, *model.linear.vectors}, memory.vectors()
         for origin in model.wires.origins:
             found |= {origin.times, origin.numbers}
         for instances in model.contents.points.values():

@@ -7,7 +7,7 @@ from math import ceil
 
 import numpy as np
 
-from clhines.arrays import stretch_of
+from clhines.arrays import least_tied, stretch_of
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import Model
 from clhines.simulate.cpu.groups import choose_lanes, equal_parts
@@ -139,7 +139,7 @@ def blocks_of(
         of = stretch_of(model.forest.cell_offsets, nodes)
         pairs.append((of[0], of[1]))
     a, b = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
-    group = _groups(num_cells + wires.num_targets, a, b)
+    group = least_tied(num_cells + wires.num_targets, a, b)
     block_of = np.full(len(group), -1)  # of groups, by their least member
     of_cell = np.empty(num_cells, np.int64)
     of_cell[order] = stretch_of(cells, np.arange(num_cells))
@@ -184,16 +184,3 @@ def _senders(model: Model, wires: Wires, own: np.ndarray) -> np.ndarray:
         known = np.flatnonzero(sources >= 0)
         found[sources[known]] = own[wires.first_target[k] + known]
     return found
-
-
-def _groups(count: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """(count,) int64: the least of all that are tied to each, by pairs."""
-    least = np.arange(count)
-    while True:
-        found = np.minimum(least[a], least[b])
-        new = least.copy()
-        np.minimum.at(new, a, found)
-        np.minimum.at(new, b, found)
-        if np.array_equal(new, least):
-            return least
-        least = new

@@ -376,11 +376,15 @@ class Reference(PartRun):
         v = variables.v
         d = model.capacitance_over_dt + model.constant_d + g
         b = model.constant_b - model.constant_g * v - i
+        systems = model.linear_systems
         if model.layers is not None:
             dv = model.layers.change(d, b, v, model.dt)
         else:
             b = axial_currents(model.forest, model.u, v) + b
+            b = b if systems is None else np.vstack([b, systems.units])
             dv, _ = reference.solve_with_pivots(model.forest, d, model.u, b, steps=self._order)
+        if systems is not None:
+            dv = systems.solved(dv[0], dv[1:], v, variables.states)
         if self.model.second_order_currents:
             for ion in self.model.ions:
                 current = ion.variables[3]

@@ -24,6 +24,7 @@ from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.methods import METHODS, make_plan
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
+from clhines.simulate.engines.linear import LinearKernels
 from clhines.simulate.engines.reference import neighbours, placed_neighbours
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.kinds import layouts
@@ -234,6 +235,8 @@ class Steps(ArenaKernels):
         self.solver = _solver_of(run, lambda m: m.forest, request.method, request.options)
         self._diffusing = Diffusing(run) if diffuses else None
         self._surrounded = Surrounded(run, self.place) if run.model.layers is not None else None
+        systems = run.model.linear_systems
+        self._linear = None if systems is None else LinearKernels(run, systems)
         self._tiler = None
         if run.model.copies > 1:
             gather = self.solver.plan.gather
@@ -268,7 +271,10 @@ class Steps(ArenaKernels):
         self.matrix = {
             name: pack(getattr(once, name)) for name in ("constant_g", "constant_b", "u")
         }
-        self.matrix |= {"d": d, "b": cla.zeros_like(d), "x": cla.zeros_like(d), "active": active}
+        b = cla.zeros_like(d)
+        if (systems := self.model.linear_systems) is not None:  # kernels take the first row
+            b = solver.to_device_order(np.vstack([np.zeros(len(once.u)), systems.units]))
+        self.matrix |= {"d": d, "b": b, "x": cla.zeros_like(b), "active": active}
         self.matrix |= zip(NEIGHBOURS, beside, strict=True)
 
     def _packed(
@@ -314,6 +320,8 @@ class Steps(ArenaKernels):
             **self.matrix, "at": self._at, **self.run.arguments,
         }  # fmt: skip
         self._diffusion = [] if self._diffusing is None else self._diffusing.bind()
+        if self._linear is not None:
+            self._linear.bind(self.place, self.solver.plan.gather, self.matrix["x"])
         self._launches = [self._launches_of(*pair) for pair in (self.v, self.v[::-1])]
 
     def _launches_of(self, old: cla.Array, new: cla.Array) -> tuple[list[Enqueue], list[Enqueue]]:
@@ -341,6 +349,8 @@ class Steps(ArenaKernels):
         seeing = self._see()
         solve = [] if self._surrounded is None else [self._surrounded.bind(arguments)]
         before, after = [*seeing, *before, *solve], [*seeing]
+        if self._linear is not None:
+            after = [*self._linear.launches(old), *after]
         if spec.diffuses:
             count = items[1] if alone else self.places
             after.append(bound(self.queue, self._built, "advance", arguments, count, alone))
