@@ -95,7 +95,7 @@ def test_voltages_and_unknowns_are_those_of_a_dense_system(fast_queue, needs, en
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_two_compartments_reach_each_other(fast_queue, needs, engine):
-    """Differences shrink by 1/(1 + 2r) in a step, r = g*dt/c, of large g, too, and the sum stays."""
+    """Differences shrink by 1/(1 + 2r) in a step, r = g*dt/c, of large g too; the sum stays."""
     needs(fast_queue, "float64")
     for g in (0.004, 40.0):
         net = Network.from_arrays([-1, -1], [0, 1, 2], [500.0] * 2, [0.0] * 2, [0.01] * 2)
