@@ -301,6 +301,7 @@ class Reference(PartRun):
         self._decisions, self._noted = decisions, 0
         if decisions is not None and decisions.split:  # until others' spikes act
             self.max_steps = decisions.epoch
+        self._systems = model.linear_systems  # which may be refused
         self.taken, self._clock = False, Clock(model.dt)  # `taken`: it has left the start
         self.variables, self.events = started(model, self._wires, wanted, decisions)
         self.records: list[Record] = []
@@ -376,7 +377,7 @@ class Reference(PartRun):
         v = variables.v
         d = model.capacitance_over_dt + model.constant_d + g
         b = axial_currents(model.forest, model.u, v) + (model.constant_b - model.constant_g * v - i)
-        systems = model.linear_systems
+        systems = self._systems
         if systems is not None:
             b = np.vstack([b, systems.units])
         dv, _ = reference.solve_with_pivots(model.forest, d, model.u, b, steps=self._order)
