@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clhines.arrays import least_tied, offsets, stretch_of
+from clhines.errors import InputError
 from clhines.forest import Forest
 
 States = Sequence[Mapping[str, np.ndarray]]  # by kind
@@ -79,6 +80,7 @@ class LinearSystems:
         for k, one in enumerate(trees.tolist()):
             self.tree_of[forest.cell_offsets[one] : forest.cell_offsets[one + 1]] = k
         self._add_entries(linear, [place[some] for some in own])
+        self._check()
 
     def _by_system(self, cell: np.ndarray, own: Sequence[np.ndarray]) -> np.ndarray:
         """Return rows by system, and find where systems begin: a tree ties rows, or an equation."""
@@ -111,6 +113,23 @@ class LinearSystems:
             for values in (implicit, explicit)
         )
 
+    def _check(self) -> None:
+        """Refuse systems without nodes that have no solution: no voltage would show it."""
+        for a, b in zip(self.first[:-1], self.first[1:], strict=True):
+            if (self.node[a:b] < 0).all() and np.linalg.matrix_rank(self._dense(a, b)) < b - a:
+                raise InputError(
+                    "linear equations without nodes have no single solution; expected c/dt + g "
+                    "to have an inverse"
+                )
+
+    def _dense(self, a: int, b: int) -> np.ndarray:
+        """(b - a, b - a) float64: the implicit part of a system's rows."""
+        found = np.zeros((b - a, b - a))
+        row = np.repeat(np.arange(b - a), np.diff(self.begin[a : b + 1]))
+        some = slice(self.begin[a], self.begin[b])
+        found[row, self.entry[some] - a] = self.implicit[some]
+        return found
+
     @property
     def largest(self) -> int:
         return int(np.diff(self.first).max())
@@ -135,14 +154,15 @@ class LinearSystems:
         f = self.b - np.bincount(row, self.explicit * y[self.entry], len(y))
         for a, b in zip(self.first[:-1], self.first[1:], strict=True):
             own = slice(a, b)
-            m = np.zeros((b - a, b - a))
-            some = slice(self.begin[a], self.begin[b])
-            m[row[some] - a, self.entry[some] - a] = self.implicit[some]
+            m = self._dense(a, b)
             near = is_node[own, None] & (self.tree[own, None] == self.tree[None, own])
             g = np.where(near, w[self.column[own]][:, self.node[own]].T, 0.0) if near.any() else m
             g = np.where(is_node[own, None], g, np.eye(b - a))
             left, right = g @ m + np.diag(is_node[own] * 1.0), g @ f[own]
-            z[own] = np.linalg.solve(left, right + np.where(is_node[own], x[self.node[own]], 0.0))
+            try:
+                z[own] = np.linalg.solve(left, right + np.where(is_node[own], x[self.node[own]], 0))
+            except np.linalg.LinAlgError:  # a run says where voltages are no numbers
+                z[own] = np.nan
             nodes = np.flatnonzero(is_node[own])
             current[self.column[own][nodes], self.tree[own][nodes]] = (f[own] - m @ z[own])[nodes]
         for k in np.unique(self.kind[~is_node]).tolist():

@@ -43,6 +43,7 @@ __kernel void solve_systems(${signature(spec, "solve_systems")})
         row[n] = right;
     }
     barrier(CLK_GLOBAL_MEM_FENCE);
+    int solvable = 1;
     for (int k = 0; k < n; k++) {
         __global real *const top = matrix + (long)k * (n + 1);
         real most = -1;
@@ -57,6 +58,7 @@ __kernel void solve_systems(${signature(spec, "solve_systems")})
         for (int i = 0; i < ${spec.group}; i++)
             if (largest[i] > most || (largest[i] == most && found[i] < where))
                 most = largest[i], where = found[i];
+        solvable = solvable && most > 0 && most < INFINITY;
         __global real *const pivot = matrix + (long)where * (n + 1);
         for (int j = k + me; j <= n; j += ${spec.group}) {
             const real kept = top[j];
@@ -75,7 +77,7 @@ __kernel void solve_systems(${signature(spec, "solve_systems")})
     }
     for (int k = n - 1; k >= 0; k--) {
         __global real *const row = matrix + (long)k * (n + 1);
-        const real change = row[n] / row[k];
+        const real change = solvable ? row[n] / row[k] : NAN;
         if (me == 0) z[a + k] = change;
         for (int i = me; i < k; i += ${spec.group})
             matrix[(long)i * (n + 1) + n] -= matrix[(long)i * (n + 1) + k] * change;
@@ -86,7 +88,7 @@ __kernel void solve_systems(${signature(spec, "solve_systems")})
             mem[-1 - place[r]] += z[r];
             continue;
         }
-        real flow = force[r];
+        real flow = solvable ? force[r] : NAN;
         for (int e = begin[r]; e < begin[r + 1]; e++) flow -= implicit_g[e] * z[entry[e]];
         current[column[r] * num_trees + tree[r]] = flow;
     }

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clhines import InputError, Network, Simulation, discretise, sample_cells
+from clhines import InputError, Network, Simulation, SimulationError, discretise, sample_cells
 from clhines.model import compile
 from clhines.model.linear import LinearSystems
 from clhines.simulate.engines import linear
@@ -159,6 +159,21 @@ def test_copies_have_equations_of_their_own(fast_queue, needs):
     number = copies.record("y", copies.network.groups[unknowns.number])
     np.testing.assert_allclose(copies.run(1.0)[number], np.tile(expected, 3), 0, 1e-11)
     assert len(copies.model.linear_systems.first) == 3 * 2 + 1
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_equations_without_a_solution_are_said(fast_queue, needs, engine):
+    """An unknown that is in no equation, and a node that is clamped twice; rows without nodes."""
+    needs(fast_queue, "float64")
+    for g, b in (([[0, 0], [0, 0]], [0, 1]), ([[0, 1, 1], [1, 0, 0], [1, 0, 0]], [0, -40, -40])):
+        net = Network.from_arrays([-1, -1], [0, 1, 2], [500.0] * 2, [0.0] * 2, [0.01] * 2)
+        net.add_linear([0], g, b=b)
+        with pytest.raises(SimulationError, match="voltage of cell 0.* is not finite at t = 0.05"):
+            Simulation(net, DT, queue=fast_queue, engine=engine).run(1.0)
+    net = Network.from_arrays([-1], [0, 1], [500.0], [0.0], [0.01])
+    net.add_linear([], [[0.0]], b=[1.0])
+    with pytest.raises(InputError, match="without nodes have no single solution"):
+        Simulation(net, DT, queue=fast_queue, engine=engine)
 
 
 def test_systems_are_apart():

@@ -22,6 +22,7 @@ _NAME = "LinearMechanism"
 # Words of its C++ object, of which those of matrices, Vectors and nodes are checked
 _MODEL, _C, _G, _Y, _Y0, _B, _COUNT, _CALLED, _NODES, _LAYERS = range(1, 11)
 _MODEL_WORDS = 28  # of the equations, among them two maps of elements
+_MAP_WORDS = 4
 _INT = (1 << 32) - 1
 _DOUBLE = 8  # bytes
 
@@ -94,7 +95,8 @@ def read_linear(
         return found
     vectors, matrices = memory.vectors(), list(h.List("Matrix"))
     inside = memory.insides_of(memory.objects_of(matrices)).tolist()
-    known = dict(zip(inside, matrices, strict=True))
+    known, places = dict(zip(inside, matrices, strict=True)), list[int]()
+    readable = Readable(_DOUBLE * _MAP_WORDS)
     for words in every:
         what = _refused(words)
         if what:
@@ -115,7 +117,9 @@ def read_linear(
             what = f"{_NAME}, whose matrices, Vectors and nodes have different sizes"
             found.rejected.append(Rejected("", what, "expected equal ones, and sections"))
             continue
-        found.read.append(_read(words[_MODEL], (words[_C], words[_G]), (c, g), node, (y, y0, b)))
+        own = words[_C], words[_G]
+        maps = _maps(words[_MODEL], own, readable, places)
+        found.read.append(_read(maps, own, (c, g), node, (y, y0, b)))
         found.vectors += [words[_Y], words[_B]]
     return found
 
@@ -126,21 +130,34 @@ def _refused(words: list[int]) -> str:
     return "layers of extracellular" if words[_LAYERS] else ""
 
 
+def _maps(
+    model: int, addresses: tuple[int, int], readable: Readable, places: list[int]
+) -> dict[int, list[int]]:
+    """Return, by address of a matrix, the vector of its elements in NEURON's matrix, 3 words.
+
+    `places` are those in the words of models before, which are looked at first.
+    """
+    words, found = words_at(model, _MODEL_WORDS), dict[int, list[int]]()
+    for k in (*places, *range(_MODEL_WORDS)):
+        if len(found) == len({*addresses}):
+            break
+        if words[k] not in addresses and readable.likely(words[k]):
+            first, *rest = words_at(words[k], _MAP_WORDS)
+            if first in addresses and first not in found:
+                found[first] = rest
+                places += [k] if k not in places else []
+    if len(found) != len({*addresses}):
+        raise OSError(f"a {_NAME} is not as expected")
+    return found
+
+
 def _read(
-    model: int,
+    maps: dict[int, list[int]],
     addresses: tuple[int, int],
     matrices: tuple[Hoc, Hoc],
     node: np.ndarray,
     vectors: tuple[Hoc, Hoc | None, Hoc],
 ) -> LinearRead:
-    readable, maps = Readable(_DOUBLE * 4), dict[int, list[int]]()
-    for word in words_at(model, _MODEL_WORDS):
-        if word not in addresses and readable.likely(word):
-            first, *rest = words_at(word, 4)
-            if first in addresses and first not in maps:
-                maps[first] = rest
-    if len(maps) != len({*addresses}):
-        raise OSError(f"a {_NAME} is not as expected")
     y, y0, b = vectors
     size, known = len(y), []
     for address, matrix in zip(addresses, matrices, strict=True):

@@ -301,6 +301,7 @@ class Reference(PartRun):
         self._decisions, self._noted = decisions, 0
         if decisions is not None and decisions.split:  # until others' spikes act
             self.max_steps = decisions.epoch
+        self._systems = model.linear_systems  # which may be refused
         self.taken, self._clock = False, Clock(model.dt)  # `taken`: it has left the start
         self.variables, self.events = started(model, self._wires, wanted, decisions)
         self.records: list[Record] = []
@@ -376,7 +377,7 @@ class Reference(PartRun):
         v = variables.v
         d = model.capacitance_over_dt + model.constant_d + g
         b = model.constant_b - model.constant_g * v - i
-        systems = model.linear_systems
+        systems = self._systems
         if model.layers is not None:
             dv = model.layers.change(d, b, v, model.dt)
         else:
