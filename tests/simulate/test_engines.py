@@ -5,7 +5,13 @@ import mod_files
 import numpy as np
 import pytest
 from networks import DT as STEP
-from networks import diffusing_network, mixed_network, reading_network, written_network
+from networks import (
+    diffusing_network,
+    mixed_network,
+    reading_network,
+    steering_network,
+    written_network,
+)
 
 from clhines import STDP, InputError, Mechanism, Network, Simulation
 from clhines.device import devices
@@ -119,6 +125,7 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
         changed(lambda net: net.insert(mod_files.ours("nmodl/nmlast"), [0, 1])),
         {},
     ),
+    "steered_weights": (lambda: steering_network()[0], {}),
     "diffusion": (lambda: diffusing_network()[0], {}),
     "played_artificial": (
         changed(lambda net: net.play(fires(net), 0, "refrac", [0.0, 1.0], [1.0, 2.0])),
@@ -131,6 +138,7 @@ FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where t
     "instant_between_cells": ("steps", CPU),
     "written_elsewhere": ("steps", CPU),
     "last_instances": ("steps", "steps"),
+    "steered_weights": ("steps", "steps"),
     "diffusion": ("steps", "steps"),
     "read_pointers": ("steps", "steps"),
 }

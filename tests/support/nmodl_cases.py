@@ -65,6 +65,7 @@ CASES = [
         "nmverbatim",
         ["a", "b", "c", "d", "x", "peak", "turns", "m", "n", *(f"table[{k}]" for k in range(3))],
     ),
+    _driven("nmcasts", ["m", "n", "seen", "cut", *(f"kept[{k}]" for k in range(4))]),
     {
         **_driven("nmhint", [], ions=["k", "na"]),
         "records": [*(["nmhint", n] for n in ("half", "kernel", "gk", "x")), ["", "ena"]],
