@@ -2,8 +2,8 @@
 
 Callbacks of Python, the stimuli of NEURON's first versions, cells in pieces (multisplit), and other
 objects that a step asks. `acting` finds all of it; but for `random_plays` none is simulated, and it
-rejects it. `is_standard` knows stdrun.hoc's procedures; a model's own: `stepping`. Here is, too, what
-NEURON is told of steps and threads.
+rejects it. `is_standard` knows stdrun.hoc's procedures; a model's own: `stepping`. Here is
+also what NEURON is told of steps and threads.
 """
 
 from __future__ import annotations
