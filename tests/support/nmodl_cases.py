@@ -37,6 +37,7 @@ CASES = [
     # NEURON's iteration, which has what is late from the turn before, ends at changes of 1e-6
     {**_driven("nmsettled", ["p", "push"]), "within": 1e-6},
     {**_driven("nmbehind", ["a", "b", "c", "rest", "drive", "held"]), "within": 1e-6},
+    {**_driven("nmbound", ["a", "b", "tau", "most"]), "within": 1e-6},
     _driven("nmonce", ["a", "b", "c"]),
     _driven("nmdepend", ["m"], celsius=21.0),
     _driven("nmflux", ["ca", "buf", "cb", "last"]),
