@@ -701,7 +701,7 @@ def _draw_ahead(model: NeuronModel, name: str, outside: str) -> list[Rejected]:
 
 
 def _find_external(model: NeuronModel) -> None:
-    """Find what sets EXTERNAL variables in a step: one instance, to which POINTERs point then."""
+    """Find what sets EXTERNAL variables in a step: POINTERs to the last instance have these."""
     played = {(p.variable.owner, p.variable.name) for p in model.players}
     for name, mechanism in [*model.mechanisms.items()]:
         for external in mechanism.program.external:
@@ -712,9 +712,8 @@ def _find_external(model: NeuronModel) -> None:
             if (owner, variable) in played:
                 what = "which is played into"
             elif variable in set_in_steps(model.every[owner].entry):
-                model.external[name, external] = Variable(owner, variable, 0)
-                if len(model.every[owner]) != 1:
-                    what = f"which several instances of {owner} set"
+                last = int(np.argmax(model.every[owner].columns.numbers()))
+                model.external[name, external] = Variable(owner, variable, last)
             if what:
                 model.rejected.append(Rejected(name, f"EXTERNAL {external}, {what}"))
     for name in {name for name, _ in model.external}:
@@ -739,6 +738,12 @@ def _find_pointed(model: NeuronModel) -> None:
         found = _converted(model, name, sorted(names))
         assert isinstance(found, Mechanism)  # as it was without
         model.mechanisms[name] = found
+    for (name, external), to in model.external.items():
+        every = model.mechanisms[to.owner].program.blocks.values()
+        used = any(a.name == to.name and a.direction != "out" for given in every for a in given)
+        if used and len(model.every[to.owner]) > 1:
+            what = f"EXTERNAL {external}, which several instances of {to.owner} set and use"
+            model.rejected.append(Rejected(name, what))
     for (name, pointer), targets in model.pointed.items():
         pointing = model.outside.pointing.get(targets[0].owner) if targets else None
         if pointing is not None and targets[0].name in pointing.unknown:
