@@ -482,6 +482,8 @@ def unseen() -> Iterator[Quote]:
     yield prose(SWITCH, PUBLISHED, "{} differed from NEURON without a word, and {} ended", *wrong)
     words = "Since mends {} of these are equal, {} go by NEURON's own steps, {} are"
     yield prose(SWITCH, PUBLISHED, words, *(_scripts(now, *x) for x in (equal, (own,), rejected)))
+    counts = (Figure("coverage-unseen", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
+    yield prose(SWITCH, PUBLISHED, "Of the first draw's {} distinct .mod files {} run", *counts)
     counts = (Figure("coverage-unseen-2", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
     yield prose(SWITCH, PUBLISHED, "Of their {} distinct .mod files {} run", *counts)
 

@@ -41,8 +41,6 @@ from clhines.model.model import (
     ModelSources,
     NetCons,
     Played,
-    Steered,
-    Written,
     promoted,
 )
 from clhines.model.needs import (
@@ -54,6 +52,7 @@ from clhines.model.needs import (
     of_model,
     of_network,
 )
+from clhines.model.pointers import Spans, pointed
 from clhines.network.additions import Added, Sources
 from clhines.network.changes import Changes
 from clhines.network.copies import copied_nodes, copied_values, tiled
@@ -411,7 +410,7 @@ def divided(
     train, sends = _trains(added), np.zeros(added.num_sources, bool)
     for group, begin in added.emitters:
         sends[begin : begin + len(group)] = True
-    masks, exactly = [np.zeros(0, bool)], added.exact or added.bins
+    masks, exactly = [np.zeros(0, bool)], added.exact or added.bins or bool(added.steered)
     for columns in wiring.given:
         source, of_group, _, rows, delay, plastic = columns
         mechanism = groups[int(of_group[0])].mechanism if len(of_group) else None
@@ -585,7 +584,6 @@ _NOT_ALIKE = {
     *("last_instances", "written_pointers", "read_pointers", "steered_weights", "layers"),
     "linear",
 }
-Spans = Sequence[tuple[int, np.ndarray]]  # see `Model.instances`
 
 
 def fields_of(
@@ -625,7 +623,7 @@ def fields_of(
             emitted=_emitted(added, kinds, instances),
         ),
         "netcons": _netcons([*given, *events], instances, kinds),
-        **_pointed(added, kinds, instances),
+        **pointed(added, kinds, instances),
         "remote_v": added.remote_v,
         "played": _played(added, instances),
         "random_ids": _streams(added, kinds, instances),
@@ -728,93 +726,6 @@ def _emitted(added: Added, kinds: Sequence[Kind], instances: Spans) -> dict[int,
         sources = found.setdefault(k, np.full(kinds[k].count, -1))
         sources[place] = first + np.arange(len(group))
     return found
-
-
-def _pointed(added: Added, kinds: Sequence[Kind], instances: Spans) -> dict[str, object]:
-    every = _written(added, kinds, instances)
-    written = {k: to for k, to in every.items() if k[1] in kinds[k[0]].mechanism.program.written}
-    read = {k: to for k, to in every.items() if k not in written}
-    return {
-        "pointers": _pointers(added, kinds, instances, read.keys()),
-        "written": written,
-        "steered": _steered(added, kinds, instances),
-        "read": read,
-    }
-
-
-def _steered(
-    added: Added, kinds: Sequence[Kind], instances: Spans
-) -> dict[tuple[int, str], Steered]:
-    found = dict[tuple[int, str], Steered]()
-    for k, kind in enumerate(kinds):
-        for name in kind.mechanism.program.steered:
-            found[k, name] = Steered(np.full(kind.count, -1), np.zeros(kind.count, np.int64))
-    for group, name, connection, element in added.steered:
-        k, place = instances[group]
-        found[k, name].connection[place] = connection
-        found[k, name].element[place] = element
-    for (k, name), to in found.items():
-        if loose := int((to.connection < 0).sum()):
-            raise _nowhere(kinds[k], name, loose)
-    return found
-
-
-def _pointers(
-    added: Added,
-    kinds: Sequence[Kind],
-    instances: Spans,
-    others: Collection[tuple[int, str]],
-) -> dict[tuple[int, str], np.ndarray]:
-    found = {
-        (k, name): np.full(kind.count, -1)
-        for k, kind in enumerate(kinds)
-        for name in kind.mechanism.program.pointers
-        if (k, name) not in others
-    }
-    for group, name, index, node in added.pointers:
-        k, place = instances[group]
-        if (k, name) in others:
-            raise InputError(
-                f"{kinds[k].mechanism.name}: pointer {name} points to voltages, and to variables; "
-                "expected one of them"
-            )
-        found[k, name][place[index]] = node
-    for (k, name), nodes in found.items():
-        loose = np.flatnonzero(nodes < 0)
-        if len(loose):
-            raise _nowhere(kinds[k], name, len(loose))
-    return found
-
-
-def _written(
-    added: Added, kinds: Sequence[Kind], instances: Spans
-) -> dict[tuple[int, str], Written]:
-    written: dict[tuple[int, str], Written] = {}
-    for group, name, index, of, variable, at in added.written:
-        (k, place), (target, there) = instances[group], instances[of]
-        none = np.full(kinds[k].count, -1)
-        entry = written.setdefault((k, name), Written(target, variable, none))
-        if (entry.kind, entry.state) != (target, variable):
-            raise InputError(
-                f"{kinds[k].mechanism.name}: pointer {name} points to {entry.state} of "
-                f"{kinds[entry.kind].mechanism.name}, and to {variable} of "
-                f"{kinds[target].mechanism.name}; expected one of them"
-            )
-        entry.instance[place[index]] = there[at]
-    for k, kind in enumerate(kinds):
-        names = kind.mechanism.program.written
-        for name in (*names, *(n for j, n in written if j == k and n not in names)):
-            loose = (written[k, name].instance < 0).sum() if (k, name) in written else kind.count
-            if loose:
-                raise _nowhere(kind, name, int(loose))
-    return written
-
-
-def _nowhere(kind: Kind, name: str, count: int) -> InputError:
-    return InputError(
-        f"{kind.mechanism.name}: pointer {name} of {count} instances points nowhere; expected "
-        "set_pointer() for each"
-    )
 
 
 def _streams(

@@ -161,7 +161,8 @@ def table_of(text: str, path: str, block: str) -> MadeTable:
     changing |= {n for n, variable in file.variables.items() if variable.sort == "state"}
     for name, part in file.main.items():
         changing |= set_by(part.body, file.blocks) if name != "INITIAL" else set()
-    settled = of_function and not any(uses(own.body, name) for name in changing - {block})
+    changing -= {block, *own.arguments}
+    settled = of_function and not any(uses(own.body, name) for name in changing)
     return MadeTable(tuple(columns), tuple(depends), int(n) + 1, settled)  # type: ignore[arg-type, call-overload]
 
 

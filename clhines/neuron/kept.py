@@ -39,12 +39,12 @@ from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.places import Variable
 from clhines.neuron.memory.raw import WORD, compare, gather, ref, words_at
 from clhines.neuron.memory.sources import NETCON_WORDS
-from clhines.neuron.model import NeuronModel, settings_of
+from clhines.neuron.model import NeuronModel
 from clhines.neuron.outside import HELD
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.channels import read_channel
 from clhines.neuron.read.contents import Instances
-from clhines.neuron.read.hooks import acting, random_plays
+from clhines.neuron.read.hooks import acting, random_plays, settings_of
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.stepping.reads import stepping_of
 from clhines.neuron.stepping.replay import Replay, call_own

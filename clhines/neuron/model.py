@@ -65,7 +65,7 @@ from clhines.neuron.outside import Ahead, Outside
 from clhines.neuron.read.catalogue import Catalogue, CatalogueEntry
 from clhines.neuron.read.contents import Contents, Hidden, Instances, WatchSlots, read_contents
 from clhines.neuron.read.draws import Draws, drawn_from
-from clhines.neuron.read.hooks import acting
+from clhines.neuron.read.hooks import acting, refused_settings
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
@@ -389,7 +389,7 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ahead: Ahead | None) -> 
     model = NeuronModel(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins = lone, bins
     model.point_names = tuple(catalogue.names(points=True))
-    model.rejected += [*_settings(h, memory), *_structure(contents), *hooks, *unwired]
+    model.rejected += [*refused_settings(h, memory), *_structure(contents), *hooks, *unwired]
     for part in (pending, plays, trains, draws, linear):
         model.rejected += part.rejected
     return model
@@ -408,30 +408,6 @@ def _checked(h: Hoc, catalogue: Catalogue) -> Hoc | None:
     if first is None and lone is None:
         raise InputError("NEURON has no sections; expected a model in its memory")
     return lone
-
-
-def _settings(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
-    order, queue = h.secondorder, int(h.CVode().queue_mode())
-    known, no_queue = int(order) in (0, 1, 2), "CVode().queue_mode(0, 0), finitialize()"
-    other = "secondorder, changed after h.finitialize(): NEURON's steps are still of the other"
-    adjust = "nrn_netrec_state_adjust, which moves what events set"
-    threads = int(h.ParallelContext().nthread()) > 1
-    rows = (
-        (h.CVode().active(), "CVode: variable time steps", "h.CVode().active(0), or fixed_step="),
-        (threads, "threads of NEURON", "ParallelContext().nthread(1), finitialize()"),
-        (not known, f"secondorder = {order:g}", ""),
-        (known and not memory.has_order(order, float(h.dt)), other, "call h.finitialize()"),
-        (h.nrn_netrec_state_adjust, adjust, "set it to 0"),
-        (queue & 2, "CVode.queue_mode", no_queue),  # a queue of its own for self events
-    )
-    return [Rejected("", what, way_out) for is_so, what, way_out in rows if is_so]
-
-
-def settings_of(h: Hoc, memory: NeuronMemory) -> list[object]:
-    cvode = h.CVode()
-    numbers = h.celsius, h.dt, h.secondorder, cvode.queue_mode(), cvode.use_fast_imem()
-    index = h.Random().Random123_globalindex()
-    return [*map(float, numbers), int(index), memory.transfers, *map(str, _settings(h, memory))]
 
 
 def _structure(contents: Contents) -> list[Rejected]:
@@ -774,7 +750,7 @@ def _draw_ahead(model: NeuronModel, name: str, outside: str) -> list[Rejected]:
 
 
 def _find_external(model: NeuronModel) -> None:
-    """Find what sets EXTERNAL variables in a step: one instance, to which POINTERs point then."""
+    """Find what sets EXTERNAL variables in a step: POINTERs to the last instance have these."""
     played = {(p.variable.owner, p.variable.name) for p in model.players}
     for name, mechanism in [*model.mechanisms.items()]:
         for external in mechanism.program.external:
@@ -785,9 +761,8 @@ def _find_external(model: NeuronModel) -> None:
             if (owner, variable) in played:
                 what = "which is played into"
             elif variable in set_in_steps(model.every[owner].entry):
-                model.external[name, external] = Variable(owner, variable, 0)
-                if len(model.every[owner]) != 1:
-                    what = f"which several instances of {owner} set"
+                last = int(np.argmax(model.every[owner].columns.numbers()))
+                model.external[name, external] = Variable(owner, variable, last)
             if what:
                 model.rejected.append(Rejected(name, f"EXTERNAL {external}, {what}"))
     for name in {name for name, _ in model.external}:
@@ -812,6 +787,12 @@ def _find_pointed(model: NeuronModel) -> None:
         found = _converted(model, name, sorted(names))
         assert isinstance(found, Mechanism)  # as it was without
         model.mechanisms[name] = found
+    for (name, external), to in model.external.items():
+        every = model.mechanisms[to.owner].program.blocks.values()
+        used = any(a.name == to.name and a.direction != "out" for given in every for a in given)
+        if used and len(model.every[to.owner]) > 1:
+            what = f"EXTERNAL {external}, which several instances of {to.owner} set and use"
+            model.rejected.append(Rejected(name, what))
     for (name, pointer), targets in model.pointed.items():
         pointing = model.outside.pointing.get(targets[0].owner) if targets else None
         if pointing is not None and targets[0].name in pointing.unknown:

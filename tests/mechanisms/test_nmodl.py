@@ -187,9 +187,9 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "p = 3",
     ),
     "POINTER set by an event": (
-        _with("", "POINTER p", "ASSIGNED { p }\nNET_RECEIVE(w) { p = p + w }"),
-        "POINTER p is written in NET_RECEIVE",
-        "NET_RECEIVE(w)",
+        _with("", "POINTER p", "ASSIGNED { p }\nNET_RECEIVE(w) { p = p + w }\nINITIAL { x = p }"),
+        "POINTER p, which NET_RECEIVE writes, is used elsewhere, too",
+        "POINTER p",
     ),
     "POINTER set from itself": (
         _with("p = 3*p", "POINTER p", "ASSIGNED { p }"),

@@ -10,6 +10,7 @@ from networks import (
     layered_network,
     mixed_network,
     reading_network,
+    steering_network,
     written_network,
 )
 
@@ -125,6 +126,7 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
         changed(lambda net: net.insert(mod_files.ours("nmodl/nmlast"), [0, 1])),
         {},
     ),
+    "steered_weights": (lambda: steering_network()[0], {}),
     "diffusion": (lambda: diffusing_network()[0], {}),
     "layers": (lambda: layered_network()[0], {}),
     "linear": (changed(lambda net: net.add_linear([0, 11], [[1, -1], [-1, 1]])), {}),
@@ -139,6 +141,7 @@ FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where t
     "instant_between_cells": ("steps", CPU),
     "written_elsewhere": ("steps", CPU),
     "last_instances": ("steps", "steps"),
+    "steered_weights": ("steps", "steps"),
     "diffusion": ("steps", "steps"),
     "layers": ("steps", "steps"),
     "linear": ("steps", "steps"),

@@ -9,6 +9,7 @@ from clhines import Mechanism, Network, Simulation
 from clhines.cells.cable import discretise
 from clhines.cells.synthetic import ring_cell
 from clhines.mechanisms.builtin import KEPT_NUMBER
+from clhines.network.groups import inside
 from clhines.simulate.gpu import epochs
 
 DT, ENGINES = 0.025, ("steps", "epochs")
@@ -190,6 +191,20 @@ def written_network(seed, cells, elsewhere=False):
 def reader(name, events=False):
     text = (mod_files.FOLDER / f"ext_{name}.mod").read_text()
     return Mechanism.from_nmodl(text if events else text.split("NET_RECEIVE")[0])
+
+
+def steering_network(cells=2):
+    """Synapses whose weights events of other instances set; the network, and what to record."""
+    net = Network(CABLES[:cells])
+    net.insert("hh", at="soma")
+    rules = net.add(mod_files.ours("ext_steer"), at=net.soma)
+    synapses = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    sources = net.spike_source([[1.0, 4.0, 9.0]] * cells)
+    net.connect(sources, synapses, weight=0.01, delay=1.0, source_index=np.arange(cells))
+    net.connect(sources, rules, weight=1.0, delay=0.613, source_index=np.arange(cells))
+    at = np.arange(cells)
+    inside(net).added.steered.append((rules.number, "w", at, np.zeros(cells, np.int64)))
+    return net, {"change": rules, "g": synapses}
 
 
 def reading_network(own=True, events=False):

@@ -37,6 +37,7 @@ CASES = [
     # NEURON's iteration, which has what is late from the turn before, ends at changes of 1e-6
     {**_driven("nmsettled", ["p", "push"]), "within": 1e-6},
     {**_driven("nmbehind", ["a", "b", "c", "rest", "drive", "held"]), "within": 1e-6},
+    {**_driven("nmbound", ["a", "b", "tau", "most"]), "within": 1e-6},
     _driven("nmonce", ["a", "b", "c"]),
     _driven("nmdepend", ["m"], celsius=21.0),
     _driven("nmflux", ["ca", "buf", "cb", "last"]),
@@ -65,6 +66,7 @@ CASES = [
         "nmverbatim",
         ["a", "b", "c", "d", "x", "peak", "turns", "m", "n", *(f"table[{k}]" for k in range(3))],
     ),
+    _driven("nmcasts", ["m", "n", "seen", "cut", *(f"kept[{k}]" for k in range(4))]),
     {
         **_driven("nmhint", [], ions=["k", "na"]),
         "records": [*(["nmhint", n] for n in ("half", "kernel", "gk", "x")), ["", "ena"]],

@@ -25,11 +25,14 @@ Arrays = dict[str, np.ndarray]
 _SAME = 1e-9  # ms: times of sending that differ by rounding
 
 
-class OfOne:
-    """Reads and writes GLOBAL variables of a mechanism that has one instance."""
+class OfLast:
+    """Reads and writes GLOBAL variables of a mechanism, of which each instance has its own here.
 
-    def __init__(self, h: Hoc, mechanism: str) -> None:
-        self._h, self._mechanism = h, mechanism
+    All of NEURON's is that of the last one, of number `last`.
+    """
+
+    def __init__(self, h: Hoc, mechanism: str, last: int) -> None:
+        self._h, self._mechanism, self._last = h, mechanism, last
 
     def values(self, name: str, place: int | None) -> np.ndarray:
         value = getattr(self._h, f"{name}_{self._mechanism}")
@@ -37,9 +40,9 @@ class OfOne:
 
     def put(self, name: str, values: np.ndarray, place: int | None) -> None:
         if place is None:
-            setattr(self._h, f"{name}_{self._mechanism}", values[0])
+            setattr(self._h, f"{name}_{self._mechanism}", values[self._last])
         else:
-            getattr(self._h, f"{name}_{self._mechanism}")[place] = values[0]
+            getattr(self._h, f"{name}_{self._mechanism}")[place] = values[self._last]
 
 
 class OneCopy:
@@ -79,7 +82,7 @@ def _start_of(h: Hoc, dt: float) -> int:
 
 def _variables(
     sim: Simulation | OneCopy, imported: Imported, arrays: Arrays, name: str
-) -> Iterator[tuple[np.ndarray, str, int | None, np.ndarray, Instances | Hidden | OfOne]]:
+) -> Iterator[tuple[np.ndarray, str, int | None, np.ndarray, Instances | Hidden | OfLast]]:
     """Array, hoc's name, element, places and owner of the states of a mechanism."""
     instances = imported.model.every[name]
     for values, quantity, place in _states(sim, imported.groups[name], arrays):
@@ -89,7 +92,8 @@ def _variables(
         if base in instances.entry.ranges:
             yield values, base, element, place, instances
         elif base in instances.entry.globals_ and not quantity.is_global:
-            yield values, base, element, place, OfOne(imported.model.h, name)
+            last = int(np.argmax(instances.columns.numbers()))
+            yield values, base, element, place, OfLast(imported.model.h, name, last)
         elif not quantity.is_global:
             hidden = imported.model.hidden_of(name)
             if base not in hidden.columns:

@@ -2,7 +2,8 @@
 
 Callbacks of Python, the stimuli of NEURON's first versions, cells in pieces (multisplit), and other
 objects that a step asks. `acting` finds all of it; but for `random_plays` none is simulated, and it
-rejects it. `is_standard` knows stdrun.hoc's procedures; a model's own: `stepping`.
+rejects it. `is_standard` knows stdrun.hoc's procedures; a model's own: `stepping`. Here is
+also what NEURON is told of steps and threads.
 """
 
 from __future__ import annotations
@@ -206,3 +207,34 @@ def is_standard(h: Hoc, memory: Objects, name: str) -> bool:
     example = f"{name}_as_in_stdrun_hoc"
     with memory.example(example, text.replace(f"proc {name}", f"proc {example}", 1)):
         return memory.is_same(name, example)
+
+
+def refused_settings(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
+    """Return what NEURON is told of steps, threads and its queue that is not simulated."""
+    order, queue = h.secondorder, int(h.CVode().queue_mode())
+    known, no_queue = int(order) in (0, 1, 2), "CVode().queue_mode(0, 0), finitialize()"
+    other = "secondorder, changed after h.finitialize(): NEURON's steps are still of the other"
+    adjust = "nrn_netrec_state_adjust, which moves what events set"
+    threads = int(h.ParallelContext().nthread()) > 1
+    rows = (
+        (h.CVode().active(), "CVode: variable time steps", "h.CVode().active(0), or fixed_step="),
+        (threads, "threads of NEURON", "ParallelContext().nthread(1), finitialize()"),
+        (not known, f"secondorder = {order:g}", ""),
+        (known and not memory.has_order(order, float(h.dt)), other, "call h.finitialize()"),
+        (h.nrn_netrec_state_adjust, adjust, "set it to 0"),
+        (queue & 2, "CVode.queue_mode", no_queue),  # a queue of its own for self events
+    )
+    return [Rejected("", what, way_out) for is_so, what, way_out in rows if is_so]
+
+
+def settings_of(h: Hoc, memory: NeuronMemory) -> list[object]:
+    """Return what a kept model compares of them."""
+    cvode = h.CVode()
+    numbers = h.celsius, h.dt, h.secondorder, cvode.queue_mode(), cvode.use_fast_imem()
+    index = h.Random().Random123_globalindex()
+    return [
+        *map(float, numbers),
+        int(index),
+        memory.transfers,
+        *map(str, refused_settings(h, memory)),
+    ]

@@ -32,7 +32,7 @@ class HostEvents:
         for number, targets in enumerate(wires.layers):
             self._layer[targets] = number
         self._armed_again = {k: np.zeros(variables.model.kinds[k].count, bool) for k in wires.kinds}
-        self._set_at = np.full(connection.count, -np.inf)  # when another's event set a weight
+        self._set_at = np.full(connection.count + 1, -np.inf)  # when others set a weight; of none
         self._early = False  # whether events are sent before thresholds are compared
         if variables.model.bins:
             self._rank = variables.model.connection_ranks
@@ -220,7 +220,7 @@ class HostEvents:
         """Call NET_RECEIVE of instances, and do what it asks for."""
         variables, net = self.variables, self.net(k)
         first = variables.model.netcons.first_weight
-        if (t <= np.where(connection < 0, -np.inf, self._set_at[connection])).any():
+        if (t <= self._set_at[connection]).any():
             raise InputError(f"{self._named(k)}: {TOO_LATE}")
         at = np.where(connection < 0, -1, first[np.maximum(connection, 0)])
         call = self._call(k, some, t, flag, at)

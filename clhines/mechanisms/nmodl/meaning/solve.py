@@ -308,11 +308,28 @@ def _is_late(run: Execution, block: Block, late: dict[str, tuple[Node, Node]]) -
     """
     names = [before.name for before, _ in late.values()]
     for key, (before, after) in late.items():
-        if not _stays(after, before, names):
+        if not (_stays(after, before, names) or _bounds(run, after, before, names)):
             what = f"'{run.names.public.get(key, key)}', which each turn of NEURON's iteration of "
             what += f"{block.name} makes of its last"
             raise Refused(what, block.line, "set it before the rates")
     return bool(late)
+
+
+def _bounds(run: Execution, value: Node, before: Node, names: Sequence[str]) -> bool:
+    """Whether a value, of no states, is the one before or one other, as ``if (a > b) { a = b }``.
+
+    A second execution leaves it as the first has set it, whatever the condition is.
+    """
+    variables = run.file.variables.items()
+    states = {k for n, v in variables if v.sort == "state" for k in run.names.all_elements(n)}
+    ends, pending = set[Node](), [value.definition]
+    while pending:
+        node = pending.pop()
+        if node.op == "where":
+            pending += [a.definition for a in node.args[1:]]
+        elif node is not before.definition:
+            ends.add(node)
+    return not value.uses(*states) and len(ends) == 1 and not any(e.uses(*names) for e in ends)
 
 
 def _stays(value: Node, before: Node, names: Sequence[str]) -> bool:

@@ -1,0 +1,165 @@
+"""What files take from elsewhere: EXTERNAL, TABLEs that NEURON has made, errors that they raise."""
+
+import mod_files
+import numpy as np
+import pytest
+
+import clhines
+from clhines import Mechanism
+from clhines.errors import InputError, SimulationError
+from clhines.neuron.convert import with_lookups
+
+h = pytest.importorskip("neuron", reason="NEURON is not installed").h
+pytestmark = pytest.mark.neuron
+
+STOP = 10.0  # ms
+EPS = 400 * 2.2e-16  # of a step each, relative, in voltages that follow a membrane without spikes
+
+
+@pytest.fixture
+def cell():
+    mod_files.loaded()
+    section = h.Section(name="given")
+    section.L = section.diam = 20
+    section.insert("pas")
+    clamp = h.IClamp(section(0.5))
+    clamp.delay, clamp.dur, clamp.amp = 1, 5, 0.05
+    yield section, clamp
+    h.delete_section(sec=section)
+
+
+def in_pieces(run, refs, before=lambda turn: None):
+    """Values in time of two runs, each in two pieces."""
+    vectors, found = [h.Vector().record(ref) for ref in refs], []
+    for turn in range(2):
+        before(turn)
+        h.finitialize(-65)
+        run(STOP / 2)
+        run(STOP)
+        found.append([np.array(v) for v in vectors])
+    return np.array(found)
+
+
+def compare(refs, before=lambda turn: None, engine="auto"):
+    expected = in_pieces(h.continuerun, refs, before)
+    found = in_pieces(lambda until: clhines.neuron.run(until, engine=engine), refs, before)
+    assert (np.ptp(expected, axis=2) > 0).all()
+    assert (np.abs(found - expected) <= EPS * np.abs(expected).max(axis=2, keepdims=True)).all()
+
+
+# ------------------------------------------------------------------------------------ EXTERNAL
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_external_variables(cell, count):
+    """A number, and what the last instance sets in each step, with changes between runs."""
+    section, _ = cell
+    section.nseg, section.L = count, 400 if count > 1 else section.L
+    section.insert("ext_outer")
+    section.insert("ext_taker")
+    refs = [r for s in section for r in (s._ref_v, s._ref_seen_ext_taker, s._ref_m_ext_taker)]
+
+    def before(turn):
+        h.size_ext_outer = 2 + turn
+
+    # of instances at other nodes, which NEURON executes just before, by the reference
+    compare(refs, before, "auto" if count == 1 else "reference")
+    h.size_ext_outer = 2
+
+
+def test_external_variables_that_are_rejected(cell):
+    section, _ = cell
+    section.insert("ext_outer")
+    section.insert("ext_alone")
+    played, times = h.Vector([1, 2]), h.Vector([0, 5])
+    played.play(h._ref_size_ext_outer, times)
+    h.finitialize(-65)
+    [said] = map(str, clhines.neuron.check())
+    assert "EXTERNAL size_ext_outer, which is played into" in said
+
+
+def test_external_variables_of_a_file_alone():
+    with pytest.raises(InputError, match="ext_alone uses EXTERNAL size_ext_outer; expected"):
+        clhines.Network(clhines.discretise(clhines.sample_cells()[0])).insert(
+            mod_files.ours("ext_alone"), at="soma"
+        )
+
+
+# --------------------------------------------------------------------------------------- TABLE
+
+
+def test_a_table_as_neuron_has_made_it(cell):
+    """NEURON made it in its first INITIAL, when `scale` was another, and for all instances."""
+    section, _ = cell
+    section.insert("ext_made")
+    segment = section(0.5)
+    refs = segment._ref_v, segment._ref_m_ext_made, segment._ref_scale_ext_made
+
+    def before(turn):
+        segment.ext_made.scale = 0.1
+
+    in_pieces(h.continuerun, refs, before)  # from here on `scale` is not what the table has
+    compare(refs, before)
+
+
+def test_a_table_that_is_made_again(cell):
+    section, _ = cell
+    section.insert("ext_made")
+    h.finitialize(-65)
+    assert not clhines.neuron.check()
+    h.base_ext_made = 0.35
+    [said] = map(str, clhines.neuron.check())
+    assert "TABLE of rates depends on 'scale', which changes" in said
+    assert "call h.finitialize(), or set usetable_ext_made = 0" in said
+    h.finitialize(-65)
+    assert not clhines.neuron.check()
+    h.base_ext_made, played, times = 0.3, h.Vector([0.3, 2]), h.Vector([0, 5])
+    played.play(h._ref_base_ext_made, times)
+    h.finitialize(-65)
+    [said] = map(str, clhines.neuron.check())
+    assert "TABLE of rates, which is made again where base is played into" in said
+    h.base_ext_made = 0.3
+
+
+# -------------------------------------------------------------------- errors that a file raises
+
+
+def test_an_error_of_a_file_ends_the_run(cell):
+    section, _ = cell
+    synapse, source = h.ext_error(section(0.5)), h.NetStim()
+    source.number, source.start, source.interval, source.noise = 5, 1, 1.5, 0
+    wire = h.NetCon(source, synapse)
+    wire.weight[0], wire.delay = 1e-4, 0.5
+    synapse.most = 6
+    compare([section(0.5)._ref_v, synapse._ref_g, synapse._ref_n])
+    synapse.most = 3
+    h.finitialize(-65)
+    # NEURON's run would end, and not be usable, at the fourth event: 1 + 3*1.5 + 0.5 ms
+    with pytest.raises(SimulationError, match=r"not finite at t = 6(\.0\d+)? ms"):
+        clhines.neuron.run(STOP)
+
+
+def test_an_error_of_a_file_without_currents_is_refused():
+    text = (mod_files.FOLDER / "ext_error.mod").read_text()
+    text = text.replace("NONSPECIFIC_CURRENT i", "").replace("i = g*v", "")
+    with pytest.raises(InputError, match="an error that the file raises, hoc_execerror"):
+        Mechanism.from_nmodl(text)
+
+
+# ------------------------------------------------------------- C that asks for what is elsewhere
+
+
+def test_c_asks_for_what_is_there(cell):
+    """A procedure of hoc that is called, and a Vector in a variable, are rejected."""
+    section, _ = cell
+    section.insert("nmcasts")
+    compare([section(0.5)._ref_v, section(0.5)._ref_seen_nmcasts])
+    section(0.5).nmcasts.space = 1.5
+    h.finitialize(-65)
+    with pytest.raises(InputError, match="VERBATIM .* called with space = 1.5"):
+        clhines.neuron.run(STOP)
+    section(0.5).nmcasts.space = 0
+    text = (mod_files.FOLDER / "nmodl" / "nmcasts.mod").read_text()
+    assert with_lookups(text, lambda name: False) == text
+    with pytest.raises(InputError, match="VERBATIM; write it in NMODL"):
+        Mechanism.from_nmodl(with_lookups(text, lambda name: name == "called_by_nmcasts"))
