@@ -63,7 +63,10 @@ def compare(runs, of_neuron, engine, others=(), tolerance=TOLERANCE):
 @pytest.fixture(scope="module")
 def of_two():
     """What two ranks give: refusals, runs by three engines, and what cannot be undone."""
-    refused = "setting", "changed", "early", "infinite", "played", "fallback", "from_neuron"
+    refused = (
+        *("setting", "changed", "early", "infinite", "played", "calling", "fallback"),
+        "from_neuron",
+    )
     return told(2, *refused, "auto", "back", "steps", "epochs-gpu", "crowded", "pieces")
 
 
@@ -165,6 +168,8 @@ def test_what_one_rank_refuses_all_raise(of_two):
     assert first.startswith("RankError: rank 1: a source sent more events within its longest")
     assert second.startswith("InputError: ")
     assert "Random.play on several MPI ranks" in of_two["played"][1]
+    for what in ("NetCon.record of a statement or a function", "Vector.play of a statement"):
+        assert f"{what}, on several MPI ranks" in of_two["calling"][1]
     assert all("fallback='neuron' is for one process" in line for line in of_two["fallback"])
     assert all(line.startswith("InputError: from_neuron() is") for line in of_two["from_neuron"])
     assert all("ParallelContext.splitcell_connect" in line for line in of_two["pieces"])

@@ -111,6 +111,18 @@ def test_names_in_files_stay(which, tmp_path):
     assert list(arrays) == [field.key for field in sim.model.schema]
 
 
+def test_what_a_generator_has_drawn_may_be_its_state():
+    """That of scop_random is any number of 32 bits; a larger one is refused."""
+    sim = Simulation(test_branching.network()[0], 0.1, engine="reference")
+    arrays = sim.arrays()
+    arrays["drawn10_r"][:] = 2**31 + 5, 2**32 - 1
+    sim.set_arrays(0, arrays)
+    np.testing.assert_array_equal(sim.arrays()["drawn10_r"], arrays["drawn10_r"])
+    arrays["drawn10_r"][0] = 2**32
+    with pytest.raises(InputError, match=r"drawn10_r\[0\] is 4294967296"):
+        sim.set_arrays(0, arrays)
+
+
 @pytest.mark.parametrize("bad", [-1, -(2**62), 2**31, 2**62])
 def test_a_step_that_no_run_has(state, bad, tmp_path):
     """A negative one was an index into the ring of events: memory was written."""

@@ -240,6 +240,19 @@ def played():
     pc.psolve(5)
 
 
+def calling():
+    """A statement that spikes of one rank call, and one that a Vector calls there."""
+    netcon, vector = h.NetCon(cells[rank].soma(0.5)._ref_v, None, sec=cells[rank].soma), h.Vector(9)
+    if rank == 1:
+        netcon.record("t = t")
+        vector.play("t = t", 1)
+    h.finitialize(-65)
+    try:
+        pc.psolve(5)
+    finally:
+        netcon.record("")
+
+
 def fallback():
     with enable(fallback="neuron"):
         setting()
@@ -287,7 +300,7 @@ def again(engine):
     return runs, comm.gather(made), comm.gather(called)
 
 
-OTHERS = infinite, crowded, played, fallback, pieces, epochs
+OTHERS = infinite, crowded, played, calling, fallback, pieces, epochs
 REFUSED = {f.__name__: f for f in (setting, changed, early, loose, mixed, *OTHERS)}
 REFUSED["from_neuron"] = clhines.from_neuron
 found = {}

@@ -20,7 +20,8 @@ from clhines.simulate.state.decisions import external_sums, incoming_scale, leng
 
 _WHAT = "a file that Simulation.save() has written"
 _SCALAR = np.dtype(np.int64)
-_MOST = 2**31 - 1  # of all counts
+_MOST = 2**31 - 1  # of all counts but those of a generator, which may be its state
+_MOST_DRAWN = 2**32 - 1
 
 
 def signature(model: Model) -> str:
@@ -172,7 +173,7 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
     if field.what == "queue":
         most = length(model, "event", field.kind)
         return (0, most) if field.name == "size" else (-1, most - 1)
-    return 0, _MOST
+    return 0, _MOST_DRAWN if field.what == "drawn" else _MOST
 
 
 def _incoming(model: Model) -> Bounds:
