@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import forked
+import numpy as np
 import pytest
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
@@ -68,6 +69,31 @@ def test_layers_of_its_own_are_those_of_neuron(case, engine):
     assert found["moved"] > 30 and found["outside"] > (10 if "zero" not in case else 1)
     off = max(found["voltages"], found["currents"], found["others"])
     assert 0 < off <= found["rounded"] < 1e-5 * found["moved"]
+
+
+AXON = PROGRAM.with_name("axon_program.py")
+
+
+@pytest.mark.parametrize("engine", ["reference", "steps"])
+@pytest.mark.parametrize("case", ["inside", "outside"])
+def test_myelinated_axons_of_a_double_cable_conduct_as_in_neuron(case, engine):
+    """A pulse inside the first node travels node by node, one outside starts in the middle; each
+    node spikes in NEURON's step, and all potentials in each step are NEURON's to its rounding.
+    """
+    found = forked.result_of(AXON, case, engine)
+    truth, ours = found["steps"]
+    assert ours == truth and min(found["peaks"]) > 0
+    passed = np.diff(truth)
+    if case == "inside":
+        assert (passed[:-1] > 0).all() and np.ptp(passed[3:9]) <= 1  # alike away from both ends
+        assert 5 < found["apart"] / (np.mean(passed[3:9]) * 0.005) < 50  # m/s
+    else:
+        first = int(np.argmin(truth))
+        assert 0 < first < len(truth) - 1 and truth == truth[::-1]
+    assert found["outside"] > 50  # mV, under the myelin; outside of it 1e9 S/cm² hold what is given
+    for name, off in found["off"].items():
+        assert off <= found["rounded"][name], name
+    assert found["rounded"]["v"] < 1e-4
 
 
 REJECTED = """
