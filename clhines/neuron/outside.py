@@ -262,13 +262,12 @@ class Outside:
             if mechanism.program.electrode and inside and roles & {"v", "ion", "pointer"}:
                 what = f"an ELECTRODE_CURRENT that depends on v, ions or POINTERs, in {OUTSIDE}"
                 found.append(Rejected(name, f"{what} with {_LAYERS}", "expected an IClamp"))
+        assert self.instances is not None
         seen = [v.number for v in recorded if (v.owner, v.name) == (OUTSIDE, "i_membrane")]
-        if self.instances is not None and self._at_joints()[self.instances.nodes[seen]].any():
+        whole = [v.number for v in recorded if (v.owner, v.name) == ("", "i_membrane")]
+        if self._at_joints()[[*self.instances.nodes[seen], *whole]].any():
             what = f"Vector.record of i_membrane beside a section without, with {_LAYERS}"
             found.append(Rejected(OUTSIDE, what, "record it elsewhere"))
-        if any((v.owner, v.name) == ("", "i_membrane") for v in recorded):
-            what = f"Vector.record of i_membrane_ beside {OUTSIDE} with {_LAYERS}"
-            found.append(Rejected("", what, "record i_membrane"))
         return found
 
     def _at_joints(self) -> np.ndarray:

@@ -200,11 +200,12 @@ def test_a_rank_has_the_layers_of_its_cells():
 
 def test_engines_take_other_values_and_the_start():
     net, _ = layered_network()
-    group = next(g for g in net.groups if g.mechanism.name == "pas")
+    group, clamp = (next(g for g in net.groups if g.mechanism.name == n) for n in ("pas", "iclamp"))
     sims = [Simulation(net, DT, engine=e) for e in ("reference", "steps")]
     for sim in sims:
         sim.run(0.5)
         sim.set(group, g=1e-3)
+        sim.set(clamp, amp=[-0.2, 0.3])
         sim.reset()
         sim.run(1.0)
     ours, want = (sim.voltages() for sim in reversed(sims))

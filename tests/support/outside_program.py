@@ -161,7 +161,7 @@ WAYS = {
 
 
 WAYS |= {f"layers, {name}": layered(build) for name, build in WAYS.items()}
-WAYS["layers in part"] = layered(constant)
+WAYS |= {"layers in part": layered(constant), "layers, three": layered(constant)}
 
 
 def changes(segments):
@@ -185,8 +185,9 @@ def recorders(case, made, segments):
 
 def compared(case, engine):
     """Largest differences of voltages, of currents and of the rest, and the largest current."""
-    if case == "single":
-        h.nlayer_extracellular(1)
+    count = {"single": 1, "three": 3}.get(case.split(", ")[-1])
+    if count:
+        h.nlayer_extracellular(count)
     if "written" in case:
         loaded()
     made = branched(membrane="pas" if "passive" in case else "hh")

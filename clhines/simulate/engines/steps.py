@@ -153,7 +153,8 @@ class LayersSpec(TemplateSpec):
     template: ClassVar[str] = "simulate/layers"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "solve_layers": (
-            "int num_cells, int num_columns, const int *restrict first, const int *restrict above",
+            "int num_items, int num_cells, int num_columns, int most",
+            "const int *restrict first, const int *restrict above",
             "const int *restrict place, const real *restrict axial, const real *restrict g",
             "const real *restrict over, const real *restrict d, const real *restrict b",
             "const real *restrict v, real *work, real *x",
@@ -177,10 +178,14 @@ class Surrounded:
             "place": np.where(layers.node < 0, -1, place[layers.node]).reshape(-1),
         }  # fmt: skip
         reals = {"axial": layers.axial, "g": layers.g, "over": over}
-        self._cells = len(layers.of_cells) - 1
-        work = (columns, rows * (3 + rows))
+        self._items = cells = len(layers.of_cells) - 1
+        if devices.is_cpu(run.device):
+            self._items = min(cells, BLOCKS_PER_UNIT * run.limits.compute_units)
+        most = int(np.diff(layers.of_cells).max())
+        work = (self._items, most * rows * (3 + rows))
         self._given: dict[str, Any] = {
-            "num_cells": num(self._cells), "num_columns": num(columns),
+            "num_items": num(self._items), "num_cells": num(cells),
+            "num_columns": num(columns), "most": num(most),
             **{name: to_device(run.queue, a, np.int32) for name, a in ints.items()},
             **{name: to_device(run.queue, a.reshape(-1), run.dtype) for name, a in reals.items()},
             "work": cla.zeros(run.queue, work, run.dtype),
@@ -190,7 +195,8 @@ class Surrounded:
         """Return the launch for voltages `v` among arguments."""
         built = program.build(self._run.queue.context, self._spec), self._spec
         given = {**arguments, **self._given}
-        return bound(self._run.queue, built, "solve_layers", given, self._cells)
+        alone = devices.is_cpu(self._run.device)
+        return bound(self._run.queue, built, "solve_layers", given, self._items, alone)
 
 
 def diffusing_places(run: ArenaRun) -> np.ndarray:
@@ -264,6 +270,8 @@ class Steps(ArenaKernels):
             active = cla.empty(self.queue, self.places, np.int32)
         else:
             placed = placed_neighbours(once.forest, gather, self.place)
+            if once.layers is not None:  # of which `solve_layers` knows
+                placed = np.full_like(placed, -1)
             beside = [cla.to_device(self.queue, a) for a in placed]
             number = np.where(gather < 0, -1, layouts.node_numbers(once)[gather]).astype(np.int32)
             active = cla.to_device(self.queue, number)
