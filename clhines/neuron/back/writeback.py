@@ -45,7 +45,8 @@ def last_delivery(t: float, dt: float, steps: int) -> float:
     return float(half_steps(t, dt, 2 * steps - 1)[-1])
 
 
-def _changes(mechanism: Mechanism, output: str) -> bool:
+def changes(mechanism: Mechanism, output: str) -> bool:
+    """Whether a block of steps sets an output."""
     return any(
         a.role == "output" and a.name == output
         for block in mechanism.program.blocks
@@ -131,7 +132,7 @@ class Records:
         mechanism = imported.groups[variable.owner].mechanism
         program = mechanism.program
         played = {(p.variable.owner, p.variable.name) for p in imported.model.players}
-        known = (*program.states, *(q for q in program.outputs if _changes(mechanism, q.name)))
+        known = (*program.states, *(q for q in program.outputs if changes(mechanism, q.name)))
         if (variable.owner, variable.name) in played:
             known = (*known, *program.parameters)
         for quantity in known:
@@ -271,16 +272,24 @@ class Records:
         return due
 
     def fill_spikes(self, result: Result, begin: float, after: float, last: float) -> None:
-        """Append events, ms, of a run to vectors; NEURON has recorded up to `after` itself.
+        """Append events, ms, of a run to vectors; NEURON has recorded up to `after` itself."""
+        h, vectors = self._imported.model.h, self._imported.model.plays.vectors
+        for vector, _, values in self.spikes(result, begin, after, last):
+            vectors[vector].append(h.Vector(values))
+
+    def spikes(
+        self, result: Result, begin: float, after: float, last: float
+    ) -> list[tuple[int, np.ndarray, np.ndarray]]:
+        """Return vectors of a run's events by address, times, ms, and what NEURON appends then.
 
         NEURON sees at the begin of a step what has crossed a threshold in the step before: what did
         so before the run counts, what does so in its last step does not yet.
         """
         imported = self._imported
-        h, trains = imported.model.h, imported.model.trains.times
+        trains, vectors = imported.model.trains.times, imported.model.plays.vectors
         every: dict[int, list[tuple[float, int]]] = {}
-        identifiers: dict[int, Hoc] = {}
-        vectors, order = imported.model.plays.vectors, np.argsort(result.spike_cell, kind="stable")
+        identifiers: dict[int, int] = {}
+        order = np.argsort(result.spike_cell, kind="stable")
         spike_time, cells = result.spike_time[order], result.spike_cell[order]
         origins = imported.model.wires.origins
         for number, origin in zip(imported.numbers.tolist(), origins, strict=True):
@@ -302,13 +311,16 @@ class Records:
                 times = np.append(begin + late, times)
             pairs = every.setdefault(origin.times, [])
             pairs += [(t, origin.record_as) for t in times.tolist()]
-            identifiers[origin.times] = vectors.get(origin.numbers)
+            identifiers[origin.times] = origin.numbers
+        found = list[tuple[int, np.ndarray, np.ndarray]]()
         for vector, events in every.items():
-            events.sort(key=lambda pair: pair[0])
-            if events:
-                vectors[vector].append(h.Vector([t for t, _ in events]))
-            if events and identifiers[vector] is not None:
-                identifiers[vector].append(h.Vector([k for _, k in events]))
+            if not events:
+                continue
+            t, numbers = np.array(sorted(events, key=lambda pair: pair[0])).T
+            found.append((vector, t, t))
+            if identifiers[vector] in vectors:
+                found.append((identifiers[vector], t, numbers))
+        return found
 
     def _unrecorded(
         self, times: np.ndarray, after: float, known: tuple[int, int, int]

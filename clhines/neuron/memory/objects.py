@@ -237,6 +237,10 @@ class Objects:
             raise OSError("a point process is not as expected")
         return data
 
+    def type_of(self, point: int) -> int:
+        """Return the number of a point process's mechanism."""
+        return int(self._of_property[1](self._property(point)))
+
     def fields_of(self, point: int) -> list[int]:
         """Addresses of a point process's variables in the order of its file, hidden ones, too."""
         data = self._property(point)

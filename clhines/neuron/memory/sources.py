@@ -54,6 +54,10 @@ class EventSources:
             signed[at], signed[at + 2], signed[at + 1] >= 0, bool(words[f["rank"]]),
         )  # fmt: skip
 
+    def listed_at(self) -> int:
+        """Return where NEURON has its list of sources, a ``std::vector``."""
+        return int(self._list())
+
     def words(self) -> np.ndarray:
         """(s, 11) uint64: addresses of all sources, and what `sources` and `threshold` take."""
         list_, f = self._list(), self._fields

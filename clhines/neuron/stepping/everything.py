@@ -1,0 +1,191 @@
+"""All that a step changes of a model and hoc sees: what the body of a loop may read after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from clhines.errors import InputError
+from clhines.mechanisms.ir.program import Program
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.mechanisms.nmodl.meaning.verbatim import counts_crossings
+from clhines.mechanisms.nmodl.reading.parse import parse
+from clhines.mechanisms.nmodl.reading.tree import File, Refused, set_by
+from clhines.neuron.back.writeback import changes
+from clhines.neuron.convert import split_name
+from clhines.neuron.importer import Imported
+from clhines.neuron.memory.raw import WORD
+from clhines.neuron.model import NeuronModel
+from clhines.neuron.read.catalogue import CatalogueEntry
+from clhines.neuron.read.played import EVERY
+from clhines.neuron.stepping.reads import set_by_events
+from clhines.simulate.result import Result
+from clhines.simulate.simulation import Simulation
+
+_BEGINS = {"INITIAL", "BEFORE INITIAL", "AFTER INITIAL", "CONSTRUCTOR", "DESTRUCTOR"}
+
+
+class Part(NamedTuple):
+    """What one record has, (n,) of each step, and where NEURON has these numbers now."""
+
+    record: int
+    addresses: Callable[[], np.ndarray]  # (n,) int64
+
+
+class LackingError(Exception):
+    """A variable that a step changes cannot be given to the body of a loop: text says which."""
+
+
+class Everything:
+    """Lets a simulation record all of it; `LackingError` where something cannot be recorded."""
+
+    def __init__(self, sim: Simulation, imported: Imported) -> None:
+        self._sim, self._imported = sim, imported
+        self._parts = [*self._of_nodes(), *self._of_ions(), *self._of_mechanisms()]
+
+    def addresses(self) -> np.ndarray:
+        """(n,) int64: where NEURON has all of it now."""
+        model = self._imported.model
+        for instances in (*model.every.values(), *model.contents.others):
+            instances.columns.refresh()
+        return np.concatenate([part.addresses() for part in self._parts])
+
+    def rows(self, result: Result, first: int) -> np.ndarray:
+        """(steps, n) float64: a run's values, less its `first` rows."""
+        return np.hstack([result[p.record][first:].astype(np.float64) for p in self._parts])
+
+    def _of_nodes(self) -> Iterator[Part]:
+        model, tree = self._imported.model, self._imported.model.tree
+
+        def at(column: int, nodes: np.ndarray) -> np.ndarray:
+            return WORD.from_address(column).value + 8 * model.fields.rows(column, nodes)[1]
+
+        nodes = np.concatenate([tree.addresses, tree.inner])
+        _, chosen = np.unique(nodes, return_index=True)
+        numbers, nodes = np.concatenate([tree.numbers, tree.inner_numbers])[chosen], nodes[chosen]
+        yield Part(self._sim.record("v", numbers), lambda: at(tree.v, nodes))
+        place = model.memory.known_place(next(iter(tree.sections[0])), "i_membrane_")
+        if place is not None and place.column:
+            column = place.column
+            record = self._sim.record("i_membrane", tree.inner_numbers)
+            yield Part(record, lambda: at(column, tree.inner))
+
+    def _of_ions(self) -> Iterator[Part]:
+        known = self._sim.model.schema.named(self._sim.runner.save(), "ion")
+        for ion in self._imported.model.contents.ions.values():
+            columns, nodes = ion.instances.columns, ion.instances.nodes
+            for name in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
+                if name in known or name == f"i{ion.name}":
+                    record = self._recorded(ion.name, name, nodes)
+                    yield Part(record, _in_columns(columns.addresses, name, None))
+
+    def _recorded(self, owner: str, name: str, *where: object) -> int:
+        try:
+            return self._sim.record(name, *where)  # type: ignore[arg-type]
+        except InputError as error:
+            raise LackingError(f"{name} of {owner} cannot be recorded: {error}") from None
+
+    def _of_mechanisms(self) -> Iterator[Part]:
+        imported, model = self._imported, self._imported.model
+        played = {(p.variable.owner, p.variable.name) for p in model.players}
+        for name, group in imported.groups.items():
+            program, entry = group.mechanism.program, model.every[name].entry
+            set_here = [q for q in program.outputs if changes(group.mechanism, q.name)]
+            set_here += [q for q in program.parameters if (name, split_name(q)[0]) in played]
+            for quantity in (*program.states, *set_here):
+                base, place = split_name(quantity)
+                if quantity.is_global or base not in entry.ranges:
+                    continue
+                columns = model.every[name].columns
+                record = self._recorded(name, quantity.name, group)
+                yield Part(record, _in_columns(columns.addresses, base, place))
+
+
+def _in_columns(
+    find: Callable[[str, int | None], np.ndarray | None], name: str, place: int | None
+) -> Callable[[], np.ndarray]:
+    def addresses() -> np.ndarray:
+        found = find(name, place)
+        if found is None:
+            raise LackingError(f"{name} is not found in NEURON's memory")
+        return found
+
+    addresses()
+    return addresses
+
+
+def lacking(model: NeuronModel) -> str:
+    """Return what a loop's body cannot be given in each step of a model; empty where all can."""
+    programs = {n: m.program for n, m in model.mechanisms.items()}
+    set_ = {n: shown_of_events(model, n) for n in programs}
+    kinds = {player.variable.number for player in model.players}
+    target = model.wires.target
+    targets = {model.wires.target_of(k)[0] for k in np.flatnonzero(target >= 0).tolist()}
+    changing = sorted(n for n in targets & programs.keys() if _sets_weights(model.mechanisms[n]))
+    sending = sorted(n for n, program in programs.items() if set_[n] and _does_more(program))
+    setting = sorted(n for n, program in programs.items() if program.sets_v)
+    points = model.contents.points.items()
+    rows = (
+        (model.bins is not None, "CVode.queue_mode(1, 0)"),
+        (model.contents.outside is not None, "extracellular"),
+        (model.memory.transfers, "ParallelContext.target_var"),
+        (model.pending.statements, "CVode.event"),
+        (model.draws, "Random.play"),
+        (model.turns or model.trains.ahead, "draws of NEURON's one generator"),
+        (model.trains.patterns, "PatternStim"),
+        (model.lone is not None, "artificial cells alone"),
+        (any(r.event for r in model.plays.recorders), "Vector.record at intervals or times"),
+        (EVERY in kinds or model.plays.celsius, "Vector.play into celsius or a GLOBAL variable"),
+        (model.written.elements, "a POINTER that writes a variable of hoc"),
+        (any(counts_crossings(i.entry.text) for _, i in points), "APCount"),
+        (changing, f"weights that events of {', '.join(changing)} change"),
+        (sending, f"what events of {', '.join(sending)} set, which send or draw"),
+        (setting, f"voltages that events of {', '.join(setting)} set"),
+    )
+    return next((what for is_so, what in rows if is_so), "")
+
+
+def shown_of_events(model: NeuronModel, name: str) -> set[str]:
+    """Return variables of a mechanism that hoc sees and its events set."""
+    return set_by_events(model.mechanisms[name].program) & {*model.every[name].entry.ranges}
+
+
+def _sets_weights(mechanism: Mechanism) -> bool:
+    calls = mechanism.calls("receive")
+    return any(a.role == "weight" and a.direction != "in" for a in calls)
+
+
+def _does_more(program: Program) -> bool:
+    """Whether events do more than to set variables."""
+    net = program.net
+    sends = net is not None and (net.sends or net.watches or net.for_netcons)
+    return bool(sends or program.random or program.picked)
+
+
+def lost_globals(model: NeuronModel) -> np.ndarray:
+    """(n,) int64: addresses of GLOBAL variables that steps set, which no record has."""
+    found = list[int]()
+    for name, instances in model.every.items():
+        entry = instances.entry
+        for variable in sorted(_set_globals(entry)):
+            size = entry.globals_[variable]
+            place = model.memory.known_place(model.h, f"{variable}_{name}", size)
+            found += [] if place is None else [place.column + 8 * k for k in range(size)]
+    return np.array(found, np.int64)
+
+
+def _set_globals(entry: CatalogueEntry) -> set[str]:
+    """Return the GLOBAL variables that steps of a mechanism set."""
+    if not entry.globals_ or not entry.text:
+        return set()
+    try:
+        file: File = parse(entry.text, entry.file)
+    except Refused:
+        return set()
+    found = set[str]()
+    for name, block in file.main.items():
+        if name not in _BEGINS:
+            found |= set_by(block.body, file.blocks)
+    return found & {*entry.globals_}
