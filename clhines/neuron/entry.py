@@ -415,10 +415,8 @@ def kept_or_read(
 ) -> KeptModel:
     """Return the model that is kept, or read it; `stepped`: for a loop around ``fadvance``."""
     with agreed(ranks):
-        kept = None if vectors or ahead else kept_model(request)
+        kept = None if vectors or ahead else kept_model(request, stepped)
     kept = kept_by_all(ranks, kept)
-    if kept is not None and (kept.everything is not None) != stepped:
-        kept.sim = kept.everything = None  # which records all, or does not
     model = kept.model if kept else read_model(h, vectors or {}, ranks=ranks, ahead=ahead)
     rejected = [] if kept is not None else model.rejected
     with agreed(ranks):

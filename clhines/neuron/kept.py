@@ -631,9 +631,14 @@ class KeptModel:
 _kept: list[KeptModel] = []
 
 
-def kept_model(request: RunOptions) -> KeptModel | None:
-    """Return the model that is kept, if NEURON has it still; it is kept no more."""
+def kept_model(request: RunOptions, stepped: bool = False) -> KeptModel | None:
+    """Return the model that is kept, if NEURON has it still; it is kept no more.
+
+    Its simulation records everything if that is for a loop's steps, and else does not.
+    """
     found, same = _kept.pop() if _kept else None, False
+    if found is not None and (found.everything is not None) != stepped:
+        found.sim = found.everything = None
     try:
         same = found is not None and found.is_of(request)
         return found if same else None

@@ -18,7 +18,7 @@ from clhines.neuron.memory.session import Hoc, uncollected
 from clhines.neuron.read.wiring import on_ranks
 from clhines.neuron.stepping.everything import Everything, LackingError, lacking
 from clhines.neuron.stepping.loop_run import LoopRun
-from clhines.neuron.stepping.taken import TakenStep
+from clhines.neuron.stepping.taken import Settling, TakenStep
 from clhines.simulate.engines.arena_run import state_follows
 
 _FEW = 32  # steps between two changes: NEURON takes those of a loop that twice has fewer
@@ -34,8 +34,10 @@ class Loops:
         library: Objects,
         options: Callable[[], tuple[RunOptions, float | None]],
         say: Callable[[str], None],
+        failed: Callable[[BaseException], None],
     ) -> None:
         self._h, self._library, self._options, self._say = h, library, options, say
+        self._settling = Settling(h, library, failed)
         self._run: LoopRun | None = None
         self._kept: KeptModel | None = None
         self._cut = 0  # changes after few steps
@@ -47,9 +49,11 @@ class Loops:
         """Let `step`, which calls `advance` and raises nothing, be hoc's ``fadvance``."""
         self.taken = TakenStep(self._library, step, self.settle)
         self.taken.begin()
+        self._settling.begin()
         self._handler = self._h.FInitializeHandler(3, self._restart)
 
     def end(self) -> None:
+        self._settling.end()
         if self.taken is not None:
             self.taken.end()
         self.taken = self._handler = None

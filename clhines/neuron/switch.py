@@ -70,7 +70,7 @@ class Switch:
         self._prints = integer(self._library.address("hoc_execerror_messages"))
         self._in_python = integer(self._library.address("nrn_is_python_extension"))
         self._code: list[int] = []  # where that of the taken procedure is
-        self._loops = Loops(h, self._library, self._asked, self._warn_of_loop)
+        self._loops = Loops(h, self._library, self._asked, self._warn_of_loop, self._stop)
 
     @property
     def steps(self) -> int:
@@ -170,8 +170,12 @@ class Switch:
                 self._loops.leave("")
                 self._h.fadvance()
         except BaseException as error:
-            self._keep_error(error)
-            self._interrupt.value = 1  # hoc stops before what comes next
+            self._stop(error)
+
+    def _stop(self, error: BaseException) -> None:
+        """Keep an exception, and let hoc stop before what comes next."""
+        self._keep_error(error)
+        self._interrupt.value = 1
 
     def _warn_of_loop(self, why: str) -> None:
         """Say why NEURON takes the steps of a loop, where anything is said of runs."""

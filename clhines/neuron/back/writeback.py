@@ -42,6 +42,8 @@ def clock(t: float, dt: float, steps: int) -> np.ndarray:
 
 def last_delivery(t: float, dt: float, steps: int) -> float:
     """Time, ms, up to which NEURON has delivered after some steps: the middle of the last."""
+    if not steps:
+        return t - 0.5 * dt
     return float(half_steps(t, dt, 2 * steps - 1)[-1])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +17,11 @@ from clhines.mechanisms.nmodl.reading.tree import File, Refused, set_by
 from clhines.neuron.back.writeback import changes
 from clhines.neuron.convert import split_name
 from clhines.neuron.importer import Imported
-from clhines.neuron.memory.raw import WORD
+from clhines.neuron.memory.raw import WORD, gather, numbers_at
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import CatalogueEntry
 from clhines.neuron.read.played import EVERY
+from clhines.neuron.read.tree import CAPACITANCE
 from clhines.neuron.stepping.reads import set_by_events
 from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
@@ -43,34 +45,50 @@ class Everything:
 
     def __init__(self, sim: Simulation, imported: Imported) -> None:
         self._sim, self._imported = sim, imported
-        self._parts = [*self._of_nodes(), *self._of_ions(), *self._of_mechanisms()]
+        tree = imported.model.tree
+        nodes = np.concatenate([tree.addresses, tree.inner])
+        _, chosen = np.unique(nodes, return_index=True)
+        self._nodes = nodes[chosen]
+        self._numbers = np.concatenate([tree.numbers, tree.inner_numbers])[chosen]
+        self._voltages = Part(sim.record("v", self._numbers), self._of_voltages)
+        self._parts = [*self._of_membranes(), *self._of_ions(), *self._of_mechanisms()]
+        self._column, self._rows, charged = imported.model.places.capacitive_of_all()
+        at = np.full(tree.num_nodes, -1)
+        at[self._numbers] = np.arange(len(self._numbers))
+        self._at, dt = at[charged], sim.model.dt
+        cm = tree.capacitance[charged] / (CAPACITANCE * tree.area[charged])
+        self._per_volt, self._v = 1e-3 * cm / dt, np.zeros(0)  # mA/cm² of a mV
 
     def addresses(self) -> np.ndarray:
-        """(n,) int64: where NEURON has all of it now."""
+        """(n,) int64: where NEURON has all of it now, from whose voltages a run goes on."""
         model = self._imported.model
         for instances in (*model.every.values(), *model.contents.others):
             instances.columns.refresh()
-        return np.concatenate([part.addresses() for part in self._parts])
+        self._v = numbers_at(self._of_voltages())
+        at = [part.addresses() for part in (self._voltages, *self._parts)]
+        charged = gather(self._rows)[:, 0].astype(np.int64)
+        return np.concatenate([*at, WORD.from_address(self._column).value + 8 * charged])
 
     def rows(self, result: Result, first: int) -> np.ndarray:
         """(steps, n) float64: a run's values, less its `first` rows."""
-        return np.hstack([result[p.record][first:].astype(np.float64) for p in self._parts])
+        every = [result[p.record][first:].astype(np.float64) for p in (self._voltages, *self._parts)]
+        v = np.vstack([self._v, every[0]])
+        self._v = v[-1]
+        return np.hstack([*every, np.diff(v, axis=0)[:, self._at] * self._per_volt])
 
-    def _of_nodes(self) -> Iterator[Part]:
+    def _of_voltages(self) -> np.ndarray:
+        return self._in_nodes(self._imported.model.tree.v, self._nodes)
+
+    def _in_nodes(self, column: int, nodes: np.ndarray) -> np.ndarray:
+        rows = self._imported.model.fields.rows(column, nodes)[1]
+        return WORD.from_address(column).value + 8 * rows
+
+    def _of_membranes(self) -> Iterator[Part]:
         model, tree = self._imported.model, self._imported.model.tree
-
-        def at(column: int, nodes: np.ndarray) -> np.ndarray:
-            return WORD.from_address(column).value + 8 * model.fields.rows(column, nodes)[1]
-
-        nodes = np.concatenate([tree.addresses, tree.inner])
-        _, chosen = np.unique(nodes, return_index=True)
-        numbers, nodes = np.concatenate([tree.numbers, tree.inner_numbers])[chosen], nodes[chosen]
-        yield Part(self._sim.record("v", numbers), lambda: at(tree.v, nodes))
         place = model.memory.known_place(next(iter(tree.sections[0])), "i_membrane_")
         if place is not None and place.column:
-            column = place.column
             record = self._sim.record("i_membrane", tree.inner_numbers)
-            yield Part(record, lambda: at(column, tree.inner))
+            yield Part(record, partial(self._in_nodes, place.column, tree.inner))
 
     def _of_ions(self) -> Iterator[Part]:
         known = self._sim.model.schema.named(self._sim.runner.save(), "ion")

@@ -51,14 +51,16 @@ class LoopRun:
         model, memory = self._model, self._model.memory
         lost = lost_globals(model)
         addresses, self._chosen = np.unique(self._everything.addresses(), return_index=True)
-        handed = np.concatenate([addresses, lost, [memory.place(ref(model.h, "t")).column]])
+        clocks = memory.variable("nrn_threads"), memory.place(ref(model.h, "t")).column
+        handed = np.concatenate([addresses, lost, clocks])
         found = {r.address for r in model.plays.recorders}
         for origin in model.wires.origins:
             found |= {a for a in (origin.times, origin.numbers) if a in model.plays.vectors}
         self._vectors = {address: k for k, address in enumerate(sorted(found))}
         ends = [memory.vector_words(address) + 8 for address in self._vectors]
-        known = self._kept.known or Fingerprint(model)
-        watch = Watch(model, known, handed.astype(np.int64), np.array(ends, np.int64))
+        kept = self._kept
+        kept.known = kept.known or Fingerprint(model)
+        watch = Watch(model, kept.known, handed.astype(np.int64), np.array(ends, np.int64))
         return watch, lost, numbers_at(lost)
 
     def is_same(self) -> bool:
@@ -78,7 +80,7 @@ class LoopRun:
         self._append(n)
         self._now = float(self._rows[n, -1])
         if self._late.deliver(n, self._now):
-            self._watch.take_handed()
+            self._watch.take()
         self._taken += 1
         self.given += 1
 
@@ -106,7 +108,7 @@ class LoopRun:
         self._late.add(result, kept.imported, place.crossed, ends)
         rows = self._everything.rows(result, first)[:, self._chosen]
         lost = np.full((steps, len(self._lost)), np.nan)
-        self._rows = np.hstack([rows, lost, ends[1:, None]])
+        self._rows = np.hstack([rows, lost, ends[1:, None], ends[1:, None]])
         self._place, self._before, self._steps, self._taken = place, before, steps, 0
         self._size = min(2 * self._size, MOST)
 
@@ -170,7 +172,9 @@ class LoopRun:
             watch.put(self._before)
             put_numbers(self._lost, self._lost_values)
             h.t = self._place.t
-            kept.advance(self._taken - by_neuron, False)
+            steps = self._taken - by_neuron
+            if steps or self.given > self._taken:  # else NEURON has what there was before
+                kept.advance(steps, False)
             if by_neuron:
                 kept.step()
         put_words(at, words)

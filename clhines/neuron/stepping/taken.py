@@ -1,12 +1,18 @@
-"""hoc's ``fadvance``, while it is another function than NEURON's: that of the switch."""
+"""hoc's ``fadvance``, while it is another function than NEURON's: that of the switch.
+
+NEURON's functions that take steps or save its state are then others, too, which settle a loop and
+call NEURON's.
+"""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from clhines.neuron.memory.objects import Objects
+from clhines.neuron.memory.session import Hoc
 
 _STEP = "fadvance"
 _taken: list[TakenStep] = []
@@ -43,9 +49,9 @@ class TakenStep:
         self.is_on = True
 
     def end(self) -> None:
-        self._settle()
-        _taken.remove(self)
         self.is_on = False
+        _taken.remove(self)
+        self._settle()
 
     @property
     def is_on(self) -> bool:
@@ -70,6 +76,63 @@ class TakenStep:
         with self.off():
             self._settle()
             yield
+
+
+class Settling:
+    """Lets methods of hoc's classes, and ``batch_run``, settle a loop before they do what they do.
+
+    `keep` is given what they raise.
+    """
+
+    METHODS = ("CVode", "solve"), ("SaveState", "save"), ("BBSaveState", "save")
+
+    def __init__(self, h: Hoc, library: Objects, keep: Callable[[BaseException], None]) -> None:
+        self._h, self._library, self._keep = h, library, keep
+        self._is_given = library.function("_Z5ifargi", ctypes.c_int, ctypes.c_int)
+        number = ctypes.POINTER(ctypes.c_double)
+        self._number = library.function("_Z10hoc_getargi", number, ctypes.c_int)
+        self._text = library.function("_Z11hoc_gargstri", ctypes.c_char_p, ctypes.c_int)
+        self._give = library.function("_Z12hoc_retpushxd", None, ctypes.c_double)
+        self._taken = [self._of_method(*names) for names in self.METHODS] + [self._of_batch()]
+
+    def begin(self) -> None:
+        for at, _, function in self._taken:
+            at.value = ctypes.cast(function, ctypes.c_void_p).value or 0
+
+    def end(self) -> None:
+        for at, own, _ in self._taken:
+            at.value = own
+
+    def _of_method(self, template: str, name: str) -> tuple[ctypes.c_uint64, int, Any]:
+        def called(inside: int) -> float:
+            some = self._h.List(template) if template != "CVode" else [self._h.CVode()]
+            every = (x for x in some if len(some) == 1 or self._library.inside(x) == inside)
+            words = [self._number(1)[0]] if template == "CVode" and self._is_given(1) else []
+            return float(self._attempt(lambda: getattr(next(every), name)(*words)) or 0.0)
+
+        at = self._library.method(template, name)
+        return at, at.value, ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)(called)
+
+    def _of_batch(self) -> tuple[ctypes.c_uint64, int, Any]:
+        def called() -> None:
+            words = [self._number(k)[0] for k in (1, 2)]
+            texts = [self._text(k).decode() for k in (3, 4) if self._is_given(k)]
+            self._attempt(lambda: self._h.batch_run(*words, *texts))
+            self._give(1.0)
+
+        at = self._library.built_in("batch_run")
+        return at, at.value, ctypes.CFUNCTYPE(None)(called)
+
+    def _attempt(self, call: Callable[[], object]) -> Any:
+        self.end()
+        try:
+            with neurons_own():
+                return call()
+        except BaseException as error:
+            self._keep(error)
+        finally:
+            self.begin()
+        return None
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from clhines.neuron.memory.raw import ref, words_in
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.hooks import list_words
 
-_NUMBERS = "t", "dt", "celsius"  # of hoc
+_NUMBERS = "dt", "celsius"  # of hoc
 _STRUCTURE = "structure_change_cnt", "tree_changed", "v_structure_change", "n_memb_func"
 _SWITCHES = ("diam_changed", "diam_change_cnt", "cvode_active_", "nrn_use_fast_imem", "nrn_use_selfqueue_",
              "nrn_use_bin_queue_", "secondorder", "nrn_netrec_state_adjust")  # fmt: skip
@@ -131,10 +131,6 @@ class Watch:
         at = slice(self._count, self._count + self._vectors)
         self.known[at] = self._words[self._where[at]]
         return self.known[at].astype(np.int64)
-
-    def take_handed(self) -> None:
-        """Let what steps change be as it is now."""
-        self.known[: self._count] = self._words[self._where[: self._count]]
 
 
 def words_from(at: int) -> np.ndarray:

@@ -1,0 +1,271 @@
+"""Loops around fadvance, with the switch off and on: ``loops_program.py WHAT ENGINE``."""
+
+import json
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.kept_program import Net, h, worst
+
+import clhines
+from clhines.neuron import enable
+from clhines.neuron.read.hooks import standard
+
+STOP = 8.0
+CHANGED = 2.0
+h.load_file("stdrun.hoc")
+h("objref seen\nseen = new Vector()")
+h("proc hoc_loop() { while (t < $1) { fadvance()  seen.append(t) } }")
+h("proc hoc_steps() { while (t < $1) { steprun()  seen.append(t) } }")
+OWN = "proc continuerun() { while (t < $1) { step()  seen.append(t) } }"
+
+
+class Read(Net):
+    """What is read of it in each step."""
+
+    def __init__(self):
+        super().__init__()
+        h.CVode().use_fast_imem(1)
+        self.numbers = h.Vector()
+        self.netcons[0].record(h.Vector(), self.numbers)
+        self.by_hand = h.NetCon(None, self.synapses[2], 0, 0, 0.1)
+        self.rows = []
+        self.file = Path(tempfile.mkdtemp(), "batch")
+
+    def read(self):
+        soma, dend, synapse = self.somas[0], self.dends[1], self.synapses[2]
+        near = soma(0.5)
+        self.rows.append([
+            h.t, near.v, near.ina, near.ik, near.ena, near.hh.m, near.hh.h, near.hh.minf, near.hh.gna,
+            near.i_membrane_, near.i_cap, near.hh.il, soma(0).v, soma(1).v, dend(0.1).v, dend(1).v,
+            dend(0.5).pas.i, synapse.g, synapse.i, synapse.A, self.synapses[0].g, self.clamp.i,
+            len(self.v[0]), self.v[0][-1], len(self.spikes), len(self.numbers),
+            sum(self.spikes) if len(self.spikes) else 0.0,
+        ])  # fmt: skip
+
+    def start(self, v=-65):
+        self.stim.ranvar.set_ids(1, 2, 3)
+        self.stim.ranvar.set_seq(0)
+        h.finitialize(v)
+        self.rows.append([0.0] * 27)
+
+    def loop(self, stop, do=lambda: None, at=CHANGED):
+        done = False
+        while h.t < stop - 0.5 * h.dt:
+            h.fadvance()
+            self.read()
+            if not done and h.t > at - 0.5 * h.dt:
+                done = True
+                do()
+
+
+def reads(net):
+    net.start()
+    net.loop(STOP)
+
+
+def amp(net):
+    net.start()
+    net.loop(STOP, lambda: setattr(net.clamp, "amp", 0.1))
+    net.clamp.amp = 0.2
+
+
+def voltage(net):
+    net.start()
+    net.loop(STOP, lambda: setattr(net.somas[1](0.5), "v", -50))
+
+
+def weight(net):
+    net.start()
+    for netcon in net.netcons:
+        net.loop(h.t + 1.5, lambda n=netcon: n.weight.__setitem__(0, 0.04), h.t + 0.5)
+    for netcon in net.netcons:
+        netcon.weight[0] = 0.05
+
+
+def sends(net):
+    """Events of a NetCon: in the present, and in the middle of a step to come."""
+    net.start()
+    net.loop(STOP, lambda: [net.by_hand.event(t) for t in (h.t, h.t + 1.0125, h.t + 3)])
+
+
+def longer(net):
+    """A step of another length, and back."""
+    net.start()
+    net.loop(4, lambda: setattr(h, "dt", 0.05))
+    net.loop(STOP, lambda: setattr(h, "dt", 0.025), 6)
+    h.dt = 0.025
+
+
+def diameter(net):
+    net.start()
+    net.loop(STOP, lambda: setattr(net.dends[0](0.5), "diam", 3))
+    for segment in net.dends[0]:
+        segment.diam = 2
+
+
+def again(net):
+    """Initialised in the middle of a loop."""
+    net.start()
+    net.loop(4, lambda: net.start(-60), 3)
+    net.loop(STOP)
+
+
+def breaks(net):
+    """A loop that ends early, another one, and runs of NEURON's own calls."""
+    net.start()
+    net.loop(3)
+    net.loop(3.5)
+    h.continuerun(5)
+    net.read()
+    net.loop(6)
+    h.ParallelContext().set_maxstep(10)
+    h.ParallelContext().psolve(7)
+    net.read()
+    net.loop(STOP)
+    h.tstop = 2
+    h.run()
+    net.read()
+
+
+def every_step(net):
+    """A body that changes the model in each step, for some time."""
+    net.start()
+    while h.t < STOP - 0.5 * h.dt:
+        h.fadvance()
+        net.clamp.amp = 0.2 + 0.01 * np.sin(h.t)
+        net.read()
+    net.clamp.amp = 0.2
+
+
+def empties(net):
+    """A Vector that the body empties in each step."""
+    net.start()
+    kept = []
+    while h.t < STOP - 0.5 * h.dt:
+        h.fadvance()
+        net.read()
+        if len(net.v[1]) > 50:
+            kept += list(net.v[1])
+            net.v[1].resize(0)
+    net.rows.append([sum(kept)] + 26 * [0.0])
+
+
+def by_hoc(net):
+    net.start()
+    h.seen.resize(0)
+    for stop in (2, 3.01, STOP):
+        h.hoc_loop(stop)
+        net.read()
+    net.rows += [[t] + 26 * [0.0] for t in h.seen]
+
+
+def by_steprun(net):
+    h.seen.resize(0)
+    h.stdinit()
+    net.start()
+    h.hoc_steps(STOP)
+    net.read()
+    net.rows += [[t] + 26 * [0.0] for t in h.seen]
+
+
+def own_continuerun(net):
+    h(OWN)
+    h.seen.resize(0)
+    h.tstop = STOP
+    net.start()
+    h.continuerun(STOP)
+    net.read()
+    h.run()
+    net.read()
+    net.rows += [[t] + 26 * [0.0] for t in h.seen]
+    h(standard(h, "continuerun"))
+
+
+def raises(net):
+    """Exceptions in the body, of Python and of the keyboard, after which it goes on."""
+    net.start()
+    for error in (KeyError, KeyboardInterrupt):
+
+        def fail(error=error):
+            raise error
+
+        try:
+            net.loop(STOP, fail, h.t + 1)
+        except error:
+            pass
+    net.loop(STOP)
+
+
+def solves(net):
+    """NEURON's own functions that take steps, and a state that is saved and restored."""
+    net.start()
+    net.loop(3)
+    state = h.SaveState()
+    state.save()
+    net.loop(4)
+    state.restore()
+    net.read()
+    net.loop(5)
+    h.batch_run(6, 0.1, str(net.file))
+    net.read()
+    net.loop(7)
+    net.rows += [[float(len(net.file.read_text()))] + 26 * [0.0]]
+
+
+def variable(net):
+    """Variable steps for a while, whose first guess is of the state that the loop has left."""
+    net.start()
+    net.loop(3)
+    h.CVode().active(1)
+    h.CVode().solve(4)
+    net.rows += [[round(net.somas[0](0.5).v, 3)] + 26 * [0.0]]
+    h.CVode().active(0)
+    h.dt = 0.025
+
+
+def sets_t(net):
+    """Time that is set, as after a warm-up by steps of the same length."""
+    net.start()
+    net.loop(2)
+    h.t = 0
+    h.frecord_init()
+    net.loop(4)
+
+
+CASES = [reads, amp, voltage, weight, sends, longer, diameter, again, breaks, every_step, empties,
+         by_hoc, by_steprun, own_continuerun, raises, solves, variable, sets_t]  # fmt: skip
+
+
+def taken(net, case):
+    net.rows = []
+    case(net)
+    return [np.array(net.rows), *net.taken(), np.array([h.t])]
+
+
+def compared(engine):
+    """Of each case, how far what is read is from NEURON's, and steps."""
+    net, found = Read(), {}
+    for case in CASES:
+        truth = taken(net, case)
+        with enable(engine=engine, fallback="neuron") as on, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            got = taken(net, case)
+        again = taken(net, case)
+        found[case.__name__] = {
+            "steps": on.steps,
+            "taken": len(truth[0]),
+            "reasons": on.reasons,
+            "worst": max(worst(a, b) for a, b in zip(truth, got, strict=True)),
+            "off": max(worst(a, b) for a, b in zip(truth, again, strict=True)),
+        }
+    return found
+
+
+if __name__ == "__main__":
+    what, engine = sys.argv[1:]
+    print(json.dumps({"compared": compared}[what](engine)))
