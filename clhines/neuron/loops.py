@@ -16,6 +16,7 @@ from clhines.neuron.kept import KeptModel, keep
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc, uncollected
 from clhines.neuron.read.wiring import on_ranks
+from clhines.neuron.stepping.asked import Asked
 from clhines.neuron.stepping.everything import Everything, LackingError, lacking
 from clhines.neuron.stepping.loop_run import LoopRun
 from clhines.neuron.stepping.taken import Settling, TakenStep
@@ -41,6 +42,9 @@ class Loops:
         self._run: LoopRun | None = None
         self._kept: KeptModel | None = None
         self._cut = 0  # changes after few steps
+        self._names = set[str]()  # of variables that Python reads in loops
+        self._asked: Asked | None = None
+        self.calling: object = None  # function of hoc that Python calls
         self.steps = 0
         self.taken: TakenStep | None = None
         self._handler: Hoc | None = None
@@ -50,6 +54,7 @@ class Loops:
         self.taken = TakenStep(self._library, step, self.settle)
         self.taken.begin()
         self._settling.begin()
+        self._asked = Asked(self._h, self._read, self._act)
         self._handler = self._h.FInitializeHandler(3, self._restart)
 
     def end(self) -> None:
@@ -61,14 +66,14 @@ class Loops:
     def advance(self) -> None:
         """Take a step in place of ``fadvance``; an `InputError`: the model is refused."""
         run, taken = self._run, self.taken
-        assert taken is not None
+        assert taken is not None and self._asked is not None
+        self._asked.on = False
         if run is not None and run.is_same():
             self._step(run)
             return
         with taken.off():
             if run is not None:
-                self._cut = self._cut + 1 if run.given < _FEW else 0
-                self.settle()
+                self._change()
             if self._h.t < 0:
                 self._h.fadvance()
                 return
@@ -84,6 +89,37 @@ class Loops:
         stop = float(self._h.tstop) if self._h.name_declared("tstop") else 0.0
         run.step(stop)
         self.steps += 1
+        assert self._asked is not None
+        self._asked.on = not run.whole
+
+    def _change(self) -> None:
+        """Bring NEURON's memory to where the loop is, as the body has changed something."""
+        assert self._run is not None
+        self._cut = self._cut + 1 if self._run.given < _FEW else 0
+        self.settle()
+
+    def called(self, function: Hoc) -> None:
+        """Before a call of a function of hoc by Python."""
+        if self._asked is not None:
+            self._asked.called(function)
+
+    def _act(self) -> None:
+        """Before Python does what may change the model, or read what is not recorded."""
+        assert self.taken is not None
+        if self._run is not None:
+            with self.taken.off():
+                self._change()
+
+    def _read(self, name: str) -> None:
+        """Before Python reads a variable that steps change; from now on it is recorded."""
+        assert self.taken is not None and self._asked is not None
+        if name in self._names:
+            return
+        self._names.add(name)
+        if self._run is not None:
+            with self.taken.off():
+                self.settle()
+            self._asked.begin()  # what else is read after this step
 
     def _reason(self) -> str | None:
         """Begin to run ahead; return why NEURON is to take the steps, empty where that is plain."""
@@ -102,19 +138,32 @@ class Loops:
                 keep(kept)
                 return f"{what} is not given to loops around fadvance()"
             try:
-                if kept.sim is None:
-                    begin(kept)
-                with state_follows():
-                    if kept.everything is None:
-                        kept.everything = Everything(kept.sim, kept.imported)
-                self._run, self._kept = LoopRun(kept), kept
+                self._begin(kept, str(self.calling) != "fadvance()")
             except (LackingError, OSError) as error:
                 kept.sim = None
                 return f"{error}, in loops around fadvance()"
         return None
 
+    def _begin(self, kept: KeptModel, whole: bool) -> None:
+        if kept.sim is None:
+            begin(kept)
+        assert kept.sim is not None and kept.imported is not None and self._asked is not None
+        every = kept.everything
+        with state_follows():
+            every = kept.everything = every or Everything(kept.sim, kept.imported)
+            every.record(every.names if whole else self._names & every.names)
+        self._run, self._kept, asked = LoopRun(kept, whole), kept, self._asked
+        if not whole:
+            asked.names = frozenset(n for n in every.names if not n.startswith("."))
+            asked.of_points = frozenset(n[1:] for n in every.names if n.startswith("."))
+            asked.globals_ = frozenset(self._run.globals_)
+            asked.begin()
+            asked.on = False
+
     def leave(self, why: str) -> None:
         """Let NEURON take the steps that follow, until ``finitialize``."""
+        assert self._asked is not None
+        self._asked.end()
         if why:
             self._say(why)
         if self.taken is not None:
@@ -122,6 +171,8 @@ class Loops:
 
     def settle(self) -> None:
         """Bring NEURON's memory to where a loop is."""
+        if self._asked is not None:
+            self._asked.end()
         run, self._run = self._run, None
         kept, self._kept = self._kept, None
         if run is None or kept is None or not run.given:

@@ -113,6 +113,9 @@ class Switch:
         own = self._own_call
 
         def call(function: Hoc, *arguments: object, **named: object) -> object:
+            loops, before = self._loops, self._loops.calling
+            loops.called(function)
+            loops.calling = function
             try:
                 result = own(function, *arguments, **named)
             except BaseException:
@@ -120,6 +123,8 @@ class Switch:
                 if kept is None:
                     raise
                 raise kept from None
+            finally:
+                loops.calling = before
             kept = self._kept()
             if kept is not None:
                 raise kept

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from clhines.mechanisms.nmodl.reading.tree import File, Refused, set_by
 from clhines.neuron.back.writeback import changes
 from clhines.neuron.convert import split_name
 from clhines.neuron.importer import Imported
+from clhines.neuron.memory.fields import DataColumns
 from clhines.neuron.memory.raw import WORD, gather, numbers_at
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import CatalogueEntry
@@ -26,6 +27,7 @@ from clhines.neuron.stepping.reads import set_by_events
 from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
 
+V, CHARGED = "v", "i_cap"
 _BEGINS = {"INITIAL", "BEFORE INITIAL", "AFTER INITIAL", "CONSTRUCTOR", "DESTRUCTOR"}
 
 
@@ -36,12 +38,18 @@ class Part(NamedTuple):
     addresses: Callable[[], np.ndarray]  # (n,) int64
 
 
+Found = tuple[str, Callable[[], Part]]  # the name of a variable, and a function that records it
+
+
 class LackingError(Exception):
     """A variable that a step changes cannot be given to the body of a loop: text says which."""
 
 
 class Everything:
-    """Lets a simulation record all of it; `LackingError` where something cannot be recorded."""
+    """Lets a simulation record all of it, or some, by names as hoc has them: ``m_hh``.
+
+    Those of point processes are ``.g``, of all classes. `LackingError`: it cannot be recorded.
+    """
 
     def __init__(self, sim: Simulation, imported: Imported) -> None:
         self._sim, self._imported = sim, imported
@@ -50,31 +58,65 @@ class Everything:
         _, chosen = np.unique(nodes, return_index=True)
         self._nodes = nodes[chosen]
         self._numbers = np.concatenate([tree.numbers, tree.inner_numbers])[chosen]
-        self._voltages = Part(sim.record("v", self._numbers), self._of_voltages)
-        self._parts = [*self._of_membranes(), *self._of_ions(), *self._of_mechanisms()]
-        self._column, self._rows, charged = imported.model.places.capacitive_of_all()
+        self._found: dict[str, list[Callable[[], Part]]] = {V: [self._voltages], CHARGED: []}
+        for name, make in (*self._of_membranes(), *self._of_ions(), *self._of_mechanisms()):
+            self._found.setdefault(name, []).append(make)
+        self._parts: dict[str, list[Part]] = {}
+        self._charged: tuple[int, np.ndarray] | None = None
+        self._v = np.zeros(0)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of all variables that steps change."""
+        return frozenset(self._found)
+
+    @property
+    def recorded(self) -> frozenset[str]:
+        return frozenset(self._parts)
+
+    def record(self, names: Iterable[str]) -> None:
+        """Record these variables from now on, too."""
+        for name in names:
+            if name not in self._parts:
+                if name == CHARGED:
+                    self.record([V])
+                    self._charge()
+                self._parts[name] = [make() for make in self._found[name]]
+
+    def _charge(self) -> None:
+        tree = self._imported.model.tree
+        column, rows, charged = self._imported.model.places.capacitive_of_all()
         at = np.full(tree.num_nodes, -1)
         at[self._numbers] = np.arange(len(self._numbers))
-        self._at, dt = at[charged], sim.model.dt
         cm = tree.capacitance[charged] / (CAPACITANCE * tree.area[charged])
-        self._per_volt, self._v = 1e-3 * cm / dt, np.zeros(0)  # mA/cm² of a mV
+        self._at, self._per_volt = at[charged], 1e-3 * cm / self._sim.model.dt  # mA/cm² of a mV
+        self._charged = column, rows
 
     def addresses(self) -> np.ndarray:
-        """(n,) int64: where NEURON has all of it now, from whose voltages a run goes on."""
+        """(n,) int64: where NEURON has what is recorded, from whose voltages a run goes on."""
         model = self._imported.model
         for instances in (*model.every.values(), *model.contents.others):
             instances.columns.refresh()
-        self._v = numbers_at(self._of_voltages())
-        at = [part.addresses() for part in (self._voltages, *self._parts)]
-        charged = gather(self._rows)[:, 0].astype(np.int64)
-        return np.concatenate([*at, WORD.from_address(self._column).value + 8 * charged])
+        at = [part.addresses() for parts in self._parts.values() for part in parts]
+        if self._charged is not None:
+            column, rows = self._charged
+            self._v = numbers_at(self._of_voltages())
+            place = gather(rows)[:, 0].astype(np.int64)
+            at.append(WORD.from_address(column).value + 8 * place)
+        return np.concatenate([np.zeros(0, np.int64), *at])
 
     def rows(self, result: Result, first: int) -> np.ndarray:
         """(steps, n) float64: a run's values, less its `first` rows."""
-        every = [result[p.record][first:].astype(np.float64) for p in (self._voltages, *self._parts)]
-        v = np.vstack([self._v, every[0]])
-        self._v = v[-1]
-        return np.hstack([*every, np.diff(v, axis=0)[:, self._at] * self._per_volt])
+        parts = (part for parts in self._parts.values() for part in parts)
+        every = [result[part.record][first:].astype(np.float64) for part in parts]
+        if self._charged is not None:
+            v = np.vstack([self._v, result[self._parts[V][0].record][first:].astype(np.float64)])
+            self._v = v[-1]
+            every.append(np.diff(v, axis=0)[:, self._at] * self._per_volt)
+        return np.hstack([np.zeros((len(result.t) - first, 0)), *every])
+
+    def _voltages(self) -> Part:
+        return Part(self._sim.record(V, self._numbers), self._of_voltages)
 
     def _of_voltages(self) -> np.ndarray:
         return self._in_nodes(self._imported.model.tree.v, self._nodes)
@@ -83,29 +125,31 @@ class Everything:
         rows = self._imported.model.fields.rows(column, nodes)[1]
         return WORD.from_address(column).value + 8 * rows
 
-    def _of_membranes(self) -> Iterator[Part]:
+    def _of_membranes(self) -> Iterator[Found]:
         model, tree = self._imported.model, self._imported.model.tree
         place = model.memory.known_place(next(iter(tree.sections[0])), "i_membrane_")
         if place is not None and place.column:
-            record = self._sim.record("i_membrane", tree.inner_numbers)
-            yield Part(record, partial(self._in_nodes, place.column, tree.inner))
+            find = partial(self._in_nodes, place.column, tree.inner)
+            yield "i_membrane_", partial(self._part, "", "i_membrane", find, tree.inner_numbers)
 
-    def _of_ions(self) -> Iterator[Part]:
+    def _of_ions(self) -> Iterator[Found]:
         known = self._sim.model.schema.named(self._sim.runner.save(), "ion")
         for ion in self._imported.model.contents.ions.values():
             columns, nodes = ion.instances.columns, ion.instances.nodes
             for name in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
                 if name in known or name == f"i{ion.name}":
-                    record = self._recorded(ion.name, name, nodes)
-                    yield Part(record, _in_columns(columns.addresses, name, None))
+                    find = partial(_in_columns, columns, name, None)
+                    yield name, partial(self._part, ion.name, name, find, nodes)
 
-    def _recorded(self, owner: str, name: str, *where: object) -> int:
+    def _part(self, owner: str, name: str, find: Callable[[], np.ndarray], *at: object) -> Part:
         try:
-            return self._sim.record(name, *where)  # type: ignore[arg-type]
+            record = self._sim.record(name, *at)  # type: ignore[arg-type]
         except InputError as error:
             raise LackingError(f"{name} of {owner} cannot be recorded: {error}") from None
+        find()  # raises at once
+        return Part(record, find)
 
-    def _of_mechanisms(self) -> Iterator[Part]:
+    def _of_mechanisms(self) -> Iterator[Found]:
         imported, model = self._imported, self._imported.model
         played = {(p.variable.owner, p.variable.name) for p in model.players}
         for name, group in imported.groups.items():
@@ -116,22 +160,16 @@ class Everything:
                 base, place = split_name(quantity)
                 if quantity.is_global or base not in entry.ranges:
                     continue
-                columns = model.every[name].columns
-                record = self._recorded(name, quantity.name, group)
-                yield Part(record, _in_columns(columns.addresses, base, place))
+                find = partial(_in_columns, model.every[name].columns, base, place)
+                shown = f"{base}_{name}" if entry.kind == "density" else f".{base}"
+                yield shown, partial(self._part, name, quantity.name, find, group)
 
 
-def _in_columns(
-    find: Callable[[str, int | None], np.ndarray | None], name: str, place: int | None
-) -> Callable[[], np.ndarray]:
-    def addresses() -> np.ndarray:
-        found = find(name, place)
-        if found is None:
-            raise LackingError(f"{name} is not found in NEURON's memory")
-        return found
-
-    addresses()
-    return addresses
+def _in_columns(columns: DataColumns, name: str, place: int | None) -> np.ndarray:
+    found = columns.addresses(name, place)
+    if found is None:
+        raise LackingError(f"{name} is not found in NEURON's memory")
+    return found
 
 
 def lacking(model: NeuronModel) -> str:
@@ -182,16 +220,16 @@ def _does_more(program: Program) -> bool:
     return bool(sends or program.random or program.picked)
 
 
-def lost_globals(model: NeuronModel) -> np.ndarray:
-    """(n,) int64: addresses of GLOBAL variables that steps set, which no record has."""
-    found = list[int]()
+def lost_globals(model: NeuronModel) -> dict[str, list[int]]:
+    """Return the GLOBAL variables that steps set, which no record has, and their addresses."""
+    found = dict[str, list[int]]()
     for name, instances in model.every.items():
-        entry = instances.entry
-        for variable in sorted(_set_globals(entry)):
-            size = entry.globals_[variable]
-            place = model.memory.known_place(model.h, f"{variable}_{name}", size)
-            found += [] if place is None else [place.column + 8 * k for k in range(size)]
-    return np.array(found, np.int64)
+        for variable in sorted(_set_globals(instances.entry)):
+            size, shown = instances.entry.globals_[variable], f"{variable}_{name}"
+            place = model.memory.known_place(model.h, shown, size)
+            if place is not None:
+                found[shown] = [place.column + 8 * k for k in range(size)]
+    return found
 
 
 def _set_globals(entry: CatalogueEntry) -> set[str]:

@@ -27,10 +27,14 @@ FIRST, MOST = 4, 512  # steps of blocks
 
 
 class LoopRun:
-    """A model from a loop's first step on; OSError where NEURON's memory is not as expected."""
+    """A model from a loop's first step on; OSError where NEURON's memory is not as expected.
 
-    def __init__(self, kept: KeptModel) -> None:
-        self._kept, self._model = kept, kept.model
+    `whole`: the loop gets all, and all is compared; else what is recorded, where what else it asks
+    for, and each change, is told before it is done.
+    """
+
+    def __init__(self, kept: KeptModel, whole: bool) -> None:
+        self._kept, self._model, self.whole = kept, kept.model, whole
         model = kept.model
         assert kept.sim is not None and kept.imported is not None
         assert kept.everything is not None
@@ -49,7 +53,9 @@ class LoopRun:
     def _watched(self) -> tuple[Watch, np.ndarray, np.ndarray]:
         """Return what is watched, and GLOBAL variables that no record has, with their values."""
         model, memory = self._model, self._model.memory
-        lost = lost_globals(model)
+        self.globals_ = lost_globals(model)
+        lost = np.array([at for of in self.globals_.values() for at in of], np.int64)
+        lost = lost if self.whole else lost[:0]
         addresses, self._chosen = np.unique(self._everything.addresses(), return_index=True)
         clocks = memory.variable("nrn_threads"), memory.place(ref(model.h, "t")).column
         handed = np.concatenate([addresses, lost, clocks])
@@ -60,7 +66,7 @@ class LoopRun:
         ends = [memory.vector_words(address) + 8 for address in self._vectors]
         kept = self._kept
         kept.known = kept.known or Fingerprint(model)
-        watch = Watch(model, kept.known, handed.astype(np.int64), np.array(ends, np.int64))
+        watch = Watch(model, kept.known, handed.astype(np.int64), np.array(ends, np.int64), self.whole)
         return watch, lost, numbers_at(lost)
 
     def is_same(self) -> bool:
@@ -89,7 +95,7 @@ class LoopRun:
         kept, model, dt = self._kept, self._model, float(self._model.h.dt)
         assert kept.imported is not None
         begin = self._now
-        steps = min(self._size, steps_at_once(len(self._chosen)))
+        steps = min(self._size, steps_at_once(len(self._chosen) + 1))
         left = int(np.ceil((stop - begin) / dt - 0.5))
         steps = min(steps, left) if left > 0 else steps
         place, before = kept.place(begin), self._watch.handed()

@@ -51,10 +51,17 @@ class Watch:
         Addresses of what steps change, hoc's t last.
     ends : (v,) int64
         Addresses of the words with the ends of Vectors that record.
+    whole : bool
+        Watch all variables, too, and not only that all is where it was.
     """
 
     def __init__(
-        self, model: NeuronModel, known: Fingerprint, handed: np.ndarray, ends: np.ndarray
+        self,
+        model: NeuronModel,
+        known: Fingerprint,
+        handed: np.ndarray,
+        ends: np.ndarray,
+        whole: bool,
     ) -> None:
         memory = model.memory
         own, rest = known.words()
@@ -69,15 +76,16 @@ class Watch:
         played = [memory.vector_words(at) for at in model.plays.watched]
         inside = [words_from(at) for at in (*lists, *played)]
         pairs = [at + 8 * k for at in (*lists, *played) for k in range(2)]
-        rest = np.concatenate([rest, *of_globals, *inside, model.queue.word_addresses()])
+        rest = np.concatenate([rest, *of_globals, *inside] if whole else [np.zeros(0, int), *inside])
+        rest = np.append(rest, model.queue.word_addresses())
         rest = np.setdiff1d(rest, np.concatenate([handed, ends]))
         self._count, self._vectors = len(handed), len(ends)
         self.at = np.concatenate([handed, ends, rest])
         self._words, self._where = words_in(self.at)
         guards = [own, pairs, [memory.address(name) for name in _POINTERS]]
         guards += [[ctypes.addressof(one) for one in counts(memory, _CLASSES)]]
-        whole = np.concatenate([np.array(some, np.int64) for some in guards])
-        self._there = Halves(memory, _STRUCTURE, whole)
+        stay = np.concatenate([np.array(some, np.int64) for some in guards])
+        self._there = Halves(memory, _STRUCTURE, stay)
         self._switches = Halves(memory, _SWITCHES)
         self.take()
 
