@@ -17,7 +17,8 @@ from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc, uncollected
 from clhines.neuron.read.wiring import on_ranks
 from clhines.neuron.stepping.asked import Asked
-from clhines.neuron.stepping.everything import Everything, LackingError, lacking
+from clhines.neuron.stepping.code import HocCode
+from clhines.neuron.stepping.everything import Everything, LackingError, lacking, lost_globals
 from clhines.neuron.stepping.loop_run import LoopRun
 from clhines.neuron.stepping.taken import Settling, TakenStep
 from clhines.simulate.engines.arena_run import state_follows
@@ -53,12 +54,10 @@ class Loops:
         """Let `step`, which calls `advance` and raises nothing, be hoc's ``fadvance``."""
         self.taken = TakenStep(self._library, step, self.settle)
         self.taken.begin()
-        self._settling.begin()
         self._asked = Asked(self._h, self._read, self._act)
         self._handler = self._h.FInitializeHandler(3, self._restart)
 
     def end(self) -> None:
-        self._settling.end()
         if self.taken is not None:
             self.taken.end()
         self.taken = self._handler = None
@@ -90,7 +89,7 @@ class Loops:
         run.step(stop)
         self.steps += 1
         assert self._asked is not None
-        self._asked.on = not run.whole
+        self._asked.on = True
 
     def _change(self) -> None:
         """Bring NEURON's memory to where the loop is, as the body has changed something."""
@@ -145,20 +144,29 @@ class Loops:
         return None
 
     def _begin(self, kept: KeptModel, whole: bool) -> None:
+        """Run ahead, for a loop of Python's alone, or of hoc's, whose code is searched."""
         if kept.sim is None:
             begin(kept)
         assert kept.sim is not None and kept.imported is not None and self._asked is not None
         every = kept.everything
         with state_follows():
             every = kept.everything = every or Everything(kept.sim, kept.imported)
-            every.record(every.names if whole else self._names & every.names)
-        self._run, self._kept, asked = LoopRun(kept, whole), kept, self._asked
-        if not whole:
-            asked.names = frozenset(n for n in every.names if not n.startswith("."))
-            asked.of_points = frozenset(n[1:] for n in every.names if n.startswith("."))
-            asked.globals_ = frozenset(self._run.globals_)
-            asked.begin()
-            asked.on = False
+            asked, names = self._asked, every.names
+            asked.names = frozenset(n for n in names if not n.startswith("."))
+            asked.of_points = frozenset(n[1:] for n in names if n.startswith("."))
+            asked.globals_ = lost_globals(kept.model)
+            if whole:
+                wanted = asked.names | asked.of_points | asked.globals_
+                found = HocCode(self._h, kept.model.memory, ()).names(wanted)
+                lost = sorted(found & asked.globals_)
+                if lost:
+                    raise LackingError(f"hoc reads {lost[0]}, which each step sets")
+                self._names |= {n for n in names if n.removeprefix(".") in found}
+            every.record(self._names & names)
+        self._run, self._kept = LoopRun(kept, whole), kept
+        self._settling.begin()
+        asked.begin()
+        asked.on = False
 
     def leave(self, why: str) -> None:
         """Let NEURON take the steps that follow, until ``finitialize``."""
@@ -171,6 +179,7 @@ class Loops:
 
     def settle(self) -> None:
         """Bring NEURON's memory to where a loop is."""
+        self._settling.end()
         if self._asked is not None:
             self._asked.end()
         run, self._run = self._run, None

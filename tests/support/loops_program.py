@@ -21,6 +21,24 @@ h.load_file("stdrun.hoc")
 h("objref seen\nseen = new Vector()")
 h("proc hoc_loop() { while (t < $1) { fadvance()  seen.append(t) } }")
 h("proc hoc_steps() { while (t < $1) { steprun()  seen.append(t) } }")
+h("objref near, clamp, s0, s1, d1")
+h("""proc hoc_reading() {
+    while (t < $1) {
+        fadvance()
+        seen.append(s0.sec.v(0.5), s0.sec.m_hh(0.5), d1.sec.i_pas(0.3), near.g, clamp.i)
+        if (t > $2 && t < $2 + 1.5 * dt) { clamp.amp = 0.15  s1.sec.v(0.5) = -60 }
+    }
+}""")
+h("""proc hoc_executing() {
+    while (t < $1) {
+        fadvance()
+        if (t > 4 && t < 4 + 1.5 * dt) {
+            execute("seen.append(s1.sec.h_hh(0.5), s1.sec.ik(0.5))")
+            fcurrent()
+            seen.append(s1.sec.ina(0.5))
+        }
+    }
+}""")
 OWN = "proc continuerun() { while (t < $1) { step()  seen.append(t) } }"
 
 
@@ -34,6 +52,7 @@ class Read(Net):
         self.netcons[0].record(h.Vector(), self.numbers)
         self.by_hand = h.NetCon(None, self.synapses[2], 0, 0, 0.1)
         self.rows = []
+        h.s0, h.s1, h.d1 = (h.SectionRef(x) for x in (*self.somas[:2], self.dends[1]))
         self.file = Path(tempfile.mkdtemp(), "batch")
 
     def read(self):
@@ -164,6 +183,26 @@ def by_hoc(net):
     net.rows += [[t] + 26 * [0.0] for t in h.seen]
 
 
+def hoc_reads(net):
+    """hoc reads variables of segments and of an object, and changes what it reads at one step."""
+    h.near, h.clamp = net.synapses[2], net.clamp
+    net.start()
+    h.seen.resize(0)
+    h.hoc_reading(STOP, CHANGED)
+    net.clamp.amp = 0.2
+    net.read()
+    net.rows += [[x] + 26 * [0.0] for x in h.seen]
+
+
+def hoc_executes(net):
+    """hoc runs code that nobody has seen before, and works out currents."""
+    net.start()
+    h.seen.resize(0)
+    h.hoc_executing(STOP)
+    net.read()
+    net.rows += [[x] + 26 * [0.0] for x in h.seen]
+
+
 def by_steprun(net):
     h.seen.resize(0)
     h.stdinit()
@@ -238,7 +277,7 @@ def sets_t(net):
 
 
 CASES = [reads, amp, voltage, weight, sends, longer, diameter, again, breaks, every_step, empties,
-         by_hoc, by_steprun, own_continuerun, raises, solves, variable, sets_t]  # fmt: skip
+         by_hoc, hoc_reads, hoc_executes, by_steprun, own_continuerun, raises, solves, variable, sets_t]  # fmt: skip
 
 
 def taken(net, case):

@@ -90,10 +90,14 @@ class Objects:
 
     def built_in(self, name: str) -> ctypes.c_uint64:
         """Where the address of a function of hoc's is; OSError where it is another's."""
-        found = WORD.from_address(words_at(self.known_symbol(name), 3)[_PROC])
+        found = self.function_of_hoc(name)
         if found.value != ctypes.cast(self.symbol(f"_Z{len(name)}{name}v"), ctypes.c_void_p).value:
             raise OSError("functions of hoc are not as expected")
         return found
+
+    def function_of_hoc(self, name: str) -> ctypes.c_uint64:
+        """Where the address of a function of hoc's is, if such are as expected."""
+        return WORD.from_address(words_at(self.known_symbol(name), 3)[_PROC])
 
     def is_same(self, name: str, example: str) -> bool:
         """Whether a procedure of hoc has the code of another, but for objects looked up in runs."""

@@ -220,16 +220,10 @@ def _does_more(program: Program) -> bool:
     return bool(sends or program.random or program.picked)
 
 
-def lost_globals(model: NeuronModel) -> dict[str, list[int]]:
-    """Return the GLOBAL variables that steps set, which no record has, and their addresses."""
-    found = dict[str, list[int]]()
-    for name, instances in model.every.items():
-        for variable in sorted(_set_globals(instances.entry)):
-            size, shown = instances.entry.globals_[variable], f"{variable}_{name}"
-            place = model.memory.known_place(model.h, shown, size)
-            if place is not None:
-                found[shown] = [place.column + 8 * k for k in range(size)]
-    return found
+def lost_globals(model: NeuronModel) -> frozenset[str]:
+    """Return the names of GLOBAL variables that steps set, which no record has."""
+    every = (instances.entry for instances in model.every.values())
+    return frozenset(f"{name}_{entry.name}" for entry in every for name in _set_globals(entry))
 
 
 def _set_globals(entry: CatalogueEntry) -> set[str]:

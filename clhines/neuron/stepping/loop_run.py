@@ -15,9 +15,9 @@ import numpy as np
 from clhines.errors import SimulationError
 from clhines.neuron.back.writeback import clock
 from clhines.neuron.kept import Fingerprint, KeptModel
-from clhines.neuron.memory.raw import numbers_at, numbers_in, put_numbers, put_words, ref
+from clhines.neuron.memory.raw import numbers_in, put_words, ref
 from clhines.neuron.read.played import steps_at_once
-from clhines.neuron.stepping.everything import Everything, lost_globals
+from clhines.neuron.stepping.everything import Everything
 from clhines.neuron.stepping.late import LateEvents
 from clhines.neuron.stepping.watch import Watch
 from clhines.simulate.events.sources import SPIKE_LATE
@@ -29,8 +29,8 @@ FIRST, MOST = 4, 512  # steps of blocks
 class LoopRun:
     """A model from a loop's first step on; OSError where NEURON's memory is not as expected.
 
-    `whole`: the loop gets all, and all is compared; else what is recorded, where what else it asks
-    for, and each change, is told before it is done.
+    The loop gets what is recorded. `whole`: all is compared before each step; else what changes it
+    is told before it is done, as what else is asked for.
     """
 
     def __init__(self, kept: KeptModel, whole: bool) -> None:
@@ -39,7 +39,7 @@ class LoopRun:
         assert kept.sim is not None and kept.imported is not None
         assert kept.everything is not None
         self._everything: Everything = kept.everything
-        self._watch, self._lost, self._lost_values = self._watched()
+        self._watch = self._watched()
         self._late = LateEvents(model)
         self._sent = {item for item, _, _ in self._events()}
         self._after = kept.delivered  # ms: up to here events are recorded, or carried
@@ -50,15 +50,11 @@ class LoopRun:
         self.given = 0  # steps, in all
         model.forget()
 
-    def _watched(self) -> tuple[Watch, np.ndarray, np.ndarray]:
-        """Return what is watched, and GLOBAL variables that no record has, with their values."""
+    def _watched(self) -> Watch:
         model, memory = self._model, self._model.memory
-        self.globals_ = lost_globals(model)
-        lost = np.array([at for of in self.globals_.values() for at in of], np.int64)
-        lost = lost if self.whole else lost[:0]
         addresses, self._chosen = np.unique(self._everything.addresses(), return_index=True)
         clocks = memory.variable("nrn_threads"), memory.place(ref(model.h, "t")).column
-        handed = np.concatenate([addresses, lost, clocks])
+        handed = np.concatenate([addresses, clocks]).astype(np.int64)
         found = {r.address for r in model.plays.recorders}
         for origin in model.wires.origins:
             found |= {a for a in (origin.times, origin.numbers) if a in model.plays.vectors}
@@ -66,8 +62,7 @@ class LoopRun:
         ends = [memory.vector_words(address) + 8 for address in self._vectors]
         kept = self._kept
         kept.known = kept.known or Fingerprint(model)
-        watch = Watch(model, kept.known, handed.astype(np.int64), np.array(ends, np.int64), self.whole)
-        return watch, lost, numbers_at(lost)
+        return Watch(model, kept.known, handed, np.array(ends, np.int64), self.whole)
 
     def is_same(self) -> bool:
         """Whether nothing has been changed since the last step."""
@@ -113,8 +108,7 @@ class LoopRun:
         model.plays.forget()
         self._late.add(result, kept.imported, place.crossed, ends)
         rows = self._everything.rows(result, first)[:, self._chosen]
-        lost = np.full((steps, len(self._lost)), np.nan)
-        self._rows = np.hstack([rows, lost, ends[1:, None], ends[1:, None]])
+        self._rows = np.hstack([rows, ends[1:, None], ends[1:, None]])
         self._place, self._before, self._steps, self._taken = place, before, steps, 0
         self._size = min(2 * self._size, MOST)
 
@@ -176,7 +170,6 @@ class LoopRun:
             kept.go_back(self._place)
             watch.put_back()
             watch.put(self._before)
-            put_numbers(self._lost, self._lost_values)
             h.t = self._place.t
             steps = self._taken - by_neuron
             if steps or self.given > self._taken:  # else NEURON has what there was before

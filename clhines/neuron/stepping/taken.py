@@ -9,8 +9,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
+from clhines.errors import InputError
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc
 
@@ -79,12 +80,15 @@ class TakenStep:
 
 
 class Settling:
-    """Lets methods of hoc's classes, and ``batch_run``, settle a loop before they do what they do.
+    """Lets functions of hoc settle a loop before they do what they do; `keep` gets what they raise.
 
-    `keep` is given what they raise.
+    They take steps, save NEURON's state, or run code that nobody has seen.
     """
 
     METHODS = ("CVode", "solve"), ("SaveState", "save"), ("BBSaveState", "save")
+    FUNCTIONS: ClassVar[dict[str, str]] = {  # n: a number, s: a text
+        "batch_run": "nns", "fcurrent": "", "execute": "s", "execute1": "s",
+    }  # fmt: skip
 
     def __init__(self, h: Hoc, library: Objects, keep: Callable[[BaseException], None]) -> None:
         self._h, self._library, self._keep = h, library, keep
@@ -93,7 +97,9 @@ class Settling:
         self._number = library.function("_Z10hoc_getargi", number, ctypes.c_int)
         self._text = library.function("_Z11hoc_gargstri", ctypes.c_char_p, ctypes.c_int)
         self._give = library.function("_Z12hoc_retpushxd", None, ctypes.c_double)
-        self._taken = [self._of_method(*names) for names in self.METHODS] + [self._of_batch()]
+        library.built_in("fadvance")  # where others are as this one
+        self._taken = [self._of_method(*names) for names in self.METHODS]
+        self._taken += [self._of_function(*item) for item in self.FUNCTIONS.items()]
 
     def begin(self) -> None:
         for at, _, function in self._taken:
@@ -113,25 +119,31 @@ class Settling:
         at = self._library.method(template, name)
         return at, at.value, ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)(called)
 
-    def _of_batch(self) -> tuple[ctypes.c_uint64, int, Any]:
+    def _of_function(self, name: str, kinds: str) -> tuple[ctypes.c_uint64, int, Any]:
         def called() -> None:
-            words = [self._number(k)[0] for k in (1, 2)]
-            texts = [self._text(k).decode() for k in (3, 4) if self._is_given(k)]
-            self._attempt(lambda: self._h.batch_run(*words, *texts))
+            words = [
+                self._number(k)[0] if kind == "n" else self._text(k).decode()
+                for k, kind in enumerate(kinds, 1)
+            ]
+            more = bool(self._is_given(len(kinds) + 1))
+            self._attempt(lambda: self._call(name, words, more))
             self._give(1.0)
 
-        at = self._library.built_in("batch_run")
+        at = self._library.function_of_hoc(name)
         return at, at.value, ctypes.CFUNCTYPE(None)(called)
 
+    def _call(self, name: str, words: list[object], more: bool) -> None:
+        if more:
+            what = f"{name}() with {len(words) + 1} arguments in a loop around fadvance()"
+            raise InputError(f"{what}; expected {len(words)}")
+        getattr(self._h, name)(*words)
+
     def _attempt(self, call: Callable[[], object]) -> Any:
-        self.end()
         try:
             with neurons_own():
                 return call()
         except BaseException as error:
             self._keep(error)
-        finally:
-            self.begin()
         return None
 
 

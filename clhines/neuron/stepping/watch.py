@@ -9,7 +9,7 @@ import numpy as np
 
 from clhines.neuron.kept import Fingerprint, counts
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.raw import ref, words_in
+from clhines.neuron.memory.raw import compare, ref, words_in
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.hooks import list_words
 
@@ -17,6 +17,7 @@ _NUMBERS = "dt", "celsius"  # of hoc
 _STRUCTURE = "structure_change_cnt", "tree_changed", "v_structure_change", "n_memb_func"
 _SWITCHES = ("diam_changed", "diam_change_cnt", "cvode_active_", "nrn_use_fast_imem", "nrn_use_selfqueue_",
              "nrn_use_bin_queue_", "secondorder", "nrn_netrec_state_adjust")  # fmt: skip
+_LONG = 32  # words that are compared at once
 _POINTERS = "nrn_multisplit_solve_", "nrnmpi_splitcell_compute_", "nrn_nonvint_block"
 _CLASSES = "LinearMechanism", "StateTransitionEvent"
 
@@ -82,6 +83,12 @@ class Watch:
         self._count, self._vectors = len(handed), len(ends)
         self.at = np.concatenate([handed, ends, rest])
         self._words, self._where = words_in(self.at)
+        self._runs = _runs(self.at, len(handed) + len(ends))
+        alone = np.ones(len(self.at), bool)
+        for begin, end in self._runs:
+            alone[begin:end] = False
+        self._alone = np.flatnonzero(alone)
+        self._where_alone = self._where[alone]
         guards = [own, pairs, [memory.address(name) for name in _POINTERS]]
         guards += [[ctypes.addressof(one) for one in counts(memory, _CLASSES)]]
         stay = np.concatenate([np.array(some, np.int64) for some in guards])
@@ -106,7 +113,10 @@ class Watch:
         """Whether nothing has been changed."""
         if not (self._there.same() and self._switches.same()):
             return False
-        return np.array_equal(self._words[self._where], self.known)
+        at = self.known.ctypes.data
+        if any(compare(self.at[b], at + 8 * b, 8 * (e - b)) for b, e in self._runs):
+            return False
+        return np.array_equal(self._words[self._where_alone], self.known[self._alone])
 
     def changed(self) -> tuple[np.ndarray, np.ndarray]:
         """Return addresses of words that have been changed, and these; all are where they were."""
@@ -139,6 +149,14 @@ class Watch:
         at = slice(self._count, self._count + self._vectors)
         self.known[at] = self._words[self._where[at]]
         return self.known[at].astype(np.int64)
+
+
+def _runs(at: np.ndarray, first: int) -> list[tuple[int, int]]:
+    """Return begins and ends of long runs of words that follow each other, from `first` on."""
+    cuts = np.flatnonzero(np.diff(at[first:]) != 8) + 1 + first
+    bounds = np.concatenate([[first], cuts, [len(at)]])
+    long = np.diff(bounds) >= _LONG
+    return list(zip(bounds[:-1][long].tolist(), bounds[1:][long].tolist(), strict=True))
 
 
 def words_from(at: int) -> np.ndarray:
