@@ -85,7 +85,7 @@ class Watch:
         self._words, self._where = words_in(self.at)
         self._runs = _runs(self.at, len(handed) + len(ends))
         alone = np.ones(len(self.at), bool)
-        for begin, end in self._runs:
+        for _, begin, end in self._runs:
             alone[begin:end] = False
         self._alone = np.flatnonzero(alone)
         self._where_alone = self._where[alone]
@@ -114,7 +114,7 @@ class Watch:
         if not (self._there.same() and self._switches.same()):
             return False
         at = self.known.ctypes.data
-        if any(compare(self.at[b], at + 8 * b, 8 * (e - b)) for b, e in self._runs):
+        if any(compare(a, at + 8 * b, 8 * (e - b)) for a, b, e in self._runs):
             return False
         return np.array_equal(self._words[self._where_alone], self.known[self._alone])
 
@@ -151,12 +151,13 @@ class Watch:
         return self.known[at].astype(np.int64)
 
 
-def _runs(at: np.ndarray, first: int) -> list[tuple[int, int]]:
-    """Return begins and ends of long runs of words that follow each other, from `first` on."""
+def _runs(at: np.ndarray, first: int) -> list[tuple[int, int, int]]:
+    """Return addresses, begins and ends of long runs of words that follow each other."""
     cuts = np.flatnonzero(np.diff(at[first:]) != 8) + 1 + first
     bounds = np.concatenate([[first], cuts, [len(at)]])
     long = np.diff(bounds) >= _LONG
-    return list(zip(bounds[:-1][long].tolist(), bounds[1:][long].tolist(), strict=True))
+    begin, end = bounds[:-1][long], bounds[1:][long]
+    return list(zip(at[begin].tolist(), begin.tolist(), end.tolist(), strict=True))
 
 
 def words_from(at: int) -> np.ndarray:
