@@ -294,17 +294,142 @@ def compared(engine):
         with enable(engine=engine, fallback="neuron") as on, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             got = taken(net, case)
+            reasons = list(on.reasons)
         again = taken(net, case)
         found[case.__name__] = {
             "steps": on.steps,
             "taken": len(truth[0]),
-            "reasons": on.reasons,
+            "reasons": reasons,
             "worst": max(worst(a, b) for a, b in zip(truth, got, strict=True)),
             "off": max(worst(a, b) for a, b in zip(truth, again, strict=True)),
         }
     return found
 
 
+def steps_of(on, *calls):
+    """Of each call, steps that were run here in the meantime."""
+    found = []
+    for call in calls:
+        before = on.steps
+        call()
+        found.append(on.steps - before)
+    return found
+
+
+def ends(engine):
+    """The switch is turned off in the middle of a block: NEURON goes on from there."""
+    net, found = Read(), {}
+    net.start()
+    net.loop(STOP)
+    truth = [np.array(net.rows), *net.taken()]
+    net.rows = []
+    net.start()
+    with enable(engine=engine) as on:
+        own = type(net.somas[0]).__dict__["__getattribute__"]
+        net.loop(3.1)
+        hooked = type(net.somas[0]).__dict__["__getattribute__"] is not own
+    found["hooked"] = [hooked, type(net.somas[0]).__dict__["__getattribute__"] is own]
+    net.loop(STOP)
+    found["steps"] = on.steps
+    got = [np.array(net.rows), *net.taken()]
+    found["worst"] = max(worst(a, b) for a, b in zip(truth, got, strict=True))
+    return found
+
+
+def asks(engine):
+    """What a body reads of all kinds: by name, by pointer, of a GLOBAL variable that steps set."""
+    net, found = Read(), {}
+    net.somas[1].insert("ext_globals")
+    near, pointer = net.somas[2](0.5), net.somas[2](0.5)._ref_m_hh
+    name = "ninf_ext_globals"
+    bodies = {
+        "nothing": lambda: 0.0,
+        "name": lambda: near.hh.n + near.v,
+        "section": lambda: net.somas[2].v,
+        "pointer": lambda: pointer[0],
+        "global": lambda: getattr(h, name),
+        "now and then": lambda: pointer[0] if round(h.t / h.dt) % 50 == 0 else near.v,
+    }
+
+    def values(body):
+        net.start()
+        got = []
+        while h.t < 4 - 0.5 * h.dt:
+            h.fadvance()
+            got.append(body())
+        return np.array(got)
+
+    for what, body in bodies.items():
+        truth = values(body)
+        with enable(engine=engine) as on:
+            got = [values(body) for _ in range(2)]
+        found[what] = [on.steps, max(worst(truth, one) for one in got)]
+    return found
+
+
+def refusals(engine):
+    """What is raised at the first step of a loop, and where the model is taken apart in one."""
+    net, found = Net(), {"said": []}
+
+    def said(call):
+        try:
+            call()
+        except clhines.InputError as error:
+            found["said"].append(str(error))
+
+    with enable(engine=engine):
+        h.finitialize(-65)
+        h.fadvance()
+        net.more.append(h.IClamp(net.somas[0](0.5)))  # NEURON's memory is settled before
+        h.fadvance()
+        found["made"] = round(h.t / h.dt)
+        net.more.clear()
+        said(h.fadvance)
+        h.finitialize(-65)
+        found["after"] = steps_of(enable(engine=engine), lambda: [h.fadvance() for _ in range(9)])
+    other = h.Section(name="other")
+    other.insert("extracellular")
+    other(0.5).xc[0] = 1
+    with enable(engine=engine):
+        h.finitialize(-65)
+        said(h.fadvance)
+        said(lambda: h.hoc_loop(1))
+        found["t"] = h.t
+    with warnings.catch_warnings(record=True) as caught, enable(fallback="neuron") as on:
+        warnings.simplefilter("always")
+        h.finitialize(-65)
+        h.hoc_loop(1)
+        found["fallback"] = [h.t, on.steps, [str(w.message).split(":")[0] for w in caught]]
+    h.delete_section(sec=other)
+    h.CVode().active(1)
+    with enable(engine=engine):
+        h.finitialize(-65)
+        said(h.fadvance)
+    h.CVode().active(0)
+    h.dt = 0.025
+    return found
+
+
+def not_given(engine):
+    """Models of which a loop's body cannot be given all: NEURON takes the steps, and says why."""
+    from support.kept_program import Coupled
+
+    net, found = Coupled(), {}
+    with warnings.catch_warnings(record=True) as caught, enable(fallback="neuron") as on:
+        warnings.simplefilter("always")
+        h.finitialize(-65)
+        h.hoc_loop(1)
+        found["gaps"] = [on.steps, [str(w.message) for w in caught], list(on.reasons)]
+    with warnings.catch_warnings(record=True) as caught, enable(engine=engine) as on:
+        warnings.simplefilter("always")
+        h.finitialize(-65)
+        h.hoc_loop(1)
+        found["silent"] = [on.steps, [str(w.message) for w in caught]]
+    del net
+    return found
+
+
 if __name__ == "__main__":
     what, engine = sys.argv[1:]
-    print(json.dumps({"compared": compared}[what](engine)))
+    every = {f.__name__: f for f in (compared, ends, asks, refusals, not_given)}
+    print(json.dumps(every[what](engine)))

@@ -16,7 +16,6 @@ from clhines.neuron.back.states import Arrays, rings_of, voltages
 from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.importer import Imported
 from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, ION, Variable
-from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.played import Recorder

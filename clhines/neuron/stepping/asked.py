@@ -62,8 +62,10 @@ class Asked:
             (self._hoc, "__getattribute__", self._of_hoc),
             (self._hoc, "__getitem__", self._item),
             (self._hoc, "__setitem__", self._item),
-            *((kind, _SETTING, partial(self._set, kind))
-              for kind in (nrn.Segment, nrn.Section, mechanism, self._hoc)),
+            *(
+                (kind, _SETTING, partial(self._set, kind))
+                for kind in (nrn.Segment, nrn.Section, mechanism, self._hoc)
+            ),
         ]
 
     def begin(self) -> None:

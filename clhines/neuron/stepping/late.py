@@ -11,7 +11,6 @@ import ctypes
 import numpy as np
 
 from clhines.arrays import ranges
-from clhines.neuron.back.writeback import clock
 from clhines.neuron.importer import Imported
 from clhines.neuron.memory.raw import words_at
 from clhines.neuron.model import NeuronModel

@@ -77,7 +77,9 @@ class Watch:
         played = [memory.vector_words(at) for at in model.plays.watched]
         inside = [words_from(at) for at in (*lists, *played)]
         pairs = [at + 8 * k for at in (*lists, *played) for k in range(2)]
-        rest = np.concatenate([rest, *of_globals, *inside] if whole else [np.zeros(0, int), *inside])
+        rest = np.concatenate(
+            [rest, *of_globals, *inside] if whole else [np.zeros(0, int), *inside]
+        )
         rest = np.append(rest, model.queue.word_addresses())
         rest = np.setdiff1d(rest, np.concatenate([handed, ends]))
         self._count, self._vectors = len(handed), len(ends)
