@@ -276,9 +276,9 @@ def enable(
 ) -> Enabled:
     """Let NEURON's own calls run models here, as `run` does, until `disable`.
 
-    These are ``h.run()`` and ``h.continuerun(tstop)``, from Python and hoc, and
-    ``ParallelContext.psolve(tstop)``. Loops around ``h.fadvance()`` stay NEURON's. With
-    ``with enable():`` the switch is set to what it was at the end of the block.
+    These are ``h.run()`` and ``h.continuerun(tstop)``, from Python and hoc,
+    ``ParallelContext.psolve(tstop)``, and loops around ``h.fadvance()``. With ``with enable():``
+    the switch is set to what it was at the end of the block.
 
     Parameters
     ----------

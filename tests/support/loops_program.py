@@ -59,9 +59,9 @@ class Read(Net):
         soma, dend, synapse = self.somas[0], self.dends[1], self.synapses[2]
         near = soma(0.5)
         self.rows.append([
-            h.t, near.v, near.ina, near.ik, near.ena, near.hh.m, near.hh.h, near.hh.minf, near.hh.gna,
-            near.i_membrane_, near.i_cap, near.hh.il, soma(0).v, soma(1).v, dend(0.1).v, dend(1).v,
-            dend(0.5).pas.i, synapse.g, synapse.i, synapse.A, self.synapses[0].g, self.clamp.i,
+            h.t, near.v, near.ina, near.ik, near.ena, near.hh.m, near.hh.h, near.hh.minf,
+            near.hh.gna, near.i_membrane_, near.i_cap, near.hh.il, soma(0).v, soma(1).v,
+            dend(0.1).v, dend(1).v, dend(0.5).pas.i, synapse.g, synapse.i, synapse.A, self.synapses[0].g, self.clamp.i,
             len(self.v[0]), self.v[0][-1], len(self.spikes), len(self.numbers),
             sum(self.spikes) if len(self.spikes) else 0.0,
         ])  # fmt: skip
@@ -277,7 +277,8 @@ def sets_t(net):
 
 
 CASES = [reads, amp, voltage, weight, sends, longer, diameter, again, breaks, every_step, empties,
-         by_hoc, hoc_reads, hoc_executes, by_steprun, own_continuerun, raises, solves, variable, sets_t]  # fmt: skip
+         by_hoc, hoc_reads, hoc_executes, by_steprun, own_continuerun, raises, solves, variable,
+         sets_t]  # fmt: skip
 
 
 def taken(net, case):

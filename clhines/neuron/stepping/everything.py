@@ -106,7 +106,7 @@ class Everything:
         return np.concatenate([np.zeros(0, np.int64), *at])
 
     def rows(self, result: Result, first: int) -> np.ndarray:
-        """(steps, n) float64: a run's values, less its `first` rows."""
+        """Return a run's values, less its `first` rows, (steps, n) float64."""
         parts = (part for parts in self._parts.values() for part in parts)
         every = [result[part.record][first:].astype(np.float64) for part in parts]
         if self._charged is not None:
@@ -183,6 +183,11 @@ def lacking(model: NeuronModel) -> str:
     sending = sorted(n for n, program in programs.items() if set_[n] and _does_more(program))
     setting = sorted(n for n, program in programs.items() if program.sets_v)
     points = model.contents.points.items()
+    vectors, trains, origins = model.plays.vectors, model.trains.times, model.wires.origins
+    senders = [k for k, o in enumerate(origins) if o.sender is not None and o.sender not in trains]
+    recorded = any(origins[k].times in vectors for k in senders)
+    soon = model.wires.read.delay < 0.5 * float(model.h.dt)
+    soon &= np.isin(model.wires.origin, senders)
     rows = (
         (model.bins is not None, "CVode.queue_mode(1, 0)"),
         (model.contents.outside is not None, "extracellular"),
@@ -199,6 +204,8 @@ def lacking(model: NeuronModel) -> str:
         (changing, f"weights that events of {', '.join(changing)} change"),
         (sending, f"what events of {', '.join(sending)} set, which send or draw"),
         (setting, f"voltages that events of {', '.join(setting)} set"),
+        (recorded, "NetCon.record of what sends events"),
+        (soon.any(), "NetCon of what sends events, with a delay below half a step"),
     )
     return next((what for is_so, what in rows if is_so), "")
 

@@ -1,4 +1,4 @@
-"""Events of the second half of a step, which NEURON delivers at its end, after Vectors have recorded.
+"""Events of the second half of a step: NEURON delivers them at its end, after it has recorded.
 
 A simulation delivers them with the next step. What hoc sees they set is set here, by NEURON's own
 function of the mechanism, once all else is as it is at the end of the step.

@@ -15,8 +15,9 @@ from clhines.neuron.read.hooks import list_words
 
 _NUMBERS = "dt", "celsius"  # of hoc
 _STRUCTURE = "structure_change_cnt", "tree_changed", "v_structure_change", "n_memb_func"
-_SWITCHES = ("diam_changed", "diam_change_cnt", "cvode_active_", "nrn_use_fast_imem", "nrn_use_selfqueue_",
-             "nrn_use_bin_queue_", "secondorder", "nrn_netrec_state_adjust")  # fmt: skip
+_SWITCHES = ("diam_changed", "diam_change_cnt", "cvode_active_", "nrn_use_fast_imem",
+             "nrn_use_selfqueue_", "nrn_use_bin_queue_", "secondorder",
+             "nrn_netrec_state_adjust")  # fmt: skip
 _LONG = 32  # words that are compared at once
 _POINTERS = "nrn_multisplit_solve_", "nrnmpi_splitcell_compute_", "nrn_nonvint_block"
 _CLASSES = "LinearMechanism", "StateTransitionEvent"
@@ -77,10 +78,8 @@ class Watch:
         played = [memory.vector_words(at) for at in model.plays.watched]
         inside = [words_from(at) for at in (*lists, *played)]
         pairs = [at + 8 * k for at in (*lists, *played) for k in range(2)]
-        rest = np.concatenate(
-            [rest, *of_globals, *inside] if whole else [np.zeros(0, int), *inside]
-        )
-        rest = np.append(rest, model.queue.word_addresses())
+        every = [rest, *of_globals] if whole else []
+        rest = np.concatenate([*every, *inside, model.queue.word_addresses()])
         rest = np.setdiff1d(rest, np.concatenate([handed, ends]))
         self._count, self._vectors = len(handed), len(ends)
         self.at = np.concatenate([handed, ends, rest])
