@@ -383,7 +383,7 @@ class RunOptions(NamedTuple):
             return cls(device, str(dtype), engine)
 
 
-class Place(NamedTuple):
+class Checkpoint(NamedTuple):
     """Where a simulation is, with its arrays; what NEURON sees of this, see `KeptModel`."""
 
     step: int
@@ -527,14 +527,14 @@ class KeptModel:
         self.imported.crossed.clear()
         return result, first
 
-    def place(self, t: float) -> Place:
+    def place(self, t: float) -> Checkpoint:
         """Return where the simulation is, at a time, ms."""
         assert self.sim is not None and self.imported is not None
         arrays = {name: np.array(array) for name, array in self.sim.runner.save().items()}
         crossed = [*self.imported.crossed]
-        return Place(self.sim.step, arrays, t, crossed, self._lag, self.delivered)
+        return Checkpoint(self.sim.step, arrays, t, crossed, self._lag, self.delivered)
 
-    def go_back(self, place: Place) -> None:
+    def go_back(self, place: Checkpoint) -> None:
         """Go back to where the simulation was."""
         assert self.sim is not None and self.imported is not None
         arrays = {name: np.array(array) for name, array in place.arrays.items()}

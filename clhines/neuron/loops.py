@@ -16,7 +16,7 @@ from clhines.neuron.kept import KeptModel, keep
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc, uncollected
 from clhines.neuron.read.wiring import on_ranks
-from clhines.neuron.stepping.asked import Asked
+from clhines.neuron.stepping.asked import Asking
 from clhines.neuron.stepping.code import HocCode
 from clhines.neuron.stepping.everything import Everything, LackingError, lacking, lost_globals
 from clhines.neuron.stepping.loop_run import LoopRun
@@ -44,7 +44,7 @@ class Loops:
         self._kept: KeptModel | None = None
         self._cut = 0  # changes after few steps
         self._names = set[str]()  # of variables that Python reads in loops
-        self._asked: Asked | None = None
+        self._asked: Asking | None = None
         self.calling: object = None  # function of hoc that Python calls
         self.steps = 0
         self.taken: TakenStep | None = None
@@ -54,7 +54,7 @@ class Loops:
         """Let `step`, which calls `advance` and raises nothing, be hoc's ``fadvance``."""
         self.taken = TakenStep(self._library, step, self.settle)
         self.taken.begin()
-        self._asked = Asked(self._h, self._read, self._act)
+        self._asked = Asking(self._h, self._read, self._act)
         self._handler = self._h.FInitializeHandler(3, self._restart)
 
     def end(self) -> None:

@@ -74,3 +74,9 @@ def test_what_a_body_cannot_be_given_neuron_steps():
     steps, warned, reasons = found["gaps"]
     assert steps == 0 and len(warned) == 1 and "target_var" in reasons[0]
     assert found["silent"] == [0, []]
+
+
+def test_no_write_by_hoc_is_missed():
+    found = told("writes", "reference")
+    assert found["same"] and not found["unseen"]
+    assert found["names"] > 80

@@ -61,7 +61,8 @@ class Read(Net):
         self.rows.append([
             h.t, near.v, near.ina, near.ik, near.ena, near.hh.m, near.hh.h, near.hh.minf,
             near.hh.gna, near.i_membrane_, near.i_cap, near.hh.il, soma(0).v, soma(1).v,
-            dend(0.1).v, dend(1).v, dend(0.5).pas.i, synapse.g, synapse.i, synapse.A, self.synapses[0].g, self.clamp.i,
+            dend(0.1).v, dend(1).v, dend(0.5).pas.i, synapse.g, synapse.i, synapse.A,
+            self.synapses[0].g, self.clamp.i,
             len(self.v[0]), self.v[0][-1], len(self.spikes), len(self.numbers),
             sum(self.spikes) if len(self.spikes) else 0.0,
         ])  # fmt: skip
@@ -430,7 +431,34 @@ def not_given(engine):
     return found
 
 
+def writes(engine):
+    """Names of numbers whose change is not seen before a step, with what hoc's loops compare."""
+    from support.kept_program import SEED, numbers
+
+    from clhines.neuron import switch
+
+    net, unseen, chosen = Net(), [], []
+    with enable(engine=engine):
+        h.finitialize(-65)
+        h.hoc_loop(1)
+        loops = switch._switch[0]._loops
+        run, loops._asked.on = loops._run, False
+        same = run.is_same()
+        known = numbers(net)
+        generator = np.random.Generator(np.random.Philox(SEED))
+        chosen = [known[int(k)] for k in generator.integers(len(known), size=300)]
+        for name, read, write in chosen:
+            before = read()
+            is_switch = name in ("secondorder", "usetable_hh")
+            write(1 - before if is_switch else np.nextafter(before, np.inf))
+            if read() != before and run.is_same():
+                unseen.append(name)
+            write(before)
+            run._watch.take()
+    return {"same": same, "unseen": unseen, "names": len({name for name, *_ in chosen})}
+
+
 if __name__ == "__main__":
     what, engine = sys.argv[1:]
-    every = {f.__name__: f for f in (compared, ends, asks, refusals, not_given)}
+    every = {f.__name__: f for f in (compared, ends, asks, refusals, not_given, writes)}
     print(json.dumps(every[what](engine)))

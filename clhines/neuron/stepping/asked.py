@@ -33,7 +33,7 @@ def _of_arrays() -> list[type]:
     return [type(v) for v in islice(variables, 1)]
 
 
-class Asked:
+class Asking:
     """Tells what is asked, while it is `on`.
 
     Parameters

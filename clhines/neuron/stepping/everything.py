@@ -31,14 +31,14 @@ V, CHARGED = "v", "i_cap"
 _BEGINS = {"INITIAL", "BEFORE INITIAL", "AFTER INITIAL", "CONSTRUCTOR", "DESTRUCTOR"}
 
 
-class Part(NamedTuple):
+class Recorded(NamedTuple):
     """What one record has, (n,) of each step, and where NEURON has these numbers now."""
 
     record: int
     addresses: Callable[[], np.ndarray]  # (n,) int64
 
 
-Found = tuple[str, Callable[[], Part]]  # the name of a variable, and a function that records it
+Found = tuple[str, Callable[[], Recorded]]  # the name of a variable, and a function that records it
 
 
 class LackingError(Exception):
@@ -58,10 +58,10 @@ class Everything:
         _, chosen = np.unique(nodes, return_index=True)
         self._nodes = nodes[chosen]
         self._numbers = np.concatenate([tree.numbers, tree.inner_numbers])[chosen]
-        self._found: dict[str, list[Callable[[], Part]]] = {V: [self._voltages], CHARGED: []}
+        self._found: dict[str, list[Callable[[], Recorded]]] = {V: [self._voltages], CHARGED: []}
         for name, make in (*self._of_membranes(), *self._of_ions(), *self._of_mechanisms()):
             self._found.setdefault(name, []).append(make)
-        self._parts: dict[str, list[Part]] = {}
+        self._parts: dict[str, list[Recorded]] = {}
         self._charged: tuple[int, np.ndarray] | None = None
         self._v = np.zeros(0)
 
@@ -115,8 +115,8 @@ class Everything:
             every.append(np.diff(v, axis=0)[:, self._at] * self._per_volt)
         return np.hstack([np.zeros((len(result.t) - first, 0)), *every])
 
-    def _voltages(self) -> Part:
-        return Part(self._sim.record(V, self._numbers), self._of_voltages)
+    def _voltages(self) -> Recorded:
+        return Recorded(self._sim.record(V, self._numbers), self._of_voltages)
 
     def _of_voltages(self) -> np.ndarray:
         return self._in_nodes(self._imported.model.tree.v, self._nodes)
@@ -141,13 +141,13 @@ class Everything:
                     find = partial(_in_columns, columns, name, None)
                     yield name, partial(self._part, ion.name, name, find, nodes)
 
-    def _part(self, owner: str, name: str, find: Callable[[], np.ndarray], *at: object) -> Part:
+    def _part(self, owner: str, name: str, find: Callable[[], np.ndarray], *at: object) -> Recorded:
         try:
             record = self._sim.record(name, *at)  # type: ignore[arg-type]
         except InputError as error:
             raise LackingError(f"{name} of {owner} cannot be recorded: {error}") from None
         find()  # raises at once
-        return Part(record, find)
+        return Recorded(record, find)
 
     def _of_mechanisms(self) -> Iterator[Found]:
         imported, model = self._imported, self._imported.model

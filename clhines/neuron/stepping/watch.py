@@ -78,7 +78,7 @@ class Watch:
         played = [memory.vector_words(at) for at in model.plays.watched]
         inside = [words_from(at) for at in (*lists, *played)]
         pairs = [at + 8 * k for at in (*lists, *played) for k in range(2)]
-        every = [rest, *of_globals] if whole else []
+        every = [rest, *of_globals, model.sources.word_addresses()] if whole else []
         rest = np.concatenate([*every, *inside, model.queue.word_addresses()])
         rest = np.setdiff1d(rest, np.concatenate([handed, ends]))
         self._count, self._vectors = len(handed), len(ends)
