@@ -121,6 +121,7 @@ class HocCode:
         kinds, places = self.kinds, dict[int, str]()
         codes, lists = [self._executed()], [*map(self._memory.variable, _LISTS)]
         procedures = {kinds[kind] for kind in (*_PROCEDURES, *_KEPT)}
+        seen = {*lists}  # a template may stand in its own list
         while lists:
             for at, words in self._listed(lists.pop()):
                 name = ctypes.string_at(words[0]).decode("utf-8", "replace")
@@ -130,7 +131,9 @@ class HocCode:
                 if kind in procedures and words[2]:
                     codes.append(words_at(*words_at(words[2], 2)))
                 elif kind == kinds["template"] and words[2]:
-                    lists.append(words_at(words[2], 2)[1])
+                    inside = {words_at(words[2], 2)[1]} - seen
+                    seen |= inside
+                    lists += inside
         known = np.array([*places], np.uint64)
         found = [known[np.isin(known, np.array(code, np.uint64))] for code in codes if code]
         return {places[at] for some in found for at in some.tolist()}
