@@ -72,7 +72,7 @@ class Loops:
             return
         with taken.off():
             if run is not None:
-                self._change()
+                self.settle()
             if self._h.t < 0:
                 self._h.fadvance()
                 return
@@ -91,12 +91,6 @@ class Loops:
         assert self._asked is not None
         self._asked.on = True
 
-    def _change(self) -> None:
-        """Bring NEURON's memory to where the loop is, as the body has changed something."""
-        assert self._run is not None
-        self._cut = self._cut + 1 if self._run.given < _FEW else 0
-        self.settle()
-
     def called(self, function: Hoc) -> None:
         """Before a call of a function of hoc by Python."""
         if self._asked is not None:
@@ -107,7 +101,7 @@ class Loops:
         assert self.taken is not None
         if self._run is not None:
             with self.taken.off():
-                self._change()
+                self.settle()
 
     def _read(self, name: str) -> None:
         """Before Python reads a variable that steps change; from now on it is recorded."""
@@ -116,8 +110,10 @@ class Loops:
             return
         self._names.add(name)
         if self._run is not None:
+            cut = self._cut
             with self.taken.off():
                 self.settle()
+            self._cut = cut
             self._asked.begin()  # what else is read after this step
 
     def _reason(self) -> str | None:
@@ -186,6 +182,7 @@ class Loops:
         kept, self._kept = self._kept, None
         if run is None or kept is None or not run.given:
             return
+        self._cut = self._cut + 1 if run.given < _FEW else 0
         if not run.settle():
             raise InputError(
                 f"sections, mechanisms, NetCons or Vectors have been made or removed in a loop "
