@@ -78,10 +78,11 @@ class Loops:
                 return
             why = self._reason()
             if why is not None:
-                self.leave(why)
                 self._h.fadvance()
-                return
-            assert self._run is not None
+        if why is not None:
+            self.leave(why)
+            return
+        assert self._run is not None
         self._step(self._run)
 
     def _step(self, run: LoopRun) -> None:

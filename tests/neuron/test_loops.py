@@ -73,7 +73,7 @@ def test_what_a_body_cannot_be_given_neuron_steps():
     found = told("not_given", "reference")
     steps, warned, reasons = found["gaps"]
     assert steps == 0 and len(warned) == 1 and "target_var" in reasons[0]
-    assert found["silent"] == [0, []]
+    assert found["silent"] == [0, []] and found["left"] == [True, False]
 
 
 def test_no_write_by_hoc_is_missed():

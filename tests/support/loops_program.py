@@ -416,12 +416,17 @@ def not_given(engine):
     """Models of which a loop's body cannot be given all: NEURON takes the steps, and says why."""
     from support.kept_program import Coupled
 
+    from clhines.neuron import switch
+
     net, found = Coupled(), {}
     with warnings.catch_warnings(record=True) as caught, enable(fallback="neuron") as on:
         warnings.simplefilter("always")
         h.finitialize(-65)
         h.hoc_loop(1)
         found["gaps"] = [on.steps, [str(w.message) for w in caught], list(on.reasons)]
+        found["left"] = not switch._switch[0]._loops.taken.is_on  # until finitialize()
+        h.finitialize(-65)
+        found["left"] = [found["left"], not switch._switch[0]._loops.taken.is_on]
     with warnings.catch_warnings(record=True) as caught, enable(engine=engine) as on:
         warnings.simplefilter("always")
         h.finitialize(-65)
