@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -187,7 +187,7 @@ def lacking(model: NeuronModel) -> str:
     senders = [k for k, o in enumerate(origins) if o.sender is not None and o.sender not in trains]
     recorded = any(origins[k].times in vectors for k in senders)
     soon = model.wires.read.delay < 0.5 * float(model.h.dt)
-    soon &= np.isin(model.wires.origin, senders)
+    soon &= np.isin(model.wires.origin, senders) & _reach(model, [n for n in set_ if set_[n]])
     rows = (
         (model.bins is not None, "CVode.queue_mode(1, 0)"),
         (model.contents.outside is not None, "extracellular"),
@@ -208,6 +208,13 @@ def lacking(model: NeuronModel) -> str:
         (soon.any(), "NetCon of what sends events, with a delay below half a step"),
     )
     return next((what for is_so, what in rows if is_so), "")
+
+
+def _reach(model: NeuronModel, names: Sequence[str]) -> np.ndarray:
+    """(m,) bool: NetCons whose targets are of some mechanisms."""
+    senders = model.wires.senders
+    known = np.array([name in names for name in senders.names] + [False])
+    return known[np.append(senders.name, -1)[model.wires.target]]
 
 
 def shown_of_events(model: NeuronModel, name: str) -> set[str]:
