@@ -61,6 +61,7 @@ class Runs:
             h("objref bench_runs")
             h.bench_runs = self
             h(f"proc continuerun() {{ bench_runs.fix() {_OWN}($1) }}")
+            self._kept.append(h.FInitializeHandler(2, self.fix))  # for loops around fadvance()
 
     def _begin(self) -> None:
         h = self.h

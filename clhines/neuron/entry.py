@@ -28,6 +28,7 @@ from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.read.wiring import on_ranks
 from clhines.neuron.stepping.bmtk import potentials_ahead
 from clhines.neuron.stepping.replay import StopRunError
+from clhines.neuron.stepping.taken import neurons_own
 from clhines.progress import showing
 from clhines.simulate.engines.arena_run import state_follows
 from clhines.simulate.engines.choose import make_joined
@@ -54,7 +55,7 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
         Empty where all can; each prints as a line.
     """
     h = interpreter()
-    with uncollected():  # what is gone while NEURON's memory is read would be missed
+    with neurons_own(), uncollected():  # what is gone while NEURON's memory is read would be missed
         try:
             model = read_model(h, vectors or {}, every=True, ranks=ranks_of(h))
         except RejectedError as error:
@@ -250,7 +251,7 @@ def from_neuron(
         raise InputError("from_neuron() is for one process; expected no comm")
     if on_ranks(interpreter()):
         raise InputError("from_neuron() is for one process; expected clhines.neuron.run on ranks")
-    with uncollected():
+    with neurons_own(), uncollected():
         model = read_model(interpreter(), vectors or {})
         for t in model.pending.statements:
             what = f"CVode.event with a statement, at t = {t:g} ms"
@@ -351,7 +352,7 @@ def advance(
     """Advance by `count()` steps as `run` does; those of `CVode.event` are NEURON's own."""
     ranks = ranks_of(h)
     progress = as_switch("progress", progress) and (ranks is None or not ranks.rank)
-    with showing(progress):
+    with showing(progress), neurons_own():
         return _advance(h, count, request, progress, vectors, ranks)
 
 
@@ -369,7 +370,7 @@ def _advance(
         with uncollected():
             if stopped is None:
                 ahead = potentials_ahead(h, rest) if request.calls and ranks is None else None
-            kept = _kept_or_read(h, request, vectors, ranks, ahead)
+            kept = kept_or_read(h, request, vectors, ranks, ahead)
             kept.is_called = stopped is not None or not request.calls
             if ranks is None and h.t < 0 and step_of(h, h.dt) < 0:
                 kept.model.forget()
@@ -412,15 +413,17 @@ def _ahead(model: NeuronModel, steps: int) -> Iterator[None]:
         yield
 
 
-def _kept_or_read(
+def kept_or_read(
     h: Hoc,
     request: RunOptions,
     vectors: dict[Hoc, Hoc] | None,
     ranks: Ranks | None,
     ahead: Ahead | None,
+    stepped: bool = False,
 ) -> KeptModel:
+    """Return the model that is kept, or read it; `stepped`: for a loop around ``fadvance``."""
     with agreed(ranks):
-        kept = None if vectors or ahead else kept_model(request)
+        kept = None if vectors or ahead else kept_model(request, stepped)
     kept = kept_by_all(ranks, kept)
     model = kept.model if kept else read_model(h, vectors or {}, ranks=ranks, ahead=ahead)
     rejected = [] if kept is not None else model.rejected
@@ -445,11 +448,16 @@ def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks | None
         joints = Joints(ranks)
     with _ahead(kept.model, steps), nullcontext() if joints is None else joints.telling():
         if steps and kept.sim is None:
-            once = network_of(kept.model)
-            given = joined(joints, once, kept.request)
-            kept.start(*_simulation(once, kept.request.dtype, given), joints)
+            begin(kept, joints)
         if steps:
             kept.advance(steps, progress)
+
+
+def begin(kept: KeptModel, joints: Joints | None = None) -> None:
+    """Make the simulation of a model, from NEURON's present state."""
+    once = network_of(kept.model)
+    given = joined(joints, once, kept.request)
+    kept.start(*_simulation(once, kept.request.dtype, given), joints)
 
 
 def _to_zero(h: Hoc, rest: int, count: Callable[[], int], kept: KeptModel) -> int:

@@ -46,13 +46,14 @@ from clhines.neuron.read.channels import read_channel
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, random_plays, settings_of
 from clhines.neuron.read.patterns import OF_GID
+from clhines.neuron.stepping.everything import Everything
 from clhines.neuron.stepping.reads import stepping_of
 from clhines.neuron.stepping.replay import Replay, call_own
 from clhines.simulate.engines.arena_run import state_follows
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.ranks.split import JoinedRun, Joints
 from clhines.simulate.result import Result
-from clhines.simulate.simulation import Simulation
+from clhines.simulate.simulation import Simulation, take_state
 
 _COUNTERS = (  # of NEURON's library: what they count is changes of sections and mechanisms
     "structure_change_cnt", "diam_change_cnt", "tree_changed", "v_structure_change",
@@ -105,6 +106,11 @@ class Words:
     def take(self) -> None:
         self._known = gather(self._addresses, self._width)
 
+    def words(self) -> np.ndarray:
+        """(n,) int64: addresses of all."""
+        every = self._addresses.astype(np.int64)[:, None] + 8 * np.arange(self._width)
+        return every.ravel()
+
     @classmethod
     def by_blocks(cls, addresses: np.ndarray, width: int = 1) -> list[Words]:
         """Return parts that are read block by block, which stay in the cache."""
@@ -115,7 +121,7 @@ class Column:
     """NEURON's column of a variable of `count` instances; those `played` are not compared."""
 
     def __init__(self, address: int, count: int, played: Sequence[int] = ()) -> None:
-        self._begin, self.size = WORD.from_address(address), 8 * count
+        self.address, self._begin, self.size = address, WORD.from_address(address), 8 * count
         self._played = list(played)
         self._copy = np.empty(count, np.uint64)
         self._at = self._copy.ctypes.data
@@ -132,6 +138,10 @@ class Column:
         now = (ctypes.c_char * self.size).from_address(self._known)
         words = np.frombuffer(memoryview(now), np.uint64) != self._copy
         return bool(np.isin(np.flatnonzero(words), self._played).all())
+
+    def words(self) -> np.ndarray:
+        """(n,) int64: addresses of all numbers, as long as the column is where it is."""
+        return self._begin.value + 8 * np.arange(len(self._copy))
 
     def take(self) -> None:
         self._known = self._begin.value
@@ -183,7 +193,7 @@ class Fingerprint:
         self._model, self.covers_all = model, True
         memory, tree = model.memory, model.tree
         self._library = [ctypes.c_int.from_address(memory.address(name)) for name in _COUNTERS]
-        self._templates = _counts(memory, ("NetCon", *model.point_names))
+        self._templates = counts(memory, ("NetCon", *model.point_names))
         self._first = ReadValue(self._counters)
         cells = [n for n, i in model.contents.points.items() if i.entry.kind == "artificial"]
         fixed: list[Compared] = [
@@ -286,6 +296,17 @@ class Fingerprint:
         if (layers := model.tree.layers) is not None:
             moving += Words.by_blocks(layers.addresses)
 
+    def words(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return addresses, int64, of words by which changes are seen without NEURON's code.
+
+        As long as the first are as they were the others are where they were.
+        """
+        parts = [*self._fixed, *(part for _, part in self._given), *self._moving]
+        columns = [part.address for part in parts if isinstance(part, Column)]
+        counts = [ctypes.addressof(one) for one in self._templates]
+        inside = [part.words() for part in parts if isinstance(part, Words | Column)]
+        return np.array([*counts, *columns], np.int64), np.concatenate(inside)
+
     def structure_is_same(self) -> bool:
         """Whether all but parameters and what a run changes is as it was."""
         return self._first.same() and _same(self._fixed)
@@ -308,7 +329,7 @@ class Fingerprint:
         _over(self._clock + self._moving, _take)
 
 
-def _counts(memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:
+def counts(memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:
     """Return NEURON's counts of the objects of some classes: present, and ever made."""
     template = memory.template("Vector")
     before = words_at(template, _TEMPLATE_WORDS)
@@ -379,32 +400,44 @@ class RunOptions(NamedTuple):
             return cls(device, str(dtype), engine)
 
 
+class Checkpoint(NamedTuple):
+    """Where a simulation is, with its arrays; what NEURON sees of this, see `KeptModel`."""
+
+    step: int
+    arrays: dict[str, np.ndarray]
+    t: float  # ms
+    crossed: list[int]
+    lag: int
+    delivered: float  # ms
+
+
 class KeptModel:
     def __init__(self, model: NeuronModel, request: RunOptions) -> None:
         self.model, self.request = model, request
         self.sim: Simulation | None = None
         self.imported: Imported | None = None
         self.joints: Joints | None = None
-        self._records: Records | None = None
+        self.records: Records | None = None
         self._counters: Counters | None = None
         self._runaways: Runaways | None = None
         self._replay: Replay | None = None
+        self.everything: Everything | None = None  # that the simulation records for loops
         self.is_called = False  # code of each step, for all steps to come
-        self._print: Fingerprint | None = None
+        self.known: Fingerprint | None = None
         self._start: dict[str, np.ndarray] | None = None  # arrays of the simulation at its start
-        self._lag, self._delivered = 0, -np.inf
+        self._lag, self.delivered = 0, -np.inf
         self._calls = bool(model.wires.called)
         self._due, self._foreseen = np.inf, False  # ms of a statement; whether one was looked for
         self._played = np.inf  # ms: of one that `Vector.play` calls
 
     def is_of(self, request: RunOptions) -> bool:
         """Whether NEURON still has this model; parts that change in a run are read again."""
-        if self._print is None or request[:3] != self.request[:3]:
+        if self.known is None or request[:3] != self.request[:3]:
             return False
-        if not self._print.structure_is_same():
+        if not self.known.structure_is_same():
             return False
-        changed = self._print.take_parameters()
-        same = not changed and self._print.values_are_same()
+        changed = self.known.take_parameters()
+        same = not changed and self.known.values_are_same()
         trains = self.model.trains
         self.model.refresh(not same or self.sim is None)  # after steps of NEURON's alone
         if not self.model.trains.follow(trains):
@@ -447,7 +480,7 @@ class KeptModel:
             crossed = np.array(self.imported.crossed, np.int64)
             late = np.full(len(crossed), float(self.model.h.t) + SPIKE_LATE)
             self.sim.runner.send(crossed, late)  # type: ignore[attr-defined]
-        self._lag, self._delivered = 0, -np.inf
+        self._lag, self.delivered = 0, -np.inf
 
     def _set(self, name: str) -> bool:
         """Give the simulation the parameters of a mechanism; False where it cannot take them."""
@@ -471,16 +504,16 @@ class KeptModel:
 
     def start(self, sim: Simulation, imported: Imported, joints: Joints | None = None) -> None:
         self.sim, self.imported, self.joints = sim, imported, joints
-        self._start = None
-        self._records, self._counters = Records(sim, imported), Counters(sim, imported)
-        self._runaways = Runaways(sim, imported, self._records)
+        self._start = self.everything = None
+        self.records, self._counters = Records(sim, imported), Counters(sim, imported)
+        self._runaways = Runaways(sim, imported, self.records)
         self._replay = Replay(sim, imported) if self.model.stepping is not None else None
         self._begin()
 
     def advance(self, steps: int, progress: bool) -> None:
         sim, imported, h = self.sim, self.imported, self.model.h
         assert sim is not None and imported is not None
-        assert self._records is not None and self._counters is not None
+        assert self.records is not None and self._counters is not None
         assert self._runaways is not None
         begin, dt = float(h.t), sim.model.dt
         first = self._lag + (1 if sim.step == 0 else 0)
@@ -499,8 +532,8 @@ class KeptModel:
         last = last_delivery(begin, dt, steps)
         with nullcontext() if self.joints is None else self.joints.agreed():
             self._counters.fill(result, first)  # before numbers of the end are in NEURON's memory
-            self._records.fill(result, begin, first)
-            self._records.fill_spikes(result, begin, self._delivered, last)
+            self.records.fill(result, begin, first)
+            self.records.fill_spikes(result, begin, self.delivered, last)
             arrays = sim.runner.save()
             put_values(sim, imported, arrays)
             put_events(sim, imported, arrays, last)
@@ -515,15 +548,15 @@ class KeptModel:
 
         That sets all variables which the statement may read.
         """
-        sim, records = self.sim, self._records
+        sim, records = self.sim, self.records
         assert sim is not None and records is not None
-        due = records.first_call(result, begin, self._delivered)
+        due = records.first_call(result, begin, self.delivered)
         ends = clock(begin, sim.model.dt, steps + 1)[1:]
         if due > ends[-1] and any(o.sender is not None for o in self.model.wires.called):
             here = sim.step, sim.arrays()
             of_next = sim.run(sim.model.dt)
             sim.set_arrays(*here)
-            due = min(due, records.first_call(of_next, begin, self._delivered))
+            due = min(due, records.first_call(of_next, begin, self.delivered))
         earlier = max(int(np.searchsorted(ends, due)) - 1, 0)
         self._foreseen = True
         if due <= ends[-1]:
@@ -531,6 +564,33 @@ class KeptModel:
         if earlier < steps:
             sim.set_arrays(*before)
             raise ComesError(earlier)
+
+    def ahead(self, steps: int) -> tuple[Result, int]:
+        """Run some steps that NEURON does not know of; return what is found, less first rows.
+
+        NEURON's memory stays as it is; `go_back` goes back to where that is.
+        """
+        assert self.sim is not None and self.imported is not None
+        first = self._lag + (1 if self.sim.step == 0 else 0)
+        result = self.sim.run((steps + self._lag) * self.sim.model.dt)
+        self._lag = 0
+        self.imported.crossed.clear()
+        return result, first
+
+    def place(self, t: float) -> Checkpoint:
+        """Return where the simulation is, at a time, ms."""
+        assert self.sim is not None and self.imported is not None
+        arrays = {name: np.array(array) for name, array in self.sim.runner.save().items()}
+        crossed = [*self.imported.crossed]
+        return Checkpoint(self.sim.step, arrays, t, crossed, self._lag, self.delivered)
+
+    def go_back(self, place: Checkpoint) -> None:
+        """Go back to where the simulation was."""
+        assert self.sim is not None and self.imported is not None
+        arrays = {name: np.array(array) for name, array in place.arrays.items()}
+        take_state(self.sim, place.step, arrays, 1.0)
+        self.imported.crossed[:] = place.crossed
+        self._lag, self.delivered = place.lag, place.delivered
 
     def steps_ahead(self, most: int) -> int:
         """Return steps to take at once; NEURON takes those with transfers or code of events."""
@@ -582,7 +642,7 @@ class KeptModel:
 
             def ends() -> None:  # the last of its time, and before an exchange
                 nonlocal acted
-                same = self._print is not None and self._print.state_is_same()
+                same = self.known is not None and self.known.state_is_same()
                 pairs = zip(before, self.model.queue.others(), strict=True)
                 times, _ = self.model.queue.statements()  # none that is due may still come
                 same &= min(times, default=np.inf) > max(due)
@@ -603,18 +663,18 @@ class KeptModel:
         if not acted and not called:
             self._take_print()
         elif called or min(due) <= begin:  # they come before the step: all is read again
-            self._print = None
+            self.known = None
         pending.statements = rest
-        self._delivered = float(h.t)  # what is due until the end of its step
+        self.delivered = float(h.t)  # what is due until the end of its step
         self._lag += 1
 
     def _take_print(self) -> None:
         """Take NEURON's memory as it is now for what the simulation has."""
-        if self._print is not None:
-            self._print.take_values()
+        if self.known is not None:
+            self.known.take_values()
         elif self._is_free:
             with suppress(OSError):  # something is not found: it is read again each time
-                self._print = Fingerprint(self.model)
+                self.known = Fingerprint(self.model)
 
     @property
     def _is_late(self) -> bool:
@@ -630,15 +690,20 @@ class KeptModel:
     @property
     def can_stay(self) -> bool:
         """Whether it can be kept: all of it can be compared."""
-        return self._is_free and self._print is not None and self._print.covers_all
+        return self._is_free and self.known is not None and self.known.covers_all
 
 
 _kept: list[KeptModel] = []
 
 
-def kept_model(request: RunOptions) -> KeptModel | None:
-    """Return the model that is kept, if NEURON has it still; it is kept no more."""
+def kept_model(request: RunOptions, stepped: bool = False) -> KeptModel | None:
+    """Return the model that is kept, if NEURON has it still; it is kept no more.
+
+    Its simulation records everything if that is for a loop's steps, and else does not.
+    """
     found, same = _kept.pop() if _kept else None, False
+    if found is not None and (found.everything is not None) != stepped:
+        found.sim = found.everything = None
     try:
         same = found is not None and found.is_of(request)
         return found if same else None

@@ -18,10 +18,12 @@ from numpy.typing import DTypeLike
 from clhines.checks import as_switch
 from clhines.errors import InputError, RankError, meant, say_to_caller, shown
 from clhines.neuron.entry import RunOptions, advance, as_step, fix_steps, num_steps, solve_steps
+from clhines.neuron.loops import Loops
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc, interpreter
 from clhines.neuron.read.hooks import is_standard, standard
 from clhines.neuron.read.wiring import on_ranks
+from clhines.neuron.stepping.taken import neurons_own
 from clhines.progress import long_bars
 
 _NAME = "clhines_neuron_switch"  # in hoc
@@ -52,7 +54,7 @@ class Switch:
 
     def __init__(self, h: Hoc) -> None:
         self.message = ""
-        self.steps = 0  # run here
+        self._steps = 0  # run here, but for those of loops
         self._h = h
         self.options: SwitchOptions | None = None  # None: it is off
         self._library = Objects(h)
@@ -68,6 +70,12 @@ class Switch:
         self._prints = integer(self._library.address("hoc_execerror_messages"))
         self._in_python = integer(self._library.address("nrn_is_python_extension"))
         self._code: list[int] = []  # where that of the taken procedure is
+        self._loops = Loops(h, self._library, self._asked, self._warn_of_loop, self._stop)
+
+    @property
+    def steps(self) -> int:
+        """Steps that were run here."""
+        return self._steps + self._loops.steps
 
     def set(self, options: SwitchOptions | None) -> None:
         if (options is None) != (self.options is None):
@@ -86,12 +94,14 @@ class Switch:
             self._code = self._library.procedure("continuerun")
         self._take_method()
         self._kind.__call__ = self._calling()
+        self._loops.begin(self._step)
 
     def _take_method(self) -> None:
         self._method.value = ctypes.cast(self._taken_method, ctypes.c_void_p).value or 0
 
     def _turn_off(self) -> None:
         h = self._h
+        self._loops.end()
         self._kind.__call__ = self._own_call
         self._method.value = self._own_method
         if self._code and self._library.procedure("continuerun") == self._code:
@@ -103,6 +113,9 @@ class Switch:
         own = self._own_call
 
         def call(function: Hoc, *arguments: object, **named: object) -> object:
+            loops, before = self._loops, self._loops.calling
+            loops.called(function)
+            loops.calling = function
             try:
                 result = own(function, *arguments, **named)
             except BaseException:
@@ -110,6 +123,8 @@ class Switch:
                 if kept is None:
                     raise
                 raise kept from None
+            finally:
+                loops.calling = before
             kept = self._kept()
             if kept is not None:
                 raise kept
@@ -142,6 +157,37 @@ class Switch:
             self._interrupt.value = 1  # hoc stops before what comes next
         return 0.0
 
+    def _asked(self) -> tuple[RunOptions, float | None]:
+        assert self.options is not None
+        return self.options.request, self.options.fixed_step
+
+    def _step(self) -> None:
+        """Take a step of a loop, in place of ``fadvance``."""
+        options = self.options
+        assert options is not None
+        try:
+            try:
+                self._loops.advance()
+            except InputError as error:
+                if options.fallback is None:
+                    raise
+                self._warn(str(error))
+                self._loops.leave("")
+                self._h.fadvance()
+        except BaseException as error:
+            self._stop(error)
+
+    def _stop(self, error: BaseException) -> None:
+        """Keep an exception, and let hoc stop before what comes next."""
+        self._keep_error(error)
+        self._interrupt.value = 1
+
+    def _warn_of_loop(self, why: str) -> None:
+        """Say why NEURON takes the steps of a loop, where anything is said of runs."""
+        assert self.options is not None
+        if self.options.fallback is not None or self.options.progress:
+            self._warn(why)
+
     def _own_psolve(self, stop: float) -> None:
         self._method.value = self._own_method
         try:
@@ -163,14 +209,19 @@ class Switch:
                 if on_ranks(self._h):
                     raise InputError(f"{error}; fallback='neuron' is for one process") from error
                 self._warn(str(error))
-                own()
+                with neurons_own():
+                    own()
         except BaseException as error:
-            self._error = error
-            self.message = " ".join(str(error).split())[:_SHOWN]
-            if multiprocessing.parent_process() is not None:  # whose pool may drop exceptions
-                say_to_caller(f"this model has not been run: {self.message}")
-            self._prints.value = int(not self._in_python.value)  # Python raises it
+            self._keep_error(error)
         return self._error is None
+
+    def _keep_error(self, error: BaseException) -> None:
+        """Keep an exception, which Python raises, and let hoc say it where there is no Python."""
+        self._error = error
+        self.message = " ".join(str(error).split())[:_SHOWN]
+        if multiprocessing.parent_process() is not None:  # whose pool may drop exceptions
+            say_to_caller(f"this model has not been run: {self.message}")
+        self._prints.value = int(not self._in_python.value)
 
     def _run(self, count: Callable[[], int], calls: bool, options: SwitchOptions) -> None:
         if self._is_running:
@@ -180,7 +231,7 @@ class Switch:
             fix_steps(self._h, options.fixed_step)
             given = RunOptions(*options.request[:3], calls), options.progress
             with long_bars(_SHORT):
-                self.steps += advance(self._h, count, *given)
+                self._steps += advance(self._h, count, *given)
         finally:
             self._is_running = False
 
@@ -225,9 +276,9 @@ def enable(
 ) -> Enabled:
     """Let NEURON's own calls run models here, as `run` does, until `disable`.
 
-    These are ``h.run()`` and ``h.continuerun(tstop)``, from Python and hoc, and
-    ``ParallelContext.psolve(tstop)``. Loops around ``h.fadvance()`` stay NEURON's. With
-    ``with enable():`` the switch is set to what it was at the end of the block.
+    These are ``h.run()`` and ``h.continuerun(tstop)``, from Python and hoc,
+    ``ParallelContext.psolve(tstop)``, and loops around ``h.fadvance()``. With ``with enable():``
+    the switch is set to what it was at the end of the block.
 
     Parameters
     ----------

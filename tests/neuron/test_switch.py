@@ -24,7 +24,7 @@ USES = {  # of `uses_program`: ms of each step, 1/40 or 1/20, that are run here
     "other_steps": 20 * 40 + 20 * 20 + 5 * 20 + 5 * 40,
     "stops": (4 + 8 + 20) * 40,
     "fails": 20 * 40,  # a run that raises counts no step
-    "goes_back": (8 + 8 + 4) * 40 + (15 - 12) * 40 - 2,  # two of NEURON's own
+    "goes_back": (8 + 8 + 4) * 40 + (15 - 12) * 40,
     "grows": 4 * 20 * 40,
 }
 
@@ -39,7 +39,7 @@ def test_what_is_recorded_is_as_by_neuron(engine):
     found = told("ways", engine)
     assert len(found) == 7
     for way, one in found.items():
-        assert one["steps"] == (STEPS // 2 if way == "in_turns" else STEPS), way
+        assert one["steps"] == STEPS, way
         assert one["spikes"] > 2 and one["off"] == 0, way
         assert one["worst"] < TOLERANCE, way
 

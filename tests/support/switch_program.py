@@ -57,7 +57,7 @@ def by_hoc_psolve():
 
 
 def in_turns():
-    """NEURON goes on from what has been run here, in steps of its own."""
+    """A loop goes on from what has been run."""
     h.finitialize(-65)
     h.continuerun(STOP / 2)
     while h.t < STOP - 0.5 * h.dt:

@@ -16,7 +16,6 @@ from clhines.neuron.back.states import Arrays, rings_of, voltages
 from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.importer import Imported
 from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, ION, Variable
-from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.played import Recorder
@@ -45,10 +44,13 @@ def clock(t: float, dt: float, steps: int) -> np.ndarray:
 
 def last_delivery(t: float, dt: float, steps: int) -> float:
     """Time, ms, up to which NEURON has delivered after some steps: the middle of the last."""
+    if not steps:
+        return t - 0.5 * dt
     return float(half_steps(t, dt, 2 * steps - 1)[-1])
 
 
-def _changes(mechanism: Mechanism, output: str) -> bool:
+def changes(mechanism: Mechanism, output: str) -> bool:
+    """Whether a block of steps sets an output."""
     return any(
         a.role == "output" and a.name == output
         for block in mechanism.program.blocks
@@ -146,7 +148,7 @@ class Records:
         mechanism = imported.groups[variable.owner].mechanism
         program = mechanism.program
         played = {(p.variable.owner, p.variable.name) for p in imported.model.players}
-        known = (*program.states, *(q for q in program.outputs if _changes(mechanism, q.name)))
+        known = (*program.states, *(q for q in program.outputs if changes(mechanism, q.name)))
         if (variable.owner, variable.name) in played:
             known = (*known, *program.parameters)
         for quantity in known:
@@ -286,14 +288,22 @@ class Records:
         return due
 
     def fill_spikes(self, result: Result, begin: float, after: float, last: float) -> None:
-        """Append events, ms, of a run to vectors; NEURON has recorded up to `after` itself.
+        """Append events, ms, of a run to vectors; NEURON has recorded up to `after` itself."""
+        h, vectors = self._imported.model.h, self._imported.model.plays.vectors
+        for vector, _, values in self.spikes(result, begin, after, last):
+            vectors[vector].append(h.Vector(values))
+
+    def spikes(
+        self, result: Result, begin: float, after: float, last: float
+    ) -> list[tuple[int, np.ndarray, np.ndarray]]:
+        """Return vectors of a run's events by address, times, ms, and what NEURON appends then.
 
         NEURON sees at the begin of a step what has crossed a threshold in the step before: what did
         so before the run counts, what does so in its last step does not yet.
         """
-        h, vectors = self._imported.model.h, self._imported.model.plays.vectors
+        vectors = self._imported.model.plays.vectors
         every: dict[int, list[tuple[float, int]]] = {}
-        identifiers: dict[int, Hoc] = {}
+        identifiers: dict[int, int] = {}
         wanted = [o for o in self._imported.model.wires.origins if o.times in vectors]
         for origin, times in self._sent(result, begin, after, wanted):
             if origin.sender is None:
@@ -302,13 +312,16 @@ class Records:
                 times = times[times <= last]
             pairs = every.setdefault(origin.times, [])
             pairs += [(t, origin.record_as) for t in times.tolist()]
-            identifiers[origin.times] = vectors.get(origin.numbers)
+            identifiers[origin.times] = origin.numbers
+        found = list[tuple[int, np.ndarray, np.ndarray]]()
         for vector, events in every.items():
-            events.sort(key=lambda pair: pair[0])
-            if events:
-                vectors[vector].append(h.Vector([t for t, _ in events]))
-            if events and identifiers[vector] is not None:
-                identifiers[vector].append(h.Vector([k for _, k in events]))
+            if not events:
+                continue
+            t, numbers = np.array(sorted(events, key=lambda pair: pair[0])).T
+            found.append((vector, t, t))
+            if identifiers[vector] in vectors:
+                found.append((identifiers[vector], t, numbers))
+        return found
 
     def _sent(
         self, result: Result, begin: float, after: float, wanted: Sequence[Origin]

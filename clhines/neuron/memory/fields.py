@@ -229,6 +229,11 @@ class DataColumns:
         found[0][found[1]] = values
         return True
 
+    def addresses(self, name: str, place: int | None) -> np.ndarray | None:
+        """(k,) int64: where a variable of each instance is now; None where it is in no column."""
+        found = self._find(name, place)
+        return None if found is None else found[0].ctypes.data + 8 * found[1]
+
     def _find(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray] | None:
         """Return a column and the places of the instances in it, where hoc sees the same there."""
         key = name, place

@@ -199,13 +199,21 @@ class NeuronMemory(Objects):
     def new_vector(self) -> Hoc:
         return self._h.Vector(1)
 
+    def plays_at(self) -> int:
+        """Return where NEURON has its list of what records and plays, a ``std::vector``."""
+        return int(self._list())
+
     def vector_data(self, address: int) -> np.ndarray:
         """(n,) uint64: the numbers of a Vector, by the address of its C++ object."""
+        return np.array(raw.vector_at(self.vector_words(address)), np.uint64)
+
+    def vector_words(self, address: int) -> int:
+        """Return where a Vector has the begin and end of its numbers, by its C++ object."""
         if not self._vector_word:
             vector = self.new_vector()
             begin = self.place(raw.ref(vector, "x")[0]).column
             self._vector_word = raw.words_at(self.inside(vector), 8).index(begin)
-        return np.array(raw.vector_at(address + 8 * self._vector_word), np.uint64)
+        return address + 8 * self._vector_word
 
     # -- gap junctions ---------------------------------------------------------------------------
 

@@ -90,10 +90,14 @@ class Objects:
 
     def built_in(self, name: str) -> ctypes.c_uint64:
         """Where the address of a function of hoc's is; OSError where it is another's."""
-        found = WORD.from_address(words_at(self.known_symbol(name), 3)[_PROC])
+        found = self.function_of_hoc(name)
         if found.value != ctypes.cast(self.symbol(f"_Z{len(name)}{name}v"), ctypes.c_void_p).value:
             raise OSError("functions of hoc are not as expected")
         return found
+
+    def function_of_hoc(self, name: str) -> ctypes.c_uint64:
+        """Where the address of a function of hoc's is, if such are as expected."""
+        return WORD.from_address(words_at(self.known_symbol(name), 3)[_PROC])
 
     def is_same(self, name: str, example: str) -> bool:
         """Whether a procedure of hoc has the code of another, but for objects looked up in runs."""
@@ -236,6 +240,10 @@ class Objects:
         if not data or words_at(owner, 2)[1] != point:
             raise OSError("a point process is not as expected")
         return data
+
+    def type_of(self, point: int) -> int:
+        """Return the number of a point process's mechanism."""
+        return int(self._of_property[1](self._property(point)))
 
     def fields_of(self, point: int) -> list[int]:
         """Addresses of a point process's variables in the order of its file, hidden ones, too."""

@@ -60,12 +60,22 @@ class MemoryPlaces:
 
     def capacitive(self, place: Place) -> int:
         """Node whose `i_cap` is at a place, -1 where it is something else."""
+        return self._all_capacitive().get(place, -1)
+
+    def _all_capacitive(self) -> dict[Place, int]:
         if self._capacitive is None:
             segments = [seg for section in self._tree.sections for seg in section]
             places = (self._memory.known_place(seg, CAPACITIVE) for seg in segments)
             known = zip(places, self._tree.inner_numbers.tolist(), strict=True)
             self._capacitive = {place: node for place, node in known if place is not None}
-        return self._capacitive.get(place, -1)
+        return self._capacitive
+
+    def capacitive_of_all(self) -> tuple[int, np.ndarray, np.ndarray]:
+        """Column of `i_cap`, addresses of rows, (k,) int64, and nodes that have one."""
+        found = self._all_capacitive()
+        column = next((place.column for place in found), 0)
+        rows = np.array([place.row for place in found], np.int64)
+        return column, rows, np.array([*found.values()], np.int64)
 
     def find(self, place: Place) -> Variable | None:
         if place not in self._known:

@@ -117,10 +117,21 @@ def put_numbers(addresses: np.ndarray, values: np.ndarray) -> None:
     numbers[at] = values
 
 
+def put_words(addresses: np.ndarray, words: np.ndarray) -> None:
+    """Set the word, uint64, at each of some addresses."""
+    every, at = words_in(addresses)
+    every[at] = words
+
+
 def numbers_in(addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return an array of the numbers in memory, and where those at some addresses are in it."""
-    words, at = _words(addresses, 1)
+    words, at = words_in(addresses)
     return words.view(np.float64), at
+
+
+def words_in(addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return an array of the words in memory, uint64, and where those at some addresses are."""
+    return _words(addresses, 1)
 
 
 def _words(addresses: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:

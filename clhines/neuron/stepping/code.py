@@ -7,16 +7,23 @@ with words that belong to it, and zeros that end a part, as the body of a loop.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from functools import cached_property
 from math import prod
 from typing import NamedTuple
+
+import numpy as np
 
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.raw import words_at
 from clhines.neuron.memory.session import Hoc
 
 _HALF = 0xFFFF
+_PROCEDURES = {"proc": "() {}", "func": "() { return 0 }"}
+_KEPT = {  # of which hoc keeps the examples
+    "iterator": "() { iterator_statement }", "obfunc": "() { return clhines_object_ }",
+}  # fmt: skip
+_LISTS = "hoc_built_in_symlist", "hoc_top_level_symlist"
 _EXTERNAL = 2  # a symbol of a template that stands for one of the top level
 
 
@@ -58,10 +65,14 @@ class HocCode:
         self._h("strdef clhines_text_")
         self._h("objref clhines_object_")
         found = {kind: self.known(name).kind for kind, name in known.items()}
-        for kind, text in (("proc", "() {}"), ("func", "() { return 0 }")):
+        for kind, text in _KEPT.items():
+            self._h(f"{kind} clhines_{kind}_{text}")
+            found[kind] = self.known(f"clhines_{kind}_").kind
+        for kind, text in _PROCEDURES.items():
             name = f"clhines_example_{kind}"
             with self._memory.example(name, f"{kind} {name}{text}"):
                 found[kind] = self.top(name).kind
+        found["template"] = self.known("Vector").kind
         self._check()
         return found
 
@@ -104,6 +115,41 @@ class HocCode:
     def locals_of(self, procedure: Symbol) -> set[int]:
         """Return addresses of symbols that a procedure has for itself."""
         return {*self._memory.own_symbols(procedure.value)}
+
+    def names(self, wanted: Set[str]) -> set[str]:
+        """Return those of some names that stand in any procedure, or in what hoc executes now."""
+        kinds, places = self.kinds, dict[int, str]()
+        codes, lists = [self._executed()], [*map(self._memory.variable, _LISTS)]
+        procedures = {kinds[kind] for kind in (*_PROCEDURES, *_KEPT)}
+        seen = {*lists}  # a template may stand in its own list
+        while lists:
+            for at, words in self._listed(lists.pop()):
+                name = ctypes.string_at(words[0]).decode("utf-8", "replace")
+                if name in wanted:
+                    places[at] = name
+                kind = words[1] & _HALF
+                if kind in procedures and words[2]:
+                    codes.append(words_at(*words_at(words[2], 2)))
+                elif kind == kinds["template"] and words[2]:
+                    inside = {words_at(words[2], 2)[1]} - seen
+                    seen |= inside
+                    lists += inside
+        known = np.array([*places], np.uint64)
+        found = [known[np.isin(known, np.array(code, np.uint64))] for code in codes if code]
+        return {places[at] for some in found for at in some.tolist()}
+
+    def _executed(self) -> list[int]:
+        begin, end = (self._memory.variable(name) for name in ("hoc_prog", "hoc_progp"))
+        return words_at(begin, max(end - begin, 0) // 8)
+
+    @staticmethod
+    def _listed(symbols: int) -> Iterator[tuple[int, list[int]]]:
+        """Yield the addresses and words of the symbols in a list."""
+        at = words_at(symbols, 1)[0] if symbols else 0
+        while at:
+            words = words_at(at, 7)
+            yield at, words
+            at = words[-1]
 
     # -- objects -------------------------------------------------------------------------------
 

@@ -292,7 +292,7 @@ class _OfModel:
             late = [n for n, m in model.mechanisms.items() if m.program.sets_v]
         else:
             own = model.mechanisms.get(owner)
-            late = [owner] if own and name in _set_by_events(own.program) else []
+            late = [owner] if own and name in set_by_events(own.program) else []
         if late:
             raise RefusedError(f"reads {name}{of}, which events of {late[0]} set late in a step")
 
@@ -455,7 +455,7 @@ class _OfModel:
         self.acts = True
 
 
-def _set_by_events(program: Program) -> set[str]:
+def set_by_events(program: Program) -> set[str]:
     """Return names of variables that NET_RECEIVE sets."""
     set_ = {
         argument.name

@@ -1,0 +1,259 @@
+"""All that a step changes of a model and hoc sees: what the body of a loop may read after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from clhines.errors import InputError
+from clhines.mechanisms.ir.program import Program
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.mechanisms.nmodl.meaning.verbatim import counts_crossings
+from clhines.mechanisms.nmodl.reading.parse import parse
+from clhines.mechanisms.nmodl.reading.tree import File, Refused, set_by
+from clhines.neuron.back.writeback import changes
+from clhines.neuron.convert import split_name
+from clhines.neuron.importer import Imported
+from clhines.neuron.memory.fields import DataColumns
+from clhines.neuron.memory.raw import WORD, gather, numbers_at
+from clhines.neuron.model import NeuronModel
+from clhines.neuron.read.catalogue import CatalogueEntry
+from clhines.neuron.read.played import EVERY
+from clhines.neuron.read.tree import CAPACITANCE
+from clhines.neuron.stepping.reads import set_by_events
+from clhines.simulate.result import Result
+from clhines.simulate.simulation import Simulation
+
+V, CHARGED = "v", "i_cap"
+_BEGINS = {"INITIAL", "BEFORE INITIAL", "AFTER INITIAL", "CONSTRUCTOR", "DESTRUCTOR"}
+
+
+class Recorded(NamedTuple):
+    """What one record has, (n,) of each step, and where NEURON has these numbers now."""
+
+    record: int
+    addresses: Callable[[], np.ndarray]  # (n,) int64
+
+
+Found = tuple[str, Callable[[], Recorded]]  # the name of a variable, and a function that records it
+
+
+class LackingError(Exception):
+    """A variable that a step changes cannot be given to the body of a loop: text says which."""
+
+
+class Everything:
+    """Lets a simulation record all of it, or some, by names as hoc has them: ``m_hh``.
+
+    Those of point processes are ``.g``, of all classes. `LackingError`: it cannot be recorded.
+    """
+
+    def __init__(self, sim: Simulation, imported: Imported) -> None:
+        self._sim, self._imported = sim, imported
+        tree = imported.model.tree
+        nodes = np.concatenate([tree.addresses, tree.inner])
+        _, chosen = np.unique(nodes, return_index=True)
+        self._nodes = nodes[chosen]
+        self._numbers = np.concatenate([tree.numbers, tree.inner_numbers])[chosen]
+        self._found: dict[str, list[Callable[[], Recorded]]] = {V: [self._voltages], CHARGED: []}
+        for name, make in (*self._of_membranes(), *self._of_ions(), *self._of_mechanisms()):
+            self._found.setdefault(name, []).append(make)
+        self._parts: dict[str, list[Recorded]] = {}
+        self._charged: tuple[int, np.ndarray] | None = None
+        self._v = np.zeros(0)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of all variables that steps change."""
+        return frozenset(self._found)
+
+    @property
+    def recorded(self) -> frozenset[str]:
+        return frozenset(self._parts)
+
+    def record(self, names: Iterable[str]) -> None:
+        """Record these variables from now on, too."""
+        for name in names:
+            if name not in self._parts:
+                if name == CHARGED:
+                    self.record([V])
+                    self._charge()
+                self._parts[name] = [make() for make in self._found[name]]
+
+    def _charge(self) -> None:
+        tree = self._imported.model.tree
+        column, rows, charged = self._imported.model.places.capacitive_of_all()
+        at = np.full(tree.num_nodes, -1)
+        at[self._numbers] = np.arange(len(self._numbers))
+        cm = tree.capacitance[charged] / (CAPACITANCE * tree.area[charged])
+        self._at, self._per_volt = at[charged], 1e-3 * cm / self._sim.model.dt  # mA/cm² of a mV
+        self._charged = column, rows
+
+    def addresses(self) -> np.ndarray:
+        """(n,) int64: where NEURON has what is recorded, from whose voltages a run goes on."""
+        model = self._imported.model
+        for instances in (*model.every.values(), *model.contents.others):
+            instances.columns.refresh()
+        at = [part.addresses() for parts in self._parts.values() for part in parts]
+        if self._charged is not None:
+            column, rows = self._charged
+            self._v = numbers_at(self._of_voltages())
+            place = gather(rows)[:, 0].astype(np.int64)
+            at.append(WORD.from_address(column).value + 8 * place)
+        return np.concatenate([np.zeros(0, np.int64), *at])
+
+    def rows(self, result: Result, first: int) -> np.ndarray:
+        """Return a run's values, less its `first` rows, (steps, n) float64."""
+        parts = (part for parts in self._parts.values() for part in parts)
+        every = [result[part.record][first:].astype(np.float64) for part in parts]
+        if self._charged is not None:
+            v = np.vstack([self._v, result[self._parts[V][0].record][first:].astype(np.float64)])
+            self._v = v[-1]
+            every.append(np.diff(v, axis=0)[:, self._at] * self._per_volt)
+        return np.hstack([np.zeros((len(result.t) - first, 0)), *every])
+
+    def _voltages(self) -> Recorded:
+        return Recorded(self._sim.record(V, self._numbers), self._of_voltages)
+
+    def _of_voltages(self) -> np.ndarray:
+        return self._in_nodes(self._imported.model.tree.v, self._nodes)
+
+    def _in_nodes(self, column: int, nodes: np.ndarray) -> np.ndarray:
+        rows = self._imported.model.fields.rows(column, nodes)[1]
+        return WORD.from_address(column).value + 8 * rows
+
+    def _of_membranes(self) -> Iterator[Found]:
+        model, tree = self._imported.model, self._imported.model.tree
+        place = model.memory.known_place(next(iter(tree.sections[0])), "i_membrane_")
+        if place is not None and place.column:
+            find = partial(self._in_nodes, place.column, tree.inner)
+            yield "i_membrane_", partial(self._part, "", "i_membrane", find, tree.inner_numbers)
+
+    def _of_ions(self) -> Iterator[Found]:
+        known = self._sim.model.schema.named(self._sim.runner.save(), "ion")
+        for ion in self._imported.model.contents.ions.values():
+            columns, nodes = ion.instances.columns, ion.instances.nodes
+            for name in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
+                if name in known or name == f"i{ion.name}":
+                    find = partial(_in_columns, columns, name, None)
+                    yield name, partial(self._part, ion.name, name, find, nodes)
+
+    def _part(self, owner: str, name: str, find: Callable[[], np.ndarray], *at: object) -> Recorded:
+        try:
+            record = self._sim.record(name, *at)  # type: ignore[arg-type]
+        except InputError as error:
+            raise LackingError(f"{name} of {owner} cannot be recorded: {error}") from None
+        find()  # raises at once
+        return Recorded(record, find)
+
+    def _of_mechanisms(self) -> Iterator[Found]:
+        imported, model = self._imported, self._imported.model
+        played = {(p.variable.owner, p.variable.name) for p in model.players}
+        for name, group in imported.groups.items():
+            program, entry = group.mechanism.program, model.every[name].entry
+            set_here = [q for q in program.outputs if changes(group.mechanism, q.name)]
+            set_here += [q for q in program.parameters if (name, split_name(q)[0]) in played]
+            for quantity in (*program.states, *set_here):
+                base, place = split_name(quantity)
+                if quantity.is_global or base not in entry.ranges:
+                    continue
+                find = partial(_in_columns, model.every[name].columns, base, place)
+                shown = f"{base}_{name}" if entry.kind == "density" else f".{base}"
+                yield shown, partial(self._part, name, quantity.name, find, group)
+
+
+def _in_columns(columns: DataColumns, name: str, place: int | None) -> np.ndarray:
+    found = columns.addresses(name, place)
+    if found is None:
+        raise LackingError(f"{name} is not found in NEURON's memory")
+    return found
+
+
+def lacking(model: NeuronModel) -> str:
+    """Return what a loop's body cannot be given in each step of a model; empty where all can."""
+    programs = {n: m.program for n, m in model.mechanisms.items()}
+    set_ = {n: shown_of_events(model, n) for n in programs}
+    kinds = {player.variable.number for player in model.players}
+    target = model.wires.target
+    targets = {model.wires.target_of(k)[0] for k in np.flatnonzero(target >= 0).tolist()}
+    changing = sorted(n for n in targets & programs.keys() if _sets_weights(model.mechanisms[n]))
+    sending = sorted(n for n, program in programs.items() if set_[n] and _does_more(program))
+    setting = sorted(n for n, program in programs.items() if program.sets_v)
+    points = model.contents.points.items()
+    vectors, trains, origins = model.plays.vectors, model.trains.times, model.wires.origins
+    senders = [k for k, o in enumerate(origins) if o.sender is not None and o.sender not in trains]
+    recorded = any(origins[k].times in vectors for k in senders)
+    soon = model.wires.read.delay < 0.5 * float(model.h.dt)
+    soon &= np.isin(model.wires.origin, senders) & _reach(model, [n for n in set_ if set_[n]])
+    rows = (
+        (model.bins is not None, "CVode.queue_mode(1, 0)"),
+        (model.contents.outside is not None, "extracellular"),
+        (model.linear.read, "LinearMechanism"),
+        (model.memory.transfers, "ParallelContext.target_var"),
+        (model.pending.statements, "CVode.event"),
+        (model.draws, "Random.play"),
+        (model.turns or model.trains.ahead, "draws of NEURON's one generator"),
+        (model.trains.patterns, "PatternStim"),
+        (model.lone is not None, "artificial cells alone"),
+        (any(r.event for r in model.plays.recorders), "Vector.record at intervals or times"),
+        (EVERY in kinds or model.plays.celsius, "Vector.play into celsius or a GLOBAL variable"),
+        (model.written.elements, "a POINTER that writes a variable of hoc"),
+        (any(counts_crossings(i.entry.text) for _, i in points), "APCount"),
+        (model.wires.called, "NetCon.record of a statement or a function"),
+        (model.plays.calls, "Vector.play of a statement"),
+        (model.steered, "weights that POINTERs of events set"),
+        (changing, f"weights that events of {', '.join(changing)} change"),
+        (sending, f"what events of {', '.join(sending)} set, which send or draw"),
+        (setting, f"voltages that events of {', '.join(setting)} set"),
+        (recorded, "NetCon.record of what sends events"),
+        (soon.any(), "NetCon of what sends events, with a delay below half a step"),
+    )
+    return next((what for is_so, what in rows if is_so), "")
+
+
+def _reach(model: NeuronModel, names: Sequence[str]) -> np.ndarray:
+    """(m,) bool: NetCons whose targets are of some mechanisms."""
+    senders = model.wires.senders
+    known = np.array([name in names for name in senders.names] + [False])
+    return known[np.append(senders.name, -1)[model.wires.target]]
+
+
+def shown_of_events(model: NeuronModel, name: str) -> set[str]:
+    """Return variables of a mechanism that hoc sees and its events set."""
+    return set_by_events(model.mechanisms[name].program) & {*model.every[name].entry.ranges}
+
+
+def _sets_weights(mechanism: Mechanism) -> bool:
+    calls = mechanism.calls("receive")
+    return any(a.role == "weight" and a.direction != "in" for a in calls)
+
+
+def _does_more(program: Program) -> bool:
+    """Whether events do more than to set variables."""
+    net = program.net
+    sends = net is not None and (net.sends or net.watches or net.for_netcons)
+    return bool(sends or program.random or program.picked)
+
+
+def lost_globals(model: NeuronModel) -> frozenset[str]:
+    """Return the names of GLOBAL variables that steps set, which no record has."""
+    every = (instances.entry for instances in model.every.values())
+    return frozenset(f"{name}_{entry.name}" for entry in every for name in _set_globals(entry))
+
+
+def _set_globals(entry: CatalogueEntry) -> set[str]:
+    """Return the GLOBAL variables that steps of a mechanism set."""
+    if not entry.globals_ or not entry.text:
+        return set()
+    try:
+        file: File = parse(entry.text, entry.file)
+    except Refused:
+        return set()
+    found = set[str]()
+    for name, block in file.main.items():
+        if name not in _BEGINS:
+            found |= set_by(block.body, file.blocks)
+    return found & {*entry.globals_}

@@ -1,0 +1,157 @@
+"""hoc's ``fadvance``, while it is another function than NEURON's: that of the switch.
+
+NEURON's functions that take steps or save its state are then others, too, which settle a loop and
+call NEURON's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+from clhines.errors import InputError
+from clhines.neuron.memory.objects import Objects
+from clhines.neuron.memory.session import Hoc
+
+_STEP = "fadvance"
+_taken: list[TakenStep] = []
+
+
+class TakenStep:
+    """Lets hoc's ``fadvance``, which Python's is, too, be another function, until `end`.
+
+    Parameters
+    ----------
+    library : Objects
+    step : callable
+        Called in place of it; raises nothing.
+    settle : callable
+        Called before NEURON's own steps, and before others read its memory.
+    """
+
+    def __init__(
+        self, library: Objects, step: Callable[[], None], settle: Callable[[], None]
+    ) -> None:
+        self._at = library.built_in(_STEP)
+        self._own, self._settle = self._at.value, settle
+        give = library.function("_Z12hoc_retpushxd", None, ctypes.c_double)
+
+        def called() -> None:
+            step()
+            give(1.0)
+
+        self._function = ctypes.CFUNCTYPE(None)(called)
+        self._address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+
+    def begin(self) -> None:
+        _taken.append(self)
+        self.is_on = True
+
+    def end(self) -> None:
+        self.is_on = False
+        _taken.remove(self)
+        self._settle()
+
+    @property
+    def is_on(self) -> bool:
+        return self._at.value == self._address
+
+    @is_on.setter
+    def is_on(self, on: bool) -> None:
+        self._at.value = self._address if on else self._own
+
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        """Let it be NEURON's own for a while; where it was before, it is so again."""
+        was, self.is_on = self.is_on, False
+        try:
+            yield
+        finally:
+            self.is_on = was
+
+    @contextmanager
+    def settled(self) -> Iterator[None]:
+        """Likewise, with NEURON's memory as it is where a loop is."""
+        with self.off():
+            self._settle()
+            yield
+
+
+class Settling:
+    """Lets functions of hoc settle a loop before they do what they do; `keep` gets what they raise.
+
+    They take steps, save NEURON's state, or run code that nobody has seen.
+    """
+
+    METHODS = ("CVode", "solve"), ("SaveState", "save"), ("BBSaveState", "save")
+    FUNCTIONS: ClassVar[dict[str, str]] = {  # n: a number, s: a text
+        "batch_run": "nns", "fcurrent": "", "execute": "s", "execute1": "s",
+    }  # fmt: skip
+
+    def __init__(self, h: Hoc, library: Objects, keep: Callable[[BaseException], None]) -> None:
+        self._h, self._library, self._keep = h, library, keep
+        self._is_given = library.function("_Z5ifargi", ctypes.c_int, ctypes.c_int)
+        number = ctypes.POINTER(ctypes.c_double)
+        self._number = library.function("_Z10hoc_getargi", number, ctypes.c_int)
+        self._text = library.function("_Z11hoc_gargstri", ctypes.c_char_p, ctypes.c_int)
+        self._give = library.function("_Z12hoc_retpushxd", None, ctypes.c_double)
+        library.built_in("fadvance")  # where others are as this one
+        self._taken = [self._of_method(*names) for names in self.METHODS]
+        self._taken += [self._of_function(*item) for item in self.FUNCTIONS.items()]
+
+    def begin(self) -> None:
+        for at, _, function in self._taken:
+            at.value = ctypes.cast(function, ctypes.c_void_p).value or 0
+
+    def end(self) -> None:
+        for at, own, _ in self._taken:
+            at.value = own
+
+    def _of_method(self, template: str, name: str) -> tuple[ctypes.c_uint64, int, Any]:
+        def called(inside: int) -> float:
+            some = self._h.List(template) if template != "CVode" else [self._h.CVode()]
+            every = (x for x in some if len(some) == 1 or self._library.inside(x) == inside)
+            words = [self._number(1)[0]] if template == "CVode" and self._is_given(1) else []
+            return float(self._attempt(lambda: getattr(next(every), name)(*words)) or 0.0)
+
+        at = self._library.method(template, name)
+        return at, at.value, ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)(called)
+
+    def _of_function(self, name: str, kinds: str) -> tuple[ctypes.c_uint64, int, Any]:
+        def called() -> None:
+            words = [
+                self._number(k)[0] if kind == "n" else self._text(k).decode()
+                for k, kind in enumerate(kinds, 1)
+            ]
+            more = bool(self._is_given(len(kinds) + 1))
+            self._attempt(lambda: self._call(name, words, more))
+            self._give(1.0)
+
+        at = self._library.function_of_hoc(name)
+        return at, at.value, ctypes.CFUNCTYPE(None)(called)
+
+    def _call(self, name: str, words: list[object], more: bool) -> None:
+        if more:
+            what = f"{name}() with {len(words) + 1} arguments in a loop around fadvance()"
+            raise InputError(f"{what}; expected {len(words)}")
+        getattr(self._h, name)(*words)
+
+    def _attempt(self, call: Callable[[], object]) -> Any:
+        try:
+            with neurons_own():
+                return call()
+        except BaseException as error:
+            self._keep(error)
+        return None
+
+
+@contextmanager
+def neurons_own() -> Iterator[None]:
+    """Let ``fadvance`` be NEURON's own for a while, and its memory as it is where a loop is."""
+    if not _taken:
+        yield
+        return
+    with _taken[-1].settled():
+        yield

@@ -1,0 +1,167 @@
+"""Whether a loop's body has changed anything since the last step that it was given."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import numpy as np
+
+from clhines.neuron.kept import Fingerprint, counts
+from clhines.neuron.memory.memory import NeuronMemory
+from clhines.neuron.memory.raw import compare, ref, words_in
+from clhines.neuron.model import NeuronModel
+from clhines.neuron.read.hooks import list_words
+
+_NUMBERS = "dt", "celsius"  # of hoc
+_STRUCTURE = "structure_change_cnt", "tree_changed", "v_structure_change", "n_memb_func"
+_SWITCHES = ("diam_changed", "diam_change_cnt", "cvode_active_", "nrn_use_fast_imem",
+             "nrn_use_selfqueue_", "nrn_use_bin_queue_", "secondorder",
+             "nrn_netrec_state_adjust")  # fmt: skip
+_LONG = 32  # words that are compared at once
+_POINTERS = "nrn_multisplit_solve_", "nrnmpi_splitcell_compute_", "nrn_nonvint_block"
+_CLASSES = "LinearMechanism", "StateTransitionEvent"
+
+
+class Halves:
+    """Words that stay, and variables of NEURON's library that are whole numbers of 32 bits."""
+
+    def __init__(
+        self, memory: NeuronMemory, names: Sequence[str], words: np.ndarray | None = None
+    ) -> None:
+        at = np.array([memory.address(name) for name in names], np.int64)
+        shift = np.uint64(8) * (at % 8).astype(np.uint64)
+        whole = np.zeros(0, np.int64) if words is None else words
+        every = np.full(len(whole), ~np.uint64(0))
+        self._mask = np.append(every, np.uint64(0xFFFFFFFF) << shift)
+        self._words, self._where = words_in(np.append(whole, at & -8))
+        self.take()
+
+    def take(self) -> None:
+        self._kept = self._words[self._where] & self._mask
+
+    def same(self) -> bool:
+        return np.array_equal(self._words[self._where] & self._mask, self._kept)
+
+
+class Watch:
+    """Words of memory beside what they are to be: `handed` first, then ends of Vectors, the rest.
+
+    Parameters
+    ----------
+    handed : (n,) int64
+        Addresses of what steps change, hoc's t last.
+    ends : (v,) int64
+        Addresses of the words with the ends of Vectors that record.
+    whole : bool
+        Watch all variables, too, and not only that all is where it was.
+    """
+
+    def __init__(
+        self,
+        model: NeuronModel,
+        known: Fingerprint,
+        handed: np.ndarray,
+        ends: np.ndarray,
+        whole: bool,
+    ) -> None:
+        memory = model.memory
+        own, rest = known.words()
+        numbers = [memory.place(ref(model.h, name)).column for name in _NUMBERS]
+        of_globals = [np.array(numbers, np.int64)]
+        for name, instances in model.every.items():
+            for variable, size in instances.entry.globals_.items():
+                place = memory.known_place(model.h, f"{variable}_{name}", size)
+                if place is not None:
+                    of_globals.append(place.column + 8 * np.arange(size))
+        lists = [*list_words(), memory.plays_at(), model.sources.listed_at()]
+        played = [memory.vector_words(at) for at in model.plays.watched]
+        inside = [words_from(at) for at in (*lists, *played)]
+        pairs = [at + 8 * k for at in (*lists, *played) for k in range(2)]
+        every = [rest, *of_globals, model.sources.word_addresses()] if whole else []
+        rest = np.concatenate([*every, *inside, model.queue.word_addresses()])
+        rest = np.setdiff1d(rest, np.concatenate([handed, ends]))
+        self._count, self._vectors = len(handed), len(ends)
+        self.at = np.concatenate([handed, ends, rest])
+        self._words, self._where = words_in(self.at)
+        self._runs = _runs(self.at, len(handed) + len(ends))
+        alone = np.ones(len(self.at), bool)
+        for _, begin, end in self._runs:
+            alone[begin:end] = False
+        self._alone = np.flatnonzero(alone)
+        self._where_alone = self._where[alone]
+        guards = [own, pairs, [memory.address(name) for name in _POINTERS]]
+        guards += [[ctypes.addressof(one) for one in counts(memory, _CLASSES)]]
+        stay = np.concatenate([np.array(some, np.int64) for some in guards])
+        self._there = Halves(memory, _STRUCTURE, stay)
+        self._switches = Halves(memory, _SWITCHES)
+        self.take()
+
+    def take(self) -> None:
+        """Let all be as it is now."""
+        self._there.take()
+        self._switches.take()
+        self.known = self._words[self._where]
+
+    def is_there(self) -> bool:
+        """Whether all words are where they were."""
+        return self._there.same()
+
+    def switches_are_same(self) -> bool:
+        return self._switches.same()
+
+    def same(self) -> bool:
+        """Whether nothing has been changed."""
+        if not (self._there.same() and self._switches.same()):
+            return False
+        at = self.known.ctypes.data
+        if any(compare(a, at + 8 * b, 8 * (e - b)) for a, b, e in self._runs):
+            return False
+        return np.array_equal(self._words[self._where_alone], self.known[self._alone])
+
+    def changed(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return addresses of words that have been changed, and these; all are where they were."""
+        now = self._words[self._where]
+        at = np.flatnonzero(now != self.known)
+        return self.at[at], now[at]
+
+    def handed(self) -> np.ndarray:
+        """(n,) float64: what steps change, as it was given."""
+        return self.known[: self._count].view(np.float64).copy()
+
+    def put(self, row: np.ndarray) -> None:
+        """Put numbers of a step, (n,) float64, into memory."""
+        words = row.view(np.uint64)
+        self.known[: self._count] = words
+        self._words[self._where[: self._count]] = words
+
+    def put_back(self) -> None:
+        """Let all be as it is to be."""
+        self._words[self._where] = self.known
+
+    def put_ends(self, which: np.ndarray, ends: np.ndarray) -> None:
+        """Put ends of some of the Vectors, by number."""
+        at = self._count + which
+        self.known[at] = ends
+        self._words[self._where[at]] = ends
+
+    def take_ends(self) -> np.ndarray:
+        """(v,) int64: the ends of the Vectors, which may have moved."""
+        at = slice(self._count, self._count + self._vectors)
+        self.known[at] = self._words[self._where[at]]
+        return self.known[at].astype(np.int64)
+
+
+def _runs(at: np.ndarray, first: int) -> list[tuple[int, int, int]]:
+    """Return addresses, begins and ends of long runs of words that follow each other."""
+    cuts = np.flatnonzero(np.diff(at[first:]) != 8) + 1 + first
+    bounds = np.concatenate([[first], cuts, [len(at)]])
+    long = np.diff(bounds) >= _LONG
+    begin, end = bounds[:-1][long], bounds[1:][long]
+    return list(zip(at[begin].tolist(), begin.tolist(), end.tolist(), strict=True))
+
+
+def words_from(at: int) -> np.ndarray:
+    """(n,) int64: addresses of the words of a ``std::vector``, by its own."""
+    begin, end = (ctypes.c_uint64.from_address(at + 8 * k).value for k in range(2))
+    return np.arange(begin, end, 8, dtype=np.int64)

@@ -1,0 +1,469 @@
+"""Loops around fadvance, with the switch off and on: ``loops_program.py WHAT ENGINE``."""
+
+import json
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.kept_program import Net, h, worst
+
+import clhines
+from clhines.neuron import enable
+from clhines.neuron.read.hooks import standard
+
+STOP = 8.0
+CHANGED = 2.0
+h.load_file("stdrun.hoc")
+h("objref seen\nseen = new Vector()")
+h("proc hoc_loop() { while (t < $1) { fadvance()  seen.append(t) } }")
+h("proc hoc_steps() { while (t < $1) { steprun()  seen.append(t) } }")
+h("objref near, clamp, s0, s1, d1")
+h("""proc hoc_reading() {
+    while (t < $1) {
+        fadvance()
+        seen.append(s0.sec.v(0.5), s0.sec.m_hh(0.5), d1.sec.i_pas(0.3), near.g, clamp.i)
+        if (t > $2 && t < $2 + 1.5 * dt) { clamp.amp = 0.15  s1.sec.v(0.5) = -60 }
+    }
+}""")
+h("""proc hoc_executing() {
+    while (t < $1) {
+        fadvance()
+        if (t > 4 && t < 4 + 1.5 * dt) {
+            execute("seen.append(s1.sec.h_hh(0.5), s1.sec.ik(0.5))")
+            fcurrent()
+            seen.append(s1.sec.ina(0.5))
+        }
+    }
+}""")
+OWN = "proc continuerun() { while (t < $1) { step()  seen.append(t) } }"
+
+
+class Read(Net):
+    """What is read of it in each step."""
+
+    def __init__(self):
+        super().__init__()
+        h.CVode().use_fast_imem(1)
+        self.numbers = h.Vector()
+        self.netcons[0].record(h.Vector(), self.numbers)
+        self.by_hand = h.NetCon(None, self.synapses[2], 0, 0, 0.1)
+        self.rows = []
+        h.s0, h.s1, h.d1 = (h.SectionRef(x) for x in (*self.somas[:2], self.dends[1]))
+        self.file = Path(tempfile.mkdtemp(), "batch")
+
+    def read(self):
+        soma, dend, synapse = self.somas[0], self.dends[1], self.synapses[2]
+        near = soma(0.5)
+        self.rows.append([
+            h.t, near.v, near.ina, near.ik, near.ena, near.hh.m, near.hh.h, near.hh.minf,
+            near.hh.gna, near.i_membrane_, near.i_cap, near.hh.il, soma(0).v, soma(1).v,
+            dend(0.1).v, dend(1).v, dend(0.5).pas.i, synapse.g, synapse.i, synapse.A,
+            self.synapses[0].g, self.clamp.i,
+            len(self.v[0]), self.v[0][-1], len(self.spikes), len(self.numbers),
+            sum(self.spikes) if len(self.spikes) else 0.0,
+        ])  # fmt: skip
+
+    def start(self, v=-65):
+        self.stim.ranvar.set_ids(1, 2, 3)
+        self.stim.ranvar.set_seq(0)
+        h.finitialize(v)
+        self.rows.append([0.0] * 27)
+
+    def loop(self, stop, do=lambda: None, at=CHANGED):
+        done = False
+        while h.t < stop - 0.5 * h.dt:
+            h.fadvance()
+            self.read()
+            if not done and h.t > at - 0.5 * h.dt:
+                done = True
+                do()
+
+
+def reads(net):
+    net.start()
+    net.loop(STOP)
+
+
+def amp(net):
+    net.start()
+    net.loop(STOP, lambda: setattr(net.clamp, "amp", 0.1))
+    net.clamp.amp = 0.2
+
+
+def voltage(net):
+    net.start()
+    net.loop(STOP, lambda: setattr(net.somas[1](0.5), "v", -50))
+
+
+def weight(net):
+    net.start()
+    for netcon in net.netcons:
+        net.loop(h.t + 1.5, lambda n=netcon: n.weight.__setitem__(0, 0.04), h.t + 0.5)
+    for netcon in net.netcons:
+        netcon.weight[0] = 0.05
+
+
+def sends(net):
+    """Events of a NetCon: in the present, and in the middle of a step to come."""
+    net.start()
+    net.loop(STOP, lambda: [net.by_hand.event(t) for t in (h.t, h.t + 1.0125, h.t + 3)])
+
+
+def longer(net):
+    """A step of another length, and back."""
+    net.start()
+    net.loop(4, lambda: setattr(h, "dt", 0.05))
+    net.loop(STOP, lambda: setattr(h, "dt", 0.025), 6)
+    h.dt = 0.025
+
+
+def diameter(net):
+    net.start()
+    net.loop(STOP, lambda: setattr(net.dends[0](0.5), "diam", 3))
+    for segment in net.dends[0]:
+        segment.diam = 2
+
+
+def again(net):
+    """Initialised in the middle of a loop."""
+    net.start()
+    net.loop(4, lambda: net.start(-60), 3)
+    net.loop(STOP)
+
+
+def breaks(net):
+    """A loop that ends early, another one, and runs of NEURON's own calls."""
+    net.start()
+    net.loop(3)
+    net.loop(3.5)
+    h.continuerun(5)
+    net.read()
+    net.loop(6)
+    h.ParallelContext().set_maxstep(10)
+    h.ParallelContext().psolve(7)
+    net.read()
+    net.loop(STOP)
+    h.tstop = 2
+    h.run()
+    net.read()
+
+
+def every_step(net):
+    """A body that changes the model in each step, for some time."""
+    net.start()
+    while h.t < STOP - 0.5 * h.dt:
+        h.fadvance()
+        net.clamp.amp = 0.2 + 0.01 * np.sin(h.t)
+        net.read()
+    net.clamp.amp = 0.2
+
+
+def empties(net):
+    """A Vector that the body empties in each step."""
+    net.start()
+    kept = []
+    while h.t < STOP - 0.5 * h.dt:
+        h.fadvance()
+        net.read()
+        if len(net.v[1]) > 50:
+            kept += list(net.v[1])
+            net.v[1].resize(0)
+    net.rows.append([sum(kept)] + 26 * [0.0])
+
+
+def by_hoc(net):
+    net.start()
+    h.seen.resize(0)
+    for stop in (2, 3.01, STOP):
+        h.hoc_loop(stop)
+        net.read()
+    net.rows += [[t] + 26 * [0.0] for t in h.seen]
+
+
+def hoc_reads(net):
+    """hoc reads variables of segments and of an object, and changes what it reads at one step."""
+    h.near, h.clamp = net.synapses[2], net.clamp
+    net.start()
+    h.seen.resize(0)
+    h.hoc_reading(STOP, CHANGED)
+    net.clamp.amp = 0.2
+    net.read()
+    net.rows += [[x] + 26 * [0.0] for x in h.seen]
+
+
+def hoc_executes(net):
+    """hoc runs code that nobody has seen before, and works out currents."""
+    net.start()
+    h.seen.resize(0)
+    h.hoc_executing(STOP)
+    net.read()
+    net.rows += [[x] + 26 * [0.0] for x in h.seen]
+
+
+def by_steprun(net):
+    h.seen.resize(0)
+    h.stdinit()
+    net.start()
+    h.hoc_steps(STOP)
+    net.read()
+    net.rows += [[t] + 26 * [0.0] for t in h.seen]
+
+
+def own_continuerun(net):
+    h(OWN)
+    h.seen.resize(0)
+    h.tstop = STOP
+    net.start()
+    h.continuerun(STOP)
+    net.read()
+    h.run()
+    net.read()
+    net.rows += [[t] + 26 * [0.0] for t in h.seen]
+    h(standard(h, "continuerun"))
+
+
+def raises(net):
+    """Exceptions in the body, of Python and of the keyboard, after which it goes on."""
+    net.start()
+    for error in (KeyError, KeyboardInterrupt):
+
+        def fail(error=error):
+            raise error
+
+        try:
+            net.loop(STOP, fail, h.t + 1)
+        except error:
+            pass
+    net.loop(STOP)
+
+
+def solves(net):
+    """NEURON's own functions that take steps, and a state that is saved and restored."""
+    net.start()
+    net.loop(3)
+    state = h.SaveState()
+    state.save()
+    net.loop(4)
+    state.restore()
+    net.read()
+    net.loop(5)
+    h.batch_run(6, 0.1, str(net.file))
+    net.read()
+    net.loop(7)
+    net.rows += [[float(len(net.file.read_text()))] + 26 * [0.0]]
+
+
+def variable(net):
+    """Variable steps for a while, whose first guess is of the state that the loop has left."""
+    net.start()
+    net.loop(3)
+    h.CVode().active(1)
+    h.CVode().solve(4)
+    net.rows += [[round(net.somas[0](0.5).v, 3)] + 26 * [0.0]]
+    h.CVode().active(0)
+    h.dt = 0.025
+
+
+def sets_t(net):
+    """Time that is set, as after a warm-up by steps of the same length."""
+    net.start()
+    net.loop(2)
+    h.t = 0
+    h.frecord_init()
+    net.loop(4)
+
+
+CASES = [reads, amp, voltage, weight, sends, longer, diameter, again, breaks, every_step, empties,
+         by_hoc, hoc_reads, hoc_executes, by_steprun, own_continuerun, raises, solves, variable,
+         sets_t]  # fmt: skip
+
+
+def taken(net, case):
+    net.rows = []
+    case(net)
+    return [np.array(net.rows), *net.taken(), np.array([h.t])]
+
+
+def compared(engine):
+    """Of each case, how far what is read is from NEURON's, and steps."""
+    net, found = Read(), {}
+    for case in CASES:
+        truth = taken(net, case)
+        with enable(engine=engine, fallback="neuron") as on, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            got = taken(net, case)
+            reasons = list(on.reasons)
+        again = taken(net, case)
+        found[case.__name__] = {
+            "steps": on.steps,
+            "taken": len(truth[0]),
+            "reasons": reasons,
+            "worst": max(worst(a, b) for a, b in zip(truth, got, strict=True)),
+            "off": max(worst(a, b) for a, b in zip(truth, again, strict=True)),
+        }
+    return found
+
+
+def steps_of(on, *calls):
+    """Of each call, steps that were run here in the meantime."""
+    found = []
+    for call in calls:
+        before = on.steps
+        call()
+        found.append(on.steps - before)
+    return found
+
+
+def ends(engine):
+    """The switch is turned off in the middle of a block: NEURON goes on from there."""
+    net, found = Read(), {}
+    net.start()
+    net.loop(STOP)
+    truth = [np.array(net.rows), *net.taken()]
+    net.rows = []
+    net.start()
+    with enable(engine=engine) as on:
+        own = type(net.somas[0]).__dict__["__getattribute__"]
+        net.loop(3.1)
+        hooked = type(net.somas[0]).__dict__["__getattribute__"] is not own
+    found["hooked"] = [hooked, type(net.somas[0]).__dict__["__getattribute__"] is own]
+    net.loop(STOP)
+    found["steps"] = on.steps
+    got = [np.array(net.rows), *net.taken()]
+    found["worst"] = max(worst(a, b) for a, b in zip(truth, got, strict=True))
+    return found
+
+
+def asks(engine):
+    """What a body reads of all kinds: by name, by pointer, of a GLOBAL variable that steps set."""
+    net, found = Read(), {}
+    net.somas[1].insert("ext_globals")
+    near, pointer = net.somas[2](0.5), net.somas[2](0.5)._ref_m_hh
+    name = "ninf_ext_globals"
+    bodies = {
+        "nothing": lambda: 0.0,
+        "name": lambda: near.hh.n + near.v,
+        "section": lambda: net.somas[2].v,
+        "pointer": lambda: pointer[0],
+        "global": lambda: getattr(h, name),
+        "now and then": lambda: pointer[0] if round(h.t / h.dt) % 50 == 0 else near.v,
+    }
+
+    def values(body):
+        net.start()
+        got = []
+        while h.t < 4 - 0.5 * h.dt:
+            h.fadvance()
+            got.append(body())
+        return np.array(got)
+
+    for what, body in bodies.items():
+        truth = values(body)
+        with enable(engine=engine) as on:
+            got = [values(body) for _ in range(2)]
+        found[what] = [on.steps, max(worst(truth, one) for one in got)]
+    return found
+
+
+def refusals(engine):
+    """What is raised at the first step of a loop, and where the model is taken apart in one."""
+    net, found = Net(), {"said": []}
+
+    def said(call):
+        try:
+            call()
+        except clhines.InputError as error:
+            found["said"].append(str(error))
+
+    with enable(engine=engine):
+        h.finitialize(-65)
+        h.fadvance()
+        net.more.append(h.IClamp(net.somas[0](0.5)))  # NEURON's memory is settled before
+        h.fadvance()
+        found["made"] = round(h.t / h.dt)
+        net.more.clear()
+        said(h.fadvance)
+        h.finitialize(-65)
+        found["after"] = steps_of(enable(engine=engine), lambda: [h.fadvance() for _ in range(9)])
+    other = h.Section(name="other")
+    other.insert("extracellular")
+    other(0.5).xc[0] = 1
+    with enable(engine=engine):
+        h.finitialize(-65)
+        said(h.fadvance)
+        said(lambda: h.hoc_loop(1))
+        found["t"] = h.t
+    with warnings.catch_warnings(record=True) as caught, enable(fallback="neuron") as on:
+        warnings.simplefilter("always")
+        h.finitialize(-65)
+        h.hoc_loop(1)
+        found["fallback"] = [h.t, on.steps, [str(w.message).split(":")[0] for w in caught]]
+    h.delete_section(sec=other)
+    h.CVode().active(1)
+    with enable(engine=engine):
+        h.finitialize(-65)
+        said(h.fadvance)
+    h.CVode().active(0)
+    h.dt = 0.025
+    return found
+
+
+def not_given(engine):
+    """Models of which a loop's body cannot be given all: NEURON takes the steps, and says why."""
+    from support.kept_program import Coupled
+
+    from clhines.neuron import switch
+
+    net, found = Coupled(), {}
+    with warnings.catch_warnings(record=True) as caught, enable(fallback="neuron") as on:
+        warnings.simplefilter("always")
+        h.finitialize(-65)
+        h.hoc_loop(1)
+        found["gaps"] = [on.steps, [str(w.message) for w in caught], list(on.reasons)]
+        found["left"] = not switch._switch[0]._loops.taken.is_on  # until finitialize()
+        h.finitialize(-65)
+        found["left"] = [found["left"], not switch._switch[0]._loops.taken.is_on]
+    with warnings.catch_warnings(record=True) as caught, enable(engine=engine) as on:
+        warnings.simplefilter("always")
+        h.finitialize(-65)
+        h.hoc_loop(1)
+        found["silent"] = [on.steps, [str(w.message) for w in caught]]
+    del net
+    return found
+
+
+def writes(engine):
+    """Names of numbers whose change is not seen before a step, with what hoc's loops compare."""
+    from support.kept_program import SEED, numbers
+
+    from clhines.neuron import switch
+
+    net, unseen, chosen = Net(), [], []
+    with enable(engine=engine):
+        h.finitialize(-65)
+        h.hoc_loop(1)
+        loops = switch._switch[0]._loops
+        run, loops._asked.on = loops._run, False
+        same = run.is_same()
+        known = numbers(net)
+        generator = np.random.Generator(np.random.Philox(SEED))
+        chosen = [known[int(k)] for k in generator.integers(len(known), size=300)]
+        for name, read, write in chosen:
+            before = read()
+            is_switch = name in ("secondorder", "usetable_hh")
+            write(1 - before if is_switch else np.nextafter(before, np.inf))
+            if read() != before and run.is_same():
+                unseen.append(name)
+            write(before)
+            run._watch.take()
+    return {"same": same, "unseen": unseen, "names": len({name for name, *_ in chosen})}
+
+
+if __name__ == "__main__":
+    what, engine = sys.argv[1:]
+    every = {f.__name__: f for f in (compared, ends, asks, refusals, not_given, writes)}
+    print(json.dumps(every[what](engine)))
