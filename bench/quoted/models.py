@@ -53,9 +53,10 @@ OUTCOMES = {
     "all spikes equal, voltages as far off as those of NEURON's other solver of the matrix": (
         "as near as NEURON to itself"
     ),
-    "NEURON takes the steps, in loops of the script that the switch leaves alone": (
+    "NEURON takes the steps, in loops that the switch leaves to it, or left when a row was made": (
         "by NEURON's own steps"
     ),
+    "NEURON takes such steps with `fixed_step=`": "by NEURON's own steps, by fixed_step=",
     "rejected": "refused",
     "rejected with `fixed_step=`, too": "refused, by fixed_step=",
 }

@@ -30,6 +30,7 @@ SCRIPTS = {
     "pressed/cell.hoc": CELL,
     "variable/mosinit.hoc": f'{CELL}cvode_active(1)\nload_file("nrngui.hoc")\nrun()',
     "loop/deep/init.hoc": f"{CELL}finitialize(-65)\nwhile (t < 5) {{ fadvance() }}",
+    "batch/init.hoc": f'{CELL}finitialize(-65)\nbatch_run(5, 1, "batch")',
     "field/mosinit.hoc": f"{CELL}insert extracellular\nxc[0] = -1\nrun()",
     "wrong/main.hoc": f"{CELL}no_such_thing()",
     "other/model.m": "",
@@ -55,14 +56,15 @@ def rows(tmp_path, monkeypatch):
 
 def test_outcomes_of_scripts(rows):
     pressed, variable, loop = (rows[name] for name in ("pressed", "variable", "loop"))
+    own = rows["batch"]
     assert pressed["outcome"] == repositories.EQUAL
     assert pressed["pressed"] == 'load_file("cell.hoc"); run()'
     assert pressed["here"] == pressed["steps"] == 20 / 0.025
     assert pressed["same_step"] == pressed["spikes"] > 0
     assert (variable["outcome"], variable["fixed"]) == (repositories.EQUAL, True)
     assert variable["steps"] == 20 / FIXED_STEP
-    assert (loop["outcome"], loop["here"]) == (repositories.OWN, 0)
-    assert loop["dv"] == 0
+    assert (loop["outcome"], loop["here"]) == (repositories.EQUAL, 5 / 0.025)
+    assert (own["outcome"], own["here"], own["dv"]) == (repositories.OWN, 0, 0)
     assert rows["field"]["outcome"] == repositories.REFUSED
     assert rows["field"]["why"][0].startswith("extracellular")
     assert {rows[n]["outcome"] for n in ("wrong", "other")} == {repositories.NOT_HERE}
