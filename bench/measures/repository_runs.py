@@ -17,13 +17,16 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench import nrn
+from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.read.hooks import standard
+from clhines.neuron.stepping.replay import stepping_by
 
 WAYS = ("neuron", "clhines", "fixed", "fixed_clhines", "nudged", "fixed_nudged")
 FIXED_STEP = 0.025  # ms
@@ -55,13 +58,14 @@ class Runs:
         self.said: list[dict[str, Any]] = []
         self.arrays: dict[str, np.ndarray] = {}
         self._now: tuple[Any, list[Any]] | None = None
+        self._loops = ExitStack()
         self._kept = [h.FInitializeHandler(3, self._begin), h.FInitializeHandler(1, self._nudge)]
         if way in ("fixed", "fixed_nudged"):
             h(standard(h, "continuerun").replace("proc continuerun", f"proc {_OWN}", 1))
             h("objref bench_runs")
             h.bench_runs = self
             h(f"proc continuerun() {{ bench_runs.fix() {_OWN}($1) }}")
-            self._kept.append(h.FInitializeHandler(2, self.fix))  # for loops around fadvance()
+            self._kept.append(h.FInitializeHandler(2, self._fix_loops))
 
     def _begin(self) -> None:
         h = self.h
@@ -75,8 +79,22 @@ class Runs:
             time_ = h.Vector().record(h._ref_t)
             self._now = time_, [h.Vector().record(s(0.5)._ref_v) for s in some]
 
+    def _fix_loops(self) -> None:
+        """Let ``fadvance`` turn them off, too, until `continuerun` does; loops call it alone."""
+        self._loops.close()
+        if self.cvode.active() and next(iter(self.h.allsec()), None) is not None:
+            self._loops.enter_context(stepping_by(self.h, NeuronMemory(self.h), self._step))
+
+    def _step(self) -> None:
+        self._turn_off()
+        self.h.fadvance()
+
     def fix(self) -> None:
         """Turn variable steps off before the first step, as ``fixed_step=`` does."""
+        self._loops.close()
+        self._turn_off()
+
+    def _turn_off(self) -> None:
         h = self.h
         if self.cvode.active():
             self.cvode.active(0)

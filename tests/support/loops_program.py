@@ -391,7 +391,7 @@ def refusals(engine):
         found["after"] = steps_of(enable(engine=engine), lambda: [h.fadvance() for _ in range(9)])
     other = h.Section(name="other")
     other.insert("extracellular")
-    other(0.5).xc[0] = 1
+    other(0.5).xc[0] = -1
     with enable(engine=engine):
         h.finitialize(-65)
         said(h.fadvance)

@@ -1,7 +1,9 @@
 """Events of the second half of a step: NEURON delivers them at its end, after it has recorded.
 
 A simulation delivers them with the next step. What hoc sees they set is set here, by NEURON's own
-function of the mechanism, once all else is as it is at the end of the step.
+function of the mechanism, once all else is as it is at the end of the step. The time of the last
+event, in which NEURON looks for events out of order, stays: a block that runs once more has these
+events again.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from clhines.neuron.model import NeuronModel
 from clhines.neuron.stepping.everything import shown_of_events
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.result import Result
+
+_LAST = "_tsav"  # ms: when a point process has had its last event
 
 
 class LateEvents:
@@ -81,16 +85,23 @@ class LateEvents:
     def deliver(self, n: int, t: float) -> bool:
         """Deliver those of a step of the block, at whose end it is t, ms; False where none are."""
         begin, end = np.searchsorted(self._steps, [n, n + 1]).tolist()
+        if begin == end:
+            return False
         h, wires = self._model.h, self._model.wires
+        senders = wires.senders
+        which = np.unique(senders.name[wires.target[self._which[begin:end]]]).tolist()
+        every = [self._model.hidden_of(senders.names[k]) for k in which]
+        last = [(one, one.values(_LAST, None)) for one in every if _LAST in one.columns]
         for k in range(begin, end):
             netcon = int(self._which[k])
-            point = int(wires.senders.points[wires.target[netcon]])
+            point = int(senders.points[wires.target[netcon]])
             function = words_at(self._receive + 8 * self._type(point), 1)[0]
             h.t = float(self._now[k])
             self._kind(function)(point, int(wires.read.weight[netcon]), 0.0)
-        if begin < end:
-            h.t = t
-        return begin < end
+        for one, times in last:
+            one.put(_LAST, times, None)
+        h.t = t
+        return True
 
     def _type(self, point: int) -> int:
         return self._model.memory.type_of(point)
