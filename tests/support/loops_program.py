@@ -121,6 +121,17 @@ def longer(net):
     h.dt = 0.025
 
 
+def often(net):
+    """Events in the second half of steps, one after the other, and a change behind them."""
+    stim = h.NetStim()
+    stim.start, stim.interval, stim.number, stim.noise = 0.021, 0.025, 1e9, 0
+    netcon = h.NetCon(stim, net.synapses[2], 0, 0.5, 1e-4)
+    net.start()
+    net.loop(STOP, lambda: setattr(net.clamp, "amp", 0.1), 5)
+    net.clamp.amp = 0.2
+    assert netcon.active()
+
+
 def diameter(net):
     net.start()
     net.loop(STOP, lambda: setattr(net.dends[0](0.5), "diam", 3))
@@ -277,9 +288,9 @@ def sets_t(net):
     net.loop(4)
 
 
-CASES = [reads, amp, voltage, weight, sends, longer, diameter, again, breaks, every_step, empties,
-         by_hoc, hoc_reads, hoc_executes, by_steprun, own_continuerun, raises, solves, variable,
-         sets_t]  # fmt: skip
+CASES = [reads, amp, voltage, weight, sends, often, longer, diameter, again, breaks, every_step,
+         empties, by_hoc, hoc_reads, hoc_executes, by_steprun, own_continuerun, raises, solves,
+         variable, sets_t]  # fmt: skip
 
 
 def taken(net, case):
