@@ -33,7 +33,7 @@ def told(*words):
 def test_what_a_body_reads_and_changes_is_as_in_neuron(engine):
     """Voltages, currents, states, Vectors in each step, and all again by NEURON alone after it."""
     found = told("compared", engine)
-    assert len(found) == 21
+    assert len(found) == 22
     for case, one in found.items():
         assert one["steps"] == STEPS.get(case, 8 * PER_MS), case
         assert one["worst"] < (VARIABLE if case == "variable" else TOLERANCE), case

@@ -107,6 +107,16 @@ def weight(net):
         netcon.weight[0] = 0.05
 
 
+def wires(net):
+    """Delays and thresholds, by attributes of a class that is not that of all other objects."""
+    known = [(n, n.delay, n.threshold) for n in net.netcons]
+    net.start()
+    net.loop(1.5, lambda: [setattr(n, "delay", d + 1) for n, d, _ in known], 0.8)
+    net.loop(STOP, lambda: [setattr(n, "threshold", -40) for n, *_ in known], 2.5)
+    for netcon, delay, threshold in known:
+        netcon.delay, netcon.threshold = delay, threshold
+
+
 def sends(net):
     """Events of a NetCon: in the present, and in the middle of a step to come."""
     net.start()
@@ -288,9 +298,9 @@ def sets_t(net):
     net.loop(4)
 
 
-CASES = [reads, amp, voltage, weight, sends, often, longer, diameter, again, breaks, every_step,
-         empties, by_hoc, hoc_reads, hoc_executes, by_steprun, own_continuerun, raises, solves,
-         variable, sets_t]  # fmt: skip
+CASES = [reads, amp, voltage, weight, wires, sends, often, longer, diameter, again, breaks,
+         every_step, empties, by_hoc, hoc_reads, hoc_executes, by_steprun, own_continuerun, raises,
+         solves, variable, sets_t]  # fmt: skip
 
 
 def taken(net, case):

@@ -23,6 +23,7 @@ _OF_SECTIONS = {
 _SET = {"tstop", "v_init"}  # of hoc, which no step needs
 
 
+_NOW = {"x"}  # of a NetCon: what its source has
 _ITEMS, _SETTING = ("__getitem__", "__setitem__"), "__setattr__"
 
 
@@ -55,18 +56,20 @@ class Asking:
         self._vector, self._hoc = type(h.Vector()), type(h)
         mechanism = nrn.Mechanism
         self._own: list[tuple[type, str, Any]] = []
+        # classes of hoc have functions of their own, which are those of the class above
+        objects = [k for k in (self._hoc, *self._hoc.__subclasses__()) if k is not self._vector]
         self._changes: list[tuple[type, str, Callable[..., Any]]] = [
             (nrn.Segment, "__getattribute__", self._of_segment),
             (nrn.Section, "__getattribute__", self._of_section),
             (mechanism, "__getattribute__", self._of_mechanism),
-            (self._hoc, "__getattribute__", self._of_hoc),
-            (self._hoc, "__getitem__", self._item),
-            (self._hoc, "__setitem__", self._item),
+            *((kind, "__getattribute__", self._of_hoc) for kind in objects),
+            *((kind, name, self._item) for kind in objects for name in _ITEMS),
             *(
                 (kind, _SETTING, partial(self._set, kind))
-                for kind in (nrn.Segment, nrn.Section, mechanism, self._hoc)
+                for kind in (nrn.Segment, nrn.Section, mechanism, *objects)
             ),
         ]
+        self._changes = [(k, name, f) for k, name, f in self._changes if name in k.__dict__]
 
     def begin(self) -> None:
         """Let NEURON's classes tell."""
@@ -127,7 +130,7 @@ class Asking:
                 return own(thing, name)
             if name in self.of_points:
                 self._read(f".{name}")
-            if name in self.globals_:
+            if name in self.globals_ or name in _NOW:
                 self._act()
             found = own(thing, name)
             if self.on and issubclass(type(found), type) and found is not self._vector:
