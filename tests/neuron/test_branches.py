@@ -19,6 +19,7 @@ COUNTS = 1, 3, 2, 1, 1.5, 4
 @pytest.fixture
 def sections():
     """A tree with branches of branches, at both ends and in the middle, and one that is turned."""
+    h.celsius = 6.3
     found = [h.Section(name=f"s{k}") for k in range(len(COUNTS))]
     for k, section in enumerate(found):
         section.L, section.diam, section.nseg = (20, 20, 1) if k == 0 else (80 + 10 * k, 3, 3)
