@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from clhines.errors import InputError
+from clhines.errors import InputError, say_to_caller
 from clhines.neuron.entry import RunOptions, begin, check_dt, fix_steps, kept_or_read
 from clhines.neuron.kept import KeptModel, keep
 from clhines.neuron.memory.objects import Objects
-from clhines.neuron.memory.session import Hoc, uncollected
+from clhines.neuron.memory.session import Hoc, all_sections, uncollected
 from clhines.neuron.read.wiring import on_ranks
 from clhines.neuron.stepping.asked import Asking
 from clhines.neuron.stepping.code import HocCode
@@ -58,8 +58,14 @@ class Loops:
         self._handler = self._h.FInitializeHandler(3, self._restart)
 
     def end(self) -> None:
-        if self.taken is not None:
-            self.taken.end()
+        """Let NEURON take all steps again; what has run ahead of a model that is gone is left."""
+        try:
+            if self.taken is not None:
+                self.taken.end()
+        except InputError as error:
+            if next(iter(all_sections()), None) is not None:
+                text = str(error).partition(";")[0]
+                say_to_caller(f"{text}: call h.finitialize() before NEURON's next step")
         self.taken = self._handler = None
 
     def advance(self) -> None:

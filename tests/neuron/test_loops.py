@@ -47,6 +47,14 @@ def test_a_block_is_settled_where_the_switch_is_turned_off():
     assert found["steps"] == round(3.1 * PER_MS) and found["worst"] < TOLERANCE
 
 
+def test_a_model_may_be_gone_where_the_switch_is_turned_off():
+    found = told("gone", "reference")
+    assert found["steps"] == PER_MS and found["own"]
+    assert max(abs(v - found["v"][0]) for v in found["v"][1:]) < TOLERANCE
+    assert found["silent"] == 0 and len(found["said"]) == 1
+    assert "call h.finitialize() before NEURON's next step" in found["said"][0]
+
+
 def test_what_a_body_asks_for_is_there():
     """By any way to read; what only NEURON has makes it take the loop's steps."""
     found = told("asks", "reference")

@@ -484,7 +484,32 @@ def writes(engine):
     return {"same": same, "unseen": unseen, "names": len({name for name, *_ in chosen})}
 
 
+def gone(engine):
+    """A function's model, gone where the switch is turned off; then one beside another section."""
+
+    def run():
+        soma = h.Section(name="local")
+        soma.insert("hh")
+        h.finitialize(-60)
+        while h.t < 1 - 0.5 * h.dt:
+            h.fadvance()
+        return soma(0.5).v
+
+    truth, own = run(), type(h).__call__
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with enable(engine=engine) as on:
+            found = run()
+        silent, steps, other = len(said), on.steps, h.Section(name="other")
+        with enable(engine=engine):
+            again = run()
+    assert other.nseg
+    told = [str(one.message) for one in said]
+    return {"v": [truth, found, again], "steps": steps, "silent": silent, "said": told,
+            "own": type(h).__call__ is own}  # fmt: skip
+
+
 if __name__ == "__main__":
     what, engine = sys.argv[1:]
-    every = {f.__name__: f for f in (compared, ends, asks, refusals, not_given, writes)}
+    every = {f.__name__: f for f in (compared, ends, asks, refusals, not_given, writes, gone)}
     print(json.dumps(every[what](engine)))
