@@ -257,15 +257,14 @@ def from_neuron(
             what = f"CVode.event with a statement, at t = {t:g} ms"
             way_out = "use clhines.neuron.run, or call it between runs"
             model.rejected.append(Rejected("", what, way_out))
-        for calls, what in (
+        for used, what in (
             (model.wires.called, "NetCon.record of a statement or a function"),
             (model.plays.calls, "Vector.play of a statement"),
             (model.bins is not None and model.bins.late, LATE),
+            (model.draws, "Random.play"),
+            (model.turns, IN_TURN),
         ):
-            if calls:
-                model.rejected.append(Rejected("", what, "use clhines.neuron.run"))
-        for ahead, what in ((model.draws, "Random.play"), (model.turns, IN_TURN)):
-            if ahead:
+            if used:
                 model.rejected.append(Rejected("", what, "use clhines.neuron.run"))
         model.rejected += model.uncalled
         if model.stepping is not None:

@@ -23,6 +23,7 @@ from clhines.errors import InputError
 from clhines.mechanisms.nmodl.meaning.verbatim import VECTOR_OF_COUNTER, counts_crossings
 from clhines.neuron.back.states import put_values, take_values
 from clhines.neuron.back.writeback import (
+    NEAR,
     Counters,
     Records,
     Runaways,
@@ -60,7 +61,6 @@ _COUNTERS = (  # of NEURON's library: what they count is changes of sections and
     "diam_changed", "n_memb_func", "cvode_active_",
 )  # fmt: skip
 _TEMPLATE_WORDS = 8
-_NEAR = 1e-6  # steps: times that differ by rounding
 _PLACE_WORDS = 4  # of a place that is no variable, at most
 _BETWEEN = 512  # steps that are taken at once where events may call a statement
 _MOST_START = 1 << 26  # bytes of a simulation's start that are kept
@@ -607,7 +607,7 @@ class KeptModel:
             most = min(most, self.model.stepping.most_steps)
         if self._calls:
             most = min(most, _BETWEEN)
-        self._played = self.model.queue.next_of(self.model.plays.calls) - _NEAR * float(h.dt)
+        self._played = self.model.queue.next_of(self.model.plays.calls) - NEAR * float(h.dt)
         called = min(self._due, self._played)
         if not statements and called == np.inf:
             return most

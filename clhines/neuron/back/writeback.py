@@ -30,7 +30,7 @@ from clhines.simulate.simulation import Simulation
 _CHARGED = "", CAPACITIVE
 _V = "", "v"
 _MEMBRANE, _VEXT = (OUTSIDE, "i_membrane"), (OUTSIDE, "vext")
-_NEAR = 1e-6  # steps: times that differ by rounding
+NEAR = 1e-6  # steps: times that differ by rounding
 BEFORE_STEPS = {"before_initial", "initial", "after_initial"}  # blocks
 # mV: from here on v + 0.001 mV, with which NEURON makes conductances, is rounded by 2^-23 of the
 # difference and more, as in float32; ten million times further away nothing of it is left
@@ -357,7 +357,7 @@ class Records:
         """
         dt, first = self._sim.model.dt, np.inf
         for origin, times in self._sent(result, begin, after, self._imported.model.wires.called):
-            margin = 0.25 * dt if origin.sender is None else -_NEAR * dt
+            margin = 0.25 * dt if origin.sender is None else -NEAR * dt
             first = min(first, float(times.min(initial=np.inf)) + margin)
         return first
 

@@ -19,10 +19,9 @@ from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import numbers_in, ref
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.played import Recorder
+from clhines.neuron.stepping.taken import TakenStep
 from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
-
-_STEP = "fadvance"
 
 
 class StopRunError(Exception):
@@ -103,30 +102,25 @@ def stepping_by(
     h: Hoc, memory: NeuronMemory, step: Callable[[], object]
 ) -> Iterator[Callable[[], None]]:
     """Let hoc's ``fadvance`` be `step`; give a function that raises an exception of it."""
-    own = memory.built_in(_STEP)
-    before, kept = own.value, list[BaseException]()
+    kept = list[BaseException]()
     interrupt = ctypes.c_int.from_address(memory.address("hoc_intset"))
-    give = memory.function("_Z12hoc_retpushxd", None, ctypes.c_double)
 
-    def taken() -> None:
-        own.value = before
+    def guarded() -> None:
         try:
-            step()
+            with taken.off():
+                step()
         except BaseException as error:
             kept.append(error)
             interrupt.value = 1  # hoc stops before what comes next
-        own.value = function_at
-        give(1.0)
 
     def raise_kept() -> None:
         if kept:
             interrupt.value = 0
             raise kept.pop()
 
-    function = ctypes.CFUNCTYPE(None)(taken)
-    function_at = ctypes.cast(function, ctypes.c_void_p).value or 0
-    own.value = function_at
+    taken = TakenStep(memory, guarded)
+    taken.is_on = True
     try:
         yield raise_kept
     finally:
-        own.value = before
+        taken.is_on = False

@@ -28,11 +28,11 @@ class TakenStep:
     step : callable
         Called in place of it; raises nothing.
     settle : callable
-        Called before NEURON's own steps, and before others read its memory.
+        Called before NEURON's own steps, and before others read its memory; by default nothing is.
     """
 
     def __init__(
-        self, library: Objects, step: Callable[[], None], settle: Callable[[], None]
+        self, library: Objects, step: Callable[[], None], settle: Callable[[], None] = lambda: None
     ) -> None:
         self._at = library.built_in(_STEP)
         self._own, self._settle = self._at.value, settle
