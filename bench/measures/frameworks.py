@@ -1,7 +1,7 @@
 """Run unedited scripts of five frameworks with the switch on and off.
 
     CLHINES_MODELS=FOLDER python -m bench frameworks [NAME ...] [--device SPEC] [--python PROGRAM]
-        [--result WORD]
+        [--result WORD] [--short]
 
 FOLDER has the public repositories ``netpyne``, ``LFPy``, ``BluePyOpt``, ``bmtk``, ``hnn-core`` and
 ``M1`` (``suny-downstate-medical-center/M1_NetPyNE_CellReports_2023``). PROGRAM is a Python that has
@@ -23,7 +23,8 @@ sections, without artificial ones, and so are their spikes. Of notebooks the cel
 without lines for IPython. hnn-core sees a NEURON 7 while it is imported, as the legacy units that
 it asks of newer ones are not in NEURON 9.
 The files of `GIVEN`, which stand beside the script of M1, run a part of it.
-WORD makes a result of its own, ``frameworks-WORD``.
+WORD makes a result of its own, ``frameworks-WORD``; of long scripts ``--short`` runs each way once:
+here with empty caches, in NEURON, and on ranks.
 """
 
 from __future__ import annotations
@@ -351,7 +352,13 @@ def copied(name: str, folder: Path, copy: Path, python: str, core: bool) -> str:
 
 
 def row_of(
-    name: str, folder: Path, device: str, python: str, turns: int = TURNS, nudge: bool = False
+    name: str,
+    folder: Path,
+    device: str,
+    python: str,
+    turns: int = TURNS,
+    nudge: bool = False,
+    ranks: bool | None = None,
 ) -> dict[str, Any]:
     """Run a script in both ways, in a copy of its folder.
 
@@ -363,6 +370,8 @@ def row_of(
     nudge : bool
         Whether NEURON also runs it nudged where all spikes are in their steps; ``nudged_dv`` is
         how far that moves a voltage.
+    ranks : bool, optional
+        Whether it runs on MPI ranks too; default: with more turns than one.
     """
     with tempfile.TemporaryDirectory() as where:
         copy = Path(where) / Path(SCRIPTS[name][0]).name
@@ -388,10 +397,11 @@ def row_of(
                 row |= {f"nudged_{key}": nudged[key] for key in kept} | {"off": "once a ms"}
         except FailedError as error:
             return {"name": name, "failed": str(error)}
-        if turns > 1:
-            given = name, copy, device, python, neurons
+        given = name, copy, device, python, neurons
+        if turns > 1 if ranks is None else ranks:
             row |= other(*given, "RANKS") if name.startswith(WITH_RANKS) else {}
             row |= other(*given, "RANKS", is_on=True) if name.startswith("netpyne") else {}
+        if turns > 1:
             row |= other(*given, "CORE") if has_core and not why else {"core_failed": why}
     return row
 
@@ -481,13 +491,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="scripts with such a word")
     parser.add_argument("--python", default=sys.executable, metavar="PROGRAM")
     parser.add_argument("--result", default="", metavar="WORD", help="frameworks-WORD")
+    parser.add_argument("--short", action="store_true", help="each way once, and no CoreNEURON")
     args = parser.parse_args(arguments)
     if "CLHINES_MODELS" not in os.environ:
         raise MissingError("expected CLHINES_MODELS=FOLDER, with netpyne, LFPy, BluePyOpt, bmtk")
     names = [n for n in SCRIPTS if not args.names or any(word in n for word in args.names)]
     queue = record.queue(args.device, ["float64"])
     folder, device = Path(os.environ["CLHINES_MODELS"]), queue.device.name.strip()
-    rows = [row_of(name, folder, device, args.python) for name in tqdm(names)]
+    how: dict[str, Any] = {"turns": 0, "ranks": True} if args.short else {}
+    rows = [row_of(name, folder, device, args.python, **how) for name in tqdm(names)]
     packages = "netpyne", "LFPy", "bluepyopt", "bmtk", "hnn-core", "neuron"
     versions = "; ".join(f"print({x!r}, version({x!r}))" for x in packages)
     versions = f"from importlib.metadata import version; {versions}"

@@ -33,9 +33,9 @@ def row_with(tmp_path, monkeypatch):
     place, script, _ = frameworks.SCRIPTS[SCRIPT]
     monkeypatch.setitem(frameworks.SCRIPTS, SCRIPT, (place, script, ""))
 
-    def made(late):
+    def made(late, **how):
         monkeypatch.setattr(frameworks, "CHILD", STUB.replace("LATE", repr(late)))
-        return frameworks.row_of(SCRIPT, tmp_path, "", sys.executable)
+        return frameworks.row_of(SCRIPT, tmp_path, "", sys.executable, **how)
 
     return made
 
@@ -47,6 +47,12 @@ def test_equal_spikes_need_no_nudged_run(row_with):
     assert (row["first_seconds"], row["seconds"], row["dv"]) == (9.0, 4.0, 0.25)
     assert (row["first_ended"], row["ended"], row["neuron_ended"]) == (8.0, 3.0, 3.0)
     assert row["ranks_failed"] and not {"core_ended", "ranks_ended"} & row.keys()
+
+
+def test_a_short_row_has_the_first_run_and_ranks(row_with):
+    row = row_with(0.0, turns=0, ranks=True)
+    assert (row["first_seconds"], row["seconds"], row["ended"]) == (9.0, 9.0, 8.0)
+    assert "there is one rank" in row["ranks_failed"] and "core_failed" not in row
 
 
 def test_a_nudged_run_in_neuron_stands_beside_spikes_that_differ(row_with):
