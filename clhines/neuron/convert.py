@@ -201,16 +201,21 @@ def constructed(
     return Mechanism(text, replace(language, constructed=True, **more))  # type: ignore[arg-type]
 
 
+def _code(text: str) -> str:
+    """Return an NMODL text with blanks for its comments."""
+    comment = r"COMMENT\b.*?ENDCOMMENT|[:?][^\n]*"
+    return re.sub(comment, lambda found: " " * len(found[0]), text, flags=re.DOTALL)
+
+
 def with_currents(text: str) -> str:
     """Return an NMODL text whose own currents are in RANGE, as hoc sees them in any case."""
-    code = re.sub(r"COMMENT\b.*?ENDCOMMENT|:[^\n]*", "", text, flags=re.DOTALL)
-    lists = [names for _, names in re.findall(_CURRENTS, code)]
+    lists = [names for _, names in re.findall(_CURRENTS, _code(text))]
     return f"{text}\nNEURON {{ RANGE {', '.join(lists)} }}\n" if lists else text
 
 
 def of_alike(text: str) -> str:
     """Return a point process's text with the currents of those on branches that are alike, too."""
-    code = re.sub(r"COMMENT\b.*?ENDCOMMENT|[:?][^\n]*", _blank, text, flags=re.DOTALL)
+    code = _code(text)
     written = re.search(r"\bUSEION\s+(\w+)[^}]*?\bWRITE\b[^}]*?\bi\1\b", code)
     lists = re.findall(_CURRENTS, code)
     block = re.search(r"\bBREAKPOINT\b[^{]*\{", code)
@@ -233,13 +238,9 @@ def of_alike(text: str) -> str:
     return f"{text[:at]}{added} {text[at:]}\n{declared}\n"
 
 
-def _blank(found: re.Match[str]) -> str:
-    return " " * len(found[0])
-
-
 def with_own_celsius(text: str) -> str:
     """Return an NMODL text in which celsius is a parameter of each instance, to be played into."""
-    code = re.sub(r"COMMENT\b.*?ENDCOMMENT|[:?][^\n]*", "", text, flags=re.DOTALL)
+    code = _code(text)
     if not re.search(r"\bcelsius\b|\bINCLUDE\b|\bnrn_ghk\b", code):
         return text
     found = re.search(r"\b(TABLE|INCLUDE|VERBATIM|nrn_ghk|celsius\s*=(?!=))", code)
