@@ -135,6 +135,9 @@ if os.environ.get("RANKS"):
     from mpi4py import MPI
     from neuron import h
     h.nrnmpi_init()
+    ranks = int(h.ParallelContext().nhost())
+    if ranks != MPI.COMM_WORLD.size:
+        raise RuntimeError(f"RuntimeError: NEURON has {ranks} of {MPI.COMM_WORLD.size} ranks")
 if is_on:
     import clhines
     on = clhines.neuron.enable()
@@ -281,11 +284,19 @@ def run(
     env |= {word: "1"} if word else {}
     script = str(Path(SCRIPTS[name][1]).with_suffix(".py"))
     command = [python, "-c", CHILD, script, str(out), *GIVEN.get(name, [])]
-    library = next((Path(python).absolute().parents[1] / "lib").glob("libmpi.so*"), None)
-    env |= {"MPI_LIB_NRN_PATH": str(library)} if word == "RANKS" and library else {}
+    # `libmpi.so` itself may be a text for linkers
+    libraries = sorted((Path(python).absolute().parents[1] / "lib").glob("libmpi.so*"))
+    env |= {"MPI_LIB_NRN_PATH": str(libraries[-1])} if word == "RANKS" and libraries else {}
     try:
         if word == "RANKS":
-            command = [*child.mpiexec(ranks_of(is_on), python), *command]
+            # where one rank fails, `mpi4py` ends the others
+            command = [
+                *child.mpiexec(ranks_of(is_on), python),
+                python,
+                "-m",
+                "mpi4py",
+                *command[1:],
+            ]
         done = subprocess.run(
             command, cwd=copy, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False
         )
