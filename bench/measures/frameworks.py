@@ -401,6 +401,8 @@ def row_of(
                 for found, is_on in ((neurons, False), (ours, True)):
                     least(found, run(name, copy, is_on, device, python))
             row = {"name": name, **first, **compared(ours, neurons)}
+            for key in () if turns else ("seconds", "ended"):  # of a next run
+                row.pop(key, None)
             most = max(row.get("spikes", 0), row.get("neuron_spikes", 0))
             if nudge or row.get("same_step", 0) != most:
                 nudged = compared(run(name, copy, False, device, python, "NUDGED"), neurons)
@@ -477,7 +479,7 @@ def ended(result: dict[str, Any]) -> list[str]:
         f"{row['name']:<24} "
         + " ".join(f"{row[k]:>{n}.1f}" if row.get(k) else f"{'-':>{n}}" for k, n in ENDED.items())
         for row in result["rows"]
-        if row.get("ended")
+        if row.get("neuron_ended")
     ]
     if not lines:
         return []

@@ -94,6 +94,7 @@ LAST_GPU = {
     "BluePyOpt `expsyn.py`": "BluePyOpt expsyn",
     "hnn-core, 270 cells": "hnn-core firing_pattern",
     "`bio_1cell`, 1 cell": "BMTK bio_1cell",
+    "`bio_300cells_nosurround`, 300 cells": "BMTK bio_300cells",
 }
 SPIKES = "## When is the last spike known?"
 TRIED = "## What has been tried?"
