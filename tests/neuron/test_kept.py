@@ -175,6 +175,44 @@ def test_capacitive_currents_are_recorded_as_by_neuron(engine):
     assert "Vector.record of i_cap in float32" in refused[1]
 
 
+ENDS = """
+import json, sys
+import numpy as np
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+soma, dendrite = h.Section(name="soma"), h.Section(name="dendrite")
+dendrite.connect(soma(0.5))
+dendrite.nseg, dendrite.L, dendrite.diam = 3, 100, 1
+for section in (soma, dendrite):
+    section.insert("hh")
+v = [h.Vector().record(dendrite(x)._ref_v) for x in (0.9, 1)]
+
+def ran(go_on):
+    h.finitialize(-65)
+    for change, time in ((0, 1), (7, 2), (-4, 3.025)):
+        dendrite(0.9).v += change
+        go_on(time)
+    return np.array(v), dendrite(1).v
+
+rows = []
+for h.secondorder in (0, 1, 2):
+    truth, end = ran(h.continuerun)
+    found, own = ran(lambda time: clhines.neuron.run(time, engine=sys.argv[1]))
+    rows.append([np.abs(found - truth).max(), abs(own - end), abs(end - dendrite(0.9).v)])
+print(json.dumps(rows))
+"""
+
+
+@pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
+def test_an_end_keeps_how_far_it_is_from_the_voltage_beside_it(engine):
+    """By steps of second order, in which NEURON changes the sign of that and never its size."""
+    first, *second = result_of(ENDS, engine)
+    assert max(off for off, *_ in (first, *second)) < TOLERANCE
+    assert max(off for _, off, _ in (first, *second)) < TOLERANCE
+    assert first[2] < TOLERANCE and min(row[2] for row in second) > 2
+
+
 BELOW = """
 import json, sys
 import numpy as np
