@@ -199,7 +199,7 @@ def _listeners(wires: NeuronWires, events: list[Queued]) -> dict[int, list[int]]
     found = {a: [k] for a, k in zip(own, _places(wires.read.address, own), strict=True) if k >= 0}
     sent = np.unique([event.address for event in events if event.what == "PreSyn"])
     if len(sent):
-        chosen = np.flatnonzero(np.isin(wires.read.source, sent))
+        chosen = np.flatnonzero(np.isin(wires.read.source, sent) & wires.read.active)
         for k, source in zip(chosen.tolist(), wires.read.source[chosen].tolist(), strict=True):
             found.setdefault(source, []).append(k)
     return found
