@@ -315,7 +315,8 @@ def _to_variables(
 
 def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> None:
     rejected, played, outside = [], set[Variable](), list[Player]()
-    for player in model.players:
+    players = _to_come(model)
+    for player in players:
         variable = player.variable
         if variable in played:
             what = f"{player.what} into {variable.name}, which a Vector is played into, too"
@@ -339,17 +340,27 @@ def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Non
     if rejected:
         raise RejectedError(rejected)
     if model.outside.acts:
-        _drive(model, network, outside)
+        _drive(model, network, outside, players)
 
 
-def _drive(model: NeuronModel, network: Network, players: Sequence[Player]) -> None:
-    """Add the currents that potentials outside drive along cells."""
+def _to_come(model: NeuronModel) -> list[Player]:
+    """Return what is played, in steps from the next one on: what has been may be set since."""
+    events = model.queue.events("PlayRecordEvent") if any(p.event for p in model.players) else []
+    due = {event.address: event.time for event in events}
+    found = (p.to_come(due.get(p.event, np.inf)) if p.event else p for p in model.players)
+    return [player for player in found if player is not None]
+
+
+def _drive(
+    model: NeuronModel, network: Network, players: Sequence[Player], every: Sequence[Player]
+) -> None:
+    """Add the currents that potentials outside drive along cells; `every`: all that is played."""
     outside = model.outside
     coupling, e = outside.coupling(), outside.potentials()
     stays = e == 0
     stays[[player.variable.number for player in players]] = False
     for name, driver in outside.drivers.items():
-        _copy(model, network, name, coupling)
+        _copy(model, network, name, coupling, every)
         stays[driver.of] = True
     chosen = np.flatnonzero(~stays[coupling.of])
     if len(chosen):
@@ -357,7 +368,9 @@ def _drive(model: NeuronModel, network: Network, players: Sequence[Player]) -> N
         _give(network, rest, e, players)
 
 
-def _copy(model: NeuronModel, network: Network, name: str, coupling: Coupling) -> None:
+def _copy(
+    model: NeuronModel, network: Network, name: str, coupling: Coupling, players: Sequence[Player]
+) -> None:
     """Add an instance for each current that potentials drive which a mechanism sets."""
     driver = model.outside.drivers[name]
     instance = inverse(driver.of, len(model.outside.potentials()))[coupling.of]
@@ -368,7 +381,7 @@ def _copy(model: NeuronModel, network: Network, name: str, coupling: Coupling) -
     given[FACTOR] = coupling.g[chosen]
     group = put_group(network, driver.copy, coupling.node[chosen], given)
     names = {split_name(q): q.name for q in quantities}
-    for player in model.players:
+    for player in players:
         variable = player.variable
         known = names.get((variable.name, variable.place))
         if variable.owner == name and known is not None:
@@ -511,7 +524,9 @@ def _silent(model: NeuronModel, name: str) -> list[int]:
     """Return NetCons to a mechanism that send nothing, which FOR_NETCONS looks at, too."""
     wires = model.wires
     number = wires.senders.names.index(name)
-    return np.flatnonzero((wires.origin < 0) & (wires.senders.name[wires.target] == number)).tolist()
+    return np.flatnonzero(
+        (wires.origin < 0) & (wires.senders.name[wires.target] == number)
+    ).tolist()
 
 
 def _connect_alone(
