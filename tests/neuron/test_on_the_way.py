@@ -99,6 +99,21 @@ def test_an_event_that_its_source_has_not_sent_to_the_others_is_refused(model, t
         clhines.neuron.run(STOP, engine="reference")
 
 
+def test_an_event_that_its_only_source_would_have_to_send_in_time_to_come_is_refused(model):
+    """The source's own would come behind it."""
+    stim = h.NetStim()
+    stim.start, stim.number = 1, 1
+    netcon = h.NetCon(stim, model[0][0])
+    netcon.delay, netcon.weight[0] = 0.5, 1e-4
+    h.finitialize(-65)
+    netcon.event(0.4)
+    clhines.neuron.run(0.2, engine="reference")  # as if it had been sent before 0 ms
+    h.finitialize(-65)
+    netcon.event(7.1)
+    with pytest.raises(InputError, match="an event on its way whose NetCon has weights"):
+        clhines.neuron.run(STOP, engine="reference")
+
+
 def test_an_event_of_a_vecstim_on_its_way_is_told_of_before_a_run(model):
     source, times = h.vec_inside(), h.Vector([0.2, 7])
     source.play(times)
