@@ -508,12 +508,22 @@ def num_steps(h: Hoc, tstop: float) -> int:
     return -(-steps // together) * together
 
 
-def solve_steps(h: Hoc, tstop: float) -> int:
-    """Return how many steps ``ParallelContext.psolve(tstop)`` takes."""
+def solve_steps(h: Hoc, tstop: float, t: float, dt: float) -> int:
+    """Return how many steps ``ParallelContext.psolve(tstop)`` takes; `t`, `dt`: its last step's."""
     check_dt(h)
-    t, dt, end = float(h.t), float(h.dt), as_number("tstop", tstop, "ms") * (1 + 1e-11)
+    end = as_number("tstop", tstop, "ms") * (1 + 1e-11)
     if h.CVode().active():
-        return int(t < end)
+        return int(h.t < end)
+    steps = _steps_of_solve(t, float(h.dt), end)
+    if t != h.t and (dt == h.dt or steps != _steps_of_solve(float(h.t), float(h.dt), end)):
+        raise InputError(
+            f"h.t has been set to {h.t:g} ms, and psolve goes on from NEURON's last step, at "
+            f"{t:g} ms; expected h.finitialize() before, or h.continuerun({tstop:g})"
+        )
+    return steps
+
+
+def _steps_of_solve(t: float, dt: float, end: float) -> int:
     steps = int((end - t) / dt + 1e-9)
     if steps > _FEW:
         return steps

@@ -315,7 +315,8 @@ def _to_variables(
 
 def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> None:
     rejected, played, outside = [], set[Variable](), list[Player]()
-    for player in model.players:
+    players = _to_come(model)
+    for player in players:
         variable = player.variable
         if variable in played:
             what = f"{player.what} into {variable.name}, which a Vector is played into, too"
@@ -339,17 +340,27 @@ def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Non
     if rejected:
         raise RejectedError(rejected)
     if model.outside.acts:
-        _drive(model, network, outside)
+        _drive(model, network, outside, players)
 
 
-def _drive(model: NeuronModel, network: Network, players: Sequence[Player]) -> None:
-    """Add the currents that potentials outside drive along cells."""
+def _to_come(model: NeuronModel) -> list[Player]:
+    """Return what is played, in steps from the next one on: what has been may be set since."""
+    events = model.queue.events("PlayRecordEvent") if any(p.event for p in model.players) else []
+    due = {event.address: event.time for event in events}
+    found = (p.to_come(due.get(p.event, np.inf)) if p.event else p for p in model.players)
+    return [player for player in found if player is not None]
+
+
+def _drive(
+    model: NeuronModel, network: Network, players: Sequence[Player], every: Sequence[Player]
+) -> None:
+    """Add the currents that potentials outside drive along cells; `every`: all that is played."""
     outside = model.outside
     coupling, e = outside.coupling(), outside.potentials()
     stays = e == 0
     stays[[player.variable.number for player in players]] = False
     for name, driver in outside.drivers.items():
-        _copy(model, network, name, coupling)
+        _copy(model, network, name, coupling, every)
         stays[driver.of] = True
     chosen = np.flatnonzero(~stays[coupling.of])
     if len(chosen):
@@ -357,7 +368,9 @@ def _drive(model: NeuronModel, network: Network, players: Sequence[Player]) -> N
         _give(network, rest, e, players)
 
 
-def _copy(model: NeuronModel, network: Network, name: str, coupling: Coupling) -> None:
+def _copy(
+    model: NeuronModel, network: Network, name: str, coupling: Coupling, players: Sequence[Player]
+) -> None:
     """Add an instance for each current that potentials drive which a mechanism sets."""
     driver = model.outside.drivers[name]
     instance = inverse(driver.of, len(model.outside.potentials()))[coupling.of]
@@ -368,7 +381,7 @@ def _copy(model: NeuronModel, network: Network, name: str, coupling: Coupling) -
     given[FACTOR] = coupling.g[chosen]
     group = put_group(network, driver.copy, coupling.node[chosen], given)
     names = {split_name(q): q.name for q in quantities}
-    for player in model.players:
+    for player in players:
         variable = player.variable
         known = names.get((variable.name, variable.place))
         if variable.owner == name and known is not None:
@@ -470,10 +483,12 @@ def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Gro
     before = max(float(model.h.t) - float(model.h.dt), 0.0)  # when those in bins count as sent
     for name, group in groups.items():
         chosen = [(k, t) for k, t in pending if model.wires.target_of(k)[0] == name]
-        if not chosen:
+        net = group.mechanism.program.net
+        silent = _silent(model, name) if net is not None and net.for_netcons else []
+        if not chosen and not silent:
             continue
         if _changes_weights(model, group):
-            made += _connect_alone(model, network, group, chosen)
+            made += _connect_alone(model, network, group, chosen, silent)
             continue
         binned = model.bins is not None
         network.connect(
@@ -505,12 +520,25 @@ def _changes_weights(model: NeuronModel, group: Group) -> bool:
     return any(a.role == "weight" and a.direction != "in" for a in calls)
 
 
+def _silent(model: NeuronModel, name: str) -> list[int]:
+    """Return NetCons to a mechanism that send nothing, which FOR_NETCONS looks at, too."""
+    wires = model.wires
+    number = wires.senders.names.index(name)
+    return np.flatnonzero(
+        (wires.origin < 0) & (wires.senders.name[wires.target] == number)
+    ).tolist()
+
+
 def _connect_alone(
-    model: NeuronModel, network: Network, group: Group, chosen: Sequence[tuple[int, float]]
+    model: NeuronModel,
+    network: Network,
+    group: Group,
+    chosen: Sequence[tuple[int, float]],
+    silent: Sequence[int],
 ) -> list[int]:
-    """Connect NetCons without a source to one that has their events on their way."""
-    wires, times = model.wires, dict[int, list[float]]()
-    if model.bins is not None:
+    """Connect NetCons without a source to one that has their events on their way, or none."""
+    wires, times = model.wires, {k: list[float]() for k in silent}
+    if model.bins is not None and chosen:
         raise rejected_on_way(model, group.mechanism.name)
     for k, t in chosen:
         if wires.origin[k] < 0:

@@ -210,6 +210,9 @@ class Fingerprint:
             ReadValue(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),
         ]
         self._given: list[tuple[str, Compared]] = []
+        stepped = [p.variable for p in model.plays.players if not p.continuous]
+        self._stepped = {(v.owner, v.name) for v in stepped}  # parameters that a run sets, too
+        self._played: list[Compared] = []
         self._clock: list[Compared] = [
             ReadValue(lambda: float(model.h.t)),
             ReadValue(model.queue.words),
@@ -240,6 +243,7 @@ class Fingerprint:
                     fixed.append(column)
                 elif variable in given:
                     self._given.append((name, column))
+                    self._played += [column] * ((name, variable) in self._stepped)
                 else:
                     moving.append(column)
             for variable in program.random if program is not None else ():
@@ -274,6 +278,7 @@ class Fingerprint:
             of_kinds = [ReadValue(partial(_globals, model, own)) for own in names]
             fixed.append(of_kinds[0])
             self._given.append((name, of_kinds[1]))
+            self._played += [of_kinds[1]] * any((name, n) in self._stepped for n in kinds[1])
             moving.append(of_kinds[2])
         for ion in contents.ions.values():
             fixed += Words.by_blocks(ion.instances.places + 8 * POINTER)
@@ -326,7 +331,7 @@ class Fingerprint:
         return _same(self._moving)
 
     def take_values(self) -> None:
-        _over(self._clock + self._moving, _take)
+        _over(self._clock + self._moving + self._played, _take)
 
 
 def counts(memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:

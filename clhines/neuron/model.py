@@ -17,7 +17,15 @@ from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
 from clhines.mechanisms.nmodl.reading.tree import GIVEN, PICKING, FunctionTable
 from clhines.mechanisms.nmodl.values import MADE
 from clhines.model.model import ADVANCE_REVERSAL
-from clhines.neuron.back.queue import LATE, Bins, EventQueue, Pending, check_bins, read_pending
+from clhines.neuron.back.queue import (
+    LATE,
+    Bins,
+    EventQueue,
+    Pending,
+    check_bins,
+    in_no_bin,
+    read_pending,
+)
 from clhines.neuron.convert import (
     CELSIUS,
     Rejected,
@@ -269,6 +277,8 @@ class NeuronModel:
         if values:
             self._refresh_values()
         rejected = [*self.pending.rejected, *self.plays.rejected, *self.trains.rejected]
+        if values and self.bins is not None:
+            rejected += in_no_bin(self.wires, self.pending)
         if rejected:
             raise RejectedError(rejected)
 

@@ -151,8 +151,12 @@ class Switch:
         stop = self._library.function(
             "_Z10hoc_getargi", ctypes.POINTER(ctypes.c_double), ctypes.c_int
         )(1)[0]
-        h = self._h
-        ran = self._attempt(lambda: solve_steps(h, stop), lambda: self._own_psolve(stop), False)
+        h, own = self._h, (ctypes.c_double * 2).from_address(self._library.variable("nrn_threads"))
+
+        def count() -> int:
+            return solve_steps(h, stop, *own)
+
+        ran = self._attempt(count, lambda: self._own_psolve(stop), False)
         if not ran:  # psolve() itself calls no advance() of the model's own
             self._interrupt.value = 1  # hoc stops before what comes next
         return 0.0

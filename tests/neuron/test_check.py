@@ -592,6 +592,37 @@ def test_time_of_an_event_within_half_a_step():
     assert float(difference) < 1e-12  # event times are sums of some 1,000 steps
 
 
+IN_NO_BIN = """
+import json, sys
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+soma = h.Section(name="soma")
+soma.insert("pas")
+synapse, stim = h.ExpSyn(soma(0.5)), h.NetStim()
+stim.number, stim.interval, stim.start = 100, 1, 0.1
+netcon = h.NetCon(stim, synapse)
+netcon.delay = 1.5  # there is always one of the stim's on its way
+h.CVode().queue_mode(1, 0)
+said = []
+for begin in (h.continuerun, lambda t: clhines.neuron.run(t, engine="reference")):
+    h.finitialize(-65)
+    begin(2)
+    netcon.event(2.7)
+    try:
+        clhines.neuron.run(5, engine="reference")
+    except clhines.InputError as error:
+        said.append(str(error))
+print(json.dumps(said))
+"""
+
+
+def test_an_event_in_no_bin_is_told_of_beside_others_and_between_pieces():
+    said = forked.result_of(IN_NO_BIN)
+    assert len(said) == 2
+    assert all("ExpSyn: NetCon.event on its way, with CVode.queue_mode(1, 0)" in s for s in said)
+
+
 MANY_ON_THEIR_WAY = """
 import json, sys
 sys.path.insert(0, TESTS)

@@ -175,6 +175,103 @@ def test_capacitive_currents_are_recorded_as_by_neuron(engine):
     assert "Vector.record of i_cap in float32" in refused[1]
 
 
+ENDS = """
+import json, sys
+import numpy as np
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+soma, dendrite = h.Section(name="soma"), h.Section(name="dendrite")
+dendrite.connect(soma(0.5))
+dendrite.nseg, dendrite.L, dendrite.diam = 3, 100, 1
+for section in (soma, dendrite):
+    section.insert("hh")
+v = [h.Vector().record(dendrite(x)._ref_v) for x in (0.9, 1)]
+
+def ran(go_on):
+    h.finitialize(-65)
+    for change, time in ((0, 1), (7, 2), (-4, 3.025)):
+        dendrite(0.9).v += change
+        go_on(time)
+    return np.array(v), dendrite(1).v
+
+rows = []
+for h.secondorder in (0, 1, 2):
+    truth, end = ran(h.continuerun)
+    found, own = ran(lambda time: clhines.neuron.run(time, engine=sys.argv[1]))
+    rows.append([np.abs(found - truth).max(), abs(own - end), abs(end - dendrite(0.9).v)])
+print(json.dumps(rows))
+"""
+
+
+@pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
+def test_an_end_keeps_how_far_it_is_from_the_voltage_beside_it(engine):
+    """By steps of second order, in which NEURON changes the sign of that and never its size."""
+    first, *second = result_of(ENDS, engine)
+    assert max(off for off, *_ in (first, *second)) < TOLERANCE
+    assert max(off for _, off, _ in (first, *second)) < TOLERANCE
+    assert first[2] < TOLERANCE and min(row[2] for row in second) > 2
+
+
+PLAYED = """
+import json, sys
+import numpy as np
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+sections = [h.Section(name=name) for name in "abc"]
+clamps = [h.IClamp(section(0.5)) for section in sections]
+for section, clamp in zip(sections, clamps):
+    section.L = section.diam = 30
+    section.insert("pas")
+    clamp.dur = 100
+times, amps = h.Vector([0, 1, 3, 5, 7]), h.Vector([0, 0.1, 0.2, 0.05, 0.02])
+amps.play(clamps[0]._ref_amp, times)
+amps.play(clamps[1]._ref_amp, 1.7)
+levels = h.Vector(np.linspace(-75, -60, 9))
+levels.play(sections[2](0.5).pas._ref_e, times)
+v = [h.Vector().record(section(0.5)._ref_v) for section in sections]
+
+def ran(go_on, changes):
+    for clamp in clamps:
+        clamp.amp = 0
+    sections[2](0.5).pas.e = -70
+    h.finitialize(-70)
+    for until, amp in changes:
+        go_on(until)
+        if amp is not None:
+            clamps[0].amp = clamps[1].amp = amp
+            sections[2](0.5).pas.e = -100 * amp
+    go_on(9)
+    return np.array(v), [clamp.amp for clamp in clamps]
+
+def loop(until):
+    while h.t < until - h.dt / 2:
+        h.fadvance()
+
+rows = []
+for changes in (
+    [(1.5, 0.3)], [(1.5, 0.3), (2, None)], [(1.5, 0.3), (1.7, None), (4, 0.3)], [(1, 0.3)],
+    [(1 - h.dt, 0.3)], [(1 + h.dt, 0.3)], [(3.4 - h.dt, 0.6), (3.4, 0.7)], [(7.5, 0.9)],
+):
+    truth, last = ran(h.continuerun, changes)
+    plain = ran(h.continuerun, [])[0]
+    found, own = ran(lambda time: clhines.neuron.run(time, engine=sys.argv[1]), changes)
+    with clhines.neuron.enable(engine=sys.argv[1]):
+        looped, of_loop = ran(loop, changes)
+    rows.append([np.abs(found - truth).max(), np.abs(looped - truth).max(),
+                 np.abs(plain - truth).max(), last == own == of_loop])
+print(json.dumps(rows))
+"""
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_what_is_set_stays_until_a_vector_plays_its_next_step(engine):
+    """Between pieces and in loops, before, at and after the times of steps, and behind the last."""
+    for off, off_in_loop, effect, same in result_of(PLAYED, engine):
+        assert max(off, off_in_loop) < TOLERANCE and effect > 0.01 and same
+
+
 BELOW = """
 import json, sys
 import numpy as np

@@ -41,6 +41,12 @@ def test_what_a_body_reads_and_changes_is_as_in_neuron(engine):
         assert bool(one["reasons"]) == (case == "every_step"), case
 
 
+def test_a_vector_has_currents_of_voltages_that_no_body_reads():
+    found = told("unread", "reference")
+    assert found["steps"] == 8 * PER_MS and found["largest"] > 1e-3
+    assert found["worst"] < TOLERANCE
+
+
 def test_a_block_is_settled_where_the_switch_is_turned_off():
     found = told("ends", "reference")
     assert found["hooked"] == [True, True]

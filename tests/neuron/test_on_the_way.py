@@ -64,11 +64,52 @@ def test_events_on_their_way_change_weights_as_in_neuron(model, engine, begin):
     assert np.abs(got_weights - weights).max() < 1e-9 * np.abs(weights[weights > -1e8]).max()
 
 
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs"])
+def test_events_of_connections_that_are_not_active_any_more_come(model, engine):
+    """NEURON looks at that when they are sent; FOR_NETCONS looks at all, silent ones, too."""
+    synapses, netcons = model
+    silent = [h.NetCon(None, synapse) for synapse in synapses]
+    for netcon in silent:
+        netcon.weight[0] = 1e-4
+    every, found = [*silent, *netcons], []
+    for ours in (False, True):
+        for netcon in netcons:
+            netcon.active(1)
+        vectors = [h.Vector().record(synapse._ref_g) for synapse in synapses]
+        h.finitialize(-65)
+        h.continuerun(2.6)
+        for netcon in netcons[:-4:2]:
+            netcon.active(0)
+        clhines.neuron.run(STOP, engine=engine) if ours else h.continuerun(STOP)
+        weights = [netcon.weight[k] for netcon in every for k in range(int(netcon.wcnt()))]
+        found.append((np.array([*map(np.array, vectors)]), np.array(weights)))
+    on_all = results(synapses, netcons, [(False, STOP)], engine)[0]
+    (expected, weights), (got, got_weights) = found
+    assert np.abs(on_all - expected).max(axis=1).min() > 1e-5
+    assert np.abs(got - expected).max() < 1e-9 * np.abs(expected).max()
+    assert np.abs(got_weights - weights).max() < 1e-9 * np.abs(weights[weights > -1e8]).max()
+
+
 @pytest.mark.parametrize("times", [[7.1], [7.1, 7.1]])
 def test_an_event_that_its_source_has_not_sent_to_the_others_is_refused(model, times):
     h.finitialize(-65)
     for t in times:
         model[1][0].event(t)  # behind what its source has sent: the others would get it, too
+    with pytest.raises(InputError, match="an event on its way whose NetCon has weights"):
+        clhines.neuron.run(STOP, engine="reference")
+
+
+def test_an_event_that_its_only_source_would_have_to_send_in_time_to_come_is_refused(model):
+    """The source's own would come behind it."""
+    stim = h.NetStim()
+    stim.start, stim.number = 1, 1
+    netcon = h.NetCon(stim, model[0][0])
+    netcon.delay, netcon.weight[0] = 0.5, 1e-4
+    h.finitialize(-65)
+    netcon.event(0.4)
+    clhines.neuron.run(0.2, engine="reference")  # as if it had been sent before 0 ms
+    h.finitialize(-65)
+    netcon.event(7.1)
     with pytest.raises(InputError, match="an event on its way whose NetCon has weights"):
         clhines.neuron.run(STOP, engine="reference")
 

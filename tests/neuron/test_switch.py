@@ -194,6 +194,52 @@ def test_command_line_runs_a_script_of_hoc(tmp_path):
             assert "Traceback" not in done.stderr
 
 
+TIMES = """
+import json
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+soma = h.Section(name="soma")
+soma.insert("hh")
+pc = h.ParallelContext()
+pc.set_maxstep(10)
+v = h.Vector().record(soma(0.5)._ref_v)
+
+def to_rest():
+    h.finitialize(-60)
+    h.dt, h.t = 10, -90
+    for _ in range(9):
+        h.fadvance()
+    h.dt, h.t = 0.025, 0
+    h.frecord_init()
+    pc.psolve(2)
+    return [h.t, *v]
+
+truth = to_rest()
+found, said = [], []
+with clhines.neuron.enable(engine="reference"):
+    found = to_rest()
+    for t in (-2, 7):
+        h.finitialize(-60)
+        pc.psolve(1)
+        h.t = t
+        try:
+            pc.psolve(3)
+        except clhines.InputError as error:
+            said.append(str(error))
+worst = max(abs(a - b) for a, b in zip(truth, found))
+print(json.dumps([len(truth), len(found), worst, said]))
+"""
+
+
+def test_psolve_goes_on_from_the_time_of_the_last_step():
+    """NEURON's does so whatever h.t is, but where dt is another as well."""
+    count, own, worst, said = result_of(TIMES)
+    assert count == own == 2 + 80 and worst < TOLERANCE
+    for t, one in zip((-2, 7), said, strict=True):
+        assert one.startswith(f"h.t has been set to {t} ms, and psolve goes on from NEURON's last")
+
+
 def test_environment_variable_turns_the_switch_on(tmp_path):
     """With a site module that imports clhines a script needs no line of its own."""
     (tmp_path / "sitecustomize.py").write_text("import clhines\n", "utf-8")

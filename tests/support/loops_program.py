@@ -329,6 +329,25 @@ def compared(engine):
     return found
 
 
+def unread(engine):
+    """Loops that read nothing, so that NEURON's memory has no voltages of their steps."""
+    net = Net()
+    charges = h.Vector().record(net.dends[1](0.3)._ref_i_cap)
+
+    def taken():
+        net.stim.ranvar.set_ids(1, 2, 3)
+        net.stim.ranvar.set_seq(0)
+        h.finitialize(-65)
+        while h.t < STOP - 0.5 * h.dt:
+            h.fadvance()
+        return np.array(charges)
+
+    truth = taken()
+    with enable(engine=engine) as on:
+        got = taken()
+    return {"steps": on.steps, "worst": worst(truth, got), "largest": np.abs(truth).max()}
+
+
 def steps_of(on, *calls):
     """Of each call, steps that were run here in the meantime."""
     found = []
@@ -511,5 +530,6 @@ def gone(engine):
 
 if __name__ == "__main__":
     what, engine = sys.argv[1:]
-    every = {f.__name__: f for f in (compared, ends, asks, refusals, not_given, writes, gone)}
+    cases = compared, unread, ends, asks, refusals, not_given, writes, gone
+    every = {f.__name__: f for f in cases}
     print(json.dumps(every[what](engine)))

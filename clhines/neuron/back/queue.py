@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -199,7 +200,7 @@ def _listeners(wires: NeuronWires, events: list[Queued]) -> dict[int, list[int]]
     found = {a: [k] for a, k in zip(own, _places(wires.read.address, own), strict=True) if k >= 0}
     sent = np.unique([event.address for event in events if event.what == "PreSyn"])
     if len(sent):
-        chosen = np.flatnonzero(np.isin(wires.read.source, sent))
+        chosen = np.flatnonzero(np.isin(wires.read.source, sent) & wires.read.active)
         for k, source in zip(chosen.tolist(), wires.read.source[chosen].tolist(), strict=True):
             found.setdefault(source, []).append(k)
     return found
@@ -265,14 +266,18 @@ def check_bins(
     wires: NeuronWires, pending: Pending, mechanisms: dict[str, Mechanism], dt: float
 ) -> list[Rejected]:
     """Return why a model with bins cannot be simulated; warn where the order of events differs."""
-    found = list[Rejected]()
-    loose = {k for k, _ in pending.netcons} - {k for k, _ in pending.binned}
-    for name in sorted({wires.target_of(k)[0] for k in loose}):
-        what = "NetCon.event on its way, with CVode.queue_mode(1, 0), where it is in no bin"
-        found.append(Rejected(name, what, "CVode().queue_mode(0, 0), finitialize()"))
     _warn_of_order(wires, mechanisms)
     _warn_of_time(wires, mechanisms, dt)
-    return found
+    return in_no_bin(wires, pending)
+
+
+def in_no_bin(wires: NeuronWires, pending: Pending) -> list[Rejected]:
+    """Return events of NetCons on their way that are in no bin."""
+    loose = Counter(pending.netcons) - Counter(pending.binned)
+    what = "NetCon.event on its way, with CVode.queue_mode(1, 0), where it is in no bin"
+    way_out = "CVode().queue_mode(0, 0), finitialize()"
+    names = sorted({wires.target_of(k)[0] for k, _ in loose})
+    return [Rejected(name, what, way_out) for name in names]
 
 
 def _warn_of_time(wires: NeuronWires, mechanisms: dict[str, Mechanism], dt: float) -> None:

@@ -216,6 +216,7 @@ def _take_sent(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) ->
             own = np.sort(due.get(at, []))
             last = sent[max(len(sent) - len(own), 0) :]
             same = len(last) == len(own) and np.allclose(last, own, rtol=0, atol=_SAME)
+            same &= sent[-1] <= imported.model.h.t + _SAME  # else `NetCon.event`, in time to come
             if not same or len(sent) > size[source]:
                 name = imported.model.wires.target_of(int(imported.netcons[at]))[0]
                 raise rejected_on_way(imported.model, name)

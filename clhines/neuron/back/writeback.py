@@ -99,10 +99,11 @@ class Records:
         if self._sim.dtype != np.float64:
             raise RejectedError([Rejected("", f"{what} in float32", "dtype='float64'")])
 
-    def _charging(self, v: np.ndarray, first: int) -> np.ndarray:
+    def _charging(self, v: np.ndarray, first: int, begin: np.ndarray | None) -> np.ndarray:
         """(k, n) float64, mA/cm²: capacitive currents, from voltages of each step."""
         tree, nodes = self._imported.model.tree, self._charged
-        before = v[first - 1] if first else voltages(self._imported)[nodes]
+        begin = voltages(self._imported) if begin is None and not first else begin
+        before = v[first - 1] if first or begin is None else begin[nodes]
         cm = tree.capacitance[nodes] / (CAPACITANCE * tree.area[nodes])
         return np.diff(np.vstack([before, v[first:]]), axis=0) * (1e-3 * cm / self._sim.model.dt)
 
@@ -205,11 +206,16 @@ class Records:
         nothing = np.zeros(0, np.int64), np.zeros((0, 0))
         return nothing if at is None else (self._nodes, result[at])
 
-    def rows(self, result: Result, first: int) -> list[np.ndarray | None]:
-        """Return what each has in a run less its `first` rows, (steps,) float64; None of times."""
+    def rows(
+        self, result: Result, first: int, begin: np.ndarray | None = None
+    ) -> list[np.ndarray | None]:
+        """Return what each has in a run less its `first` rows, (steps,) float64; None of times.
+
+        `begin`, (nodes,) mV: voltages before it; None where NEURON's memory has them.
+        """
         rows = {k: result[n][first:].astype(np.float64) for k, n in self._records.items()}
         if self._charged.size:
-            rows[_CHARGED] = self._charging(result[self._records[_CHARGED]], first)
+            rows[_CHARGED] = self._charging(result[self._records[_CHARGED]], first, begin)
         if _MEMBRANE in rows:  # nA
             rows[_MEMBRANE] *= 100 / self._imported.model.tree.area[self._membranes]
         stay = len(result.t) - first

@@ -175,14 +175,14 @@ class NeuronMemory(Objects):
         found = []
         for address in self._entries() if every else self.acting():
             words = raw.words_at(address, 16)
-            what, calls = self._classes.get(words[0], "unknown"), 0
+            what, event, calls = self._classes.get(words[0], "unknown"), 0, False
             if what in _EVENT:
                 event, statement = words[_EVENT[what] :][:2]
                 if self.kinds.get(raw.words_at(event, 1)[0]) != "PlayRecordEvent":
                     raise OSError("a Vector that plays is not as expected")
-                calls = event if statement else 0
+                calls = bool(statement)
             own = tuple(words[k] for k in _WORDS.get(what, ()) if 8 <= k < 11)
-            found.append(raw.PlayRead(what, self.place_of(words[1:5]), own, calls))
+            found.append(raw.PlayRead(what, self.place_of(words[1:5]), own, event, calls))
         return found
 
     def play_words(self) -> np.ndarray:

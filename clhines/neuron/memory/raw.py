@@ -41,7 +41,8 @@ class PlayRead:
     what: str  # its class, as ``YvecRecord``
     place: Place
     words: tuple[int, ...]  # what follows in the object, and nothing behind it: vectors, times, ...
-    calls: int  # address of the event by which `Vector.play` calls a statement, 0 for none
+    event: int  # address of the event by which `Vector.play` acts, 0 of what records
+    calls: bool  # whether that calls a statement
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,6 +24,7 @@ _OF_NETCON = "delay", "threshold"
 _RECORDED = "expected v, i_membrane_, i_cap, t or a RANGE variable of a mechanism or an ion"
 _MOST_NUMBERS = 1 << 22  # of a block of steps, on the host
 _MOST_NAMED = 8  # of variables that are not recorded
+_SAME = 1e-9  # of a time: NEURON adds intervals up
 _FIRST, _BEFORE = 3e8, -7e8  # numbers that no model has
 
 
@@ -72,6 +73,14 @@ class Player:
     y: np.ndarray
     continuous: bool
     what: str = "Vector.play"
+    event: int = 0  # address of that by which a Vector plays in steps
+
+    def to_come(self, due: float) -> Player | None:
+        """Return what is played from a time, ms, on; None: nothing is."""
+        if (np.diff(self.t) < 0).any():
+            return self
+        first = int(np.searchsorted(self.t, due - _SAME * max(due, 1.0)))
+        return replace(self, t=self.t[first:], y=self.y[first:]) if first < len(self.t) else None
 
 
 def steps_at_once(each: int) -> int:
@@ -129,7 +138,7 @@ class PlayReader:
             self._reject("a Graph or another object that records in each step")
             return
         if played.calls:
-            self.calls.append(played.calls)
+            self.calls.append(played.event)
             if played.what == "VecPlayContinuous":
                 self._reject("Vector.play of a statement in each step", "play into a variable")
             return
@@ -197,7 +206,8 @@ class PlayReader:
         count = min(len(t), len(y))
         if count:
             players = self.celsius if variable.name == "celsius" else self.players
-            players.append(Player(variable, t[:count], y[:count], continuous))
+            event = 0 if continuous else played.event
+            players.append(Player(variable, t[:count], y[:count], continuous, event=event))
 
     def not_recorded(self, place: Place) -> Rejected:
         self._named += 1  # a name may take as long as all NetCons

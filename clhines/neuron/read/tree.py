@@ -278,7 +278,7 @@ def _bare(
 
     `ends` are nodes and those beside them, `column` is that of voltages.
     """
-    if h.CVode().use_fast_imem():  # their membranes' currents are 0
+    if h.secondorder or h.CVode().use_fast_imem():  # which keeps a difference, or has their current
         return np.zeros(len(ends[0]), bool)
     v, beside = (fields.values(column, nodes) for nodes in ends)
     has_points = np.zeros(len(ends[0]), bool)

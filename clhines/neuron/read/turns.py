@@ -156,7 +156,8 @@ class OwnEvents:
         others = [k for k, item in enumerate(every.item.tolist()) if item not in own]
         origins = [o for o in self.wires.origins if o.sender and o.sender[0] in self.trains.ahead]
         address = {origin.address for origin in origins}
-        chosen = self.wires.read.address[np.isin(self.wires.read.source, [*address])]
+        sent_by = np.isin(self.wires.read.source, [*address]) & self.wires.read.active
+        chosen = self.wires.read.address[sent_by]
         netcons = list(self.h.List("NetCon"))
         inside = self.memory.insides_of(self.memory.objects_of(netcons)) if netcons else chosen
         silent = [netcons[k] for k in place_of(inside, chosen).tolist()]

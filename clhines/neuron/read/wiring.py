@@ -66,8 +66,8 @@ class NeuronWires:
     senders: Senders
     origins: list[Origin]
     every: np.ndarray  # addresses of all NetCons
-    read: NetConColumns  # those that are active and have a target
-    origin: np.ndarray  # (m,) int64, -1 of one without a source
+    read: NetConColumns  # those that have a target
+    origin: np.ndarray  # (m,) int64, -1 of one without a source, or that is not active
     target: np.ndarray  # (m,) int64, number among `senders`
     width: np.ndarray  # (m,) int64, how many weights each has
     weights: np.ndarray = field(init=False)  # (m, most) now; zeros behind them
@@ -112,7 +112,7 @@ def read_wires(
     target = senders.of_points(read.target)
     for k in np.flatnonzero((target < 0) & (read.target != 0) & read.active).tolist():
         rejected.append(Rejected("", f"{every[k]}: its target {every[k].syn()} is at no segment"))
-    chosen = np.flatnonzero((target >= 0) & read.active)
+    chosen = np.flatnonzero(target >= 0)  # events of others, too, may be on their way
     all_of_them = read.address
     read, target = NetConColumns(*(column[chosen] for column in read)), target[chosen]
     address = np.array([origin.address for origin in origins], np.int64)
@@ -120,7 +120,7 @@ def read_wires(
     widths = np.zeros(len(senders.names), np.int64)
     widths[name] = [int(every[k].wcnt()) for k in chosen[first].tolist()]
     width = widths[senders.name[target]]
-    origin = place_of(address, read.source)
+    origin = np.where(read.active, place_of(address, read.source), -1)
     return NeuronWires(senders, origins, all_of_them, read, origin, target, width), rejected
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from clhines.errors import SimulationError
 from clhines.neuron.back.writeback import clock
-from clhines.neuron.kept import Fingerprint, KeptModel
+from clhines.neuron.kept import Checkpoint, Fingerprint, KeptModel
 from clhines.neuron.memory.raw import numbers_in, put_words, ref
 from clhines.neuron.read.played import steps_at_once
 from clhines.neuron.stepping.everything import Everything
@@ -104,7 +104,7 @@ class LoopRun:
                 raise
         ends = clock(begin, dt, steps)
         model.plays.refresh()
-        self._tape(result, ends, first, place.crossed)
+        self._tape(result, ends, first, place)
         model.plays.forget()
         self._late.add(result, kept.imported, place.crossed, ends)
         rows = self._everything.rows(result, first)[:, self._chosen]
@@ -112,15 +112,16 @@ class LoopRun:
         self._place, self._before, self._steps, self._taken = place, before, steps, 0
         self._size = min(2 * self._size, MOST)
 
-    def _tape(self, result: Result, ends: np.ndarray, first: int, crossed: list[int]) -> None:
+    def _tape(self, result: Result, ends: np.ndarray, first: int, place: Checkpoint) -> None:
         """Work out what each step of a block appends to Vectors, and make room there."""
         records, imported, steps = self._kept.records, self._kept.imported, len(ends) - 1
         assert records is not None and imported is not None
         vectors, recorders = self._model.plays.vectors, self._model.plays.recorders
         every, last = np.arange(steps), float(ends[-1]) + 2 * SPIKE_LATE
-        rows = zip(recorders, records.rows(result, first), strict=True)
+        v = place.arrays["v"]  # of which NEURON's memory has what the loop reads
+        rows = zip(recorders, records.rows(result, first, v), strict=True)
         parts = [(r.address, every, ends[1:] if row is None else row) for r, row in rows]
-        imported.crossed[:] = crossed
+        imported.crossed[:] = place.crossed
         found = records.spikes(result, float(ends[0]), self._after, last)
         imported.crossed.clear()
         found = [(a, t[t > self._after], v[t > self._after]) for a, t, v in found]
