@@ -25,7 +25,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
 Rules = dict[str, Callable[[Statement], None]]
 
 
-MAX_CHOSEN = 256  # elements of an array whose index is not constant
+MAX_CHOSEN = 1024  # elements of an array whose index is not constant
 MADE = "TABLE {}"  # name, among those given of FUNCTION_TABLE, of a TABLE that NEURON has made
 FAILED = "execerror"  # a variable that is no number once an instance has called hoc_execerror
 _OF_EVENTS = "receive", "net_initial", "for_netcons"
