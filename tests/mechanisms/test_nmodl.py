@@ -669,6 +669,8 @@ FUNCTION looked(a) { TABLE FROM 0 TO 1 WITH 4
         "n = 0 WHILE (n < 2*y[at]) { n = n + 1 x = 2 }",
         "x = 1 + looked(y[at])",
         "n = 2 WHILE (n <= 2 && y[at] > 0) { n = n + 1 x = 2 }",
+        "x = at if (at > 2 || at < 0) { x = y[3] }",
+        "LOCAL w[2] w[1] = at IF (w[1] < 3 && w[1] >= 0) { x = at } ELSE { x = w[2] }",
     ],
 )
 def test_decisions_by_what_is_outside_of_an_array_are_no_number(condition):
