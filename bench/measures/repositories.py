@@ -132,6 +132,17 @@ SCRIPTS = {
     "64229": Script("parbulbNet/init.hoc"),
     "97917": Script("pardentategyrus/init.hoc"),
     "53965": Script("Cav32_C456S/mosinit.hoc"),
+    "184172": Script("mosinit.py"),
+    "189922": Script("mosinit.py"),
+    "2016137": Script("Detailed_models/Theta_excitation.py"),
+    "239421": Script("protocols/01_PFAA.py", ("mod_files",)),
+    "257028": Script("CCTC_model/mosinit_Normal.hoc"),
+    "265523": Script("SWR/SDprox1/init.py"),
+    "266864": Script("fig1.hoc"),
+    "267189": Script("Granule/mosinit_tDCS_synapse_189-1-33dw.hoc"),
+    "267618": Script("example_simple.py"),
+    "267680": Script("main.py"),
+    "267694": Script("mouse_model/protocols/01_Spontaneuos_firing.py", ("mouse_model/mod_files",)),
 }  # fmt: skip
 
 

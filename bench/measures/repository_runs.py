@@ -230,7 +230,10 @@ def main(arguments: Sequence[str]) -> int:
             "runs": runs.said, "ended": ended, "pressed": pressed, "here": on.steps if on else 0,
             "seconds": time.perf_counter() - begin, "sections": len(list(h.allsec())),
         }  # fmt: skip
-        np.savez(args.out, said=json.dumps(said), **runs.arrays)
+        part = f"{args.out}.part"
+        with open(part, "wb") as file:
+            np.savez(file, said=json.dumps(said), **runs.arrays)
+        os.replace(part, args.out)  # whole, also where this process is killed
         sys.stdout.flush()
         os._exit(0)  # as windows and threads may stay
 

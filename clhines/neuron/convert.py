@@ -27,6 +27,8 @@ from clhines.mechanisms.nmodl.reading.tree import (
 )
 from clhines.neuron.read.catalogue import CatalogueEntry
 
+# words of a NEURON block behind a list that may be empty
+_WORDS = r"(?:THREADSAFE|[A-Z]+_CURRENT|RANGE|GLOBAL|(?:BBCORE)?POINTER|USEION|EXTERNAL|RANDOM)\b"
 ALIKE = "of_alike"  # parameter: how many branches alike a point process stands for
 _CURRENTS = r"\b(NONSPECIFIC|ELECTRODE)_CURRENT\s+(\w+(?:\s*,\s*\w+)*)"
 CELSIUS = "celsius_played"  # parameter in the place of celsius, where a Vector is played into that
@@ -311,7 +313,7 @@ def pointing(text: str, name: str) -> str:
         if inside == "NEURON" and re.search(r"\b(RANGE|GLOBAL|POINTER)\b", code):
             found_at = rf"(,\s*)?\b{re.escape(name)}\b(\s*,)?"
             names = re.sub(found_at, lambda m: ", " if m[1] and m[2] else "", code)
-            names = re.sub(r"\b(RANGE|GLOBAL|POINTER)\s*(?=\}|$|[A-Z])", "", names.rstrip())
+            names = re.sub(rf"\b(RANGE|GLOBAL|POINTER)\s*(?=\}}|$|{_WORDS})", "", names.rstrip())
             lines[k], found = f"{names.removesuffix('}')} THREADSAFE POINTER {name}", True
             lines[k] += " }" if code.rstrip().endswith("}") else ""
         elif inside == "PARAMETER":

@@ -530,6 +530,19 @@ def _steps_of_solve(t: float, dt: float, end: float) -> int:
     return int(np.searchsorted(clock(t, dt, _FEW + 1), end - dt, side="right"))
 
 
+def batch_steps(h: Hoc, tstop: float) -> int:
+    """Return how many steps ``batch_run(tstop, tstep)`` takes."""
+    check_dt(h)
+    if h.stoprun:
+        raise InputError(f"h.stoprun is {h.stoprun:g}, with which batch_run ends; expected 0")
+    t, dt, end = float(h.t), float(h.dt), as_number("tstop", tstop, "ms")
+    if h.CVode().active():
+        return int(t < end)
+    end -= dt / 4
+    most = max(math.ceil((end - t) / dt), 0) + _FEW
+    return int(np.searchsorted(clock(t, dt, most), end))
+
+
 def ranks_of(h: Hoc) -> Ranks | None:
     if not on_ranks(h):
         return None

@@ -1,7 +1,7 @@
 """The switch: while it is on, NEURON's own calls that run a model run it here.
 
-hoc's ``continuerun()`` is defined anew, and ``ParallelContext.psolve`` is another function in
-NEURON's table. Both keep an exception, let hoc stop, and Python raises it.
+hoc's ``continuerun()`` is defined anew, and ``ParallelContext.psolve`` and ``batch_run`` are other
+functions in NEURON's tables. All keep an exception, let hoc stop, and Python raises it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,15 @@ from numpy.typing import DTypeLike
 
 from clhines.checks import as_switch
 from clhines.errors import InputError, RankError, meant, say_to_caller, shown
-from clhines.neuron.entry import RunOptions, advance, as_step, fix_steps, num_steps, solve_steps
+from clhines.neuron.entry import (
+    RunOptions,
+    advance,
+    as_step,
+    batch_steps,
+    fix_steps,
+    num_steps,
+    solve_steps,
+)
 from clhines.neuron.loops import Loops
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc, interpreter
@@ -70,7 +78,9 @@ class Switch:
         self._prints = integer(self._library.address("hoc_execerror_messages"))
         self._in_python = integer(self._library.address("nrn_is_python_extension"))
         self._code: list[int] = []  # where that of the taken procedure is
-        self._loops = Loops(h, self._library, self._asked, self._warn_of_loop, self._stop)
+        self._batch = TakenBatch(h, self._library, self._batch_run)
+        with self._batch:  # what is left of it where a loop ends
+            self._loops = Loops(h, self._library, self._asked, self._warn_of_loop, self._stop)
 
     @property
     def steps(self) -> int:
@@ -94,6 +104,7 @@ class Switch:
             self._code = self._library.procedure("continuerun")
         self._take_method()
         self._kind.__call__ = self._calling()
+        self._batch.is_on = True
         self._loops.begin(self._step)
 
     def _take_method(self) -> None:
@@ -102,6 +113,7 @@ class Switch:
     def _turn_off(self) -> None:
         h = self._h
         self._loops.end()
+        self._batch.is_on = False
         self._kind.__call__ = self._own_call
         self._method.value = self._own_method
         if self._code and self._library.procedure("continuerun") == self._code:
@@ -160,6 +172,18 @@ class Switch:
         if not ran:  # psolve() itself calls no advance() of the model's own
             self._interrupt.value = 1  # hoc stops before what comes next
         return 0.0
+
+    def _batch_run(self, stop: float, own: Callable[[], object], is_written: bool) -> None:
+        h = self._h
+        if is_written:  # NEURON writes a file in its steps
+            try:
+                self._warn_of_loop("batch_run() writes a file in its steps")
+                with neurons_own():
+                    own()
+            except BaseException as error:
+                self._stop(error)
+        elif not self._attempt(lambda: batch_steps(h, stop), own, False):
+            self._interrupt.value = 1
 
     def _asked(self) -> tuple[RunOptions, float | None]:
         assert self.options is not None
@@ -246,6 +270,59 @@ class Switch:
             say_to_caller(f"NEURON itself runs this model, as {message}")
 
 
+class TakenBatch:
+    """Lets hoc's ``batch_run`` be another function while it is on.
+
+    Parameters
+    ----------
+    h, library
+    run : callable
+        Called with when to stop, ms, with what calls NEURON's own, and whether it writes a file.
+    """
+
+    def __init__(
+        self, h: Hoc, library: Objects, run: Callable[[float, Callable[[], object], bool], None]
+    ) -> None:
+        library.built_in("fadvance")  # where others are as this one
+        self._at = library.function_of_hoc("batch_run")
+        self._own = self._at.value
+        given = library.function("_Z5ifargi", ctypes.c_int, ctypes.c_int)
+        number = library.function("_Z10hoc_getargi", ctypes.POINTER(ctypes.c_double), ctypes.c_int)
+        text = library.function("_Z11hoc_gargstri", ctypes.c_char_p, ctypes.c_int)
+        give = library.function("_Z12hoc_retpushxd", None, ctypes.c_double)
+
+        def called() -> None:
+            texts = [text(k).decode() for k in (3, 4) if given(k)]
+            words = number(1)[0], number(2)[0], *texts
+
+            def own() -> None:
+                self.is_on = False
+                try:
+                    h.batch_run(*words)
+                finally:
+                    self.is_on = True
+
+            run(words[0], own, bool(texts))
+            give(1.0)
+
+        self._function = ctypes.CFUNCTYPE(None)(called)
+        self._address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+
+    @property
+    def is_on(self) -> bool:
+        return self._at.value == self._address
+
+    @is_on.setter
+    def is_on(self, on: bool) -> None:
+        self._at.value = self._address if on else self._own
+
+    def __enter__(self) -> None:
+        self.is_on = True
+
+    def __exit__(self, *_: object) -> None:
+        self.is_on = False
+
+
 _switch: list[Switch] = []
 
 
@@ -281,7 +358,8 @@ def enable(
     """Let NEURON's own calls run models here, as `run` does, until `disable`.
 
     These are ``h.run()`` and ``h.continuerun(tstop)``, from Python and hoc,
-    ``ParallelContext.psolve(tstop)``, and loops around ``h.fadvance()``. With ``with enable():``
+    ``ParallelContext.psolve(tstop)``, ``h.batch_run(tstop, tstep)`` without a file, and loops
+    around ``h.fadvance()``. With ``with enable():``
     the switch is set to what it was at the end of the block.
 
     Parameters

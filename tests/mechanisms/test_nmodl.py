@@ -21,6 +21,7 @@ from clhines.device.devices import limits
 from clhines.errors import InputError
 from clhines.mechanisms import Mechanism
 from clhines.mechanisms import mechanism as built_in
+from clhines.mechanisms.ir import expressions
 from clhines.mechanisms.nmodl import NmodlError, rejections
 from clhines.simulate.kinds.layouts import in_vectors
 
@@ -263,9 +264,14 @@ REFUSED = {  # text, what is refused, and what stands in its line
     "FROM": (_with("FROM k=0 TO 3 BY v { x = k }"), "FROM with a step", "FROM k"),
     "array": (_with("y[3] = 1", "RANGE y", "ASSIGNED { y[3] }"), "y[3] of 3", "y[3] = 1"),
     "index of many": (
-        _with("y[v] = 1", "RANGE y", "ASSIGNED { y[300] }"),
-        "an index that is not constant, of more than 256 elements",
+        _with("y[v] = 1", "RANGE y", "ASSIGNED { y[1100] }"),
+        "an index that is not constant, of more than 1024 elements",
         "y[v] = 1",
+    ),
+    "a hidden parameter": (
+        _with("y = 1", more="PARAMETER { y = 2 }\nLOCAL y"),
+        "'y' is declared twice",
+        "LOCAL y",
     ),
     "index of no array": (_with("x[v] = 1"), "'x' is no array", "x[v] = 1"),
     "compared element": (
@@ -429,6 +435,19 @@ def test_refused_by_name_and_line(which):
     assert (one.file, one.line) == ("some.mod", line)
     assert str(one).startswith(f"some.mod:{line}: ")
     assert pickle.loads(pickle.dumps(caught.value)).rejections == [one, *others]
+
+
+def test_too_many_operations_are_refused_wherever_they_are_found(monkeypatch):
+    text = _with("FROM k = 0 TO 2*x { y[v + k] = y[k] }\nx = y[v]", "RANGE x", "ASSIGNED { y[5] }")
+    refused = 0
+    for most in range(20, 2000, 3):
+        monkeypatch.setattr(expressions, "MAX_NODES", most)
+        found = rejections(text)
+        if not found:
+            break
+        refused += 1
+        assert {r.construct for r in found} == {f"an expression: more than {most} operations"}
+    assert refused > 10 and not found
 
 
 def test_all_refusals_at_once():
@@ -650,6 +669,8 @@ FUNCTION looked(a) { TABLE FROM 0 TO 1 WITH 4
         "n = 0 WHILE (n < 2*y[at]) { n = n + 1 x = 2 }",
         "x = 1 + looked(y[at])",
         "n = 2 WHILE (n <= 2 && y[at] > 0) { n = n + 1 x = 2 }",
+        "x = at if (at > 2 || at < 0) { x = y[3] }",
+        "LOCAL w[2] w[1] = at IF (w[1] < 3 && w[1] >= 0) { x = at } ELSE { x = w[2] }",
     ],
 )
 def test_decisions_by_what_is_outside_of_an_array_are_no_number(condition):

@@ -37,7 +37,7 @@ def told(*words, program=PROGRAM):
 def test_what_is_recorded_is_as_by_neuron(engine):
     """Voltages, spikes and the time at the end, of each way to run a model."""
     found = told("ways", engine)
-    assert len(found) == 7
+    assert len(found) == 9
     for way, one in found.items():
         assert one["steps"] == STEPS, way
         assert one["spikes"] > 2 and one["off"] == 0, way
@@ -56,7 +56,7 @@ def test_what_is_refused_is_raised_or_run_by_neuron():
     wrong, engine = found["options"]
     assert wrong == "fallback is 'neurn'; expected 'neuron' or None; did you mean 'neuron'?"
     assert "engine" in engine and "nothing" in engine
-    for way in ("by_run", "by_hoc", "by_psolve", "by_hoc_psolve"):
+    for way in ("by_run", "by_hoc", "by_psolve", "by_hoc_psolve", "by_batch_run"):
         message, t, steps, after = found[way]
         assert message.startswith("RejectedError: the model has 1 thing that is not simulated"), way
         assert "extracellular" in message and (t, steps, after) == (0, 0, 0), way

@@ -30,10 +30,20 @@ def test_table_has_rows():
 
 
 @pytest.mark.parametrize("kind", ["PARAMETER", "ASSIGNED"])
-def test_a_range_variable_becomes_a_pointer_and_lines_stay(kind):
+@pytest.mark.parametrize(
+    "lists",
+    [
+        "RANGE g, vother, i\n NONSPECIFIC_CURRENT i",
+        "RANGE G_most, g, vother\n NONSPECIFIC_CURRENT i",
+        "RANGE vother NONSPECIFIC_CURRENT i",
+        "RANGE vother\n RANGE RANGED, g NONSPECIFIC_CURRENT i",
+        "NONSPECIFIC_CURRENT i RANGE g RANGE vother",
+    ],
+)
+def test_a_range_variable_becomes_a_pointer_and_lines_stay(kind, lists):
     other = "ASSIGNED" if kind == "PARAMETER" else "PARAMETER"
     text = (
-        "NEURON {\n POINT_PROCESS half\n RANGE g, vother, i\n NONSPECIFIC_CURRENT i\n}\n"
+        f"NEURON {{\n POINT_PROCESS half\n {lists}\n}}\nASSIGNED {{ G_most RANGED }}\n"
         f"{kind} {{\n vother (mV)\n}}\n{other} {{\n"
         + (" g = 1 (uS)\n}\n" if other == "PARAMETER" else " v (mV)\n i (nA)\n}\n")
         + ("ASSIGNED { v (mV) i (nA) }\n" if other == "PARAMETER" else "PARAMETER { g = 1 (uS) }\n")
@@ -43,4 +53,5 @@ def test_a_range_variable_becomes_a_pointer_and_lines_stay(kind):
     assert changed.split("\n").index("BREAKPOINT { i = g*(v - vother) }") == text.split("\n").index(
         "BREAKPOINT { i = g*(v - vother) }"
     )
-    assert Mechanism.from_nmodl(changed).program.pointers == ("vother",)
+    made = Mechanism.from_nmodl(changed)
+    assert made.program.pointers == ("vother",) and "g" in made.defaults

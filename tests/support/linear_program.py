@@ -44,13 +44,14 @@ def matrix(rows, sparse=False):
     return made
 
 
-def linear(c, g, b, segments, y0=None):
+def linear(c, g, b, segments, y0=None, layers=None):
     """Make one of values; everything in it is kept, and returned by name."""
     made = {"c": matrix(c, sparse=True), "g": matrix(g), "y": h.Vector(len(b)), "b": h.Vector(b)}
     more = [] if y0 is None else [h.Vector(y0)]
     nodes = [h.SectionList([s.sec for s in segments]), h.Vector([s.x for s in segments])]
     if not segments:
         nodes = []
+    nodes += [] if layers is None else [layers]
     own = h.LinearMechanism(made["c"], made["g"], made["y"], *more, made["b"], *nodes)
     KEPT.append((made, more, nodes, own))
     return made
@@ -79,7 +80,9 @@ def circuit():
     a, _x, _b, y = cells()
     c = [[0, 0, 0, 0], [0, 1e-6, -1e-6, 0], [0, -2e-3, 2e-3, 0], [0, 0, 0, 0]]
     g = [[2e-4, 0, -2e-4, 0], [0, 2e-3, 0, 1e-3], [-2.0, 0, 2.5, 0.2], [0, -1.0, 0.3, 4.0]]
-    made = linear(c, g, [0.001, 0.05, -3.0, 1.0], [a(0.5), y(1)], [0, 0, -20, 3])
+    layers = h.Vector(2)
+    made = linear(c, g, [0.001, 0.05, -3.0, 1.0], [a(0.5), y(1)], [0, 0, -20, 3], layers)
+    layers.fill(1)  # which NEURON does not read again
     alone = linear([[1.0, 0], [0, 0]], [[0.1, 0.2], [-1, 1]], [1, 0.5], [], [3, 0])
     made["more"] = alone["y"]
     return [made["y"]._ref_x[k] for k in range(4)] + [alone["y"]._ref_x[0]]
@@ -175,7 +178,7 @@ def refused(engine):
     said("none", Plain(soma))
     said("epochs", Plain(soma), engine="epochs")
     said("callback", Plain(soma, called=print))
-    said("layers", Plain(soma, layers=h.Vector([0])))
+    said("layers", Plain(soma, layers=h.Vector([1])))
     said("records", Plain(soma, y=recorder(h.Vector(1))))
     plain = Plain(soma)
     h.finitialize(-65)

@@ -15,6 +15,7 @@ from clhines.neuron import disable, enable
 
 pc = h.ParallelContext()
 h("objref hoc_pc\nhoc_pc = new ParallelContext()")
+h("proc hoc_batches() { while (t < $1/2) { fadvance() } batch_run($1, 0.1) }")
 h("proc hoc_solve() { hoc_pc.psolve($1) hoc_after = 1 }\nhoc_after = 0")
 STOP = 12.0
 
@@ -56,6 +57,18 @@ def by_hoc_psolve():
     h.hoc_solve(STOP)
 
 
+def by_batch_run():
+    h.finitialize(-65)
+    for stop in (3.01, 3.02, 3.09, 3.0901, STOP):
+        h.batch_run(stop, 0.1)
+
+
+def by_hoc_batch_run():
+    """Behind a loop of single steps, in one procedure."""
+    h.finitialize(-65)
+    h.hoc_batches(STOP)
+
+
 def in_turns():
     """A loop goes on from what has been run."""
     h.finitialize(-65)
@@ -64,7 +77,10 @@ def in_turns():
         h.fadvance()
 
 
-WAYS = [by_run, by_hoc, by_continuerun, in_groups, by_psolve, by_hoc_psolve, in_turns]
+WAYS = [
+    by_run, by_hoc, by_continuerun, in_groups, by_psolve, by_hoc_psolve, by_batch_run,
+    by_hoc_batch_run, in_turns,
+]  # fmt: skip
 
 
 def taken(net, way):
@@ -142,7 +158,7 @@ def refusals(engine):
     other = h.Section(name="other")
     other.insert("extracellular")
     other(0.5).xc[0] = -1
-    for way in (by_run, by_hoc, by_psolve, by_hoc_psolve):
+    for way in (by_run, by_hoc, by_psolve, by_hoc_psolve, by_batch_run):
         h.hoc_after = 0
         with enable(engine=engine) as on:
             try:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from clhines.errors import InputError
-from clhines.mechanisms.ir.expressions import ExpressionError, Node
+from clhines.mechanisms.ir.expressions import ExpressionError, Node, free_of
 from clhines.mechanisms.ir.forms import linear_parts
 from clhines.mechanisms.ir.program import Argument, IonUse, Program
 
@@ -63,10 +63,10 @@ class Loop:
     def without_unneeded(self, free: Set[str]) -> Loop:
         """Return the loop without variables of which neither these names nor the loop need any."""
         count = len(self.names)
-        inside = {name for node in self.decides() for name in node.free}
+        inside = free_of(self.decides())
         kept = {k for k in range(count) if self.ends[k] in free or self.names[k] in inside}
         while True:
-            inside = {name for k in kept for name in self.values[k].free}
+            inside = free_of(self.values[k] for k in kept)
             more = kept | {k for k in range(count) if self.names[k] in inside}
             if more == kept:
                 break
@@ -97,7 +97,7 @@ class Body:
 
     def free(self, wanted: Iterable[str]) -> set[str]:
         """Return the symbols on which the results and these variables depend."""
-        return {name for node in self.nodes(wanted) for name in node.free}
+        return free_of(self.nodes(wanted))
 
     def every(self) -> list[Node]:
         """Return all expressions."""
@@ -106,12 +106,12 @@ class Body:
 
     def needed_loops(self, roots: Iterable[Node]) -> list[Loop]:
         """Return the loops that expressions need, without variables that nothing needs."""
-        free = {name for node in roots for name in node.free}
+        free = free_of(roots)
         found: list[Loop] = []
         for loop in reversed(self.loops):
             if not free.isdisjoint(loop.ends):
                 found.append(loop.without_unneeded(free))
-                free |= {name for node in found[-1].nodes() for name in node.free}
+                free |= free_of(found[-1].nodes())
         return found[::-1]
 
     def mapped(self, f: Callable[[Node], Node]) -> Body:

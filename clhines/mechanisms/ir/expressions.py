@@ -19,7 +19,7 @@ from functools import reduce
 from clhines.mechanisms.ir import exact
 from clhines.mechanisms.ir.exact import MAX_POWER, ExpressionError, NotRealError
 
-MAX_NODES = 40_000
+MAX_NODES = 150_000
 _SHORT = 8  # terms of a sum or product that is flattened into another
 _NOTHING = Fraction(0)
 FUNCTIONS = frozenset(exact.FUNCTIONS)
@@ -65,12 +65,7 @@ class Node:
     @property
     def free(self) -> set[str]:
         """Names of the symbols that it depends on."""
-        names, mask, found = self.graph.symbols, self.mask, set()
-        while mask:
-            low = mask & -mask
-            found.add(names[low.bit_length() - 1])
-            mask ^= low
-        return found
+        return free_of([self])
 
     def __add__(self, other: Node | int) -> Node:
         return self.graph.add((self, self.graph.node(other)))
@@ -97,6 +92,19 @@ class Node:
         while node.op == "local":
             node = node.args[0]
         return node
+
+
+def free_of(nodes: Iterable[Node]) -> set[str]:
+    """Return the names of the symbols that nodes of one graph depend on."""
+    mask, graph = 0, None
+    for node in nodes:
+        mask, graph = mask | node.mask, node.graph
+    found = set()
+    while mask and graph is not None:
+        low = mask & -mask
+        found.add(graph.symbols[low.bit_length() - 1])
+        mask ^= low
+    return found
 
 
 class Graph:

@@ -95,6 +95,8 @@ def build(
             return (None, refused) if refused else (_Builder(bodies, kept).model(path), [])
         except Refused as one:
             return None, [one]
+        except ExpressionError as error:
+            return None, [Refused(f"an expression: {error}")]
         except RecursionError:
             return None, [Refused("expressions or blocks too deep within each other")]
 

@@ -25,7 +25,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
 Rules = dict[str, Callable[[Statement], None]]
 
 
-MAX_CHOSEN = 256  # elements of an array whose index is not constant
+MAX_CHOSEN = 1024  # elements of an array whose index is not constant
 MADE = "TABLE {}"  # name, among those given of FUNCTION_TABLE, of a TABLE that NEURON has made
 FAILED = "execerror"  # a variable that is no number once an instance has called hoc_execerror
 _OF_EVENTS = "receive", "net_initial", "for_netcons"
@@ -160,12 +160,21 @@ class BlockValues:
             raise Refused(f"'{name}' is not declared", line)
         return self.names.element(name, index, line)
 
+    def _elements(self, name: str) -> str | list[str] | None:
+        """Return keys of an array; of what is none, that of a LOCAL, or None."""
+        keys, variable = self._find(name), self.names.variable(name)
+        if keys is None and variable is not None and variable.length:
+            return self.names.all_elements(name)
+        return keys
+
+    def _outside(self, line: int) -> Node:
+        """Return what is read outside of an array: no number."""
+        self.shared.outside = self.graph.call("log", -self.graph.symbol(NEVER)), line or self.line
+        return self.shared.outside[0]
+
     def _among(self, name: str, index: Node, line: int) -> tuple[list[str], Node, Node]:
         """Return keys of an array, whether an index is one of it, and what is there otherwise."""
-        keys = self._find(name)
-        variable = self.names.variable(name)
-        if keys is None and variable is not None and variable.length:
-            keys = self.names.all_elements(name)
+        keys = self._elements(name)
         if not isinstance(keys, list):
             raise Refused(f"'{name}' is no array", line)
         if len(keys) > MAX_CHOSEN:
@@ -175,8 +184,7 @@ class BlockValues:
         inside = graph.both(
             graph.less(-graph.one, index), graph.less(index, graph.number(len(keys)))
         )
-        self.shared.outside = graph.call("log", -graph.symbol(NEVER)), line or self.line  # NaN
-        return keys, inside, self.shared.outside[0]
+        return keys, inside, self._outside(line)
 
     def _chosen(self, name: str, index: Node, line: int) -> Node:
         """Return an element of an array, its index cut to a whole number as in C."""
@@ -218,6 +226,9 @@ class BlockValues:
                 return self.graph.number(variable.value or Fraction(0))
         if isinstance(index, Node):
             return self._chosen(name, index, line)
+        if index is not None and isinstance(keys := self._elements(name), list):
+            if not 0 <= index < len(keys):
+                return self._outside(line)
         return self.value(self.key(name, index, line))
 
     def _special(self, name: str, line: int) -> Node:

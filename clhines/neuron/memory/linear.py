@@ -127,7 +127,19 @@ def read_linear(
 def _refused(words: list[int]) -> str:
     if words[_CALLED]:
         return "a callback, which NEURON calls within each step"
-    return "layers of extracellular" if words[_LAYERS] else ""
+    return "layers of extracellular" if words[_LAYERS] and any(_layers(words)) else ""
+
+
+def _layers(words: list[int]) -> list[int]:
+    """Return the layer of each node as NEURON has kept it, 0 for the inside."""
+    model = words_at(words[_MODEL], _MODEL_WORDS)
+    try:
+        at = model[model.index(words[_B], model.index(words[_NODES])) - 2]
+    except ValueError:
+        at = 0
+    if not Readable(_DOUBLE).likely(at):
+        raise OSError(f"a {_NAME} is not as expected")
+    return list((ctypes.c_int * (words[_COUNT] & _INT)).from_address(at))
 
 
 def _maps(

@@ -124,6 +124,7 @@ class Settling:
             words = [
                 self._number(k)[0] if kind == "n" else self._text(k).decode()
                 for k, kind in enumerate(kinds, 1)
+                if self._is_given(k)
             ]
             more = bool(self._is_given(len(kinds) + 1))
             self._attempt(lambda: self._call(name, words, more))

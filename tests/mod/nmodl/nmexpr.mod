@@ -23,13 +23,14 @@ PARAMETER {
     scale = 0.5
     celsius (degC)
     weights[N]
+    hidden = 7 : the LOCAL below is what all blocks use
 }
 ASSIGNED {
     v (mV)
     i (mA/cm2)
     out table[N] shared sum count twice x y same
 }
-LOCAL kept
+LOCAL kept, hidden
 INITIAL {
     LOCAL k
     twice = 2*base + celsius
@@ -40,6 +41,7 @@ INITIAL {
         k = k + 1
     }
     kept = twice/7
+    hidden = base/8
     sum = 0
     x = 0 y = 1
     IF (v > 0) { same = 2 } ELSE { same = 2 }
@@ -47,7 +49,7 @@ INITIAL {
 INCLUDE "nmshared.inc"
 BREAKPOINT {
     LOCAL a, b
-    a = piece(v) + kept
+    a = piece(v) + kept + hidden
     sum = 0
     FROM k=0 TO N-1 {
         sum = sum + table[k]*a

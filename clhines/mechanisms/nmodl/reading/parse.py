@@ -246,12 +246,18 @@ class FileParser(Statements):
 
     def _declare(self, variable: Declaration) -> None:
         known = self.result.variables.get(variable.name)
-        if known is not None and known.sort != "pointer":
+        if known is not None and known.sort != "pointer" and not self._hides(variable, known):
             if {known.sort, variable.sort} == {"parameter", "assigned"}:
                 known.value = variable.value if known.value is None else known.value
                 return  # NEURON takes both, as one
             raise Refused(f"'{variable.name}' is declared twice", variable.line)
         self.result.variables[variable.name] = variable
+
+    def _hides(self, variable: Declaration, known: Declaration) -> bool:
+        """Whether all blocks have a LOCAL of the file in place of a parameter, as in NEURON."""
+        file = self.result
+        above = file.blocks or file.main or file.verbatim or variable.name in file.range
+        return variable.sort == "local" and known.sort == "parameter" and not above
 
     def _quantities(self, sort: str) -> None:
         changes = sort in ("assigned", "state")
