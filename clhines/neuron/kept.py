@@ -408,6 +408,7 @@ class Checkpoint(NamedTuple):
     t: float  # ms
     crossed: list[int]
     lag: int
+    first: int  # rows of the next run that NEURON has
     delivered: float  # ms
 
 
@@ -502,6 +503,12 @@ class KeptModel:
         """Steps that the simulation is behind NEURON; -1 where there is none."""
         return -1 if self.sim is None else self._lag
 
+    @property
+    def _first(self) -> int:
+        """Rows of the next run that NEURON has: of steps that it has taken, and of the start."""
+        assert self.sim is not None
+        return self._lag + (1 if self.sim.step == 0 else 0)
+
     def start(self, sim: Simulation, imported: Imported, joints: Joints | None = None) -> None:
         self.sim, self.imported, self.joints = sim, imported, joints
         self._start = self.everything = None
@@ -515,9 +522,8 @@ class KeptModel:
         assert sim is not None and imported is not None
         assert self.records is not None and self._counters is not None
         assert self._runaways is not None
-        begin, dt = float(h.t), sim.model.dt
-        first = self._lag + (1 if sim.step == 0 else 0)
-        before = (sim.step, sim.arrays()) if self._calls else None
+        begin, dt, first = float(h.t), sim.model.dt, self._first
+        before = self.place(begin) if self._calls else None
         result = sim.run((steps + self._lag) * dt, progress)
         if before is not None:
             self._foresee(result, begin, steps, before)
@@ -541,9 +547,7 @@ class KeptModel:
         imported.crossed.clear()
         self._lag = 0
 
-    def _foresee(
-        self, result: Result, begin: float, steps: int, before: tuple[int, dict[str, np.ndarray]]
-    ) -> None:
+    def _foresee(self, result: Result, begin: float, steps: int, before: Checkpoint) -> None:
         """Let NEURON itself take the step in which a statement comes, and the one before it.
 
         That sets all variables which the statement may read.
@@ -553,16 +557,16 @@ class KeptModel:
         due = records.first_call(result, begin, self.delivered)
         ends = clock(begin, sim.model.dt, steps + 1)[1:]
         if due > ends[-1] and any(o.sender is not None for o in self.model.wires.called):
-            here = sim.step, sim.arrays()
+            here = self.place(float(ends[-2]))
             of_next = sim.run(sim.model.dt)
-            sim.set_arrays(*here)
+            self.go_back(here)
             due = min(due, records.first_call(of_next, begin, self.delivered))
         earlier = max(int(np.searchsorted(ends, due)) - 1, 0)
         self._foreseen = True
         if due <= ends[-1]:
             self._due = due
         if earlier < steps:
-            sim.set_arrays(*before)
+            self.go_back(before)
             raise ComesError(earlier)
 
     def ahead(self, steps: int) -> tuple[Result, int]:
@@ -571,7 +575,7 @@ class KeptModel:
         NEURON's memory stays as it is; `go_back` goes back to where that is.
         """
         assert self.sim is not None and self.imported is not None
-        first = self._lag + (1 if self.sim.step == 0 else 0)
+        first = self._first
         result = self.sim.run((steps + self._lag) * self.sim.model.dt)
         self._lag = 0
         self.imported.crossed.clear()
@@ -582,7 +586,8 @@ class KeptModel:
         assert self.sim is not None and self.imported is not None
         arrays = {name: np.array(array) for name, array in self.sim.runner.save().items()}
         crossed = [*self.imported.crossed]
-        return Checkpoint(self.sim.step, arrays, t, crossed, self._lag, self.delivered)
+        lag, first = self._lag, self._first
+        return Checkpoint(self.sim.step, arrays, t, crossed, lag, first, self.delivered)
 
     def go_back(self, place: Checkpoint) -> None:
         """Go back to where the simulation was."""

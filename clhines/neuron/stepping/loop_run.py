@@ -97,7 +97,7 @@ class LoopRun:
         try:
             result, first = kept.ahead(steps)
         except SimulationError as error:
-            first = place.lag + (1 if place.step == 0 else 0)
+            first = place.first
             result, self._failed = error.result, error  # type: ignore[assignment]
             steps = len(result.t) - first
             if steps < 1:
