@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -65,6 +65,9 @@ _PLACE_WORDS = 4  # of a place that is no variable, at most
 _BETWEEN = 512  # steps that are taken at once where events may call a statement
 _MOST_START = 1 << 26  # bytes of a simulation's start that are kept
 _BLOCK = 1 << 13  # addresses whose words are read at once
+_NONE = frozenset[str]()  # code in hoc that changes what follows from other things, which is seen
+_OF_NETCONS = frozenset({"delay", "active", "setpost"})
+_OF_STYLES = frozenset({"ion_style"})
 _LARGE, _MOST_THREADS = 1 << 24, 8  # bytes from which on threads compare and copy them; how many
 
 
@@ -78,6 +81,7 @@ class ComesError(Exception):
 
 class ReadValue:
     size = 0  # bytes that are compared without NEURON's code
+    names: frozenset[str] | None = None
 
     def __init__(self, read: Callable[[], object]) -> None:
         self._read, self._known = read, read()
@@ -93,10 +97,12 @@ class ReadValue:
 
 
 class Words:
-    """Runs of `width` words at each of some addresses."""
+    """Runs of `width` words at each of some addresses; `names` as of `Column`."""
 
-    def __init__(self, addresses: np.ndarray, width: int = 1) -> None:
-        self._addresses, self._width = addresses, width
+    def __init__(
+        self, addresses: np.ndarray, width: int = 1, names: frozenset[str] | None = None
+    ) -> None:
+        self._addresses, self._width, self.names = addresses, width, names
         self.take()
         self.size = self._known.nbytes
 
@@ -112,15 +118,28 @@ class Words:
         return every.ravel()
 
     @classmethod
-    def by_blocks(cls, addresses: np.ndarray, width: int = 1) -> list[Words]:
+    def by_blocks(
+        cls, addresses: np.ndarray, width: int = 1, names: frozenset[str] | None = None
+    ) -> list[Words]:
         """Return parts that are read block by block, which stay in the cache."""
-        return [cls(addresses[k : k + _BLOCK], width) for k in range(0, len(addresses), _BLOCK)]
+        blocks = (addresses[k : k + _BLOCK] for k in range(0, len(addresses), _BLOCK))
+        return [cls(block, width, names) for block in blocks]
 
 
 class Column:
-    """NEURON's column of a variable of `count` instances; those `played` are not compared."""
+    """NEURON's column of a variable of `count` instances; those `played` are not compared.
 
-    def __init__(self, address: int, count: int, played: Sequence[int] = ()) -> None:
+    `names`: code in hoc that changes it has one of these; None: any may.
+    """
+
+    def __init__(
+        self,
+        address: int,
+        count: int,
+        played: Sequence[int] = (),
+        names: frozenset[str] | None = None,
+    ) -> None:
+        self.names = names
         self.address, self._begin, self.size = address, WORD.from_address(address), 8 * count
         self._played = list(played)
         self._copy = np.empty(count, np.uint64)
@@ -199,8 +218,8 @@ class Fingerprint:
         fixed: list[Compared] = [
             ReadValue(lambda: [memory.objects_of(list(model.h.List(n))).tolist() for n in cells]),
             ReadValue(lambda: settings_of(model.h, memory)),
-            *Words.by_blocks(model.wires.every, NETCON_WORDS),
-            *Words.by_blocks(tree.addresses + 8 * model.fields.rinv),
+            *Words.by_blocks(model.wires.every, NETCON_WORDS, _OF_NETCONS),
+            *Words.by_blocks(tree.addresses + 8 * model.fields.rinv, names=_NONE),
             ReadValue(model.sources.words),
             ReadValue(memory.play_words),
             ReadValue(lambda: acting(model.h, memory)),
@@ -214,14 +233,15 @@ class Fingerprint:
             ReadValue(lambda: float(model.h.t)),
             ReadValue(model.queue.words),
         ]
-        moving: list[Compared] = [*Words.by_blocks(model.wires.weight_addresses)]
+        weights = Words.by_blocks(model.wires.weight_addresses, names=frozenset({"weight"}))
+        moving: list[Compared] = [*weights]
         moving += Words.by_blocks(np.array(model.linear.unknowns, np.int64))
         rows = int(model.fields.rows(tree.v, tree.addresses)[1].max()) + 1
-        moving.append(Column(tree.v, rows))
-        fixed.append(Column(memory.area(int(tree.inner[0])).column, rows))
+        moving.append(Column(tree.v, rows, names=frozenset("v")))
+        fixed.append(Column(memory.area(int(tree.inner[0])).column, rows, names=_NONE))
         for name in ("cm", "diam"):
             column = memory.place(ref(tree.sections[0](0.5), name)).column
-            fixed.append(Column(column, len(tree.inner)))
+            fixed.append(Column(column, len(tree.inner), names=frozenset({name})))
         self._add_mechanisms(fixed, moving)
         self._fixed, self._moving = fixed, moving
 
@@ -266,7 +286,7 @@ class Fingerprint:
             if program is not None:  # of what blocks set, only what they keep is taken
                 set_here = {split_name(q)[0] for q in program.states}
                 at = [np.zeros(0, np.uint64), *(local_of(model, name, q) for q in program.states)]
-                moving += Words.by_blocks(np.concatenate(at))
+                moving += Words.by_blocks(np.concatenate(at), names=_NONE)
             kinds = {"usetable"}, {*given} - {"usetable"}, set_here - {"usetable", *given}
             if program is None:
                 kinds = {*instances.entry.globals_}, set(), set()
@@ -276,7 +296,7 @@ class Fingerprint:
             self._given.append((name, of_kinds[1]))
             moving.append(of_kinds[2])
         for ion in contents.ions.values():
-            fixed += Words.by_blocks(ion.instances.places + 8 * POINTER)
+            fixed += Words.by_blocks(ion.instances.places + 8 * POINTER, names=_OF_STYLES)
             moving += _columns(memory, ion.instances).values()
         self._add_outside(fixed, moving)
 
@@ -296,16 +316,22 @@ class Fingerprint:
         if (layers := model.tree.layers) is not None:
             moving += Words.by_blocks(layers.addresses)
 
-    def words(self) -> tuple[np.ndarray, np.ndarray]:
+    def words(self, names: Set[str] | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return addresses, int64, of words by which changes are seen without NEURON's code.
 
-        As long as the first are as they were the others are where they were.
+        As long as the first are as they were the others are where they were: those that code in
+        hoc with some names changes, None: any code; and the rest.
         """
         parts = [*self._fixed, *(part for _, part in self._given), *self._moving]
         columns = [part.address for part in parts if isinstance(part, Column)]
         counts = [ctypes.addressof(one) for one in self._templates]
-        inside = [part.words() for part in parts if isinstance(part, Words | Column)]
-        return np.array([*counts, *columns], np.int64), np.concatenate(inside)
+        inside: tuple[list[np.ndarray], ...] = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for part in parts:
+            if isinstance(part, Words | Column):
+                is_named = names is None or part.names is None or not names.isdisjoint(part.names)
+                inside[not is_named].append(part.words())
+        changed, rest = map(np.concatenate, inside)
+        return np.array([*counts, *columns], np.int64), changed, rest
 
     def structure_is_same(self) -> bool:
         """Whether all but parameters and what a run changes is as it was."""
@@ -363,7 +389,11 @@ def _columns(
     for one in played:
         at = int(numbers[one.number]) * sizes.get(one.name, 1) + (one.place or 0)
         moved.setdefault(one.name, []).append(at)
-    return {n: Column(at, rows * sizes[n], moved.get(n, ())) for n, at in found.items()}
+    own = instances.entry.name
+    return {
+        n: Column(at, rows * sizes[n], moved.get(n, ()), frozenset({n, f"{n}_{own}"}))
+        for n, at in found.items()
+    }
 
 
 def _streams(model: NeuronModel, name: str, variable: str) -> np.ndarray:
