@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -65,6 +65,9 @@ _PLACE_WORDS = 4  # of a place that is no variable, at most
 _BETWEEN = 512  # steps that are taken at once where events may call a statement
 _MOST_START = 1 << 26  # bytes of a simulation's start that are kept
 _BLOCK = 1 << 13  # addresses whose words are read at once
+_NONE = frozenset[str]()  # code in hoc that changes what follows from other things, which is seen
+_OF_NETCONS = frozenset({"delay", "active", "setpost"})
+_OF_STYLES = frozenset({"ion_style"})
 _LARGE, _MOST_THREADS = 1 << 24, 8  # bytes from which on threads compare and copy them; how many
 
 
@@ -78,6 +81,7 @@ class ComesError(Exception):
 
 class ReadValue:
     size = 0  # bytes that are compared without NEURON's code
+    names: frozenset[str] | None = None
 
     def __init__(self, read: Callable[[], object]) -> None:
         self._read, self._known = read, read()
@@ -93,10 +97,12 @@ class ReadValue:
 
 
 class Words:
-    """Runs of `width` words at each of some addresses."""
+    """Runs of `width` words at each of some addresses; `names` as of `Column`."""
 
-    def __init__(self, addresses: np.ndarray, width: int = 1) -> None:
-        self._addresses, self._width = addresses, width
+    def __init__(
+        self, addresses: np.ndarray, width: int = 1, names: frozenset[str] | None = None
+    ) -> None:
+        self._addresses, self._width, self.names = addresses, width, names
         self.take()
         self.size = self._known.nbytes
 
@@ -112,15 +118,28 @@ class Words:
         return every.ravel()
 
     @classmethod
-    def by_blocks(cls, addresses: np.ndarray, width: int = 1) -> list[Words]:
+    def by_blocks(
+        cls, addresses: np.ndarray, width: int = 1, names: frozenset[str] | None = None
+    ) -> list[Words]:
         """Return parts that are read block by block, which stay in the cache."""
-        return [cls(addresses[k : k + _BLOCK], width) for k in range(0, len(addresses), _BLOCK)]
+        blocks = (addresses[k : k + _BLOCK] for k in range(0, len(addresses), _BLOCK))
+        return [cls(block, width, names) for block in blocks]
 
 
 class Column:
-    """NEURON's column of a variable of `count` instances; those `played` are not compared."""
+    """NEURON's column of a variable of `count` instances; those `played` are not compared.
 
-    def __init__(self, address: int, count: int, played: Sequence[int] = ()) -> None:
+    `names`: code in hoc that changes it has one of these; None: any may.
+    """
+
+    def __init__(
+        self,
+        address: int,
+        count: int,
+        played: Sequence[int] = (),
+        names: frozenset[str] | None = None,
+    ) -> None:
+        self.names = names
         self.address, self._begin, self.size = address, WORD.from_address(address), 8 * count
         self._played = list(played)
         self._copy = np.empty(count, np.uint64)
@@ -199,8 +218,8 @@ class Fingerprint:
         fixed: list[Compared] = [
             ReadValue(lambda: [memory.objects_of(list(model.h.List(n))).tolist() for n in cells]),
             ReadValue(lambda: settings_of(model.h, memory)),
-            *Words.by_blocks(model.wires.every, NETCON_WORDS),
-            *Words.by_blocks(tree.addresses + 8 * model.fields.rinv),
+            *Words.by_blocks(model.wires.every, NETCON_WORDS, _OF_NETCONS),
+            *Words.by_blocks(tree.addresses + 8 * model.fields.rinv, names=_NONE),
             ReadValue(model.sources.words),
             ReadValue(memory.play_words),
             ReadValue(lambda: acting(model.h, memory)),
@@ -217,14 +236,15 @@ class Fingerprint:
             ReadValue(lambda: float(model.h.t)),
             ReadValue(model.queue.words),
         ]
-        moving: list[Compared] = [*Words.by_blocks(model.wires.weight_addresses)]
+        weights = Words.by_blocks(model.wires.weight_addresses, names=frozenset({"weight"}))
+        moving: list[Compared] = [*weights]
         moving += Words.by_blocks(np.array(model.linear.unknowns, np.int64))
         rows = int(model.fields.rows(tree.v, tree.addresses)[1].max()) + 1
-        moving.append(Column(tree.v, rows))
-        fixed.append(Column(memory.area(int(tree.inner[0])).column, rows))
+        moving.append(Column(tree.v, rows, names=frozenset("v")))
+        fixed.append(Column(memory.area(int(tree.inner[0])).column, rows, names=_NONE))
         for name in ("cm", "diam"):
             column = memory.place(ref(tree.sections[0](0.5), name)).column
-            fixed.append(Column(column, len(tree.inner)))
+            fixed.append(Column(column, len(tree.inner), names=frozenset({name})))
         self._add_mechanisms(fixed, moving)
         self._fixed, self._moving = fixed, moving
 
@@ -270,7 +290,7 @@ class Fingerprint:
             if program is not None:  # of what blocks set, only what they keep is taken
                 set_here = {split_name(q)[0] for q in program.states}
                 at = [np.zeros(0, np.uint64), *(local_of(model, name, q) for q in program.states)]
-                moving += Words.by_blocks(np.concatenate(at))
+                moving += Words.by_blocks(np.concatenate(at), names=_NONE)
             kinds = {"usetable"}, {*given} - {"usetable"}, set_here - {"usetable", *given}
             if program is None:
                 kinds = {*instances.entry.globals_}, set(), set()
@@ -281,7 +301,7 @@ class Fingerprint:
             self._played += [of_kinds[1]] * any((name, n) in self._stepped for n in kinds[1])
             moving.append(of_kinds[2])
         for ion in contents.ions.values():
-            fixed += Words.by_blocks(ion.instances.places + 8 * POINTER)
+            fixed += Words.by_blocks(ion.instances.places + 8 * POINTER, names=_OF_STYLES)
             moving += _columns(memory, ion.instances).values()
         self._add_outside(fixed, moving)
 
@@ -301,16 +321,22 @@ class Fingerprint:
         if (layers := model.tree.layers) is not None:
             moving += Words.by_blocks(layers.addresses)
 
-    def words(self) -> tuple[np.ndarray, np.ndarray]:
+    def words(self, names: Set[str] | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return addresses, int64, of words by which changes are seen without NEURON's code.
 
-        As long as the first are as they were the others are where they were.
+        As long as the first are as they were the others are where they were: those that code in
+        hoc with some names changes, None: any code; and the rest.
         """
         parts = [*self._fixed, *(part for _, part in self._given), *self._moving]
         columns = [part.address for part in parts if isinstance(part, Column)]
         counts = [ctypes.addressof(one) for one in self._templates]
-        inside = [part.words() for part in parts if isinstance(part, Words | Column)]
-        return np.array([*counts, *columns], np.int64), np.concatenate(inside)
+        inside: tuple[list[np.ndarray], ...] = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for part in parts:
+            if isinstance(part, Words | Column):
+                is_named = names is None or part.names is None or not names.isdisjoint(part.names)
+                inside[not is_named].append(part.words())
+        changed, rest = map(np.concatenate, inside)
+        return np.array([*counts, *columns], np.int64), changed, rest
 
     def structure_is_same(self) -> bool:
         """Whether all but parameters and what a run changes is as it was."""
@@ -368,7 +394,11 @@ def _columns(
     for one in played:
         at = int(numbers[one.number]) * sizes.get(one.name, 1) + (one.place or 0)
         moved.setdefault(one.name, []).append(at)
-    return {n: Column(at, rows * sizes[n], moved.get(n, ())) for n, at in found.items()}
+    own = instances.entry.name
+    return {
+        n: Column(at, rows * sizes[n], moved.get(n, ()), frozenset({n, f"{n}_{own}"}))
+        for n, at in found.items()
+    }
 
 
 def _streams(model: NeuronModel, name: str, variable: str) -> np.ndarray:
@@ -413,6 +443,7 @@ class Checkpoint(NamedTuple):
     t: float  # ms
     crossed: list[int]
     lag: int
+    first: int  # rows of the next run that NEURON has
     delivered: float  # ms
 
 
@@ -507,6 +538,12 @@ class KeptModel:
         """Steps that the simulation is behind NEURON; -1 where there is none."""
         return -1 if self.sim is None else self._lag
 
+    @property
+    def _first(self) -> int:
+        """Rows of the next run that NEURON has: of steps that it has taken, and of the start."""
+        assert self.sim is not None
+        return self._lag + (1 if self.sim.step == 0 else 0)
+
     def start(self, sim: Simulation, imported: Imported, joints: Joints | None = None) -> None:
         self.sim, self.imported, self.joints = sim, imported, joints
         self._start = self.everything = None
@@ -520,9 +557,8 @@ class KeptModel:
         assert sim is not None and imported is not None
         assert self.records is not None and self._counters is not None
         assert self._runaways is not None
-        begin, dt = float(h.t), sim.model.dt
-        first = self._lag + (1 if sim.step == 0 else 0)
-        before = (sim.step, sim.arrays()) if self._calls else None
+        begin, dt, first = float(h.t), sim.model.dt, self._first
+        before = self.place(begin) if self._calls else None
         result = sim.run((steps + self._lag) * dt, progress)
         if before is not None:
             self._foresee(result, begin, steps, before)
@@ -546,9 +582,7 @@ class KeptModel:
         imported.crossed.clear()
         self._lag = 0
 
-    def _foresee(
-        self, result: Result, begin: float, steps: int, before: tuple[int, dict[str, np.ndarray]]
-    ) -> None:
+    def _foresee(self, result: Result, begin: float, steps: int, before: Checkpoint) -> None:
         """Let NEURON itself take the step in which a statement comes, and the one before it.
 
         That sets all variables which the statement may read.
@@ -558,16 +592,16 @@ class KeptModel:
         due = records.first_call(result, begin, self.delivered)
         ends = clock(begin, sim.model.dt, steps + 1)[1:]
         if due > ends[-1] and any(o.sender is not None for o in self.model.wires.called):
-            here = sim.step, sim.arrays()
+            here = self.place(float(ends[-2]))
             of_next = sim.run(sim.model.dt)
-            sim.set_arrays(*here)
+            self.go_back(here)
             due = min(due, records.first_call(of_next, begin, self.delivered))
         earlier = max(int(np.searchsorted(ends, due)) - 1, 0)
         self._foreseen = True
         if due <= ends[-1]:
             self._due = due
         if earlier < steps:
-            sim.set_arrays(*before)
+            self.go_back(before)
             raise ComesError(earlier)
 
     def ahead(self, steps: int) -> tuple[Result, int]:
@@ -576,7 +610,7 @@ class KeptModel:
         NEURON's memory stays as it is; `go_back` goes back to where that is.
         """
         assert self.sim is not None and self.imported is not None
-        first = self._lag + (1 if self.sim.step == 0 else 0)
+        first = self._first
         result = self.sim.run((steps + self._lag) * self.sim.model.dt)
         self._lag = 0
         self.imported.crossed.clear()
@@ -587,7 +621,8 @@ class KeptModel:
         assert self.sim is not None and self.imported is not None
         arrays = {name: np.array(array) for name, array in self.sim.runner.save().items()}
         crossed = [*self.imported.crossed]
-        return Checkpoint(self.sim.step, arrays, t, crossed, self._lag, self.delivered)
+        lag, first = self._lag, self._first
+        return Checkpoint(self.sim.step, arrays, t, crossed, lag, first, self.delivered)
 
     def go_back(self, place: Checkpoint) -> None:
         """Go back to where the simulation was."""

@@ -8,7 +8,7 @@ then NEURON's memory is brought to where the loop is, and the model is imported 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from clhines.errors import InputError, say_to_caller
 from clhines.neuron.entry import RunOptions, begin, check_dt, fix_steps, kept_or_read
@@ -16,15 +16,24 @@ from clhines.neuron.kept import KeptModel, keep
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc, all_sections, uncollected
 from clhines.neuron.read.wiring import on_ranks
-from clhines.neuron.stepping.asked import Asking
+from clhines.neuron.stepping.asked import Asking, named
 from clhines.neuron.stepping.code import HocCode
-from clhines.neuron.stepping.everything import Everything, LackingError, lacking, lost_globals
-from clhines.neuron.stepping.loop_run import LoopRun
-from clhines.neuron.stepping.taken import Settling, TakenStep
+from clhines.neuron.stepping.everything import Everything, LackingError, V, lacking, lost_globals
+from clhines.neuron.stepping.loop_run import LeftError, LoopRun
+from clhines.neuron.stepping.taken import Settling, StatementEnd, TakenStep
 from clhines.simulate.engines.arena_run import state_follows
 
 _FEW = 32  # steps between two changes: NEURON takes those of a loop that twice has fewer
 _MOST_CUT = 2
+_ONCE = "once"
+_MOST_ALONE = 64  # nodes whose voltages are recorded alone; more are all
+_MAKING = "hoc_newobj", "hoc_newobj_arg", "hoc_newobj_ret"  # operations in hoc's code
+_POINTERS = ("hoc_argref",)  # that read or set a variable by no name
+_UNNAMED = {  # methods that may, or that run other code
+    "apply", "submit", "context", "working", "runworker", "val", "assign", "scatter", "out",
+    "restore",
+}  # fmt: skip
+_OF_ALL = {"loc", "has_loc", "get_loc", "get_segment"}  # functions of all point processes
 
 
 class Loops:
@@ -40,12 +49,17 @@ class Loops:
     ) -> None:
         self._h, self._library, self._options, self._say = h, library, options, say
         self._settling = Settling(h, library, failed)
+        self._failed, self._end = failed, StatementEnd(library, self._ends)
         self._run: LoopRun | None = None
         self._kept: KeptModel | None = None
         self._cut = 0  # changes after few steps
         self._names = set[str]()  # of variables that Python reads in loops
+        self._rows = set[int]()  # where NEURON has rows of nodes whose voltages are read alone
+        self._numbers = set[int]()  # of these nodes, as long as the model is the same
+        self._callers = set[tuple[str, str]]()  # functions of hoc that Python calls in loops
+        self._called = set[tuple[str, str]]()  # those of hoc's own, whose code is known
         self._asked: Asking | None = None
-        self.calling: object = None  # function of hoc that Python calls
+        self.calling = list[Hoc]()  # functions of hoc that Python calls now
         self.steps = 0
         self.taken: TakenStep | None = None
         self._handler: Hoc | None = None
@@ -54,7 +68,8 @@ class Loops:
         """Let `step`, which calls `advance` and raises nothing, be hoc's ``fadvance``."""
         self.taken = TakenStep(self._library, step, self.settle)
         self.taken.begin()
-        self._asked = Asking(self._h, self._read, self._act)
+        self._cut = 0
+        self._asked = Asking(self._h, self._read, self._act, self._call)
         self._handler = self._h.FInitializeHandler(3, self._restart)
 
     def end(self) -> None:
@@ -62,7 +77,7 @@ class Loops:
         try:
             if self.taken is not None:
                 self.taken.end()
-        except InputError as error:
+        except (InputError, LeftError) as error:
             if next(iter(all_sections()), None) is not None:
                 text = str(error).partition(";")[0]
                 say_to_caller(f"{text}: call h.finitialize() before NEURON's next step")
@@ -86,7 +101,8 @@ class Loops:
             if why is not None:
                 self._h.fadvance()
         if why is not None:
-            self.leave(why)
+            if why != _ONCE:
+                self.leave(why)
             return
         assert self._run is not None
         self._step(self._run)
@@ -105,17 +121,55 @@ class Loops:
 
     def _act(self) -> None:
         """Before Python does what may change the model, or read what is not recorded."""
-        assert self.taken is not None
-        if self._run is not None:
+        if self._run is not None and self.taken is not None:
             with self.taken.off():
                 self.settle()
 
-    def _read(self, name: str) -> None:
+    def _ends(self) -> None:
+        """At the end of a statement of hoc's, behind which comes what has not been read."""
+        try:
+            self._act()
+        except BaseException as error:
+            self._failed(error)
+
+    def _read(self, name: str, segment: Hoc | None) -> None:
         """Before Python reads a variable that steps change; from now on it is recorded."""
-        assert self.taken is not None and self._asked is not None
         if name in self._names:
             return
-        self._names.add(name)
+        if name != V or segment is None or not self._is_alone(segment):
+            self._names.add(name)
+            self._learn()
+
+    def _is_alone(self, segment: Hoc) -> bool:
+        """Whether the voltage of this segment is recorded without all others; it is from now on."""
+        number = segment.node_index()
+        if number in self._numbers:
+            return True
+        place, run = self._library.known_place(segment, V), self._run
+        if place is None or len(self._rows) > _MOST_ALONE:
+            return False
+        if run is not None and not run.everything.has(place.row):
+            return False
+        self._numbers.add(number)
+        if place.row not in self._rows:
+            self._rows.add(place.row)
+            self._learn()
+        return True
+
+    def _call(self, function: tuple[str, str]) -> None:
+        """Before Python calls a function of hoc; what is hoc's own is known from now on."""
+        assert self._asked is not None
+        if function in self._called and self._run is not None and self._run.whole:
+            return
+        if function in self._callers:
+            self._act()
+            return
+        self._callers.add(function)
+        self._learn()
+
+    def _learn(self) -> None:
+        """Begin anew with what is known of the body now, where a run has begun."""
+        assert self.taken is not None and self._asked is not None
         if self._run is not None:
             cut = self._cut
             with self.taken.off():
@@ -124,7 +178,10 @@ class Loops:
             self._asked.begin()  # what else is read after this step
 
     def _reason(self) -> str | None:
-        """Begin to run ahead; return why NEURON is to take the steps, empty where that is plain."""
+        """Begin to run ahead; return why NEURON is to take the steps, empty where that is plain.
+
+        `_ONCE`: it is to take this one.
+        """
         h, (request, fixed) = self._h, self._options()
         if on_ranks(h):
             return ""
@@ -135,41 +192,72 @@ class Loops:
         with uncollected():
             kept = kept_or_read(h, request, None, None, None, stepped=True)
             kept.is_called = True
+            if kept.model.memory.transfers and kept.model.waits_for_transfer():
+                keep(kept)
+                return _ONCE  # a run would begin with the voltages of now
             what = lacking(kept.model)
             if what:
                 keep(kept)
                 return f"{what} is not given to loops around fadvance()"
             try:
-                self._begin(kept, str(self.calling) != "fadvance()")
+                self._begin(kept)
             except (LackingError, OSError) as error:
                 kept.sim = None
                 return f"{error}, in loops around fadvance()"
         return None
 
-    def _begin(self, kept: KeptModel, whole: bool) -> None:
+    def _begin(self, kept: KeptModel) -> None:
         """Run ahead, for a loop of Python's alone, or of hoc's, whose code is searched."""
         if kept.sim is None:
             begin(kept)
         assert kept.sim is not None and kept.imported is not None and self._asked is not None
-        every = kept.everything
+        every, used, whole = kept.everything, None, False
         with state_follows():
             every = kept.everything = every or Everything(kept.sim, kept.imported)
             asked, names = self._asked, every.names
             asked.names = frozenset(n for n in names if not n.startswith("."))
             asked.of_points = frozenset(n[1:] for n in names if n.startswith("."))
             asked.globals_ = lost_globals(kept.model)
-            if whole:
-                wanted = asked.names | asked.of_points | asked.globals_
-                found = HocCode(self._h, kept.model.memory, ()).names(wanted)
-                lost = sorted(found & asked.globals_)
-                if lost:
-                    raise LackingError(f"hoc reads {lost[0]}, which each step sets")
-                self._names |= {n for n in names if n.removeprefix(".") in found}
+            callers = self._callers | {named(f) for f in self.calling if str(f) != "fadvance()"}
+            if callers:
+                whole, used = self._used(kept, every, callers)
             every.record(self._names & names)
-        self._run, self._kept = LoopRun(kept, whole), kept
+            every.record_voltages(self._rows)
+        self._numbers.clear()
+        self._rows = {row for row in self._rows if every.has(row)}
+        self._names |= every.recorded & {V}
+        self._run, self._kept = LoopRun(kept, whole, used), kept
+        if whole:
+            self._end.ask()
         self._settling.begin()
         asked.begin()
         asked.on = False
+
+    def _used(
+        self, kept: KeptModel, every: Everything, callers: Set[tuple[str, str]]
+    ) -> tuple[bool, frozenset[str] | None]:
+        """Whether hoc's code may run; names in it, None where it may change others, too.
+
+        What it may read is recorded.
+        """
+        code = HocCode(self._h, kept.model.memory, (*_POINTERS, *_MAKING))
+        reached = code.reached({name for _, name in callers})
+        self._called = {*callers & reached.procedures}
+        if not self._called and all(str(f) == "fadvance()" for f in self.calling):
+            return False, None
+        used, contents = reached.names, kept.model.contents
+        lost = sorted(used & lost_globals(kept.model))
+        if lost:
+            raise LackingError(f"hoc reads {lost[0]}, which each step sets")
+        by_pointer = not used.isdisjoint(_POINTERS)
+        self._names |= {n for n in every.names if by_pointer or n.removeprefix(".") in used}
+        ends = tuple(f"_{name}" for name in contents.density)
+        of_mechanisms = any(
+            name.endswith(ends) if not owner else owner in contents.points and name not in _OF_ALL
+            for owner, name in reached.functions
+        )
+        acts = by_pointer or of_mechanisms or not used.isdisjoint(_UNNAMED)
+        return True, None if acts else used
 
     def leave(self, why: str) -> None:
         """Let NEURON take the steps that follow, until ``finitialize``."""
@@ -205,6 +293,6 @@ class Loops:
         with taken.off():
             try:
                 self.settle()
-            except InputError:
+            except (InputError, LeftError):
                 pass  # what has run ahead is of a model that is no more
         taken.is_on, self._cut = True, 0

@@ -125,9 +125,9 @@ class Switch:
         own = self._own_call
 
         def call(function: Hoc, *arguments: object, **named: object) -> object:
-            loops, before = self._loops, self._loops.calling
+            loops = self._loops
             loops.called(function)
-            loops.calling = function
+            loops.calling.append(function)
             try:
                 result = own(function, *arguments, **named)
             except BaseException:
@@ -136,7 +136,7 @@ class Switch:
                     raise
                 raise kept from None
             finally:
-                loops.calling = before
+                loops.calling.pop()
             kept = self._kept()
             if kept is not None:
                 raise kept

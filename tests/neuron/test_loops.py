@@ -47,6 +47,16 @@ def test_a_vector_has_currents_of_voltages_that_no_body_reads():
     assert found["worst"] < TOLERANCE
 
 
+def test_code_that_hoc_compiles_later_or_python_calls_reads_what_neuron_has():
+    """Statements behind a loop, files, procedures between steps, a pointer, steps by Python."""
+    found = told("codes", "reference")
+    assert len(found) == 8
+    for case, (steps, read, worst) in found.items():
+        ends_early = case == "in_procedure"  # at 2 ms
+        assert steps == (2 if ends_early else 4) * PER_MS, case
+        assert read >= 6 and worst < TOLERANCE, case
+
+
 def test_a_block_is_settled_where_the_switch_is_turned_off():
     found = told("ends", "reference")
     assert found["hooked"] == [True, True]
@@ -70,6 +80,14 @@ def test_what_a_body_asks_for_is_there():
         assert steps == 2 * 4 * PER_MS if ours else steps < 10, what
 
 
+def test_gap_junctions_have_the_voltages_of_each_step():
+    """Where a voltage is set, NEURON takes the step that has what was transferred before."""
+    found = told("coupled", "reference")
+    assert len(found) == 3
+    for case, (steps, worst) in found.items():
+        assert steps == 4 * PER_MS - 2 * case.startswith("True") and worst < TOLERANCE, case
+
+
 def test_what_is_refused_is_raised_at_the_first_step():
     found = told("refusals", "reference")
     made, *refused, variable = found["said"]
@@ -85,12 +103,14 @@ def test_what_is_refused_is_raised_at_the_first_step():
 
 def test_what_a_body_cannot_be_given_neuron_steps():
     found = told("not_given", "reference")
-    steps, warned, reasons = found["gaps"]
-    assert steps == 0 and len(warned) == 1 and "target_var" in reasons[0]
+    steps, warned, reasons = found["counts"]
+    assert steps == 0 and len(warned) == 1 and "APCount" in reasons[0]
     assert found["silent"] == [0, []] and found["left"] == [True, False]
 
 
 def test_no_write_by_hoc_is_missed():
     found = told("writes", "reference")
     assert found["same"] and not found["unseen"]
-    assert found["names"] > 80
+    assert found["names"] > 80 and found["late"] > 100
+    assert "has changed the model, by no name, before 1.5 ms, which is" in found["said"]
+    assert abs(found["t"] - 2) < 1e-9

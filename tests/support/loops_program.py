@@ -39,6 +39,23 @@ h("""proc hoc_executing() {
         }
     }
 }""")
+h("objref python")
+h("proc hoc_pointer() { while (t < $1) { fadvance()  seen.append($&2) } }")
+h("proc hoc_vother() { fadvance()  seen.append(near.vother) }")
+h("func hoc_m() { return s0.sec.m_hh(0.5) }")
+h("proc hoc_last() { seen.append(s0.sec.n_hh(0.5), near.g, d1.sec.v(0.3), hoc_m()) }")
+h("proc hoc_by_python() { while (t < $1) { python.step()  hoc_last() } }")
+h("""proc hoc_reads_file() {
+    while (t < $1) { fadvance() }
+    xopen($s2)
+    if ($1 < 2) hoc_reads_file($1 + 1, $s2)
+}""")
+LATER = """
+while (t < 2.99) { fadvance() }
+{hoc_last()}
+while (t < 3.99) { fadvance() }
+{seen.append(s1.sec.h_hh(0.5), s1.sec.ik(0.5))}
+"""
 OWN = "proc continuerun() { while (t < $1) { step()  seen.append(t) } }"
 
 
@@ -298,6 +315,67 @@ def sets_t(net):
     net.loop(4)
 
 
+class Stepping:
+    """An object of Python's, whose step hoc calls."""
+
+    def step(self):
+        h.fadvance()
+
+
+def by_code(call):
+    """Return a case of a loop in which hoc runs some code."""
+
+    def case(net):
+        h.near = net.synapses[2]
+        h.python = Stepping()
+        net.start()
+        h.seen.resize(0)
+        call(net)
+        net.rows += [[x] + 26 * [0.0] for x in h.seen]
+
+    return case
+
+
+def with_file(call, text):
+    """Call it with a file that has a text."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "later.hoc")
+        file.write_text(text)
+        call(str(file))
+
+
+def with_procedures(step):
+    for k in range(4 * 40):
+        step()
+        h.hoc_last()
+        h.seen.append(h.hoc_m() if k % 2 else 0)
+
+
+CODES = {  # steps of 4 ms
+    "pointer": lambda net: h.hoc_pointer(4, net.somas[1](0.5)._ref_ik),
+    "by_python": lambda net: h.hoc_by_python(4),
+    "text": lambda net: h(LATER),
+    "file": lambda net: with_file(h.xopen, LATER),
+    "loaded": lambda net: with_file(lambda file: h.load_file(1, file), LATER),
+    "in_procedure": lambda net: with_file(lambda file: h.hoc_reads_file(1, file), "hoc_last()\n"),
+    "procedures": lambda net: with_procedures(h.fadvance),
+    "steprun": lambda net: with_procedures(h.steprun),
+}
+
+
+def codes(engine):
+    """Of code that is compiled after the loop's, or that Python calls, as `compared`."""
+    net, found = Read(), {}
+    for name, call in CODES.items():
+        case = by_code(call)
+        truth = taken(net, case)
+        with enable(engine=engine) as on:
+            got = taken(net, case)
+        off = max(worst(a, b) for a, b in zip(truth, got, strict=True))
+        found[name] = [on.steps, len(h.seen), off]
+    return found
+
+
 CASES = [reads, amp, voltage, weight, wires, sends, often, longer, diameter, again, breaks,
          every_step, empties, by_hoc, hoc_reads, hoc_executes, by_steprun, own_continuerun, raises,
          solves, variable, sets_t]  # fmt: skip
@@ -384,10 +462,15 @@ def asks(engine):
     net.somas[1].insert("ext_globals")
     near, pointer = net.somas[2](0.5), net.somas[2](0.5)._ref_m_hh
     name = "ninf_ext_globals"
+    net.dends[0].nseg = 81  # more than are recorded alone
+    segments = [segment for section in h.allsec() for segment in section.allseg()]
     bodies = {
         "nothing": lambda: 0.0,
         "name": lambda: near.hh.n + near.v,
         "section": lambda: net.somas[2].v,
+        "ends": lambda: net.dends[1](0).v + net.dends[1](1).v + net.somas[0](1).v,
+        "one by one": lambda: segments[round(h.t / h.dt) // 30].v,
+        "all": lambda: sum(segment.v for segment in segments) / len(segments),
         "pointer": lambda: pointer[0],
         "global": lambda: getattr(h, name),
         "now and then": lambda: pointer[0] if round(h.t / h.dt) % 50 == 0 else near.v,
@@ -452,6 +535,35 @@ def refusals(engine):
     return found
 
 
+def coupled(engine):
+    """Gap junctions of ParallelContext: what they have in each step, and voltages that are set."""
+    from support.kept_program import Coupled
+
+    net, found = Coupled(), {}
+    net.counts.clear()  # APCounts, of which a loop is given nothing
+
+    def values(change, by_hoc):
+        rows, near = [], net.gaps[1]
+        h.finitialize(-65)
+        h.seen.resize(0)
+        h.near = near
+        while h.t < 4 - 0.5 * h.dt:
+            h.hoc_vother() if by_hoc else h.fadvance()
+            rows.append([near.vother, near.i, net.dends[1](0.9).v, net.somas[2](0.5).v])
+            if change and round(h.t / h.dt) in (60, 120):
+                net.dends[0](0.9).v += 5
+                near.g = 0.003 - near.g / 2
+        net.gaps[1].g = 0.002
+        return np.array([*np.ravel(rows), *h.seen])
+
+    for change, by_hoc in ((False, False), (True, False), (True, True)):
+        truth = values(change, by_hoc)
+        with enable(engine=engine) as on:
+            got = values(change, by_hoc)
+        found[f"{change} {by_hoc}"] = [on.steps, worst(truth, got)]
+    return found
+
+
 def not_given(engine):
     """Models of which a loop's body cannot be given all: NEURON takes the steps, and says why."""
     from support.kept_program import Coupled
@@ -463,7 +575,7 @@ def not_given(engine):
         warnings.simplefilter("always")
         h.finitialize(-65)
         h.hoc_loop(1)
-        found["gaps"] = [on.steps, [str(w.message) for w in caught], list(on.reasons)]
+        found["counts"] = [on.steps, [str(w.message) for w in caught], list(on.reasons)]
         found["left"] = not switch._switch[0]._loops.taken.is_on  # until finitialize()
         h.finitialize(-65)
         found["left"] = [found["left"], not switch._switch[0]._loops.taken.is_on]
@@ -477,30 +589,47 @@ def not_given(engine):
 
 
 def writes(engine):
-    """Names of numbers whose change is not seen before a step, with what hoc's loops compare."""
+    """Names of numbers whose change is not seen before a step, with what hoc's loops compare.
+
+    Where hoc has a pointer all is compared, and else what it names, and the rest after a block.
+    """
     from support.kept_program import SEED, numbers
 
     from clhines.neuron import switch
 
-    net, unseen, chosen = Net(), [], []
+    net, unseen, chosen, late = Net(), [], [], 0
     with enable(engine=engine):
+        for by_pointer in (True, False):
+            h.finitialize(-65)
+            if by_pointer:
+                h.hoc_pointer(1, net.somas[1](0.5)._ref_v)
+            else:
+                h.hoc_loop(1)
+            loops = switch._switch[0]._loops
+            run, loops._asked.on = loops._run, False
+            same = run.is_same() and run._watch.rest_is_same()
+            known = numbers(net)
+            generator = np.random.Generator(np.random.Philox(SEED))
+            chosen = [known[int(k)] for k in generator.integers(len(known), size=300)]
+            for name, read, write in chosen:
+                before = read()
+                is_switch = name in ("secondorder", "usetable_hh")
+                write(1 - before if is_switch else np.nextafter(before, np.inf))
+                if read() != before and run.is_same():
+                    late += not by_pointer
+                    if by_pointer or run._watch.rest_is_same():
+                        unseen.append(name)
+                write(before)
+                run._watch.take()
+        net.somas[1](0.5).hh.gnabar *= 2
+        try:
+            h.hoc_loop(2)
+        except clhines.ClhinesError as error:
+            said = str(error)
         h.finitialize(-65)
-        h.hoc_loop(1)
-        loops = switch._switch[0]._loops
-        run, loops._asked.on = loops._run, False
-        same = run.is_same()
-        known = numbers(net)
-        generator = np.random.Generator(np.random.Philox(SEED))
-        chosen = [known[int(k)] for k in generator.integers(len(known), size=300)]
-        for name, read, write in chosen:
-            before = read()
-            is_switch = name in ("secondorder", "usetable_hh")
-            write(1 - before if is_switch else np.nextafter(before, np.inf))
-            if read() != before and run.is_same():
-                unseen.append(name)
-            write(before)
-            run._watch.take()
-    return {"same": same, "unseen": unseen, "names": len({name for name, *_ in chosen})}
+        h.hoc_loop(2)
+    return {"same": same, "unseen": unseen, "names": len({name for name, *_ in chosen}),
+            "late": late, "said": said, "t": h.t}  # fmt: skip
 
 
 def gone(engine):
@@ -530,6 +659,6 @@ def gone(engine):
 
 if __name__ == "__main__":
     what, engine = sys.argv[1:]
-    cases = compared, unread, ends, asks, refusals, not_given, writes, gone
+    cases = compared, unread, codes, coupled, ends, asks, refusals, not_given, writes, gone
     every = {f.__name__: f for f in cases}
     print(json.dumps(every[what](engine)))

@@ -34,25 +34,40 @@ def _of_arrays() -> list[type]:
     return [type(v) for v in islice(variables, 1)]
 
 
+def named(function: Hoc) -> tuple[str, str]:
+    """Return the class of a function of hoc, "" of the top level, and its name."""
+    owner, _, name = str(function).removesuffix("()").rpartition(".")
+    return owner.partition("[")[0], name
+
+
 class Asking:
     """Tells what is asked, while it is `on`.
 
     Parameters
     ----------
     read : callable
-        Called with the name of a variable, as ``m_hh``, or ``.g`` of a point process.
+        Called with the name of a variable, as ``m_hh``, or ``.g`` of a point process, and the
+        segment of it, None where it is of any.
     act : callable
         Called before anything else than reads of what stays.
+    call : callable
+        Likewise, before a call of a function of hoc: with its class, "" of the top level, and name.
     """
 
-    def __init__(self, h: Hoc, read: Callable[[str], None], act: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        h: Hoc,
+        read: Callable[[str, Any], None],
+        act: Callable[[], None],
+        call: Callable[[tuple[str, str]], None],
+    ) -> None:
         from neuron import nrn
 
         self.on = False
         self.names: frozenset[str] = frozenset()  # of variables that steps change
         self.of_points: frozenset[str] = frozenset()
         self.globals_: frozenset[str] = frozenset()  # that steps set, and no record has
-        self._read, self._act = read, act
+        self._read, self._act, self._call = read, act, call
         self._vector, self._hoc = type(h.Vector()), type(h)
         mechanism = nrn.Mechanism
         self._own: list[tuple[type, str, Any]] = []
@@ -93,12 +108,12 @@ class Asking:
             name = str(function)
             own = name.startswith("Vector[") and not name.endswith(_ACTS)
             if not own and name not in _HARMLESS:
-                self._act()
+                self._call(named(function))
 
     def _of_segment(self, own: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
         def get(thing: Any, name: str) -> Any:
             if self.on and name in self.names:
-                self._read(name)
+                self._read(name, thing)
             return own(thing, name)
 
         return get
@@ -107,7 +122,7 @@ class Asking:
         def get(thing: Any, name: str) -> Any:
             if self.on:
                 if name in self.names:
-                    self._read(name)
+                    self._read(name, thing(0.5))
                 elif name not in _OF_SECTIONS and not name.startswith("_"):
                     self._act()
             return own(thing, name)
@@ -119,7 +134,7 @@ class Asking:
             if self.on and not name.startswith("_") and name not in ("name", "segment"):
                 for variable in (name, f"{name}_{own(thing, 'name')()}"):
                     if variable in self.names:
-                        self._read(variable)
+                        self._read(variable, None)
             return own(thing, name)
 
         return get
@@ -129,7 +144,7 @@ class Asking:
             if not self.on:
                 return own(thing, name)
             if name in self.of_points:
-                self._read(f".{name}")
+                self._read(f".{name}", None)
             if name in self.globals_ or name in _NOW:
                 self._act()
             found = own(thing, name)

@@ -7,7 +7,7 @@ with words that belong to it, and zeros that end a part, as the body of a loop.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from math import prod
 from typing import NamedTuple
@@ -45,6 +45,21 @@ class Template(NamedTuple):
     symbols: int
     size: int
     is_point: bool
+
+
+_OwnedCode = tuple[str, list[int]]  # the class of a procedure, and its words
+
+
+class Reached(NamedTuple):
+    """Names in some code, of hoc's operations, too, as far as these are asked for.
+
+    `functions` are those among them of NEURON, its mechanisms and its classes, `procedures` all of
+    hoc: a class, "" of the top level, and a name.
+    """
+
+    names: frozenset[str]
+    functions: frozenset[tuple[str, str]]
+    procedures: frozenset[tuple[str, str]]
 
 
 class HocCode:
@@ -116,27 +131,50 @@ class HocCode:
         """Return addresses of symbols that a procedure has for itself."""
         return {*self._memory.own_symbols(procedure.value)}
 
-    def names(self, wanted: Set[str]) -> set[str]:
-        """Return those of some names that stand in any procedure, or in what hoc executes now."""
-        kinds, places = self.kinds, dict[int, str]()
-        codes, lists = [self._executed()], [*map(self._memory.variable, _LISTS)]
+    def reached(self, callers: Iterable[str]) -> Reached:
+        """Return what code may use that is called by these names, or that hoc executes now.
+
+        A name in it stands for all procedures of this name, of any class.
+        """
+        known, bodies, functions = self._of_all()
+        procedures = frozenset((owner, n) for n, some in bodies.items() for owner, _ in some)
+        codes, todo = [np.array(self._executed(), np.uint64)], {*callers, "unref"}
+        names, places = set[str](), np.array([*known], np.uint64)
+        while todo or codes:
+            codes += [np.array(body, np.uint64) for n in todo for _, body in bodies.pop(n, ())]
+            if not codes:
+                break
+            words = np.unique(np.concatenate(codes))
+            found = {known[at] for at in places[np.isin(places, words)].tolist()}
+            used = {n for at, n in self.operations.items() if (words == np.uint64(at)).any()}
+            names |= found | used
+            makes = any(name.startswith("hoc_newobj") for name in used)
+            codes, todo = [], found | ({"init"} if makes else set())
+        own = frozenset(f for f in functions if f[1] in names)
+        return Reached(frozenset(names), own, procedures)
+
+    def _of_all(self) -> tuple[dict[int, str], dict[str, list[_OwnedCode]], set[tuple[str, str]]]:
+        """Return names by addresses of symbols, code by name, and NEURON's functions."""
+        kinds, names, bodies = self.kinds, dict[int, str](), dict[str, list[_OwnedCode]]()
+        functions, lists = set[tuple[str, str]](), {self._memory.variable(n): "" for n in _LISTS}
         procedures = {kinds[kind] for kind in (*_PROCEDURES, *_KEPT)}
         seen = {*lists}  # a template may stand in its own list
         while lists:
-            for at, words in self._listed(lists.pop()):
-                name = ctypes.string_at(words[0]).decode("utf-8", "replace")
-                if name in wanted:
-                    places[at] = name
+            symbols, owner = lists.popitem()
+            for at, words in self._listed(symbols):
+                name = names[at] = ctypes.string_at(words[0]).decode("utf-8", "replace")
                 kind = words[1] & _HALF
-                if kind in procedures and words[2]:
-                    codes.append(words_at(*words_at(words[2], 2)))
+                body = words_at(*words_at(words[2], 2)) if kind in procedures and words[2] else []
+                if body:
+                    bodies.setdefault(name, []).append((owner, body))
+                elif kind in procedures or kind == kinds["built in"]:
+                    functions.add((owner, name))
                 elif kind == kinds["template"] and words[2]:
-                    inside = {words_at(words[2], 2)[1]} - seen
-                    seen |= inside
-                    lists += inside
-        known = np.array([*places], np.uint64)
-        found = [known[np.isin(known, np.array(code, np.uint64))] for code in codes if code]
-        return {places[at] for some in found for at in some.tolist()}
+                    inside = words_at(words[2], 2)[1]
+                    if inside not in seen:
+                        seen.add(inside)
+                        lists[inside] = name
+        return names, bodies, functions
 
     def _executed(self) -> list[int]:
         begin, end = (self._memory.variable(name) for name in ("hoc_prog", "hoc_progp"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +21,7 @@ from clhines.neuron.importer import Imported
 from clhines.neuron.memory.fields import DataColumns
 from clhines.neuron.memory.raw import WORD, gather, numbers_at
 from clhines.neuron.model import NeuronModel
-from clhines.neuron.read.catalogue import CatalogueEntry
-from clhines.neuron.read.played import EVERY
+from clhines.neuron.read.played import EVERY, Gap
 from clhines.neuron.read.tree import CAPACITANCE
 from clhines.neuron.stepping.reads import set_by_events
 from clhines.simulate.result import Result
@@ -59,8 +59,12 @@ class Everything:
         self._nodes = nodes[chosen]
         self._numbers = np.concatenate([tree.numbers, tree.inner_numbers])[chosen]
         self._found: dict[str, list[Callable[[], Recorded]]] = {V: [self._voltages], CHARGED: []}
-        for name, make in (*self._of_membranes(), *self._of_ions(), *self._of_mechanisms()):
+        others = self._of_membranes(), self._of_ions(), self._of_mechanisms(), self._of_gaps()
+        for name, make in chain.from_iterable(others):
             self._found.setdefault(name, []).append(make)
+        self._rows_at = imported.model.fields.rows_at(self._nodes).astype(np.uint64)
+        self._alone = set[int]()  # of `_nodes`, those of `_some`
+        self._some = list[Recorded]()
         self._parts: dict[str, list[Recorded]] = {}
         self._charged: tuple[int, np.ndarray] | None = None
         self._v = np.zeros(0)
@@ -83,6 +87,23 @@ class Everything:
                     self._charge()
                 self._parts[name] = [make() for make in self._found[name]]
 
+    def record_voltages(self, rows: Iterable[int]) -> None:
+        """Record the voltages of these nodes, by where NEURON has their rows, too; no others."""
+        if V in self._parts:
+            return
+        at = np.flatnonzero(np.isin(self._rows_at, np.array([*rows], np.uint64)))
+        at = np.setdiff1d(at, [*self._alone])
+        if not len(at):
+            return
+        self._alone |= {*at.tolist()}
+        record = self._sim.record(V, self._numbers[at])
+        find = partial(self._in_nodes, self._imported.model.tree.v, self._nodes[at])
+        self._some.append(Recorded(record, find))
+
+    def has(self, row: int) -> bool:
+        """Whether one of the model's nodes has its row there."""
+        return bool((self._rows_at == np.uint64(row)).any())
+
     def _charge(self) -> None:
         tree = self._imported.model.tree
         column, rows, charged = self._imported.model.places.capacitive_of_all()
@@ -97,7 +118,7 @@ class Everything:
         model = self._imported.model
         for instances in (*model.every.values(), *model.contents.others):
             instances.columns.refresh()
-        at = [part.addresses() for parts in self._parts.values() for part in parts]
+        at = [part.addresses() for part in self._recorded]
         if self._charged is not None:
             column, rows = self._charged
             self._v = numbers_at(self._of_voltages())
@@ -107,13 +128,17 @@ class Everything:
 
     def rows(self, result: Result, first: int) -> np.ndarray:
         """Return a run's values, less its `first` rows, (steps, n) float64."""
-        parts = (part for parts in self._parts.values() for part in parts)
-        every = [result[part.record][first:].astype(np.float64) for part in parts]
+        every = [result[part.record][first:].astype(np.float64) for part in self._recorded]
         if self._charged is not None:
             v = np.vstack([self._v, result[self._parts[V][0].record][first:].astype(np.float64)])
             self._v = v[-1]
             every.append(np.diff(v, axis=0)[:, self._at] * self._per_volt)
         return np.hstack([np.zeros((len(result.t) - first, 0)), *every])
+
+    @property
+    def _recorded(self) -> list[Recorded]:
+        whole = [part for parts in self._parts.values() for part in parts]
+        return whole if V in self._parts else [*whole, *self._some]
 
     def _voltages(self) -> Recorded:
         return Recorded(self._sim.record(V, self._numbers), self._of_voltages)
@@ -164,6 +189,23 @@ class Everything:
                 shown = f"{base}_{name}" if entry.kind == "density" else f".{base}"
                 yield shown, partial(self._part, name, quantity.name, find, group)
 
+    def _of_gaps(self) -> Iterator[Found]:
+        """Yield variables into which ``target_var`` brings voltages at the end of each step."""
+        model, found = self._imported.model, dict[tuple[str, str], list[Gap]]()
+        for gap in model.gaps:
+            found.setdefault((gap.owner, gap.name), []).append(gap)
+        for (owner, name), gaps in found.items():
+            entry, columns = model.every[owner].entry, model.every[owner].columns
+            numbers = np.array([gap.instance for gap in gaps])
+            nodes = np.array([gap.node for gap in gaps]) - model.nodes.start
+            shown = f"{name}_{owner}" if entry.kind == "density" else f".{name}"
+            find = partial(_some_of, columns, name, numbers)
+            yield shown, partial(self._part, owner, V, find, nodes)
+
+
+def _some_of(columns: DataColumns, name: str, numbers: np.ndarray) -> np.ndarray:
+    return _in_columns(columns, name, None)[numbers]
+
 
 def _in_columns(columns: DataColumns, name: str, place: int | None) -> np.ndarray:
     found = columns.addresses(name, place)
@@ -192,7 +234,7 @@ def lacking(model: NeuronModel) -> str:
         (model.bins is not None, "CVode.queue_mode(1, 0)"),
         (model.contents.outside is not None, "extracellular"),
         (model.linear.read, "LinearMechanism"),
-        (model.memory.transfers, "ParallelContext.target_var"),
+        (any(gap.node < 0 for gap in model.gaps), "ParallelContext.target_var of no voltage"),
         (model.pending.statements, "CVode.event"),
         (model.draws, "Random.play"),
         (model.turns or model.trains.ahead, "draws of NEURON's one generator"),
@@ -241,19 +283,23 @@ def _does_more(program: Program) -> bool:
 def lost_globals(model: NeuronModel) -> frozenset[str]:
     """Return the names of GLOBAL variables that steps set, which no record has."""
     every = (instances.entry for instances in model.every.values())
-    return frozenset(f"{name}_{entry.name}" for entry in every for name in _set_globals(entry))
+    return frozenset(
+        f"{name}_{entry.name}"
+        for entry in every
+        if entry.globals_ and entry.text
+        for name in _set_by_steps(entry.text, entry.file) & {*entry.globals_}
+    )
 
 
-def _set_globals(entry: CatalogueEntry) -> set[str]:
-    """Return the GLOBAL variables that steps of a mechanism set."""
-    if not entry.globals_ or not entry.text:
-        return set()
+@lru_cache(maxsize=64)
+def _set_by_steps(text: str, name: str) -> frozenset[str]:
+    """Return the variables that steps of a mechanism set, by its text."""
     try:
-        file: File = parse(entry.text, entry.file)
+        file: File = parse(text, name)
     except Refused:
-        return set()
+        return frozenset()
     found = set[str]()
-    for name, block in file.main.items():
-        if name not in _BEGINS:
+    for block_name, block in file.main.items():
+        if block_name not in _BEGINS:
             found |= set_by(block.body, file.blocks)
-    return found & {*entry.globals_}
+    return frozenset(found)

@@ -7,12 +7,12 @@ is: the block runs once more up to there, and NEURON takes the last step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 
 import numpy as np
 
-from clhines.errors import SimulationError
+from clhines.errors import ClhinesError, SimulationError
 from clhines.neuron.back.writeback import clock
 from clhines.neuron.kept import Checkpoint, Fingerprint, KeptModel
 from clhines.neuron.memory.raw import numbers_in, put_words, ref
@@ -26,19 +26,24 @@ from clhines.simulate.result import Result
 FIRST, MOST = 4, 512  # steps of blocks
 
 
+class LeftError(ClhinesError):
+    """A loop has been given wrong numbers: no step can follow."""
+
+
 class LoopRun:
     """A model from a loop's first step on; OSError where NEURON's memory is not as expected.
 
-    The loop gets what is recorded. `whole`: all is compared before each step; else what changes it
-    is told before it is done, as what else is asked for.
+    The loop gets what is recorded. `whole`: before each step what hoc's code changes by `names`,
+    None: by any, is compared, and the rest with each block; else what changes it is told before it
+    is done, as what else is asked for.
     """
 
-    def __init__(self, kept: KeptModel, whole: bool) -> None:
-        self._kept, self._model, self.whole = kept, kept.model, whole
+    def __init__(self, kept: KeptModel, whole: bool, names: Set[str] | None = None) -> None:
+        self._kept, self._model, self.whole, self._names = kept, kept.model, whole, names
         model = kept.model
         assert kept.sim is not None and kept.imported is not None
         assert kept.everything is not None
-        self._everything: Everything = kept.everything
+        self.everything: Everything = kept.everything
         self._watch = self._watched()
         self._late = LateEvents(model)
         self._sent = {item for item, _, _ in self._events()}
@@ -52,7 +57,7 @@ class LoopRun:
 
     def _watched(self) -> Watch:
         model, memory = self._model, self._model.memory
-        addresses, self._chosen = np.unique(self._everything.addresses(), return_index=True)
+        addresses, self._chosen = np.unique(self.everything.addresses(), return_index=True)
         clocks = memory.variable("nrn_threads"), memory.place(ref(model.h, "t")).column
         handed = np.concatenate([addresses, clocks]).astype(np.int64)
         found = {r.address for r in model.plays.recorders}
@@ -62,7 +67,8 @@ class LoopRun:
         ends = [memory.vector_words(address) + 8 for address in self._vectors]
         kept = self._kept
         kept.known = kept.known or Fingerprint(model)
-        return Watch(model, kept.known, handed, np.array(ends, np.int64), self.whole)
+        at_ends = np.array(ends, np.int64)
+        return Watch(model, kept.known, handed, at_ends, self.whole, self._names)
 
     def is_same(self) -> bool:
         """Whether nothing has been changed since the last step."""
@@ -89,6 +95,7 @@ class LoopRun:
         """Run the next block."""
         kept, model, dt = self._kept, self._model, float(self._model.h.dt)
         assert kept.imported is not None
+        self._check_rest()
         begin = self._now
         steps = min(self._size, steps_at_once(len(self._chosen) + 1))
         left = int(np.ceil((stop - begin) / dt - 0.5))
@@ -97,7 +104,7 @@ class LoopRun:
         try:
             result, first = kept.ahead(steps)
         except SimulationError as error:
-            first = place.lag + (1 if place.step == 0 else 0)
+            first = place.first
             result, self._failed = error.result, error  # type: ignore[assignment]
             steps = len(result.t) - first
             if steps < 1:
@@ -107,10 +114,18 @@ class LoopRun:
         self._tape(result, ends, first, place)
         model.plays.forget()
         self._late.add(result, kept.imported, place.crossed, ends)
-        rows = self._everything.rows(result, first)[:, self._chosen]
+        rows = self.everything.rows(result, first)[:, self._chosen]
         self._rows = np.hstack([rows, ends[1:, None], ends[1:, None]])
         self._place, self._before, self._steps, self._taken = place, before, steps, 0
         self._size = min(2 * self._size, MOST)
+
+    def _check_rest(self) -> None:
+        if not self._watch.rest_is_same():
+            raise LeftError(
+                f"a loop of hoc's around fadvance() has changed the model, by no name, "
+                f"before {self._now:g} ms, which is seen too late; expected changes by name, or "
+                f"h.continuerun() in pieces"
+            )
 
     def _tape(self, result: Result, ends: np.ndarray, first: int, place: Checkpoint) -> None:
         """Work out what each step of a block appends to Vectors, and make room there."""
@@ -163,6 +178,7 @@ class LoopRun:
         kept, watch, h = self._kept, self._watch, self._model.h
         if not watch.is_there():
             return False
+        self._check_rest()
         by_neuron = watch.switches_are_same()  # its last step, as it would have been
         at, words = watch.changed()
         events = [event for event in self._events() if event[0] not in self._sent]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 from clhines.errors import InputError
 from clhines.neuron.memory.objects import Objects
@@ -86,9 +86,7 @@ class Settling:
     """
 
     METHODS = ("CVode", "solve"), ("SaveState", "save"), ("BBSaveState", "save")
-    FUNCTIONS: ClassVar[dict[str, str]] = {  # n: a number, s: a text
-        "batch_run": "nns", "fcurrent": "", "execute": "s", "execute1": "s",
-    }  # fmt: skip
+    FUNCTIONS = "batch_run", "fcurrent", "execute", "execute1", "xopen", "load_file"
 
     def __init__(self, h: Hoc, library: Objects, keep: Callable[[BaseException], None]) -> None:
         self._h, self._library, self._keep = h, library, keep
@@ -96,10 +94,12 @@ class Settling:
         number = ctypes.POINTER(ctypes.c_double)
         self._number = library.function("_Z10hoc_getargi", number, ctypes.c_int)
         self._text = library.function("_Z11hoc_gargstri", ctypes.c_char_p, ctypes.c_int)
+        self._is_text = library.function("_Z14hoc_is_str_argi", ctypes.c_int, ctypes.c_int)
+        self._is_number = library.function("_Z17hoc_is_double_argi", ctypes.c_int, ctypes.c_int)
         self._give = library.function("_Z12hoc_retpushxd", None, ctypes.c_double)
         library.built_in("fadvance")  # where others are as this one
         self._taken = [self._of_method(*names) for names in self.METHODS]
-        self._taken += [self._of_function(*item) for item in self.FUNCTIONS.items()]
+        self._taken += [self._of_function(name) for name in self.FUNCTIONS]
 
     def begin(self) -> None:
         for at, _, function in self._taken:
@@ -119,25 +119,27 @@ class Settling:
         at = self._library.method(template, name)
         return at, at.value, ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)(called)
 
-    def _of_function(self, name: str, kinds: str) -> tuple[ctypes.c_uint64, int, Any]:
+    def _of_function(self, name: str) -> tuple[ctypes.c_uint64, int, Any]:
         def called() -> None:
-            words = [
-                self._number(k)[0] if kind == "n" else self._text(k).decode()
-                for k, kind in enumerate(kinds, 1)
-                if self._is_given(k)
-            ]
-            more = bool(self._is_given(len(kinds) + 1))
-            self._attempt(lambda: self._call(name, words, more))
-            self._give(1.0)
+            words = list[object]()
+            while self._is_given(len(words) + 1):
+                words.append(self._word(len(words) + 1))
+            self._give(float(self._attempt(lambda: self._call(name, words)) or 0.0))
 
         at = self._library.function_of_hoc(name)
         return at, at.value, ctypes.CFUNCTYPE(None)(called)
 
-    def _call(self, name: str, words: list[object], more: bool) -> None:
-        if more:
-            what = f"{name}() with {len(words) + 1} arguments in a loop around fadvance()"
-            raise InputError(f"{what}; expected {len(words)}")
-        getattr(self._h, name)(*words)
+    def _word(self, k: int) -> object:
+        """Return an argument, a text or a number; None of others."""
+        if self._is_text(k):
+            return self._text(k).decode()
+        return self._number(k)[0] if self._is_number(k) else None
+
+    def _call(self, name: str, words: list[object]) -> object:
+        if None in words:
+            what = f"{name}() with an object in a loop around fadvance()"
+            raise InputError(f"{what}; expected numbers and texts")
+        return getattr(self._h, name)(*words)
 
     def _attempt(self, call: Callable[[], object]) -> Any:
         try:
@@ -146,6 +148,32 @@ class Settling:
         except BaseException as error:
             self._keep(error)
         return None
+
+
+class StatementEnd:
+    """Lets hoc call a function at the end of the statement that it executes now.
+
+    What comes after it in a file, or in a text, is not read before.
+    """
+
+    def __init__(self, library: Objects, call: Callable[[], None]) -> None:
+        at = (library.address(name) for name in ("hoc_prog", "hoc_progp", "hoc_pc"))
+        self._begin, self._end, self._now = (ctypes.c_uint64.from_address(one) for one in at)
+
+        def called() -> None:
+            self._now.value -= 8
+            ctypes.c_uint64.from_address(self._now.value).value = 0
+            call()
+
+        self._function = ctypes.CFUNCTYPE(None)(called)
+        self._address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+
+    def ask(self) -> None:
+        """Do so once; where hoc executes none, nothing comes of it."""
+        if self._end.value > self._begin.value:
+            last = ctypes.c_uint64.from_address(self._end.value - 8)
+            if not last.value:  # hoc's word for an end
+                last.value = self._address
 
 
 @contextmanager

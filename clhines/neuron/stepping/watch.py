@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 
@@ -44,6 +44,30 @@ class Halves:
         return np.array_equal(self._words[self._where] & self._mask, self._kept)
 
 
+class KnownWords:
+    """Words of memory beside what they are to be; of the first `alone` one by one."""
+
+    def __init__(self, at: np.ndarray, alone: int = 0) -> None:
+        self.at = at
+        self.words, self.where = words_in(at)
+        self._runs = _runs(at, alone)
+        single = np.ones(len(at), bool)
+        for _, begin, end in self._runs:
+            single[begin:end] = False
+        self._alone = np.flatnonzero(single)
+        self._where_alone = self.where[single]
+        self.take()
+
+    def take(self) -> None:
+        self.known = self.words[self.where]
+
+    def same(self) -> bool:
+        at = self.known.ctypes.data
+        if any(compare(a, at + 8 * b, 8 * (e - b)) for a, b, e in self._runs):
+            return False
+        return np.array_equal(self.words[self._where_alone], self.known[self._alone])
+
+
 class Watch:
     """Words of memory beside what they are to be: `handed` first, then ends of Vectors, the rest.
 
@@ -54,7 +78,9 @@ class Watch:
     ends : (v,) int64
         Addresses of the words with the ends of Vectors that record.
     whole : bool
-        Watch all variables, too, and not only that all is where it was.
+        Watch variables, too, and not only that all is where it was.
+    names : set of str, optional
+        Of hoc's code, which changes no others: `rest_is_same` tells whether that is so.
     """
 
     def __init__(
@@ -64,9 +90,10 @@ class Watch:
         handed: np.ndarray,
         ends: np.ndarray,
         whole: bool,
+        names: Set[str] | None = None,
     ) -> None:
         memory = model.memory
-        own, rest = known.words()
+        own, changed, left = known.words(names if whole else None)
         numbers = [memory.place(ref(model.h, name)).column for name in _NUMBERS]
         of_globals = [np.array(numbers, np.int64)]
         for name, instances in model.every.items():
@@ -78,18 +105,14 @@ class Watch:
         played = [memory.vector_words(at) for at in model.plays.watched]
         inside = [words_from(at) for at in (*lists, *played)]
         pairs = [at + 8 * k for at in (*lists, *played) for k in range(2)]
-        every = [rest, *of_globals, model.sources.word_addresses()] if whole else []
+        every = [changed, *of_globals, model.sources.word_addresses()] if whole else []
         rest = np.concatenate([*every, *inside, model.queue.word_addresses()])
-        rest = np.setdiff1d(rest, np.concatenate([handed, ends]))
+        first = np.concatenate([handed, ends])
+        rest = np.setdiff1d(rest, first)
         self._count, self._vectors = len(handed), len(ends)
-        self.at = np.concatenate([handed, ends, rest])
-        self._words, self._where = words_in(self.at)
-        self._runs = _runs(self.at, len(handed) + len(ends))
-        alone = np.ones(len(self.at), bool)
-        for _, begin, end in self._runs:
-            alone[begin:end] = False
-        self._alone = np.flatnonzero(alone)
-        self._where_alone = self._where[alone]
+        self._seen = KnownWords(np.concatenate([first, rest]), len(first))
+        left = np.setdiff1d(left, self._seen.at) if whole else left[:0]
+        self._rest = KnownWords(left)
         guards = [own, pairs, [memory.address(name) for name in _POINTERS]]
         guards += [[ctypes.addressof(one) for one in counts(memory, _CLASSES)]]
         stay = np.concatenate([np.array(some, np.int64) for some in guards])
@@ -101,7 +124,8 @@ class Watch:
         """Let all be as it is now."""
         self._there.take()
         self._switches.take()
-        self.known = self._words[self._where]
+        self._seen.take()
+        self._rest.take()
 
     def is_there(self) -> bool:
         """Whether all words are where they were."""
@@ -111,45 +135,45 @@ class Watch:
         return self._switches.same()
 
     def same(self) -> bool:
-        """Whether nothing has been changed."""
-        if not (self._there.same() and self._switches.same()):
-            return False
-        at = self.known.ctypes.data
-        if any(compare(a, at + 8 * b, 8 * (e - b)) for a, b, e in self._runs):
-            return False
-        return np.array_equal(self._words[self._where_alone], self.known[self._alone])
+        """Whether nothing has been changed that the code in hoc may change."""
+        return self._there.same() and self._switches.same() and self._seen.same()
+
+    def rest_is_same(self) -> bool:
+        """Whether nothing else has been changed; all is where it was."""
+        return self._rest.same()
 
     def changed(self) -> tuple[np.ndarray, np.ndarray]:
         """Return addresses of words that have been changed, and these; all are where they were."""
-        now = self._words[self._where]
-        at = np.flatnonzero(now != self.known)
-        return self.at[at], now[at]
+        seen = self._seen
+        now = seen.words[seen.where]
+        at = np.flatnonzero(now != seen.known)
+        return seen.at[at], now[at]
 
     def handed(self) -> np.ndarray:
         """(n,) float64: what steps change, as it was given."""
-        return self.known[: self._count].view(np.float64).copy()
+        return self._seen.known[: self._count].view(np.float64).copy()
 
     def put(self, row: np.ndarray) -> None:
         """Put numbers of a step, (n,) float64, into memory."""
-        words = row.view(np.uint64)
-        self.known[: self._count] = words
-        self._words[self._where[: self._count]] = words
+        self._put(slice(0, self._count), row.view(np.uint64))
 
     def put_back(self) -> None:
         """Let all be as it is to be."""
-        self._words[self._where] = self.known
+        self._put(slice(None), self._seen.known)
 
     def put_ends(self, which: np.ndarray, ends: np.ndarray) -> None:
         """Put ends of some of the Vectors, by number."""
-        at = self._count + which
-        self.known[at] = ends
-        self._words[self._where[at]] = ends
+        self._put(self._count + which, ends)
+
+    def _put(self, at: slice | np.ndarray, words: np.ndarray) -> None:
+        self._seen.known[at] = words
+        self._seen.words[self._seen.where[at]] = words
 
     def take_ends(self) -> np.ndarray:
         """(v,) int64: the ends of the Vectors, which may have moved."""
-        at = slice(self._count, self._count + self._vectors)
-        self.known[at] = self._words[self._where[at]]
-        return self.known[at].astype(np.int64)
+        seen, at = self._seen, slice(self._count, self._count + self._vectors)
+        seen.known[at] = seen.words[seen.where[at]]
+        return seen.known[at].astype(np.int64)
 
 
 def _runs(at: np.ndarray, first: int) -> list[tuple[int, int, int]]:
