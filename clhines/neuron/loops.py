@@ -27,6 +27,10 @@ _FEW = 32  # steps between two changes: NEURON takes those of a loop that twice 
 _MOST_CUT = 2
 
 
+class LostError(InputError):
+    """NEURON's memory cannot be brought to where a loop is, so that NEURON cannot go on either."""
+
+
 class Loops:
     """Takes the steps of loops, until NEURON is to take them itself, up to ``finitialize``."""
 
@@ -191,7 +195,7 @@ class Loops:
             return
         self._cut = self._cut + 1 if run.given < _FEW else 0
         if not run.settle():
-            raise InputError(
+            raise LostError(
                 f"sections, mechanisms, NetCons or Vectors have been made or removed in a loop "
                 f"around fadvance(), at {self._h.t:g} ms; expected this before h.finitialize()"
             )
