@@ -18,7 +18,7 @@ from clhines.network.groups import Group
 from clhines.neuron.back.queue import LATE
 from clhines.neuron.back.states import OneCopy, step_of, take_values
 from clhines.neuron.back.writeback import clock, last_delivery
-from clhines.neuron.convert import Rejected, RejectedError
+from clhines.neuron.convert import Rejected, RejectedError, SteppingError
 from clhines.neuron.importer import Imported, copied, network_of
 from clhines.neuron.kept import ComesError, KeptModel, RunOptions, keep, kept_model
 from clhines.neuron.memory.session import Hoc, interpreter, uncollected
@@ -27,6 +27,7 @@ from clhines.neuron.outside import Ahead
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.read.wiring import on_ranks
 from clhines.neuron.stepping.bmtk import potentials_ahead
+from clhines.neuron.stepping.reads import SteppingRejected
 from clhines.neuron.stepping.replay import StopRunError
 from clhines.neuron.stepping.taken import neurons_own
 from clhines.progress import showing
@@ -426,9 +427,11 @@ def kept_or_read(
     kept = kept_by_all(ranks, kept)
     model = kept.model if kept else read_model(h, vectors or {}, ranks=ranks, ahead=ahead)
     rejected = [] if kept is not None else model.rejected
+    uncalled = model.uncalled if request.calls else []
     with agreed(ranks):
-        if rejected := rejected + (model.uncalled if request.calls else []):
-            raise RejectedError(rejected)
+        if rejected or uncalled:
+            seen = not rejected and all(isinstance(r, SteppingRejected) for r in uncalled)
+            raise (SteppingError if seen else RejectedError)(rejected + uncalled)
         return kept or KeptModel(model, request)
 
 

@@ -36,6 +36,10 @@ _UNNAMED = {  # methods that may, or that run other code
 _OF_ALL = {"loc", "has_loc", "get_loc", "get_segment"}  # functions of all point processes
 
 
+class LostError(InputError):
+    """NEURON's memory cannot be brought to where a loop is, so that NEURON cannot go on either."""
+
+
 class Loops:
     """Takes the steps of loops, until NEURON is to take them itself, up to ``finitialize``."""
 
@@ -279,7 +283,7 @@ class Loops:
             return
         self._cut = self._cut + 1 if run.given < _FEW else 0
         if not run.settle():
-            raise InputError(
+            raise LostError(
                 f"sections, mechanisms, NetCons or Vectors have been made or removed in a loop "
                 f"around fadvance(), at {self._h.t:g} ms; expected this before h.finitialize()"
             )

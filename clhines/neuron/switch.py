@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike
 
 from clhines.checks import as_switch
 from clhines.errors import InputError, RankError, meant, say_to_caller, shown
+from clhines.neuron.convert import SteppingError
 from clhines.neuron.entry import (
     RunOptions,
     advance,
@@ -26,7 +27,7 @@ from clhines.neuron.entry import (
     num_steps,
     solve_steps,
 )
-from clhines.neuron.loops import Loops
+from clhines.neuron.loops import Loops, LostError
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc, interpreter
 from clhines.neuron.read.hooks import is_standard, standard
@@ -187,7 +188,8 @@ class Switch:
 
     def _asked(self) -> tuple[RunOptions, float | None]:
         assert self.options is not None
-        return self.options.request, self.options.fixed_step
+        request = self.options.request
+        return RunOptions(*request[:3], calls=False), self.options.fixed_step  # a loop calls all
 
     def _step(self) -> None:
         """Take a step of a loop, in place of ``fadvance``."""
@@ -197,7 +199,7 @@ class Switch:
             try:
                 self._loops.advance()
             except InputError as error:
-                if options.fallback is None:
+                if options.fallback is None or isinstance(error, LostError):
                     raise
                 self._warn(str(error))
                 self._loops.leave("")
@@ -232,6 +234,9 @@ class Switch:
             try:
                 self._run(count, calls, options)
             except (InputError, RankError) as error:
+                if isinstance(error, SteppingError) and not on_ranks(self._h):
+                    own()  # a loop around `fadvance`, which sees what is done between steps
+                    return self._error is None
                 if options.fallback is None:
                     raise
                 if on_ranks(self._h):
@@ -245,6 +250,7 @@ class Switch:
 
     def _keep_error(self, error: BaseException) -> None:
         """Keep an exception, which Python raises, and let hoc say it where there is no Python."""
+        error = self._kept() or error  # one of a step, which has let hoc stop
         self._error = error
         self.message = " ".join(str(error).split())[:_SHOWN]
         if multiprocessing.parent_process() is not None:  # whose pool may drop exceptions

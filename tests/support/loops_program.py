@@ -56,6 +56,21 @@ while (t < 2.99) { fadvance() }
 while (t < 3.99) { fadvance() }
 {seen.append(s1.sec.h_hh(0.5), s1.sec.ik(0.5))}
 """
+h("""begintemplate Named
+public s, other
+objref s
+proc init() { s = $o1 }
+endtemplate Named
+begintemplate Unnamed
+public other
+proc init() { other = 1 }
+endtemplate Unnamed
+objref named""")
+ADVANCE = """proc advance() {
+    fadvance()
+    seen.append(d1.sec.v(0.3), s0.sec.m_hh(0.5), near.g, t)
+    if (%s) { clamp.amp += 0.001  s1.sec.v(0.5) = -60  s0.sec { v(0.5) += 0.1 } %s }
+}"""
 OWN = "proc continuerun() { while (t < $1) { step()  seen.append(t) } }"
 
 
@@ -264,6 +279,44 @@ def own_continuerun(net):
     h(standard(h, "continuerun"))
 
 
+def own_advance(net, when="t > 2 && t < 2 + 1.5 * dt"):
+    """An advance() of the model's own that changes it, and names a member that some lack."""
+    h.near, h.clamp = net.synapses[2], net.clamp
+    h.named = h.List()
+    h.named.append(h.Unnamed())
+    h.named.append(h.Named(h.s0))
+    h(ADVANCE % (when, "named.o(1).s.sec.m_hh(0.5) = 0.2"))
+    h.seen.resize(0)
+    net.start()
+    h.continuerun(3)
+    net.read()
+    h.continuerun(STOP)
+    net.read()
+    h(standard(h, "advance"))
+    net.clamp.amp = 0.2
+    net.rows += [[x] + 26 * [0.0] for x in h.seen]
+
+
+def own_advance_often(net):
+    own_advance(net, "t > 1")
+
+
+def plays(net):
+    """A body of hoc that reads what a Vector sets at the end of a step."""
+    level = h.Vector([0.2, 0.1, 0.3])
+    level.play(net.clamp._ref_amp, 1)
+    h.clamp = net.clamp
+    h("proc hoc_playing() { while (t < $1) { fadvance()  seen.append(clamp.amp) } }")
+    net.start()
+    h.seen.resize(0)
+    h.hoc_playing(STOP)
+    net.read()
+    level.play_remove()
+    h("proc hoc_playing() { }")
+    net.clamp.amp = 0.2
+    net.rows += [[x] + 26 * [0.0] for x in h.seen]
+
+
 def raises(net):
     """Exceptions in the body, of Python and of the keyboard, after which it goes on."""
     net.start()
@@ -377,8 +430,8 @@ def codes(engine):
 
 
 CASES = [reads, amp, voltage, weight, wires, sends, often, longer, diameter, again, breaks,
-         every_step, empties, by_hoc, hoc_reads, hoc_executes, by_steprun, own_continuerun, raises,
-         solves, variable, sets_t]  # fmt: skip
+         every_step, empties, by_hoc, hoc_reads, hoc_executes, by_steprun, own_continuerun,
+         own_advance, own_advance_often, plays, raises, solves, variable, sets_t]  # fmt: skip
 
 
 def taken(net, case):
@@ -512,6 +565,11 @@ def refusals(engine):
         said(h.fadvance)
         h.finitialize(-65)
         found["after"] = steps_of(enable(engine=engine), lambda: [h.fadvance() for _ in range(9)])
+    with enable(engine=engine, fallback="neuron"):  # NEURON cannot go on either
+        h.s0, h.clamp = h.SectionRef(net.somas[0]), net.clamp
+        h("proc hoc_moving() { fadvance()  s0.sec clamp.loc(0.9)  fadvance() }")
+        h.finitialize(-65)
+        said(h.hoc_moving)
     other = h.Section(name="other")
     other.insert("extracellular")
     other(0.5).xc[0] = -1

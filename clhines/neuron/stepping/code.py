@@ -200,6 +200,13 @@ class HocCode:
     def member(self, template: Template, name: str) -> Symbol:
         return self.symbol(self._memory.symbol_in(name, template.symbols))
 
+    def has_member(self, thing: int, name: str) -> bool:
+        """Whether the class of an object has a member of this name."""
+        try:
+            return bool(self.member(self.template_of(thing), name))
+        except OSError:
+            return False
+
     def has(self, template: Template, symbol: Symbol) -> bool:
         """Whether a symbol is of a class, and stands for no other."""
         try:

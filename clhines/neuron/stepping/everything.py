@@ -176,7 +176,7 @@ class Everything:
 
     def _of_mechanisms(self) -> Iterator[Found]:
         imported, model = self._imported, self._imported.model
-        played = {(p.variable.owner, p.variable.name) for p in model.players}
+        played = {(p.variable.owner, p.variable.name): p.continuous for p in model.players}
         for name, group in imported.groups.items():
             program, entry = group.mechanism.program, model.every[name].entry
             set_here = [q for q in program.outputs if changes(group.mechanism, q.name)]
@@ -187,7 +187,10 @@ class Everything:
                     continue
                 find = partial(_in_columns, model.every[name].columns, base, place)
                 shown = f"{base}_{name}" if entry.kind == "density" else f".{base}"
-                yield shown, partial(self._part, name, quantity.name, find, group)
+                if not played.get((name, base), True):
+                    yield shown, partial(_late, f"{base} of {name}")
+                else:
+                    yield shown, partial(self._part, name, quantity.name, find, group)
 
     def _of_gaps(self) -> Iterator[Found]:
         """Yield variables into which ``target_var`` brings voltages at the end of each step."""
@@ -212,6 +215,10 @@ def _in_columns(columns: DataColumns, name: str, place: int | None) -> np.ndarra
     if found is None:
         raise LackingError(f"{name} is not found in NEURON's memory")
     return found
+
+
+def _late(what: str) -> Recorded:
+    raise LackingError(f"{what}, which Vector.play sets at the end of a step, cannot be recorded")
 
 
 def lacking(model: NeuronModel) -> str:

@@ -38,6 +38,7 @@ _SYMBOLS = (  # with one word, a symbol
 )  # fmt: skip
 _OTHERS = {"hoc_eval": 0, "hoc_assign": 1, "hoc_object_asgn": 1, "hoc_object_component": 6,
            "hoc_pushzero": 0}  # fmt: skip
+_RANGES = {"range_const": (1, 1), "range_interpolate": (4, 0), "range_interpolate_single": (2, 0)}
 _EXITS = {  # which of its words says where what depends on it ends
     **dict.fromkeys(("hoc_forcode", *_LOOPS, "forall_section", "forall_sectionlist"), 1),
     **{"hoc_ifsec": 1, "hoc_ifseclist": 1, "hoc_ifcode": 2},
@@ -45,10 +46,9 @@ _EXITS = {  # which of its words says where what depends on it ends
 _WORDS = {
     **{name: words for name, (words, *_) in (_PLAIN | _PRINTING).items()},
     **{**_ARGUMENTS, **_INDICES, **dict.fromkeys(_LOOPS, 2), **dict.fromkeys(_SYMBOLS, 1)},
-    **{**_OTHERS, "hoc_call": 2},
+    **{**_OTHERS, "hoc_call": 2, **dict.fromkeys(_RANGES, 2)},
 }
 _REFUSED = {  # with the name of the symbol that belongs to it
-    **dict.fromkeys(("range_const", "range_interpolate", "range_interpolate_single"), "sets {}"),
     **dict.fromkeys(("hoc_newobj", "hoc_newobj_arg", "hoc_newobj_ret"), "makes a new {}"),
     **dict.fromkeys(("hoc_evalpointer", "hoc_ob_pointer"), "takes the address of a variable"),
     **dict.fromkeys(("connectsection", "simpleconnectsection"), "connects sections"),
@@ -88,6 +88,8 @@ class Judge(Protocol):
 
     code: HocCode
     acts: bool  # it does something else than to read
+
+    def change(self, what: str) -> None: ...  # not taken, but seen between steps
 
     def call(self, procedure: Symbol, owner: str) -> bool: ...
 
@@ -190,6 +192,11 @@ class Follower:
         elif name in _ARGUMENTS:
             self._pop(int(not _signed(given[0])) + (name == "hoc_argassign"))
             self._stack.append(None)
+        elif name in _RANGES:
+            takes, gives = _RANGES[name]
+            self._pop(takes)
+            self._stack += [None] * gives
+            self._judge.change(f"sets {self._symbol(given[0]).name}")
         elif name in _LOOPS:
             self._pop(_LOOPS[name])
             self._set(self._pop_symbol())
@@ -211,10 +218,10 @@ class Follower:
         if not self._judge.call(symbol, owner):
             return
         if self._at < self._depends_until or self._returned:
-            raise RefusedError("takes a step that depends on a condition, or steps in a loop")
+            self._judge.change("takes a step that depends on a condition, or steps in a loop")
         self._steps += 1
         if self._steps > 1:
-            raise RefusedError("takes several steps")
+            self._judge.change("takes several steps")
 
     def _hoc_varpush(self, word: int) -> None:
         self._stack.append(self._symbol(word))
@@ -288,14 +295,17 @@ class Follower:
         self._targets -= is_set
         if isinstance(owner, NamedSections):
             if is_set:
-                raise RefusedError(f"sets {name}")
+                self._judge.change(f"sets {name}")
+                self._stack.append(None)
+                return
             at = 0.5 if not count else x if isinstance(x, float) else None
             self._judge.range(name, owner, at)
             self._stack.append(None)
             return
         if not isinstance(owner, set):
             raise RefusedError(f"uses {name} of what cannot be followed")
-        found = [self._judge.member(thing, name, is_set) for thing in sorted(owner)]
+        having = [thing for thing in owner if self._code.has_member(thing, name)]  # or hoc's error
+        found = [self._judge.member(thing, name, is_set) for thing in sorted(having or owner)]
         objects = [value for value in found if isinstance(value, set)]
         if objects:
             self._stack.append({one for some in objects for one in some})

@@ -76,6 +76,15 @@ _CONSTANTS = {
 _STAYS = {"diam", "cm", "L", "Ra", "nseg", "rallbranch"}
 _ASKED = {"nstep_steprun", "using_cvode_", "steps_per_ms"}  # by stdrun.hoc and here, in a run
 _WAY_OUT = "do it between calls of clhines.neuron.run, with stdrun.hoc's {}()"
+_OR_SWITCH = f"turn the switch on, or {_WAY_OUT}"
+
+
+class ChangesError(RefusedError):
+    """Code does what is not taken here, and may do in a loop around ``fadvance``."""
+
+
+class SteppingRejected(Rejected):
+    """An `advance()` or `step()` that the switch takes for a part of such a loop."""
 
 
 class ModelRead(Protocol):
@@ -129,6 +138,8 @@ def read_stepping(model: ModelRead) -> tuple[Stepping | None, list[Rejected]]:
         return _OfModel(model).found(own[0]), []
     except RefusedError as refused:
         what = f"{own[0]}() of the model's own, which hoc calls in each step: it {refused}"
+        if isinstance(refused, ChangesError):
+            return None, [SteppingRejected("", what, _OR_SWITCH.format(own[0]))]
     except OSError as error:
         what = f"{own[0]}() of the model's own, whose code is not as expected: {error}"
     return None, [Rejected("", what, _WAY_OUT.format(own[0]))]
@@ -156,6 +167,7 @@ class _OfModel:
         self.code = code_for(partial(HocCode, model.h, model.memory))
         self.acts = False
         self._stops = self._draws = False
+        self._changes = ""
         self._steps = dict[tuple[int, str], bool]()  # of procedures: whether they take one
         self._reads = dict[Place, Variable]()
         self._variables = set[tuple[str, str]]()  # of which all instances are read
@@ -167,13 +179,15 @@ class _OfModel:
         h = self._model.h
         if not self.call(self.code.top(name), ""):
             raise RefusedError(f"takes no step by {_STEP}()")
+        if self._draws and self._memory.integer("hoc_usegui") and (self.acts or self._changes):
+            raise RefusedError("draws in a window, and does more")
+        if self._changes:
+            raise ChangesError(self._changes)
         together = getattr(h, "nstep_steprun", 1)
         if together != 1 and (name == "step" or self._stops or self._block):
             raise RefusedError(f"needs nstep_steprun = 1, which is {together:g}")
         if not self.acts:
             return None
-        if self._draws and self._memory.integer("hoc_usegui"):
-            raise RefusedError("draws in a window, and does more")
         if on_ranks(h):
             raise RefusedError("runs on several MPI ranks; expected one process")
         return Stepping(name, self._reads, self._block)
@@ -198,9 +212,15 @@ class _OfModel:
     def assign(self, symbol: Symbol) -> None:
         if symbol.name == "stoprun" and symbol.subtype == self.code.subtypes["integer"]:
             self._stops = True
-        elif symbol.kind != self.code.kinds["variable"] or symbol.subtype or symbol.name in _ASKED:
+        elif symbol.kind != self.code.kinds["variable"]:
             raise RefusedError(f"sets {symbol.name}")
+        elif symbol.subtype or symbol.name in _ASKED:
+            self.change(f"sets {symbol.name}")
         self.acts = True
+
+    def change(self, what: str) -> None:
+        """Take down the first of what is done that is seen where it is done between steps."""
+        self._changes = self._changes or what
 
     def evaluate(self, symbol: Symbol) -> None:
         if symbol.kind != self.code.kinds["variable"]:
@@ -211,7 +231,7 @@ class _OfModel:
             known = (q.name for q in mechanism.program.parameters if q.is_global)
             if symbol.name in {f"{variable}_{name}" for variable in known}:
                 return
-        raise RefusedError(f"reads {symbol.name}, which a step may change")
+        self.change(f"reads {symbol.name}, which a step may change")
 
     # -- variables of the model ------------------------------------------------------------------
 
@@ -278,7 +298,7 @@ class _OfModel:
         for player in self._model.players:
             of = player.variable
             if (of.owner, of.name, of.number) in read:
-                raise RefusedError(f"reads {of.name} of {of.owner}, which {player.what} sets")
+                self.change(f"reads {of.name} of {of.owner}, which {player.what} sets")
         self._reads.update(reads)
         self.acts = True
 
@@ -294,7 +314,7 @@ class _OfModel:
             own = model.mechanisms.get(owner)
             late = [owner] if own and name in set_by_events(own.program) else []
         if late:
-            raise RefusedError(f"reads {name}{of}, which events of {late[0]} set late in a step")
+            self.change(f"reads {name}{of}, which events of {late[0]} set late in a step")
 
     def _in_sections(
         self, name: str, sections: NamedSections, x: float | None
@@ -418,8 +438,11 @@ class _OfModel:
         except OSError:
             raise RefusedError(f"uses {own}.{name}") from None
         if own in self._model.contents.points:
-            if is_set or symbol.kind != kinds["range"]:
-                raise RefusedError(f"sets {own}.{name}" if is_set else f"calls {own}.{name}()")
+            if symbol.kind != kinds["range"]:
+                raise RefusedError(f"calls {own}.{name}()")
+            if is_set:
+                self.change(f"sets {own}.{name}")
+                return None
             self._variable(own, name, thing)
             return None
         if not template.size or template.is_point:
