@@ -236,10 +236,13 @@ def ran(go_on, changes):
     for clamp in clamps:
         clamp.amp = 0
     sections[2](0.5).pas.e = -70
+    times.x[2], times.x[3], amps.x[3] = 3, 5, 0.05
     h.finitialize(-70)
     for until, amp in changes:
         go_on(until)
-        if amp is not None:
+        if amp == "times":
+            times.x[2], times.x[3], amps.x[3] = 2.4, 1.1, 0.3
+        elif amp is not None:
             clamps[0].amp = clamps[1].amp = amp
             sections[2](0.5).pas.e = -100 * amp
     go_on(9)
@@ -253,6 +256,7 @@ rows = []
 for changes in (
     [(1.5, 0.3)], [(1.5, 0.3), (2, None)], [(1.5, 0.3), (1.7, None), (4, 0.3)], [(1, 0.3)],
     [(1 - h.dt, 0.3)], [(1 + h.dt, 0.3)], [(3.4 - h.dt, 0.6), (3.4, 0.7)], [(7.5, 0.9)],
+    [(0.5, "times"), (4, 0.1)], [(2, "times"), (4, 0.1)], [(3.1, "times")], [(6, "times"), (8, 1)],
 ):
     truth, last = ran(h.continuerun, changes)
     plain = ran(h.continuerun, [])[0]
@@ -267,7 +271,10 @@ print(json.dumps(rows))
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_what_is_set_stays_until_a_vector_plays_its_next_step(engine):
-    """Between pieces and in loops, before, at and after the times of steps, and behind the last."""
+    """Between pieces and in loops, before, at and after the times of steps, and behind the last.
+
+    What comes next has the time that it had before, and what is late comes at once.
+    """
     for off, off_in_loop, effect, same in result_of(PLAYED, engine):
         assert max(off, off_in_loop) < TOLERANCE and effect > 0.01 and same
 
