@@ -213,6 +213,39 @@ def test_an_end_keeps_how_far_it_is_from_the_voltage_beside_it(engine):
     assert first[2] < TOLERANCE and min(row[2] for row in second) > 2
 
 
+AT_TIMES = """
+import json, sys
+import numpy as np
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+soma = h.Section(name="soma")
+soma.insert("hh")
+times = h.Vector(np.sort(np.append(np.arange(1, 60) * 0.125, [0.01, 2.0125, 3.0374, 6.6])))
+vectors = [h.Vector().record(r, times) for r in (h._ref_t, soma(0.5)._ref_v)]
+
+def ran(go_on, stops):
+    h.finitialize(-60)
+    for stop in stops:
+        go_on(stop)
+    return np.array(vectors)
+
+rows = []
+for stops in ([8], [3, 8], [1.025, 1.05, 4.5, 8]):
+    truth = ran(h.continuerun, stops)
+    found = ran(lambda time: clhines.neuron.run(time, engine=sys.argv[1]), stops)
+    rows.append([*np.abs(found - truth).max(axis=1), np.abs(truth[0] - times).max()])
+print(json.dumps(rows))
+"""
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_the_time_is_recorded_at_times_of_a_vector_as_by_neuron(engine):
+    """It is that of a step before, where an event comes at the end of one."""
+    for off_t, off_v, before in result_of(AT_TIMES, engine):
+        assert off_t < TOLERANCE and off_v < TOLERANCE and before > 0.02
+
+
 PLAYED = """
 import json, sys
 import numpy as np
