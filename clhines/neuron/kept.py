@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike
 
 from clhines.errors import InputError
 from clhines.mechanisms.nmodl.meaning.verbatim import VECTOR_OF_COUNTER, counts_crossings
-from clhines.neuron.back.states import put_values, take_values
+from clhines.neuron.back.states import Iterated, put_values, take_values
 from clhines.neuron.back.writeback import (
     NEAR,
     Counters,
@@ -456,6 +456,7 @@ class KeptModel:
         self.records: Records | None = None
         self._counters: Counters | None = None
         self._runaways: Runaways | None = None
+        self._iterated: Iterated | None = None
         self._replay: Replay | None = None
         self.everything: Everything | None = None  # that the simulation records for loops
         self.is_called = False  # code of each step, for all steps to come
@@ -549,6 +550,7 @@ class KeptModel:
         self._start = self.everything = None
         self.records, self._counters = Records(sim, imported), Counters(sim, imported)
         self._runaways = Runaways(sim, imported, self.records)
+        self._iterated = None if joints else Iterated(sim, imported)
         self._replay = Replay(sim, imported) if self.model.stepping is not None else None
         self._begin()
 
@@ -578,6 +580,8 @@ class KeptModel:
             arrays = sim.runner.save()
             put_values(sim, imported, arrays)
             put_events(sim, imported, arrays, last)
+            if self._iterated is not None:
+                self._iterated.put(arrays)
             self._runaways.tell(result, first, arrays["v"])
         imported.crossed.clear()
         self._lag = 0

@@ -213,6 +213,79 @@ def test_an_end_keeps_how_far_it_is_from_the_voltage_beside_it(engine):
     assert first[2] < TOLERANCE and min(row[2] for row in second) > 2
 
 
+AT_TIMES = """
+import json, sys
+import numpy as np
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+soma = h.Section(name="soma")
+soma.insert("hh")
+times = h.Vector(np.sort(np.append(np.arange(1, 60) * 0.125, [0.01, 2.0125, 3.0374, 6.6])))
+vectors = [h.Vector().record(r, times) for r in (h._ref_t, soma(0.5)._ref_v)]
+
+def ran(go_on, stops):
+    h.finitialize(-60)
+    for stop in stops:
+        go_on(stop)
+    return np.array(vectors)
+
+rows = []
+for stops in ([8], [3, 8], [1.025, 1.05, 4.5, 8]):
+    truth = ran(h.continuerun, stops)
+    found = ran(lambda time: clhines.neuron.run(time, engine=sys.argv[1]), stops)
+    rows.append([*np.abs(found - truth).max(axis=1), np.abs(truth[0] - times).max()])
+print(json.dumps(rows))
+"""
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_the_time_is_recorded_at_times_of_a_vector_as_by_neuron(engine):
+    """It is that of a step before, where an event comes at the end of one."""
+    for off_t, off_v, before in result_of(AT_TIMES, engine):
+        assert off_t < TOLERANCE and off_v < TOLERANCE and before > 0.02
+
+
+BEHIND = """
+import json, sys
+sys.path.insert(0, TESTS)
+import numpy as np
+from support.mod_files import loaded
+h = loaded()
+import clhines
+soma = h.Section(name="soma")
+soma.nseg, soma.L, soma.diam = 3, 60, 4
+clamp = h.IClamp(soma(0.5))
+clamp.delay, clamp.dur, clamp.amp = 1, 3, 0.3
+for name in ("hh", "nmbehind", "nmsettled"):
+    soma.insert(name)
+of = soma(0.5)
+references = of._ref_v, of.nmbehind._ref_rest, of.nmbehind._ref_a, of.nmsettled._ref_p
+vectors = [h.Vector().record(r) for r in references]
+
+def ran(go_on):
+    h.finitialize(-65)
+    for stop in (2.775, 3, 4, 5, 6, 7, 8):
+        go_on(stop)
+    return np.array(vectors)
+
+truth = ran(h.continuerun)
+rows = []
+for dtype in ("float64", "float32"):
+    found = ran(lambda t: clhines.neuron.run(t, engine=sys.argv[1], dtype=dtype))
+    rows.append((np.abs(found - truth).max(axis=1) / np.abs(truth).max(axis=1)).tolist())
+print(json.dumps(rows))
+"""
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_neuron_s_iterations_begin_with_what_a_block_sets_behind_its_use(engine):
+    """With what INITIAL sets those of its last steps of pieces do not come to an end."""
+    exact, single = result_of(BEHIND.replace("TESTS", repr(str(Path(__file__).parents[1]))), engine)
+    assert max(exact) < 1e-7  # NEURON's iterations end where rates are right to 1e-8
+    assert max(single) < 1e-2
+
+
 PLAYED = """
 import json, sys
 import numpy as np
@@ -236,10 +309,13 @@ def ran(go_on, changes):
     for clamp in clamps:
         clamp.amp = 0
     sections[2](0.5).pas.e = -70
+    times.x[2], times.x[3], amps.x[3] = 3, 5, 0.05
     h.finitialize(-70)
     for until, amp in changes:
         go_on(until)
-        if amp is not None:
+        if amp == "times":
+            times.x[2], times.x[3], amps.x[3] = 2.4, 1.1, 0.3
+        elif amp is not None:
             clamps[0].amp = clamps[1].amp = amp
             sections[2](0.5).pas.e = -100 * amp
     go_on(9)
@@ -253,6 +329,7 @@ rows = []
 for changes in (
     [(1.5, 0.3)], [(1.5, 0.3), (2, None)], [(1.5, 0.3), (1.7, None), (4, 0.3)], [(1, 0.3)],
     [(1 - h.dt, 0.3)], [(1 + h.dt, 0.3)], [(3.4 - h.dt, 0.6), (3.4, 0.7)], [(7.5, 0.9)],
+    [(0.5, "times"), (4, 0.1)], [(2, "times"), (4, 0.1)], [(3.1, "times")], [(6, "times"), (8, 1)],
 ):
     truth, last = ran(h.continuerun, changes)
     plain = ran(h.continuerun, [])[0]
@@ -267,7 +344,10 @@ print(json.dumps(rows))
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_what_is_set_stays_until_a_vector_plays_its_next_step(engine):
-    """Between pieces and in loops, before, at and after the times of steps, and behind the last."""
+    """Between pieces and in loops, before, at and after the times of steps, and behind the last.
+
+    What comes next has the time that it had before, and what is late comes at once.
+    """
     for off, off_in_loop, effect, same in result_of(PLAYED, engine):
         assert max(off, off_in_loop) < TOLERANCE and effect > 0.01 and same
 

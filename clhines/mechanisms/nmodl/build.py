@@ -284,6 +284,7 @@ class _Builder:
             alone=tuple(self.names.public.get(k, k) for k in suspects if k not in last),
             last=tuple(last),
             begun=tuple(begun),
+            behind=tuple(k for k in outputs if k in self.bodies.shared.behind),
             sets_v_late=self.bodies.sets_v_late,
             electrode=bool(self.file.electrode),
             electrode_currents=tuple(plain(name) for name in self.file.electrode),

@@ -89,6 +89,7 @@ class MechanismContext:
     is_stale: bool = False  # whether functions that NET_RECEIVE calls have an old v in NEURON
     outside: tuple[Node, int] | None = None  # of an array, at an index that varies; a line
     loops: int = 0
+    behind: set[str] = field(default_factory=set)  # keys that a block sets behind its use
     verbatim: list[Refused] = field(default_factory=list)
     draws: bool = False  # whether NEURON's one generator is that of the one instance of the model
     fails: bool = False  # whether an error that the file raises makes its current no number

@@ -19,6 +19,7 @@ from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.contents import Hidden, Instances
 from clhines.simulate.engines.reference import check_unless, started
 from clhines.simulate.events.sources import SPIKE_LATE, ring_sizes, wires_of
+from clhines.simulate.records.records import Recording
 from clhines.simulate.simulation import Simulation, take_state
 
 Arrays = dict[str, np.ndarray]
@@ -53,6 +54,43 @@ class OneCopy:
 
     def arrays(self) -> dict[str, np.ndarray]:
         return started(self.model, wires_of(self.model))[0].save(self.of_all.dtype)
+
+
+class Iterated:
+    """What blocks set behind their use, with which NEURON's iterations of its own step begin.
+
+    With what INITIAL has set they may not come to an end. It is that of the step to come.
+    """
+
+    def __init__(self, sim: Simulation, imported: Imported) -> None:
+        self._sim, self._imported = sim, imported
+        self._host: Simulation | None = None
+        self._at = list[tuple[str, Quantity, Recording]]()
+        programs = {name: group.mechanism.program for name, group in imported.groups.items()}
+        self._wanted = [
+            (n, q) for n, p in programs.items() for q in p.outputs if q.name in p.behind
+        ]
+
+    def put(self, arrays: Arrays) -> None:
+        """Put it into NEURON's memory, of a simulation's state."""
+        if not self._wanted:
+            return
+        imported, model = self._imported, self._sim.model
+        if self._host is None:
+            second: bool = int(imported.model.h.secondorder)  # type: ignore[assignment]
+            network = imported.network
+            self._host = Simulation(network, model.dt, engine="reference", secondorder=second)
+            for name, quantity in self._wanted:
+                record = self._host.record(quantity.name, imported.groups[name])
+                self._at.append((name, quantity, record))
+        take_state(self._host, self._sim.step, {n: np.array(a) for n, a in arrays.items()}, 1.0)
+        result = self._host.run(model.dt)
+        for name, quantity, record in self._at:
+            base, element = split_name(quantity)
+            if base in imported.model.every[name].entry.ranges:
+                imported.model.every[name].put(base, result[record][-1], element)
+            elif base in imported.model.hidden_of(name).columns:
+                imported.model.hidden_of(name).put(base, result[record][-1], element)
 
 
 def rings_of(sim: Simulation | OneCopy) -> tuple[np.ndarray, np.ndarray]:

@@ -255,7 +255,9 @@ class Records:
             due = self._due(recorder, t)
             rows = np.searchsorted(t + 0.5 * self._sim.model.dt, due)
             if recorder.variable is None:
-                values = due
+                # at times of a Vector NEURON appends h.t, which it sets behind the events of a step
+                behind = np.maximum(np.searchsorted(t, due) - 1, 0)
+                values = due if recorder.times is None else t[behind]
             else:
                 values = np.concatenate([[recorder.now], values])[rows]
                 if after is not None:  # by an event of the step that begins at a row

@@ -30,6 +30,7 @@ _WORDS = {  # that do not change as long as it records or plays; the others are 
     "VecRecordDiscrete": range(11), "VecPlayStep": (*range(11), 12, 13),
     "VecPlayContinuous": (*range(11), 13, 14),
 }  # fmt: skip
+_INDEX = 11  # word of "VecPlayStep" that says how far it is
 _ALL = np.ones(16, np.uint64)
 _LISTS = 4  # words of NEURON's object with the lists of what records and plays in fixed steps
 
@@ -176,13 +177,14 @@ class NeuronMemory(Objects):
         for address in self._entries() if every else self.acting():
             words = raw.words_at(address, 16)
             what, event, calls = self._classes.get(words[0], "unknown"), 0, False
+            how_far = address + 8 * _INDEX if what == "VecPlayStep" else 0
             if what in _EVENT:
                 event, statement = words[_EVENT[what] :][:2]
                 if self.kinds.get(raw.words_at(event, 1)[0]) != "PlayRecordEvent":
                     raise OSError("a Vector that plays is not as expected")
                 calls = bool(statement)
             own = tuple(words[k] for k in _WORDS.get(what, ()) if 8 <= k < 11)
-            found.append(raw.PlayRead(what, self.place_of(words[1:5]), own, event, calls))
+            found.append(raw.PlayRead(what, self.place_of(words[1:5]), own, event, calls, how_far))
         return found
 
     def play_words(self) -> np.ndarray:

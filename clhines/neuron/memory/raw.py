@@ -43,6 +43,7 @@ class PlayRead:
     words: tuple[int, ...]  # what follows in the object, and nothing behind it: vectors, times, ...
     event: int  # address of the event by which `Vector.play` acts, 0 of what records
     calls: bool  # whether that calls a statement
+    how_far: int  # address of the index of what is played next, where it is played in steps
 
 
 @dataclass(frozen=True)

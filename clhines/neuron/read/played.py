@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from dataclasses import dataclass, replace
 
@@ -24,7 +25,6 @@ _OF_NETCON = "delay", "threshold"
 _RECORDED = "expected v, i_membrane_, i_cap, t or a RANGE variable of a mechanism or an ion"
 _MOST_NUMBERS = 1 << 22  # of a block of steps, on the host
 _MOST_NAMED = 8  # of variables that are not recorded
-_SAME = 1e-9  # of a time: NEURON adds intervals up
 _FIRST, _BEFORE = 3e8, -7e8  # numbers that no model has
 
 
@@ -74,13 +74,22 @@ class Player:
     continuous: bool
     what: str = "Vector.play"
     event: int = 0  # address of that by which a Vector plays in steps
+    how_far: int = 0  # address of the index of what it plays next
+    is_at_intervals: bool = False
 
     def to_come(self, due: float) -> Player | None:
-        """Return what is played from a time, ms, on; None: nothing is."""
-        if (np.diff(self.t) < 0).any():
-            return self
-        first = int(np.searchsorted(self.t, due - _SAME * max(due, 1.0)))
-        return replace(self, t=self.t[first:], y=self.y[first:]) if first < len(self.t) else None
+        """Return what a Vector plays in steps from its next event, at `due` ms, on; None: nothing.
+
+        NEURON looks at the time of each when it plays the one before.
+        """
+        first = ctypes.c_int.from_address(self.how_far).value
+        t, y = self.t[first:].copy(), self.y[first:]
+        if due == np.inf or not len(t):
+            return None
+        if self.is_at_intervals:
+            t += due - t[0]
+        t[0] = due
+        return replace(self, t=np.maximum.accumulate(t), y=y)
 
 
 def steps_at_once(each: int) -> int:
@@ -206,8 +215,11 @@ class PlayReader:
         count = min(len(t), len(y))
         if count:
             players = self.celsius if variable.name == "celsius" else self.players
-            event = 0 if continuous else played.event
-            players.append(Player(variable, t[:count], y[:count], continuous, event=event))
+            made = Player(variable, t[:count], y[:count], continuous)
+            if not continuous:
+                made.event, made.how_far = played.event, played.how_far
+                made.is_at_intervals = times is None
+            players.append(made)
 
     def not_recorded(self, place: Place) -> Rejected:
         self._named += 1  # a name may take as long as all NetCons

@@ -312,6 +312,7 @@ def _is_late(run: Execution, block: Block, late: dict[str, tuple[Node, Node]]) -
             what = f"'{run.names.public.get(key, key)}', which each turn of NEURON's iteration of "
             what += f"{block.name} makes of its last"
             raise Refused(what, block.line, "set it before the rates")
+    run.shared.behind |= late.keys()
     return bool(late)
 
 
