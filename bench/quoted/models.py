@@ -484,10 +484,27 @@ def unseen() -> Iterator[Quote]:
     yield prose(SWITCH, PUBLISHED, "{} differed from NEURON without a word, and {} ended", *wrong)
     words = "Since mends {} of these are equal, {} go by NEURON's own steps, {} are"
     yield prose(SWITCH, PUBLISHED, words, *(_scripts(now, *x) for x in (equal, (own,), rejected)))
+    yield from _third_draw()
     counts = (Figure("coverage-unseen", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
     yield prose(SWITCH, PUBLISHED, "Of the first draw's {} distinct .mod files {} run", *counts)
     counts = (Figure("coverage-unseen-2", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
     yield prose(SWITCH, PUBLISHED, "Of their {} distinct .mod files {} run", *counts)
+
+
+def _third_draw() -> Iterator[Quote]:
+    before, now = (f"repositories-unseen-3{x}-pocl-amd-epyc" for x in ("-before", ""))
+    own, rejected = "by NEURON's own steps", ("refused", "refused, by fixed_step=")
+    equal = "equal", "equal, by fixed_step=", "as near as NEURON to itself"
+    every = (*equal, own, *rejected, *WRONG)
+    words = "Of its {} scripts {} were equal, {} went by NEURON's own steps, {} were rejected"
+    first = (_scripts(before, *x) for x in (every, equal, (own,), rejected))
+    yield prose(SWITCH, PUBLISHED, words, *first)
+    words = "and {} differed without a word"
+    yield prose(SWITCH, PUBLISHED, words, _scripts(before, *WRONG[::2]))
+    words = "With these mends {} are equal, {} go by NEURON's own steps, {} are rejected"
+    yield prose(SWITCH, PUBLISHED, words, *(_scripts(now, *x) for x in (equal, (own,), rejected)))
+    counts = (Figure("coverage-unseen-3", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
+    yield prose(SWITCH, PUBLISHED, "Of this draw's {} distinct .mod files {} ran", *counts)
 
 
 def repositories() -> Iterator[Quote]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import Quantity
+from clhines.mechanisms.ir.singular import is_beside
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.build import CHANGES, MAX_QUEUE, FunctionTables, read
 from clhines.mechanisms.nmodl.reading.lexer import Includes
@@ -170,6 +171,22 @@ def table_of(text: str, path: str, block: str) -> MadeTable:
     changing -= {block, *own.arguments}
     settled = of_function and not any(uses(own.body, name) for name in changing)
     return MadeTable(tuple(columns), tuple(depends), int(n) + 1, settled)  # type: ignore[arg-type, call-overload]
+
+
+def rounded_tables(mechanism: Mechanism) -> list[str]:
+    """Return TABLEs of no variable with a row so near to 0/0 that it is of rounding in NEURON."""
+    found, bodies = list[str](), mechanism.compiled.bodies
+    for table in mechanism.program.tables:
+        name = f"table_{table.name}"
+        if table.depends or table.held or table.made:
+            continue
+        ends = [end for _, _, end in bodies[f"grid_{table.name}"].results]
+        if all(end.is_number for end in ends):
+            low, high = (float(end.value) for end in ends)
+            rows = np.cumsum([low, *[(high - low) / table.n] * table.n])
+            if is_beside(bodies[name].every(), rows, mechanism.defaults):
+                found.append(table.name)
+    return found
 
 
 def table_refused(construct: str) -> str:

@@ -35,6 +35,7 @@ from clhines.neuron.convert import (
     function_tables_of,
     lengths_of,
     pointing_outside,
+    rounded_tables,
     set_in_steps,
     some_given,
     split_name,
@@ -523,6 +524,10 @@ def _converted(
             return [replace(found[0], way_out=way_out), *found[1:]]
         tables[MADE.format(block)] = made
         model.made.setdefault(name, []).append(block)
+        found = convert(entry)
+    if isinstance(found, Mechanism) and (blocks := rounded_tables(found)):
+        rows = {MADE.format(block): model.made_table(name, block) for block in blocks}
+        tables |= {key: made for key, made in rows.items() if made is not None}
         found = convert(entry)
     if isinstance(found, Mechanism) and (lacking := model.lacking(name, found.program.picked)):
         found = convert(replace(entry, text=some_given(entry.text, lacking)))

@@ -121,6 +121,23 @@ def test_a_table_that_is_made_again(cell):
     h.base_ext_made = 0.3
 
 
+def test_a_row_of_a_table_that_is_rounding_is_neurons(cell):
+    """Beside 0/0, where a clamp holds the voltage; the exact row would be off by far more."""
+    section, _ = cell
+    section.insert("ext_rounded")
+    segment = section(0.5)
+    clamp = h.SEClamp(segment)
+    clamp.dur1, clamp.amp1, clamp.rs = 1e3, -9.9, 1e-4
+    refs = segment._ref_v, segment._ref_m_ext_rounded
+    truth, _ = in_pieces(h.continuerun, refs)
+    found, _ = in_pieces(clhines.neuron.run, refs)
+    exact = 0.28 * 5 / (0.28 * 5 + 0.32 * np.exp(-40.1 / 20))
+    assert 1e-6 < abs(truth[-1][-1] / exact - 1) < 1e-2
+    # the clamp takes 55 mV in the first step by 1e4 uS, which amplifies its rounding
+    assert np.abs(found - truth).max() < 1e4 * 55 * EPS
+    assert abs(found[-1][-1] - truth[-1][-1]) < EPS
+
+
 # -------------------------------------------------------------------- errors that a file raises
 
 

@@ -16,6 +16,7 @@ from clhines.mechanisms.ir.forms import Multiples, linear_parts, multiples
 
 _FACTORS = 12  # of a product, which are compared with each other
 _TRAP = Fraction(1, 100_000)  # largest distance from 0/0 that is taken for it alone
+_BESIDE = 1e-6  # of an exponent: what is left of x/(exp(x) - 1) has an error of eps/x
 _GRID = np.arange(-200, 200.5, 0.5)  # mV, where 0/0 is sought
 
 
@@ -162,6 +163,20 @@ def _same(a: Node, b: Node) -> bool:
     return not rest.factors and rest.shift == 0
 
 
+def is_beside(roots: list[Node], at: np.ndarray, given: Mapping[str, float]) -> bool:
+    """Whether one of those values of the one symbol not given is as near to 0/0 as rounding is.
+
+    There a quotient is written by ``bernoulli``; as it stands it is of its rounding alone.
+    """
+    for node in postorder(remove_singularities(roots, {})):
+        names = node.args[0].free - given.keys() if node.op == "bernoulli" else set()
+        if len(names) == 1:
+            z = _at(node.args[0], at, {**given, names.pop(): at}, {})
+            if z is not None and ((z != 0) & (np.abs(z) < _BESIDE)).any():
+                return True
+    return False
+
+
 # --------------------------------------------------------------------------- what is left of 0/0
 
 
@@ -249,7 +264,10 @@ _NUMPY: dict[str, Callable[..., np.ndarray]] = {
 
 
 def _at(
-    e: Node, v: np.ndarray, defaults: Mapping[str, float], seen: dict[Node, np.ndarray | None]
+    e: Node,
+    v: np.ndarray,
+    defaults: Mapping[str, float | np.ndarray],
+    seen: dict[Node, np.ndarray | None],
 ) -> np.ndarray | None:
     """Return an expression at voltages, or None if it depends on more."""
     given: dict[str, float | np.ndarray] = {**defaults, "v": v}
