@@ -305,8 +305,8 @@ def run(
     except subprocess.TimeoutExpired:
         raise FailedError(f"not done within {TIMEOUT:g} s") from None
     if not out.is_file():
-        lines = [x for x in done.stderr.splitlines() if x.strip()]
-        raise FailedError(next((x for x in reversed(lines) if "Error" in x), "nothing is said"))
+        lines = [x for x in done.stderr.splitlines() if "Error" in x or "Exception" in x]
+        raise FailedError(lines[-1] if lines else "nothing is said")
     with np.load(out) as file:
         return {**json.loads(str(file["told"])), **{k: file[k] for k in file if k != "told"}}
 

@@ -288,7 +288,7 @@ def check_set_voltages(model: Model) -> None:
         return
     node = np.concatenate([model.kinds[k].node for k in setters])
     name = model.kinds[setters[0]].mechanism.name
-    late = [k for k in setters if model.kinds[k].mechanism.program.sets_v_late]
+    late = [k for k in setters if "v" in model.kinds[k].mechanism.program.late]
     set_late = np.concatenate([node[:0], *(model.kinds[k].node for k in late)])
     looks = [kind.node for kind in model.kinds if _of_events(kind, "v", "set_v")]
     among = np.bincount(np.concatenate(looks), minlength=model.forest.num_nodes)

@@ -239,6 +239,41 @@ def test_a_state_that_becomes_no_number_ends_a_run():
     assert said == ["m of IntFire1 is no number after the run"] * 3
 
 
+GONE = """
+import json
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+soma, other = h.Section("soma"), h.Section("other")
+soma.insert("pas")
+synapse, stim = h.ExpSyn(soma(0.5)), h.NetStim()
+gone, netcon = h.NetCon(other(0.5)._ref_v, synapse, sec=other), h.NetCon(stim, synapse)
+stim.start, stim.number, netcon.weight[0], gone.weight[0] = 1, 1, 0.5, 0.5
+del other
+v, found, said = h.Vector().record(soma(0.5)._ref_v), [], ""
+for run in (h.continuerun, clhines.neuron.run):
+    h.finitialize(-65)
+    run(5)
+    found.append(list(v))
+lost = h.Vector().record(h._ref_dt)
+h.finitialize(-65)
+try:
+    clhines.neuron.run(5)
+except clhines.InputError as error:
+    said = str(error)
+print(json.dumps([gone.preseg() is None, *found, said]))
+"""
+
+
+def test_a_netcon_whose_source_is_gone_sends_nothing():
+    """NEURON ends the process where Python asks for the delay of one."""
+    is_gone, neuron, ours, said = forked.result_of(GONE)
+    assert is_gone and max(neuron) - min(neuron) > 1
+    # both sides do the same operations in another order, 1e-16 each of 65 mV, over 200 steps
+    assert ours == pytest.approx(neuron, abs=1e-9)
+    assert "Vector.record of dt; expected" in said  # whose name is looked for in NetCons, too
+
+
 CROWDED = """
 import json
 from neuron import h

@@ -60,7 +60,7 @@ from functools import cached_property
 
 HIDDEN = "v__before"  # state that holds the voltage of the last currents; no text can name it
 HELD = "since__spike"  # state that counts the steps in which a spike holds the voltage; as `HIDDEN`
-SET_V, SET_AT = "v__set", "t__set"  # outputs: voltage that the last event has set or left, and when
+SET, SET_AT = "{}__set", "t__set"  # outputs: v or a state as the last event has left it, and when
 NOISE = "noise"  # RANDOM variable of a text whose rates have noise
 GENERATOR = "scop_random"  # NEURON's one generator, as a RANDOM variable: of one instance alone
 IN_TURN, TURNS = "draw_in_turn", "turns"  # parameters that are drawn ahead, a block: see `Program`
@@ -190,7 +190,7 @@ class Program:
     begun: tuple[str, ...] = ()  # states that are one for all: that of the last one's INITIAL
     behind: tuple[str, ...] = ()  # outputs with whose last values NEURON's iterations begin
     spike: Spike | None = None  # its node is a cell's soma, of which the threshold is that one
-    sets_v_late: bool = False  # events other than those of WATCH may set the node's voltage
+    late: tuple[str, ...] = ()  # what events other than those of WATCH may set, v or variables
     electrode: bool = False  # its current is one of an electrode; `i` is outward all the same
     electrode_currents: tuple[str, ...] = ()  # variables of currents into the cell
 
@@ -210,6 +210,13 @@ class Program:
     def diffusing(self) -> tuple[str, ...]:
         """States, some of them concentrations of ions, that diffuse along the cell."""
         return tuple(a.name for a in self.blocks.get("diffuse", ()) if a.role == "volume")
+
+    @property
+    def received(self) -> tuple[str, ...]:
+        """Variables of an instance that events set."""
+        given = self.blocks.get("receive", ())
+        found = (a for a in given if a.role in ("state", "output") and a.direction != "in")
+        return tuple(a.name for a in found)
 
     @property
     def sets_v(self) -> bool:

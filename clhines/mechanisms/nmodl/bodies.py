@@ -52,7 +52,7 @@ class Bodies:
     watch_flags: list[float] = field(default_factory=list)
     netcons: int = 0
     weights: tuple[str, ...] | None = None
-    sets_v_late: bool = False  # whether other events than those of WATCH set v
+    late: set[str] = field(default_factory=set)  # what other events than WATCH's set
     halved: bool = False  # whether secondorder halves the dt of SOLVE
     refused: list[Refused] = field(default_factory=list)
 
@@ -333,11 +333,12 @@ class _Work:
         v = run.given.get("v", self.graph.symbol("v"))
         if v.definition is not self.graph.symbol("v"):
             results.append(("set_v", "v", v))
-            self.bodies.sets_v_late = self._sets_v_late(v, run.sent)
         for number, (guard, _, flag, _) in enumerate(run.armed):
             self.bodies.watch_flags.append(float(flag))
             results.append(("arm", str(number), guard))
         self._keep("receive", run, results)
+        set_ = {"v": v, **self.bodies.blocks["receive"].writes}
+        self.bodies.late = {k for k, value in set_.items() if self._set_late(k, value, run.sent)}
         self._netcons(run, block)
         self._watches(run)
         begins = [s for s in block.body if s.kind == "initial"]
@@ -350,8 +351,8 @@ class _Work:
                 raise Refused("an event is sent in INITIAL of NET_RECEIVE", block.line)
             self._keep("net_initial", first, self._changed(first, block.arguments, keys))
 
-    def _sets_v_late(self, v: Node, received: Sequence[Sent]) -> bool:
-        """Whether v may be set by an event other than of a WATCH, or of INITIAL at once.
+    def _set_late(self, key: str, value: Node, received: Sequence[Sent]) -> bool:
+        """Whether a variable may be set by an event other than of a WATCH, or of INITIAL at once.
 
         Such an event may be due at the end of a step, before thresholds are compared.
         """
@@ -361,9 +362,9 @@ class _Work:
         if any(s.kind == "move" for s in received):
             sent += [s for s in self.initially if s.kind == "self"]
         flags = [graph.zero] + [s.flag for s in sent if s.flag is not None]
-        symbol, v_before = graph.symbol("_flag"), graph.symbol("v")
-        found = (graph.replaced([v], {symbol: flag})[0].definition for flag in flags)
-        return any(node is not v_before for node in found)
+        symbol, before = graph.symbol("_flag"), graph.symbol(key)
+        found = (graph.replaced([value], {symbol: flag})[0].definition for flag in flags)
+        return any(node is not before for node in found)
 
     def _changed(
         self, run: Execution, arguments: Sequence[str], keys: Sequence[str]

@@ -25,8 +25,8 @@ from clhines.mechanisms.ir.forms import adds_multiples
 from clhines.mechanisms.ir.program import (
     GENERATOR,
     IN_TURN,
+    SET,
     SET_AT,
-    SET_V,
     TURNS,
     UNLESS,
     IonUse,
@@ -263,7 +263,7 @@ class _Builder:
         pointers = tuple(p for p in self.file.pointers if p in self.names.printed)
         used_pointers = tuple(p for p in pointers if self.names.printed[p] in live)
         used_pointers = tuple(p for p in used_pointers if p not in self._steered())
-        made = [Quantity(SET_V, "mV"), Quantity(SET_AT, "ms")] if self._note_set_v() else []
+        made = self._note_set()
         program = Program(
             name=self.file.suffix,
             kind=self.file.kind,
@@ -285,7 +285,7 @@ class _Builder:
             last=tuple(last),
             begun=tuple(begun),
             behind=tuple(k for k in outputs if k in self.bodies.shared.behind),
-            sets_v_late=self.bodies.sets_v_late,
+            late=tuple(sorted(self.bodies.late)),
             electrode=bool(self.file.electrode),
             electrode_currents=tuple(plain(name) for name in self.file.electrode),
         )
@@ -302,13 +302,18 @@ class _Builder:
         shown = tuple(name for name in blocks if not name.startswith(("grid_", "unless", TURNS)))
         return Compiled(program, bodies, _about(program, path), shown, pointers=given)
 
-    def _note_set_v(self) -> bool:
-        """Let events that set v leave it, and their time, in outputs; return whether there are."""
+    def _note_set(self) -> list[Quantity]:
+        """Let events that set v leave it, what else they set, and their time in outputs."""
         body = self.blocks.get("receive", Body())
         set_v = [node for role, _, node in body.results if role == "set_v"]
-        if set_v:
-            body.writes |= {SET_V: set_v[0], SET_AT: self.graph.symbol("t")}
-        return bool(set_v)
+        if not set_v:
+            return []
+        set_ = (k for k in (*self.states, *self.outputs) if k in body.writes)
+        left = {k: body.writes[k] for k in set_ if k not in self.bodies.late}
+        left["v"] = set_v[0]
+        body.writes |= {SET.format(k): node for k, node in left.items()}
+        body.writes[SET_AT] = self.graph.symbol("t")
+        return [*(Quantity(SET.format(k), "") for k in left), Quantity(SET_AT, "ms")]
 
     def _given(self) -> set[str]:
         """Variables whose values come from ions or pointers: read, or a concentration."""

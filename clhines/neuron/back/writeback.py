@@ -8,7 +8,7 @@ import numpy as np
 
 from clhines.arrays import ranges
 from clhines.errors import say_to_caller
-from clhines.mechanisms.ir.program import SET_AT, SET_V
+from clhines.mechanisms.ir.program import SET, SET_AT
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.meaning.verbatim import counts_crossings
 from clhines.network.times import half_steps
@@ -89,7 +89,8 @@ class Records:
         self._nodes = np.array(wanted.get(_V, []), np.int64)
         if self._charged.size:
             self._check_charged()
-        self._set = {k: self._set_by(r) for k, r in enumerate(self._recorders)}
+        set_by = map(self._set_by, self._recorders, self._at)
+        self._set = dict(enumerate(set_by))
 
     def _check_charged(self) -> None:
         what = f"Vector.record of {CAPACITIVE}"
@@ -164,25 +165,34 @@ class Records:
             return recorder.now
         return float(self._imported.model.outside.potentials()[variable.number])
 
-    def _set_by(self, recorder: Recorder) -> tuple[int, int] | None:
-        """Record the voltage that events leave, and when, where one samples what they set.
+    def _set_by(
+        self, recorder: Recorder, at: tuple[tuple[str, str], int] | None
+    ) -> tuple[int, int] | None:
+        """Record what events leave, and when, where one samples what they set.
 
-        NEURON samples at times of a queue, where what a WATCH condition sends comes first.
+        NEURON samples at times of a queue, where what a WATCH condition sends comes first; of other
+        events those do so whose time is less by as little as rounding.
         """
         variable = recorder.variable
-        if not recorder.event or variable is None or (variable.owner, variable.name) != ("", "v"):
+        if not recorder.event or variable is None or at is None:
             return None
-        for group in self._setters:
-            at = np.flatnonzero(group.nodes == variable.number)
-            if not len(at):
-                continue
-            if group.mechanism.program.sets_v_late:
-                what = "Vector.record, at intervals or times, of a voltage that events set"
-                way_out = "record it in each step"
-                raise RejectedError([Rejected(group.mechanism.name, what, way_out)])
-            of_v, of_t = (self._sim.record(name, group, at) for name in (SET_V, SET_AT))
-            return of_v, of_t
-        return None
+        owner, name = at[0]
+        if at[0] == _V:
+            groups = [g for g in self._setters if np.isin(variable.number, g.nodes)]
+        else:
+            groups = [self._imported.groups[owner]] if owner in self._imported.groups else []
+            groups = [g for g in groups if name in g.mechanism.program.received]
+        if not groups:
+            return None
+        (group, *_), program = groups, groups[0].mechanism.program
+        if name in program.late or not program.sets_v:
+            what = f"Vector.record, at intervals or times, of {name}, which events set"
+            raise RejectedError([Rejected(group.mechanism.name, what, "record it in each step")])
+        at_ = np.flatnonzero(group.nodes == variable.number) if at[0] == _V else variable.number
+        of_it, of_t = (
+            self._sim.record(made, group, np.atleast_1d(at_)) for made in (SET.format(name), SET_AT)
+        )
+        return of_it, of_t
 
     def _record(self, key: tuple[str, str], numbers: np.ndarray) -> int:
         owner, name = key

@@ -124,7 +124,7 @@ class EventSources:
         same = (
             found.target[k] == (0 if syn is None else self._memory.inside(syn))
             and found.active[k] == bool(thing.active())
-            and found.delay[k] == thing.delay
+            and (not found.source[k] or found.delay[k] == thing.delay)  # or NEURON has none
             and (not thing.wcnt() or found.weight[k] == self._memory.weight_address(thing))
         )
         if not same:

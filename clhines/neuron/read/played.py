@@ -39,7 +39,7 @@ def name_of(h: Hoc, memory: NeuronMemory, place: Place) -> str:
         number, rest = divmod(place.column - first, 8)
         if first and not rest and 0 <= number < netcon.wcnt():
             return f"{netcon}.weight[{number}]"
-        for variable in _OF_NETCON:
+        for variable in _OF_NETCON if netcon.valid() else ():  # no threshold without a source
             if memory.place(ref(netcon, variable)).column == place.column:
                 return f"{netcon}.{variable}"
     for variable in dir(h):

@@ -1,0 +1,80 @@
+"""Vectors that sample at intervals what events set; beside NEURON."""
+
+import numpy as np
+import pytest
+
+import clhines
+from tests.support import mod_files
+
+h = pytest.importorskip("neuron", reason="NEURON is not installed").h
+pytestmark = pytest.mark.neuron
+
+
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs", "epochs-gpu"])
+def test_what_a_watch_sets_is_sampled_as_by_neuron(engine):
+    """A sample a rounding error behind the event, of the time t, is what the event has left."""
+    mod_files.loaded()
+    soma = h.Section(name="soma")
+    soma.insert("pas")
+    soma.L, soma.diam = 30, 20
+    pulse, resets = h.IClamp(soma(0.5)), h.ext_reset(soma(0.5))
+    pulse.dur, pulse.amp = 1e9, 0.6
+    own = [getattr(resets, f"_ref_{name}") for name in ("when", "seen")] + [soma(0.5)._ref_v]
+    each = [h.Vector().record(one) for one in own]
+    vectors = [h.Vector().record(one, dt) for one in own for dt in (0.025, 0.1)]
+    found = []
+    for run in (h.continuerun, lambda stop: clhines.neuron.run(stop, engine=engine)):
+        h.finitialize(-65)
+        run(10)
+        run(30)
+        found.append([np.array(v) for v in vectors])
+        steps = np.array(each[0])
+    neuron, ours = found
+    jumps = np.flatnonzero(np.diff(steps))  # a sample may be one step before a record of each
+    early = neuron[0][: len(steps)] != steps[: len(neuron[0])]
+    assert len(jumps) > 20 and 0 < early.sum() <= len(jumps)
+    for a, b in zip(ours, neuron, strict=True):
+        # both sides do the same in another order, 1e-16 each of 65 mV, over 1200 steps
+        assert a.shape == b.shape and np.abs(a - b).max() < 1e-9
+
+
+@pytest.mark.parametrize("what", ["ExpSyn", "ext_reset"])
+@pytest.mark.parametrize("interval", [0.025, 0.1])
+def test_what_events_of_any_time_set_is_not_sampled(what, interval):
+    """NEURON has delivered, or not, what is due at that moment, by rounding of both times."""
+    mod_files.loaded()
+    soma = h.Section(name="soma")
+    synapse, source = getattr(h, what)(soma(0.5)), h.NetStim()
+    source.start, source.number = 1, 3
+    wire = h.NetCon(source, synapse)
+    wire.delay, wire.weight[0] = 0.5, 0.01
+    kept = [h.Vector().record(synapse._ref_g, interval), h.Vector().record(synapse._ref_i, 0.025)]
+    h.finitialize(-65)
+    with pytest.raises(clhines.InputError, match=f"{what}: Vector.record, at intervals.* of g, wh"):
+        clhines.neuron.run(1)
+    kept[0].play_remove()
+    each = h.Vector().record(synapse._ref_g)
+    found = []
+    for run in (h.continuerun, clhines.neuron.run):
+        h.finitialize(-65)
+        run(5)
+        found.append([np.array(one) for one in (kept[1], each)])
+    assert np.ptp(found[0][1]) > 0.005
+    for neuron, ours in zip(*found, strict=True):
+        assert np.abs(neuron - ours).max() < 1e-9
+
+
+def test_the_time_at_given_times():
+    """NEURON's t is that of the step before, also where a step ends by rounding behind a time."""
+    mod_files.loaded()
+    soma = h.Section(name="soma")
+    times = h.Vector([0.5, 0.51, 3.3333, 7, 9.99, 20])
+    records = [h.Vector().record(one, times) for one in (h._ref_t, soma(0.5)._ref_v)]
+    found = []
+    for run in (h.continuerun, clhines.neuron.run):
+        h.finitialize(-65)
+        run(5)
+        run(12)
+        found.append([np.array(one) for one in records])
+    assert len(found[0][0]) == 5
+    assert all(map(np.array_equal, *found))
