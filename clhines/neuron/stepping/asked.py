@@ -66,7 +66,7 @@ class Asking:
         self.on = False
         self.names: frozenset[str] = frozenset()  # of variables that steps change
         self.of_points: frozenset[str] = frozenset()
-        self.globals_: frozenset[str] = frozenset()  # that steps set, and no record has
+        self.lost: frozenset[str] = frozenset()  # of what steps set, and no record has
         self._read, self._act, self._call = read, act, call
         self._vector, self._hoc = type(h.Vector()), type(h)
         mechanism = nrn.Mechanism
@@ -145,7 +145,7 @@ class Asking:
                 return own(thing, name)
             if name in self.of_points:
                 self._read(f".{name}", None)
-            if name in self.globals_ or name in _NOW:
+            if name in self.lost or name in _NOW:
                 self._act()
             found = own(thing, name)
             if self.on and issubclass(type(found), type) and found is not self._vector:
