@@ -108,8 +108,7 @@ class Loops:
         self._step(self._run)
 
     def _step(self, run: LoopRun) -> None:
-        stop = float(self._h.tstop) if self._h.name_declared("tstop") else 0.0
-        run.step(stop)
+        run.step()
         self.steps += 1
         assert self._asked is not None
         self._asked.on = True
@@ -226,6 +225,7 @@ class Loops:
         self._numbers.clear()
         self._rows = {row for row in self._rows if every.has(row)}
         self._names |= every.recorded & {V}
+        asked.unread = asked.names - self._names
         self._run, self._kept = LoopRun(kept, whole, used), kept
         if whole:
             self._end.ask()
