@@ -150,6 +150,7 @@ MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "fixed": ([*GPU_EPOCHS, *STEPS], BLOCKS),
     "starts": ([*GPU_EPOCHS, *STEPS, "clhines/neuron"], [*CPU_EPOCHS, *BLOCKS, "clhines/neuron"]),
     "pieces": ([*GPU_EPOCHS, *STEPS, "clhines/neuron"], [*BLOCKS, "clhines/neuron"]),
+    "pieces-loops": ([*GPU_EPOCHS, *STEPS, "clhines/neuron"], [*BLOCKS, "clhines/neuron"]),
     "frameworks": ([*GPU_EPOCHS, *STEPS], BLOCKS),
     "repositories": ([*GPU_EPOCHS, *STEPS], BLOCKS),
     "random": ([*GPU_EPOCHS, *STEPS], BLOCKS),

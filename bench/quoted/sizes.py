@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from bench.figures import Figure, Quote, result_of, rows_of
-from bench.quoted.entries import INDEX, README, SIZE, field, micro, prose, row
+from bench.quoted.entries import INDEX, README, SIZE, SWITCH, field, micro, prose, row
 from bench.quoted.models import FILES, XEON, seconds
 
 PIECES = "pieces-pocl-amd-epyc"
+LOOPS = "pieces-loops-pocl-amd-epyc"
 COPIES = f"cells-pocl-intel-{XEON}"
 CHAINS = "tridiagonal-pocl-intel-r-xeon-r-processor"
 MODELS = {  # of NEURON: cells and compartments, and a name
@@ -50,6 +51,14 @@ def sizes() -> Iterator[Quote]:
             cells = [Figure(PIECES, field(name, "{:.3f}", 1e3), where)
                      for name in ("ours_seconds", "neuron_seconds")]  # fmt: skip
             yield row(SIZE, "## Runs in pieces", f"{model} | {piece}", *cells)
+    for loop in ("Python, one v", "Python, all v", "steprun()", "hoc", "hoc, one v"):
+        for segments in (10, 1000, 10000):
+            cells = [Figure(LOOPS, field(name, "{:.0f}", 1e6), {"loop": loop, "segments": segments})
+                     for name in ("ours_seconds", "neuron_seconds")]  # fmt: skip
+            label = f"{loop}, {segments}"
+            yield row(
+                SWITCH, "## How do I run a script with a loop around fadvance()?", label, *cells
+            )
     small = [r["ours_seconds"] * 1e3 for r in rows_of(PIECES) if r["piece"] <= 1.0]
     words = "takes {} to {} ms for a small model"
     yield prose(

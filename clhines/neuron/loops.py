@@ -18,7 +18,7 @@ from clhines.neuron.memory.session import Hoc, all_sections, uncollected
 from clhines.neuron.read.wiring import on_ranks
 from clhines.neuron.stepping.asked import Asking, named
 from clhines.neuron.stepping.code import HocCode
-from clhines.neuron.stepping.everything import Everything, LackingError, V, lacking, lost_globals
+from clhines.neuron.stepping.everything import Everything, LackingError, V, lacking, lost_names
 from clhines.neuron.stepping.loop_run import LeftError, LoopRun
 from clhines.neuron.stepping.taken import Settling, StatementEnd, TakenStep
 from clhines.simulate.engines.arena_run import state_follows
@@ -112,8 +112,7 @@ class Loops:
         self._step(self._run)
 
     def _step(self, run: LoopRun) -> None:
-        stop = float(self._h.tstop) if self._h.name_declared("tstop") else 0.0
-        run.step(stop)
+        run.step()
         self.steps += 1
         assert self._asked is not None
         self._asked.on = True
@@ -221,7 +220,7 @@ class Loops:
             asked, names = self._asked, every.names
             asked.names = frozenset(n for n in names if not n.startswith("."))
             asked.of_points = frozenset(n[1:] for n in names if n.startswith("."))
-            asked.globals_ = lost_globals(kept.model)
+            asked.lost = lost_names(kept.model)
             callers = self._callers | {named(f) for f in self.calling if str(f) != "fadvance()"}
             if callers:
                 whole, used = self._used(kept, every, callers)
@@ -230,6 +229,7 @@ class Loops:
         self._numbers.clear()
         self._rows = {row for row in self._rows if every.has(row)}
         self._names |= every.recorded & {V}
+        asked.unread = asked.names - self._names
         self._run, self._kept = LoopRun(kept, whole, used), kept
         if whole:
             self._end.ask()
@@ -250,9 +250,9 @@ class Loops:
         if not self._called and all(str(f) == "fadvance()" for f in self.calling):
             return False, None
         used, contents = reached.names, kept.model.contents
-        lost = sorted(used & lost_globals(kept.model))
+        lost = sorted(used & lost_names(kept.model))
         if lost:
-            raise LackingError(f"hoc reads {lost[0]}, which each step sets")
+            raise LackingError(f"hoc reads {lost[0]}, which steps or their events set")
         by_pointer = not used.isdisjoint(_POINTERS)
         self._names |= {n for n in every.names if by_pointer or n.removeprefix(".") in used}
         ends = tuple(f"_{name}" for name in contents.density)

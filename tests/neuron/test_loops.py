@@ -91,6 +91,15 @@ def test_gap_junctions_have_the_voltages_of_each_step():
         assert steps == 4 * PER_MS - 2 * case.startswith("True") and worst < TOLERANCE, case
 
 
+def test_weights_that_events_change_are_as_in_neuron_where_a_loop_ends_or_reads_them():
+    """What events set that may change weights is not given: where it is read, NEURON steps."""
+    found = told("plastic", "reference")
+    assert found["by_python"][0] == found["by_hoc"][0] == 10 * PER_MS
+    assert found["by_names"][0] < 10
+    for case, (_, worst, span) in found.items():
+        assert worst < TOLERANCE and span > 0, case
+
+
 def test_what_is_refused_is_raised_at_the_first_step():
     found = told("refusals", "reference")
     *made, first, second, variable = found["said"]

@@ -4,6 +4,7 @@ import json
 import sys
 import tempfile
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,7 @@ h("""proc hoc_executing() {
 h("objref python")
 h("proc hoc_pointer() { while (t < $1) { fadvance()  seen.append($&2) } }")
 h("proc hoc_vother() { fadvance()  seen.append(near.vother) }")
+h("proc hoc_current() { while (t < $1) { fadvance()  seen.append(near.i, s0.sec.v(0.5)) } }")
 h("func hoc_m() { return s0.sec.m_hh(0.5) }")
 h("proc hoc_last() { seen.append(s0.sec.n_hh(0.5), near.g, d1.sec.v(0.3), hoc_m()) }")
 h("proc hoc_by_python() { while (t < $1) { python.step()  hoc_last() } }")
@@ -593,6 +595,56 @@ def refusals(engine):
     return found
 
 
+def plastic(engine):
+    """Weights that events change, and events that send: what is read, in Python and hoc."""
+    net, found = Net(), {}
+    h.s0 = h.SectionRef(sec=net.somas[0])
+    plain = h.nmplast(net.dends[1](0.5)), h.nmplast(net.dends[2](0.3))
+    delayed, netcons = h.ext_nmda(net.dends[2](0.7)), []
+    for k, post in enumerate((*plain, *plain, delayed)):
+        source = net.somas[k % 3]
+        netcons.append(h.NetCon(source(0.5)._ref_v, post, sec=source))
+        netcons[-1].delay, netcons[-1].weight[0] = 1.0125, -1 if k in (2, 3) else 0.02
+    netcons[4].weight[1] = 0.5
+    h.near = plain[0]
+
+    def loop(until, read):
+        rows = []
+        while h.t < until - 0.5 * h.dt:
+            h.fadvance()
+            rows.append(read())
+        return rows
+
+    def now():
+        return [n.weight[k] for n in netcons for k in (0, 1)] + [plain[0].g, delayed.g]
+
+    def by_python():
+        rows = loop(6, lambda: [plain[0].i, delayed.i, net.dends[1](0.5).v])
+        kept = now()
+        net.clamp.amp = 0.3
+        rows += loop(10, lambda: [plain[1].i, delayed.i, net.dends[2](0.5).v])
+        net.clamp.amp = 0.2
+        return [*np.ravel(rows), *kept, *now()]
+
+    def by_hoc():
+        h.hoc_current(10)
+        return [*h.seen, *now()]
+
+    def by_names():
+        return np.ravel(loop(10, now))
+
+    for case in (by_python, by_hoc, by_names):
+        got = []
+        for on in (False, True):
+            net.stim.ranvar.set_seq(0)
+            h.seen.resize(0)
+            with enable(engine=engine) if on else nullcontext() as switch:
+                h.finitialize(-65)
+                got.append(np.array(case()))
+        found[case.__name__] = [switch.steps, worst(*got), float(np.ptp(got[0]))]
+    return found
+
+
 def coupled(engine):
     """Gap junctions of ParallelContext: what they have in each step, and voltages that are set."""
     from support.kept_program import Coupled
@@ -717,6 +769,6 @@ def gone(engine):
 
 if __name__ == "__main__":
     what, engine = sys.argv[1:]
-    cases = compared, unread, codes, coupled, ends, asks, refusals, not_given, writes, gone
+    cases = compared, unread, codes, coupled, plastic, ends, asks, refusals, not_given, writes, gone
     every = {f.__name__: f for f in cases}
     print(json.dumps(every[what](engine)))

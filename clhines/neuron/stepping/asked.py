@@ -6,7 +6,7 @@ classes. Their functions for these are others for that time, which tell before t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -65,8 +65,9 @@ class Asking:
 
         self.on = False
         self.names: frozenset[str] = frozenset()  # of variables that steps change
+        self.unread: Set[str] = self.names  # those that are not given of all
         self.of_points: frozenset[str] = frozenset()
-        self.globals_: frozenset[str] = frozenset()  # that steps set, and no record has
+        self.lost: frozenset[str] = frozenset()  # of what steps set, and no record has
         self._read, self._act, self._call = read, act, call
         self._vector, self._hoc = type(h.Vector()), type(h)
         mechanism = nrn.Mechanism
@@ -112,7 +113,7 @@ class Asking:
 
     def _of_segment(self, own: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
         def get(thing: Any, name: str) -> Any:
-            if self.on and name in self.names:
+            if self.on and name in self.unread:
                 self._read(name, thing)
             return own(thing, name)
 
@@ -121,9 +122,11 @@ class Asking:
     def _of_section(self, own: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
         def get(thing: Any, name: str) -> Any:
             if self.on:
-                if name in self.names:
+                if name in self.unread:
                     self._read(name, thing(0.5))
-                elif name not in _OF_SECTIONS and not name.startswith("_"):
+                elif (
+                    name not in self.names and name not in _OF_SECTIONS and not name.startswith("_")
+                ):
                     self._act()
             return own(thing, name)
 
@@ -133,7 +136,7 @@ class Asking:
         def get(thing: Any, name: str) -> Any:
             if self.on and not name.startswith("_") and name not in ("name", "segment"):
                 for variable in (name, f"{name}_{own(thing, 'name')()}"):
-                    if variable in self.names:
+                    if variable in self.unread:
                         self._read(variable, None)
             return own(thing, name)
 
@@ -145,7 +148,7 @@ class Asking:
                 return own(thing, name)
             if name in self.of_points:
                 self._read(f".{name}", None)
-            if name in self.globals_ or name in _NOW:
+            if name in self.lost or name in _NOW:
                 self._act()
             found = own(thing, name)
             if self.on and issubclass(type(found), type) and found is not self._vector:

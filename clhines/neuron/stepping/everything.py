@@ -179,11 +179,12 @@ class Everything:
         played = {(p.variable.owner, p.variable.name): p.continuous for p in model.players}
         for name, group in imported.groups.items():
             program, entry = group.mechanism.program, model.every[name].entry
+            lost = shown_of_events(model, name) if _acts(model, name) else set()
             set_here = [q for q in program.outputs if changes(group.mechanism, q.name)]
             set_here += [q for q in program.parameters if (name, split_name(q)[0]) in played]
             for quantity in (*program.states, *set_here):
                 base, place = split_name(quantity)
-                if quantity.is_global or base not in entry.ranges:
+                if quantity.is_global or base not in entry.ranges or base in lost:
                     continue
                 find = partial(_in_columns, model.every[name].columns, base, place)
                 shown = f"{base}_{name}" if entry.kind == "density" else f".{base}"
@@ -224,19 +225,14 @@ def _late(what: str) -> Recorded:
 def lacking(model: NeuronModel) -> str:
     """Return what a loop's body cannot be given in each step of a model; empty where all can."""
     programs = {n: m.program for n, m in model.mechanisms.items()}
-    set_ = {n: shown_of_events(model, n) for n in programs}
     kinds = {player.variable.number for player in model.players}
-    target = model.wires.target
-    targets = {model.wires.target_of(k)[0] for k in np.flatnonzero(target >= 0).tolist()}
-    changing = sorted(n for n in targets & programs.keys() if _sets_weights(model.mechanisms[n]))
-    sending = sorted(n for n, program in programs.items() if set_[n] and _does_more(program))
     setting = sorted(n for n, program in programs.items() if program.sets_v)
     points = model.contents.points.items()
     vectors, trains, origins = model.plays.vectors, model.trains.times, model.wires.origins
     senders = [k for k, o in enumerate(origins) if o.sender is not None and o.sender not in trains]
     recorded = any(origins[k].times in vectors for k in senders)
     soon = model.wires.read.delay < 0.5 * float(model.h.dt)
-    soon &= np.isin(model.wires.origin, senders) & _reach(model, [n for n in set_ if set_[n]])
+    soon &= np.isin(model.wires.origin, senders) & _reach(model, late_events(model))
     rows = (
         (model.bins is not None, "CVode.queue_mode(1, 0)"),
         (model.contents.outside is not None, "extracellular"),
@@ -254,8 +250,6 @@ def lacking(model: NeuronModel) -> str:
         (model.wires.called, "NetCon.record of a statement or a function"),
         (model.plays.calls, "Vector.play of a statement"),
         (model.steered, "weights that POINTERs of events set"),
-        (changing, f"weights that events of {', '.join(changing)} change"),
-        (sending, f"what events of {', '.join(sending)} set, which send or draw"),
         (setting, f"voltages that events of {', '.join(setting)} set"),
         (recorded, "NetCon.record of what sends events"),
         (soon.any(), "NetCon of what sends events, with a delay below half a step"),
@@ -275,8 +269,38 @@ def shown_of_events(model: NeuronModel, name: str) -> set[str]:
     return set_by_events(model.mechanisms[name].program) & {*model.every[name].entry.ranges}
 
 
+def late_events(model: NeuronModel) -> list[str]:
+    """Return mechanisms whose late events in a step are delivered here: `LateEvents`."""
+    return [n for n in model.mechanisms if shown_of_events(model, n) and not _acts(model, n)]
+
+
+def _acts(model: NeuronModel, name: str) -> bool:
+    """Whether events of a mechanism do more than to set variables."""
+    mechanism = model.mechanisms[name]
+    return _sets_weights(mechanism) or _does_more(mechanism.program)
+
+
+def lost_names(model: NeuronModel) -> frozenset[str]:
+    """Return names in hoc of what steps change and no body is given.
+
+    These are GLOBAL variables, weights that events change, and variables that such events set, or
+    events that send or draw: those late in a step, which NEURON delivers at its end, change what
+    NEURON has of weights, events and draws.
+    """
+    found = set(lost_globals(model))
+    for name, mechanism in model.mechanisms.items():
+        if _acts(model, name):
+            shown = shown_of_events(model, name)
+            is_density = model.every[name].entry.kind == "density"
+            found |= {f"{n}_{name}" for n in shown} if is_density else shown
+        if _sets_weights(mechanism):
+            found.add("weight")
+    return frozenset(found)
+
+
 def _sets_weights(mechanism: Mechanism) -> bool:
-    calls = mechanism.calls("receive")
+    blocks = (b for b in mechanism.program.blocks if b == "receive" or b.startswith("for_netcons"))
+    calls = (argument for block in blocks for argument in mechanism.calls(block))
     return any(a.role == "weight" and a.direction != "in" for a in calls)
 
 

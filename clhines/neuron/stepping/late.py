@@ -16,7 +16,7 @@ from clhines.arrays import ranges
 from clhines.neuron.importer import Imported
 from clhines.neuron.memory.raw import words_at
 from clhines.neuron.model import NeuronModel
-from clhines.neuron.stepping.everything import shown_of_events
+from clhines.neuron.stepping.everything import late_events
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.result import Result
 
@@ -29,7 +29,8 @@ class LateEvents:
     def __init__(self, model: NeuronModel) -> None:
         self._model, wires = model, model.wires
         senders = wires.senders
-        known = [n in model.mechanisms and bool(shown_of_events(model, n)) for n in senders.names]
+        late = late_events(model)
+        known = [name in late for name in senders.names]
         of_name = np.array([*known, False])
         wanted = of_name[np.append(senders.name, len(known))[wires.target]] & (wires.target >= 0)
         self._netcons = np.flatnonzero(wanted & wires.read.active.astype(bool))

@@ -76,12 +76,12 @@ class LoopRun:
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def step(self, stop: float) -> None:
-        """Give the next step; `stop`, ms: where the loop may end, as far as is known."""
+    def step(self) -> None:
+        """Give the next step."""
         if self._taken == self._steps:
             if self._failed is not None:
                 raise self._failed
-            self._extend(stop)
+            self._extend()
         n = self._taken
         self._watch.put(self._rows[n])
         self._append(n)
@@ -91,12 +91,13 @@ class LoopRun:
         self._taken += 1
         self.given += 1
 
-    def _extend(self, stop: float) -> None:
-        """Run the next block."""
+    def _extend(self) -> None:
+        """Run the next block; up to hoc's ``tstop``, where the loop may end."""
         kept, model, dt = self._kept, self._model, float(self._model.h.dt)
         assert kept.imported is not None
         self._check_rest()
-        begin = self._now
+        begin, h = self._now, model.h
+        stop = float(h.tstop) if h.name_declared("tstop") else 0.0
         steps = min(self._size, steps_at_once(len(self._chosen) + 1))
         left = int(np.ceil((stop - begin) / dt - 0.5))
         steps = min(steps, left) if left > 0 else steps

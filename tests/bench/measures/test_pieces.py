@@ -12,15 +12,24 @@ pytestmark = pytest.mark.neuron
 BENCH = Path(__file__).parents[3] / "bench"
 
 
-def test_pieces_are_timed(measured_on, tmp_path):
-    command = [sys.executable, str(BENCH), "pieces", "--rounds", "1", "--stop", "10"]
-    done = subprocess.run(
-        [*command, "--segments", "1", "--out", str(tmp_path)],
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+def rows_of(folder, *words):
+    command = [sys.executable, str(BENCH), "pieces", "--rounds", "1", *words, "--out", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert not done.returncode, done.stderr[-2000:]
-    (path,) = tmp_path.glob("pieces-*.json")
-    rows = json.loads(path.read_text("utf-8"))["rows"]
+    (path,) = folder.glob("pieces-*.json")
+    return json.loads(path.read_text("utf-8"))["rows"]
+
+
+def test_steps_of_loops_are_timed(measured_on, tmp_path):
+    rows = rows_of(tmp_path, "--loops", "--stop", "5", "--segments", "3")
+    assert [r["loop"] for r in rows] == [
+        "Python, one v", "Python, all v", "steprun()", "hoc", "hoc, one v",
+    ]  # fmt: skip
+    assert all(r["steps"] == 200 and r["ours_seconds"] > 0 < r["neuron_seconds"] for r in rows)
+
+
+def test_pieces_are_timed(measured_on, tmp_path):
+    rows = rows_of(tmp_path, "--stop", "10", "--segments", "1")
     assert [(r["model"], r["piece"]) for r in rows] == [
         *((model, piece) for model in ("ring", "cell") for piece in (0.1, 1.0, 10.0, 10.0)),
         ("cell 1", 100.0),
