@@ -225,6 +225,8 @@ class _OfModel:
     def evaluate(self, symbol: Symbol) -> None:
         if symbol.kind != self.code.kinds["variable"]:
             raise RefusedError(f"reads {symbol.name}")
+        if symbol.name in {player.variable.name for player in self._model.plays.of_hoc}:
+            self.change(f"reads {symbol.name}, which Vector.play sets")
         if symbol.subtype != self.code.subtypes["number"] or symbol.name in _CONSTANTS:
             return
         for name, mechanism in self._model.mechanisms.items():
