@@ -48,11 +48,12 @@ begintemplate Unnamed
 public other
 proc init() { other = 1 }
 endtemplate Unnamed
-objref named""")
+objref named, own, wires, wire""")
 ADVANCE = """proc advance() {
     fadvance()
-    seen.append(d1.sec.v(0.3), s0.sec.m_hh(0.5), near.g, t)
-    if (%s) { clamp.amp += 0.001  s1.sec.v(0.5) = -60  s0.sec { v(0.5) += 0.1 } %s }
+    seen.append(d1.sec.v(0.3), s0.sec.m_hh(0.5), near.g, t, own.x[own.size() - 1])
+    if (%s) { wire = wires.o(1)  wire.weight[0] *= 1.1  wire = wires.o(0)
+        clamp.amp += 0.001  s1.sec.v(0.5) = -60  s0.sec { v(0.5) += 0.1 } %s }
 }"""
 OWN = "proc continuerun() { while (t < $1) { step()  seen.append(t) } }"
 
@@ -265,7 +266,10 @@ def own_continuerun(net):
 def own_advance(net, when="t > 2 && t < 2 + 1.5 * dt"):
     """An advance() of the model's own that changes it, and names a member that some lack."""
     h.near, h.clamp = net.synapses[2], net.clamp
-    h.named = h.List()
+    h.named, h.own, h.wires, h.wire = h.List(), net.v[0], h.List(), net.netcons[0]
+    for netcon in net.netcons:
+        h.wires.append(netcon)
+    weight = net.netcons[1].weight[0]
     h.named.append(h.Unnamed())
     h.named.append(h.Named(h.s0))
     h(ADVANCE % (when, "named.o(1).s.sec.m_hh(0.5) = 0.2"))
@@ -276,7 +280,7 @@ def own_advance(net, when="t > 2 && t < 2 + 1.5 * dt"):
     h.continuerun(STOP)
     net.read()
     h(standard(h, "advance"))
-    net.clamp.amp = 0.2
+    net.clamp.amp, net.netcons[1].weight[0] = 0.2, weight
     net.rows += [[x] + 26 * [0.0] for x in h.seen]
 
 
