@@ -25,6 +25,7 @@ from clhines.simulate.engines.arena_run import state_follows
 
 _FEW = 32  # steps between two changes: NEURON takes those of a loop that twice has fewer
 _MOST_CUT = 2
+_POINTING = "Pointer", "PtrVector"  # classes whose objects read by addresses
 
 
 class LostError(InputError):
@@ -50,6 +51,7 @@ class Loops:
         self._names = set[str]()  # of variables that Python reads in loops
         self._asked: Asking | None = None
         self.calling: object = None  # function of hoc that Python calls
+        self.points = False  # with pointers to variables
         self.steps = 0
         self.taken: TakenStep | None = None
         self._handler: Hoc | None = None
@@ -163,6 +165,10 @@ class Loops:
             asked.of_points = frozenset(n[1:] for n in names if n.startswith("."))
             asked.globals_ = lost_globals(kept.model)
             if whole:
+                pointing = [kind for kind in _POINTING if self._h.List(kind).count()]
+                if pointing or self.points:
+                    by = pointing[0] if pointing else "pointer that is an argument"
+                    raise LackingError(f"hoc may read variables by a {by}")
                 wanted = asked.names | asked.of_points | asked.globals_
                 found = HocCode(self._h, kept.model.memory, ()).names(wanted)
                 lost = sorted(found & asked.globals_)

@@ -32,6 +32,7 @@ _OWN = "clhines_neuron_continuerun"  # stdrun.hoc's, while the switch is on
 _TAKEN = (
     f'proc continuerun() {{ if ({_NAME}.continuerun($1)) {{ execerror({_NAME}.message, "") }} }}'
 )
+_POINTERS = "data_handle", "<pointer"  # NEURON's texts of these
 _SHORT = 2.0  # s: runs that show no bar, of which a script may call many
 _SHOWN = 400  # characters of a message that hoc prints
 
@@ -114,9 +115,9 @@ class Switch:
         own = self._own_call
 
         def call(function: Hoc, *arguments: object, **named: object) -> object:
-            loops, before = self._loops, self._loops.calling
+            loops, before = self._loops, (self._loops.calling, self._loops.points)
             loops.called(function)
-            loops.calling = function
+            loops.calling, loops.points = function, any(map(self._is_pointer, arguments))
             try:
                 result = own(function, *arguments, **named)
             except BaseException:
@@ -125,13 +126,16 @@ class Switch:
                     raise
                 raise kept from None
             finally:
-                loops.calling = before
+                loops.calling, loops.points = before
             kept = self._kept()
             if kept is not None:
                 raise kept
             return result
 
         return call
+
+    def _is_pointer(self, argument: object) -> bool:
+        return type(argument) is self._kind and str(argument).startswith(_POINTERS)
 
     def _kept(self) -> BaseException | None:
         error, self._error = self._error, None

@@ -304,6 +304,29 @@ def plays(net):
     net.rows += [[x] + 26 * [0.0] for x in h.seen]
 
 
+def points(net):
+    """Bodies of hoc that read by pointers: of an argument, a PtrVector, a Pointer."""
+    h("objref pointing, into\ninto = new Vector(1)")
+    h("proc hoc_argument() { while (t < $1) { fadvance()  seen.append($&2) } }")
+    h("proc hoc_gathers() { while (t < $1) { fadvance()  pointing.gather(into)"
+      "  seen.append(into.x[0]) } }")  # fmt: skip
+    h("proc hoc_points() { while (t < $1) { fadvance()  seen.append(pointing.val) } }")
+    h.seen.resize(0)
+    place = net.somas[0](0.5).hh._ref_minf
+    net.start()
+    h.hoc_argument(STOP, place)
+    h.pointing = h.PtrVector(1)
+    h.pointing.pset(0, place)
+    net.start()
+    h.hoc_gathers(STOP)
+    h.pointing = h.Pointer(place)
+    net.start()
+    h.hoc_points(STOP)
+    h.pointing = None
+    net.read()
+    net.rows += [[x] + 26 * [0.0] for x in h.seen]
+
+
 def raises(net):
     """Exceptions in the body, of Python and of the keyboard, after which it goes on."""
     net.start()
@@ -357,7 +380,8 @@ def sets_t(net):
 
 CASES = [reads, amp, voltage, weight, wires, sends, often, longer, diameter, again, breaks,
          every_step, empties, by_hoc, hoc_reads, hoc_executes, by_steprun, own_continuerun,
-         own_advance, own_advance_often, plays, raises, solves, variable, sets_t]  # fmt: skip
+         own_advance, own_advance_often, plays, points, raises, solves, variable,
+         sets_t]  # fmt: skip
 
 
 def taken(net, case):
