@@ -32,6 +32,7 @@ from clhines.neuron.read.catalogue import CatalogueEntry
 _WORDS = r"(?:THREADSAFE|[A-Z]+_CURRENT|RANGE|GLOBAL|(?:BBCORE)?POINTER|USEION|EXTERNAL|RANDOM)\b"
 ALIKE = "of_alike"  # parameter: how many branches alike a point process stands for
 _CURRENTS = r"\b(NONSPECIFIC|ELECTRODE)_CURRENT\s+(\w+(?:\s*,\s*\w+)*)"
+PLAYED = "played"  # behind the name of a POINTER to a variable of hoc, where a Vector is played in
 CELSIUS = "celsius_played"  # parameter in the place of celsius, where a Vector is played into that
 
 
@@ -318,6 +319,23 @@ def some_given(text: str, names: Sequence[str]) -> str:
     own = [f"{name}_{GIVEN}" for name in names]
     declared = f"NEURON {{ RANGE {', '.join(own)} }} PARAMETER {{ {' '.join(own)} }}"
     return f"{text}\n{declared}\n" if own else text
+
+
+def without_pointers(text: str, names: Collection[str]) -> str:
+    """Return an NMODL text some of whose POINTERs are variables of its own."""
+
+    def rest(found: re.Match[str]) -> str:
+        kept = [name for name in re.split(r"\s*,\s*", found[2]) if name not in names]
+        return f"POINTER {', '.join(kept)}\n" if kept else ""
+
+    return re.sub(r"\b(THREADSAFE\s+)?POINTER\s+(\w+(?:\s*,\s*\w+)*)", rest, text)
+
+
+def played_into(text: str, pointer: str) -> str:
+    """Return an NMODL text with a parameter of each instance in the place of a POINTER."""
+    own = f"{pointer}_{PLAYED}"
+    text = re.sub(rf"\b{re.escape(pointer)}\b", own, without_pointers(text, [pointer]))
+    return f"{text}\nNEURON {{ RANGE {own} }}\n"
 
 
 def pointing(text: str, name: str) -> str:

@@ -18,7 +18,7 @@ from clhines.mechanisms.ir.program import Quantity
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.reading.parse import parse
 from clhines.mechanisms.nmodl.reading.tree import File, Refused, Statement, all_of, set_by, uses
-from clhines.neuron.convert import Rejected, converted
+from clhines.neuron.convert import Rejected, converted, without_pointers
 from clhines.neuron.memory.places import Variable
 from clhines.neuron.read.catalogue import OUTSIDE, CatalogueEntry, without_comments
 from clhines.neuron.read.contents import Instances
@@ -141,13 +141,7 @@ def _using(body: Sequence[Statement], name: str) -> Iterator[Statement]:
 
 def alone(entry: CatalogueEntry, pointing: Pointing) -> CatalogueEntry:
     """Return an entry whose POINTERs to extracellular are variables of its own."""
-    text = re.sub(
-        r"\b(THREADSAFE\s+)?POINTER\s+(\w+(?:\s*,\s*\w+)*)",
-        lambda m: _list(
-            "POINTER", [n for n in re.split(r"\s*,\s*", m[2]) if n not in pointing.every]
-        ),
-        entry.text,
-    )
+    text = without_pointers(entry.text, pointing.every)
     seen = f"\nNEURON {{ RANGE {pointing.sets} }}\n" if pointing.sets else ""
     return replace(entry, text=text + seen)
 

@@ -28,6 +28,7 @@ _MOST_CUT = 2
 _ONCE = "once"
 _MOST_ALONE = 64  # nodes whose voltages are recorded alone; more are all
 _MAKING = "hoc_newobj", "hoc_newobj_arg", "hoc_newobj_ret"  # operations in hoc's code
+_POINTING = "Pointer", "PtrVector"  # classes whose objects read by addresses
 _POINTERS = ("hoc_argref",)  # that read or set a variable by no name
 _UNNAMED = {  # methods that may, or that run other code
     "apply", "submit", "context", "working", "runworker", "val", "assign", "scatter", "out",
@@ -250,10 +251,12 @@ class Loops:
         if not self._called and all(str(f) == "fadvance()" for f in self.calling):
             return False, None
         used, contents = reached.names, kept.model.contents
-        lost = sorted(used & lost_names(kept.model))
-        if lost:
-            raise LackingError(f"hoc reads {lost[0]}, which steps or their events set")
         by_pointer = not used.isdisjoint(_POINTERS)
+        by_pointer = by_pointer or any(self._h.List(kind).count() for kind in _POINTING)
+        lost = sorted(n for n in lost_names(kept.model) if by_pointer or n in used)
+        if lost:
+            how = "may read by a pointer" if by_pointer else "reads"
+            raise LackingError(f"hoc {how} {lost[0]}, which steps or their events set")
         self._names |= {n for n in every.names if by_pointer or n.removeprefix(".") in used}
         ends = tuple(f"_{name}" for name in contents.density)
         of_mechanisms = any(

@@ -80,7 +80,13 @@ from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.turns import OwnEvents, Turns, is_alone
 from clhines.neuron.read.wiring import NeuronWires, on_ranks, read_wires
-from clhines.neuron.read.written import WrittenPointers, read_pointed, read_steered, read_written
+from clhines.neuron.read.written import (
+    WrittenPointers,
+    play_pointers,
+    read_pointed,
+    read_steered,
+    read_written,
+)
 from clhines.neuron.stepping.reads import Stepping, read_stepping
 from clhines.progress import each, phase
 from clhines.simulate.engines.reference import asked
@@ -324,6 +330,8 @@ def read_model(
         model.rejected += unset
         own = model.memory, model.places, model.every
         model.rejected += model.outside.find_drivers(*own)
+        called = bool(model.wires.called or model.plays.calls or model.pending.statements)
+        model.rejected += play_pointers(model.memory, model.plays, model.every, called)
         _convert(model)
         model.rejected += [*_branches(model), *_of_linear(model)]
         recorded = [r.variable for r in model.plays.recorders if r.variable is not None]

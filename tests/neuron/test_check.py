@@ -473,6 +473,7 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
         "nrn_netrec_state_adjust",
         "Vector.record of",
         "Vector.play of a statement",  # in test_switch.py
+        "Vector.play, continuous",  # in test_pointed.py
         "Vector.play into anything else",
         "NetCon.record of a statement",  # in test_switch.py
         "NetCon of a variable",

@@ -21,6 +21,7 @@ STEPS = {  # of 8 ms; of others: ms of each part
     "own_continuerun": 2 * 8 * PER_MS,
     "own_advance_often": PER_MS + 3,  # then NEURON's own
     "plays": 0,
+    "points": 3 * 8 * PER_MS,
     "solves": (3 + 1 + 2 + 1) * PER_MS,
     "variable": 3 * PER_MS,
     "sets_t": (2 + 4) * PER_MS,
@@ -35,7 +36,7 @@ def told(*words):
 def test_what_a_body_reads_and_changes_is_as_in_neuron(engine):
     """Voltages, currents, states, Vectors in each step, and all again by NEURON alone after it."""
     found = told("compared", engine)
-    assert len(found) == 25
+    assert len(found) == 26
     for case, one in found.items():
         assert one["steps"] == STEPS.get(case, 8 * PER_MS), case
         assert one["worst"] < (VARIABLE if case == "variable" else TOLERANCE), case

@@ -67,11 +67,12 @@ begintemplate Unnamed
 public other
 proc init() { other = 1 }
 endtemplate Unnamed
-objref named""")
+objref named, own, wires, wire""")
 ADVANCE = """proc advance() {
     fadvance()
-    seen.append(d1.sec.v(0.3), s0.sec.m_hh(0.5), near.g, t)
-    if (%s) { clamp.amp += 0.001  s1.sec.v(0.5) = -60  s0.sec { v(0.5) += 0.1 } %s }
+    seen.append(d1.sec.v(0.3), s0.sec.m_hh(0.5), near.g, t, own.x[own.size() - 1])
+    if (%s) { wire = wires.o(1)  wire.weight[0] *= 1.1  wire = wires.o(0)
+        clamp.amp += 0.001  s1.sec.v(0.5) = -60  s0.sec { v(0.5) += 0.1 } %s }
 }"""
 OWN = "proc continuerun() { while (t < $1) { step()  seen.append(t) } }"
 
@@ -284,7 +285,10 @@ def own_continuerun(net):
 def own_advance(net, when="t > 2 && t < 2 + 1.5 * dt"):
     """An advance() of the model's own that changes it, and names a member that some lack."""
     h.near, h.clamp = net.synapses[2], net.clamp
-    h.named = h.List()
+    h.named, h.own, h.wires, h.wire = h.List(), net.v[0], h.List(), net.netcons[0]
+    for netcon in net.netcons:
+        h.wires.append(netcon)
+    weight = net.netcons[1].weight[0]
     h.named.append(h.Unnamed())
     h.named.append(h.Named(h.s0))
     h(ADVANCE % (when, "named.o(1).s.sec.m_hh(0.5) = 0.2"))
@@ -295,7 +299,7 @@ def own_advance(net, when="t > 2 && t < 2 + 1.5 * dt"):
     h.continuerun(STOP)
     net.read()
     h(standard(h, "advance"))
-    net.clamp.amp = 0.2
+    net.clamp.amp, net.netcons[1].weight[0] = 0.2, weight
     net.rows += [[x] + 26 * [0.0] for x in h.seen]
 
 
@@ -316,6 +320,29 @@ def plays(net):
     level.play_remove()
     h("proc hoc_playing() { }")
     net.clamp.amp = 0.2
+    net.rows += [[x] + 26 * [0.0] for x in h.seen]
+
+
+def points(net):
+    """Bodies of hoc that read by pointers: of an argument, a PtrVector, a Pointer."""
+    h("objref pointing, into\ninto = new Vector(1)")
+    h("proc hoc_argument() { while (t < $1) { fadvance()  seen.append($&2) } }")
+    h("proc hoc_gathers() { while (t < $1) { fadvance()  pointing.gather(into)"
+      "  seen.append(into.x[0]) } }")  # fmt: skip
+    h("proc hoc_points() { while (t < $1) { fadvance()  seen.append(pointing.val) } }")
+    h.seen.resize(0)
+    place = net.somas[0](0.5).hh._ref_minf
+    net.start()
+    h.hoc_argument(STOP, place)
+    h.pointing = h.PtrVector(1)
+    h.pointing.pset(0, place)
+    net.start()
+    h.hoc_gathers(STOP)
+    h.pointing = h.Pointer(place)
+    net.start()
+    h.hoc_points(STOP)
+    h.pointing = None
+    net.read()
     net.rows += [[x] + 26 * [0.0] for x in h.seen]
 
 
@@ -433,7 +460,8 @@ def codes(engine):
 
 CASES = [reads, amp, voltage, weight, wires, sends, often, longer, diameter, again, breaks,
          every_step, empties, by_hoc, hoc_reads, hoc_executes, by_steprun, own_continuerun,
-         own_advance, own_advance_often, plays, raises, solves, variable, sets_t]  # fmt: skip
+         own_advance, own_advance_often, plays, points, raises, solves, variable,
+         sets_t]  # fmt: skip
 
 
 def taken(net, case):

@@ -112,6 +112,7 @@ class PlayReader:
         self._time = memory.place(ref(h, "t")).column
         self.recorders: list[Recorder] = []
         self.players: list[Player] = []
+        self.of_hoc: list[Player] = []  # into variables of hoc, whose number is the address
         self.rejected: list[Rejected] = []
         self.watched: list[int] = []
         self._named = 0  # of those that are not recorded
@@ -168,9 +169,13 @@ class PlayReader:
         if variable is None and not is_time:
             if "Play" in played.what:
                 if not played.place.row and played.place.column == self._celsius:
-                    self._play(played, vector, Variable("", "celsius", -1))
+                    self._play(played, vector, Variable("", "celsius", -1), self.celsius)
                     return
                 name = name_of(self._h, self._memory, played.place)
+                if not played.place.row and played.what == "VecPlayContinuous":
+                    variable = Variable("", name, played.place.column)
+                    self._play(played, vector, variable, self.of_hoc)
+                    return
                 self._reject(f"{what} into {name}", "expected a parameter of a mechanism")
                 return
             if played.place.row:
@@ -179,7 +184,7 @@ class PlayReader:
             variable = Variable(ELEMENT, "x", played.place.column)  # if mechanisms write it
         if "Play" in played.what:
             assert variable is not None
-            self._play(played, vector, variable)
+            self._play(played, vector, variable, self.players)
             return
         now = self._memory.value(played.place)
         recorder = Recorder(played.words[0], vector, variable, now=now, place=played.place)
@@ -201,7 +206,9 @@ class PlayReader:
     def _capacitive(self, played: PlayRead) -> int:
         return self._places.capacitive(played.place) if played.place.row else -1
 
-    def _play(self, played: PlayRead, vector: Hoc, variable: Variable) -> None:
+    def _play(
+        self, played: PlayRead, vector: Hoc, variable: Variable, players: list[Player]
+    ) -> None:
         y, continuous = np.array(vector, np.float64), played.what == "VecPlayContinuous"
         times = self.vectors.get(played.words[1])
         self.watched += [w for w in played.words[:2] if w in self.vectors]
@@ -214,7 +221,6 @@ class PlayReader:
             t = np.arange(len(y), dtype=np.float64) * _number(played.words[2])
         count = min(len(t), len(y))
         if count:
-            players = self.celsius if variable.name == "celsius" else self.players
             made = Player(variable, t[:count], y[:count], continuous)
             if not continuous:
                 made.event, made.how_far = played.event, played.how_far

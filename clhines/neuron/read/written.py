@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from clhines.arrays import place_of
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.neuron.convert import Rejected
+from clhines.mechanisms.nmodl.reading.parse import parse
+from clhines.mechanisms.nmodl.reading.tree import Refused
+from clhines.neuron.convert import PLAYED, Rejected, played_into
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.memory.raw import Place
 from clhines.neuron.read.contents import Instances
+from clhines.neuron.read.played import PlayReader
 from clhines.neuron.read.wiring import NeuronWires
 
 
@@ -86,6 +89,38 @@ def read_steered(
         first = np.cumsum(wires.width) - wires.width
         found[name, pointer] = np.stack((netcon, number - first[netcon]), axis=1)
     return found, rejected
+
+
+def play_pointers(
+    memory: NeuronMemory, plays: PlayReader, every: Mapping[str, Instances], called: bool
+) -> list[Rejected]:
+    """Let POINTERs to variables of hoc that Vectors play be parameters, played into likewise.
+
+    Returns rejections of variables of hoc to which none points; `called`: statements of hoc, which
+    may read them, are called in a run.
+    """
+    found = dict[int, list[Variable]]()
+    for name, instances in every.items() if plays.of_hoc else ():
+        try:
+            pointers = [*parse(instances.entry.text).pointers] if instances.entry.text else []
+        except Refused:
+            continue  # said where it is converted
+        for pointer in pointers:
+            places = [memory.known_place(thing, pointer) for thing in instances.things]
+            at = {-1 if place is None or place.row else place.column for place in places}
+            if len(at) == 1 and at <= {player.variable.number for player in plays.of_hoc}:
+                text = played_into(instances.entry.text, pointer)
+                instances.entry = replace(instances.entry, text=text)
+                own = [Variable(name, f"{pointer}_{PLAYED}", k) for k in range(len(instances))]
+                found.setdefault(at.pop(), []).extend(own)
+    rejected = []
+    for player in plays.of_hoc:
+        into = [] if called else found.get(player.variable.number, [])
+        plays.players += [replace(player, variable=variable) for variable in into]
+        if not into:
+            what = f"{player.what} into {player.variable.name}"
+            rejected.append(Rejected("", what, "expected a parameter of a mechanism"))
+    return rejected
 
 
 def read_pointed(

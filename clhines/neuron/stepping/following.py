@@ -61,6 +61,9 @@ _REFUSED = {  # with the name of the symbol that belongs to it
 }
 
 
+_ALIKE = "NetCon"  # class whose objects are all used alike
+
+
 class RefusedError(Exception):
     """Says what code does that is not taken, as ``calls finitialize()``."""
 
@@ -280,8 +283,12 @@ class Follower:
         self._stack.append(self._judge.instances_of(self._symbol(word)))
 
     def _hoc_object_asgn(self, _: int) -> None:
-        self._pop(2)
+        value, target = self._pop(), self._pop()
         self._stack.append(None)
+        things = [one for some in (value, target) if isinstance(some, set) for one in some]
+        if target and value and {self._code.template_of(one).name for one in things} == {_ALIKE}:
+            self._judge.change("sets an objref")
+            return
         self._targets += 1
 
     def _hoc_object_component(

@@ -60,6 +60,7 @@ _METHODS = {
     "ParallelContext": ("id", "nhost", "time"),
 }  # fmt: skip
 _ITEM = "o", "object"
+_OF_NETCON = "weight", "delay", "threshold"
 _CONSTANTS = {
     "t",
     "dt",
@@ -225,6 +226,8 @@ class _OfModel:
     def evaluate(self, symbol: Symbol) -> None:
         if symbol.kind != self.code.kinds["variable"]:
             raise RefusedError(f"reads {symbol.name}")
+        if symbol.name in {player.variable.name for player in self._model.plays.of_hoc}:
+            self.change(f"reads {symbol.name}, which Vector.play sets")
         if symbol.subtype != self.code.subtypes["number"] or symbol.name in _CONSTANTS:
             return
         for name, mechanism in self._model.mechanisms.items():
@@ -386,7 +389,10 @@ class _OfModel:
         for thing in things:
             is_vector = self.code.template_of(thing).name == "Vector"
             if is_vector and self.code.inside_of(thing) in self._vectors:
-                raise RefusedError("uses a Vector that records, is played or is a mechanism's")
+                what = "uses a Vector that records, is played or is a mechanism's"
+                if self.code.inside_of(thing) not in self._recording:
+                    raise RefusedError(what)
+                self.change(what)
         return things
 
     def _is_member(self, symbol: Symbol, owner: str) -> bool:
@@ -395,18 +401,33 @@ class _OfModel:
         return template is not None and self.code.has(template, symbol)
 
     @cached_property
+    def _recording(self) -> set[int]:
+        """C++ objects that record and do nothing else, by address."""
+        model = self._model
+        every = {one.address for one in model.plays.recorders}
+        for origin in model.wires.origins:
+            every |= {origin.times, origin.numbers}
+        return every - {*model.plays.watched, *model.linear.vectors} - self._held
+
+    @cached_property
+    def _held(self) -> set[int]:
+        """Vectors that point processes may have, by address."""
+        known, found = self._memory.vectors(), set[int]()
+        for instances in self._model.contents.points.values():
+            if "VERBATIM" in instances.entry.text:
+                found.update(*(held(self._memory, one, known) for one in instances.things))
+        return found
+
+    @cached_property
     def _vectors(self) -> set[int]:
         """C++ objects that record, are played, or that mechanisms have, by address; and others."""
         model, memory = self._model, self._memory
-        found, known = {*model.plays.in_use, *model.linear.vectors}, memory.vectors()
+        found = {*model.plays.in_use, *model.linear.vectors} | self._held
         for origin in model.wires.origins:
             found |= {origin.times, origin.numbers}
-        for instances in model.contents.points.values():
-            if "VERBATIM" in instances.entry.text:
-                found.update(*(held(memory, thing, known) for thing in instances.things))
         texts = (instances.entry.text for instances in model.every.values())
         if model.written.elements or any("FUNCTION_TABLE" in text for text in texts):
-            found |= {*known}  # any of them
+            found |= {*memory.vectors()}  # any of them
         return found - {0}
 
     def member(self, thing: int, name: str, is_set: bool) -> OnStack:
@@ -415,6 +436,9 @@ class _OfModel:
         own = template.name
         if own == "PythonObject":
             self._python(thing, name, is_set)
+            return None
+        if own == "NetCon" and name in _OF_NETCON:
+            self.change(f"uses {own}.{name}")
             return None
         if own not in _METHODS:
             return self._of_template(template, thing, name, is_set)
