@@ -75,6 +75,11 @@ SCRIPTS = {  # name -> (folder, script, folder of .mod files)
             "tut_artif",
         )
     },
+    "netpyne tut8": (TUTORIALS, "tut8_init.py", "mod"),
+    **{
+        f"netpyne {name}": (f"netpyne/examples/{name}", "src/init.py", mod)
+        for name, mod in (("HybridTut", "mod"), ("cellDiversity", ""), ("batchCell", "mod"))
+    },
     **{
         f"LFPy {name}": ("LFPy/examples", f"example_{name}.py", "")
         for name in ("EEG", "MEA", "ECoG", "anisotropy", "ECoG_4sphere")
@@ -91,16 +96,15 @@ SCRIPTS = {  # name -> (folder, script, folder of .mod files)
             ("workflows", "simulate_gamma"),
         )
     },
-    "BMTK bio_1cell": (
-        "bmtk/examples", "bio_1cell/run_bionet.py", "bio_components/mechanisms/modfiles",
-    ),
-    "BMTK bio_14cells": (
-        "bmtk/examples", "bio_14cells/run_bionet.py", "bio_components/mechanisms/modfiles",
-    ),
-    "BMTK bio_300cells": (
-        "bmtk/examples", "bio_300cells_nosurround/run_bionet.py",
-        "bio_components/mechanisms/modfiles",
-    ),
+    **{
+        f"BMTK {name.removesuffix('_nosurround')}": (
+            "bmtk/examples", f"{name}/run_bionet.py", "bio_components/mechanisms/modfiles",
+        )
+        for name in (
+            "bio_1cell", "bio_14cells", "bio_300cells_nosurround", "bio_advanced_stimuli",
+            "bio_intfire_ring", "bio_on_off",
+        )
+    },
     "netpyne M1": ("M1", "sim/init.py", "sim/mod"),
 }  # fmt: skip
 GIVEN = {  # files beside a script, by the words that name them on its command line

@@ -102,18 +102,19 @@ class Objects:
     def is_same(self, name: str, example: str) -> bool:
         """Whether a procedure of hoc has the code of another, but for objects looked up in runs."""
         kinds = [words_at(self.symbol_in(n), 2)[1] & 0xFFFF for n in (name, example)]
-        codes = self._code(name), self._code(example)
+        readable = Readable(8)
+        codes = self._code(name, readable), self._code(example, readable)
         same = kinds[0] == kinds[1] and len(codes[0]) == len(codes[1])
         return same and all(b in (0, a) for a, b in zip(*codes, strict=True))
 
     def procedure(self, name: str) -> list[int]:
         return words_at(words_at(self.symbol_in(name), 4)[_PROC], 2)
 
-    def _code(self, name: str) -> list[object]:
+    def _code(self, name: str, readable: Readable) -> list[object]:
         """Return the code of a procedure that hoc knows: equal for two with the same text."""
         proc = words_at(self.symbol_in(name), 4)[_PROC]
         begin, size = words_at(proc, 2)
-        known, readable = dict[int, object](), Readable(8)
+        known = dict[int, object]()
         for at in self.own_symbols(proc):
             _, kind, value = words_at(at, 3)
             known[at] = kind & 0xFFFF, words_at(value, 1)[0] if value in readable else value
