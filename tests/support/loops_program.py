@@ -285,7 +285,7 @@ def own_continuerun(net):
 def own_advance(net, when="t > 2 && t < 2 + 1.5 * dt"):
     """An advance() of the model's own that changes it, and names a member that some lack."""
     h.near, h.clamp = net.synapses[2], net.clamp
-    h.named, h.own, h.wires, h.wire = h.List(), net.v[0], h.List(), net.netcons[0]
+    h.named, h.own, h.wires, h.wire = h.List(), net.v[0], h.List(), None
     for netcon in net.netcons:
         h.wires.append(netcon)
     weight = net.netcons[1].weight[0]

@@ -91,6 +91,8 @@ class Judge(Protocol):
 
     code: HocCode
     acts: bool  # it does something else than to read
+    assigned: bool  # an objref that has no object now is set
+    of_none: set[str]  # members that are used of such
 
     def change(self, what: str) -> None: ...  # not taken, but seen between steps
 
@@ -286,7 +288,8 @@ class Follower:
         value, target = self._pop(), self._pop()
         self._stack.append(None)
         things = [one for some in (value, target) if isinstance(some, set) for one in some]
-        if target and value and {self._code.template_of(one).name for one in things} == {_ALIKE}:
+        self._judge.assigned |= target == set()
+        if value and {self._code.template_of(one).name for one in things} == {_ALIKE}:
             self._judge.change("sets an objref")
             return
         self._targets += 1
@@ -311,6 +314,8 @@ class Follower:
             return
         if not isinstance(owner, set):
             raise RefusedError(f"uses {name} of what cannot be followed")
+        if not owner:
+            self._judge.of_none.add(name)
         having = [thing for thing in owner if self._code.has_member(thing, name)]  # or hoc's error
         found = [self._judge.member(thing, name, is_set) for thing in sorted(having or owner)]
         objects = [value for value in found if isinstance(value, set)]

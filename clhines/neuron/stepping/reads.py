@@ -169,6 +169,7 @@ class _OfModel:
         self.acts = False
         self._stops = self._draws = False
         self._changes = ""
+        self.assigned, self.of_none = False, set[str]()
         self._steps = dict[tuple[int, str], bool]()  # of procedures: whether they take one
         self._reads = dict[Place, Variable]()
         self._variables = set[tuple[str, str]]()  # of which all instances are read
@@ -182,6 +183,8 @@ class _OfModel:
             raise RefusedError(f"takes no step by {_STEP}()")
         if self._draws and self._memory.integer("hoc_usegui") and (self.acts or self._changes):
             raise RefusedError("draws in a window, and does more")
+        if self.assigned and self.of_none - {*_OF_NETCON}:
+            raise RefusedError("sets an objref")
         if self._changes:
             raise ChangesError(self._changes)
         together = getattr(h, "nstep_steprun", 1)
