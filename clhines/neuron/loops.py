@@ -33,6 +33,8 @@ _UNNAMED = {  # methods that may, or that run other code
     "apply", "submit", "context", "working", "runworker", "val", "assign", "scatter", "out",
     "restore",
 }  # fmt: skip
+_READING = {"to_vector", "gather", "val", "in"}  # methods that read variables by no name
+_DRAWING = {"plot", "flush", "fastflush", "getline"}  # of what a Graph has been told to draw
 _OF_ALL = {"loc", "has_loc", "get_loc", "get_segment"}  # functions of all point processes
 
 
@@ -250,7 +252,9 @@ class Loops:
         if lost:
             raise LackingError(f"hoc reads {lost[0]}, which steps or their events set")
         by_pointer = not used.isdisjoint(_POINTERS)
-        self._names |= {n for n in every.names if by_pointer or n.removeprefix(".") in used}
+        reads = by_pointer or not used.isdisjoint(_READING)
+        reads |= not used.isdisjoint(_DRAWING) and len(self._h.List("Graph")) > 0
+        self._names |= {n for n in every.names if reads or n.removeprefix(".") in used}
         ends = tuple(f"_{name}" for name in contents.density)
         of_mechanisms = any(
             name.endswith(ends) if not owner else owner in contents.points and name not in _OF_ALL
