@@ -28,12 +28,13 @@ _MOST_CUT = 2
 _ONCE = "once"
 _MOST_ALONE = 64  # nodes whose voltages are recorded alone; more are all
 _MAKING = "hoc_newobj", "hoc_newobj_arg", "hoc_newobj_ret"  # operations in hoc's code
-_POINTING = "Pointer", "PtrVector"  # classes whose objects read by addresses
 _POINTERS = ("hoc_argref",)  # that read or set a variable by no name
 _UNNAMED = {  # methods that may, or that run other code
     "apply", "submit", "context", "working", "runworker", "val", "assign", "scatter", "out",
     "restore",
 }  # fmt: skip
+_READING = {"to_vector", "gather", "val", "in"}  # methods that read variables by no name
+_DRAWING = {"plot", "flush", "fastflush", "getline"}  # of what a Graph has been told to draw
 _OF_ALL = {"loc", "has_loc", "get_loc", "get_segment"}  # functions of all point processes
 
 
@@ -252,12 +253,13 @@ class Loops:
             return False, None
         used, contents = reached.names, kept.model.contents
         by_pointer = not used.isdisjoint(_POINTERS)
-        by_pointer = by_pointer or any(self._h.List(kind).count() for kind in _POINTING)
-        lost = sorted(n for n in lost_names(kept.model) if by_pointer or n in used)
+        reads = by_pointer or not used.isdisjoint(_READING)
+        reads |= not used.isdisjoint(_DRAWING) and len(self._h.List("Graph")) > 0
+        lost = sorted(n for n in lost_names(kept.model) if reads or n in used)
         if lost:
-            how = "may read by a pointer" if by_pointer else "reads"
+            how = "may read, by no name," if reads else "reads"
             raise LackingError(f"hoc {how} {lost[0]}, which steps or their events set")
-        self._names |= {n for n in every.names if by_pointer or n.removeprefix(".") in used}
+        self._names |= {n for n in every.names if reads or n.removeprefix(".") in used}
         ends = tuple(f"_{name}" for name in contents.density)
         of_mechanisms = any(
             name.endswith(ends) if not owner else owner in contents.points and name not in _OF_ALL

@@ -54,7 +54,7 @@ def test_a_vector_has_currents_of_voltages_that_no_body_reads():
 def test_code_that_hoc_compiles_later_or_python_calls_reads_what_neuron_has():
     """Statements behind a loop, files, procedures between steps, a pointer, steps by Python."""
     found = told("codes", "reference")
-    assert len(found) == 8
+    assert len(found) == 9
     for case, (steps, read, worst) in found.items():
         ends_early = case == "in_procedure"  # at 2 ms
         assert steps == (2 if ends_early else 4) * PER_MS, case

@@ -42,6 +42,10 @@ h("""proc hoc_executing() {
 }""")
 h("objref python")
 h("proc hoc_pointer() { while (t < $1) { fadvance()  seen.append($&2) } }")
+h("objref along, profile\nprofile = new Vector()")
+h("""proc hoc_along() {
+    while (t < $1) { fadvance()  along.to_vector(profile)  seen.append(profile.sum()) }
+}""")
 h("proc hoc_vother() { fadvance()  seen.append(near.vother) }")
 h("proc hoc_current() { while (t < $1) { fadvance()  seen.append(near.i, s0.sec.v(0.5)) } }")
 h("func hoc_m() { return s0.sec.m_hh(0.5) }")
@@ -440,6 +444,10 @@ CODES = {  # steps of 4 ms
     "file": lambda net: with_file(h.xopen, LATER),
     "loaded": lambda net: with_file(lambda file: h.load_file(1, file), LATER),
     "in_procedure": lambda net: with_file(lambda file: h.hoc_reads_file(1, file), "hoc_last()\n"),
+    "plotted": lambda net: (
+        setattr(h, "along", h.RangeVarPlot("v", net.somas[0](0), net.somas[0](1))),
+        h.hoc_along(4),
+    ),
     "procedures": lambda net: with_procedures(h.fadvance),
     "steprun": lambda net: with_procedures(h.steprun),
 }
