@@ -478,7 +478,7 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
         "NetCon.record of a statement",  # in test_switch.py
         "NetCon of a variable",
         "`h.t` that is set to a time below 0",  # in test_kept.py
-        "`h.t` that is set between steps",  # in test_kept.py
+        "`h.t` that is set between steps",  # in test_switch.py
     )
     for row in told:
         assert any(row.startswith(f"| {name}") for name in [*found, *elsewhere]), row
