@@ -153,7 +153,7 @@ REFUSED = {  # code, and what is said of it
     "spikes = stim.ispike": "uses NetStim.ispike",
     "wire.weight = 1": "uses NetCon.weight", "spikes = wire.weight": "uses NetCon.weight",
     "spikes = soma.nseg \\n soma.nseg = 3": "sets nseg", "soma.L = 30": "sets L",
-    "other = list.o(0) \\n other.add(1)": "sets an objref",
+    "none = wire \\n none.active(0)": "sets an objref", "other.active(0)": "uses NetCon.active",
     "drawn = wire": "sets an objref", "other = stim": "sets an objref",
     "stim.seed(1)": "calls NetStim.seed()", "access dend": "uses access",
     "nrnpython(\"1\")": "calls nrnpython()", "soma insert pas": "inserts pas",
