@@ -178,7 +178,6 @@ class Switch:
         h = self._h
         if is_written:  # NEURON writes a file in its steps
             try:
-                self._warn_of_loop("batch_run() writes a file in its steps")
                 with neurons_own():
                     own()
             except BaseException as error:
