@@ -147,12 +147,12 @@ class Records:
         if variable.owner not in imported.groups or variable.number < 0:
             what = f"Vector.record of {variable.name}, which is not simulated"
             raise RejectedError([Rejected(variable.owner, what)])
-        mechanism = imported.groups[variable.owner].mechanism
+        group, model = imported.groups[variable.owner], self._sim.model
+        mechanism, (kind, _) = group.mechanism, model.instances[group.number]
         program = mechanism.program
-        played = {(p.variable.owner, p.variable.name) for p in imported.model.players}
+        played = {p.parameter for p in model.played if p.kind == kind}
         known = (*program.states, *(q for q in program.outputs if changes(mechanism, q.name)))
-        if (variable.owner, variable.name) in played:
-            known = (*known, *program.parameters)
+        known = (*known, *(q for q in program.parameters if q.name in played))
         for quantity in known:
             if split_name(quantity) == (variable.name, variable.place):
                 return variable.owner, quantity.name
