@@ -60,7 +60,10 @@ OUTCOMES = {
     "rejected": "refused",
     "rejected with `fixed_step=`, too": "refused, by fixed_step=",
 }
+EQUAL = "equal", "equal, by fixed_step=", "as near as NEURON to itself"
+OWN, REJECTED = ("by NEURON's own steps",), ("refused", "refused, by fixed_step=")
 WRONG = "differs", "fails here", "differs, by fixed_step=", "fails here, by fixed_step="
+EVERY = (*EQUAL, *OWN, *REJECTED, *WRONG)
 LARGE = {"BMTK `bio_300cells_nosurround`": "BMTK bio_300cells", "NetPyNE's M1": "netpyne M1"}
 EXAMPLES = {
     "NetPyNE `HHTut`": "netpyne HHTut",
@@ -466,24 +469,21 @@ def _scripts(file: str, *outcomes: str) -> Figure:
 def unseen() -> Iterator[Quote]:
     """Yield the same of repositories that nobody had looked at: before, and after mends."""
     before, now = (f"repositories-unseen{x}-pocl-amd-epyc" for x in ("-before", ""))
-    own, rejected = "by NEURON's own steps", ("refused", "refused, by fixed_step=")
-    equal = "equal", "equal, by fixed_step=", "as near as NEURON to itself"
-    every = (*equal, own, *rejected, *WRONG)
     words = "Of {} scripts that NEURON runs {} were equal, {} went by NEURON's own steps, {} were"
-    first = (_scripts(before, *x) for x in (every, equal, (own,), rejected))
+    first = (_scripts(before, *x) for x in (EVERY, EQUAL, OWN, REJECTED))
     yield prose(SWITCH, PUBLISHED, words, *first)
     yield prose(SWITCH, PUBLISHED, "{} failed", _scripts(before, *WRONG))
     words = "Since mends {} are equal, {} go by NEURON's own steps, {} are rejected and {} fail"
-    last = (_scripts(now, *x) for x in (equal, (own,), rejected, WRONG))
+    last = (_scripts(now, *x) for x in (EQUAL, OWN, REJECTED, WRONG))
     yield prose(SWITCH, PUBLISHED, words, *last)
     before, now = (f"repositories-unseen-2{x}-pocl-amd-epyc" for x in ("-before", ""))
     words = "of {} scripts {} were equal, {} went by NEURON's own steps, {} were"
-    first = (_scripts(before, *x) for x in (every, equal, (own,), rejected))
+    first = (_scripts(before, *x) for x in (EVERY, EQUAL, OWN, REJECTED))
     yield prose(SWITCH, PUBLISHED, words, *first)
     wrong = (_scripts(before, *x) for x in (WRONG[::2], WRONG[1::2]))
     yield prose(SWITCH, PUBLISHED, "{} differed from NEURON without a word, and {} ended", *wrong)
     words = "Since mends {} of these are equal, {} go by NEURON's own steps, {} are"
-    yield prose(SWITCH, PUBLISHED, words, *(_scripts(now, *x) for x in (equal, (own,), rejected)))
+    yield prose(SWITCH, PUBLISHED, words, *(_scripts(now, *x) for x in (EQUAL, OWN, REJECTED)))
     yield from _third_draw()
     counts = (Figure("coverage-unseen", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
     yield prose(SWITCH, PUBLISHED, "Of the first draw's {} distinct .mod files {} run", *counts)
@@ -493,16 +493,13 @@ def unseen() -> Iterator[Quote]:
 
 def _third_draw() -> Iterator[Quote]:
     before, now = (f"repositories-unseen-3{x}-pocl-amd-epyc" for x in ("-before", ""))
-    own, rejected = "by NEURON's own steps", ("refused", "refused, by fixed_step=")
-    equal = "equal", "equal, by fixed_step=", "as near as NEURON to itself"
-    every = (*equal, own, *rejected, *WRONG)
     words = "Of its {} scripts {} were equal, {} went by NEURON's own steps, {} were rejected"
-    first = (_scripts(before, *x) for x in (every, equal, (own,), rejected))
+    first = (_scripts(before, *x) for x in (EVERY, EQUAL, OWN, REJECTED))
     yield prose(SWITCH, PUBLISHED, words, *first)
     words = "and {} differed without a word"
     yield prose(SWITCH, PUBLISHED, words, _scripts(before, *WRONG[::2]))
     words = "With these mends {} are equal, {} go by NEURON's own steps, {} are rejected"
-    yield prose(SWITCH, PUBLISHED, words, *(_scripts(now, *x) for x in (equal, (own,), rejected)))
+    yield prose(SWITCH, PUBLISHED, words, *(_scripts(now, *x) for x in (EQUAL, OWN, REJECTED)))
     counts = (Figure("coverage-unseen-3", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
     yield prose(SWITCH, PUBLISHED, "Of this draw's {} distinct .mod files {} ran", *counts)
 

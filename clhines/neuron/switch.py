@@ -32,7 +32,7 @@ from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc, interpreter
 from clhines.neuron.read.hooks import is_standard, standard
 from clhines.neuron.read.wiring import on_ranks
-from clhines.neuron.stepping.taken import neurons_own
+from clhines.neuron.stepping.taken import Taken, neurons_own
 from clhines.progress import long_bars
 
 _NAME = "clhines_neuron_switch"  # in hoc
@@ -80,7 +80,7 @@ class Switch:
         self._in_python = integer(self._library.address("nrn_is_python_extension"))
         self._code: list[int] = []  # where that of the taken procedure is
         self._batch = TakenBatch(h, self._library, self._batch_run)
-        with self._batch:  # what is left of it where a loop ends
+        with self._batch.being(on=True):  # what is left of it where a loop ends
             self._loops = Loops(h, self._library, self._asked, self._warn_of_loop, self._stop)
 
     @property
@@ -275,7 +275,7 @@ class Switch:
             say_to_caller(f"NEURON itself runs this model, as {message}")
 
 
-class TakenBatch:
+class TakenBatch(Taken):
     """Lets hoc's ``batch_run`` be another function while it is on.
 
     Parameters
@@ -289,8 +289,6 @@ class TakenBatch:
         self, h: Hoc, library: Objects, run: Callable[[float, Callable[[], object], bool], None]
     ) -> None:
         library.built_in("fadvance")  # where others are as this one
-        self._at = library.function_of_hoc("batch_run")
-        self._own = self._at.value
         given = library.function("_Z5ifargi", ctypes.c_int, ctypes.c_int)
         number = library.function("_Z10hoc_getargi", ctypes.POINTER(ctypes.c_double), ctypes.c_int)
         text = library.function("_Z11hoc_gargstri", ctypes.c_char_p, ctypes.c_int)
@@ -301,31 +299,13 @@ class TakenBatch:
             words = number(1)[0], number(2)[0], *texts
 
             def own() -> None:
-                self.is_on = False
-                try:
+                with self.off():
                     h.batch_run(*words)
-                finally:
-                    self.is_on = True
 
             run(words[0], own, bool(texts))
             give(1.0)
 
-        self._function = ctypes.CFUNCTYPE(None)(called)
-        self._address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
-
-    @property
-    def is_on(self) -> bool:
-        return self._at.value == self._address
-
-    @is_on.setter
-    def is_on(self, on: bool) -> None:
-        self._at.value = self._address if on else self._own
-
-    def __enter__(self) -> None:
-        self.is_on = True
-
-    def __exit__(self, *_: object) -> None:
-        self.is_on = False
+        super().__init__(library.function_of_hoc("batch_run"), called)
 
 
 _switch: list[Switch] = []

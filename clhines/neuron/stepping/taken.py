@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from clhines.errors import InputError
@@ -19,7 +19,39 @@ _STEP = "fadvance"
 _taken: list[TakenStep] = []
 
 
-class TakenStep:
+class Taken:
+    """A function of hoc's that is another one while `is_on`; `function` raises nothing.
+
+    `at` is where hoc finds its address.
+    """
+
+    def __init__(self, at: ctypes.c_uint64, function: Callable[[], None]) -> None:
+        self._at, self._own = at, at.value
+        self._function = ctypes.CFUNCTYPE(None)(function)
+        self._address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+
+    @property
+    def is_on(self) -> bool:
+        return self._at.value == self._address
+
+    @is_on.setter
+    def is_on(self, on: bool) -> None:
+        self._at.value = self._address if on else self._own
+
+    @contextmanager
+    def being(self, on: bool) -> Iterator[None]:
+        """Let it be on, or NEURON's own, for a while; what it was before, it is again."""
+        was, self.is_on = self.is_on, on
+        try:
+            yield
+        finally:
+            self.is_on = was
+
+    def off(self) -> AbstractContextManager[None]:
+        return self.being(on=False)
+
+
+class TakenStep(Taken):
     """Lets hoc's ``fadvance``, which Python's is, too, be another function, until `end`.
 
     Parameters
@@ -34,16 +66,14 @@ class TakenStep:
     def __init__(
         self, library: Objects, step: Callable[[], None], settle: Callable[[], None] = lambda: None
     ) -> None:
-        self._at = library.built_in(_STEP)
-        self._own, self._settle = self._at.value, settle
+        self._settle = settle
         give = library.function("_Z12hoc_retpushxd", None, ctypes.c_double)
 
         def called() -> None:
             step()
             give(1.0)
 
-        self._function = ctypes.CFUNCTYPE(None)(called)
-        self._address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+        super().__init__(library.built_in(_STEP), called)
 
     def begin(self) -> None:
         _taken.append(self)
@@ -53,23 +83,6 @@ class TakenStep:
         self.is_on = False
         _taken.remove(self)
         self._settle()
-
-    @property
-    def is_on(self) -> bool:
-        return self._at.value == self._address
-
-    @is_on.setter
-    def is_on(self, on: bool) -> None:
-        self._at.value = self._address if on else self._own
-
-    @contextmanager
-    def off(self) -> Iterator[None]:
-        """Let it be NEURON's own for a while; where it was before, it is so again."""
-        was, self.is_on = self.is_on, False
-        try:
-            yield
-        finally:
-            self.is_on = was
 
     @contextmanager
     def settled(self) -> Iterator[None]:
