@@ -94,7 +94,7 @@ def test_a_step_is_exact_to_its_roundings(hard):
     b[layers.node[0]] = -rng.uniform(0, 1, layers.node.shape[1])  # currents of membranes, nA
     b[layers.node[1][layers.node[1] >= 0]] = rng.uniform(2, 3)  # of electrodes
     d = model.capacitance_over_dt + model.constant_g
-    ours = layers.change(d, b, np.zeros(n), DT)
+    (ours,) = layers.change(d, b, np.zeros(n), DT)
     want = exact_change(layers, d, b, np.zeros(n), DT)
     assert np.abs(want).max() > 1 and np.unique(layers.of_cells).size == 4
     largest = np.abs(want[layers.node]).max(0)[np.newaxis]  # of a column; v inside is a difference
@@ -108,8 +108,8 @@ def test_potentials_drive_currents_as_in_the_exact_step():
     n, rng = net.forest.num_nodes, np.random.default_rng(2)
     v, b = rng.uniform(-80, 40, n), rng.uniform(-1, 1, n)
     d = model.capacitance_over_dt + model.constant_g
-    ours, want = (f(d, b, v, DT) for f in (model.layers.change,
-                  lambda *given: exact_change(model.layers, *given)))  # fmt: skip
+    (ours,), want = (f(d, b, v, DT) for f in (model.layers.change,
+                     lambda *given: exact_change(model.layers, *given)))  # fmt: skip
     assert np.abs(want).max() > 10
     # currents of both signs cancel: their sum is rounded, by the largest of 120 mV times 0.5 µS
     np.testing.assert_allclose(ours, want, 0, ROUNDINGS * EPS["float64"] * np.abs(want).max())

@@ -153,7 +153,7 @@ class LayersSpec(TemplateSpec):
     template: ClassVar[str] = "simulate/layers"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "solve_layers": (
-            "int num_items, int num_cells, int num_columns, int most",
+            "int num_items, int num_cells, int num_columns, int most, int num_places, int num_units",
             "const int *restrict first, const int *restrict above",
             "const int *restrict place, const real *restrict axial, const real *restrict g",
             "const real *restrict over, const real *restrict d, const real *restrict b",
@@ -171,6 +171,7 @@ class Surrounded:
         layers, num = run.model.layers, np.int32
         assert layers is not None
         rows, columns = layers.node.shape
+        systems = run.model.linear_systems
         self._run, self._spec = run, LayersSpec(real_name(run.dtype), rows)
         over = layers.g + layers.c / run.model.dt
         ints = {
@@ -186,6 +187,7 @@ class Surrounded:
         self._given: dict[str, Any] = {
             "num_items": num(self._items), "num_cells": num(cells),
             "num_columns": num(columns), "most": num(most),
+            "num_units": num(0 if systems is None else systems.columns),
             **{name: to_device(run.queue, a, np.int32) for name, a in ints.items()},
             **{name: to_device(run.queue, a.reshape(-1), run.dtype) for name, a in reals.items()},
             "work": cla.zeros(run.queue, work, run.dtype),
