@@ -68,13 +68,14 @@ class Layers:
         v: np.ndarray,
         dt: float,
         units: np.ndarray | None = None,
+        ground: np.ndarray | None = None,
     ) -> np.ndarray:
         """(1 + r, n) float64, mV: change of `v`, (n,), in a step of `dt`, ms, by NumPy.
 
         `d`, µS, and `b`, nA, (n,) both, are of the membranes of nodes around none. Of those in the
         first layer `b` is the current of electrodes in the nodes inside, of the last their own.
         Rows behind the first are the changes of `v` by currents of `units` alone, (r, n), nA, into
-        the potentials of nodes.
+        the potentials of nodes. `ground`, (n,) µS, joins these to ground beside all that is here.
         """
         has = self.node >= 0
         at = np.where(has, self.node, 0)
@@ -95,19 +96,20 @@ class Layers:
         over[0] = d[at[0]]
         units = np.zeros((0, len(v))) if units is None else units
         more = np.where(has, units[:, at], 0)
-        found = self._solved(over, has, np.append(right[np.newaxis], more, 0).T).T
+        grounded = np.zeros(has.shape) if ground is None else np.where(has, ground[at], 0)
+        found = self._solved(over, grounded, np.append(right[np.newaxis], more, 0).T).T
         found[:, 0] -= found[:, 1]
         change = np.zeros((len(found), len(v)))
         change[:, self.node[has]] = found[:, has]
         return change
 
-    def _solved(self, over: np.ndarray, has: np.ndarray, right: np.ndarray) -> np.ndarray:
+    def _solved(self, over: np.ndarray, grounded: np.ndarray, right: np.ndarray) -> np.ndarray:
         """(m, k, r) float64, mV: changes of potentials; `right`, nA, is used up."""
-        m, k, count = right.shape
+        (m, k, count), has = right.shape, self.node >= 0
         between, ground = np.zeros((m, k, k)), np.zeros((m, k))
         for row in range(k):
             ends = row + 1 == k or np.logical_not(has[row + 1])
-            ground[:, row] = np.where(ends, over[row], 0)
+            ground[:, row] = np.where(ends, over[row], 0) + grounded[row]
             if row + 1 < k:
                 between[:, row, row + 1] = np.where(ends, 0, over[row])
         ground.T[~has] = 1  # there is none

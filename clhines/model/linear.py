@@ -11,7 +11,9 @@ the rows of nodes on the left, those of unknowns on the right. So ``x = H^-1 r +
 ``(1 + G M) z = E^T H^-1 r + G f``, with G = E^T W, and of the rows of unknowns. Nodes of different
 trees share a unit vector: as many right-hand sides of H are added as one tree has nodes in
 equations. x has an error of about eps (1 + ``|G M|``) of its size. The voltage of a node with one
-around it (`Layers`) is in equations that inside: the sum of both nodes' v.
+around it (`Layers`) is in equations that inside: the sum of both nodes' v. As layers may have next
+to no way to ground but equations, which makes G large, the diagonal D of M is in their H:
+``H + E D E^T`` and M - D, with which G is at most 1/D.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class LinearSystems:
     then; `outer` is the node around it, -1 of none. `tree` numbers the cells in equations, -1 of an
     unknown, and `column` the nodes of each in them, `columns` at most; `tree_of`, (n,), is that of
     each node, -1 elsewhere. Of the row r, ``begin[r]:begin[r + 1]`` are the entries, with the row
-    that is their column as `entry`.
+    that is their column as `entry`. `ground`, (n,) µS, is D, 0 without layers.
     """
 
     def __init__(
@@ -89,6 +91,12 @@ class LinearSystems:
         for k, one in enumerate(trees.tolist()):
             self.tree_of[forest.cell_offsets[one] : forest.cell_offsets[one + 1]] = k
         self._add_entries(linear, [place[some] for some in own])
+        self.ground = np.zeros(forest.num_nodes)
+        if layers is not None:
+            row = np.repeat(np.arange(len(order)), np.diff(self.begin))
+            own_entry = np.flatnonzero((self.entry == row) & is_node[row] & (self.implicit > 0))
+            self.ground[self.node[row[own_entry]]] = self.implicit[own_entry]
+            self.implicit[own_entry] = 0.0
         self._check()
 
     def _by_system(self, cell: np.ndarray, own: Sequence[np.ndarray]) -> np.ndarray:

@@ -469,11 +469,10 @@ def _of_linear(model: NeuronModel) -> list[Rejected]:
     joined = np.concatenate([np.zeros(0, np.int64), *(one.node for one in model.linear.read)])
     records = {r.address for r in model.plays.recorders} & {*model.linear.vectors}
     outside = model.contents.outside
-    at_outside = outside is not None and model.tree.layers is None
-    at_outside = at_outside and np.isin(outside.nodes, joined).any()
+    given = outside.nodes if outside is not None and model.tree.layers is None else joined[:0]
     rows = (
         (model.h.secondorder, "secondorder, with which NEURON ends", "set it to 0"),
-        (at_outside, "extracellular at its nodes", ""),
+        (np.isin(given, joined).any(), "extracellular at its nodes", ""),
         (records, "a y or b that is a Vector which records", "use another Vector"),
     )
     return [

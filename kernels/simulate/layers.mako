@@ -36,7 +36,8 @@ for (int i = begin; i < end; i++) {
 typedef ${spec.real} real;
 
 // Each work-item has cells in turn, and `work` for one of `most` columns. Of column i `place` has the
-// places of its nodes, -1 for none, row by row as `axial`, `g` and `over` (g and C/dt) have conductances;
+// places of its nodes, -1 for none, row by row as `axial`, `g`, `over` (g and C/dt) and `ground` (of linear
+// equations, beside these) have conductances;
 // `d` and `b` are as `begin_step` gives them. `work` has of each column currents, conductances to ground,
 // shares, those between its potentials (b), and those to the potentials of the column above (h).
 // The first row of `x` are the changes; `num_units` more are those by the currents in the same row of `b`.
@@ -55,7 +56,7 @@ __kernel void solve_layers(${signature(spec, "solve_layers")})
             real p${x} = 0, r${x} = 0;
 % endfor
 % for x in range(K):
-            ${ground[x]} = ${"has ? 0 : d[at0]" if not x else "has ? 0 : 1"};
+            ${ground[x]} = (${"has ? 0 : d[at0]" if not x else "has ? 0 : 1"}) + ground[${x} * num_columns + i];
 % endfor
 % for name in names:
             w[${slot[name]}] = ${f"axial[{name[1]} * num_columns + i]" if name[0] == "h" and name[1] == name[2] else 0};
@@ -77,7 +78,7 @@ __kernel void solve_layers(${signature(spec, "solve_layers")})
                 r${x + 1} += out${x};
                 w[${slot[f"b{x}{x + 1}"]}] = over[${x} * num_columns + i];
 % else:
-                ${ground[x]} = over[${x} * num_columns + i];
+                ${ground[x]} += over[${x} * num_columns + i];
 % endif
 % endfor
             }
