@@ -17,7 +17,8 @@ steps. Processes that take longer than S run once more for a tenth of the time, 
 needs the end of its run, and fails without, for all of it. A repository that is not named keeps its
 row. ``--keep``: a folder for what is compiled and recorded; a way that has run there is not run
 again. ``--result``: into a file of its own, as of repositories that nobody had
-looked at.
+looked at. Scripts of hoc whose seed is the time since the machine began get the same one in each
+way.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ REFUSED, DIFFERS, FAILED = "refused", "differs", "fails here"
 PYTHON_2 = "it is of Python 2"
 NOT_HERE = "NEURON runs nothing"
 Found = tuple[dict[str, Any], dict[str, np.ndarray]]
+UPTIME, SEED = b"/proc/uptime", "12345.00 1.00\n"  # what some scripts take for a seed
 MORE = r"(?<=\d)[a-z]$"  # behind a number: another script of the repository
 STARTS = "mosinit.hoc", "init.hoc", "main.hoc"
 
@@ -185,6 +187,16 @@ def library(name: str, script: Script, folder: Path, kept: Path) -> str:
     return str(done.resolve())
 
 
+def seed(copy: Path) -> None:
+    """Let the scripts of hoc in a folder read `SEED` in place of the time since the start."""
+    given = copy / "uptime"
+    for source in copy.rglob("*.hoc"):
+        text = source.read_bytes()
+        if UPTIME in text and not source.is_symlink():
+            source.write_bytes(text.replace(UPTIME, str(given).encode()))
+            given.write_text(SEED, "utf-8")
+
+
 def one_way(name: str, script: Script, folder: Path, way: str, stop: float, args: Any) -> Found:
     """Return what a script leaves in one way, in a process of its own. `FailedError`."""
     kept = Path(args.keep)
@@ -195,6 +207,7 @@ def one_way(name: str, script: Script, folder: Path, way: str, stop: float, args
         copy = kept / name / f"copy-{way}"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(folder, copy, ignore=shutil.ignore_patterns(".git"), symlinks=True)
+        seed(copy)
         root = str(Path(__file__).resolve().parents[2])
         path = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
         env = {k: v for k, v in os.environ.items() if k != "DISPLAY"} | {"PYTHONPATH": path}

@@ -166,7 +166,7 @@ def _compiled(
         seed=as_seed(times[3]),
         diffusions=tuple(_diffusions(kinds, structure)),
         layers=layers_of(structure, second_order),
-        linear=tuple(_linear(added, instances, dt, times[2], structure)),
+        linear=tuple(_linear(added, instances, dt, times[2])),
         stored=frozenset(stored),
         **added_fields,
     )
@@ -238,13 +238,7 @@ def _linear(
     instances: Sequence[tuple[int, np.ndarray]],
     dt: float,
     second: object,
-    structure: Structure,
 ) -> Iterator[Linear]:
-    if added.linear and structure.around is not None:
-        raise InputError(
-            "the network has nodes around others, and linear equations of voltages; expected one "
-            "of them"
-        )
     if added.linear and second:
         raise InputError(
             f"secondorder is {shown(second)}, with linear equations of voltages; expected 0"

@@ -10,7 +10,10 @@ the rows of nodes on the left, those of unknowns on the right. So ``x = H^-1 r +
 ``W = H^-1 E`` and currents ``q = f - M z`` (Woodbury), and z is found from the dense system of
 ``(1 + G M) z = E^T H^-1 r + G f``, with G = E^T W, and of the rows of unknowns. Nodes of different
 trees share a unit vector: as many right-hand sides of H are added as one tree has nodes in
-equations. x has an error of about eps (1 + ``|G M|``) of its size.
+equations. x has an error of about eps (1 + ``|G M|``) of its size. The voltage of a node with one
+around it (`Layers`) is in equations that inside: the sum of both nodes' v. As layers may have next
+to no way to ground but equations, which makes G large, the diagonal D of M is in their H:
+``H + E D E^T`` and M - D, with which G is at most 1/D.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import numpy as np
 from clhines.arrays import least_tied, offsets, stretch_of
 from clhines.errors import InputError
 from clhines.forest import Forest
+from clhines.model.layers import Layers
 
 States = Sequence[Mapping[str, np.ndarray]]  # by kind
 STATE = "y"  # of `clhines.mechanisms.builtin.UNKNOWN`
@@ -49,12 +53,15 @@ class LinearSystems:
 
     Rows are nodes, each once, and unknowns, system after system: those of system s are
     ``first[s]:first[s + 1]``. `node` of a row is -1 of an unknown, which is `instance` of `kind`
-    then. `tree` numbers the cells in equations, -1 of an unknown, and `column` the nodes of each
-    in them, `columns` at most; `tree_of`, (n,), is that of each node, -1 elsewhere. Of the row r,
-    ``begin[r]:begin[r + 1]`` are the entries, with the row that is their column as `entry`.
+    then; `outer` is the node around it, -1 of none. `tree` numbers the cells in equations, -1 of an
+    unknown, and `column` the nodes of each in them, `columns` at most; `tree_of`, (n,), is that of
+    each node, -1 elsewhere. Of the row r, ``begin[r]:begin[r + 1]`` are the entries, with the row
+    that is their column as `entry`. `ground`, (n,) µS, is D, 0 without layers.
     """
 
-    def __init__(self, linear: Sequence[Linear], forest: Forest) -> None:
+    def __init__(
+        self, linear: Sequence[Linear], forest: Forest, layers: Layers | None = None
+    ) -> None:
         keys = [np.stack([np.r_[one.node * 0 - 1, np.full(len(one.instance), one.kind)],
                           np.r_[one.node, one.instance]]) for one in linear]  # fmt: skip
         rows, of = np.unique(np.concatenate(keys, axis=1), axis=1, return_inverse=True)
@@ -69,6 +76,10 @@ class LinearSystems:
         self.kind, number, cell = rows[0][order], rows[1][order], cell[order]
         is_node = self.kind < 0
         self.node, self.instance = np.where(is_node, number, -1), np.where(is_node, -1, number)
+        self.outer = np.full(len(order), -1)
+        if layers is not None:
+            around = layers.injected(self.node[is_node])
+            self.outer[is_node] = np.where(around == self.node[is_node], -1, around)
         trees, tree = np.unique(cell[is_node], return_inverse=True)
         self.trees, self.tree, self.column = len(trees), cell * 0 - 1, cell * 0
         self.tree[is_node] = tree.reshape(-1)
@@ -80,6 +91,12 @@ class LinearSystems:
         for k, one in enumerate(trees.tolist()):
             self.tree_of[forest.cell_offsets[one] : forest.cell_offsets[one + 1]] = k
         self._add_entries(linear, [place[some] for some in own])
+        self.ground = np.zeros(forest.num_nodes)
+        if layers is not None:
+            row = np.repeat(np.arange(len(order)), np.diff(self.begin))
+            own_entry = np.flatnonzero((self.entry == row) & is_node[row] & (self.implicit > 0))
+            self.ground[self.node[row[own_entry]]] = self.implicit[own_entry]
+            self.implicit[own_entry] = 0.0
         self._check()
 
     def _by_system(self, cell: np.ndarray, own: Sequence[np.ndarray]) -> np.ndarray:
@@ -141,26 +158,32 @@ class LinearSystems:
         found[self.column[is_node], self.node[is_node]] = 1.0
         return found
 
+    def _potentials(self, v: np.ndarray) -> np.ndarray:
+        """(..., rows) float64: potentials of nodes, of values (..., n) of all; 0 of unknowns."""
+        found = np.where(self.node < 0, 0.0, v[..., self.node])
+        return found + np.where(self.outer < 0, 0.0, v[..., self.outer])
+
     def solved(self, x: np.ndarray, w: np.ndarray, v: np.ndarray, states: States) -> np.ndarray:
         """(n,) float64: changes of voltages, by NumPy; unknowns in `states` change.
 
         `x`, (n,), is the solution of the cells alone and `w`, (columns, n), that of `units`.
         """
         is_node, row = self.node >= 0, np.repeat(np.arange(len(self.node)), np.diff(self.begin))
-        y = np.where(is_node, v[self.node], 0.0)
+        y, reached = self._potentials(v), self._potentials(w)
         for k in np.unique(self.kind[~is_node]).tolist():
             y[self.kind == k] = states[k][STATE][self.instance[self.kind == k]]
+        alone = self._potentials(x)
         z, current = np.zeros(len(y)), np.zeros((self.columns, self.trees))
         f = self.b - np.bincount(row, self.explicit * y[self.entry], len(y))
         for a, b in zip(self.first[:-1], self.first[1:], strict=True):
             own = slice(a, b)
             m = self._dense(a, b)
             near = is_node[own, None] & (self.tree[own, None] == self.tree[None, own])
-            g = np.where(near, w[self.column[own]][:, self.node[own]].T, 0.0) if near.any() else m
+            g = np.where(near, reached[self.column[own], own].T, 0.0) if near.any() else m
             g = np.where(is_node[own, None], g, np.eye(b - a))
             left, right = g @ m + np.diag(is_node[own] * 1.0), g @ f[own]
             try:
-                z[own] = np.linalg.solve(left, right + np.where(is_node[own], x[self.node[own]], 0))
+                z[own] = np.linalg.solve(left, right + alone[own])
             except np.linalg.LinAlgError:  # a run says where voltages are no numbers
                 z[own] = np.nan
             nodes = np.flatnonzero(is_node[own])

@@ -363,7 +363,9 @@ class Model:
 
     @cached_property
     def linear_systems(self) -> LinearSystems | None:
-        return LinearSystems(self.linear, self.forest) if self.linear else None
+        if not self.linear:
+            return None
+        return LinearSystems(self.linear, self.forest, self.layers)
 
     @cached_property
     def schema(self) -> Schema:

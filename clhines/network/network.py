@@ -641,7 +641,8 @@ class Network:
         Parameters
         ----------
         at : (k,) integer
-            Nodes by natural index, see `nodes`; of any cells. None may be there: ``[]``.
+            Nodes by natural index, see `nodes`; of any cells. None may be there: ``[]``. That of a
+            node with others around it is the potential inside: the sum of its v and that around it.
         g : (s, s) float
             s >= k. In rows of nodes µS in columns of voltages; a gap junction of nodes 3 and 8 is
             ``add_linear([3, 8], [[g, -g], [-g, g]])``.

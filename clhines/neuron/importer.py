@@ -290,7 +290,7 @@ def _join(model: NeuronModel, network: Network) -> list[tuple[Group, list[int]]]
         unknowns = network.add(UNKNOWN, np.zeros(len(at), np.int64), begin=begin)
     first = 0
     for one in read:
-        area, branches = model.tree.area[one.node], model.tree.branches[one.node]
+        area, branches = model.tree.area[one.inside], model.tree.branches[one.inside]
         scale = np.ones(len(one.b))  # to nA and uS; a row without membrane has these
         scale[: len(one.node)] = np.where(area > 0, DENSITY * area, branches)
         rows = {n: scale[:, None] * getattr(one, n) for n in ("c", "g", "late")}

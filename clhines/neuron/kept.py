@@ -223,7 +223,7 @@ class Fingerprint:
             ReadValue(model.sources.words),
             ReadValue(memory.play_words),
             ReadValue(lambda: acting(model.h, memory)),
-            ReadValue(lambda: read_linear(model.h, memory, tree.numbers_of).as_bytes()),
+            ReadValue(lambda: read_linear(model.h, memory, tree.in_layers).as_bytes()),
             ReadValue(lambda: random_plays(model.h, memory)),
             ReadValue(stepping_of(model)),
             ReadValue(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),

@@ -387,7 +387,7 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ahead: Ahead | None) -> 
             tree = with_layers(tree, contents.outside, memory)
             contents = read_contents(h, memory, fields, (tree, data), catalogue)
         hooks = acting(h, memory)
-        linear = read_linear(h, memory, tree.numbers_of)
+        linear = read_linear(h, memory, tree.in_layers)
         slots = WatchSlots(memory)
         bins = None
         if int(h.CVode().queue_mode()) & 1:
@@ -469,11 +469,10 @@ def _of_linear(model: NeuronModel) -> list[Rejected]:
     joined = np.concatenate([np.zeros(0, np.int64), *(one.node for one in model.linear.read)])
     records = {r.address for r in model.plays.recorders} & {*model.linear.vectors}
     outside = model.contents.outside
-    at_outside = outside is not None and np.isin(outside.nodes, joined).any()
+    given = outside.nodes if outside is not None and model.tree.layers is None else joined[:0]
     rows = (
         (model.h.secondorder, "secondorder, with which NEURON ends", "set it to 0"),
-        (at_outside, "extracellular at its nodes", ""),
-        (model.tree.layers is not None, "extracellular with layers of its own", ""),
+        (np.isin(given, joined).any(), "extracellular at its nodes", ""),
         (records, "a y or b that is a Vector which records", "use another Vector"),
     )
     return [
@@ -838,7 +837,9 @@ def _find_written(model: NeuronModel) -> None:
     for recorder in plays.recorders:
         variable = recorder.variable
         if variable is not None and variable.owner == ELEMENT:
-            node = model.linear.node_of(variable.number)
+            node, layers = model.linear.node_of(variable.number), model.tree.layers
+            if layers is not None and node >= 0 and node not in layers.numbers:
+                node = -1 if layers.around[node] >= 0 else node  # a sum of two voltages
             if node >= 0:
                 recorder.variable = Variable("", "v", node)
             elif variable.number not in (*model.written.elements, *model.linear.unknowns):

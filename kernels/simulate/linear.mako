@@ -7,6 +7,12 @@
 
 typedef ${spec.real} real;
 
+// That of a node, or inside of it where another lies around it; `around` is the place of that, or -1.
+static real potential(__global const real *restrict v, int at, int around)
+{
+    return around < 0 ? v[at] : v[at] + v[around];
+}
+
 // One work-group per system, whose rows are first[s] to first[s + 1]; entries of row r are begin[r] to
 // begin[r + 1]. `place` is that of a row's node, or -1 - k of an unknown, which is mem[k]. Gaussian
 // elimination with pivots; `current` then has what flows into nodes, by column and tree.
@@ -20,7 +26,7 @@ __kernel void solve_systems(${signature(spec, "solve_systems")})
         real sum = b[r];
         for (int e = begin[r]; e < begin[r + 1]; e++) {
             const int at = place[entry[e]];
-            sum -= explicit_g[e] * (at >= 0 ? v[at] : mem[-1 - at]);
+            sum -= explicit_g[e] * (at >= 0 ? potential(v, at, outer[entry[e]]) : mem[-1 - at]);
         }
         force[r] = sum;
     }
@@ -33,10 +39,10 @@ __kernel void solve_systems(${signature(spec, "solve_systems")})
             row[n] = force[r];
             continue;
         }
-        real right = x[place[r]];
+        real right = potential(x, place[r], outer[r]);
         row[r - a] = 1;
         for (int k = near[r]; k < a + n && tree[k] == tree[r]; k++) {
-            const real across = x[(column[k] + 1) * (long)num_places + place[r]];
+            const real across = potential(x + (column[k] + 1) * (long)num_places, place[r], outer[r]);
             right += across * force[k];
             for (int e = begin[k]; e < begin[k + 1]; e++) row[entry[e] - a] += across * implicit_g[e];
         }

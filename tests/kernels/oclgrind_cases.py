@@ -26,6 +26,7 @@ from clhines.cells.synthetic import ring_cell
 from clhines.device import devices, program
 from clhines.device.timing import FloorSpec
 from clhines.mechanisms.builtin import KEPT_NUMBER
+from clhines.model import compile
 from clhines.network.plasticity import STDP, Rule
 from clhines.plan.by_branch import fine
 from clhines.plan.plan import Limits
@@ -383,8 +384,10 @@ def diffusing_case(queue, dtype):
 
 
 def layered_case(queue, dtype):
-    """Some steps of cells with nodes around others, and of some without."""
+    """Some steps of cells with nodes around others, which equations join, and of some without."""
     net, _ = layered_network()
+    around = compile(net, 0.025).layers.node[:, 0]
+    net.add_linear(np.append(around, 30), 0.01 * np.eye(4) + 0.005 * np.tri(4))
     sim = Simulation(net, 0.025, dtype, queue=queue, engine="steps", max_spikes=SPIKES)
     number = sim.record("v", np.arange(net.forest.num_nodes))
     assert np.isfinite(sim.run(0.075)[number]).all()

@@ -145,6 +145,51 @@ def several():
     return []
 
 
+def outside(count=2):
+    """Nodes inside, in each layer around them, at ends, and of a section without layers."""
+    h.nlayer_extracellular(count)
+    a, x, b, y = cells()
+    random = np.random.default_rng(4)
+    for section in (a, x, b):
+        section.insert("extracellular")
+        for segment, layer in ((s, k) for s in section for k in range(count)):
+            segment.xg[layer] = 10 ** random.uniform(-4, -1)
+            segment.xraxial[layer] = 10 ** random.uniform(1, 4)
+            segment.xc[layer] = random.uniform(0, 1)
+    segments = [a(0.5), b(0.5), x(0.1), b(1), y(0.5), a(0.9), b(0.1), a(0), x(0.5)]
+    layers = h.Vector([1, 1, 0, 1, 0, count, count, 1, count - 1])
+    size = len(segments) + 1  # with an unknown, without a capacitance
+    m = random.normal(size=(size, size))
+    c = np.diag(np.r_[1e-4 * random.uniform(0, 1, size - 1), 0])
+    made = linear(c, 2e-3 * m @ m.T, 0.02 * random.normal(size=size), segments, [0] * size, layers)
+    return [made["y"]._ref_x[k] for k in (0, 1, size - 1)] + [
+        s._ref_vext[k] for section in (a, x, b) for s in section for k in range(count)
+    ]
+
+
+def outside_three():
+    return outside(3)
+
+
+def floating():
+    """Layers that the equations alone hold, as a bath: next to nothing else leads to ground."""
+    a, x, b, y = cells()
+    for section in (a, x, b, y):
+        section.insert("extracellular")
+        for segment, layer in ((s, k) for s in section for k in range(2)):
+            segment.xg[layer], segment.xraxial[layer] = 1e-12, 10.0 ** (3 + 5 * layer)
+    segments = [s for section in (a, x, b, y) for s in section]
+    n = len(segments)
+    g = 1e-3 * np.eye(n)
+    for k in range(n // 2):  # and joins both cells
+        g[k, k] += 1
+        g[k, k + n // 2] -= 1
+        g[k + n // 2, k] -= 0.5
+        g[k + n // 2, k + n // 2] += 0.5
+    linear(zeros(n), g, [0] * n, segments, None, h.Vector(n).fill(1))
+    return [s._ref_vext[0] for s in segments]
+
+
 class Plain:
     """Parts of an equation of the middle of a section; others in their place make it refused."""
 
@@ -178,7 +223,7 @@ def refused(engine):
     said("none", Plain(soma))
     said("epochs", Plain(soma), engine="epochs")
     said("callback", Plain(soma, called=print))
-    said("layers", Plain(soma, layers=h.Vector([1])))
+    said("none there", Plain(soma, layers=h.Vector([1])))
     said("records", Plain(soma, y=recorder(h.Vector(1))))
     plain = Plain(soma)
     h.finitialize(-65)
@@ -208,6 +253,15 @@ def refused(engine):
     h.secondorder = 0
     soma.insert("extracellular")
     said("outside")
+    del plain
+    soma(0.5).xg[0] = 0.01
+    plain = Plain(soma, layers=h.Vector([1]))
+    said("in a layer", plain)
+    del plain
+    plain = Plain(soma)
+    inside = h.Vector().record(plain.parts["y"]._ref_x[0])
+    said("inside", inside)
+    del inside
     print(json.dumps(found))
 
 

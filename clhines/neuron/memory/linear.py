@@ -31,7 +31,8 @@ _DOUBLE = 8  # bytes
 class LinearRead:
     """Equations as hoc has them: (s, s) float64, rows of nodes in mA/cm² and S/cm²."""
 
-    node: np.ndarray  # (k,) int64
+    node: np.ndarray  # (k,) int64: inside, or in a layer of `extracellular`
+    inside: np.ndarray  # (k,) int64: those inside, whose areas rows have
     c: np.ndarray
     g: np.ndarray
     late: np.ndarray
@@ -87,9 +88,12 @@ def _nodes(words: list[int]) -> list[int]:
 
 
 def read_linear(
-    h: Hoc, memory: NeuronMemory, numbers_of: Callable[[np.ndarray], np.ndarray]
+    h: Hoc, memory: NeuronMemory, numbers_of: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> LinearMechanisms:
-    """Read all, `numbers_of` nodes by addresses; OSError where one is not as expected."""
+    """Read all, `numbers_of` nodes by addresses and layers; OSError where one is not as expected.
+
+    The layer of a node is 0 for the inside.
+    """
     found, every = LinearMechanisms(), _words(h, memory)
     if not every:
         return found
@@ -98,9 +102,9 @@ def read_linear(
     known, places = dict(zip(inside, matrices, strict=True)), list[int]()
     readable = Readable(_DOUBLE * _MAP_WORDS)
     for words in every:
-        what = _refused(words)
-        if what:
-            found.rejected.append(Rejected("", f"{_NAME} with {what}", "let NEURON run it"))
+        if words[_CALLED]:
+            what = f"{_NAME} with a callback, which NEURON calls within each step"
+            found.rejected.append(Rejected("", what, "let NEURON run it"))
             continue
         c, g = (known.get(words[k]) for k in (_C, _G))
         y, b = (vectors.get(words[k]) for k in (_Y, _B))
@@ -109,7 +113,12 @@ def read_linear(
             what = f"{_NAME}, whose matrices or Vectors are gone"
             found.rejected.append(Rejected("", what, "keep them as long as it"))
             continue
-        node = numbers_of(np.array(_nodes(words), np.uint64))
+        address, layer = np.array(_nodes(words), np.uint64), _layers(words)
+        node, inside = numbers_of(address, layer), numbers_of(address, layer * 0)
+        if (node < 0)[inside >= 0].any():
+            what = f"{_NAME} with a layer of extracellular that its section does not have"
+            found.rejected.append(Rejected("", what, "let NEURON run it"))
+            continue
         sizes = {len(y), len(b), *(n for m in (c, g) for n in (int(m.nrow()), int(m.ncol())))}
         if y0 is not None:
             sizes.add(len(y0))
@@ -119,19 +128,15 @@ def read_linear(
             continue
         own = words[_C], words[_G]
         maps = _maps(words[_MODEL], own, readable, places)
-        found.read.append(_read(maps, own, (c, g), node, (y, y0, b)))
+        found.read.append(_read(maps, own, (c, g), (node, inside), (y, y0, b)))
         found.vectors += [words[_Y], words[_B]]
     return found
 
 
-def _refused(words: list[int]) -> str:
-    if words[_CALLED]:
-        return "a callback, which NEURON calls within each step"
-    return "layers of extracellular" if words[_LAYERS] and any(_layers(words)) else ""
-
-
-def _layers(words: list[int]) -> list[int]:
-    """Return the layer of each node as NEURON has kept it, 0 for the inside."""
+def _layers(words: list[int]) -> np.ndarray:
+    """(k,) int64: the layer of each node as NEURON has kept it, 0 for the inside."""
+    if not words[_LAYERS]:
+        return np.zeros(len(_nodes(words)), np.int64)
     model = words_at(words[_MODEL], _MODEL_WORDS)
     try:
         at = model[model.index(words[_B], model.index(words[_NODES])) - 2]
@@ -139,7 +144,7 @@ def _layers(words: list[int]) -> list[int]:
         at = 0
     if not Readable(_DOUBLE).likely(at):
         raise OSError(f"a {_NAME} is not as expected")
-    return list((ctypes.c_int * (words[_COUNT] & _INT)).from_address(at))
+    return np.array((ctypes.c_int * (words[_COUNT] & _INT)).from_address(at), np.int64)
 
 
 def _maps(
@@ -167,7 +172,7 @@ def _read(
     maps: dict[int, list[int]],
     addresses: tuple[int, int],
     matrices: tuple[Hoc, Hoc],
-    node: np.ndarray,
+    nodes: tuple[np.ndarray, np.ndarray],
     vectors: tuple[Hoc, Hoc | None, Hoc],
 ) -> LinearRead:
     y, y0, b = vectors
@@ -178,8 +183,8 @@ def _read(
     (_, c), (whole, g) = known
     begin = np.zeros(size) if y0 is None else np.array(y0, np.float64)
     at = y.as_numpy().__array_interface__["data"][0]
-    given = np.array(b, np.float64), begin[len(node) :]
-    return LinearRead(node, c, g, whole - g, *given, at)
+    given = np.array(b, np.float64), begin[len(nodes[0]) :]
+    return LinearRead(*nodes, c, g, whole - g, *given, at)
 
 
 def _laid_out(pairs: list[int], size: int) -> np.ndarray:

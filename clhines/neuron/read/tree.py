@@ -147,6 +147,14 @@ class Tree:
         at = place_of(self.addresses, addresses, np.arange(len(self.addresses)))
         return np.where(at < 0, -1, self.numbers[at])
 
+    def in_layers(self, addresses: np.ndarray, layers: np.ndarray) -> np.ndarray:
+        """(k,) int64: likewise, but in layer 1 and more the nodes that lie there around them."""
+        found = self.numbers_of(addresses)
+        around = np.full(1, -1) if self.layers is None else np.append(self.layers.around, -1)
+        for layer in range(int(layers.max(initial=0))):
+            found = np.where(layers > layer, around[np.minimum(found, len(around) - 1)], found)
+        return found
+
 
 def _order(
     every: list[Section], memory: NeuronMemory, fields: Fields

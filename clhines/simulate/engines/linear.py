@@ -34,7 +34,8 @@ class LinearSpec(TemplateSpec):
         "solve_systems": (
             "int num_places, int num_trees, const int *restrict first",
             "const int *restrict scratch_first, const int *restrict begin",
-            "const int *restrict entry, const int *restrict place, const int *restrict tree",
+            "const int *restrict entry, const int *restrict place, const int *restrict outer",
+            "const int *restrict tree",
             "const int *restrict column, const int *restrict near",
             "const real *restrict implicit_g, const real *restrict explicit_g",
             "const real *restrict b, const real *v, const real *x",
@@ -77,6 +78,7 @@ class LinearKernels:
         tables = {
             "first": s.first, "scratch_first": self._scratch_first, "begin": s.begin,
             "entry": s.entry, "place": np.where(is_node, own, -1 - self._places()),
+            "outer": np.where(s.outer < 0, -1, place[s.outer]),
             "tree": s.tree, "column": s.column, "near": np.maximum.accumulate(near),
             "tree_of": np.where(gather < 0, -1, s.tree_of[gather]),
         }  # fmt: skip

@@ -379,7 +379,9 @@ class Reference(PartRun):
         b = model.constant_b - model.constant_g * v - i
         systems = self._systems
         if model.layers is not None:
-            dv = model.layers.change(d, b, v, model.dt)
+            more = (None, None) if systems is None else (systems.units, systems.ground)
+            dv = model.layers.change(d, b, v, model.dt, *more)
+            dv = dv[0] if systems is None else dv
         else:
             b = axial_currents(model.forest, model.u, v) + b
             b = b if systems is None else np.vstack([b, systems.units])

@@ -153,9 +153,10 @@ class LayersSpec(TemplateSpec):
     template: ClassVar[str] = "simulate/layers"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "solve_layers": (
-            "int num_items, int num_cells, int num_columns, int most",
-            "const int *restrict first, const int *restrict above",
+            "int num_items, int num_cells, int num_columns, int most, int num_places",
+            "int num_units, const int *restrict first, const int *restrict above",
             "const int *restrict place, const real *restrict axial, const real *restrict g",
+            "const real *restrict ground",
             "const real *restrict over, const real *restrict d, const real *restrict b",
             "const real *restrict v, real *work, real *x",
         )
@@ -171,13 +172,17 @@ class Surrounded:
         layers, num = run.model.layers, np.int32
         assert layers is not None
         rows, columns = layers.node.shape
+        systems = run.model.linear_systems
         self._run, self._spec = run, LayersSpec(real_name(run.dtype), rows)
         over = layers.g + layers.c / run.model.dt
         ints = {
             "first": layers.of_cells, "above": layers.parent,
             "place": np.where(layers.node < 0, -1, place[layers.node]).reshape(-1),
         }  # fmt: skip
-        reals = {"axial": layers.axial, "g": layers.g, "over": over}
+        ground = np.zeros(layers.node.shape)
+        if systems is not None:
+            ground = np.where(layers.node < 0, 0, systems.ground[layers.node])
+        reals = {"axial": layers.axial, "g": layers.g, "over": over, "ground": ground}
         self._items = cells = len(layers.of_cells) - 1
         if devices.is_cpu(run.device):
             self._items = min(cells, BLOCKS_PER_UNIT * run.limits.compute_units)
@@ -186,6 +191,7 @@ class Surrounded:
         self._given: dict[str, Any] = {
             "num_items": num(self._items), "num_cells": num(cells),
             "num_columns": num(columns), "most": num(most),
+            "num_units": num(0 if systems is None else systems.columns),
             **{name: to_device(run.queue, a, np.int32) for name, a in ints.items()},
             **{name: to_device(run.queue, a.reshape(-1), run.dtype) for name, a in reals.items()},
             "work": cla.zeros(run.queue, work, run.dtype),

@@ -25,12 +25,19 @@ tstop = 20
 BUTTON = (
     'load_file("nrngui.hoc")\nxpanel("")\nxbutton("Fig 1", "load_file(\\"cell.hoc\\")")\nxpanel()'
 )
+SEEDED = """
+ropen("/proc/uptime")
+clamp.amp = 1 + (fscan() * 100) % 7 / 10
+ropen()
+run()
+"""
 SCRIPTS = {
     "pressed/mosinit.hoc": BUTTON,
     "pressed/cell.hoc": CELL,
     "variable/mosinit.hoc": f'{CELL}cvode_active(1)\nload_file("nrngui.hoc")\nrun()',
     "loop/deep/init.hoc": f"{CELL}finitialize(-65)\nwhile (t < 5) {{ fadvance() }}",
     "batch/init.hoc": f'{CELL}finitialize(-65)\nbatch_run(5, 1, "batch")',
+    "seeded/init.hoc": f"{CELL}{SEEDED}",
     "field/mosinit.hoc": f"{CELL}insert extracellular\nxc[0] = -1\nrun()",
     "wrong/main.hoc": f"{CELL}no_such_thing()",
     "other/model.m": "",
@@ -64,6 +71,7 @@ def test_outcomes_of_scripts(rows):
     assert (variable["outcome"], variable["fixed"]) == (repositories.EQUAL, True)
     assert variable["steps"] == 20 / FIXED_STEP
     assert (loop["outcome"], loop["here"]) == (repositories.EQUAL, 5 / 0.025)
+    assert (rows["seeded"]["outcome"], rows["seeded"]["here"]) == (repositories.EQUAL, 800)
     assert (own["outcome"], own["here"], own["dv"]) == (repositories.OWN, 0, 0)
     assert rows["field"]["outcome"] == repositories.REFUSED
     assert rows["field"]["why"][0].startswith("extracellular")
