@@ -17,7 +17,7 @@ from clhines.mechanisms.ir.program import GENERATOR, IN_TURN
 from clhines.mechanisms.ir.singular import without_trap
 from clhines.mechanisms.nmodl.meaning import function_table
 from clhines.mechanisms.nmodl.meaning.functions import FUNCTIONS, SCOP, built_in, threshold, whole
-from clhines.mechanisms.nmodl.reading.c import UNREAD, WHOLE
+from clhines.mechanisms.nmodl.reading.c import OF_ION, UNREAD, WHOLE
 from clhines.mechanisms.nmodl.reading.names import plain
 from clhines.mechanisms.nmodl.reading.parse import NUMBERS, parse
 from clhines.mechanisms.nmodl.reading.tree import (
@@ -233,6 +233,8 @@ class Evaluation(BlockValues):
             return drawn(self, name, str(arguments[0][1]), values, line)
         if name == WHOLE:
             return whole(self.expression(arguments[0]))
+        if name == OF_ION:
+            return self._of_ion(str(arguments[0][1]), line)
         if name == UNREAD:
             self.refuse_verbatim("VERBATIM", line)
             return self.graph.zero
@@ -279,6 +281,16 @@ class Evaluation(BlockValues):
         if not alike:
             raise Refused(_ORDER, line, _LOCALS)
         return found
+
+    def _of_ion(self, name: str, line: int) -> Node:
+        """Return what an ion's variable is beside the file's copy of it: as the block began."""
+        ions = self.file.ions
+        known = {n for ion in ions for n in (*ion.reads, *ion.writes)}
+        if name not in known or name in {f"i{ion.name}" for ion in ions}:
+            raise Refused("VERBATIM", line, "write it in NMODL")
+        key = self.names.element(name, None, line)
+        self.reads[key] = None
+        return self.graph.symbol(key)
 
     def _of_text(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
         """Return the value of a function whose last argument is a text."""
