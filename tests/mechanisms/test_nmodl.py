@@ -226,7 +226,6 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "m' =",
     ),
     "setids": (_with("random_setids(r, 1, 2, 3)", "RANDOM r"), "random_setids", "setids"),
-    "poisrand": (_with("x = poisrand(1)"), "poisrand, which takes the one generator", "poisrand"),
     "normrand while solving": (
         _with("").replace("m' = -m", "m' = normrand(0, 1) - m").replace("cnexp", "derivimplicit"),
         "normrand in advance",

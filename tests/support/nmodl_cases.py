@@ -139,7 +139,10 @@ CASES = [
         "name": "again",
         "density": [PAS, ["nmghk", {}], ["nmagain", {"tau": 3}], ["nmkca", {}]],
         "points": [["IClamp", {"delay": 1, "dur": 6, "amp": 0.1}], BACK],
-        "records": [["nmagain", "start"], ["nmagain", "seen"], ["nmkca", "o"], ["", "cai"]],
+        "records": [
+            *(["nmagain", name] for name in ("start", "seen", "first", "now", "later")),
+            *(["nmkca", "o"], ["nmkca", "rest"], ["", "cai"]),
+        ],
         "ions": ["ca", "k"],
         "celsius": 30.0,
     },

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 
 from clhines.mechanisms.ir.compiled import NEVER
 from clhines.mechanisms.ir.expressions import Node
@@ -16,9 +17,9 @@ from clhines.mechanisms.ir.program import GENERATOR, IN_TURN
 from clhines.mechanisms.ir.singular import without_trap
 from clhines.mechanisms.nmodl.meaning import function_table
 from clhines.mechanisms.nmodl.meaning.functions import FUNCTIONS, SCOP, built_in, threshold, whole
-from clhines.mechanisms.nmodl.reading.c import UNREAD, WHOLE
+from clhines.mechanisms.nmodl.reading.c import OF_ION, UNREAD, WHOLE
 from clhines.mechanisms.nmodl.reading.names import plain
-from clhines.mechanisms.nmodl.reading.parse import NUMBERS
+from clhines.mechanisms.nmodl.reading.parse import NUMBERS, parse
 from clhines.mechanisms.nmodl.reading.tree import (
     CALLED,
     GIVEN,
@@ -33,8 +34,13 @@ from clhines.mechanisms.nmodl.values import FAILED, BlockValues, stream_keys
 
 DRAWS = {  # of NEURON's one generator, and the functions of RANDOM variables instead
     "scop_random": "random_uniform", "exprand": "random_negexp", "normrand": "random_normal",
-    "poisrand": "", "set_seed": "", "setseed": "",
+    "poisrand": "random_uniform", "set_seed": "", "setseed": "",
 }  # fmt: skip
+_POISSON = """  : as NEURON's library has it
+FUNCTION poisrand(mean) { LOCAL least, product
+    least = exp(-mean)  product = 1  poisrand = -1
+    WHILE (product >= least) { product = product*scop_random()  poisrand = poisrand + 1 }
+}"""
 _ORDER = "arguments of one call that draw or set variables, whose order C leaves open"
 _LOCALS = "assign them to LOCAL variables before the call"
 MAX_TURNS_DRAWN = 32  # numbers of a step of an instance that are drawn ahead
@@ -227,6 +233,8 @@ class Evaluation(BlockValues):
             return drawn(self, name, str(arguments[0][1]), values, line)
         if name == WHOLE:
             return whole(self.expression(arguments[0]))
+        if name == OF_ION:
+            return self._of_ion(str(arguments[0][1]), line)
         if name == UNREAD:
             self.refuse_verbatim("VERBATIM", line)
             return self.graph.zero
@@ -274,6 +282,16 @@ class Evaluation(BlockValues):
             raise Refused(_ORDER, line, _LOCALS)
         return found
 
+    def _of_ion(self, name: str, line: int) -> Node:
+        """Return what an ion's variable is beside the file's copy of it: as the block began."""
+        ions = self.file.ions
+        known = {n for ion in ions for n in (*ion.reads, *ion.writes)}
+        if name not in known or name in {f"i{ion.name}" for ion in ions}:
+            raise Refused("VERBATIM", line, "write it in NMODL")
+        key = self.names.element(name, None, line)
+        self.reads[key] = None
+        return self.graph.symbol(key)
+
     def _of_text(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
         """Return the value of a function whose last argument is a text."""
         *values, text = *self.in_any_order(arguments[:-1], line), str(arguments[-1][1]).strip('"')
@@ -311,6 +329,8 @@ class Evaluation(BlockValues):
             if "initial" not in self.where:  # float32 has no whole numbers above 2**24
                 raise Refused(f"set_seed in {self.where}", line, "call it in INITIAL")
             return drawn(self, "random_setseq", GENERATOR, values, line, name)
+        if name == "poisrand":
+            return self.inlined(_poisson(), values, line)
         return drawn(self, DRAWS[name], GENERATOR, values, line, name)
 
     def _draws_in_turn(self, name: str) -> bool:
@@ -325,8 +345,9 @@ class Evaluation(BlockValues):
         assert turns is not None
         if self.where == "initial":
             number = self.graph.number(Fraction(1, 2))  # NEURON's INITIAL has drawn: any number
-            return number if name == "set_seed" else _scaled(DRAWS[name], number, values)
-        if self.inside_loop or self.in_trial or self.is_repeated or len(turns) == MAX_TURNS_DRAWN:
+            return number if name in ("set_seed", "poisrand") else _scaled(DRAWS[name], number, values)
+        again = name == "poisrand" or self.inside_loop or self.in_trial or self.is_repeated
+        if again or len(turns) == MAX_TURNS_DRAWN:
             what = f"{name} of several instances in turn, in a loop, a method of SOLVE that repeats"
             raise Refused(f"{what} it, or more than {MAX_TURNS_DRAWN}", line, _NO_ORDER)
         number = self.read(f"{IN_TURN}{len(turns)}", None, line)
@@ -339,6 +360,11 @@ class Evaluation(BlockValues):
         t, dt = self.read("t"), self.read("dt")
         x = time - graph.number(Fraction(1, 10**11))
         return graph.both(graph.less(x, t, or_equal=True), graph.less(t - dt, x))
+
+
+@cache
+def _poisson() -> Block:
+    return parse(_POISSON, "").blocks["poisrand"]
 
 
 def _check_count(name: str, values: Sequence[Node], line: int) -> None:

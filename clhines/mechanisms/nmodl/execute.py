@@ -16,7 +16,7 @@ from clhines.mechanisms.ir.expressions import ExpressionError, Node
 from clhines.mechanisms.ir.singular import without_trap
 from clhines.mechanisms.nmodl.evaluate import Evaluation
 from clhines.mechanisms.nmodl.meaning.netcons import where_true
-from clhines.mechanisms.nmodl.meaning.verbatim import ions_again, is_break, is_empty, is_return
+from clhines.mechanisms.nmodl.meaning.verbatim import is_break, is_empty, is_return
 from clhines.mechanisms.nmodl.reading.tree import (
     Block,
     Expression,
@@ -119,7 +119,8 @@ class Execution(Evaluation):
         elif is_return(s):
             self.refuse_verbatim("VERBATIM: a return there", s.line)
         elif s.kind == "verbatim":
-            self._verbatim(str(s.names[0]), s.line)
+            if not is_empty(str(s.names[0])):
+                self.shared.verbatim.append(Refused("VERBATIM", s.line, "write it in NMODL"))
         elif s.kind in self.rules:
             self.rules[s.kind](s)
         elif s.kind in _RULED:
@@ -196,19 +197,6 @@ class Execution(Evaluation):
             for k in turns:
                 self.values[key] = self.graph.number(k)
                 self.body(s.blocks[0])
-
-    def _verbatim(self, text: str, line: int) -> None:
-        """Drop what says nothing; ``cai = _ion_cai;`` is what the block began with."""
-        names = ions_again(text)
-        known = {name for ion in self.shared.file.ions for name in (*ion.reads, *ion.writes)}
-        if not is_empty(text) and not (names and known.issuperset(names)):
-            self.shared.verbatim.append(Refused("VERBATIM", line, "write it in NMODL"))
-            return
-        for name in names:
-            key = self.names.element(name, None, line)  # C's cai is no argument of that name
-            if key in self.writes:
-                self.set(key, self.graph.symbol(key))
-                self.reads[key] = None
 
     def refuse_verbatim(self, construct: str, line: int) -> None:
         """Refuse C where parameters say that it is executed, or keep it and find the others."""

@@ -3,12 +3,19 @@ NEURON {
     SUFFIX nmkca
     USEION ca READ cai
     USEION k READ ek WRITE ik
-    RANGE gbar, oinf
+    RANGE gbar, oinf, rest
 }
 PARAMETER { gbar = 1e-3 }
-ASSIGNED { v ik ek cai oinf }
+ASSIGNED { v ik ek cai oinf rest }
 STATE { o }
-INITIAL { oinf = hill(cai) o = oinf }
+INITIAL {
+    VERBATIM
+    cai = _ion_cai;
+    rest = _ion_cai;
+    ENDVERBATIM
+    oinf = hill(cai)
+    o = oinf
+}
 BREAKPOINT {
     SOLVE states METHOD cnexp
     ik = gbar*o*(v - ek)

@@ -25,7 +25,6 @@ _COUNTED = (
     "px=vector_vec(vv);px[size-1]=time;}}if(firing&&v<thresh&&t>time){firing=0;}"
 )
 VECTOR_OF_COUNTER = "space"  # variable of it that has the Vector of APCount.record
-_ION_AGAIN = re.compile(r"(\w+)\s*=\s*_ion_(\w+)\s*;")  # cai = _ion_cai;
 _EMPTIED = "if(auto*vv=*reinterpret_cast<IvocVect**>(&space)){vector_resize(vv,0);}"
 _SAID = {
     _COUNTED: (
@@ -44,14 +43,6 @@ def without_comments(text: str) -> str:
 def said(text: str) -> str | None:
     """Return the NMODL statements of a VERBATIM block that is known, else None."""
     return _SAID.get(re.sub(r"\s+", "", _inner(text)))
-
-
-def ions_again(text: str) -> list[str]:
-    """Return variables of ions that a VERBATIM block sets to the ion's values, if that is all."""
-    inner = _inner(text)
-    found = _ION_AGAIN.findall(inner)
-    alike = all(name == of_ion for name, of_ion in found)
-    return [name for name, _ in found] if alike and not _ION_AGAIN.sub("", inner).strip() else []
 
 
 def counts_crossings(text: str) -> bool:

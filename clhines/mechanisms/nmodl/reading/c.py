@@ -47,6 +47,7 @@ _RETURN = "VERBATIM\nreturn;\nENDVERBATIM"
 UNREAD = (
     "verbatim_unread"  # what NMODL says of C that is not read, to be refused where it is executed
 )
+OF_ION = "verbatim_of_ion"  # the value of an ion's variable, which the block began with
 WHOLE = "verbatim_whole"  # a function that cuts a number to a whole one, as a cast of C does
 _POINTED = {"void", "double", "int", "char", "float", "FILE", "Object", "Symbol", "IvocVect"}
 _INTEGERS = ("unsigned", "long"), ("unsigned", "int"), ("unsigned",), ("int",), ("long",)
@@ -653,6 +654,9 @@ class _Reader:
             return self._call()
         if self._take("cvode_active_"):  # steps are fixed
             return "0", "int"
+        if text.startswith("_ion_"):
+            self._at += 1
+            return f"{OF_ION}({text[5:]})", "double"
         if text.startswith("_p_"):
             self._at += 1
             if text[3:] not in self._around.streams:

@@ -104,7 +104,8 @@ def set_by(
     found = {str(s.names[0]) for s in all_of(body, "assign")}
     for name, block in blocks.items():
         if name not in known and uses(body, name):
-            found |= set_by(block.body, blocks, known | {name})
+            local = {one[0] for s in block.body if s.kind == "local" for one in s.names}  # type: ignore[index]
+            found |= set_by(block.body, blocks, known | {name}).difference(local, block.arguments)
     return found
 
 
