@@ -20,6 +20,7 @@ STEPS = {  # of 8 ms; of others: ms of each part
     "every_step": 2,  # then NEURON's own
     "own_continuerun": 2 * 8 * PER_MS,
     "own_advance_often": PER_MS + 3,  # then NEURON's own
+    "samples": (8 + 2) * PER_MS,
     "plays": 0,
     "points": 3 * 8 * PER_MS,
     "solves": (3 + 1 + 2 + 1) * PER_MS,
@@ -36,7 +37,7 @@ def told(*words):
 def test_what_a_body_reads_and_changes_is_as_in_neuron(engine):
     """Voltages, currents, states, Vectors in each step, and all again by NEURON alone after it."""
     found = told("compared", engine)
-    assert len(found) == 26
+    assert len(found) == 27
     for case, one in found.items():
         assert one["steps"] == STEPS.get(case, 8 * PER_MS), case
         assert one["worst"] < (VARIABLE if case == "variable" else TOLERANCE), case

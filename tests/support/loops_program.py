@@ -235,6 +235,26 @@ def empties(net):
     net.rows.append([sum(kept)] + 26 * [0.0])
 
 
+def samples(net):
+    """Vectors at intervals and at given times; one of them goes in mid-run."""
+    near, times = net.somas[1](0.5), h.Vector([0, 0.5, 0.51, 2.9833, 3.3333, 5.0125, 7, 9])
+    read = near._ref_v, near._ref_m_hh, net.synapses[2]._ref_i, h._ref_t
+    kept = [h.Vector().record(x, how) for x in read for how in (0.025, 0.1, 0.0333, times)]
+    gone = [h.Vector().record(near._ref_v)]  # NEURON ends where one at intervals goes
+    net.start()
+    for until, amp in ((2.5, 0.2), (3, 0.1), (5, 0.15), (STOP, 0.2)):
+        while h.t < until - 0.5 * h.dt:
+            h.fadvance()
+            net.read()
+            ends = [x for one in kept for x in (len(one), one[-1])]
+            net.rows += [ends[:27], (ends[27:] + 27 * [0.0])[:27]]
+            if abs(h.t - 1) < 1e-9:
+                gone.clear()
+        net.clamp.amp = amp
+    h.continuerun(STOP + 2)
+    net.rows += [[x] + 26 * [0.0] for one in kept for x in one]
+
+
 def by_hoc(net):
     net.start()
     h.seen.resize(0)
@@ -467,7 +487,7 @@ def codes(engine):
 
 
 CASES = [reads, amp, voltage, weight, wires, sends, often, longer, diameter, again, breaks,
-         every_step, empties, by_hoc, hoc_reads, hoc_executes, by_steprun, own_continuerun,
+         every_step, empties, samples, by_hoc, hoc_reads, hoc_executes, by_steprun, own_continuerun,
          own_advance, own_advance_often, plays, points, raises, solves, variable,
          sets_t]  # fmt: skip
 

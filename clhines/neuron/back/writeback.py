@@ -59,6 +59,39 @@ def changes(mechanism: Mechanism, output: str) -> bool:
     )
 
 
+def due_times(
+    recorder: Recorder, first: float, count: int, last: float
+) -> tuple[np.ndarray, float]:
+    """Return when one at intervals or times records, (k,) float64, ms, up to `last`; and the next.
+
+    `first`, ms: when its event comes; `count`: the numbers that its Vector has then. The next time
+    is inf where there is none.
+    """
+    if recorder.times is not None:
+        every = recorder.times[count:]
+    else:
+        every = np.full(max(int((last - first) / recorder.interval) + 2, 1) + 1, recorder.interval)
+        every[0] = first
+        every = np.cumsum(every)
+    due = every[every <= last]
+    after = every[len(due) : len(due) + 1]
+    return due, float(after[0]) if len(after) else np.inf
+
+
+def sampled(
+    recorder: Recorder, due: np.ndarray, t: np.ndarray, values: np.ndarray, dt: float
+) -> np.ndarray:
+    """Return what is recorded at times `due`, (k,) float64.
+
+    `values` (steps,) of a run are those at `t` (steps + 1,), ms, after the first.
+    """
+    if recorder.variable is not None:
+        return np.concatenate([[recorder.now], values])[np.searchsorted(t + 0.5 * dt, due)]
+    # at times of a Vector NEURON appends h.t, which it sets behind the events of a step
+    behind = np.maximum(np.searchsorted(t, due) - 1, 0)
+    return due if recorder.times is None else t[behind]
+
+
 class Records:
     """Lets a simulation record what NEURON's vectors record, or others, and fills them."""
 
@@ -262,19 +295,14 @@ class Records:
         vector = recorder.vector
         assert vector is not None
         if recorder.event:
-            due = self._due(recorder, t)
-            rows = np.searchsorted(t + 0.5 * self._sim.model.dt, due)
-            if recorder.variable is None:
-                # at times of a Vector NEURON appends h.t, which it sets behind the events of a step
-                behind = np.maximum(np.searchsorted(t, due) - 1, 0)
-                values = due if recorder.times is None else t[behind]
-            else:
-                values = np.concatenate([[recorder.now], values])[rows]
-                if after is not None:  # by an event of the step that begins at a row
-                    later = np.flatnonzero(due > t[rows])
-                    of_v, of_t = (a[rows[later]] for a in after)
-                    is_set = of_t > t[rows[later]] - 0.25 * self._sim.model.dt
-                    values[later] = np.where(is_set, of_v, values[later])
+            due, dt = self._due(recorder, t), self._sim.model.dt
+            values = sampled(recorder, due, t, values, dt)
+            if after is not None:  # by an event of the step that begins at a row
+                rows = np.searchsorted(t + 0.5 * dt, due)
+                later = np.flatnonzero(due > t[rows])
+                of_v, of_t = (a[rows[later]] for a in after)
+                is_set = of_t > t[rows[later]] - 0.25 * dt
+                values[later] = np.where(is_set, of_v, values[later])
         if len(values):
             size = len(vector)
             vector.resize(size + len(values))
@@ -286,23 +314,12 @@ class Records:
         events = [e for e in queue.events() if e.address == recorder.event]
         if not events:
             return np.zeros(0)
-        event, last = events[0], t[-1]
-        if recorder.times is not None:
-            assert recorder.vector is not None
-            rest = recorder.times[len(recorder.vector) :]
-            due = rest[rest <= last]
-            after = rest[len(due) : len(due) + 1]
-        else:
-            count = max(int((last - event.time) / recorder.interval) + 2, 1)
-            every = np.full(count + 1, recorder.interval)
-            every[0] = event.time
-            every = np.cumsum(every)
-            due = every[every <= last]
-            after = every[len(due) : len(due) + 1]
-        if not len(after):
-            queue.remove(event.item)
+        assert recorder.vector is not None
+        due, after = due_times(recorder, events[0].time, len(recorder.vector), t[-1])
+        if after == np.inf:
+            queue.remove(events[0].item)
         elif len(due):
-            queue.move(event.item, float(after[0]))
+            queue.move(events[0].item, after)
         return due
 
     def fill_spikes(self, result: Result, begin: float, after: float, last: float) -> None:

@@ -243,7 +243,7 @@ def lacking(model: NeuronModel) -> str:
         (model.turns or model.trains.ahead, "draws of NEURON's one generator"),
         (model.trains.patterns, "PatternStim"),
         (model.lone is not None, "artificial cells alone"),
-        (any(r.event for r in model.plays.recorders), "Vector.record at intervals or times"),
+        (_samples_events(model), "Vector.record, at intervals or times, of what events set"),
         (EVERY in kinds or model.plays.celsius, "Vector.play into celsius or a GLOBAL variable"),
         (model.plays.of_hoc, "Vector.play into a variable of hoc"),
         (model.written.elements, "a POINTER that writes a variable of hoc"),
@@ -256,6 +256,18 @@ def lacking(model: NeuronModel) -> str:
         (soon.any(), "NetCon of what sends events, with a delay below half a step"),
     )
     return next((what for is_so, what in rows if is_so), "")
+
+
+def _samples_events(model: NeuronModel) -> bool:
+    """Whether a Vector samples what events set, of which NEURON's order is that of its queue."""
+    for recorder in model.plays.recorders:
+        variable = recorder.variable
+        if recorder.event and variable is not None and variable.owner in model.mechanisms:
+            program = model.mechanisms[variable.owner].program
+            every = (q for q in (*program.states, *program.outputs) if q.name in program.received)
+            if variable.name in {split_name(q)[0] for q in every}:
+                return True
+    return False
 
 
 def _reach(model: NeuronModel, names: Sequence[str]) -> np.ndarray:

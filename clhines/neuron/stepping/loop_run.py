@@ -13,10 +13,10 @@ from contextlib import contextmanager
 import numpy as np
 
 from clhines.errors import ClhinesError, SimulationError
-from clhines.neuron.back.writeback import clock
+from clhines.neuron.back.writeback import clock, due_times, sampled
 from clhines.neuron.kept import Checkpoint, Fingerprint, KeptModel
 from clhines.neuron.memory.raw import numbers_in, put_words, ref
-from clhines.neuron.read.played import steps_at_once
+from clhines.neuron.read.played import Recorder, steps_at_once
 from clhines.neuron.stepping.everything import Everything
 from clhines.neuron.stepping.late import LateEvents
 from clhines.neuron.stepping.watch import Watch
@@ -49,6 +49,9 @@ class LoopRun:
         self._sent = {item for item, _, _ in self._events()}
         self._after = kept.delivered  # ms: up to here events are recorded, or carried
         self._carried = list[tuple[int, np.ndarray, np.ndarray]]()
+        events = {e.address: e.time for e in model.queue.events()}
+        self._next = [events.get(r.event, np.inf) for r in model.plays.recorders]  # ms: samples
+        self._ended = dict[int, float]()  # what recorders have at the end of the last block
         self._steps, self._taken, self._size = 0, 0, FIRST
         self._now = float(model.h.t)
         self._failed: SimulationError | None = None
@@ -64,6 +67,8 @@ class LoopRun:
         for origin in model.wires.origins:
             found |= {a for a in (origin.times, origin.numbers) if a in model.plays.vectors}
         self._vectors = {address: k for k, address in enumerate(sorted(found))}
+        self._held = [model.plays.vectors[address] for address in self._vectors]  # none goes
+        self._lengths = dict(zip(self._vectors, map(len, self._held), strict=True))
         ends = [memory.vector_words(address) + 8 for address in self._vectors]
         kept = self._kept
         kept.known = kept.known or Fingerprint(model)
@@ -135,8 +140,12 @@ class LoopRun:
         vectors, recorders = self._model.plays.vectors, self._model.plays.recorders
         every, last = np.arange(steps), float(ends[-1]) + 2 * SPIKE_LATE
         v = place.arrays["v"]  # of which NEURON's memory has what the loop reads
-        rows = zip(recorders, records.rows(result, first, v), strict=True)
-        parts = [(r.address, every, ends[1:] if row is None else row) for r, row in rows]
+        parts = []
+        for k, row in enumerate(records.rows(result, first, v)):
+            recorder, step, row = recorders[k], every, ends[1:] if row is None else row
+            if recorder.event:
+                step, row = self._sample(k, recorder, row, ends)
+            parts.append((recorder.address, step, row))
         imported.crossed[:] = place.crossed
         found = records.spikes(result, float(ends[0]), self._after, last)
         imported.crossed.clear()
@@ -163,6 +172,19 @@ class LoopRun:
         self._first = np.searchsorted(step[order], np.arange(steps + 1))
         self._numbers, self._where = numbers_in(self._at)
 
+    def _sample(
+        self, k: int, recorder: Recorder, row: np.ndarray, ends: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return in which steps of a block one at intervals or times records, and what."""
+        due, at = np.zeros(0), self._next[k]
+        if at < np.inf:
+            count = len(self._model.plays.vectors[recorder.address])
+            due, self._next[k] = due_times(recorder, at, count, ends[-1])
+        recorder.now = self._ended.get(k, recorder.now)
+        self._ended[k] = float(row[-1])
+        values = sampled(recorder, due, ends, row, float(self._model.h.dt))
+        return np.searchsorted(ends[1:], due), values
+
     def _append(self, n: int) -> None:
         begin, end = self._first[n : n + 2]
         if begin < end:
@@ -188,6 +210,9 @@ class LoopRun:
             kept.go_back(self._place)
             watch.put_back()
             watch.put(self._before)
+            for recorder in self._model.plays.recorders:
+                if recorder.times is not None:  # its event is as it was when the loop began
+                    recorder.vector.resize(self._lengths[recorder.address])
             h.t = self._place.t
             steps = self._taken - by_neuron
             if steps or self.given > self._taken:  # else NEURON has what there was before
