@@ -12,7 +12,7 @@ import numpy as np
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import GENERATOR, TURNS, UNLESS
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.build import MAX_QUEUE
+from clhines.mechanisms.nmodl.build import CHANGES, MAX_QUEUE
 from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
 from clhines.mechanisms.nmodl.reading.tree import GIVEN, PICKING, FunctionTable
 from clhines.mechanisms.nmodl.values import MADE
@@ -30,6 +30,7 @@ from clhines.neuron.convert import (
     CELSIUS,
     Rejected,
     RejectedError,
+    begins_as,
     by_mcell,
     converted,
     function_tables_of,
@@ -42,6 +43,7 @@ from clhines.neuron.convert import (
     statics_of,
     table_of,
     table_refused,
+    table_rows,
     with_lookups,
     with_statics,
 )
@@ -94,6 +96,7 @@ from clhines.simulate.ranks.mpi import Ranks, agreed
 
 IN_TURN = "draws of NEURON's one generator in turn"
 _OF_ITS_OWN = "declare a RANDOM variable"
+_ROWS = 1e-12  # relative: rows of TABLEs that differ by more are not of rounding
 _EACH = 8  # self events that an instance may have under way for each of its connections
 _MOST_EVENTS = 1 << 24  # of all instances of a mechanism
 
@@ -136,6 +139,7 @@ class NeuronModel:
     # by mechanism and EXTERNAL name: what it is, where a step sets it
     external: dict[tuple[str, str], Variable] = field(default_factory=dict)
     made: dict[str, list[str]] = field(default_factory=dict)  # TABLEs as NEURON has them, by block
+    beyond: dict[str, set[str]] = field(default_factory=dict)  # what TABLEs are made of but DEPEND
     by_mcell: set[str] = field(default_factory=set)  # mechanisms that draw from such Randoms
     stepping: Stepping | None = None  # code of its own in each step of continuerun()
     uncalled: list[Rejected] = field(default_factory=list)  # of such code
@@ -188,6 +192,10 @@ class NeuronModel:
             if all((self._now(name, n) == x).all() for n, x in saved.items()):
                 values = read_made(number, table.columns, table.rows)
         return None if values is None else table.given(values)
+
+    def first_of(self, name: str, variable: str) -> float:
+        """Return a variable of a mechanism's first instance, NaN where it is none."""
+        return float(np.ravel(self._now(name, variable))[0])
 
     def _now(self, name: str, variable: str) -> np.ndarray:
         """Return the values of a variable of a mechanism, NaN where it is none that hoc sees."""
@@ -537,9 +545,48 @@ def _converted(
         rows = {MADE.format(block): model.made_table(name, block) for block in blocks}
         tables |= {key: made for key, made in rows.items() if made is not None}
         found = convert(entry)
+    if isinstance(found, Mechanism):
+        others, refused = _other_tables(model, name, found)
+        if refused:
+            return refused
+        if others:
+            tables |= others
+            found = convert(entry)
     if isinstance(found, Mechanism) and (lacking := model.lacking(name, found.program.picked)):
         found = convert(replace(entry, text=some_given(entry.text, lacking)))
     return found
+
+
+def _other_tables(
+    model: NeuronModel, name: str, mechanism: Mechanism
+) -> tuple[dict[str, FunctionTable], list[Rejected]]:
+    """Return TABLEs in which NEURON has other rows than would be made now, and what is refused.
+
+    NEURON makes them again where what is in DEPEND changes, and before INITIAL sets what it sets.
+    """
+    found, entry, refused = dict[str, FunctionTable](), model.every[name].entry, list[Rejected]()
+    for table in mechanism.program.tables:
+        if table.made or f"table_{table.name}" not in mechanism.program.blocks:
+            continue
+        block = table.name
+        text = table_of(entry.text, entry.file, block)
+        if not text.beyond | text.begun:
+            continue
+        model.beyond.setdefault(name, set()).update(text.beyond)
+        made = model.made_table(name, block) if text.beyond else None
+        if made is None:
+            said = begins_as(mechanism, text.begun, partial(model.first_of, name))
+            if said:
+                what = f"TABLE of {block}{CHANGES.format(said)}"
+                way_out = f"call h.finitialize(), or set usetable_{name} = 0"
+                refused.append(Rejected(name, what, way_out, entry.file))
+            continue
+        rows = table_rows(mechanism, block, partial(model.first_of, name))
+        own = None if rows is None else np.ravel(rows)
+        if own is None or not np.allclose(own, made.values, _ROWS, 0, equal_nan=True):
+            found[MADE.format(block)] = made
+            model.made.setdefault(name, []).append(block)
+    return found, refused
 
 
 def _room_for_events(model: NeuronModel, name: str) -> int:

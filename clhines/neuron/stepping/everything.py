@@ -11,7 +11,6 @@ import numpy as np
 
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import Program
-from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.meaning.verbatim import counts_crossings
 from clhines.mechanisms.nmodl.reading.parse import parse
 from clhines.mechanisms.nmodl.reading.tree import File, Refused, set_by
