@@ -20,6 +20,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
     GIVEN,
     PICKING,
     Block,
+    File,
     FunctionTable,
     NmodlError,
     Refused,
@@ -158,12 +159,18 @@ class MadeTable:
         return FunctionTable(axes, tuple(values.ravel().tolist()))
 
 
-def table_of(text: str, path: str, block: str) -> MadeTable:
-    """Return the TABLE of a block of an NMODL text."""
-    file = parse(text, path, Includes(Path(path).parent))
-    own = file.blocks[block]
-    [s] = [s for s in own.body if s.kind == "table"]
-    names, depends, n = s.names
+def tables_of(text: str, path: str) -> dict[str, MadeTable]:
+    """Return the TABLEs of an NMODL text, by block."""
+    file, found = parse(text, path, Includes(Path(path).parent)), dict[str, MadeTable]()
+    for name, block in file.blocks.items():
+        for s in block.body:
+            if s.kind == "table":
+                found[name] = _table_of(file, block, s)
+    return found
+
+
+def _table_of(file: File, own: Block, s: Statement) -> MadeTable:
+    block, (names, depends, n) = own.name, s.names
     columns, of_function = list[str](), own.sort == "FUNCTION"
     for name in (block,) if of_function else names:  # type: ignore[attr-defined]
         length = file.variables[name].length if name in file.variables else 0
@@ -216,7 +223,7 @@ def table_rows(mechanism: Mechanism, block: str, now: Callable[[str], float]) ->
             else:
                 return None
         with np.errstate(all="ignore"):
-            return mechanism.twin(of)(*values)  # type: ignore[no-any-return]
+            return mechanism.twin(of)(*values)
 
     ends = call(f"grid_{block}", np.zeros(1))
     if ends is None:

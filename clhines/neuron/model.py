@@ -41,9 +41,9 @@ from clhines.neuron.convert import (
     some_given,
     split_name,
     statics_of,
-    table_of,
     table_refused,
     table_rows,
+    tables_of,
     with_lookups,
     with_statics,
 )
@@ -184,7 +184,7 @@ class NeuronModel:
     def made_table(self, name: str, block: str) -> FunctionTable | None:
         """Return a TABLE as NEURON has made it; None where it has not, or would make it again."""
         instances, number = self.every[name], self.every[name].entry.number
-        table = table_of(instances.entry.text, instances.entry.file, block)
+        table = tables_of(instances.entry.text, instances.entry.file)[block]
         if table.settled and instances.entry.kind == "point" and depended(number, block) is None:
             getattr(instances.things[0], block)(0.0)  # as NEURON's first use of it would
         saved, values = depended(number, block), None
@@ -565,12 +565,12 @@ def _other_tables(
     NEURON makes them again where what is in DEPEND changes, and before INITIAL sets what it sets.
     """
     found, entry, refused = dict[str, FunctionTable](), model.every[name].entry, list[Rejected]()
+    texts = tables_of(entry.text, entry.file) if mechanism.program.tables else {}
     for table in mechanism.program.tables:
-        if table.made or f"table_{table.name}" not in mechanism.program.blocks:
+        block, text = table.name, texts.get(table.name)
+        if table.made or table.columns == ("x",):  # the latter is made again in each call
             continue
-        block = table.name
-        text = table_of(entry.text, entry.file, block)
-        if not text.beyond | text.begun:
+        if text is None or not text.beyond | text.begun:
             continue
         model.beyond.setdefault(name, set()).update(text.beyond)
         made = model.made_table(name, block) if text.beyond else None
@@ -899,7 +899,7 @@ def _check_made(model: NeuronModel) -> list[Rejected]:
     for name, blocks in model.made.items():
         entry = model.every[name].entry
         for block in blocks:
-            for variable in table_of(entry.text, entry.file, block).depends:
+            for variable in tables_of(entry.text, entry.file)[block].depends:
                 if (name, variable) in played:
                     what = f"TABLE of {block}, which is made again where {variable} is played into"
                     found.append(Rejected(name, what, f"set usetable_{name} = 0"))
