@@ -346,9 +346,7 @@ def check_steered(model: Model) -> None:
     for (k, name), to in model.steered.items():
         own, said = model.kinds[k].mechanism.name, f"pointer {name} points to a weight"
         for c in np.unique(netcons.kind[to.connection]).tolist():
-            blocks = model.kinds[c].mechanism.program.blocks
-            sets = (a for b, given in blocks.items() if b != "net_initial" for a in given)
-            if any(a.role in ("weight", "other_weight") and a.direction != "in" for a in sets):
+            if model.kinds[c].mechanism.program.sets_weights:
                 raise InputError(f"{own}: {said} that {model.kinds[c].mechanism.name} sets, too")
         known = np.append(known, to.places(model))
         if len(np.unique(known)) < len(known):

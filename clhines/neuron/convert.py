@@ -11,7 +11,7 @@ import numpy as np
 
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import Quantity
-from clhines.mechanisms.ir.singular import is_beside
+from clhines.mechanisms.ir.singular import is_beside, value_of
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.build import CHANGES, MAX_QUEUE, FunctionTables, read
 from clhines.mechanisms.nmodl.reading.lexer import Includes
@@ -19,10 +19,13 @@ from clhines.mechanisms.nmodl.reading.parse import parse
 from clhines.mechanisms.nmodl.reading.tree import (
     GIVEN,
     PICKING,
+    Block,
+    File,
     FunctionTable,
     NmodlError,
     Refused,
     Rejection,
+    Statement,
     set_by,
     uses,
 )
@@ -139,13 +142,16 @@ def function_tables_of(text: str) -> dict[str, int]:
 class MadeTable:
     """A TABLE of a file: names of its columns in C and of DEPEND, its rows.
 
-    `settled`: a FUNCTION's, of GLOBAL variables alone that no block but INITIAL sets.
+    `settled`: a FUNCTION's, of GLOBAL variables alone that no block but INITIAL sets. `beyond`:
+    what it is made of and is not in DEPEND; `begun`: what INITIAL sets of all that it is made of.
     """
 
     columns: tuple[str, ...]
     depends: tuple[str, ...]
     rows: int
     settled: bool
+    beyond: frozenset[str]
+    begun: frozenset[str]
 
     def given(self, values: np.ndarray) -> FunctionTable:
         """Return the table with these values, (rows, columns), as a mechanism takes it."""
@@ -153,12 +159,18 @@ class MadeTable:
         return FunctionTable(axes, tuple(values.ravel().tolist()))
 
 
-def table_of(text: str, path: str, block: str) -> MadeTable:
-    """Return the TABLE of a block of an NMODL text."""
-    file = parse(text, path, Includes(Path(path).parent))
-    own = file.blocks[block]
-    [s] = [s for s in own.body if s.kind == "table"]
-    names, depends, n = s.names
+def tables_of(text: str, path: str) -> dict[str, MadeTable]:
+    """Return the TABLEs of an NMODL text, by block."""
+    file, found = parse(text, path, Includes(Path(path).parent)), dict[str, MadeTable]()
+    for name, block in file.blocks.items():
+        for s in block.body:
+            if s.kind == "table":
+                found[name] = _table_of(file, block, s)
+    return found
+
+
+def _table_of(file: File, own: Block, s: Statement) -> MadeTable:
+    block, (names, depends, n) = own.name, s.names
     columns, of_function = list[str](), own.sort == "FUNCTION"
     for name in (block,) if of_function else names:  # type: ignore[attr-defined]
         length = file.variables[name].length if name in file.variables else 0
@@ -171,7 +183,67 @@ def table_of(text: str, path: str, block: str) -> MadeTable:
         changing |= set_by(part.body, file.blocks) if name != "INITIAL" else set()
     changing -= {block, *own.arguments}
     settled = of_function and not any(uses(own.body, name) for name in changing)
-    return MadeTable(tuple(columns), tuple(depends), int(n) + 1, settled)  # type: ignore[arg-type, call-overload]
+    bodies = [own.body, *(file.blocks[name].body for name in _called_by(own.body, file.blocks))]
+    made_of = {"celsius", "dt", *file.variables} - {block, *own.arguments, *names}  # type: ignore[misc]
+    made_of -= set_by(own.body, file.blocks)
+    made_of = {name for name in made_of if any(uses(body, name) for body in bodies)}
+    initial = file.main["INITIAL"].body if "INITIAL" in file.main else []
+    begun = frozenset(made_of & set_by(initial, file.blocks))
+    beyond = frozenset(made_of.difference(depends))  # type: ignore[arg-type]
+    return MadeTable(tuple(columns), tuple(depends), int(n) + 1, settled, beyond, begun)  # type: ignore[arg-type, call-overload]
+
+
+def _called_by(body: Sequence[Statement], blocks: Mapping[str, Block]) -> set[str]:
+    """Return the names of blocks that statements call, and of those that these call."""
+    found, new = set[str](), {name for name in blocks if uses(body, name)}
+    while new:
+        found |= new
+        new = {n for n in blocks if any(uses(blocks[k].body, n) for k in new)} - found
+    return found
+
+
+def table_rows(mechanism: Mechanism, block: str, now: Callable[[str], float]) -> np.ndarray | None:
+    """(rows, columns): a TABLE as a mechanism fills it; None where it takes more than parameters.
+
+    `now` gives the value of a variable of the file.
+    """
+    program = mechanism.program
+    table = next(t for t in program.tables if t.name == block)
+    names = {q.name: split_name(q) for q in program.parameters}
+
+    def call(of: str, x: np.ndarray) -> tuple[np.ndarray, ...] | None:
+        values = list[object]()
+        for a in program.blocks[of]:
+            if a.direction == "out":
+                continue
+            if a.role == "parameter" and names[a.name][1] is None:
+                values.append(np.float64(now(names[a.name][0])))
+            elif a.role in ("x", "dt"):
+                values.append(x if a.role == "x" else np.float64(now("dt")))
+            else:
+                return None
+        with np.errstate(all="ignore"):
+            return mechanism.twin(of)(*values)
+
+    ends = call(f"grid_{block}", np.zeros(1))
+    if ends is None:
+        return None
+    low, high = (float(np.ravel(end)[0]) for end in ends)
+    x = np.cumsum([low, *[(high - low) / table.n] * table.n])
+    rows = call(f"table_{block}", x)
+    return None if rows is None else np.stack([np.broadcast_to(r, x.shape) for r in rows], axis=1)
+
+
+def begins_as(mechanism: Mechanism, names: Collection[str], now: Callable[[str], float]) -> str:
+    """Return one of some variables that is not as INITIAL would set it now; empty where all are."""
+    writes = mechanism.compiled.bodies["initial"].writes
+    shared = (q for q in mechanism.program.parameters if q.is_global)
+    given = {"celsius": now("celsius"), **{q.name: now(split_name(q)[0]) for q in shared}}
+    for name in sorted({*names} & writes.keys()):
+        value = value_of(writes[name], given)
+        if value is not None and not np.isclose(value, now(name), 1e-12, 0, equal_nan=True):
+            return name
+    return ""
 
 
 def rounded_tables(mechanism: Mechanism) -> list[str]:

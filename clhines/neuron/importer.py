@@ -516,8 +516,7 @@ def _changes_weights(model: NeuronModel, group: Group) -> bool:
     senders = model.wires.senders
     if any(senders.names[n] == group.mechanism.name for to in of for n in senders.name[to]):
         return True
-    calls = group.mechanism.calls("receive")
-    return any(a.role == "weight" and a.direction != "in" for a in calls)
+    return group.mechanism.program.sets_weights
 
 
 def _silent(model: NeuronModel, name: str) -> list[int]:

@@ -261,6 +261,8 @@ class Fingerprint:
             for variable, column in columns.items():
                 if variable == vector:
                     fixed.append(column)
+                elif variable in model.beyond.get(name, ()):
+                    fixed.append(column)
                 elif variable in given:
                     self._given.append((name, column))
                     self._played += [column] * ((name, variable) in self._stepped)
@@ -291,7 +293,8 @@ class Fingerprint:
                 set_here = {split_name(q)[0] for q in program.states}
                 at = [np.zeros(0, np.uint64), *(local_of(model, name, q) for q in program.states)]
                 moving += Words.by_blocks(np.concatenate(at), names=_NONE)
-            kinds = {"usetable"}, {*given} - {"usetable"}, set_here - {"usetable", *given}
+            first = {"usetable", *model.beyond.get(name, ())}
+            kinds = first, {*given} - first, set_here - {*first, *given}
             if program is None:
                 kinds = {*instances.entry.globals_}, set(), set()
             names = [[f"{n}_{name}" for n in instances.entry.globals_ if n in k] for k in kinds]

@@ -12,7 +12,7 @@ import numpy as np
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import GENERATOR, TURNS, UNLESS
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.build import MAX_QUEUE
+from clhines.mechanisms.nmodl.build import CHANGES, MAX_QUEUE
 from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
 from clhines.mechanisms.nmodl.reading.tree import GIVEN, PICKING, FunctionTable
 from clhines.mechanisms.nmodl.values import MADE
@@ -30,6 +30,7 @@ from clhines.neuron.convert import (
     CELSIUS,
     Rejected,
     RejectedError,
+    begins_as,
     by_mcell,
     converted,
     function_tables_of,
@@ -40,8 +41,9 @@ from clhines.neuron.convert import (
     some_given,
     split_name,
     statics_of,
-    table_of,
     table_refused,
+    table_rows,
+    tables_of,
     with_lookups,
     with_statics,
 )
@@ -94,6 +96,7 @@ from clhines.simulate.ranks.mpi import Ranks, agreed
 
 IN_TURN = "draws of NEURON's one generator in turn"
 _OF_ITS_OWN = "declare a RANDOM variable"
+_ROWS = 1e-12  # relative: rows of TABLEs that differ by more are not of rounding
 _EACH = 8  # self events that an instance may have under way for each of its connections
 _MOST_EVENTS = 1 << 24  # of all instances of a mechanism
 
@@ -136,6 +139,7 @@ class NeuronModel:
     # by mechanism and EXTERNAL name: what it is, where a step sets it
     external: dict[tuple[str, str], Variable] = field(default_factory=dict)
     made: dict[str, list[str]] = field(default_factory=dict)  # TABLEs as NEURON has them, by block
+    beyond: dict[str, set[str]] = field(default_factory=dict)  # what TABLEs are made of but DEPEND
     by_mcell: set[str] = field(default_factory=set)  # mechanisms that draw from such Randoms
     stepping: Stepping | None = None  # code of its own in each step of continuerun()
     uncalled: list[Rejected] = field(default_factory=list)  # of such code
@@ -180,7 +184,7 @@ class NeuronModel:
     def made_table(self, name: str, block: str) -> FunctionTable | None:
         """Return a TABLE as NEURON has made it; None where it has not, or would make it again."""
         instances, number = self.every[name], self.every[name].entry.number
-        table = table_of(instances.entry.text, instances.entry.file, block)
+        table = tables_of(instances.entry.text, instances.entry.file)[block]
         if table.settled and instances.entry.kind == "point" and depended(number, block) is None:
             getattr(instances.things[0], block)(0.0)  # as NEURON's first use of it would
         saved, values = depended(number, block), None
@@ -188,6 +192,10 @@ class NeuronModel:
             if all((self._now(name, n) == x).all() for n, x in saved.items()):
                 values = read_made(number, table.columns, table.rows)
         return None if values is None else table.given(values)
+
+    def first_of(self, name: str, variable: str) -> float:
+        """Return a variable of a mechanism's first instance, NaN where it is none."""
+        return float(np.ravel(self._now(name, variable))[0])
 
     def _now(self, name: str, variable: str) -> np.ndarray:
         """Return the values of a variable of a mechanism, NaN where it is none that hoc sees."""
@@ -536,9 +544,48 @@ def _converted(
         rows = {MADE.format(block): model.made_table(name, block) for block in blocks}
         tables |= {key: made for key, made in rows.items() if made is not None}
         found = convert(entry)
+    if isinstance(found, Mechanism):
+        others, refused = _other_tables(model, name, found)
+        if refused:
+            return refused
+        if others:
+            tables |= others
+            found = convert(entry)
     if isinstance(found, Mechanism) and (lacking := model.lacking(name, found.program.picked)):
         found = convert(replace(entry, text=some_given(entry.text, lacking)))
     return found
+
+
+def _other_tables(
+    model: NeuronModel, name: str, mechanism: Mechanism
+) -> tuple[dict[str, FunctionTable], list[Rejected]]:
+    """Return TABLEs in which NEURON has other rows than would be made now, and what is refused.
+
+    NEURON makes them again where what is in DEPEND changes, and before INITIAL sets what it sets.
+    """
+    found, entry, refused = dict[str, FunctionTable](), model.every[name].entry, list[Rejected]()
+    texts = tables_of(entry.text, entry.file) if mechanism.program.tables else {}
+    for table in mechanism.program.tables:
+        block, text = table.name, texts.get(table.name)
+        if table.made or table.columns == ("x",):  # the latter is made again in each call
+            continue
+        if text is None or not text.beyond | text.begun:
+            continue
+        model.beyond.setdefault(name, set()).update(text.beyond)
+        made = model.made_table(name, block) if text.beyond else None
+        if made is None:
+            said = begins_as(mechanism, text.begun, partial(model.first_of, name))
+            if said:
+                what = f"TABLE of {block}{CHANGES.format(said)}"
+                way_out = f"call h.finitialize(), or set usetable_{name} = 0"
+                refused.append(Rejected(name, what, way_out, entry.file))
+            continue
+        rows = table_rows(mechanism, block, partial(model.first_of, name))
+        own = None if rows is None else np.ravel(rows)
+        if own is None or not np.allclose(own, made.values, _ROWS, 0, equal_nan=True):
+            found[MADE.format(block)] = made
+            model.made.setdefault(name, []).append(block)
+    return found, refused
 
 
 def _room_for_events(model: NeuronModel, name: str) -> int:
@@ -853,7 +900,7 @@ def _check_made(model: NeuronModel) -> list[Rejected]:
     for name, blocks in model.made.items():
         entry = model.every[name].entry
         for block in blocks:
-            for variable in table_of(entry.text, entry.file, block).depends:
+            for variable in tables_of(entry.text, entry.file)[block].depends:
                 if (name, variable) in played:
                     what = f"TABLE of {block}, which is made again where {variable} is played into"
                     found.append(Rejected(name, what, f"set usetable_{name} = 0"))

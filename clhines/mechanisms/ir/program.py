@@ -219,6 +219,12 @@ class Program:
         return tuple(a.name for a in found)
 
     @property
+    def sets_weights(self) -> bool:
+        """Whether events set weights, those of other connections in FOR_NETCONS among them."""
+        given = (a for b, given in self.blocks.items() if b != "net_initial" for a in given)
+        return any(a.role in ("weight", "other_weight") and a.direction != "in" for a in given)
+
+    @property
     def sets_v(self) -> bool:
         """Whether events set the voltage of the node."""
         return any(a.role == "set_v" for a in self.blocks.get("receive", ()))

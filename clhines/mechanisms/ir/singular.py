@@ -177,6 +177,13 @@ def is_beside(roots: list[Node], at: np.ndarray, given: Mapping[str, float]) -> 
     return False
 
 
+def value_of(root: Node, given: Mapping[str, float]) -> float | None:
+    """Return an expression of numbers by name, or None where it has others."""
+    with np.errstate(all="ignore"):
+        found = None if root.uses("v") else _at(root, np.zeros(1), given, {})
+    return None if found is None else float(found[0])
+
+
 # --------------------------------------------------------------------------- what is left of 0/0
 
 

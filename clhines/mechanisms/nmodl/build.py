@@ -538,7 +538,9 @@ class _Builder:
 
     def _made(self, name: str, use: TableUse) -> Table:
         """Return a table that NEURON has made; Refused where it would make it again in a run."""
-        changing = [key for key in self.written if self.names.elements[key] in use.depends]
+        blocks = (body for block, body in self.blocks.items() if block != "initial")
+        written = dict.fromkeys(key for body in blocks for key in body.writes)
+        changing = [key for key in written if self.names.elements[key] in use.depends]
         if changing or ("dt" in use.depends and self.bodies.halved):
             what = f"TABLE of {name}, which is made again where {(*changing, 'dt')[0]} changes"
             raise Refused(what, use.block.line, f"set usetable_{self.file.suffix} = 0")

@@ -11,7 +11,6 @@ import numpy as np
 
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import Program
-from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.meaning.verbatim import counts_crossings
 from clhines.mechanisms.nmodl.reading.parse import parse
 from clhines.mechanisms.nmodl.reading.tree import File, Refused, set_by
@@ -289,8 +288,8 @@ def late_events(model: NeuronModel) -> list[str]:
 
 def _acts(model: NeuronModel, name: str) -> bool:
     """Whether events of a mechanism do more than to set variables."""
-    mechanism = model.mechanisms[name]
-    return _sets_weights(mechanism) or _does_more(mechanism.program)
+    program = model.mechanisms[name].program
+    return program.sets_weights or _does_more(program)
 
 
 def lost_names(model: NeuronModel) -> frozenset[str]:
@@ -306,15 +305,9 @@ def lost_names(model: NeuronModel) -> frozenset[str]:
             shown = shown_of_events(model, name)
             is_density = model.every[name].entry.kind == "density"
             found |= {f"{n}_{name}" for n in shown} if is_density else shown
-        if _sets_weights(mechanism):
+        if mechanism.program.sets_weights:
             found.add("weight")
     return frozenset(found)
-
-
-def _sets_weights(mechanism: Mechanism) -> bool:
-    blocks = (b for b in mechanism.program.blocks if b == "receive" or b.startswith("for_netcons"))
-    calls = (argument for block in blocks for argument in mechanism.calls(block))
-    return any(a.role == "weight" and a.direction != "in" for a in calls)
 
 
 def _does_more(program: Program) -> bool:
