@@ -214,12 +214,8 @@ def read_tree(
     turned = np.array([s.orientation() for s in sections]) != 0
     upward = _upward(first_node, nseg, turned)
     inner, inner_numbers, data = nodes[upward], numbers[upward], fields.data_of(nodes[upward])
-    area, g_axial, cm, diam = (np.zeros(len(parent)) for _ in range(4))
-    area[inner_numbers] = fields.values(memory.area(int(inner[0])).column, inner)
-    area *= branches
-    for array, name in ((cm, "cm"), (diam, "diam")):
-        at, values = _of_segments(memory.place(ref(sections[0](0.5), name)), data)
-        array[inner_numbers[at]] = values
+    area, cm, diam = _properties(memory, fields, sections[0], (inner, inner_numbers, data), parent)
+    area, g_axial = area * branches, np.zeros(len(parent))
     with_node = is_inner | np.repeat(keeps, count)
     g_axial[numbers[with_node]] = fields.g_axial(nodes[with_node])
     g_axial = np.where(parent < 0, 0.0, g_axial * branches)
@@ -244,6 +240,23 @@ def read_tree(
         number_of_every,
     )
     return tree, data
+
+
+def _properties(
+    memory: NeuronMemory,
+    fields: Fields,
+    section: Section,
+    inner: tuple[np.ndarray, np.ndarray, Data],
+    parent: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return areas, um2, specific capacitances, uF/cm2, and diameters, um, of compartments."""
+    nodes, numbers, data = inner
+    area, cm, diam = (np.zeros(len(parent)) for _ in range(3))
+    area[numbers] = fields.values(memory.area(int(nodes[0])).column, nodes)
+    for array, name in ((cm, "cm"), (diam, "diam")):
+        at, values = _of_segments(memory.place(ref(section(0.5), name)), data)
+        array[numbers[at]] = values
+    return area, cm, diam
 
 
 def _branch(
