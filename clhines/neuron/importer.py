@@ -418,9 +418,7 @@ def _give(network: Network, coupling: Coupling, e: np.ndarray, players: Sequence
             network.play(group, k, "given", one.t, y, one.continuous)
 
 
-def _compare(
-    model: NeuronModel, network: Network, groups: dict[str, Group]
-) -> dict[str, Group]:
+def _compare(model: NeuronModel, network: Network, groups: dict[str, Group]) -> dict[str, Group]:
     """Add what compares variables of mechanisms with thresholds, an instance for each source."""
     found = dict[str, Group]()
     for name, origins in model.wires.compared.items():
