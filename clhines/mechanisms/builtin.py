@@ -96,6 +96,19 @@ PARAMETER { given = 0 (nA) }
 ASSIGNED { i (nA) }
 BREAKPOINT { i = given }
 """
+CROSSING = """NEURON { POINT_PROCESS crossing POINTER x RANGE threshold }
+PARAMETER { threshold = 10 }
+ASSIGNED { x }
+INITIAL { net_send(0, 1) }
+NET_RECEIVE (w) {
+    if (flag == 1) {
+        WATCH (x > threshold) 2
+        if (x > threshold) { net_event(t) }
+    } else {
+        net_event(t)
+    }
+}
+"""  # as NEURON compares a variable with the threshold of a NetCon
 HALF_GAP = """NEURON { POINT_PROCESS half_gap POINTER vgap RANGE g NONSPECIFIC_CURRENT i }
 PARAMETER { g = 0 (uS) }
 ASSIGNED { v (mV) vgap (mV) i (nA) }

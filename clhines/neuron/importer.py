@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from clhines.arrays import inverse, place_of, shifted
-from clhines.mechanisms.builtin import GIVEN_CURRENT, KEPT_NUMBER, UNKNOWN
+from clhines.mechanisms.builtin import CROSSING, GIVEN_CURRENT, KEPT_NUMBER, UNKNOWN
 from clhines.mechanisms.ir.program import Quantity
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.reading.tree import GIVEN, PICKED
@@ -31,6 +31,7 @@ from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.played import EVERY, Player
 from clhines.progress import phase
+from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.summary import counted
 
 
@@ -49,6 +50,7 @@ class Imported:
     connections: np.ndarray
     # numbers of Vectors that POINTERs write or LinearMechanisms solve for, and their addresses
     elements: tuple[tuple[Group, list[int]], ...] = ()
+    compared: dict[str, Group] = field(default_factory=dict)  # of the wires' variables
     copies: int = 1
     crossed: list[int] = field(default_factory=list)
 
@@ -108,10 +110,11 @@ def network_of(model: NeuronModel) -> Imported:
     _point(model, network, groups)
     elements = [*_write(model, network, groups), *_join(model, network)]
     _play(model, network, groups)
-    sources = _sources(model, network, groups)
+    compared = _compare(model, network, groups)
+    sources = _sources(model, network, groups | compared)
     connections = _connect(model, network, groups, sources)
     _steer(model, network, groups, connections)
-    return Imported(model, network, groups, sources, connections, tuple(elements))
+    return Imported(model, network, groups, sources, connections, tuple(elements), compared)
 
 
 def copied(once: Imported, copies: int) -> Imported:
@@ -133,6 +136,7 @@ def copied(once: Imported, copies: int) -> Imported:
         [(made[id(source)], k) for source, k in once.sources],
         connections,
         tuple((named[id(group)], at) for group, at in once.elements),
+        {name: named[id(group)] for name, group in once.compared.items()},
         copies,
     )
 
@@ -414,6 +418,22 @@ def _give(network: Network, coupling: Coupling, e: np.ndarray, players: Sequence
             network.play(group, k, "given", one.t, y, one.continuous)
 
 
+def _compare(model: NeuronModel, network: Network, groups: dict[str, Group]) -> dict[str, Group]:
+    """Add what compares variables of mechanisms with thresholds, an instance for each source."""
+    found = dict[str, Group]()
+    for name, origins in model.wires.compared.items():
+        mechanism = Mechanism.from_nmodl(CROSSING.replace("crossing", f"crossing_{len(found)}"))
+        to = [origin.variable for origin in origins if origin.variable is not None]
+        if to[0].owner not in groups:
+            what = f"NetCon of {name}, which NEURON's queue runs ahead"
+            raise RejectedError([Rejected(to[0].owner, what)])
+        at = model.every[to[0].owner].nodes[[variable.number for variable in to]]
+        thresholds = np.array([origin.threshold for origin in origins])
+        found[name] = network.add(mechanism, at, threshold=thresholds)
+        _to_variables(network, groups | found, (name, "x"), to)
+    return found
+
+
 def _sources(
     model: NeuronModel, network: Network, groups: dict[str, Group]
 ) -> list[tuple[Sources | Group, int]]:
@@ -455,6 +475,7 @@ def _connect(
     place = np.array([k for _, k in sources], np.int64)
     key = part[wires.origin[some]] * len(known) + name[some]
     keys, first = np.unique(key, return_index=True)
+    late = np.array([SPIKE_LATE * (o.variable is not None) for o in wires.origins] + [0.0])
     for one in keys[np.argsort(first)].tolist():
         chosen = some[key == one]
         group = groups[wires.senders.names[one % len(known)]]
@@ -466,7 +487,7 @@ def _connect(
             group,
             index=wires.senders.instance[wires.target[chosen]],
             weight=_rows(model, chosen),
-            delay=wires.read.delay[chosen],
+            delay=wires.read.delay[chosen] + late[wires.origin[chosen]],
             source_index=place[wires.origin[chosen]],
         )
         made.append(chosen)

@@ -852,6 +852,10 @@ def _find_pointed(model: NeuronModel) -> None:
     for targets in model.pointed.values():
         if targets and targets[0].owner in model.mechanisms:
             kept.setdefault(targets[0].owner, set()).add(targets[0].name)
+    compared = [each[0].variable for each in model.wires.compared.values()]
+    for one in compared:
+        if one is not None and one.owner in model.mechanisms:
+            kept.setdefault(one.owner, set()).add(one.name)
     for name, names in kept.items():
         found = _converted(model, name, sorted(names))
         assert isinstance(found, Mechanism)  # as it was without
@@ -862,6 +866,19 @@ def _find_pointed(model: NeuronModel) -> None:
         if used and len(model.every[to.owner]) > 1:
             what = f"EXTERNAL {external}, which several instances of {to.owner} set and use"
             model.rejected.append(Rejected(name, what))
+    for one in compared:
+        if one is None or one.owner not in model.mechanisms:
+            continue
+        mechanism, what = model.mechanisms[one.owner], ""
+        states = {q.public or q.name: q.name for q in mechanism.program.states if not q.is_global}
+        if one.name not in states:
+            what = "this does not set in a step"
+        elif any(a.name == states[one.name] and a.direction != "in"
+                 for a in mechanism.program.blocks.get("receive", ())):  # fmt: skip
+            what = "events set"
+        if what:
+            what = f"NetCon of {one.owner}.{one.name}, which {what}"
+            model.rejected.append(Rejected("", what, "let it compare another variable"))
     for (name, pointer), targets in model.pointed.items():
         pointing = model.outside.pointing.get(targets[0].owner) if targets else None
         if pointing is not None and targets[0].name in pointing.unknown:

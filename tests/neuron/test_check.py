@@ -477,7 +477,8 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
         "Vector.play, continuous",  # in test_pointed.py
         "Vector.play into anything else",
         "NetCon.record of a statement",  # in test_switch.py
-        "NetCon of a variable",
+        "NetCon of a variable",  # in test_pointed.py
+        "NetCon of another variable",
         "`h.t` that is set to a time below 0",  # in test_kept.py
         "`h.t` that is set between steps",  # in test_switch.py
     )
@@ -542,18 +543,20 @@ source, synapse = h.ext_source(soma(0.5)), h.ExpSyn(soma(0.5))
 netcon = h.NetCon(source, synapse, -20, 0, 1)
 netcon.record(times)
 h.finitialize(-65)
-found = [str(x) for x in clhines.neuron.check()]
 h.continuerun(2)
-print(json.dumps([found, list(times)]))
+expected = list(times)
+h.finitialize(-65)
+clhines.neuron.run(2)
+print(json.dumps([expected, list(times)]))
 """
 
 
-def test_a_source_whose_x_is_compared_is_rejected():
+def test_a_source_whose_x_is_compared_sends_as_in_neuron():
     """NEURON sends where x of the source crosses the threshold; it is no voltage."""
     tests = str(Path(__file__).parents[1])
-    found, times = forked.result_of(COMPARED.replace("TESTS", repr(tests)))
+    expected, times = forked.result_of(COMPARED.replace("TESTS", repr(tests)))
     assert len(times) == 1 and 1 < times[0] < 1.1
-    assert [line.split(";")[0] for line in found] == ["NetCon of ext_source.x"]
+    assert times == expected
 
 
 SHORT = """

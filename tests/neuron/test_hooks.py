@@ -231,7 +231,7 @@ for words in ((at,), (0.1,), (at, 1)):
     vector.play("mine = $1", *words)
     look("statement")
     vector.play_remove()
-netcon = h.NetCon(soma(0.5).hh._ref_m, synapse, sec=soma)
+netcon = h.NetCon(soma(0.5).hh._ref_gnabar, synapse, sec=soma)
 h.finitialize(-65)
 found["source"] = [str(r) for r in clhines.neuron.check()]
 print(json.dumps(found))
@@ -252,7 +252,9 @@ def test_records_and_plays_of_what_is_not_simulated_name_it():
             assert [line.split(";")[0] for line in lines] == [f"Vector.{kind} {word} {name}"]
     in_steps = "Vector.play of a statement in each step; play into a variable"
     assert found["statement"] == [[], [], [in_steps]]
-    assert [line.split(";")[0] for line in found["source"]] == ["NetCon of hh.m"]
+    assert [line.split(";")[0] for line in found["source"]] == [
+        "NetCon of hh.gnabar, which this does not set in a step"
+    ]
 
 
 MANY = """

@@ -370,7 +370,7 @@ class Records:
         for number, origin in zip(imported.numbers.tolist(), origins, strict=True):
             if id(origin) not in chosen:
                 continue
-            late = SPIKE_LATE if origin.sender is None else 0.0
+            late = SPIKE_LATE if origin.is_compared else 0.0
             first, end = np.searchsorted(cells, [number, number + 1])
             times = spike_time[first:end] + late
             if imported.model.bins is not None and origin.sender is not None:
@@ -564,6 +564,11 @@ def _put_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
         armed, above = queue["armed"][:, place], queue["above"][:, place]
         conditions = [(int(j), int(w), bool(above[w, j])) for w, j in np.argwhere(armed)]
         model.slots.watch(model.every[name], conditions)
+    for name, group in imported.compared.items():
+        k, place = sim.model.instances[group.number]
+        above = sim.model.schema.named(arrays, "queue", k)["above"][0, place]
+        for origin, is_above in zip(model.wires.compared[name], above.tolist(), strict=True):
+            model.sources.above(origin.address).value = bool(is_above)
 
 
 def _put_netcons(

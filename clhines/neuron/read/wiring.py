@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,10 +12,11 @@ import numpy as np
 from clhines.arrays import place_of, ranges, starts
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.places import MemoryPlaces
+from clhines.neuron.memory.places import MemoryPlaces, Variable
 from clhines.neuron.memory.raw import Source, numbers_at
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.sources import EventSources, NetConColumns
+from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.patterns import OF_GID, is_pattern
 from clhines.neuron.read.played import name_of
@@ -29,6 +31,12 @@ class Origin(Source):
     threshold: float  # mV
     sender: Sender | None
     number: int  # of the sender among `Senders`, -1 of others
+    variable: Variable | None = None  # of a mechanism, that is compared
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether NEURON compares it with its threshold at the begin of each step."""
+        return self.sender is None or self.variable is not None
 
 
 def on_ranks(h: Hoc) -> bool:
@@ -89,6 +97,15 @@ class NeuronWires:
         """(w,) int64: where all weights are, of NetCon after NetCon."""
         return np.repeat(self.read.weight, self.width) + 8 * ranges(self.width * 0, self.width)
 
+    @cached_property
+    def compared(self) -> dict[str, list[Origin]]:
+        """Sources that are variables of mechanisms, by these, as ``hh.m``, and in their order."""
+        found: dict[str, list[Origin]] = {}
+        for origin in self.origins:
+            if origin.variable is not None and origin.sender is not None:
+                found.setdefault(origin.sender[0], []).append(origin)
+        return found
+
     @property
     def called(self) -> list[Origin]:
         """Sources whose events call a statement or a function of `NetCon.record`."""
@@ -136,9 +153,10 @@ def _read_origins(
     silent = {  # NEURON takes any point process for a source
         name for name, text in texts.items() if text and not re.search(_SENDS, text)
     }
+    alone = not on_ranks(h) and not int(h.CVode().queue_mode()) & 1
     of_gids = on_ranks(h) or any(is_pattern(text) for text in texts.values())
     memory, reader = read_by
-    origins, sources = list[Origin](), reader.every()
+    origins, sources, compared = list[Origin](), reader.every(), Counter[str]()
     objects = senders.of_objects(np.array([source.object for source in sources], np.int64))
     for source, number in zip(sources, objects.tolist(), strict=True):
         sender, node = senders[number] if number >= 0 else None, -1
@@ -153,7 +171,8 @@ def _read_origins(
         of_x = source.place is not None  # NEURON compares the x of a sender that has one
         if node < 0 and sender is not None and sender[0] in silent and not of_x:
             continue
-        if node < 0 and (sender is None or of_x):
+        variable = _compared(places, contents, source) if node < 0 and alone else None
+        if node < 0 and (sender is None or of_x) and variable is None:
             if nothing:
                 continue  # a cell that is gone, or a gid that no process has
             what = "an object that sends no events"
@@ -165,9 +184,23 @@ def _read_origins(
         if source.is_called and on_ranks(h):
             what = "NetCon.record of a statement or a function, on several MPI ranks"
             rejected.append(Rejected("", what, "record into a Vector"))
+        if variable is not None:
+            own = f"{variable.owner}.{variable.name}"
+            sender, number = (own, compared[own]), -1
+            compared[own] += 1
         sender, number = (sender, number) if node < 0 else (None, -1)
         known, threshold = vars(source), reader.threshold(source.address)
-        origins.append(
-            Origin(**known, node=node, threshold=threshold, sender=sender, number=number)
-        )
+        more = {"sender": sender, "number": number, "variable": variable}
+        origins.append(Origin(**known, node=node, threshold=threshold, **more))
     return origins
+
+
+def _compared(places: MemoryPlaces, contents: Contents, source: Source) -> Variable | None:
+    """Return the variable of a mechanism in a membrane that a source compares, if it is one."""
+    variable = None if source.place is None or source.is_called else places.find(source.place)
+    if variable is None or variable.number < 0 or variable.place is not None:
+        return None
+    every = {**contents.density, **contents.points}
+    instances = every.get(variable.owner) if variable.owner != OUTSIDE else None
+    is_there = instances is not None and instances.nodes[variable.number] >= 0
+    return variable if is_there else None
