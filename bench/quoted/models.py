@@ -502,6 +502,10 @@ def _third_draw() -> Iterator[Quote]:
     yield prose(SWITCH, PUBLISHED, words, *(_scripts(now, *x) for x in (EQUAL, OWN, REJECTED)))
     counts = (Figure("coverage-unseen-3", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
     yield prose(SWITCH, PUBLISHED, "Of this draw's {} distinct .mod files {} ran", *counts)
+    fourth = Figure("coverage-unseen-4", lambda found: str(len(found["repositories"])), {})
+    counts = (Figure("coverage-unseen-4", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
+    yield prose(SWITCH, PUBLISHED, "until {} had such files", fourth)
+    yield prose(SWITCH, PUBLISHED, "Of its {} distinct .mod files {} ran, counted once", *counts)
 
 
 def repositories() -> Iterator[Quote]:

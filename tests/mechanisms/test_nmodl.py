@@ -231,6 +231,16 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "normrand in advance",
         "m' =",
     ),
+    "a rate's value": (
+        _with("", more="ASSIGNED { y }").replace("m' = -m", "m' = -m\n y = m'"),
+        "m' in an expression, with METHOD cnexp",
+        "y = m'",
+    ),
+    "a rate of no state": (
+        _with("").replace("m' = -m", "m' = -x'"),
+        "x' in an expression, of what is no single state",
+        "m' = -x'",
+    ),
     "set_seed in a step": (
         _with("").replace("x = m", "set_seed(3)"),
         "set_seed in advance",

@@ -345,7 +345,8 @@ class Evaluation(BlockValues):
         assert turns is not None
         if self.where == "initial":
             number = self.graph.number(Fraction(1, 2))  # NEURON's INITIAL has drawn: any number
-            return number if name in ("set_seed", "poisrand") else _scaled(DRAWS[name], number, values)
+            is_any = name in ("set_seed", "poisrand")
+            return number if is_any else _scaled(DRAWS[name], number, values)
         again = name == "poisrand" or self.inside_loop or self.in_trial or self.is_repeated
         if again or len(turns) == MAX_TURNS_DRAWN:
             what = f"{name} of several instances in turn, in a loop, a method of SOLVE that repeats"

@@ -111,6 +111,10 @@ def _derivative(run: Execution, block: Block, method: str, steady: bool) -> None
     rates = all_of(block.body, "prime")
     if not rates:
         raise Refused(f"DERIVATIVE {block.name} has no rate", block.line)
+    for name, line in run.file.rates.items():
+        if method != "derivimplicit":  # NEURON's cnexp never works it out
+            what = f"{name}' in an expression, with METHOD {method or 'none'}"
+            raise Refused(what, line, "use derivimplicit")
     if method == "cnexp" and all(_order(run, s) is not None for s in rates):
         _cnexp(run, block)
     elif method == "euler":

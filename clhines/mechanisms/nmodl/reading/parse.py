@@ -10,7 +10,16 @@ from pathlib import Path
 from clhines.mechanisms.nmodl.meaning.verbatim import without_returns
 from clhines.mechanisms.nmodl.reading.lexer import MAX_TEXT, Includes, tokens
 from clhines.mechanisms.nmodl.reading.statements import Statements
-from clhines.mechanisms.nmodl.reading.tree import PICKED, Block, Declaration, File, Refused, UseIon
+from clhines.mechanisms.nmodl.reading.tree import (
+    PICKED,
+    Block,
+    Declaration,
+    File,
+    Refused,
+    UseIon,
+    rate_of,
+    with_rates,
+)
 from clhines.units import LONG_PREFIXES, PREFIXES, UNITS, Scaled
 
 _NAMED = {  # blocks that have a name and arguments
@@ -69,6 +78,7 @@ class FileParser(Statements):
             if block.sort not in _VALUED:
                 block.body = without_returns(block.body)
         self._take_streams()
+        self._keep_rates()
         file = self.result
         for name in file.external.keys() - file.pointers.keys():  # a number of another file
             self._declare(Declaration(name, "parameter", file.external[name]))
@@ -93,6 +103,19 @@ class FileParser(Statements):
                 if self.drawn[name]:
                     self._declare(own)
                     file.range[own.name] = own.line
+
+    def _keep_rates(self) -> None:
+        """Let a rate that an expression uses, ``X'``, be a variable, as in NEURON's code."""
+        file = self.result
+        file.rates = self.rates
+        for name, line in self.rates.items():
+            state = file.variables.get(name)
+            if state is None or state.sort != "state" or state.length:
+                raise Refused(f"{name}' in an expression, of what is no single state", line)
+            self._declare(Declaration(rate_of(name), "assigned", line))
+        for block in file.blocks.values():
+            if block.sort == "DERIVATIVE":
+                block.body = with_rates(block.body, self.rates)
 
     def _top(self) -> None:
         token = self.token

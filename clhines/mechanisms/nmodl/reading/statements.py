@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from clhines.mechanisms.ir import exact
 from clhines.mechanisms.nmodl.reading.lexer import Token
-from clhines.mechanisms.nmodl.reading.tree import PICKING, Expression, Refused, Statement
+from clhines.mechanisms.nmodl.reading.tree import PICKING, Expression, Refused, Statement, rate_of
 
 MAX_DEPTH = 100  # of brackets and blocks within each other
 _LEVELS = (("||",), ("&&",), ("<", "<=", ">", ">=", "==", "!="), ("+", "-"), ("*", "/", "%"))
@@ -24,6 +24,7 @@ class Cursor:
         self.sort = ""  # of the block
         self.drawn: dict[str, bool] = {}  # first arguments of draws; whether by a Random of hoc
         self.has_exponential = False  # whether exprand is called
+        self.rates: dict[str, int] = {}  # states whose rates expressions use, as X', and where
 
     # ------------------------------------------------------------------------------- tokens
 
@@ -184,6 +185,11 @@ class Cursor:
             return ("call", name, tuple(values), line)
         if name in self.defines:
             return ("number", Fraction(self.defines[name]))
+        after = self.tokens[self.place + 1 : self.place + 2]
+        if self.sort == "DERIVATIVE" and after and after[0].text not in ("=", "'", "["):
+            if self.take("'"):
+                self.rates[name] = line
+                return ("name", rate_of(name), None)
         return ("name", name, self.index())
 
     def _note(self, name: str, values: list[Expression]) -> None:
