@@ -212,7 +212,8 @@ class LoopRun:
             watch.put_back()
             watch.put(self._before)
             for recorder in self._model.plays.recorders:
-                if recorder.times is not None:  # its event is as it was when the loop began
+                if recorder.times is not None and recorder.vector is not None:
+                    # its event is as it was when the loop began
                     recorder.vector.resize(self._lengths[recorder.address])
             h.t = self._place.t
             steps = self._taken - by_neuron
