@@ -284,14 +284,19 @@ class Loops:
             self._asked.end()
         run, self._run = self._run, None
         kept, self._kept = self._kept, None
-        if run is None or kept is None or not run.given:
+        if run is None or kept is None:
             return
-        self._cut = self._cut + 1 if run.given < _FEW else 0
-        if not run.settle():
-            raise LostError(
-                f"sections, mechanisms, NetCons or Vectors have been made or removed in a loop "
-                f"around fadvance(), at {self._h.t:g} ms; expected this before h.finitialize()"
-            )
+        try:
+            if not run.given:
+                return
+            self._cut = self._cut + 1 if run.given < _FEW else 0
+            if not run.settle():
+                raise LostError(
+                    f"sections, mechanisms, NetCons or Vectors have been made or removed in a loop "
+                    f"around fadvance(), at {self._h.t:g} ms; expected this before h.finitialize()"
+                )
+        finally:
+            run.held.let_go()
         keep(kept)
 
     def _restart(self) -> None:

@@ -65,6 +65,21 @@ class ClampReport(Report):
         self.rows.append([tstep, *(x._stim.i for x in self._clamps)])
 
 
+class EcpMod(Report):
+    """Gathers currents of membranes by pointers, as BMTK does."""
+
+    def __init__(self):
+        super().__init__()
+        every = [s for g in self._local_gids for sec in cells[g].hobj.all for s in sec]
+        self.pointers, self.found = h.PtrVector(len(every)), h.Vector(len(every))
+        for k, segment in enumerate(every):
+            self.pointers.pset(k, segment._ref_i_membrane_)
+
+    def step(self, sim, tstep):
+        self.pointers.gather(self.found)
+        self.rows.append([tstep, *self.found])
+
+
 class SpikesMod(Report):
     def block(self, sim, interval):
         self.rows.append(list(self.times))
@@ -108,13 +123,14 @@ def cell(gid):
     every = [soma(0.5), *dend]
     types = SimpleNamespace(type=[1, 3, 4])  # the last is not recorded
     morphology = SimpleNamespace(segments=every, seg_props=types)
+    hobj = SimpleNamespace(all=[soma, dend])
     return SimpleNamespace(soma=[soma], dend=dend, every=every, synapse=synapse, clamp=clamp,
-                           morphology=morphology)  # fmt: skip
+                           morphology=morphology, hobj=hobj)  # fmt: skip
 
 
 def modules():
     mods = [MembraneReport("v"), SomaReport("m_hh"), SomaReport("ina"), NetconReport("g")]
-    mods += [NetconReport("tau1"), ClampReport(), SpikesMod()]
+    mods += [NetconReport("tau1"), ClampReport(), EcpMod(), SpikesMod()]
     for mod in mods:
         mod._object_lookup = {g: [c.synapse] for g, c in cells.items()}
         mod._clamps = [SimpleNamespace(_stim=c.clamp) for c in cells.values()]
@@ -160,7 +176,7 @@ names = "", ".modules", ".modules.sim_module"
 bionet, kinds, base = (ModuleType(f"{BIONET}{name}") for name in names)
 core = ModuleType("bmtk.simulator.core.modules.simulator_module")
 bionet.BioSimulator, base.SimulatorMod, core.SimulatorMod = BioSimulator, SimulatorMod, CoreMod
-for kind in (MembraneReport, SomaReport, NetconReport, ClampReport, XStimMod):
+for kind in (MembraneReport, SomaReport, NetconReport, ClampReport, EcpMod, XStimMod):
     setattr(kinds, kind.__name__, kind)
 sys.modules |= {m.__name__: m for m in (bionet, kinds, base, core)}
 
@@ -172,6 +188,7 @@ cells = {gid: cell(gid) for gid in range(2)}
 wire = h.NetCon(cells[0].soma[0](0.5)._ref_v, cells[1].synapse, 0, 1, 0.05, sec=cells[0].soma[0])
 pc.set_gid2node(0, pc.id())
 pc.cell(0, wire)
+h.CVode().use_fast_imem(1)
 sim = BioSimulator()
 sim.nsteps_block, sim.nsteps = BLOCK, round(STOP / h.dt)
 sim.net = SimpleNamespace(get_cell_gid=cells.get)

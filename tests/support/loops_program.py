@@ -255,6 +255,25 @@ def samples(net):
     net.rows += [[x] + 26 * [0.0] for one in kept for x in one]
 
 
+def removes(net):
+    """A clamp and a NetCon that go in mid-run; one more clamp goes behind the loop, and a Vector.
+
+    No event of the NetCon is on its way, for which NEURON would end.
+    """
+    dend = net.dends[2]
+    clamps = [h.IClamp(dend(0.5)) for _ in range(2)]
+    for clamp in clamps:
+        clamp.dur, clamp.amp = 1e9, 0.02
+    more = [h.NetCon(net.stim, net.synapses[3], 0, 0.1, 0.03), h.Vector().record(dend(0.5)._ref_v)]
+    net.start()
+    net.loop(4, clamps.pop, 2)
+    more.pop(0)
+    net.loop(STOP + 2, lambda: None)
+    more.clear()
+    clamps.clear()
+    net.loop(STOP + 4)
+
+
 def by_hoc(net):
     net.start()
     h.seen.resize(0)
@@ -487,8 +506,8 @@ def codes(engine):
 
 
 CASES = [reads, amp, voltage, weight, wires, sends, often, longer, diameter, again, breaks,
-         every_step, empties, samples, by_hoc, hoc_reads, hoc_executes, by_steprun, own_continuerun,
-         own_advance, own_advance_often, plays, points, raises, solves, variable,
+         every_step, empties, samples, removes, by_hoc, hoc_reads, hoc_executes, by_steprun,
+         own_continuerun, own_advance, own_advance_often, plays, points, raises, solves, variable,
          sets_t]  # fmt: skip
 
 
@@ -618,9 +637,9 @@ def refusals(engine):
         h.fadvance()
         net.more.append(h.IClamp(net.somas[0](0.5)))  # NEURON's memory is settled before
         h.fadvance()
-        found["made"] = round(h.t / h.dt)
         net.more.clear()
-        said(h.fadvance)
+        h.fadvance()
+        found["made"] = round(h.t / h.dt)
         h.finitialize(-65)
         found["after"] = steps_of(enable(engine=engine), lambda: [h.fadvance() for _ in range(9)])
     with enable(engine=engine, fallback="neuron"):  # NEURON cannot go on either

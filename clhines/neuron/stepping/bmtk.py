@@ -1,6 +1,6 @@
 """BMTK's `advance()`, which calls Python after each step: what its reports read there.
 
-BMTK's reports read variables in each step and do nothing else. What `xstim` and `comsol` set
+BMTK's reports and its `ecp` read variables in each step and do nothing else. What `xstim` and `comsol` set
 outside of cells after each step depends on its number alone: they are asked for a block ahead of
 it. A module of any other class may change the model in a step, and is refused; in a step that ends
 a block, which NEURON takes itself, all of them may.
@@ -109,6 +109,9 @@ def _read_by(sim: Any) -> Iterator[tuple[Any, str]]:
             yield from ((synapse, name) for synapse in every for name in _kept(mod, "variables"))
         elif type(mod) is modules.ClampReport:
             yield from ((_kept(clamp, "stim"), "i") for clamp in _kept(mod, "clamps"))
+        elif type(mod) is modules.EcpMod:
+            for cell in map(sim.net.get_cell_gid, _kept(mod, "local_gids")):
+                yield from ((segment, "i_membrane_") for sec in cell.hobj.all for segment in sec)
         elif type(mod).step not in idle and not _sets_potentials(mod):
             raise InputError(
                 f"calls BMTK: its {type(mod).__name__} may change the model in a step; expected "

@@ -19,7 +19,7 @@ from clhines.neuron.memory.raw import numbers_in, put_words, ref
 from clhines.neuron.read.played import Recorder, steps_at_once
 from clhines.neuron.stepping.everything import Everything
 from clhines.neuron.stepping.late import LateEvents
-from clhines.neuron.stepping.watch import Watch
+from clhines.neuron.stepping.watch import Held, Watch
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.result import Result
 
@@ -67,8 +67,9 @@ class LoopRun:
         for origin in model.wires.origins:
             found |= {a for a in (origin.times, origin.numbers) if a in model.plays.vectors}
         self._vectors = {address: k for k, address in enumerate(sorted(found))}
-        self._held = [model.plays.vectors[address] for address in self._vectors]  # none goes
-        self._lengths = dict(zip(self._vectors, map(len, self._held), strict=True))
+        vectors = [model.plays.vectors[address] for address in self._vectors]
+        self._lengths = dict(zip(self._vectors, map(len, vectors), strict=True))
+        self.held = Held(model, vectors)
         ends = [memory.vector_words(address) + 8 for address in self._vectors]
         kept = self._kept
         kept.known = kept.known or Fingerprint(model)
@@ -77,7 +78,7 @@ class LoopRun:
 
     def is_same(self) -> bool:
         """Whether nothing has been changed since the last step."""
-        return self._watch.same()
+        return self._watch.same() and not self.held.are_left()
 
     # -- steps -----------------------------------------------------------------------------------
 
@@ -211,7 +212,8 @@ class LoopRun:
             watch.put_back()
             watch.put(self._before)
             for recorder in self._model.plays.recorders:
-                if recorder.times is not None:  # its event is as it was when the loop began
+                if recorder.times is not None and recorder.vector is not None:
+                    # its event is as it was when the loop began
                     recorder.vector.resize(self._lengths[recorder.address])
             h.t = self._place.t
             steps = self._taken - by_neuron

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence, Set
+from itertools import chain
 
 import numpy as np
 
 from clhines.neuron.kept import Fingerprint, counts
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import compare, ref, words_in
+from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.hooks import list_words
 
@@ -18,6 +20,7 @@ _STRUCTURE = "structure_change_cnt", "tree_changed", "v_structure_change", "n_me
 _SWITCHES = ("diam_changed", "diam_change_cnt", "cvode_active_", "nrn_use_fast_imem",
              "nrn_use_selfqueue_", "nrn_use_bin_queue_", "secondorder",
              "nrn_netrec_state_adjust")  # fmt: skip
+_OWNERS = np.uint64(0xFFFFFFFF)
 _LONG = 32  # words that are compared at once
 _POINTERS = "nrn_multisplit_solve_", "nrnmpi_splitcell_compute_", "nrn_nonvint_block"
 _CLASSES = "LinearMechanism", "StateTransitionEvent"
@@ -66,6 +69,29 @@ class KnownWords:
         if any(compare(a, at + 8 * b, 8 * (e - b)) for a, b, e in self._runs):
             return False
         return np.array_equal(self.words[self._where_alone], self.known[self._alone])
+
+
+class Held:
+    """Keeps NetCons, point processes and some Vectors of a model, so that a body takes none away.
+
+    What has no other owner any more is to go once NEURON's memory is settled.
+    """
+
+    def __init__(self, model: NeuronModel, vectors: Sequence[Hoc]) -> None:
+        # by name of those alone that there are: each text that hoc gets may overwrite an older one
+        names = "NetCon", *{*model.contents.points, *model.wires.senders.names}
+        every = chain.from_iterable(model.h.List(name) for name in names)
+        self._things = [*vectors, *every]
+        # the first half of an object's first word counts its owners
+        self._words, self._where = words_in(model.memory.objects_of(self._things))
+
+    def let_go(self) -> None:
+        self._things.clear()
+        self._where = self._where[:0]
+
+    def are_left(self) -> bool:
+        """Whether one of them is kept here alone."""
+        return bool(((self._words[self._where] & _OWNERS) == 1).any())
 
 
 class Watch:
