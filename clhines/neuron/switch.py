@@ -168,7 +168,7 @@ class Switch:
         def count() -> int:
             return solve_steps(h, stop, *own)
 
-        ran = self._attempt(count, lambda: self._own_psolve(stop), False)
+        ran = self._attempt(count, lambda: self._own_psolve(stop), calls=False, solves=True)
         if not ran:  # psolve() itself calls no advance() of the model's own
             self._interrupt.value = 1  # hoc stops before what comes next
         return 0.0
@@ -177,7 +177,7 @@ class Switch:
         h = self._h
         match words:
             case [float(stop), float()]:
-                if not self._attempt(lambda: batch_steps(h, stop), own, False):
+                if not self._attempt(lambda: batch_steps(h, stop), own, calls=False):
                     self._interrupt.value = 1
             case _:  # NEURON writes a file in its steps, or says what is wrong
                 try:
@@ -225,14 +225,13 @@ class Switch:
         finally:
             self._take_method()
 
-    def _attempt(
-        self, count: Callable[[], int], own: Callable[[], object], calls: bool = True
-    ) -> bool:
+    def _attempt(self, count: Callable[[], int], own: Callable[[], object], **how: bool) -> bool:
+        """Run, or let NEURON's `own` do; `how` are fields of `RunOptions`."""
         options = self.options
         assert options is not None
         try:
             try:
-                self._run(count, calls, options)
+                self._run(count, options, options.request._replace(**how))
             except (InputError, RankError) as error:
                 if isinstance(error, SteppingError) and not on_ranks(self._h):
                     own()  # a loop around `fadvance`, which sees what is done between steps
@@ -257,15 +256,14 @@ class Switch:
             say_to_caller(f"this model has not been run: {self.message}")
         self._prints.value = int(not self._in_python.value)
 
-    def _run(self, count: Callable[[], int], calls: bool, options: SwitchOptions) -> None:
+    def _run(self, count: Callable[[], int], options: SwitchOptions, request: RunOptions) -> None:
         if self._is_running:
             raise InputError("a run has been called in a run; expected none in CVode.event")
         self._is_running = True
         try:
             fix_steps(self._h, options.fixed_step)
-            given = RunOptions(*options.request[:3], calls), options.progress
             with long_bars(_SHORT):
-                self._steps += advance(self._h, count, *given)
+                self._steps += advance(self._h, count, request, options.progress)
         finally:
             self._is_running = False
 
