@@ -426,13 +426,21 @@ def kept_or_read(
         kept = None if vectors or ahead else kept_model(request, stepped)
     kept = kept_by_all(ranks, kept)
     model = kept.model if kept else read_model(h, vectors or {}, ranks=ranks, ahead=ahead)
-    rejected = [] if kept is not None else model.rejected
+    rejected = [*_unsolved(model)] if request.solves else []
+    rejected += [] if kept is not None else model.rejected
     uncalled = model.uncalled if request.calls else []
     with agreed(ranks):
         if rejected or uncalled:
             seen = not rejected and all(isinstance(r, SteppingRejected) for r in uncalled)
             raise (SteppingError if seen else RejectedError)(rejected + uncalled)
         return kept or KeptModel(model, request)
+
+
+def _unsolved(model: NeuronModel) -> Iterator[Rejected]:
+    """Yield what is other in ``psolve``: NEURON's ``h.t`` stays as it was when that was called."""
+    if any(r.times is not None and r.variable is None for r in model.plays.recorders):
+        what = "Vector.record of h.t at given times, in psolve, where NEURON's h.t does not move"
+        yield Rejected("", what, "record it in each step, or use h.continuerun()")
 
 
 def _run_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks | None) -> int:

@@ -428,6 +428,7 @@ class RunOptions(NamedTuple):
     dtype: str
     engine: str
     calls: bool = True  # a model's own advance() and step(), as continuerun() does
+    solves: bool = False  # as psolve() does
 
     @classmethod
     def of(cls, device: object, dtype: DTypeLike, engine: str) -> RunOptions:

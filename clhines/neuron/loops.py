@@ -33,6 +33,14 @@ _UNNAMED = {  # methods that may, or that run other code
     "apply", "submit", "context", "working", "runworker", "val", "assign", "scatter", "out",
     "restore",
 }  # fmt: skip
+_SEEDING = {  # methods that set where a stream of a mechanism is
+    "seed", "noiseFromRandom", "noiseFromRandom123", "set_ids", "set_seq", "Random123_globalindex",
+}  # fmt: skip
+_PICKING = {  # methods of a Random, from which a mechanism may draw, too
+    "repick", "seq", "Random123", "MCellRan4", "ACG", "MLCG", "Isaac64", "uniform", "discunif",
+    "normal", "lognormal", "negexp", "poisson", "binomial", "geometric", "hypergeo", "erlang",
+    "weibull",
+}  # fmt: skip
 _READING = {"to_vector", "gather", "val", "in"}  # methods that read variables by no name
 _DRAWING = {"plot", "flush", "fastflush", "getline"}  # of what a Graph has been told to draw
 _OF_ALL = {"loc", "has_loc", "get_loc", "get_segment"}  # functions of all point processes
@@ -252,6 +260,11 @@ class Loops:
         if not self._called and all(str(f) == "fadvance()" for f in self.calling):
             return False, None
         used, contents = reached.names, kept.model.contents
+        for name, mechanism in kept.model.mechanisms.items():
+            drawn = mechanism.program.random, mechanism.program.picked
+            for streams, methods in zip(drawn, (_SEEDING, _PICKING), strict=True):
+                if streams and (called := sorted(used & methods)):
+                    raise LackingError(f"hoc calls {called[0]}(), and {name} draws numbers")
         by_pointer = not used.isdisjoint(_POINTERS)
         reads = by_pointer or not used.isdisjoint(_READING)
         reads |= not used.isdisjoint(_DRAWING) and len(self._h.List("Graph")) > 0

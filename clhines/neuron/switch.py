@@ -32,7 +32,7 @@ from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc, interpreter
 from clhines.neuron.read.hooks import is_standard, standard
 from clhines.neuron.read.wiring import on_ranks
-from clhines.neuron.stepping.taken import Taken, neurons_own
+from clhines.neuron.stepping.taken import HocArguments, Taken, neurons_own
 from clhines.progress import long_bars
 
 _NAME = "clhines_neuron_switch"  # in hoc
@@ -67,6 +67,7 @@ class Switch:
         self._h = h
         self.options: SwitchOptions | None = None  # None: it is off
         self._library = Objects(h)
+        self._arguments = HocArguments(self._library)
         self._error: BaseException | None = None
         self._is_running, self.reasons = False, list[str]()
         self._method = self._library.method("ParallelContext", "psolve")
@@ -161,29 +162,29 @@ class Switch:
         return int(not ran)
 
     def _psolve(self, _: int) -> float:
-        stop = self._library.function(
-            "_Z10hoc_getargi", ctypes.POINTER(ctypes.c_double), ctypes.c_int
-        )(1)[0]
+        stop = self._arguments.number(1)
         h, own = self._h, (ctypes.c_double * 2).from_address(self._library.variable("nrn_threads"))
 
         def count() -> int:
             return solve_steps(h, stop, *own)
 
-        ran = self._attempt(count, lambda: self._own_psolve(stop), False)
+        ran = self._attempt(count, lambda: self._own_psolve(stop), calls=False, solves=True)
         if not ran:  # psolve() itself calls no advance() of the model's own
             self._interrupt.value = 1  # hoc stops before what comes next
         return 0.0
 
-    def _batch_run(self, stop: float, own: Callable[[], object], is_written: bool) -> None:
+    def _batch_run(self, words: list[object], own: Callable[[], object]) -> None:
         h = self._h
-        if is_written:  # NEURON writes a file in its steps
-            try:
-                with neurons_own():
-                    own()
-            except BaseException as error:
-                self._stop(error)
-        elif not self._attempt(lambda: batch_steps(h, stop), own, False):
-            self._interrupt.value = 1
+        match words:
+            case [float(stop), float()]:
+                if not self._attempt(lambda: batch_steps(h, stop), own, calls=False):
+                    self._interrupt.value = 1
+            case _:  # NEURON writes a file in its steps, or says what is wrong
+                try:
+                    with neurons_own():
+                        own()
+                except BaseException as error:
+                    self._stop(error)
 
     def _asked(self) -> tuple[RunOptions, float | None]:
         assert self.options is not None
@@ -224,14 +225,13 @@ class Switch:
         finally:
             self._take_method()
 
-    def _attempt(
-        self, count: Callable[[], int], own: Callable[[], object], calls: bool = True
-    ) -> bool:
+    def _attempt(self, count: Callable[[], int], own: Callable[[], object], **how: bool) -> bool:
+        """Run, or let NEURON's `own` do; `how` are fields of `RunOptions`."""
         options = self.options
         assert options is not None
         try:
             try:
-                self._run(count, calls, options)
+                self._run(count, options, options.request._replace(**how))
             except (InputError, RankError) as error:
                 if isinstance(error, SteppingError) and not on_ranks(self._h):
                     own()  # a loop around `fadvance`, which sees what is done between steps
@@ -256,15 +256,14 @@ class Switch:
             say_to_caller(f"this model has not been run: {self.message}")
         self._prints.value = int(not self._in_python.value)
 
-    def _run(self, count: Callable[[], int], calls: bool, options: SwitchOptions) -> None:
+    def _run(self, count: Callable[[], int], options: SwitchOptions, request: RunOptions) -> None:
         if self._is_running:
             raise InputError("a run has been called in a run; expected none in CVode.event")
         self._is_running = True
         try:
             fix_steps(self._h, options.fixed_step)
-            given = RunOptions(*options.request[:3], calls), options.progress
             with long_bars(_SHORT):
-                self._steps += advance(self._h, count, *given)
+                self._steps += advance(self._h, count, request, options.progress)
         finally:
             self._is_running = False
 
@@ -282,28 +281,24 @@ class TakenBatch(Taken):
     ----------
     h, library
     run : callable
-        Called with when to stop, ms, with what calls NEURON's own, and whether it writes a file.
+        Called with its arguments and with what calls NEURON's own.
     """
 
     def __init__(
-        self, h: Hoc, library: Objects, run: Callable[[float, Callable[[], object], bool], None]
+        self, h: Hoc, library: Objects, run: Callable[[list[object], Callable[[], object]], None]
     ) -> None:
         library.built_in("fadvance")  # where others are as this one
-        given = library.function("_Z5ifargi", ctypes.c_int, ctypes.c_int)
-        number = library.function("_Z10hoc_getargi", ctypes.POINTER(ctypes.c_double), ctypes.c_int)
-        text = library.function("_Z11hoc_gargstri", ctypes.c_char_p, ctypes.c_int)
-        give = library.function("_Z12hoc_retpushxd", None, ctypes.c_double)
+        arguments = HocArguments(library)
 
         def called() -> None:
-            texts = [text(k).decode() for k in (3, 4) if given(k)]
-            words = number(1)[0], number(2)[0], *texts
+            words = arguments.all()
 
             def own() -> None:
                 with self.off():
                     h.batch_run(*words)
 
-            run(words[0], own, bool(texts))
-            give(1.0)
+            run(words, own)
+            arguments.give(1.0)
 
         super().__init__(library.function_of_hoc("batch_run"), called)
 

@@ -121,6 +121,43 @@ def test_a_table_that_is_made_again(cell):
     h.base_ext_made = 0.3
 
 
+@pytest.mark.parametrize("name", ["ext_warm", "ext_warmed"])
+def test_a_table_of_what_initial_sets(cell, name):
+    """NEURON makes one of them before INITIAL, so of what the last one has set, the other after it.
+
+    A parameter that is not in DEPEND changes nothing until the table is made again.
+    """
+    section, _ = cell
+    section.insert(name)
+    refs = section(0.5)._ref_v, getattr(section(0.5), f"_ref_m_{name}")
+    vectors = [h.Vector().record(ref) for ref in refs]
+
+    def turns(run):
+        found = []
+        h.celsius = 5
+        for celsius in (15, 30, 20):
+            h.finitialize(-65)
+            h.celsius = celsius
+            for _ in range(2):  # the second table is that of the first
+                h.finitialize(-65)
+                run(STOP / 2)
+                setattr(h, f"half_{name}", 45)
+                run(STOP)
+                found.append([np.array(v) for v in vectors])
+                setattr(h, f"half_{name}", 40)
+        return np.array(found)
+
+    expected = turns(h.continuerun)
+    assert np.ptp(expected[:, 1, -1]) > 1e-3
+    found = turns(clhines.neuron.run)
+    assert (np.abs(found - expected) <= EPS * np.abs(expected).max(axis=2, keepdims=True)).all()
+    h.celsius = 25  # NEURON would make it again of what INITIAL has set before
+    [said] = map(str, clhines.neuron.check())
+    assert f"{name}: TABLE of rates depends on 'warm', which changes" in said
+    assert f"call h.finitialize(), or set usetable_{name} = 0" in said
+    h.celsius = 6.3
+
+
 def test_a_row_of_a_table_that_is_rounding_is_neurons(cell):
     """Beside 0/0, where a clamp holds the voltage; the exact row would be off by far more."""
     section, _ = cell

@@ -90,6 +90,28 @@ def test_events_of_connections_that_are_not_active_any_more_come(model, engine):
     assert np.abs(got_weights - weights).max() < 1e-9 * np.abs(weights[weights > -1e8]).max()
 
 
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs"])
+def test_events_on_their_way_have_weights_that_for_netcons_alone_sets(engine):
+    mod_files.loaded()
+    soma = h.Section(name="soma")
+    soma.L = soma.diam = 20
+    soma.insert("pas")
+    synapse, stim = h.ext_fades(soma(0.5)), h.NetStim()
+    stim.start, stim.interval, stim.number = 0.5, 2.1, 5
+    netcons = [h.NetCon(stim, synapse), h.NetCon(None, synapse)]
+    netcons[0].delay, g, found = 5, h.Vector().record(synapse._ref_g), []
+    for run in (h.continuerun, lambda until: clhines.neuron.run(until, engine=engine)):
+        netcons[0].weight[0], netcons[1].weight[0] = 1e-2, 5e-3
+        h.finitialize(-65)
+        h.continuerun(3)  # two events are on their way
+        run(STOP)
+        found.append([np.array(g), [netcon.weight[0] for netcon in netcons]])
+    for expected, got in zip(*found, strict=True):
+        assert np.max(expected) > 1e-4
+        # about 600 steps of some 10 roundings each of values that do not grow
+        assert np.abs(np.array(got) - expected).max() < 1e-9 * np.max(expected)
+
+
 @pytest.mark.parametrize("times", [[7.1], [7.1, 7.1]])
 def test_an_event_that_its_source_has_not_sent_to_the_others_is_refused(model, times):
     h.finitialize(-65)

@@ -456,19 +456,13 @@ class _Work:
         self.bodies.blocks[f"table_{name}"] = Body(results, loops=run.loops)
 
     def _known(self, use: TableUse, keys: set[str]) -> dict[Node, Node]:
-        """Variables that INITIAL alone sets, before it uses a table, from what is one for all.
-
-        A table that later blocks alone use NEURON makes with them where DEPEND has them.
-        """
+        """Variables that INITIAL alone sets, before it uses a table, from what is one for all."""
         writes = [b.writes.keys() for n, b in self.bodies.blocks.items() if n != "initial"]
         later = {key for keys in writes for key in keys}
         initial = self.bodies.blocks.get("initial", Body())
         ever = later.union(initial.writes)
         shared = {k for k in self.names.elements.keys() - ever if self.names.is_global(k)}
-        known = use.known
-        if known is None:
-            set_first = initial.writes.items()
-            known = {k: node for k, node in set_first if self.names.elements[k] in use.depends}
+        known = initial.writes if use.known is None else use.known
         return {
             self.graph.symbol(key): node
             for key, node in known.items()

@@ -19,6 +19,37 @@ _STEP = "fadvance"
 _taken: list[TakenStep] = []
 
 
+class HocArguments:
+    """Arguments of the function that hoc calls now, and what it gets back."""
+
+    def __init__(self, library: Objects) -> None:
+        number = ctypes.POINTER(ctypes.c_double)
+        self._is_given = library.function("_Z5ifargi", ctypes.c_int, ctypes.c_int)
+        self._number = library.function("_Z10hoc_getargi", number, ctypes.c_int)
+        self._text = library.function("_Z11hoc_gargstri", ctypes.c_char_p, ctypes.c_int)
+        self._is_text = library.function("_Z14hoc_is_str_argi", ctypes.c_int, ctypes.c_int)
+        self._is_number = library.function("_Z17hoc_is_double_argi", ctypes.c_int, ctypes.c_int)
+        self._give = library.function("_Z12hoc_retpushxd", None, ctypes.c_double)
+
+    def number(self, k: int) -> float:
+        """Return argument `k`, 1 for the first; hoc ends what it does where it is no number."""
+        return float(self._number(k)[0])
+
+    def all(self) -> list[object]:
+        """Return all of them, texts and numbers; None of others."""
+        found = list[object]()
+        while self._is_given(k := len(found) + 1):
+            if self._is_text(k):
+                found.append(self._text(k).decode())
+            else:
+                found.append(self.number(k) if self._is_number(k) else None)
+        return found
+
+    def give(self, value: float) -> None:
+        """Let hoc have a function's result."""
+        self._give(value)
+
+
 class Taken:
     """A function of hoc's that is another one while `is_on`; `function` raises nothing.
 
@@ -67,11 +98,11 @@ class TakenStep(Taken):
         self, library: Objects, step: Callable[[], None], settle: Callable[[], None] = lambda: None
     ) -> None:
         self._settle = settle
-        give = library.function("_Z12hoc_retpushxd", None, ctypes.c_double)
+        arguments = HocArguments(library)
 
         def called() -> None:
             step()
-            give(1.0)
+            arguments.give(1.0)
 
         super().__init__(library.built_in(_STEP), called)
 
@@ -103,13 +134,7 @@ class Settling:
 
     def __init__(self, h: Hoc, library: Objects, keep: Callable[[BaseException], None]) -> None:
         self._h, self._library, self._keep = h, library, keep
-        self._is_given = library.function("_Z5ifargi", ctypes.c_int, ctypes.c_int)
-        number = ctypes.POINTER(ctypes.c_double)
-        self._number = library.function("_Z10hoc_getargi", number, ctypes.c_int)
-        self._text = library.function("_Z11hoc_gargstri", ctypes.c_char_p, ctypes.c_int)
-        self._is_text = library.function("_Z14hoc_is_str_argi", ctypes.c_int, ctypes.c_int)
-        self._is_number = library.function("_Z17hoc_is_double_argi", ctypes.c_int, ctypes.c_int)
-        self._give = library.function("_Z12hoc_retpushxd", None, ctypes.c_double)
+        self._arguments = HocArguments(library)
         library.built_in("fadvance")  # where others are as this one
         self._taken = [self._of_method(*names) for names in self.METHODS]
         self._taken += [self._of_function(name) for name in self.FUNCTIONS]
@@ -126,7 +151,7 @@ class Settling:
         def called(inside: int) -> float:
             some = self._h.List(template) if template != "CVode" else [self._h.CVode()]
             every = (x for x in some if len(some) == 1 or self._library.inside(x) == inside)
-            words = [self._number(1)[0]] if template == "CVode" and self._is_given(1) else []
+            words = self._arguments.all() if template == "CVode" else []
             return float(self._attempt(lambda: getattr(next(every), name)(*words)) or 0.0)
 
         at = self._library.method(template, name)
@@ -134,19 +159,11 @@ class Settling:
 
     def _of_function(self, name: str) -> tuple[ctypes.c_uint64, int, Any]:
         def called() -> None:
-            words = list[object]()
-            while self._is_given(len(words) + 1):
-                words.append(self._word(len(words) + 1))
-            self._give(float(self._attempt(lambda: self._call(name, words)) or 0.0))
+            words = self._arguments.all()
+            self._arguments.give(float(self._attempt(lambda: self._call(name, words)) or 0.0))
 
         at = self._library.function_of_hoc(name)
         return at, at.value, ctypes.CFUNCTYPE(None)(called)
-
-    def _word(self, k: int) -> object:
-        """Return an argument, a text or a number; None of others."""
-        if self._is_text(k):
-            return self._text(k).decode()
-        return self._number(k)[0] if self._is_number(k) else None
 
     def _call(self, name: str, words: list[object]) -> object:
         if None in words:
