@@ -291,7 +291,7 @@ def test_netcons_compare_variables_as_in_neuron():
     said = (
         "NetCon of ExpSyn.g, which events set",
         "NetCon of hh.gnabar, which this does not set in a step",
-        "NetCon of ca_ion.cai; expected a voltage",
+        "NetCon of cai; expected a voltage",
         "NetCon of hh.m; expected a voltage",
         "NetCon of hh.m; expected a voltage",
     )
