@@ -870,10 +870,10 @@ def _find_pointed(model: NeuronModel) -> None:
         if one is None or one.owner not in model.mechanisms:
             continue
         mechanism, what = model.mechanisms[one.owner], ""
-        states = {q.public or q.name: q.name for q in mechanism.program.states if not q.is_global}
-        if one.name not in states:
+        own = {q.public or q.name: q.name for q in mechanism.program.states if not q.is_global}
+        if one.name not in own:
             what = "this does not set in a step"
-        elif any(a.name == states[one.name] and a.direction != "in"
+        elif any(a.name == own[one.name] and a.direction != "in"
                  for a in mechanism.program.blocks.get("receive", ())):  # fmt: skip
             what = "events set"
         if what:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -190,8 +191,9 @@ def _read_origins(
             compared[own] += 1
         sender, number = (sender, number) if node < 0 else (None, -1)
         known, threshold = vars(source), reader.threshold(source.address)
-        more = {"sender": sender, "number": number, "variable": variable}
-        origins.append(Origin(**known, node=node, threshold=threshold, **more))
+        given = node, threshold, sender, number, variable
+        names = "node", "threshold", "sender", "number", "variable"
+        origins.append(Origin(**known, **dict[str, Any](zip(names, given, strict=True))))
     return origins
 
 
