@@ -501,7 +501,7 @@ def _third_draw() -> Iterator[Quote]:
     words = "With these mends {} are equal, {} go by NEURON's own steps, {} are rejected"
     yield prose(SWITCH, PUBLISHED, words, *(_scripts(now, *x) for x in (EQUAL, OWN, REJECTED)))
     counts = (Figure("coverage-unseen-3", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
-    yield prose(SWITCH, PUBLISHED, "Of this draw's {} distinct .mod files {} ran", *counts)
+    yield prose(SWITCH, PUBLISHED, "Of this draw's {} distinct .mod files {} run", *counts)
     fourth = Figure("coverage-unseen-4", lambda found: str(len(found["repositories"])), {})
     counts = (Figure("coverage-unseen-4", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
     yield prose(SWITCH, PUBLISHED, "until {} had such files", fourth)
