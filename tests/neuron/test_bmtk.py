@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).parents[1] / "support" / "bmtk_program.py"
 def test_reports_of_bmtk_are_those_of_neuron_step_by_step():
     """Steps of 1 to 1e2 mV, 1 and less: NEURON's own rounding is 1e-9 of them."""
     found = forked.result_of(PROGRAM)
-    assert found["rows"] == [200, 200, 200, 200, 200, 200, 200, 3]  # the last has a row for each block
+    assert found["rows"] == [*7 * [200], 3]  # the last has a row for each block
     assert found["spikes"] > 0
     for apart in found["apart"]:
         assert all(d < 1e-7 for d in apart) and apart[-1] == 0  # spikes: the same bits

@@ -1,9 +1,9 @@
 """BMTK's `advance()`, which calls Python after each step: what its reports read there.
 
-BMTK's reports and its `ecp` read variables in each step and do nothing else. What `xstim` and `comsol` set
-outside of cells after each step depends on its number alone: they are asked for a block ahead of
-it. A module of any other class may change the model in a step, and is refused; in a step that ends
-a block, which NEURON takes itself, all of them may.
+BMTK's reports and its `ecp` read variables in each step and do nothing else. What `xstim` and
+`comsol` set outside of cells after each step depends on its number alone: they are asked for a
+block ahead of it. A module of any other class may change the model in a step, and is refused; in a
+step that ends a block, which NEURON takes itself, all of them may.
 """
 
 from __future__ import annotations
