@@ -231,7 +231,8 @@ class Switch:
         assert options is not None
         try:
             try:
-                self._run(count, options, options.request._replace(**how))
+                device, dtype, engine = options.request[:3]
+                self._run(count, options, RunOptions(device, dtype, engine, **how))
             except (InputError, RankError) as error:
                 if isinstance(error, SteppingError) and not on_ranks(self._h):
                     own()  # a loop around `fadvance`, which sees what is done between steps

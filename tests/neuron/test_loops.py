@@ -124,6 +124,11 @@ def test_what_a_body_cannot_be_given_neuron_steps():
     assert found["silent"] == [0, []] and found["left"] == [True, False]
 
 
+def test_a_stream_that_hoc_sets_is_neurons():
+    found = told("reseeded", "reference")
+    assert found == {"worst": 0.0, "steps": [0]}
+
+
 def test_no_write_by_hoc_is_missed():
     found = told("writes", "reference")
     assert found["same"] and not found["unseen"]

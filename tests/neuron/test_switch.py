@@ -227,6 +227,15 @@ with clhines.neuron.enable(engine="reference"):
             pc.psolve(3)
         except clhines.InputError as error:
             said.append(str(error))
+    times, at_times = h.Vector([0.5]), h.Vector()
+    at_times.record(h._ref_t, times)
+    h.finitialize(-60)
+    try:
+        pc.psolve(1)
+    except clhines.InputError as error:
+        said.append(str(error))
+    h.continuerun(1)
+    said.append(0.4 < at_times[0] < 0.51)
 worst = max(abs(a - b) for a, b in zip(truth, found))
 print(json.dumps([len(truth), len(found), worst, said]))
 """
@@ -236,7 +245,10 @@ def test_psolve_goes_on_from_the_time_of_the_last_step():
     """NEURON's does so whatever h.t is, but where dt is another as well."""
     count, own, worst, said = result_of(TIMES)
     assert count == own == 2 + 80 and worst < TOLERANCE
-    for t, one in zip((-2, 7), said, strict=True):
+    assert (
+        "Vector.record of h.t at given times, in psolve, where NEURON's h.t" in said[2] and said[3]
+    )
+    for t, one in zip((-2, 7), said[:2], strict=True):
         assert one.startswith(f"h.t has been set to {t} ms, and psolve goes on from NEURON's last")
 
 

@@ -773,6 +773,28 @@ def not_given(engine):
     return found
 
 
+def reseeded(engine):
+    """A body in hoc that sets where the stream of a NetStim is: times of spikes of two runs."""
+    h("objref train")
+    h("proc hoc_seeds() { while (t < $1) { fadvance()  if (t > 5 && t < 5 + dt) train.seed(77) } }")
+    soma = h.Section(name="reseeded")
+    soma.insert("hh")
+    soma.L = soma.diam = 20
+    synapse, train, v = h.ExpSyn(soma(0.5)), h.NetStim(), h.Vector().record(soma(0.5)._ref_v)
+    h.train, train.interval, train.number, train.noise = train, 1, 1e9, 1
+    netcon, found, steps = h.NetCon(train, synapse), [], []
+    netcon.weight[0], netcon.delay = 0.005, 0.3
+    for begin in (nullcontext, lambda: enable(engine=engine)):
+        with begin() as on:
+            train.noiseFromRandom123(1, 2, 3)
+            h.finitialize(-65)
+            h.hoc_seeds(20)
+            found.append(np.array(v))
+            steps = [on.steps] if on is not None else []
+    h("objref train")
+    return {"worst": float(np.abs(found[0] - found[1]).max()), "steps": steps}
+
+
 def writes(engine):
     """Names of numbers whose change is not seen before a step, with what hoc's loops compare.
 
@@ -844,6 +866,19 @@ def gone(engine):
 
 if __name__ == "__main__":
     what, engine = sys.argv[1:]
-    cases = compared, unread, codes, coupled, plastic, ends, asks, refusals, not_given, writes, gone
+    cases = (
+        compared,
+        unread,
+        codes,
+        coupled,
+        plastic,
+        ends,
+        asks,
+        refusals,
+        not_given,
+        reseeded,
+        writes,
+        gone,
+    )
     every = {f.__name__: f for f in cases}
     print(json.dumps(every[what](engine)))
