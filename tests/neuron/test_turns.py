@@ -164,7 +164,7 @@ def test_orders_that_the_network_decides_are_rejected():
     h.finitialize(-65)
     clhines.neuron.run(1)  # one instance alone
     other = h.nmdraws(soma(0.5))
-    check("nmdraws: scop_random of several instances in turn, in a loop")
+    check("nmdraws: poisrand of several instances in turn, in a loop")
     del other
     jolts = [jolts, h.nmjolts(soma(0.5))]
     h.finitialize(-65)
