@@ -98,6 +98,7 @@ LAST_GPU = {
     "hnn-core, 270 cells": "hnn-core firing_pattern",
     "`bio_1cell`, 1 cell": "BMTK bio_1cell",
     "`bio_300cells_nosurround`, 300 cells": "BMTK bio_300cells",
+    "NetPyNE's M1, 94 cells": "netpyne M1",
 }
 SPIKES = "## When is the last spike known?"
 TRIED = "## What has been tried?"
