@@ -32,7 +32,7 @@ from clhines.mechanisms.ir.program import GENERATOR
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl import NmodlError
 from clhines.mechanisms.nmodl.values import MADE
-from clhines.neuron.convert import constructed, function_tables_of, table_of, table_refused
+from clhines.neuron.convert import constructed, function_tables_of, table_refused, tables_of
 from clhines.neuron.memory.tables import forces_of, read_force
 from clhines.neuron.read.patterns import is_pattern
 from clhines.neuron.read.trains import is_train
@@ -96,7 +96,7 @@ def _made(text: str, path: str, tables: dict[str, Any]) -> Mechanism:
             block = table_refused(error.rejections[0].construct)
             if not block or MADE.format(block) in tables:
                 raise
-            table = table_of(text, path, block)
+            table = tables_of(text, path)[block]
             tables[MADE.format(block)] = table.given(np.ones((table.rows, len(table.columns))))
 
 
