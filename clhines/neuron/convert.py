@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -159,6 +160,7 @@ class MadeTable:
         return FunctionTable(axes, tuple(values.ravel().tolist()))
 
 
+@lru_cache(maxsize=64)  # an import asks several times
 def tables_of(text: str, path: str) -> dict[str, MadeTable]:
     """Return the TABLEs of an NMODL text, by block."""
     file, found = parse(text, path, Includes(Path(path).parent)), dict[str, MadeTable]()

@@ -852,10 +852,10 @@ def _find_pointed(model: NeuronModel) -> None:
     for targets in model.pointed.values():
         if targets and targets[0].owner in model.mechanisms:
             kept.setdefault(targets[0].owner, set()).add(targets[0].name)
-    compared = [each[0].variable for each in model.wires.compared.values()]
+    compared = [v for each in model.wires.compared.values() if (v := each[0].variable) is not None]
+    compared = [one for one in compared if one.owner in model.mechanisms]
     for one in compared:
-        if one is not None and one.owner in model.mechanisms:
-            kept.setdefault(one.owner, set()).add(one.name)
+        kept.setdefault(one.owner, set()).add(one.name)
     for name, names in kept.items():
         found = _converted(model, name, sorted(names))
         assert isinstance(found, Mechanism)  # as it was without
@@ -867,14 +867,11 @@ def _find_pointed(model: NeuronModel) -> None:
             what = f"EXTERNAL {external}, which several instances of {to.owner} set and use"
             model.rejected.append(Rejected(name, what))
     for one in compared:
-        if one is None or one.owner not in model.mechanisms:
-            continue
-        mechanism, what = model.mechanisms[one.owner], ""
-        own = {q.public or q.name: q.name for q in mechanism.program.states if not q.is_global}
+        program, what = model.mechanisms[one.owner].program, ""
+        own = {q.public or q.name: q.name for q in program.states if not q.is_global}
         if one.name not in own:
             what = "this does not set in a step"
-        elif any(a.name == own[one.name] and a.direction != "in"
-                 for a in mechanism.program.blocks.get("receive", ())):  # fmt: skip
+        elif own[one.name] in program.received:
             what = "events set"
         if what:
             what = f"NetCon of {one.owner}.{one.name}, which {what}"
