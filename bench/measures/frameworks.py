@@ -22,7 +22,9 @@ not say; its ``cells`` are the models that it has tried. NetPyNE's and hnn-core'
 sections, without artificial ones, and so are their spikes. Of notebooks the cells of code run,
 without lines for IPython. hnn-core sees a NEURON 7 while it is imported, as the legacy units that
 it asks of newer ones are not in NEURON 9.
-The files of `GIVEN`, which stand beside the script of M1, run a part of it.
+The files of `GIVEN`, which stand beside the script of M1, run a part of it. More than a hundredth
+of M1 runs where its whole name is given, on ranks alone: NEURON's on all cores, here on half of
+them.
 WORD makes a result of its own, ``frameworks-WORD``; of long scripts ``--short`` runs each way once:
 here with empty caches, in NEURON, and on ranks.
 """
@@ -66,6 +68,8 @@ ENDED = {
 AT_START = "at the start"  # when older results were nudged
 TUTORIALS = "netpyne/doc/source/code"
 SECONDS = {"neuron_seconds": 8, "core_seconds": 6, "first_seconds": 7, "seconds": 6}  # widths
+SHARES = {"netpyne M1": 0.01, "netpyne M1 5 %": 0.05, "netpyne M1 10 %": 0.1}  # of its cells
+ON_RANKS = [name for name in SHARES if name.endswith("%")]  # alone: too long for one process
 SCRIPTS = {  # name -> (folder, script, folder of .mod files)
     "netpyne HHTut": ("netpyne/examples/HHTut", "src/init.py", ""),
     **{
@@ -105,23 +109,24 @@ SCRIPTS = {  # name -> (folder, script, folder of .mod files)
             "bio_intfire_ring", "bio_on_off",
         )
     },
-    "netpyne M1": ("M1", "sim/init.py", "sim/mod"),
+    **{name: ("M1", "sim/init.py", "sim/mod") for name in SHARES},
 }  # fmt: skip
 GIVEN = {  # files beside a script, by the words that name them on its command line
-    "netpyne M1": {
+    name: {
         "simConfig=part_cfg.py": """
 from cfg import cfg
 cfg.duration, cfg.recordLFP, cfg.analysis = 200, False, {}  # no LFP in NEURON 9
 cfg.scale = 1  # 1,000 inputs of each long range
 cfg.recordCells = [*range(94)]
 """,
-        "netParams=part_net.py": """
+        "netParams=part_net.py": f"""
 from netParams import netParams
 for pop in netParams.popParams.values():
-    if "density" in pop:  # of cells: 1 % of them
-        pop["density"] *= 0.01
+    if "density" in pop:  # of cells
+        pop["density"] *= {share}
 """,
-    },
+    }
+    for name, share in SHARES.items()
 }
 # In a process of its own: runs a script, and writes what it finds of spikes and voltages.
 CHILD = """
@@ -431,6 +436,23 @@ def row_of(
     return row
 
 
+def on_ranks(name: str, folder: Path, device: str, python: str) -> dict[str, Any]:
+    """Run a script on ranks alone, in NEURON and here, in a copy of its folder."""
+    with tempfile.TemporaryDirectory() as where:
+        copy = Path(where) / Path(SCRIPTS[name][0]).name
+        copied(name, folder, copy, python, False)
+        try:
+            neurons, ours = (
+                run(name, copy, is_on, device, python, "RANKS") for is_on in (False, True)
+            )
+        except FailedError as error:
+            return {"name": name, "failed": str(error)}
+        row = {"name": name, **compared(ours, neurons)}
+        for key in ("seconds", "ended"):
+            row[f"here_ranks_{key}"], row[f"ranks_{key}"] = row.pop(key), row.pop(f"neuron_{key}")
+        return row
+
+
 def least(found: dict[str, Any], again: dict[str, Any]) -> None:
     """Keep the least seconds of two runs."""
     for key in ("seconds", "ended"):
@@ -491,7 +513,7 @@ def ended(result: dict[str, Any]) -> list[str]:
         f"{row['name']:<24} "
         + " ".join(f"{row[k]:>{n}.1f}" if row.get(k) else f"{'-':>{n}}" for k, n in ENDED.items())
         for row in result["rows"]
-        if row.get("neuron_ended")
+        if row.get("neuron_ended") or row.get("ranks_ended")
     ]
     if not lines:
         return []
@@ -520,11 +542,15 @@ def main(arguments: Sequence[str]) -> int:
     args = parser.parse_args(arguments)
     if "CLHINES_MODELS" not in os.environ:
         raise MissingError("expected CLHINES_MODELS=FOLDER, with netpyne, LFPy, BluePyOpt, bmtk")
-    names = [n for n in SCRIPTS if not args.names or any(word in n for word in args.names)]
+    words = args.names or [""]
+    alone = [n for n in ON_RANKS if n in words]
+    names = [n for n in SCRIPTS if n not in ON_RANKS and any(word in n for word in words)]
     queue = record.queue(args.device, ["float64"])
     folder, device = Path(os.environ["CLHINES_MODELS"]), queue.device.name.strip()
     how: dict[str, Any] = {"turns": 0, "ranks": True} if args.short else {}
-    rows = [row_of(name, folder, device, args.python, **how) for name in tqdm(names)]
+    given = folder, device, args.python
+    rows = [row_of(name, *given, **how) for name in tqdm(names, disable=not names)]
+    rows += [on_ranks(name, *given) for name in tqdm(alone, disable=not alone)]
     packages = "netpyne", "LFPy", "bluepyopt", "bmtk", "hnn-core", "neuron"
     versions = "; ".join(f"print({x!r}, version({x!r}))" for x in packages)
     versions = f"from importlib.metadata import version; {versions}"

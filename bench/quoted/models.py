@@ -99,6 +99,8 @@ LAST_GPU = {
     "`bio_1cell`, 1 cell": "BMTK bio_1cell",
     "`bio_300cells_nosurround`, 300 cells": "BMTK bio_300cells",
     "NetPyNE's M1, 94 cells": "netpyne M1",
+    "NetPyNE's M1, 495 cells": "netpyne M1 5 %",
+    "NetPyNE's M1, 1,001 cells": "netpyne M1 10 %",
 }
 SPIKES = "## When is the last spike known?"
 TRIED = "## What has been tried?"

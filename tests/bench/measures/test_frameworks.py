@@ -3,6 +3,7 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 
 from bench.measures import frameworks
@@ -68,3 +69,18 @@ def test_a_nudged_run_in_neuron_stands_beside_spikes_that_differ(row_with):
 
 def test_less_than_a_step_is_the_same_step(row_with):
     assert row_with(0.04)["same_step"] == 3
+
+
+def test_a_large_script_runs_on_ranks_alone(tmp_path, monkeypatch):
+    def run(name, copy, is_on, device, python, word):
+        assert word == "RANKS"
+        spikes = {"spike_time": np.array([1.0, 2.0]), "spike_cell": np.array([0, 1])}
+        told = {"cells": 2, "dt": 0.1, "steps": 40 * is_on, "v": np.full((1, 3), 0.25 * is_on)}
+        return {**spikes, **told, "seconds": 9.0 - 4 * is_on, "ended": 8.0 - 4 * is_on}
+
+    monkeypatch.setattr(frameworks, "run", run)
+    monkeypatch.setattr(frameworks, "copied", lambda *given: "")
+    row = frameworks.on_ranks("netpyne M1 10 %", tmp_path, "", sys.executable)
+    assert (row["spikes"], row["same_step"], row["dv"], row["steps"]) == (2, 2, 0.25, 40)
+    shown = " ".join(frameworks.text({"ranks": 2, "here_ranks": 1, "rows": [row]}).split())
+    assert "netpyne M1 10 % - 8.0 - - - 4.0" in shown  # until the last spike
