@@ -11,13 +11,12 @@ these, NEURON and this package (default: this one). A script runs in processes o
 NEURON's. Seconds are of the whole script with its imports: the first run here compiles, as its
 caches are empty; then NEURON and runs here take turns, and the least of each counts. A second table
 has seconds from the start of the script, imports included, until the last run ends and all spikes
-are known, without what the script does with them. NetPyNE's are
-also run by CoreNEURON, which is an option of its, where that takes their mechanisms, and NetPyNE's
-and BMTK's by NEURON on as many MPI ranks as there are cores; NetPyNE's here also on half as many
-ranks, which share the device. Where spikes
-differ a second run in NEURON moves a voltage of each section by the least amount once a ms, and the
-row says how many of NEURON's spikes stay in their steps. ``apart`` is of voltages, mV, of hnn-core
-of dipoles, nAm. BluePyOpt's simulator takes fixed steps of 0.025 ms both ways, where its scripts do
+are known, without what the script does with them. NetPyNE's are also run by CoreNEURON, which is an
+option of its, where that takes their mechanisms, and NetPyNE's and BMTK's by NEURON on as many MPI
+ranks as there are cores, and here on half as many, which share the device. Where spikes differ a
+second run in NEURON moves a voltage of each section by the least amount once a ms, and the row says
+how many of NEURON's spikes stay in their steps. ``apart`` is of voltages, mV, of hnn-core of
+dipoles, nAm. BluePyOpt's simulator takes fixed steps of 0.025 ms both ways, where its scripts do
 not say; its ``cells`` are the models that it has tried. NetPyNE's and hnn-core's are cells with
 sections, without artificial ones, and so are their spikes. Of notebooks the cells of code run,
 without lines for IPython. hnn-core sees a NEURON 7 while it is imported, as the legacy units that
@@ -429,8 +428,8 @@ def row_of(
             return {"name": name, "failed": str(error)}
         given = name, copy, device, python, neurons
         if turns > 1 if ranks is None else ranks:
-            row |= other(*given, "RANKS") if name.startswith(WITH_RANKS) else {}
-            row |= other(*given, "RANKS", is_on=True) if name.startswith("netpyne") else {}
+            for is_on in (False, True) if name.startswith(WITH_RANKS) else ():
+                row |= other(*given, "RANKS", is_on=is_on)
         if turns > 1:
             row |= other(*given, "CORE") if has_core and not why else {"core_failed": why}
     return row
