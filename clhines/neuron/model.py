@@ -891,7 +891,9 @@ def _find_pointed(model: NeuronModel) -> None:
             states = model.mechanisms[owner].program.states
             kept_there = variable in {(q.public or q.name).split("[")[0] for q in states}
             if (owner, variable) in played or not kept_there:
-                what = f"POINTER {pointer} points to {variable} of {owner}, which is set from outside"
+                what = (
+                    f"POINTER {pointer} points to {variable} of {owner}, which is set from outside"
+                )
                 model.rejected.append(Rejected(name, what, "let it point to another variable"))
 
 
