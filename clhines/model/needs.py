@@ -238,19 +238,29 @@ def early_reads(model: Model) -> dict[tuple[int, str], Written | None]:
         ]
         if pairs and (loose or (kinds[0].node != kinds[1].node[to.instance]).any()):
             is_early = all((a, k) < (b, to.kind) for a, b in pairs)
+            is_early &= name not in kinds[0].mechanism.program.assigned
             found[k, name] = to if is_early else None
     return found
 
 
 def _blocks_at(model: Model, pointer: tuple[int, str], to: Written) -> tuple[set[str], set[str]]:
-    """Blocks that read by a pointer, and those that set what it points to."""
-    (k, name), blocks = pointer, model.kinds[to.kind].mechanism.program.blocks.items()
-    own = model.kinds[k].mechanism
+    """Blocks that read by a pointer, and those that set what it points to.
+
+    Where blocks set it by the pointer it is those that do so or read, and those that use it.
+    """
+    (k, name), other = pointer, model.kinds[to.kind].mechanism
+    own, blocks = model.kinds[k].mechanism, other.program.blocks.items()
     outputs = [q.name for q in own.program.outputs]  # any of them may be recorded
     given_to = ((b, own.calls(b, outputs)) for b in own.program.blocks)
     reads = {
-        b for b, given in given_to if any((a.role, a.name) == ("pointer", name) for a in given)
-    }
+        b for b, given in given_to
+        if any(a.role in ("pointer", "assign") and a.name == name for a in given)
+    }  # fmt: skip
+    if name in own.program.assigned:
+        outputs = [q.name for q in other.program.outputs]
+        used = ((b, a) for b in other.program.blocks for a in other.calls(b, outputs))
+        sets = {b for b, a in used if (a.role, a.name) == ("state", to.state)}
+        return {*map(_event, reads)}, {*map(_event, sets)}
     outs = ((b, a) for b, given in blocks for a in given if a.direction != "in")
     sets = {b for b, a in outs if (a.role, a.name) == ("state", to.state)}
     return {*map(_event, reads)}, {*map(_event, sets)}
@@ -373,6 +383,8 @@ def check_read(model: Model) -> None:
         reads, sets = _blocks_at(model, (k, name), to)
         own, other = model.kinds[k].mechanism, model.kinds[to.kind].mechanism
         said = f"{own.name}: pointer {name} points to {to.state} of {other.name}"
+        if name in own.program.assigned:
+            _check_assigned(model, (k, name), to, said)
         if "receive" in reads & sets:
             raise InputError(f"{said}, and events read and set it; expected one of them")
         if k == to.kind and reads & sets:
@@ -391,6 +403,23 @@ def check_read(model: Model) -> None:
                     f"{said}, which pointer {pointer[1]} of {writer} writes; expected one that no "
                     "pointer sets, read before AFTER SOLVE"
                 )
+
+
+def _check_assigned(model: Model, pointer: tuple[int, str], to: Written, said: str) -> None:
+    """Refuse what BREAKPOINT sets by a pointer, where other pointers lead to it or it diffuses."""
+    every = [(of, at) for of, at in (*model.read.items(), *model.written.items()) if of != pointer]
+    others = [at.instance for _, at in every if (at.kind, at.state) == (to.kind, to.state)]
+    is_shared = any(np.isin(to.instance, instance).any() for instance in others)
+    for is_so, what in (
+        (pointer[0] == to.kind, "itself"),
+        (is_shared or len(np.unique(to.instance)) < len(to.instance), "of others, too"),
+        (to.state in model.kinds[to.kind].mechanism.program.diffusing, "that diffuses"),
+    ):
+        if is_so:
+            raise InputError(
+                f"{said} and is written; expected a variable of another mechanism to which no "
+                f"other pointer leads: it is one {what}"
+            )
 
 
 def _putting(model: Model, pointer: tuple[int, str]) -> set[str]:

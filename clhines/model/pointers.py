@@ -64,6 +64,10 @@ def _pointers(
             )
         found[k, name][place[index]] = node
     for (k, name), nodes in found.items():
+        if name in kinds[k].mechanism.program.assigned and (nodes >= 0).any():
+            raise InputError(
+                f"{kinds[k].mechanism.name}: pointer {name}, which it writes, points to a voltage"
+            )
         loose = np.flatnonzero(nodes < 0)
         if len(loose):
             raise _nowhere(kinds[k], name, len(loose))

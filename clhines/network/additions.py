@@ -239,7 +239,7 @@ class Added:
                 f"{group.mechanism.name} has no pointer {shown(name)}; expected one of "
                 f"{', '.join(known) or 'none'}"
             )
-        if name in program.written or isinstance(to, tuple):
+        if name in (*program.written, *program.assigned) or isinstance(to, tuple):
             self._variable(group, name, places, to)
             return
         count = self.num_nodes + len(self.remote_v)
@@ -248,9 +248,11 @@ class Added:
 
     def _variable(self, group: Group, name: str, places: np.ndarray, to: object) -> None:
         if not isinstance(to, tuple) or len(to) != 3 or not isinstance(to[0], Group):
-            writes = f", which {group.mechanism.name} writes,"
+            program = group.mechanism.program
+            is_set = name in (*program.written, *program.assigned)
+            writes = f", which {group.mechanism.name} writes," * is_set
             raise InputError(
-                f"to of {name}{writes * (name in group.mechanism.program.written)} is {shown(to)}; "
+                f"to of {name}{writes} is {shown(to)}; "
                 "expected a group, a variable and instances of it"
             )
         other, variable, which = to

@@ -858,8 +858,10 @@ def _find_pointed(model: NeuronModel) -> None:
         kept.setdefault(one.owner, set()).add(one.name)
     for name, names in kept.items():
         found = _converted(model, name, sorted(names))
-        assert isinstance(found, Mechanism)  # as it was without
-        model.mechanisms[name] = found
+        if isinstance(found, Mechanism):
+            model.mechanisms[name] = found
+        else:  # as where a TABLE depends on a parameter that is a variable then
+            model.rejected += found
     for (name, external), to in model.external.items():
         every = model.mechanisms[to.owner].program.blocks.values()
         used = any(a.name == to.name and a.direction != "out" for given in every for a in given)
@@ -868,7 +870,9 @@ def _find_pointed(model: NeuronModel) -> None:
             model.rejected.append(Rejected(name, what))
     for one in compared:
         program, what = model.mechanisms[one.owner].program, ""
-        own = {q.public or q.name: q.name for q in program.states if not q.is_global}
+        bodies = model.mechanisms[one.owner].compiled.bodies.values()
+        set_here = [q for q in program.states if any(q.name in body.writes for body in bodies)]
+        own = {q.public or q.name: q.name for q in set_here if not q.is_global}
         if one.name not in own:
             what = "this does not set in a step"
         elif own[one.name] in program.received:
@@ -876,6 +880,7 @@ def _find_pointed(model: NeuronModel) -> None:
         if what:
             what = f"NetCon of {one.owner}.{one.name}, which {what}"
             model.rejected.append(Rejected("", what, "let it compare another variable"))
+    played = {(p.variable.owner, p.variable.name) for p in model.players}
     for (name, pointer), targets in model.pointed.items():
         pointing = model.outside.pointing.get(targets[0].owner) if targets else None
         if pointing is not None and targets[0].name in pointing.unknown:
@@ -884,9 +889,12 @@ def _find_pointed(model: NeuronModel) -> None:
         if targets and targets[0].owner in model.mechanisms:
             owner, variable = targets[0].owner, targets[0].name
             states = model.mechanisms[owner].program.states
-            if variable not in {(q.public or q.name).split("[")[0] for q in states}:
-                what = f"POINTER {pointer} points to {variable} of {owner}, which this does not set"
-                model.rejected.append(Rejected(name, what))
+            kept_there = variable in {(q.public or q.name).split("[")[0] for q in states}
+            if (owner, variable) in played or not kept_there:
+                what = (
+                    f"POINTER {pointer} points to {variable} of {owner}, which is set from outside"
+                )
+                model.rejected.append(Rejected(name, what, "let it point to another variable"))
 
 
 def _find_written(model: NeuronModel) -> None:

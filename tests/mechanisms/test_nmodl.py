@@ -183,7 +183,9 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "VERBATIM",
     ),
     "POINTER set in BREAKPOINT": (
-        _with("").replace("x = m", "p = 3").replace("RANGE x", "POINTER p\n}\nASSIGNED { p"),
+        _with("", "NONSPECIFIC_CURRENT i\nPOINTER p\n", "ASSIGNED { i p }").replace(
+            "x = m", "p = 3\ni = 0"
+        ),
         "POINTER p is written in BREAKPOINT",
         "p = 3",
     ),

@@ -20,6 +20,7 @@ POINTED = {  # what pointers a and b point to, and whether other nodes may, by s
     "each in its block": ("seen", "late", False),
     "each in the other": ("late", "seen", True),
     "one that events set": ("late", "msg", False),
+    "a parameter": ("late", "gain", True),
 }
 
 
@@ -108,8 +109,10 @@ def test_steps_take_what_is_read_before_it_changes(model, case):
 
 def test_what_is_rejected(model):
     sources, readers, _ = model
+    times, values = h.Vector([0, 5]), h.Vector([1, 2])
+    values.play(sources[0]._ref_gain, times)
     for name, said in (
-        ("gain", "POINTER b points to gain of ext_msg, which this does not set"),
+        ("gain", "POINTER b points to gain of ext_msg, which is set from outside"),
         ("", "POINTER b points to nothing, or to no voltage and no variable of a mechanism"),
     ):
         point(readers, sources, ("seen", "late"), 0)
@@ -130,6 +133,107 @@ def test_what_is_rejected(model):
     point(readers, sources, ("msg", "seen"), 0)
     h.finitialize(-65)
     with pytest.raises(InputError, match="a points to msg of ext_msg, and events read and set it"):
+        clhines.neuron.run(1)
+
+
+@pytest.fixture
+def heard():
+    """Two cells with objects whose variables are set, before these act and after, and events."""
+    mod_files.loaded()
+    cells = [h.Section(name=f"heard{k}") for k in range(2)]
+    for k, cell in enumerate(cells):
+        cell.L, cell.diam, cell.nseg = 60, 10, 3
+        cell.insert("hh" if k else "pas")
+    clamp = h.IClamp(cells[1](0.5))
+    clamp.delay, clamp.dur, clamp.amp = 1, 3, 0.4
+    places = [cell(x) for cell in cells for x in (0.2, 0.8)]
+    targets = [h.ext_heard(place) for place in places]
+    before, after = ([kind(place) for place in places] for kind in (h.ext_assign, h.ext_says))
+    wires = [h.NetCon(cells[1](0.5)._ref_v, to, 0, 0.5, 0.1, sec=cells[1]) for to in targets]
+    yield targets, before, after, [clamp, wires]
+    for cell in cells:
+        h.delete_section(sec=cell)
+
+
+def assign(setters, targets, out, level):
+    """Let instance k set variables of the targets that are so many places further, from 0 on."""
+    for pointer, name, shift in (("out", "stim", out), ("level", "gain", level)):
+        for k, setter in enumerate(setters):
+            if hasattr(setter, "rate"):
+                setter.rate = 0.7 + 0.3 * k
+            to = targets[(k + shift) % len(targets)]
+            h.setpointer(getattr(to, f"_ref_{name}"), pointer, setter)
+
+
+def heard_by(run, targets):
+    names = "stim", "gain", "g", "got", "i"
+    vectors = [h.Vector().record(s(x)._ref_v) for s in h.allsec() for x in (0.2, 0.8)]
+    vectors += [h.Vector().record(getattr(to, f"_ref_{n}")) for to in targets for n in names]
+    for to in targets:
+        to.stim, to.gain = 0, 1
+    h.finitialize(-65)
+    run(STOP / 3)
+    now = [getattr(to, name) for to in targets for name in names]
+    targets[0].gain = 2.5
+    run(STOP)
+    return np.array(vectors), [now, [getattr(to, name) for to in targets for name in names]]
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+@pytest.mark.parametrize(("out", "level"), [(0, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize("setters", [1, 2], ids=["before", "after"])
+def test_what_breakpoint_sets_by_pointers_is_that_of_neuron(heard, setters, out, level, engine):
+    """Kinds set in NEURON's order; at other nodes steps take what no block uses just then.
+
+    What differs is rounded: eps of each of 480 steps, which the upstroke amplifies by about e^5.
+    """
+    targets = heard[0]
+    heard[3 - setters].clear()
+    assign(heard[setters], targets, out, level)
+    expected, at = heard_by(h.continuerun, targets)
+
+    def run(until):
+        clhines.neuron.run(until, engine=engine)
+
+    if out and engine == "auto":
+        with pytest.raises(InputError, match="other nodes that change just before .* 'reference'"):
+            heard_by(run, targets)
+        return
+    found, ours = heard_by(run, targets)
+    assert np.ptp(expected[-4:], axis=1).min() > 1e-5
+    largest = np.abs(expected).max(axis=1, keepdims=True) + 1e-300
+    assert (np.abs(found - expected) / largest).max() < 480 * 2.2e-16 * 148
+    np.testing.assert_allclose(ours, at, 480 * 2.2e-16 * 148, 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("a voltage", "POINTER out points to v of a node, and is written"),
+        ("its own", "POINTER out points to phase of ext_assign, and is written"),
+        ("twice", "POINTER out points to stim of ext_heard, of several instances, and is written"),
+        ("played", "POINTER out points to stim of ext_heard, which is set from outside"),
+        ("an ion's", "POINTER out points to ena of na_ion"),
+        ("both", "expected a variable of another mechanism to which no other pointer leads"),
+    ],
+)
+def test_what_breakpoint_sets_that_is_rejected(heard, case, said):
+    targets, before, after, kept = heard
+    assign(before, targets, 0, 0)
+    if case == "both":
+        assign(after, targets, 1, 1)
+    after.clear() if case != "both" else None
+    place = before[2].get_segment()
+    wrong = {"a voltage": place._ref_v, "its own": before[1]._ref_phase, "an ion's": place._ref_ena}
+    for one in before if case in wrong else ():
+        h.setpointer(wrong[case], "out", one)
+    if case == "twice":
+        h.setpointer(targets[0]._ref_stim, "out", before[1])
+    if case == "played":
+        kept += [h.Vector([0, 1]), h.Vector([0, 0])]
+        kept[-1].play(targets[0]._ref_stim, kept[-2], 1)
+    h.finitialize(-65)
+    with pytest.raises(InputError, match=said):
         clhines.neuron.run(1)
 
 

@@ -16,6 +16,7 @@ from clhines import InputError, Mechanism, Network, Simulation
 from clhines.device import devices
 from clhines.mechanisms.builtin import KEPT_NUMBER
 from clhines.model import compile
+from clhines.network.copies import copies_of
 
 DT, STOP = 0.05, 20.0  # ms
 EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps
@@ -332,6 +333,51 @@ INITIAL {{ seen = 0 }}
 BREAKPOINT {{ i = {current} }}
 {block} {{ seen = p }}
 """
+
+
+def assigned_network(shift=0):
+    """One cell, whose objects at each node set variables of others there, or further on."""
+    net = Network.from_arrays([-1, 0, 1, 2], [0, 4], [300.0] * 4, [0, 0.1, 0.1, 0.1], [0.005] * 4)
+    setters, targets = (net.add(mod_files.ours(n), range(4)) for n in ("ext_assign", "ext_heard"))
+    for pointer, name, at in (("out", "stim", 0), ("level", "got", shift)):
+        net.set_pointer(setters, pointer, (targets, name, np.roll(range(4), at)))
+    return net, setters, targets
+
+
+def test_what_is_set_at_once(fast_queue, tmp_path):
+    """Copies and a network that was saved have the same bits, the reference the same values."""
+    net, _, targets = assigned_network(1)
+    net.save(tmp_path / "net.npz")
+    found = []
+    for network, engine in (
+        (net, "steps"),
+        (Network.load(tmp_path / "net.npz"), "steps"),
+        (copies_of(net, 2), "steps"),
+        (net, "reference"),
+    ):
+        sim = Simulation(network, DT, engine=engine, queue=fast_queue)
+        which = [sim.record(n, network.groups[targets.number]) for n in ("stim", "got", "g")]
+        result = sim.run(5.0)
+        found.append(np.concatenate([result[k][:, :4] for k in which], axis=1))
+    assert np.ptp(found[0][:, 4:], axis=0).min() > 1e-4
+    for other in found[1:3]:
+        assert np.array_equal(found[0], other)
+    np.testing.assert_allclose(found[0], found[3], EPS, 1e-12)
+
+
+def test_what_may_be_set_at_once():
+    net, setters, targets = assigned_network()
+    with pytest.raises(InputError, match="to of out, which ext_assign writes, is"):
+        net.set_pointer(setters, "out", [0, 1, 2, 3])
+    net.set_pointer(setters, "out", (targets, "stim", 0), [1])
+    with pytest.raises(InputError, match="no other pointer leads: it is one of others, too"):
+        compile(net, DT)
+    net, setters, targets = assigned_network()
+    other = net.add(mod_files.ours("ext_says"), [0])
+    for pointer in ("out", "level"):
+        net.set_pointer(other, pointer, (targets, "got", 0))
+    with pytest.raises(InputError, match="no other pointer leads: it is one of others, too"):
+        compile(net, DT)
 
 
 def test_a_variable_that_is_written_and_read():

@@ -109,6 +109,7 @@ _GENERATED = {
     "set_v": "_set_{}",
     "put": "_put_{}",
     "add": "_add_{}",
+    "assign": "_assign_{}",
     "steer": "_steer_{}",
     "unless": "_unless{}",
     "volume": "_{}__volume",

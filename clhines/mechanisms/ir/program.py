@@ -38,6 +38,7 @@ Roles of arguments, with what `name` says:
   others.
 - ``put``: what the variable is set to to which the POINTER of the name points; ``add``: what is
   added to it, by one instance after the other.
+- ``assign``: what it is set to at once, in NEURON's order of mechanisms.
 - ``set_v``: the voltage that the event gives the node, mV.
 - ``watch``: value of the WATCH condition of the number: above 0 where it is true.
 - ``unless``: not 0 where the thing of that number in `Program.unless` would be needed; of the block
@@ -204,6 +205,12 @@ class Program:
     def written(self) -> tuple[str, ...]:
         """POINTERs to variables that blocks set or add to."""
         every = (a for given in self.blocks.values() for a in given if a.role in ("put", "add"))
+        return tuple(dict.fromkeys(a.name for a in every))
+
+    @property
+    def assigned(self) -> tuple[str, ...]:
+        """POINTERs, among `pointers`, to variables that blocks set at once."""
+        every = (a for given in self.blocks.values() for a in given if a.role == "assign")
         return tuple(dict.fromkeys(a.name for a in every))
 
     @property

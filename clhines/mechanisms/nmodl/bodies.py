@@ -28,6 +28,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
     uses,
 )
 from clhines.mechanisms.nmodl.values import (
+    ASSIGNING,
     FAILED,
     POINTED_ADD,
     POINTED_PUT,
@@ -88,7 +89,7 @@ def executed(
     if fails and not work.has_currents:
         raise Refused(RAISED, file.line, "look there")
     parts = work.initial, work.current, work.advance, work.diffusion, work.events, work.others
-    for part in (*parts, work.tables):
+    for part in (*parts, work.tables, work.assigned):
         bodies.attempt(part)
     return bodies
 
@@ -124,6 +125,8 @@ class _Work:
         name = self.names.elements[key]
         if block == STEERING:
             return "steer", name, value
+        if block == ASSIGNING and self.file.kind != "artificial":
+            return "assign", name, value
         parts = linear_parts(value, key)
         if block in POINTED_PUT and not value.uses(key):
             return "put", name, value
@@ -418,6 +421,18 @@ class _Work:
             raise Refused("WATCH of what is no comparison", line)
         left, right = (run.expression(e) for e in condition[1:])  # type: ignore[arg-type]
         return left - right if condition[0] in (">", ">=") else right - left
+
+    def assigned(self) -> None:
+        """Let INITIAL, too, set at once what BREAKPOINT sets by a POINTER; no other block may."""
+        blocks = self.bodies.blocks
+        names = {n for b in blocks.values() for role, n, _ in b.results if role == "assign"}
+        for block, body in blocks.items():
+            for k, (role, name, value) in enumerate(body.results):
+                if role in ("put", "add", "steer") and name in names:
+                    if block not in ("before_initial", "initial"):
+                        what = f"POINTER {name} is written in BREAKPOINT and in another block"
+                        raise Refused(what, self.file.pointers[name])
+                    body.results[k] = "assign", name, value
 
     # ---------------------------------------------------------------------------------- tables
 

@@ -133,6 +133,8 @@ class _Builder:
         self._check()
         self._check_pointed()
         self.written = {key for body in self.blocks.values() for key in body.writes}
+        for name in kept:  # parameters, too, are states then
+            self.written.update(self.names.all_elements(name))
         self.read_ions = {n for ion in self.file.ions for n in (*ion.reads, *ion.writes)}
         self._leave_out_columns()
         self.needed = self._needed()
@@ -156,7 +158,7 @@ class _Builder:
         What NET_RECEIVE writes, a weight, it may read, too, and no other block may use.
         """
         bodies = self.blocks.values()
-        for name in self._steered():
+        for name in self._set_by_pointer("steer"):
             others = [b for block, b in self.blocks.items() if block != STEERING]
             set_there = any(n == name for b in others for _, n, _ in b.results)
             if set_there or any(self.names.printed[name] in b.free(b.writes) for b in others):
@@ -166,9 +168,9 @@ class _Builder:
             if any(self.names.printed[name] in body.free(body.writes) for body in bodies):
                 raise Refused(f"POINTER {name} is written and read", self.file.pointers[name])
 
-    def _steered(self) -> set[str]:
-        """POINTERs that NET_RECEIVE writes."""
-        return {n for b in self.blocks.values() for role, n, _ in b.results if role == "steer"}
+    def _set_by_pointer(self, role: str) -> set[str]:
+        """POINTERs that NET_RECEIVE (``steer``) or BREAKPOINT (``assign``) writes."""
+        return {n for b in self.blocks.values() for r, n, _ in b.results if r == role}
 
     # ----------------------------------------------------------------------------- variables
 
@@ -261,8 +263,9 @@ class _Builder:
         last = [key for key in suspects if self._is_of_last(key)]
         unless, turns = self._unless(), self._turns()
         pointers = tuple(p for p in self.file.pointers if p in self.names.printed)
-        used_pointers = tuple(p for p in pointers if self.names.printed[p] in live)
-        used_pointers = tuple(p for p in used_pointers if p not in self._steered())
+        set_, steered = self._set_by_pointer("assign"), self._set_by_pointer("steer")
+        used_pointers = tuple(p for p in pointers if self.names.printed[p] in live or p in set_)
+        used_pointers = tuple(p for p in used_pointers if p not in steered)
         made = self._note_set()
         program = Program(
             name=self.file.suffix,

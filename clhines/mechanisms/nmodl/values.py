@@ -32,6 +32,7 @@ _OF_EVENTS = "receive", "net_initial", "for_netcons"
 # blocks that may set what a POINTER points to, and those that may add to it
 POINTED_PUT = "initial", "before_initial", "before_breakpoint"
 POINTED_ADD = "after_initial", "after_solve"
+ASSIGNING = "advance"  # the block that may set it at once, in the order of mechanisms
 STEERING = "receive"  # the block that may set a weight of another connection by a POINTER
 
 
@@ -265,7 +266,7 @@ class BlockValues:
             variable = self.names.variable(name)
             if variable is not None and variable.sort == "constant":
                 raise Refused(f"the constant '{name}' is set", line)
-            writes = *POINTED_PUT, *POINTED_ADD, STEERING
+            writes = *POINTED_PUT, *POINTED_ADD, ASSIGNING, STEERING
             if name in self.file.pointers and self.where not in writes:
                 raise Refused(f"POINTER {name} is written in {self.block}", line)
         if isinstance(index, Node):

@@ -138,11 +138,11 @@ def read_pointed(
     """
     found, rejected = dict[tuple[str, str], list[Variable]](), list[Rejected]()
     for name, pointer in ((n, p) for n, m in mechanisms.items() for p in m.program.pointers):
-        targets = list[Variable]()
+        targets, is_set = list[Variable](), pointer in mechanisms[name].program.assigned
         if (name, pointer) in external:
             found[name, pointer] = [external[name, pointer]] * len(every[name])
             continue
-        what = ""
+        what, numbers = "", set[int]()
         for k, thing in enumerate(every[name].things):
             place = memory.known_place(thing, pointer)
             variable = None if place is None or not place.row else places.find(place)
@@ -154,12 +154,18 @@ def read_pointed(
                 not variable.owner and variable.name != "v"
             ):
                 what = f"{variable.name} of {variable.owner or 'a segment'}"
+            elif is_set and variable.owner in ("", name):
+                what = f"{variable.name} of {variable.owner or 'a node'}, and is written"
+            elif is_set and (variable.number in numbers or variable.place is not None):
+                more = "of an array" if variable.place is not None else "of several instances"
+                what = f"{variable.name} of {variable.owner}, {more}, and is written"
             elif targets and _kind(variable) != _kind(targets[0]):
                 what = f"{targets[0].name} and, in another instance, to {variable.name}"
             if what or variable is None:
                 rejected.append(Rejected(name, f"POINTER {pointer} points to {what}"))
                 break
             targets.append(variable)
+            numbers.add(variable.number)
         else:
             found[name, pointer] = targets
     return found, rejected

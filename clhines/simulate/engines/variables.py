@@ -291,6 +291,9 @@ class Variables:
             self.drawn[k, name][instances] = value
         elif role == "set_v":
             self.v[kind.node[instances]] = value
+        elif role == "assign":
+            to = self.model.read[k, name]
+            self.states[to.kind][to.state][to.instance[instances]] = value
         elif role in ("put", "add"):  # by one instance after the other
             to = self.model.written[k, name]
             target, at = self.states[to.kind][to.state], to.instance[instances]

@@ -518,6 +518,8 @@ class KindBlocks:
             place = f"mem[weight + ints[steered_{self.number}_{a.name} + j]]"
             noted = f"clock[set_at + ints[steers_{self.number}_{a.name} + j]] = t;"
             return [f"if ({place} != {local}) {noted}", f"{place} = {local};"]
+        if a.role == "assign":
+            return [f"mem[ints[pointer_{self.number}_{a.name} + j]] = {local};"]
         if a.role in ("put", "add"):
             return [f"mem[{a.role}_{self.number}_{a.name} + j] = {local};"]
         if a.role in ("volume", "diffusion"):
