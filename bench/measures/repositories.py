@@ -145,6 +145,16 @@ SCRIPTS = {
     "267618": Script("example_simple.py"),
     "267680": Script("main.py"),
     "267694": Script("mouse_model/protocols/01_Spontaneuos_firing.py", ("mouse_model/mod_files",)),
+    "128079": Script("ap.py", ("mod",)),
+    "143114": Script("LSO_synaptic_input.hoc"),
+    "143633": Script("master/TCmodel_short30mb.hoc"),
+    "149174": Script("Fig 4/async.hoc"),
+    "226422": Script("mosinit.py"),
+    "241979": Script("step2_network_simulation.hoc"),
+    "244412": Script("mosinit.py", ("mod_files",)),
+    "245427": Script("init0.hoc"),
+    "266498": Script("SingleCompartmentModels/hoc/Schild_1994_A-C-Fiber_Model.hoc",
+                     ("SingleCompartmentModels/mod",)),
 }  # fmt: skip
 
 

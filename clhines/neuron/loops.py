@@ -8,6 +8,7 @@ then NEURON's memory is brought to where the loop is, and the model is imported 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Set
 
 from clhines.errors import InputError, say_to_caller
@@ -267,7 +268,7 @@ class Loops:
                     raise LackingError(f"hoc calls {called[0]}(), and {name} draws numbers")
         by_pointer = not used.isdisjoint(_POINTERS)
         reads = by_pointer or not used.isdisjoint(_READING)
-        reads |= not used.isdisjoint(_DRAWING) and len(self._h.List("Graph")) > 0
+        reads |= not used.isdisjoint(_DRAWING) and self._draws()
         lost = sorted(n for n in lost_names(kept.model) if reads or n in used)
         if lost:
             how = "may read, by no name," if reads else "reads"
@@ -280,6 +281,11 @@ class Loops:
         )
         acts = by_pointer or of_mechanisms or not used.isdisjoint(_UNNAMED)
         return True, None if acts else used
+
+    def _draws(self) -> bool:
+        """Whether there are Graphs that draw: without windows they evaluate nothing."""
+        windows = self._library.integer("hoc_usegui") or "neuron.gui2" in sys.modules
+        return bool(windows) and len(self._h.List("Graph")) > 0
 
     def leave(self, why: str) -> None:
         """Let NEURON take the steps that follow, until ``finitialize``."""

@@ -360,6 +360,22 @@ REFUSED = {  # text, what is refused, and what stands in its line
         )
         for what, rates in (("forward", "p + 0.2, 0.1"), ("backward", "(p + 0.2), -0.1*p - 1"))
     },
+    **{
+        f"in an IF: {what}": (
+            TWO_STATES + f"KINETIC k {{ if (v > 0) {{ {text} }}\n {more} }}",
+            f"{what} in an IF",
+            text,
+        )
+        for what, text, more in (
+            ("a reaction with '<->' or '->'", "~ a <-> b (1, 2)", "~ a << (1)"),
+            ("CONSERVE", "CONSERVE a + b = 1", "~ a <-> b (1, 2)"),
+        )
+    },
+    "in an IF: an equation": (
+        _with("SOLVE q", more="LINEAR q { if (v > 0) { ~ m = 1 } }"),
+        "an equation in an IF",
+        "~ m = 1",
+    ),
     "two schemes": (
         TWO_STATES + "KINETIC k { ~ a <-> b (1, 1) }\nKINETIC other { ~ a << (1) }",
         "KINETIC k, in a file with two",

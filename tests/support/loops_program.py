@@ -5,6 +5,7 @@ import sys
 import tempfile
 import warnings
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,8 @@ h("""proc hoc_along() {
 }""")
 h("proc hoc_vother() { fadvance()  seen.append(near.vother) }")
 h("proc hoc_current() { while (t < $1) { fadvance()  seen.append(near.i, s0.sec.v(0.5)) } }")
+h("objref shown")
+h("proc hoc_drawing() { while (t < $1) { fadvance()  shown.plot(t)  seen.append(s0.sec.v(0.5)) } }")
 h("func hoc_m() { return s0.sec.m_hh(0.5) }")
 h("proc hoc_last() { seen.append(s0.sec.n_hh(0.5), near.g, d1.sec.v(0.3), hoc_m()) }")
 h("proc hoc_by_python() { while (t < $1) { python.step()  hoc_last() } }")
@@ -587,7 +590,10 @@ def ends(engine):
 
 
 def asks(engine):
-    """What a body reads of all kinds: by name, by pointer, of a GLOBAL variable that steps set."""
+    """What a body reads of all kinds: by name, by pointer, of a GLOBAL variable that steps set.
+
+    A Graph that is to draw such a one reads nothing where there is no window.
+    """
     net, found = Read(), {}
     net.somas[1].insert("ext_globals")
     near, pointer = net.somas[2](0.5), net.somas[2](0.5)._ref_m_hh
@@ -614,10 +620,19 @@ def asks(engine):
             got.append(body())
         return np.array(got)
 
-    for what, body in bodies.items():
-        truth = values(body)
+    def drawn():
+        net.start()
+        h.seen.resize(0)
+        h.hoc_drawing(4 - 0.5 * h.dt)
+        return np.array(h.seen)
+
+    h.shown = h.Graph(0)
+    h.shown.addexpr(name, 1, 1)
+    ways = {what: partial(values, body) for what, body in bodies.items()} | {"graph": drawn}
+    for what, taken in ways.items():
+        truth = taken()
         with enable(engine=engine) as on:
-            got = [values(body) for _ in range(2)]
+            got = [taken() for _ in range(2)]
         found[what] = [on.steps, max(worst(truth, one) for one in got)]
     return found
 

@@ -42,6 +42,7 @@ CASES = [
     _driven("nmonce", ["a", "b", "c"]),
     _driven("nmdepend", ["m"], celsius=21.0),
     _driven("nmflux", ["ca", "buf", "cb", "last"]),
+    _driven("nmeither", ["ca", "buf", "cb", "er[0]", "er[1]", "taken"]),
     {
         "name": "nmjump",
         "density": [PAS],

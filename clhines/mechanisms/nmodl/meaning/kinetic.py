@@ -36,7 +36,7 @@ class _Reactions:
         self.volumes: dict[str, Node] = {}
         self.owners = _conserved(run, block)
         self.place = len(self.owners)
-        self.block = block
+        self.block, self.guard = block, run.guard
 
     def gathered(self, now: dict[str, Node], old: dict[str, Node], dt: Node) -> _Reactions:
         """Return the equations of the change at these states."""
@@ -79,11 +79,14 @@ class _Reactions:
         rates = [run.expression(e) for e in s.values]
         if sign == "<<":
             self._set_fluxes(graph.zero, rates[0])
+            inside = run.guard is not self.guard  # an IF: added where its branch is taken
+            added = graph.where(run.guard, rates[0], graph.zero) if inside else rates[0]
             for number, e in left:  # type: ignore[attr-defined]
                 key, own = self._state(e, s.line)
                 if own:
-                    self._add(key, graph.number(number) * rates[0])
+                    self._add(key, graph.number(number) * added)
             return
+        self._is_always(s)
         backward = rates[1] if sign == "<->" else graph.zero
         sides: list[tuple[Terms, Node]] = [(left, rates[0])]  # type: ignore[list-item]
         if sign == "<->":
@@ -107,6 +110,12 @@ class _Reactions:
                 for side, sign_of in zip(slopes, (1, -1), strict=False):
                     for other, by in side.items():
                         self._entry(key, other, graph.number(-count * sign_of) * by)
+
+    def _is_always(self, s: Statement) -> None:
+        """NEURON takes entries of its matrix in the order in which its first step did."""
+        if self.run.guard is not self.guard:
+            what = "CONSERVE" if s.kind == "conserve" else "a reaction with '<->' or '->'"
+            raise Refused(f"{what} in an IF", s.line, "set its rates to 0 there")
 
     def _set_fluxes(self, forward: Node, back: Node) -> None:
         for name, value in (("f_flux", forward), ("b_flux", back)):
@@ -143,6 +152,7 @@ class _Reactions:
 
     def _conserve(self, s: Statement) -> None:
         graph = self.graph
+        self._is_always(s)
         self.place -= 1
         owner = self.owners[self.place]
         total = self.run.expression(s.values[0])

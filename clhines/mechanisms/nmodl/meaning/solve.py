@@ -499,9 +499,11 @@ def _maximum(graph: Graph, a: Node, b: Node) -> Node:
 def _equations(run: Execution, block: Block) -> None:
     """LINEAR and NONLINEAR: as many equations as there are states in them."""
     found: list[Node] = []
-    used = _states_in(run, block)
+    used, guard = _states_in(run, block), run.guard
 
     def equation(s: Statement) -> None:
+        if run.guard is not guard:
+            raise Refused("an equation in an IF", s.line, "write the IF before the equations")
         left, right = (run.expression(e) for e in s.values)
         found.append(right - left)
 
