@@ -39,7 +39,7 @@ from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.places import Variable
 from clhines.neuron.memory.raw import WORD, compare, gather, ref, words_at
-from clhines.neuron.memory.sources import NETCON_WORDS
+from clhines.neuron.memory.sources import NETCON_WORDS, RECORDING
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.outside import HELD
 from clhines.neuron.read.catalogue import OUTSIDE
@@ -49,7 +49,7 @@ from clhines.neuron.read.hooks import acting, random_plays, settings_of
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.stepping.everything import Everything
 from clhines.neuron.stepping.reads import stepping_of
-from clhines.neuron.stepping.replay import Replay, call_own
+from clhines.neuron.stepping.replay import Replay, alone, call_own
 from clhines.simulate.engines.arena_run import state_follows
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.ranks.split import JoinedRun, Joints
@@ -84,16 +84,16 @@ class ReadValue:
     names: frozenset[str] | None = None
 
     def __init__(self, read: Callable[[], object]) -> None:
-        self._read, self._known = read, read()
+        self.read, self.known = read, read()
 
     def same(self) -> bool:
-        now = self._read()
+        now = self.read()
         if isinstance(now, np.ndarray):
-            return np.array_equal(now, self._known)  # type: ignore[arg-type]
-        return now == self._known
+            return np.array_equal(now, self.known)  # type: ignore[arg-type]
+        return now == self.known
 
     def take(self) -> None:
-        self._known = self._read()
+        self.known = self.read()
 
 
 class Words:
@@ -213,14 +213,14 @@ class Fingerprint:
         memory, tree = model.memory, model.tree
         self._library = [ctypes.c_int.from_address(memory.address(name)) for name in _COUNTERS]
         self._templates = counts(memory, ("NetCon", *model.point_names))
-        self._first = ReadValue(self._counters)
+        self._first, self._sources = ReadValue(self._counters), ReadValue(model.sources.words)
         cells = [n for n, i in model.contents.points.items() if i.entry.kind == "artificial"]
         fixed: list[Compared] = [
             ReadValue(lambda: [memory.objects_of(list(model.h.List(n))).tolist() for n in cells]),
             ReadValue(lambda: settings_of(model.h, memory)),
             *Words.by_blocks(model.wires.every, NETCON_WORDS, _OF_NETCONS),
             *Words.by_blocks(tree.addresses + 8 * model.fields.rinv, names=_NONE),
-            ReadValue(model.sources.words),
+            self._sources,
             ReadValue(memory.play_words),
             ReadValue(lambda: acting(model.h, memory)),
             ReadValue(lambda: read_linear(model.h, memory, tree.in_layers).as_bytes()),
@@ -340,6 +340,21 @@ class Fingerprint:
                 inside[not is_named].append(part.words())
         changed, rest = map(np.concatenate, inside)
         return np.array([*counts, *columns], np.int64), changed, rest
+
+    def follow_recordings(self) -> None:
+        """Take other Vectors into which sources record, where that alone of them has changed."""
+        known, now = self._sources.known, self._sources.read()
+        assert isinstance(known, np.ndarray) and isinstance(now, np.ndarray)
+        if known.shape != now.shape:
+            return
+        same = known == now
+        if same.all() or not np.delete(same, RECORDING, 1).all():
+            return
+        moved = now[~same.all(1)].astype(np.int64)
+        at = moved[:, 0].tolist()
+        vectors = (tuple(row) for row in moved[:, RECORDING].tolist())
+        if self._model.wires.record_into(dict(zip(at, vectors, strict=True))):
+            self._sources.take()
 
     def structure_is_same(self) -> bool:
         """Whether all but parameters and what a run changes is as it was."""
@@ -475,6 +490,8 @@ class KeptModel:
         """Whether NEURON still has this model; parts that change in a run are read again."""
         if self.known is None or request[:3] != self.request[:3]:
             return False
+        if self.everything is None:
+            self.known.follow_recordings()
         if not self.known.structure_is_same():
             return False
         changed = self.known.take_parameters()
@@ -569,7 +586,8 @@ class KeptModel:
         if before is not None:
             self._foresee(result, begin, steps, before)
         if self._replay is not None and not self.is_called:
-            self._replay.play(result, begin, first)
+            with alone(self.joints is not None):
+                self._replay.play(result, begin, first)
         if self.joints is not None:
             sim.runner.exchange()  # type: ignore[attr-defined]
             self.model.queue.exchange()  # spikes of NEURON's last step, which `sim` has as well

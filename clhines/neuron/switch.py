@@ -78,6 +78,8 @@ class Switch:
         integer = ctypes.c_int.from_address
         self._interrupt = integer(self._library.address("hoc_intset"))
         self._prints = integer(self._library.address("hoc_execerror_messages"))
+        self._aborts = integer(self._library.address("nrn_mpiabort_on_error_"))
+        self._own_aborts = self._aborts.value  # whether an error of hoc ends all MPI ranks
         self._in_python = integer(self._library.address("nrn_is_python_extension"))
         self._code: list[int] = []  # where that of the taken procedure is
         self._batch = TakenBatch(h, self._library, self._batch_run)
@@ -149,7 +151,7 @@ class Switch:
     def _kept(self) -> BaseException | None:
         error, self._error = self._error, None
         if error is not None:
-            self._interrupt.value = 0
+            self._interrupt.value, self._aborts.value = 0, self._own_aborts
         return error
 
     # -- what NEURON calls -----------------------------------------------------------------------
@@ -251,7 +253,9 @@ class Switch:
     def _keep_error(self, error: BaseException) -> None:
         """Keep an exception, which Python raises, and let hoc say it where there is no Python."""
         error = self._kept() or error  # one of a step, which has let hoc stop
-        self._error = error
+        self._error, self._own_aborts = error, self._aborts.value
+        if self._loops.calling:  # Python raises it, on the ranks that have it
+            self._aborts.value = 0
         self.message = " ".join(str(error).split())[:_SHOWN]
         if multiprocessing.parent_process() is not None:  # whose pool may drop exceptions
             say_to_caller(f"this model has not been run: {self.message}")

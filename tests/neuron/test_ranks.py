@@ -153,6 +153,19 @@ def test_potentials_outside_are_those_of_each_rank(of_neuron):
         compare(runs, whole, engine, tolerance=6e-7)
 
 
+def test_code_of_each_step_runs_on_each_rank():
+    """It reads its own voltage and the time; spikes go into other Vectors in the middle."""
+    found = told(2, "seen", "seen-auto", "seen-steps", "stopping")
+    for engine in ("seen-auto", "seen-steps"):
+        for ours, neurons in zip(found[engine], found["seen"], strict=True):
+            assert list(map(len, ours)) == list(map(len, neurons))
+            assert len(neurons[0]) == 640 and len(neurons[2]) and len(neurons[4])
+            for x, y in zip(ours, neurons, strict=True):
+                assert max(abs(a - b) for a, b in zip(x, y)) < TOLERANCE
+    assert all("sets stoprun on several MPI ranks" in line for line in found["stopping"])
+    assert ended(2, "failing").returncode  # NEURON ends all ranks where hoc has an error on one
+
+
 def test_what_one_rank_refuses_all_raise(of_two):
     """And go on from the start as if nothing had been: runs by engines come after it."""
     first, second = of_two["setting"]

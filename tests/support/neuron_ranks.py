@@ -9,7 +9,7 @@ engine, runs that are made again (``again-ENGINE``, ``again`` in NEURON), or wha
 import gc
 import json
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from mpi4py import MPI
 from neuron import h
@@ -300,7 +300,51 @@ def again(engine):
     return runs, comm.gather(made), comm.gather(called)
 
 
-OTHERS = infinite, crowded, played, calling, fallback, pieces, epochs
+@contextmanager
+def own_advance(does):
+    """Let stdrun.hoc take steps by a procedure of the model's own."""
+    h.load_file("stdrun.hoc")
+    h("objref own, seen, seen_at\nseen = new Vector()\nseen_at = new Vector()")
+    h.own = h.SectionRef(sec=cells[rank].soma)
+    h(f"proc advance() {{\nfadvance()\n{does}\n}}")
+    h.stdinit()
+    try:
+        yield
+    finally:
+        h("proc advance() {\nfadvance()\n}")
+
+
+SEES = "own.sec seen.append(v(0.5) + 0.01 * seen.size())\nseen_at.append(t)"
+
+
+def seen(engine=None):
+    """What each rank's own code finds in each step; spikes record elsewhere from 9 ms on."""
+    later = [h.Vector(), h.Vector()]
+    if engine:
+        enable(engine=engine)
+    with own_advance(SEES):
+        for stop in (9.0, 12.0, 16.0):
+            h.continuerun(stop)
+            if stop == 9.0:
+                pc.spike_record(-1, *later)
+    disable()
+    pc.spike_record(-1, times, gids)
+    return comm.gather([[*x] for x in (h.seen, h.seen_at, times, gids, *later)])
+
+
+def stopping():
+    """Code that stops one rank alone, which the others would wait for."""
+    with own_advance("if (t > 2) stoprun = 1"):
+        h.continuerun(5)
+
+
+def failing():
+    """Code with an error on one rank, in a step of a block."""
+    with own_advance(f"{SEES}\nif (t > 2 && {rank}) seen.x[100000] = 1"):
+        h.continuerun(5)
+
+
+OTHERS = infinite, crowded, played, calling, fallback, pieces, epochs, stopping, failing
 REFUSED = {f.__name__: f for f in (setting, changed, early, loose, mixed, *OTHERS)}
 REFUSED["from_neuron"] = clhines.from_neuron
 found = {}
@@ -313,6 +357,9 @@ for scenario in sys.argv[1:]:
         if rank == 1:
             raise ValueError("of the script")
         ran(-65, "auto")
+    if scenario.startswith("seen"):
+        found[scenario] = seen(scenario.partition("-")[2])
+        continue
     if scenario.startswith("again"):
         found[scenario] = again(scenario.partition("-")[2])
         continue

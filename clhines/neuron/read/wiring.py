@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -111,6 +111,18 @@ class NeuronWires:
     def called(self) -> list[Origin]:
         """Sources whose events call a statement or a function of `NetCon.record`."""
         return [origin for origin in self.origins if origin.is_called]
+
+    def record_into(self, vectors: dict[int, tuple[int, int]]) -> bool:
+        """Let sources, by address, record into other Vectors; False where that is rejected."""
+        moved = [o.address in vectors for o in self.origins]
+        pairs = zip(self.origins, moved, strict=True)
+        if any(o.sender is not None and o.sender[0] == OF_GID for o, is_one in pairs if is_one):
+            return False
+        self.origins = [
+            replace(o, times=vectors[o.address][0], numbers=vectors[o.address][1]) if is_one else o
+            for o, is_one in zip(self.origins, moved, strict=True)
+        ]
+        return True
 
     def target_of(self, k: int) -> Sender:
         return self.senders[int(self.target[k])]

@@ -24,6 +24,7 @@ from clhines.neuron.outside import Ahead
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.hooks import is_standard
 from clhines.neuron.read.played import steps_at_once
+from clhines.neuron.read.wiring import on_ranks
 
 _BIONET = "bmtk.simulator.bionet"
 _BASES = f"{_BIONET}.modules.sim_module", "bmtk.simulator.core.modules.simulator_module"
@@ -78,7 +79,7 @@ def reads(h: Hoc, memory: NeuronMemory, places: MemoryPlaces) -> dict[raw.Place,
     """Return the variables that BMTK's modules read in each step, by place."""
     found = dict[raw.Place, Variable]()
     try:
-        for thing, name in _read_by(h.pysim):
+        for thing, name in _read_by(h):
             place = memory.place(raw.ref(thing, name))
             variable = places.find(place)
             if variable is None or variable.number < 0:
@@ -89,9 +90,9 @@ def reads(h: Hoc, memory: NeuronMemory, places: MemoryPlaces) -> dict[raw.Place,
     return found
 
 
-def _read_by(sim: Any) -> Iterator[tuple[Any, str]]:
+def _read_by(h: Hoc) -> Iterator[tuple[Any, str]]:
     """Yield the objects of NEURON, and names of their variables, that BMTK's modules read."""
-    modules = sys.modules[f"{_BIONET}.modules"]
+    sim, modules = h.pysim, sys.modules[f"{_BIONET}.modules"]
     idle = [sys.modules[name].SimulatorMod.step for name in _BASES]
     for mod in _kept(sim, "sim_mods"):
         if type(mod) in (modules.MembraneReport, modules.SomaReport):
@@ -112,7 +113,7 @@ def _read_by(sim: Any) -> Iterator[tuple[Any, str]]:
         elif type(mod) is modules.EcpMod:
             for cell in map(sim.net.get_cell_gid, _kept(mod, "local_gids")):
                 yield from ((segment, "i_membrane_") for sec in cell.hobj.all for segment in sec)
-        elif type(mod).step not in idle and not _sets_potentials(mod):
+        elif type(mod).step not in idle and (on_ranks(h) or not _sets_potentials(mod)):
             raise InputError(
                 f"calls BMTK: its {type(mod).__name__} may change the model in a step; expected "
                 "reports alone"

@@ -192,8 +192,8 @@ class _OfModel:
             raise RefusedError(f"needs nstep_steprun = 1, which is {together:g}")
         if not self.acts:
             return None
-        if on_ranks(h):
-            raise RefusedError("runs on several MPI ranks; expected one process")
+        if self._stops and on_ranks(h):
+            raise RefusedError("sets stoprun on several MPI ranks; expected one process")
         return Stepping(name, self._reads, self._block)
 
     # -- variables of hoc ------------------------------------------------------------------------

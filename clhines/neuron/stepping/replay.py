@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from clhines.errors import InputError
 from clhines.neuron.back.writeback import Records, clock
 from clhines.neuron.importer import Imported
 from clhines.neuron.memory.memory import NeuronMemory
@@ -30,6 +31,18 @@ class StopRunError(Exception):
     def __init__(self, steps: int, stoprun: int, error: Exception | None = None) -> None:
         super().__init__(steps)
         self.steps, self.stoprun, self.error = steps, stoprun, error
+
+
+@contextmanager
+def alone(has_others: bool) -> Iterator[None]:
+    """Where one rank cannot run a block once more without the others, raise what stops it."""
+    try:
+        yield
+    except StopRunError as stop:
+        if not has_others:
+            raise
+        what = f"stoprun has been set to {stop.stoprun} in a step, on several MPI ranks"
+        raise (stop.error or InputError(f"{what}; expected one process")) from None
 
 
 class Replay:
