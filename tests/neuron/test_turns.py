@@ -63,6 +63,30 @@ def test_draws_of_steps(engine):
             assert (a == b).all() if k < len(exact) else np.abs(a - b).max() < 1e-9 * np.ptp(a)
 
 
+@pytest.mark.parametrize("engine", ["reference", "steps"])
+def test_draws_in_both_branches_that_set_by_pointers(engine):
+    """As often in each step, whatever the time is: generators that set what synapses have."""
+    mod_files.loaded()
+    cells = [h.Section(name=name) for name in "ab"]
+    for cell in cells:
+        cell.L = cell.diam = 20
+        cell.insert("pas")
+    synapses = [h.ext_heard(cell(0.5)) for cell in cells for _ in range(2)]
+    generators = [h.ext_poisson(synapse.get_segment()) for synapse in synapses]
+    for k, generator in enumerate(generators):
+        h.setpointer(synapses[k]._ref_stim, "out", generator)
+        generator.on, generator.off = 0.8 + k / 2, 3
+    exact = [h.Vector().record(generator._ref_drawn) for generator in generators]
+    near = [h.Vector().record(synapse._ref_g) for synapse in synapses]
+    near += [h.Vector().record(cell(0.5)._ref_v) for cell in cells]
+    truth, found = both(runs(engine), exact + near)
+    for expected, own in zip(truth, found, strict=True):
+        assert len({*expected[0]}) > 200 and (own[-1] == expected[-1]).all()
+        for k, (a, b) in enumerate(zip(expected[:-1], own[:-1], strict=True)):
+            # as above; steps in which synapses have been set are many
+            assert (a == b).all() if k < len(exact) else np.abs(a - b).max() < 1e-9 * np.ptp(a)
+
+
 def sources(kind, synapses, **given):
     """Sources with noise, and the NetCons that take them to synapses, more than one from each."""
     made = [kind() if kind is h.nmnoise else kind(s.get_segment()) for s in synapses]

@@ -348,13 +348,25 @@ class Evaluation(BlockValues):
             is_any = name in ("set_seed", "poisrand")
             return number if is_any else _scaled(DRAWS[name], number, values)
         again = name == "poisrand" or self.inside_loop or self.in_trial or self.is_repeated
-        if again or len(turns) == MAX_TURNS_DRAWN:
+        place = len(turns) if again else self._drawn_elsewhere(name, turns)
+        if again or place == MAX_TURNS_DRAWN:
             what = f"{name} of several instances in turn, in a loop, a method of SOLVE that repeats"
             raise Refused(f"{what} it, or more than {MAX_TURNS_DRAWN}", line, _NO_ORDER)
-        number = self.read(f"{IN_TURN}{len(turns)}", None, line)
-        turns.append((name, self.guard))
+        number = self.read(f"{IN_TURN}{place}", None, line)
+        if place == len(turns):
+            turns.append((name, self.guard))
         self.values[stream_keys(GENERATOR)[1]] = self.graph.number(len(turns))
         return _scaled(DRAWS[name], number, values)
+
+    def _drawn_elsewhere(self, name: str, turns: list[tuple[str, Node]]) -> int:
+        """Return the place of a draw: in an ELSE that of the same one in the other branch."""
+        if self.offered is not None:
+            own, outer, places, count = self.offered
+            if places and (self.guard, len(turns), turns[places[0]][0]) == (own, count, name):
+                place = places.pop(0)
+                turns[place] = name, outer  # whatever the condition is
+                return place
+        return len(turns)
 
     def _at_time(self, time: Node) -> Node:
         graph = self.graph

@@ -132,6 +132,8 @@ class BlockValues:
         self.conductances: list[tuple[str, Node]] = []  # of CONDUCTANCE: the ion or "", and where
         self._calls: list[str] = []
         self._serial = self._executed = 0
+        # in an ELSE: its guard, that of the IF, draws of the other branch, how many there are
+        self.offered: tuple[Node, Node, list[int], int] | None = None
         self.inside_loop = self.draws_inside = False  # a loop; one that may draw random numbers
         # whether state_discontinuity has set a state; None where NEURON lets it do nothing
         self.jumps: bool | None = False
