@@ -488,6 +488,7 @@ def unseen() -> Iterator[Quote]:
     words = "Since mends {} of these are equal, {} go by NEURON's own steps, {} are"
     yield prose(SWITCH, PUBLISHED, words, *(_scripts(now, *x) for x in (EQUAL, OWN, REJECTED)))
     yield from _third_draw()
+    yield from _fifth_draw()
     counts = (Figure("coverage-unseen", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
     yield prose(SWITCH, PUBLISHED, "Of the first draw's {} distinct .mod files {} run", *counts)
     counts = (Figure("coverage-unseen-2", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
@@ -509,6 +510,20 @@ def _third_draw() -> Iterator[Quote]:
     counts = (Figure("coverage-unseen-4", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
     yield prose(SWITCH, PUBLISHED, "until {} had such files", fourth)
     yield prose(SWITCH, PUBLISHED, "Of its {} distinct .mod files {} ran, counted once", *counts)
+
+
+def _fifth_draw() -> Iterator[Quote]:
+    before, now = (f"repositories-unseen-4{x}-pocl-amd-epyc" for x in ("-before", ""))
+    own = (*OWN, f"{OWN[0]}, by fixed_step=")
+    words = (
+        "Of its {} scripts of NEURON {} were equal, {} went by NEURON's own steps, {} were rejected"
+    )
+    first = (_scripts(before, *x) for x in ((*EVERY, own[1]), EQUAL, own, REJECTED))
+    yield prose(SWITCH, PUBLISHED, words, *first)
+    wrong = (_scripts(before, *x) for x in (WRONG[::2], WRONG[1::2]))
+    yield prose(SWITCH, PUBLISHED, "{} differed without a word, and {} took too long", *wrong)
+    words = "With mends {} are equal, {} go by NEURON's own steps, {} are rejected"
+    yield prose(SWITCH, PUBLISHED, words, *(_scripts(now, *x) for x in (EQUAL, own, REJECTED)))
 
 
 def repositories() -> Iterator[Quote]:

@@ -183,25 +183,41 @@ class NeuronModel:
 
     def made_table(self, name: str, block: str) -> FunctionTable | None:
         """Return a TABLE as NEURON has made it; None where it has not, or would make it again."""
-        instances, number = self.every[name], self.every[name].entry.number
-        table = tables_of(instances.entry.text, instances.entry.file)[block]
-        if table.settled and instances.entry.kind == "point" and depended(number, block) is None:
+        instances = self.every[name]
+        entry, number = instances.entry, instances.entry.number
+        table = tables_of(entry.text, entry.file)[block]
+        if table.settled and entry.kind == "point" and depended(number, block) is None:
             getattr(instances.things[0], block)(0.0)  # as NEURON's first use of it would
         saved, values = depended(number, block), None
         if saved is not None and saved.keys() == {*table.depends}:
-            if all((self._now(name, n) == x).all() for n, x in saved.items()):
+            now = {n: self._now(name, n) for n in saved}
+            if any(self._is_hidden(name, n) for n in saved) and all(
+                (x == x[0]).all() for x in map(np.atleast_1d, now.values())
+            ):
+                thing = instances.things[0]
+                of_first = thing if entry.kind == "point" else getattr(thing.segment(), name)
+                getattr(of_first, block)(0.0)  # as NEURON makes it again where a step begins
+                saved = depended(number, block)
+            if saved is not None and all((now[n] == x).all() for n, x in saved.items()):
                 values = read_made(number, table.columns, table.rows)
         return None if values is None else table.given(values)
+
+    def _is_hidden(self, name: str, variable: str) -> bool:
+        """Whether a variable of instances is one that hoc does not see."""
+        seen = self.every[name].entry.ranges
+        return variable not in seen and variable in self.hidden_of(name).columns
 
     def first_of(self, name: str, variable: str) -> float:
         """Return a variable of a mechanism's first instance, NaN where it is none."""
         return float(np.ravel(self._now(name, variable))[0])
 
     def _now(self, name: str, variable: str) -> np.ndarray:
-        """Return the values of a variable of a mechanism, NaN where it is none that hoc sees."""
+        """Return the values of a variable of a mechanism, NaN where it is none that is found."""
         entry = self.every[name].entry
         if variable in entry.ranges:
             return self.every[name].values(variable)
+        if self._is_hidden(name, variable):
+            return self.hidden_of(name).values(variable, None)
         if entry.globals_.get(variable) == 1:
             return np.array(getattr(self.h, f"{variable}_{name}"))
         return np.array(getattr(self.h, variable) if variable in ("celsius", "dt") else np.nan)

@@ -121,6 +121,24 @@ def test_a_table_that_is_made_again(cell):
     h.base_ext_made = 0.3
 
 
+def test_a_table_of_what_initial_sets_and_hoc_does_not_see(cell):
+    """NEURON makes it before INITIAL of what was set before, and again where a step begins."""
+    section, _ = cell
+    section.nseg, section.L = 3, 200
+    section.insert("ext_unseen")
+    refs = [r for s in section for r in (s._ref_v, s._ref_m_ext_unseen)]
+
+    def before(turn):
+        h.celsius = (5, 35)[turn]
+
+    compare(refs, before)
+    section(0.9).ext_unseen.cold = 10  # NEURON would take the first instance's
+    h.finitialize(-65)
+    [said] = map(str, clhines.neuron.check())
+    assert "ext_unseen: TABLE of level depends on 'T', which changes" in said
+    h.celsius = 6.3
+
+
 @pytest.mark.parametrize("name", ["ext_warm", "ext_warmed"])
 def test_a_table_of_what_initial_sets(cell, name):
     """NEURON makes one of them before INITIAL, so of what the last one has set, the other after it.

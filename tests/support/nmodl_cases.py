@@ -43,6 +43,7 @@ CASES = [
     _driven("nmdepend", ["m"], celsius=21.0),
     _driven("nmflux", ["ca", "buf", "cb", "last"]),
     _driven("nmeither", ["ca", "buf", "cb", "er[0]", "er[1]", "taken"]),
+    _driven("nmstarts", ["buf[0]", "buf[1]", "n", "c", "half"], {"buf0": 0.6, "n0": 0.2}),
     {
         "name": "nmjump",
         "density": [PAS],

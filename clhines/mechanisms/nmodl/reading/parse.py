@@ -79,6 +79,7 @@ class FileParser(Statements):
                 block.body = without_returns(block.body)
         self._take_streams()
         self._keep_rates()
+        self._declare_starts()
         file = self.result
         for name in file.external.keys() - file.pointers.keys():  # a number of another file
             self._declare(Declaration(name, "parameter", file.external[name]))
@@ -116,6 +117,15 @@ class FileParser(Statements):
         for block in file.blocks.values():
             if block.sort == "DERIVATIVE":
                 block.body = with_rates(block.body, self.rates)
+
+    def _declare_starts(self) -> None:
+        """Let NAME0 of a STATE in a RANGE or GLOBAL list be a parameter of 0, as in NEURON."""
+        file = self.result
+        for state in [v for v in file.variables.values() if v.sort == "state" and not v.value]:
+            name = f"{state.name}0"
+            line = file.range.get(name) or file.globals.get(name)
+            if line and name not in file.variables:
+                self._declare(Declaration(name, "parameter", line, value=Fraction(0)))
 
     def _top(self) -> None:
         token = self.token
