@@ -1,26 +1,26 @@
-"""Run unedited scripts of five frameworks with the switch on and off.
+"""Run unedited scripts of six frameworks with the switch on and off.
 
     CLHINES_MODELS=FOLDER python -m bench frameworks [NAME ...] [--device SPEC] [--python PROGRAM]
         [--result WORD] [--short]
 
-FOLDER has the public repositories ``netpyne``, ``LFPy``, ``BluePyOpt``, ``bmtk``, ``hnn-core`` and
-``M1`` (``suny-downstate-medical-center/M1_NetPyNE_CellReports_2023``). PROGRAM is a Python that has
-these, NEURON and this package (default: this one). A script runs in processes of its own, with
-``CLHINES_NEURON=1`` and without; spikes and voltages are those that the framework has afterwards;
-``same step`` counts spikes that come in the same step in both, and ``steps`` those that were not
-NEURON's. Seconds are of the whole script with its imports: the first run here compiles, as its
-caches are empty; then NEURON and runs here take turns, and the least of each counts. A second table
-has seconds from the start of the script, imports included, until the last run ends and all spikes
-are known, without what the script does with them. NetPyNE's are also run by CoreNEURON, which is an
-option of its, where that takes their mechanisms, and NetPyNE's and BMTK's by NEURON on as many MPI
-ranks as there are cores, and here on half as many, which share the device. Where spikes differ a
-second run in NEURON moves a voltage of each section by the least amount once a ms, and the row says
-how many of NEURON's spikes stay in their steps. ``apart`` is of voltages, mV, of hnn-core of
-dipoles, nAm. BluePyOpt's simulator takes fixed steps of 0.025 ms both ways, where its scripts do
-not say; its ``cells`` are the models that it has tried. NetPyNE's and hnn-core's are cells with
-sections, without artificial ones, and so are their spikes. Of notebooks the cells of code run,
-without lines for IPython. hnn-core sees a NEURON 7 while it is imported, as the legacy units that
-it asks of newer ones are not in NEURON 9.
+FOLDER has the public repositories ``netpyne``, ``LFPy``, ``BluePyOpt``, ``bmtk``, ``hnn-core``,
+``eFEL`` and ``M1`` (``suny-downstate-medical-center/M1_NetPyNE_CellReports_2023``). PROGRAM is a
+Python that has these, NEURON and this package (default: this one). A script runs in processes of
+its own, with ``CLHINES_NEURON=1`` and without; spikes and voltages are those that the framework has
+afterwards; ``same step`` counts spikes that come in the same step in both, and ``steps`` those that
+were not NEURON's. Seconds are of the whole script with its imports: the first run here compiles, as
+its caches are empty; then NEURON and runs here take turns, and the least of each counts. A second
+table has seconds from the start of the script, imports included, until the last run ends and all
+spikes are known, without what the script does with them. NetPyNE's are also run by CoreNEURON,
+which is an option of its, where that takes their mechanisms, and NetPyNE's and BMTK's by NEURON on
+as many MPI ranks as there are cores, and here on half as many, which share the device. Where spikes
+differ a second run in NEURON moves a voltage of each section by the least amount once a ms, and the
+row says how many of NEURON's spikes stay in their steps. ``apart`` is of voltages, mV, of hnn-core
+of dipoles, nAm. BluePyOpt's simulator takes fixed steps of 0.025 ms both ways, where its scripts do
+not say; its ``cells`` are the models that it has tried, and those of eFEL the traces that it looks
+at. NetPyNE's and hnn-core's are cells with sections, without artificial ones, and so are their
+spikes. Of notebooks the cells of code run, without lines for IPython. hnn-core sees a NEURON 7
+while it is imported, as the legacy units that it asks of newer ones are not in NEURON 9.
 The files of `GIVEN`, which stand beside the script of M1, run a part of it. More than a hundredth
 of M1 runs where its whole name is given, on ranks alone: NEURON's on all cores, here on half of
 them.
@@ -54,6 +54,7 @@ WITHOUT = {  # what has no CoreNEURON, or no ranks, and why
     "BluePyOpt": "has no option for CoreNEURON, and shares models out, not cells",
     "hnn-core": "has no option for CoreNEURON; its MPIBackend starts processes that call "
     "nrnunit_use_legacy, which NEURON 9 refuses",
+    "eFEL": "has no option for CoreNEURON or several ranks",
     "BMTK": "has no option for CoreNEURON, and calls Python after each step",
 }
 FAILED = {
@@ -108,6 +109,7 @@ SCRIPTS = {  # name -> (folder, script, folder of .mod files)
             "bio_intfire_ring", "bio_on_off",
         )
     },
+    "eFEL eval2": ("eFEL/examples/deap", "deap_efel_eval2.py", ""),
     **{name: ("M1", "sim/init.py", "sim/mod") for name in SHARES},
 }  # fmt: skip
 GIVEN = {  # files beside a script, by the words that name them on its command line
@@ -206,6 +208,14 @@ if "bluepyopt" in text:
         responses.extend(x["voltage"] for x in found.values())
         return found
     simulator.run, sweep.run = counted, kept
+looked_at = []
+if "import efel" in text:
+    import efel
+    features = efel.get_feature_values
+    def looked(traces, *given, **named):
+        looked_at.extend(np.array(x["V"]) for x in traces)
+        return features(traces, *given, **named)
+    efel.get_feature_values = looked
 names = runpy.run_path(script, run_name="__main__")
 type(h).__call__ = plain
 told = {"seconds": time.perf_counter() - begin, "steps": on.steps if on else 0}
@@ -262,6 +272,8 @@ elif "hnn_core" in text:
     found["spike_time"], found["spike_cell"] = found["spike_time"][kept], found["spike_cell"][kept]
     found["v"] = np.concatenate([x.data["agg"] for x in every if isinstance(x, hnn_core.Dipole)])
     told["cells"], told["dt"] = len(own), float(neuron.h.dt)
+elif looked_at:
+    found["v"], told["cells"], told["dt"] = np.array(looked_at), len(looked_at), float(h.dt)
 else:
     cells = [x for x in every if hasattr(x, "somav") or hasattr(x, "vmem")]
     found["v"] = np.array([np.array(x.somav if hasattr(x, "somav") else x.vmem[0]) for x in cells])
@@ -550,7 +562,7 @@ def main(arguments: Sequence[str]) -> int:
     given = folder, device, args.python
     rows = [row_of(name, *given, **how) for name in tqdm(names, disable=not names)]
     rows += [on_ranks(name, *given) for name in tqdm(alone, disable=not alone)]
-    packages = "netpyne", "LFPy", "bluepyopt", "bmtk", "hnn-core", "neuron"
+    packages = "netpyne", "LFPy", "bluepyopt", "bmtk", "hnn-core", "efel", "neuron"
     versions = "; ".join(f"print({x!r}, version({x!r}))" for x in packages)
     versions = f"from importlib.metadata import version; {versions}"
     told = subprocess.run(

@@ -16,6 +16,7 @@ EXAMPLES = {  # package -> names of `frameworks.SCRIPTS`
     "LFPy": ("LFPy EEG", "LFPy ECoG", "LFPy ECoG_4sphere"),
     "bluepyopt": ("BluePyOpt simplecell", "BluePyOpt metaparameters"),
     "bmtk": ("BMTK bio_1cell", "BMTK bio_14cells"),
+    "efel": ("eFEL eval2",),
     "hnn_core": ("hnn-core firing_pattern", "hnn-core simulate_alpha"),
 }
 
