@@ -142,7 +142,7 @@ pc.set_maxstep(10)
 
 
 def ran(v_init=-65, engine=None, back=STOPS[-1]):
-    """Spikes of all ranks, the voltage and a current of cell 0; after `back`, ms, NEURON takes all steps."""
+    """Spikes of all ranks, v and a current of cell 0; after `back`, ms, NEURON takes all steps."""
     if engine:
         enable(engine=engine)
     h.finitialize(v_init)
