@@ -598,8 +598,8 @@ def together(ranks: Ranks | None, kept: KeptModel, steps: int) -> int:
     differ = bool(np.ptp(found[:, 1]))
     if found[:, 2].any() and (differ or kept.lag < 0):
         raise InputError(
-            f"several MPI ranks go on at {t:g} ms after steps of NEURON's own, or after changes; "
-            "expected h.finitialize() before"
+            f"several MPI ranks go on at {t:g} ms after steps of NEURON's own, after changes, or "
+            "where a rank has no sections; expected h.finitialize() before"
         )
     if differ:
         kept.sim = None

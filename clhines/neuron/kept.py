@@ -699,7 +699,8 @@ class KeptModel:
         begin, end = clock(float(h.t), float(h.dt), 1).tolist()
         due = [t for t in pending.statements if t <= end]
         acted = bool(due)  # what is due, for all that is known
-        if due and min(due) > begin:
+        alone = bool(due) and np.sum(self.model.queue.columns().time == min(due)) == 1
+        if alone and min(due) > begin:  # an earlier event would put others of its time in its place
             before = list[np.ndarray]()
 
             def begins() -> None:

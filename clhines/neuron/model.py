@@ -347,7 +347,7 @@ def read_model(
 ) -> NeuronModel:
     """Read everything, with `every` also what records later, and list what is rejected."""
     with agreed(ranks):
-        model = _read(h, vectors, every, ahead)
+        model = _read(h, vectors, every, ahead, ranks)
     _number_nodes(model, ranks)
     with agreed(ranks):
         model.gaps, unset = model.read_gaps()
@@ -396,10 +396,12 @@ def _number_nodes(model: NeuronModel, ranks: Ranks | None) -> None:
     model.nodes, model.all_nodes = range(first, first + count), int(found[:, 0].sum())
 
 
-def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ahead: Ahead | None) -> NeuronModel:
+def _read(
+    h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ahead: Ahead | None, ranks: Ranks | None
+) -> NeuronModel:
     phase("reading NEURON's memory")
     catalogue = Catalogue(h)
-    lone = _checked(h, catalogue)
+    lone = _checked(h, catalogue, ranks is not None)
     try:
         memory = NeuronMemory(h)
         queue, sources = EventQueue(memory), EventSources(h, memory)
@@ -438,9 +440,9 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ahead: Ahead | None) -> 
     return model
 
 
-def _checked(h: Hoc, catalogue: Catalogue) -> Hoc | None:
+def _checked(h: Hoc, catalogue: Catalogue, shared: bool) -> Hoc | None:
     lone, first = None, next(iter(all_sections()), None)
-    if first is None and catalogue.has_artificial():
+    if first is None and (shared or catalogue.has_artificial()):
         from neuron import nrn  # hoc may have a variable `Section`, too
 
         lone = nrn.Section(name="lone")

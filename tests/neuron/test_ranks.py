@@ -117,7 +117,7 @@ def test_neuron_goes_on_with_delays_of_less_than_two_steps():
 
 
 def test_gap_junctions_between_ranks_are_those_of_neuron(of_neuron):
-    """Voltages of the step's begin; in three calls, and from the start again."""
+    """Voltages of the step's begin; in three calls, and from the start again, with a current."""
     library = "--gaps", str(mod_files.library())
     whole = told(1, *library, "neuron")["neuron"]
     assert of_neuron[0][0] != whole[0][0]
@@ -130,6 +130,12 @@ def test_gap_junctions_between_ranks_are_those_of_neuron(of_neuron):
     found |= told(3, *library, "reference")  # the last rank has no junctions
     for engine, runs in found.items():
         compare(runs, whole, engine)
+
+
+def test_ranks_without_sections(of_neuron):
+    """One with a NetStim alone, and one with nothing."""
+    for ranks in (2, 3):
+        compare(told(ranks, "--empty", "auto")["auto"], of_neuron, ranks)
 
 
 def test_trains_of_given_times_are_heard_by_all_ranks(of_neuron):

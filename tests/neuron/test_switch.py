@@ -286,7 +286,7 @@ def test_fixed_steps_in_place_of_variable_ones_are_neurons_fixed_steps(engine):
 def test_code_of_cvode_events_runs_in_a_run_as_in_neuron(engine):
     """Recorded values, the times at which it runs, and what it changes, by two ways to run."""
     found = told(engine, program=PROGRAM.with_name("statements_program.py"))
-    assert len(found) == 18
+    assert len(found) == 20
     for name, one in found.items():
         assert one["worst"] < TOLERANCE and one["calls"], name
         changes = name.split()[0] in ("clamp", "voltage", "state", "weight", "event", "stop")

@@ -1,6 +1,6 @@
 """A network of NEURON on MPI ranks.
 
-``neuron_ranks.py [--soon] [--gaps LIBRARY] [--trains LIBRARY] [--bins 0|1] SCENARIO...``
+``neuron_ranks.py [--soon] [--empty] [--gaps LIBRARY] [--trains LIBRARY] [--bins 0|1] SCENARIO...``
 
 Rank 0 prints what each scenario gives, of all ranks. A scenario is NEURON itself (``neuron``), an
 engine, runs that are made again (``again-ENGINE``, ``again`` in NEURON), or what is refused.
@@ -56,7 +56,12 @@ def connect(gid, target, weight, delay):
 SOON = "--soon" in sys.argv  # delays of less than two steps
 if SOON:
     sys.argv.remove("--soon")
-cells = {gid: Cell(gid) for gid in range(rank, CELLS, ranks)}
+EMPTY = "--empty" in sys.argv  # rank 0 has all cells, the last one artificial ones; in one call
+if EMPTY:
+    sys.argv.remove("--empty")
+    STOPS = STOPS[-1:]
+own = range(rank, CELLS, ranks) if not EMPTY else range(CELLS * (not rank))
+cells = {gid: Cell(gid) for gid in own}
 if rank == ranks - 1:
     stim = h.NetStim()
     stim.number, stim.start, stim.interval = 3, 5, 20
@@ -70,7 +75,7 @@ for gid, cell in cells.items():
 if "--gaps" in sys.argv:  # a ring of gap junctions, none of them on the last rank of three
     at = sys.argv.index("--gaps")
     h.nrn_load_dll(sys.argv[at + 1])
-    del sys.argv[at : at + 2]
+    del sys.argv[at + 1]
     ring = [gid for gid in range(CELLS) if gid % 3 != 2]
     for place, gid in enumerate(ring):
         if gid not in cells:
@@ -127,12 +132,17 @@ if "--bins" in sys.argv:  # as nrntraub has them
     del sys.argv[at : at + 2]
 times, gids = h.Vector(), h.Vector()
 pc.spike_record(-1, times, gids)
-v = h.Vector().record(cells[rank].soma(0.5)._ref_v)
+v, i = h.Vector(), h.Vector()
+if rank in cells:
+    v.record(cells[rank].soma(0.5)._ref_v)
+if "--gaps" in sys.argv:
+    sys.argv.remove("--gaps")
+    i.record(cells[rank].excites._ref_i)
 pc.set_maxstep(10)
 
 
 def ran(v_init=-65, engine=None, back=STOPS[-1]):
-    """Spikes of all ranks, and the voltage of cell 0; after `back`, ms, NEURON takes all steps."""
+    """Spikes of all ranks, v and a current of cell 0; after `back`, ms, NEURON takes all steps."""
     if engine:
         enable(engine=engine)
     h.finitialize(v_init)
@@ -142,7 +152,7 @@ def ran(v_init=-65, engine=None, back=STOPS[-1]):
         pc.psolve(stop)
     disable()
     spikes = comm.gather([*zip(times.to_python(), gids.to_python(), strict=True)])
-    return sorted(pair for some in spikes or [] for pair in some), v.to_python()
+    return sorted(pair for some in spikes or [] for pair in some), [*v, *i]
 
 
 def refused(do):

@@ -52,6 +52,7 @@ class Model(Net):
 CODE = {
     "note": lambda net: net.at(0, 0.01, 0.025, 3, 3.0125, 3.02, 7.77, 11.9999, 12, 12.4),
     "hoc": lambda net: (cvode.event(3.3, "hoc_count += t"), cvode.event(6, "hoc_count += 1")),
+    "order": lambda net: net.at(3, 3, 7.01, 11, call=lambda: net.called.append(-h.t)),
     "again": lambda net: cvode.event(0.5, net.again),
     "clamp": lambda net: net.at(4, 8.01, call=lambda: assign(net.clamp, "amp", h.t / 20)),
     "voltage": lambda net: net.at(5.02, call=lambda: assign(net.dends[0](0.5), "v", -20)),

@@ -617,7 +617,9 @@ class ArenaRun(DeviceRun):
 
     def voltages(self) -> np.ndarray:
         self.ready()
-        return values_of(self.kernels.v[0], self.queue)[self.kernels.place]
+        place = self.kernels.place  # nodes of other ranks follow
+        own = place[: len(place) - len(self.model.remote_v)]
+        return values_of(self.kernels.v[0], self.queue)[own]
 
     def weights(self) -> np.ndarray:
         """(w,) float64: of connections on the grid, then of those at exact times, as they are."""
