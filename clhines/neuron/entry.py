@@ -339,7 +339,7 @@ def run(
     h.stoprun = 0
     fix_steps(h, as_step(fixed_step))
     request = RunOptions.of(device, dtype, engine)
-    advance(h, lambda: num_steps(h, tstop), request, progress, vectors)
+    advance(h, steps_until(h, tstop), request, progress, vectors)
 
 
 def advance(
@@ -392,6 +392,11 @@ def _advance(
             if not vectors and ahead is None and stopped is None:
                 keep(kept)
         rest, done = rest - steps, done + steps
+        if rest and request.solves and h.dt != before[0]:
+            raise InputError(
+                f"h.dt has been set to {h.dt:g} ms in psolve, where NEURON takes it from the next "
+                "psolve on; expected h.continuerun()"
+            )
         if ranks.gather_numbers([h.stoprun]).any() if ranks is not None else h.stoprun:
             break
         if (h.dt, h.t) != before:  # by such code
@@ -509,12 +514,31 @@ def check_dt(h: Hoc) -> None:
         raise InputError(f"h.dt is {h.dt:g} ms; expected more than 0")
 
 
-def num_steps(h: Hoc, tstop: float) -> int:
+def steps_until(h: Hoc, tstop: float) -> Callable[[], int]:
+    """Return what counts the steps that ``continuerun(tstop)`` still takes.
+
+    It ends half a step before that time, of the step with which it began.
+    """
+    begun = list[float]()
+
+    def count() -> int:
+        if not begun:
+            begun.append(float(h.dt))
+        return num_steps(h, tstop, begun[0])
+
+    return count
+
+
+def num_steps(h: Hoc, tstop: float, begun: float | None = None) -> int:
     tstop = as_number("tstop", tstop, "ms")
     if h.CVode().active():  # `dt` is no step of it; one asks for a run, which is rejected
         return int(h.t < tstop)
     check_dt(h)
-    steps = max(math.ceil((tstop - 0.5 * h.dt - h.t) / h.dt - 1e-6), 0)
+    t, dt = float(h.t), float(h.dt)
+    if begun is None or begun == dt:
+        steps = max(math.ceil((tstop - 0.5 * dt - t) / dt - 1e-6), 0)
+    else:
+        steps = _steps_before(t, dt, tstop - 0.5 * begun - h.float_epsilon)  # hoc's t < end
     together = int(getattr(h, "nstep_steprun", 1) or 1)
     return -(-steps // together) * together
 
@@ -549,7 +573,11 @@ def batch_steps(h: Hoc, tstop: float) -> int:
     t, dt, end = float(h.t), float(h.dt), as_number("tstop", tstop, "ms")
     if h.CVode().active():
         return int(t < end)
-    end -= dt / 4
+    return _steps_before(t, dt, end - dt / 4)
+
+
+def _steps_before(t: float, dt: float, end: float) -> int:
+    """Return how many of NEURON's steps begin before a time, ms."""
     most = max(math.ceil((end - t) / dt), 0) + _FEW
     return int(np.searchsorted(clock(t, dt, most), end))
 

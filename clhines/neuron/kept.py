@@ -63,6 +63,7 @@ _COUNTERS = (  # of NEURON's library: what they count is changes of sections and
 _TEMPLATE_WORDS = 8
 _PLACE_WORDS = 4  # of a place that is no variable, at most
 _BETWEEN = 512  # steps that are taken at once where events may call a statement
+_LOOKED_AHEAD = 1 << 20  # steps at once where statements come, at most
 _MOST_START = 1 << 26  # bytes of a simulation's start that are kept
 _BLOCK = 1 << 13  # addresses whose words are read at once
 _NONE = frozenset[str]()  # code in hoc that changes what follows from other things, which is seen
@@ -677,6 +678,7 @@ class KeptModel:
         called = min(self._due, self._played)
         if not statements and called == np.inf:
             return most
+        most = min(most, _LOOKED_AHEAD)
         ends = clock(float(h.t), float(h.dt), most)[1:]
         between, within = np.searchsorted(ends, [min(statements, default=np.inf), called]).tolist()
         return min(between + 1, max(within, 1), most)

@@ -24,8 +24,8 @@ from clhines.neuron.entry import (
     as_step,
     batch_steps,
     fix_steps,
-    num_steps,
     solve_steps,
+    steps_until,
 )
 from clhines.neuron.loops import Loops, LostError
 from clhines.neuron.memory.objects import Objects
@@ -160,7 +160,7 @@ class Switch:
         """Run until a time, ms, for hoc; 1 where that has failed."""
         h = self._h
         h.stoprun = 0
-        ran = self._attempt(lambda: num_steps(h, stop), lambda: getattr(h, _OWN)(stop))
+        ran = self._attempt(steps_until(h, stop), lambda: getattr(h, _OWN)(stop))
         return int(not ran)
 
     def _psolve(self, _: int) -> float:

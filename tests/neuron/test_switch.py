@@ -297,6 +297,14 @@ def test_code_of_cvode_events_runs_in_a_run_as_in_neuron(engine):
         assert found[f"{name} by_psolve"]["sims"] == 0
 
 
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_a_run_ends_as_in_neuron_where_code_makes_its_steps_shorter(engine):
+    """Half a step of the first length before its end; `psolve` takes the new one later."""
+    found = told(engine, "finer", program=PROGRAM.with_name("statements_program.py"))
+    assert found["worst"] < TOLERANCE and found["rows"] > 600
+    assert found["psolve"].startswith("h.dt has been set to 0.0125 ms in psolve")
+
+
 def test_code_of_cvode_events_that_cannot_be_run_is_refused():
     found = told("refused", program=PROGRAM.with_name("statements_program.py"))
     point, none, own, nested, *called = found

@@ -227,6 +227,32 @@ def refused_calls():
     return lines
 
 
+def finer(engine):
+    """Steps that code makes shorter: how far a run is from NEURON's, and what psolve says."""
+    net = Model()
+
+    def halve():
+        h.dt, h.steps_per_ms = 0.0125, 80
+
+    def run(way):
+        h.dt, h.steps_per_ms = 0.025, 40
+        net.spikes.resize(0)
+        h.finitialize(-65)
+        net.stim.ranvar.set_seq(0)
+        way()
+        return [*net.taken(), np.array([h.t])]
+
+    handler, said = h.FInitializeHandler(lambda: cvode.event(4.99, halve)), ""
+    truth, got = run(plain), run(partial(on, plain, engine))
+    try:
+        run(partial(on, by_psolve, engine))
+    except clhines.InputError as error:
+        said = str(error)
+    del handler
+    apart = max(worst(a, b) for a, b in zip(truth, got, strict=True))
+    return {"worst": apart, "rows": len(truth[0]), "psolve": said}
+
+
 WAYS = plain, by_psolve
 
 if __name__ == "__main__":
@@ -234,6 +260,8 @@ if __name__ == "__main__":
     engine = sys.argv[1]
     if sys.argv[2:] == ["called"]:
         found = compared(engine, Calling(), CALLED, (plain, by_pieces))
+    elif sys.argv[2:] == ["finer"]:
+        found = finer(engine)
     else:
         found = refused() if engine == "refused" else compared(engine, Model(), CODE, WAYS)
     print(json.dumps(found))
