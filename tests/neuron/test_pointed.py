@@ -25,8 +25,8 @@ POINTED = {  # what pointers a and b point to, and whether other nodes may, by s
 
 
 @pytest.fixture
-def model():
-    """Two cells with a source each, and readers that NEURON calls before and after these."""
+def two_cells():
+    """A passive cell, one that a clamp makes fire, and that clamp."""
     mod_files.loaded()
     cells = [h.Section(name=f"pointed{k}") for k in range(2)]
     for k, cell in enumerate(cells):
@@ -34,6 +34,15 @@ def model():
         cell.insert("hh" if k else "pas")
     clamp = h.IClamp(cells[1](0.5))
     clamp.delay, clamp.dur, clamp.amp = 1, 3, 0.4
+    yield cells, clamp
+    for cell in cells:
+        h.delete_section(sec=cell)
+
+
+@pytest.fixture
+def model(two_cells):
+    """Two cells with a source each, and readers that NEURON calls before and after these."""
+    cells, clamp = two_cells
     sources = [h.ext_msg(cell(x)) for cell in cells for x in (0.2, 0.8)]
     for k, source in enumerate(sources):
         source.gain = 1 + k
@@ -43,9 +52,7 @@ def model():
     wires = [h.NetCon(cells[1](0.5)._ref_v, to, sec=cells[1]) for to in targets]
     for k, wire in enumerate(wires):
         wire.weight[0], wire.delay, wire.threshold = 0.1, 0.5 + 0.3 * k, 0
-    yield sources, readers, [clamp, wires]
-    for cell in cells:
-        h.delete_section(sec=cell)
+    return sources, readers, [clamp, wires]
 
 
 def point(readers, sources, names, shift):
@@ -137,22 +144,14 @@ def test_what_is_rejected(model):
 
 
 @pytest.fixture
-def heard():
+def heard(two_cells):
     """Two cells with objects whose variables are set, before these act and after, and events."""
-    mod_files.loaded()
-    cells = [h.Section(name=f"heard{k}") for k in range(2)]
-    for k, cell in enumerate(cells):
-        cell.L, cell.diam, cell.nseg = 60, 10, 3
-        cell.insert("hh" if k else "pas")
-    clamp = h.IClamp(cells[1](0.5))
-    clamp.delay, clamp.dur, clamp.amp = 1, 3, 0.4
+    cells, clamp = two_cells
     places = [cell(x) for cell in cells for x in (0.2, 0.8)]
     targets = [h.ext_heard(place) for place in places]
     before, after = ([kind(place) for place in places] for kind in (h.ext_assign, h.ext_says))
     wires = [h.NetCon(cells[1](0.5)._ref_v, to, 0, 0.5, 0.1, sec=cells[1]) for to in targets]
-    yield targets, before, after, [clamp, wires]
-    for cell in cells:
-        h.delete_section(sec=cell)
+    return targets, before, after, [clamp, wires]
 
 
 def assign(setters, targets, out, level):

@@ -36,17 +36,8 @@ _FUNCTIONS = {  # of NEURON's library: with these arguments they are scaled afte
     "normrand": ("_Z8normranddd", (0.0, 1.0)),
 }
 _BLOCKS = {"initial", "before_initial", "after_initial", "receive", "net_initial", *UNLESS}
-_OUTSIDE = {
-    "v",
-    "ion",
-    "pointer",
-    "put",
-    "add",
-    "assign",
-    "steer",
-    "set_v",
-    "arm",
-}  # roles of arguments
+# roles of arguments
+_OUTSIDE = {"v", "ion", "pointer", "put", "add", "assign", "steer", "set_v", "arm"}
 
 
 def is_alone(program: Program) -> bool:

@@ -601,9 +601,8 @@ def in_vectors(mechanism: Mechanism, block: str, outputs: Sequence[str] = ()) ->
     arguments = mechanism.program.blocks.get(block)
     if block not in ("current", "advance") or arguments is None:
         return False
-    if any(
-        a.role in ("noise", "pointer", "assign") for a in arguments
-    ):  # each instance has its own
+    own = "noise", "pointer", "assign"  # each instance has its own
+    if any(a.role in own for a in arguments):
         return False
     ions = [a for a in arguments if a.role == "ion"]
     if block == "current":
