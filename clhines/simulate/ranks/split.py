@@ -28,7 +28,7 @@ from clhines.simulate.ranks.described import WholeNetwork
 from clhines.simulate.ranks.mpi import Ranks, decoded, encoded
 from clhines.simulate.ranks.partition import RankRecords, Share, join, steps_together
 from clhines.simulate.records.records import Record
-from clhines.simulate.state.chunk import Chunk
+from clhines.simulate.state.chunk import Chunk, by_step
 from clhines.simulate.state.decisions import MAX_EPOCH, Decisions
 
 _Found = TypeVar("_Found")
@@ -81,7 +81,7 @@ class _StepExchange:
         self.max_steps = min(own.run.max_steps, decisions.epoch)
         self._sources = sources  # of each rank's detectors
         self._waiting: tuple[Callable[[], Spikes] | None, int, int] | None = None
-        self._spikes: list[tuple[np.ndarray, np.ndarray]] = []
+        self._spikes: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # of each exchange
         most = max(map(len, self._sources)) * (self.max_steps + 1)
         if most >= 2**32:
             raise InputError(
@@ -117,16 +117,18 @@ class _StepExchange:
         codes = self._own.ranks.exchange(encoded(cell, step, first, count), error)
         source, step = decoded(codes, self._sources, first, count)
         if len(source):
-            self._spikes.append((source, step))
             self._send(source, step, first, count)
+            self._spikes.append(by_step(step, source, self._whole.dt))
 
     def _send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
         self._own.do(check_start, self._whole, source, step)
         self._own.do(self._own.run.send, source, step, first, count)
 
-    def chunk(self, dt: float, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        source, step = (np.concatenate([_NOTHING, *(s[k] for s in self._spikes)]) for k in (0, 1))
-        return Chunk.of_steps(step, source, dt, failed, values)
+    def chunk(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+        if not self._spikes:
+            return Chunk.of_none(failed, values)
+        step, source, t = (np.concatenate(each) for each in zip(*self._spikes, strict=True))
+        return Chunk(step, source, failed, values, t)
 
 
 class _HeardExchange(_StepExchange):
@@ -145,10 +147,10 @@ class _HeardExchange(_StepExchange):
         source, when = decoded(codes, self._sources, first, count)
         source, when = np.append(cell, source), np.append(step, when)
         here = source >= 0
-        if len(cell):
-            self._spikes.append((cell.astype(np.int64), step))
         if here.any():
             self._send(source[here], when[here], first, count)
+        if len(cell):
+            self._spikes.append(by_step(step, cell, self._whole.dt))
 
 
 class _TimeExchange:
@@ -211,9 +213,9 @@ class _TimeExchange:
         if len(self._pointed):
             run.take_voltages(v[np.searchsorted(self._pointed, self._mine.remote)])
 
-    def chunk(self, dt: float, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+    def chunk(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
         source, time = (np.concatenate([s[k] for s in self._spikes]) for k in (0, 1))
-        return Chunk.of(time, source, dt, failed, values)
+        return Chunk.of(time, source, self._whole.dt, failed, values)
 
     def end(self) -> None:
         """Do nothing: all is exchanged."""
@@ -298,7 +300,7 @@ class SplitRun:
         broken = gathered[gathered[:, 1] > 0]
         failed[broken[:, 2]] = broken[:, 1]
         values = None if chunk is None else chunk.values
-        return self._exchange.chunk(self.whole.dt, failed, self._records.joined(values))
+        return self._exchange.chunk(failed, self._records.joined(values))
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         found = self._own.call(self.run.now, self._records.localised(records), step)
@@ -364,7 +366,7 @@ class OwnRun(SplitRun):
         broken = np.flatnonzero(gathered[:, 1])
         if len(broken) and not failed:
             raise RankError(f"rank {broken[0]}: a voltage is not finite", int(broken[0]))
-        return self._exchange.chunk(self.whole.dt, chunk.failed, chunk.values)
+        return self._exchange.chunk(chunk.failed, chunk.values)
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         """As in one process; others learn of an error in their next exchange."""

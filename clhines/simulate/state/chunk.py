@@ -45,11 +45,18 @@ class Chunk:
         cls, step: np.ndarray, source: np.ndarray, dt: float, failed: np.ndarray, values: RecordRows
     ) -> Chunk:
         """Return a chunk of events at the ends of steps from -1 on, below 2**31, in any order."""
-        key = (step.astype(np.int64) << 32) | source
-        key.sort()
-        step = key >> 32
-        t = np.where(step < 0, 0.0, ends_of(np.maximum(step, 0), dt))
-        return cls(step, key & 0xFFFFFFFF, failed, values, t)
+        step, source, t = by_step(step, source, dt)
+        return cls(step, source, failed, values, t)
+
+
+def by_step(
+    step: np.ndarray, source: np.ndarray, dt: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sort events at the ends of steps; return steps and sources, int64, and times, ms."""
+    key = (step.astype(np.int64) << 32) | source
+    key.sort()
+    step = key >> 32
+    return step, key & 0xFFFFFFFF, np.where(step < 0, 0.0, ends_of(np.maximum(step, 0), dt))
 
 
 def steps_to(t: np.ndarray, dt: float) -> np.ndarray:
@@ -82,12 +89,10 @@ class UnderWay:
 
     def note(self, chunk: Chunk, model: Model, step: int) -> None:
         """Remember the spikes of a chunk that ends at the begin of `step`."""
-        if not len(chunk.spike_step) and not len(self._step):
-            return
-        steps = np.concatenate([self._step, chunk.spike_step])
-        cells = np.concatenate([self._cell, chunk.spike_cell])
-        kept = steps + 1 + model.connections.max_delay >= step
-        self._step, self._cell = steps[kept], cells[kept]
+        least = step - 1 - model.connections.max_delay
+        old, new = self._step >= least, int(np.searchsorted(chunk.spike_step, least))
+        self._step = np.append(self._step[old], chunk.spike_step[new:])
+        self._cell = np.append(self._cell[old], chunk.spike_cell[new:])
 
     def forget(self, step: int) -> None:
         """Go on at a step before which no spikes are known."""
