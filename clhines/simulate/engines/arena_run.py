@@ -576,7 +576,8 @@ class ArenaRun(DeviceRun):
             check_rings(sent[source] - taken, size[source])
         count = int(self.ending.values_of(self.events.count)[0])
         self.events.known_empty = not count
-        if not count and self.events.early is None:
+        known = self.decisions.split and count <= self.max_spikes  # by exchanges with other ranks
+        if known or not count and self.events.early is None:
             return Chunk.of_none(failed, values)
         source, t = self.events.to(min(count, self.max_spikes))
         if count > self.max_spikes:
