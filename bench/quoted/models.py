@@ -190,7 +190,6 @@ def aims() -> Iterator[Quote]:
             "28; 120",
         ),
         ("a turn of a closed loop", (turn,), "60"),
-        ("a ring of 65,536 cells on two H200, times one", (far,), "1.85"),
         ("nrntraub with all cells, 1 s", (whole(lambda r: f"{r['us']:.0f}"),), "80"),
         (
             "the first run of it, kernels left by an earlier process, s",
@@ -203,6 +202,7 @@ def aims() -> Iterator[Quote]:
         yield Quote(SPEED, here, f"{label} | {measured} | {aim} |", figures)
     words = "with all cells is {} times as fast as on one, and {} times with NEURON's"
     yield Quote(SPEED, here, words, (spread, built))
+    yield Quote(SPEED, here, "A ring of 65,536 cells is {} times as fast", (far,))
     words = "1,000 copies of 139653 | {} | 1.15 times {}, `l5pc` by texts |"
     yield Quote(SPEED, here, words, (warm("139653", 1000), cell(1000)))
 

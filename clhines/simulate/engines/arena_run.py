@@ -163,7 +163,8 @@ class EventList:
         instant: np.dtype,
         count: cla.Array,
     ) -> None:
-        self.capacity, self._queue, self._seen, self.count = capacity, queue, 0, count
+        self.capacity, self._queue, self.count = capacity, queue, count
+        self.seen = 0  # events that `new` has returned
         self._usual, self._any = _EVENTS, True  # of a look that follows one with any
         self.known_empty = False  # as the host has seen since a kernel could change it
         self._source = within_reach(queue, (capacity,), np.dtype(np.int32), zeros=False)
@@ -182,7 +183,7 @@ class EventList:
         """Enqueue that there are none."""
         if not self.known_empty:
             set_zero(self.count, self._queue)
-        self._seen, self.known_empty = 0, False
+        self.seen, self.known_empty = 0, False
 
     def to(self, end: int, begin: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Wait, and return sources and times of some events, and of those of the start."""
@@ -207,11 +208,11 @@ class EventList:
         And values of other arrays, as `read_parts`. It waits once, as long as there are as many
         events as usual, and none where there were none; else twice.
         """
-        begin = self._seen
+        begin = self.seen
         until = min(begin + self._usual * self._any, self.capacity)
         lists = (self.count, 0, 1), (self._source, begin, until), (self._time, begin, until)
         count, source, t, *more = read_parts((*lists, *others), self._queue)
-        self._seen = end = min(int(count[0]), self.capacity)
+        self.seen = end = min(int(count[0]), self.capacity)
         self._any = end > begin
         if end <= until:
             return *self._with_early(source[: end - begin], t[: end - begin]), more
@@ -576,8 +577,7 @@ class ArenaRun(DeviceRun):
             check_rings(sent[source] - taken, size[source])
         count = int(self.ending.values_of(self.events.count)[0])
         self.events.known_empty = not count
-        known = self.decisions.split and count <= self.max_spikes  # by exchanges with other ranks
-        if known or not count and self.events.early is None:
+        if count == self.events.seen and self.events.early is None:  # other ranks have been told
             return Chunk.of_none(failed, values)
         source, t = self.events.to(min(count, self.max_spikes))
         if count > self.max_spikes:

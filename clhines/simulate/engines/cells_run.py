@@ -194,7 +194,7 @@ class CellsRun(DeviceRun):
         count = int(self.ending.values_of(spikes.count)[0])
         spikes.known_empty = not count
         known = self.decisions.split and count <= self.max_spikes  # by exchanges with other ranks
-        if known or not count and not len(self.states.early):
+        if known or (not count and not len(self.states.early)):
             return Chunk.of_none(failed, values)
         kept = min(count, self.max_spikes)
         step, cell = (
