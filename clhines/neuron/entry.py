@@ -24,6 +24,7 @@ from clhines.neuron.kept import ComesError, KeptModel, RunOptions, keep, kept_mo
 from clhines.neuron.memory.session import Hoc, interpreter, uncollected
 from clhines.neuron.model import IN_TURN, NeuronModel, read_model
 from clhines.neuron.outside import Ahead
+from clhines.neuron.read.hooks import GATHERED
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.read.wiring import on_ranks
 from clhines.neuron.stepping.bmtk import potentials_ahead
@@ -264,6 +265,7 @@ def from_neuron(
             (model.bins is not None and model.bins.late, LATE),
             (model.draws, "Random.play"),
             (model.turns, IN_TURN),
+            (model.gathers, GATHERED),
         ):
             if used:
                 model.rejected.append(Rejected("", what, "use clhines.neuron.run"))
@@ -372,6 +374,8 @@ def _advance(
                 ahead = potentials_ahead(h, rest) if request.calls and ranks is None else None
             kept = kept_or_read(h, request, vectors, ranks, ahead)
             kept.is_called = stopped is not None or not request.calls
+            if kept.gathering is not None:
+                kept.gathering.begin(request.solves)
             if ranks is None and h.t < 0 and step_of(h, h.dt) < 0:
                 kept.model.forget()
                 rest = _to_zero(h, rest, count, kept)
@@ -389,6 +393,7 @@ def _advance(
             if ahead is not None:
                 ahead.go_on(steps)
             kept.step()
+            _refuse(kept, ranks)
             if not vectors and ahead is None and stopped is None:
                 keep(kept)
         rest, done = rest - steps, done + steps
@@ -407,6 +412,13 @@ def _advance(
         if stopped.error is not None:
             raise stopped.error
     return done
+
+
+def _refuse(kept: KeptModel, ranks: Ranks | None = None) -> None:
+    """Refuse a model after a step of NEURON's, by what has been seen in it."""
+    with agreed(ranks):
+        if kept.gathering is not None and kept.gathering.rejected:
+            raise RejectedError(kept.gathering.rejected)
 
 
 @contextmanager
@@ -462,7 +474,7 @@ def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks | None
     if ranks is not None and kept.sim is None:
         joints = Joints(ranks)
     with _ahead(kept.model, steps), nullcontext() if joints is None else joints.telling():
-        if steps and kept.sim is None:
+        if kept.sim is None and (steps or (ranks is not None and not kept.is_tried)):
             begin(kept, joints)
         if steps:
             kept.advance(steps, progress)
@@ -480,6 +492,7 @@ def _to_zero(h: Hoc, rest: int, count: Callable[[], int], kept: KeptModel) -> in
     while rest and h.t < -0.5 * h.dt and not h.stoprun:
         before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
         kept.call(h.fadvance)
+        _refuse(kept)
         rest = rest - 1 if (h.dt, h.t) == before else count()
     return rest
 

@@ -45,9 +45,10 @@ from clhines.neuron.outside import HELD
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.channels import read_channel
 from clhines.neuron.read.contents import Instances
-from clhines.neuron.read.hooks import acting, random_plays, settings_of
+from clhines.neuron.read.hooks import acting, gathering, random_plays, settings_of
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.stepping.everything import Everything
+from clhines.neuron.stepping.gathered import Gathering
 from clhines.neuron.stepping.reads import stepping_of
 from clhines.neuron.stepping.replay import Replay, alone, call_own
 from clhines.simulate.engines.arena_run import state_follows
@@ -224,6 +225,7 @@ class Fingerprint:
             self._sources,
             ReadValue(memory.play_words),
             ReadValue(lambda: acting(model.h, memory)),
+            ReadValue(lambda: gather(gathering()).tobytes()),
             ReadValue(lambda: read_linear(model.h, memory, tree.in_layers).as_bytes()),
             ReadValue(lambda: random_plays(model.h, memory)),
             ReadValue(stepping_of(model)),
@@ -478,6 +480,7 @@ class KeptModel:
         self._runaways: Runaways | None = None
         self._iterated: Iterated | None = None
         self._replay: Replay | None = None
+        self.gathering = Gathering(model) if model.gathers else None
         self.everything: Everything | None = None  # that the simulation records for loops
         self.is_called = False  # code of each step, for all steps to come
         self.known: Fingerprint | None = None
@@ -574,6 +577,8 @@ class KeptModel:
         self._runaways = Runaways(sim, imported, self.records)
         self._iterated = None if joints else Iterated(sim, imported)
         self._replay = Replay(sim, imported) if self.model.stepping is not None else None
+        if self.gathering is not None:
+            self.gathering.start(sim, imported)
         self._begin()
 
     def advance(self, steps: int, progress: bool) -> None:
@@ -589,6 +594,8 @@ class KeptModel:
         if self._replay is not None and not self.is_called:
             with alone(self.joints is not None):
                 self._replay.play(result, begin, first)
+        if self.gathering is not None:
+            self.gathering.play(result, first, begin, dt)
         if self.joints is not None:
             sim.runner.exchange()  # type: ignore[attr-defined]
             self.model.queue.exchange()  # spikes of NEURON's last step, which `sim` has as well
@@ -665,7 +672,7 @@ class KeptModel:
             self.sim = None  # it would begin with the voltages of now
             return 1
         h, statements = self.model.h, self.model.pending.statements
-        if self._is_late:
+        if self._is_late or not self.is_tried:
             return 1
         for ahead in (self.model.draws, self.model.turns):
             if ahead:
@@ -690,10 +697,18 @@ class KeptModel:
     def call(self, step: Callable[[], object]) -> None:
         """Take a step, in the model's own procedure where it has one."""
         own, model = self.model.stepping, self.model
-        if own is None or self.is_called:
+        if self.gathering is not None:
+            with self.gathering.watched():
+                step()
+        elif own is None or self.is_called:
             step()
         else:
             call_own(model.h, model.memory, own.procedure, step)
+
+    @property
+    def is_tried(self) -> bool:
+        """Whether NEURON has called what it calls in the middle of each step."""
+        return self.gathering is None or self.gathering.is_tried
 
     def _step(self) -> None:
         """Take a step, which sets all ASSIGNED variables and runs code of events at its end."""

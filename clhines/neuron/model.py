@@ -76,7 +76,7 @@ from clhines.neuron.outside import Ahead, Outside
 from clhines.neuron.read.catalogue import Catalogue, CatalogueEntry
 from clhines.neuron.read.contents import Contents, Hidden, Instances, WatchSlots, read_contents
 from clhines.neuron.read.draws import Draws, drawn_from
-from clhines.neuron.read.hooks import acting, refused_settings
+from clhines.neuron.read.hooks import GATHERED, acting, gathering, refused_settings
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
@@ -143,6 +143,7 @@ class NeuronModel:
     by_mcell: set[str] = field(default_factory=set)  # mechanisms that draw from such Randoms
     stepping: Stepping | None = None  # code of its own in each step of continuerun()
     uncalled: list[Rejected] = field(default_factory=list)  # of such code
+    gathers: bool = False  # whether functions are called in the middle of each step
     lone: Hoc | None = None  # section of a model of artificial cells alone, held here
 
     @property
@@ -380,6 +381,9 @@ def read_model(
             step = float(h.dt)
             model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)
         model.stepping, model.uncalled = read_stepping(model)
+        if model.gathers and model.stepping is not None:
+            what = f"{GATHERED}, and {model.stepping.procedure}() of the model's own"
+            model.rejected.append(Rejected("", what, "use one of them"))
     return model
 
 
@@ -432,7 +436,7 @@ def _read(
     outside = Outside(tree, contents, [*plays.players, *draws.players], given)
     parts = wires, pending, plays, trains, slots, draws, Turns(h, memory), outside, linear
     model = NeuronModel(h, memory, queue, sources, fields, tree, contents, places, *parts)
-    model.lone, model.bins = lone, bins
+    model.lone, model.bins, model.gathers = lone, bins, len(gathering()) > 0
     model.point_names = tuple(catalogue.names(points=True))
     model.rejected += [*refused_settings(h, memory), *_structure(contents), *hooks, *unwired]
     for part in (pending, plays, trains, draws, linear):

@@ -166,11 +166,12 @@ class Switch:
     def _psolve(self, _: int) -> float:
         stop = self._arguments.number(1)
         h, own = self._h, (ctypes.c_double * 2).from_address(self._library.variable("nrn_threads"))
+        t = float(h.t)  # which does not move in NEURON's own
 
         def count() -> int:
             return solve_steps(h, stop, *own)
 
-        ran = self._attempt(count, lambda: self._own_psolve(stop), calls=False, solves=True)
+        ran = self._attempt(count, lambda: self._own_psolve(stop, t), calls=False, solves=True)
         if not ran:  # psolve() itself calls no advance() of the model's own
             self._interrupt.value = 1  # hoc stops before what comes next
         return 0.0
@@ -220,7 +221,8 @@ class Switch:
         if self.options.fallback is not None or self.options.progress:
             self._warn(why)
 
-    def _own_psolve(self, stop: float) -> None:
+    def _own_psolve(self, stop: float, t: float) -> None:
+        self._h.t = t
         self._method.value = self._own_method
         try:
             self._h.ParallelContext().psolve(stop)

@@ -1,8 +1,8 @@
 """Code that NEURON runs in each step besides the model's tree, mechanisms and wires.
 
 Callbacks of Python, the stimuli of NEURON's first versions, cells in pieces (multisplit), and other
-objects that a step asks. `acting` finds all of it; but for `random_plays` none is simulated, and it
-rejects it. `is_standard` knows stdrun.hoc's procedures; a model's own: `stepping`. Here is
+objects that a step asks. `acting` finds all of it, and rejects it but for `random_plays` and
+`gathering`. `is_standard` knows stdrun.hoc's procedures; a model's own: `stepping`. Here is
 also what NEURON is told of steps and threads.
 """
 
@@ -41,7 +41,8 @@ _OLD_STIMULI = {  # C functions that print all of them, and what to use instead
     "fclamp": ("_Z11print_clampv", "use SEClamp, and fclamp(0, 0.5)"),
 }
 _INSIDE = "within each step, between voltages and states, where a run here cannot stop"
-_BETWEEN = "call them between pieces, as clhines.neuron.run(h.t + 1), if that is meant"
+BETWEEN = "call them between pieces, as clhines.neuron.run(h.t + 1), if that is meant"
+GATHERED = "CVode.extra_scatter_gather(0, f)"
 _IN_A_STEP = slice(2, 5)  # current, conductance, fixed_step_solve; others are CVode's, or of starts
 _OBJECTS = {  # classes whose objects act in each step
     "StateTransitionEvent": "write WATCH conditions in a .mod file",
@@ -99,16 +100,13 @@ def _vectors(path: str, readable: Readable) -> Iterator[tuple[int, int]]:
 
 
 def _listed(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
-    """Find Random.play and the callbacks of CVode.extra_scatter_gather."""
+    """Find Random.play and what CVode.extra_scatter_gather calls; return what is rejected."""
     if _entries("random") is None:
         _find_random(h, memory)
     if _entries("scatter") is None:
         _find_scatter(h)
     played, called = _entries("random"), _entries("scatter")
     found = []
-    if called:
-        what = f"CVode.extra_scatter_gather(0, f): NEURON calls f {_INSIDE}"
-        found.append(Rejected("", what, f"extra_scatter_gather_remove(f) takes it out; {_BETWEEN}"))
     if played is None and len(list(h.List("Random"))):
         what = "Random, which may play: Random.play cannot be seen in NEURON's memory here"
         found.append(Rejected("", what, "let go of it, or run the model on Linux"))
@@ -157,13 +155,26 @@ def _find_scatter(h: Hoc) -> None:
 
     def is_example(at: int) -> bool:
         wrapped = words_at(at, 2)[1]
-        return wrapped in Readable(8 * 3) and id(example) in words_at(wrapped, 3)
+        words = words_at(wrapped, 3) if wrapped in Readable(8 * 3) else []
+        if id(example) in words:
+            _known["function"] = words.index(id(example))
+        return id(example) in words
 
     cvode.extra_scatter_gather(0, example)
     try:
         _find("scatter", library_path() or "", is_example)
     finally:
         cvode.extra_scatter_gather_remove(example)
+
+
+def gathering() -> np.ndarray:
+    """(n,) int64: addresses of words with what CVode.extra_scatter_gather(0, f) calls.
+
+    They are those of Python's objects: functions, or tuples of one and its argument or arguments.
+    `acting` finds the list before.
+    """
+    found = [words_at(at, 2)[1] + 8 * _known["function"] for at in _entries("scatter") or ()]
+    return np.array(found, np.int64)
 
 
 # -- code of Python ----------------------------------------------------------------------------
@@ -183,7 +194,7 @@ def _python_blocks(memory: NeuronMemory) -> list[Rejected]:
     others = memory.variable("nrn_nonvint_block") and not known
     if others or any(f is not None for call in calls for f in call[_IN_A_STEP]):
         what = f"nonvint_block_supervisor: NEURON calls its functions {_INSIDE}"
-        found.append(Rejected("", what, f"unregister them; {_BETWEEN}"))
+        found.append(Rejected("", what, f"unregister them; {BETWEEN}"))
     return found
 
 

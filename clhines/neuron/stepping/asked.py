@@ -15,7 +15,7 @@ from clhines.neuron.memory.session import Hoc, all_sections
 
 _HARMLESS = {"fadvance()", "ParallelContext[0].id()", "ParallelContext[0].nhost()"}
 _ACTS = "record()", "play()", "play_remove()", "play_next()"  # of a Vector
-_OF_SECTIONS = {
+OF_SECTIONS = {
     "name", "hname", "cell", "L", "Ra", "nseg", "rallbranch", "parentseg", "trueparentseg",
     "children", "subtree", "wholetree", "orientation", "n3d", "x3d", "y3d", "z3d", "diam3d",
     "arc3d", "has_membrane", "allseg", "same", "diam", "cm", "sec",
@@ -74,7 +74,7 @@ class Asking:
         self._own: list[tuple[type, str, Any]] = []
         # classes of hoc have functions of their own, which are those of the class above
         objects = [k for k in (self._hoc, *self._hoc.__subclasses__()) if k is not self._vector]
-        self._changes: list[tuple[type, str, Callable[..., Any]]] = [
+        self.changes: list[tuple[type, str, Callable[..., Any]]] = [
             (nrn.Segment, "__getattribute__", self._of_segment),
             (nrn.Section, "__getattribute__", self._of_section),
             (mechanism, "__getattribute__", self._of_mechanism),
@@ -85,13 +85,13 @@ class Asking:
                 for kind in (nrn.Segment, nrn.Section, mechanism, *objects)
             ),
         ]
-        self._changes = [(k, name, f) for k, name, f in self._changes if name in k.__dict__]
+        self.changes = [(k, name, f) for k, name, f in self.changes if name in k.__dict__]
 
     def begin(self) -> None:
         """Let NEURON's classes tell."""
         if not self._own:
             arrays = [(kind, name, self._any) for kind in _of_arrays() for name in _ITEMS]
-            for kind, name, makes in (*self._changes, *arrays):
+            for kind, name, makes in (*self.changes, *arrays):
                 own = kind.__dict__[name]
                 self._own.append((kind, name, own))
                 setattr(kind, name, makes(own))
@@ -125,7 +125,7 @@ class Asking:
                 if name in self.unread:
                     self._read(name, thing(0.5))
                 elif (
-                    name not in self.names and name not in _OF_SECTIONS and not name.startswith("_")
+                    name not in self.names and name not in OF_SECTIONS and not name.startswith("_")
                 ):
                     self._act()
             return own(thing, name)

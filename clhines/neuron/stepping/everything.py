@@ -20,6 +20,7 @@ from clhines.neuron.importer import Imported
 from clhines.neuron.memory.fields import DataColumns
 from clhines.neuron.memory.raw import WORD, gather, numbers_at
 from clhines.neuron.model import NeuronModel
+from clhines.neuron.read.hooks import GATHERED
 from clhines.neuron.read.played import EVERY, Gap
 from clhines.neuron.read.tree import CAPACITANCE
 from clhines.neuron.stepping.reads import set_by_events
@@ -233,6 +234,7 @@ def lacking(model: NeuronModel) -> str:
     soon = model.wires.read.delay < 0.5 * float(model.h.dt)
     soon &= np.isin(model.wires.origin, senders) & _reach(model, late_events(model))
     rows = (
+        (model.gathers, GATHERED),
         (model.bins is not None, "CVode.queue_mode(1, 0)"),
         (model.contents.outside is not None, "extracellular"),
         (model.linear.read, "LinearMechanism"),

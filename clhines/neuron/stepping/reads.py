@@ -47,11 +47,14 @@ _PURE = {  # functions that change nothing
 _WRITES = {"printf", "fprint", "sprint", "wopen"}
 _DRAWING = ("plot", "flush", "fastflush", "begin", "line", "beginline", "mark", "label", "color",
             "brush", "erase", "view_count", "size")  # fmt: skip
+VECTOR_METHODS = (
+    "x", "get", "set", "size", "append", "resize", "fill", "sum", "max", "min", "mean", "contains",
+    "indwhere", "buffer_size", "fwrite", "printf", "add", "sub", "mul", "div", "remove", "insrt",
+    "max_ind", "min_ind", "vwrite",
+)  # fmt: skip
 _METHODS = {
     **{"Graph": _DRAWING, "PlotShape": _DRAWING, "Shape": _DRAWING},
-    "Vector": ("x", "get", "set", "size", "append", "resize", "fill", "sum", "max", "min", "mean",
-               "contains", "indwhere", "buffer_size", "fwrite", "printf", "add", "sub", "mul",
-               "div", "remove", "insrt", "max_ind", "min_ind", "vwrite"),
+    "Vector": VECTOR_METHODS,
     "File": ("printf", "flush", "wopen", "aopen", "ropen", "close", "eof", "gets", "scanvar",
              "scanstr", "isopen", "getname", "tell", "seek", "vwrite"),
     "StringFunctions": ("len", "substr", "head", "tail", "left", "right"),
@@ -256,7 +259,7 @@ class _OfModel:
             self._read(found)
             return
         if name in ("v", "i_membrane_"):
-            self._read_all("", name.rstrip("_"), self._of_nodes)
+            self._read_all("", name.rstrip("_"), lambda _, own: of_nodes(self._model, own))
             return
         for ion in contents.ions.values():
             if name in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
@@ -354,18 +357,6 @@ class _OfModel:
         every = (one for name in names for one in self._model.h.List(name))
         return [one for one in every if self._memory.object_of(one) in things]
 
-    def _of_nodes(self, _: str, name: str) -> dict[Place, Variable]:
-        tree = self._model.tree
-        column, addresses, numbers = tree.v, tree.addresses, tree.numbers
-        if name != "v":
-            place = self._memory.known_place(next(iter(tree.sections[0])), "i_membrane_")
-            if place is None or not place.column:
-                raise RefusedError("reads i_membrane_; expected CVode.use_fast_imem(1)")
-            column, addresses, numbers = place.column, tree.inner, tree.inner_numbers
-        rows = self._model.fields.rows_at(addresses).tolist()
-        nodes = zip(rows, numbers.tolist(), strict=True)
-        return {Place(column, row, 0): Variable("", name, node) for row, node in nodes}
-
     def _of_instances(self, instances: Instances, owner: str, name: str) -> dict[Place, Variable]:
         """Return the variables of a name of all instances, by place."""
         size = instances.entry.ranges.get(name, 1)
@@ -414,24 +405,11 @@ class _OfModel:
 
     @cached_property
     def _held(self) -> set[int]:
-        """Vectors that point processes may have, by address."""
-        known, found = self._memory.vectors(), set[int]()
-        for instances in self._model.contents.points.values():
-            if "VERBATIM" in instances.entry.text:
-                found.update(*(held(self._memory, one, known) for one in instances.things))
-        return found
+        return held_vectors(self._model)
 
     @cached_property
     def _vectors(self) -> set[int]:
-        """C++ objects that record, are played, or that mechanisms have, by address; and others."""
-        model, memory = self._model, self._memory
-        found = {*model.plays.in_use, *model.linear.vectors} | self._held
-        for origin in model.wires.origins:
-            found |= {origin.times, origin.numbers}
-        texts = (instances.entry.text for instances in model.every.values())
-        if model.written.elements or any("FUNCTION_TABLE" in text for text in texts):
-            found |= {*memory.vectors()}  # any of them
-        return found - {0}
+        return used_vectors(self._model)
 
     def member(self, thing: int, name: str, is_set: bool) -> OnStack:
         """Let code use a member of an object, and return what it is."""
@@ -503,6 +481,44 @@ class _OfModel:
             raise RefusedError(str(error)) from None
         self._block = partial(bmtk.steps_of_block, self._model.h)
         self.acts = True
+
+
+def of_nodes(model: ModelRead, name: str) -> dict[Place, Variable]:
+    """Return ``v``, or ``i_membrane``, of all nodes that have it, by place."""
+    tree = model.tree
+    column, addresses, numbers = tree.v, tree.addresses, tree.numbers
+    if name != "v":
+        place = model.memory.known_place(next(iter(tree.sections[0])), "i_membrane_")
+        if place is None or not place.column:
+            raise RefusedError("reads i_membrane_; expected CVode.use_fast_imem(1)")
+        column, addresses, numbers = place.column, tree.inner, tree.inner_numbers
+    rows = model.fields.rows_at(addresses).tolist()
+    nodes = zip(rows, numbers.tolist(), strict=True)
+    return {Place(column, row, 0): Variable("", name, node) for row, node in nodes}
+
+
+def held_vectors(model: ModelRead) -> set[int]:
+    """Return Vectors that point processes may have, by address."""
+    known, found = model.memory.vectors(), set[int]()
+    for instances in model.contents.points.values():
+        if "VERBATIM" in instances.entry.text:
+            found.update(*(held(model.memory, one, known) for one in instances.things))
+    return found
+
+
+def used_vectors(model: ModelRead) -> set[int]:
+    """Return C++ objects that record, are played, or that mechanisms have, by address."""
+    found = {*model.plays.in_use, *model.linear.vectors} | held_vectors(model)
+    for origin in model.wires.origins:
+        found |= {origin.times, origin.numbers}
+    texts, every = (i.entry.text for i in model.every.values()), model.memory.vectors()
+    if any("FUNCTION_TABLE" in text for text in texts):
+        found |= {*every}  # any of them
+    for at in every if model.written.elements else ():
+        begin, end = words_at(model.memory.vector_words(at), 2)
+        if any(begin <= element < end for element in model.written.elements):
+            found.add(at)
+    return found - {0}
 
 
 def set_by_events(program: Program) -> set[str]:

@@ -17,7 +17,8 @@ from clhines.errors import InputError
 from clhines.neuron.back.writeback import Records, clock
 from clhines.neuron.importer import Imported
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.raw import numbers_in, ref
+from clhines.neuron.memory.places import Variable
+from clhines.neuron.memory.raw import Place, numbers_in, ref
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.played import Recorder
 from clhines.neuron.stepping.taken import TakenStep
@@ -45,54 +46,73 @@ def alone(has_others: bool) -> Iterator[None]:
         raise (stop.error or InputError(f"{what}; expected one process")) from None
 
 
+class StepValues:
+    """Records variables in a simulation, and puts those of each step into NEURON's memory."""
+
+    def __init__(self, sim: Simulation, imported: Imported, reads: dict[Place, Variable]) -> None:
+        self._memory, self._h = imported.model.memory, imported.model.h
+        self._places = [*reads]
+        self._records = Records(sim, imported, [
+            Recorder(0, None, variable, now=self._memory.value(place), place=place)
+            for place, variable in reads.items()
+        ])  # fmt: skip
+
+    @contextmanager
+    def given(self, result: Result, first: int, t: np.ndarray) -> Iterator[Callable[[], None]]:
+        """Give a function that puts the next step of a run, less its `first` rows, into memory.
+
+        h.t is then that of `t`, (steps,) ms. NEURON's memory is as before in the end.
+        """
+        rows = np.empty((len(t), len(self._places) + 1))
+        for k, row in enumerate(self._records.rows(result, first)):
+            rows[:, k] = row
+        rows[:, -1] = t
+        places = [*self._places, self._memory.place(ref(self._h, "t"))]
+        numbers = (self._memory.number(place) for place in places)
+        at = np.array([ctypes.addressof(number) for number in numbers], np.int64)
+        memory, where = numbers_in(at)
+        before, each = memory[where], iter(rows)
+
+        def take() -> None:
+            memory[where] = next(each)
+
+        try:
+            yield take
+        finally:
+            memory[where] = before
+
+
 class Replay:
     """Records what such code reads in a simulation, and calls it after a run."""
 
     def __init__(self, sim: Simulation, imported: Imported) -> None:
-        self._imported, self._dt = imported, sim.model.dt
-        stepping, memory = imported.model.stepping, imported.model.memory
-        assert stepping is not None
-        self._procedure = stepping.procedure
-        self._places = [*stepping.reads]
-        self._records = Records(sim, imported, [
-            Recorder(0, None, variable, now=memory.value(place), place=place)
-            for place, variable in stepping.reads.items()
-        ])  # fmt: skip
+        self._model, self._dt = imported.model, sim.model.dt
+        assert self._model.stepping is not None
+        self._procedure = self._model.stepping.procedure
+        self._values = StepValues(sim, imported, self._model.stepping.reads)
 
     def play(self, result: Result, begin: float, first: int) -> None:
         """Call it for each step of a run from `begin`, ms, less its `first` rows.
 
         NEURON's memory is as before then, also where `StopRunError` is raised.
         """
-        model = self._imported.model
-        h, steps = model.h, len(result.t) - first
-        rows = np.empty((steps, len(self._places) + 1))
-        for k, row in enumerate(self._records.rows(result, first)):
-            rows[:, k] = row
-        rows[:, -1] = clock(begin, self._dt, steps)[1:]
-        places = [*self._places, model.memory.place(ref(h, "t"))]
-        numbers = (model.memory.number(place) for place in places)
-        at = np.array([ctypes.addressof(number) for number in numbers], np.int64)
-        memory, where = numbers_in(at)
-        before = memory[where]
-        taken = 0
+        h, steps = self._model.h, len(result.t) - first
+        call, taken = getattr(h, self._procedure), 0
+        with self._values.given(result, first, clock(begin, self._dt, steps)[1:]) as give:
 
-        def take() -> None:
-            nonlocal taken
-            memory[where] = rows[taken]
-            taken += 1
+            def take() -> None:
+                nonlocal taken
+                give()
+                taken += 1
 
-        call = getattr(h, self._procedure)
-        try:
-            with stepping_by(h, model.memory, take) as raise_kept:
-                while taken < steps:
-                    call_once(call, raise_kept)
-                    if h.stoprun:
-                        raise StopRunError(taken, int(h.stoprun))
-        except RuntimeError as error:  # of hoc
-            raise StopRunError(taken, int(h.stoprun), error) from error
-        finally:
-            memory[where] = before
+            try:
+                with stepping_by(h, self._model.memory, take) as raise_kept:
+                    while taken < steps:
+                        call_once(call, raise_kept)
+                        if h.stoprun:
+                            raise StopRunError(taken, int(h.stoprun))
+            except RuntimeError as error:  # of hoc
+                raise StopRunError(taken, int(h.stoprun), error) from error
 
 
 def call_own(h: Hoc, memory: NeuronMemory, procedure: str, step: Callable[[], object]) -> None:
