@@ -170,6 +170,19 @@ def buttons_of(path: Path, depth: int) -> list[str]:
     return found
 
 
+def shorten_netpyne(stop: float) -> None:
+    """Let NetPyNE's runs end at `stop`, in ms, as they do not look at ``tstop``."""
+    from netpyne import sim
+
+    begin = sim.initialize
+
+    def shorter(*args: Any, **words: Any) -> None:
+        begin(*args, **words)
+        sim.cfg.duration = min(sim.cfg.duration, stop)
+
+    sim.initialize = shorter
+
+
 def driven(h: Any, script: str, runs: Runs, press: Sequence[str]) -> str:
     """Load a script, as nrngui does; where it runs nothing, do what a user would.
 
@@ -180,6 +193,8 @@ def driven(h: Any, script: str, runs: Runs, press: Sequence[str]) -> str:
         sys.argv = [script]
         sys.path.insert(0, os.getcwd())
         text = Path(script).read_text("utf-8", "replace")
+        if "netpyne" in text:
+            shorten_netpyne(runs.stop)
         exec(compile(text, script, "exec"), {"__name__": "__main__", "__file__": script})
         runs.end()
         return ""

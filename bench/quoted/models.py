@@ -487,43 +487,38 @@ def unseen() -> Iterator[Quote]:
     yield prose(SWITCH, PUBLISHED, "{} differed from NEURON without a word, and {} ended", *wrong)
     words = "Since mends {} of these are equal, {} go by NEURON's own steps, {} are"
     yield prose(SWITCH, PUBLISHED, words, *(_scripts(now, *x) for x in (EQUAL, OWN, REJECTED)))
-    yield from _third_draw()
-    yield from _fifth_draw()
+    yield from _draws()
     counts = (Figure("coverage-unseen", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
     yield prose(SWITCH, PUBLISHED, "Of the first draw's {} distinct .mod files {} run", *counts)
     counts = (Figure("coverage-unseen-2", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
     yield prose(SWITCH, PUBLISHED, "Of their {} distinct .mod files {} run", *counts)
 
 
-def _third_draw() -> Iterator[Quote]:
-    before, now = (f"repositories-unseen-3{x}-pocl-amd-epyc" for x in ("-before", ""))
-    words = "Of its {} scripts {} were equal, {} went by NEURON's own steps, {} were rejected"
-    first = (_scripts(before, *x) for x in (EVERY, EQUAL, OWN, REJECTED))
-    yield prose(SWITCH, PUBLISHED, words, *first)
-    words = "and {} differed without a word"
-    yield prose(SWITCH, PUBLISHED, words, _scripts(before, *WRONG[::2]))
-    words = "With these mends {} are equal, {} go by NEURON's own steps, {} are rejected"
-    yield prose(SWITCH, PUBLISHED, words, *(_scripts(now, *x) for x in (EQUAL, OWN, REJECTED)))
+def _draw(file: str, first: str, wrong: str, last: str) -> Iterator[Quote]:
+    """Yield the counts of a draw in three sentences: of all outcomes, of faults, and of now."""
+    before, now = (f"repositories-unseen-{file}{x}-pocl-amd-epyc" for x in ("-before", ""))
+    own = (*OWN, f"{OWN[0]}, by fixed_step=")
+    outcomes = (*EVERY, own[1]), EQUAL, own, REJECTED
+    yield prose(SWITCH, PUBLISHED, first, *(_scripts(before, *x) for x in outcomes))
+    faults = (WRONG[::2], WRONG[1::2])[: wrong.count("{}")]
+    yield prose(SWITCH, PUBLISHED, wrong, *(_scripts(before, *x) for x in faults))
+    yield prose(SWITCH, PUBLISHED, last, *(_scripts(now, *x) for x in outcomes[1:]))
+
+
+def _draws() -> Iterator[Quote]:
+    """Yield the counts of the draws of scripts after the second, and of their .mod files."""
+    equal = "{} were equal, {} went by NEURON's own steps, {} were rejected"
+    now = "{} are equal, {} go by NEURON's own steps, {} are rejected"
+    differed = "and {} differed without a word"
+    yield from _draw("3", f"Of its {{}} scripts {equal}", differed, f"With these mends {now}")
+    both = "{} differed without a word, and {} took too long"
+    yield from _draw("4", f"Of its {{}} scripts of NEURON {equal}", both, f"With mends {now}")
     counts = (Figure("coverage-unseen-3", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
     yield prose(SWITCH, PUBLISHED, "Of this draw's {} distinct .mod files {} run", *counts)
     fourth = Figure("coverage-unseen-4", lambda found: str(len(found["repositories"])), {})
     counts = (Figure("coverage-unseen-4", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
     yield prose(SWITCH, PUBLISHED, "until {} had such files", fourth)
     yield prose(SWITCH, PUBLISHED, "Of its {} distinct .mod files {} ran, counted once", *counts)
-
-
-def _fifth_draw() -> Iterator[Quote]:
-    before, now = (f"repositories-unseen-4{x}-pocl-amd-epyc" for x in ("-before", ""))
-    own = (*OWN, f"{OWN[0]}, by fixed_step=")
-    words = (
-        "Of its {} scripts of NEURON {} were equal, {} went by NEURON's own steps, {} were rejected"
-    )
-    first = (_scripts(before, *x) for x in ((*EVERY, own[1]), EQUAL, own, REJECTED))
-    yield prose(SWITCH, PUBLISHED, words, *first)
-    wrong = (_scripts(before, *x) for x in (WRONG[::2], WRONG[1::2]))
-    yield prose(SWITCH, PUBLISHED, "{} differed without a word, and {} took too long", *wrong)
-    words = "With mends {} are equal, {} go by NEURON's own steps, {} are rejected"
-    yield prose(SWITCH, PUBLISHED, words, *(_scripts(now, *x) for x in (EQUAL, own, REJECTED)))
 
 
 def repositories() -> Iterator[Quote]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -319,7 +319,8 @@ def _to_variables(
 
 def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> None:
     rejected, played, outside = [], set[Variable](), list[Player]()
-    players = _to_come(model)
+    last = {player.variable: player for player in model.players}
+    players = [p for p in _to_come(model) if not _is_covered(p, last, groups)]
     for player in players:
         variable = player.variable
         if variable in played:
@@ -345,6 +346,23 @@ def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Non
         raise RejectedError(rejected)
     if model.outside.acts:
         _drive(model, network, outside, players)
+
+
+def _is_covered(
+    player: Player, last: Mapping[Variable, Player], groups: Mapping[str, Group]
+) -> bool:
+    """Whether NEURON sets what a Vector plays to another's value in each step, before it is read.
+
+    It sets continuous ones in order, in the middle of a step, and knots where events come, too.
+    """
+    variable = player.variable
+    group, later = groups.get(variable.owner), last.get(variable, player)
+    if later is player or group is None or variable.number < 0:
+        return False
+    blocks = group.mechanism.program.blocks.items()
+    readers = {n for n, given in blocks if any(a.name == variable.name for a in given)}
+    in_steps = bool(readers) and readers <= {"initial", "current", "advance"}
+    return player.continuous and later.continuous and in_steps
 
 
 def _to_come(model: NeuronModel) -> list[Player]:

@@ -390,8 +390,8 @@ def held(soma):
 
 def twice(soma):
     clamp, vectors = h.IClamp(soma(0.5)), [h.Vector([0.0, 1, 2]) for _ in range(3)]
-    for y in vectors[1:]:
-        y.play(clamp._ref_amp, vectors[0], 1)
+    vectors[1].play(clamp._ref_amp, vectors[0])
+    vectors[2].play(clamp._ref_amp, vectors[0], 1)
     return clamp, vectors
 
 def silent(soma):
@@ -432,7 +432,7 @@ point = lambda soma: h.IClamp(soma(0.5))
 rejected("CVode.event with a point process", point,
          lambda soma: cvode.event(3, "x = 1", h.List("IClamp").o(0), 0))
 rejected("Vector.play", held, None)
-rejected("two Vectors, or a Vector and a Random, played", twice, None)
+rejected("two Vectors, or a Vector and a Random, played into one variable otherwise", twice, None)
 rejected("LinearMechanism with a callback", linear, None)
 """
 
