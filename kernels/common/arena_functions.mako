@@ -520,30 +520,24 @@ ${"    if (ints[queue_size_%d + j] == 0) {" % k if kind.queue else "    {"}
 % endif
 % if kind.watches:
     const uint armed = (uint)ints[armed_${k} + j];
-% if e.bins:
     uint fire = 0;
-% endif
-    if (armed) {
+    if (armed) {  // an event that arms conditions withdraws what these have sent
         const real v_now = ${"0" if kind.kind == "artificial" else e.own_v};
         const uint above = above_${k}(j, a, 0, t_begin, dt, v_now, v, mem, ints, ${e.regions_name});
-% if e.bins:  # events of the bin that arm conditions withdraw what these have sent
         fire = armed & above & ~(uint)ints[above_flags_${k} + j];
         ints[above_flags_${k} + j] = (int)above;
         ints[armed_${k} + j] = -1;
     }
+% if e.bins:
     bin_${k}(j, a, t_begin, 0, ${rest}
-    if (armed) {
-        if (ints[armed_${k} + j] == -1) ints[armed_${k} + j] = (int)armed;
-        else fire = 0;
-% else:
-        const uint fire = armed & above & ~(uint)ints[above_flags_${k} + j];
-        ints[above_flags_${k} + j] = (int)above;
 % endif
+    if (armed) {
 % for w, flag in enumerate(kind.watch_flags):
-        if (fire & ${1 << w}u)
+        if ((fire & ${1 << w}u) && ints[armed_${k} + j] == -1)
             receive_${k}(j, a, t_begin, (real)${repr(float(flag))}, -1, ${"1, " if e.bins else ""}dt, capacity, v,
                          spike_count, spike_source, spike_time, mem, clock, ints, ${e.regions_name});
 % endfor
+        if (ints[armed_${k} + j] == -1) ints[armed_${k} + j] = (int)armed;
     }
 % endif
 % if not e.bins:

@@ -145,3 +145,28 @@ def test_an_event_of_a_vecstim_on_its_way_is_told_of_before_a_run(model):
     assert clhines.neuron.check() == []
     h.continuerun(1)
     assert "an event on its way whose NetCon has weights" in str(clhines.neuron.check()[0])
+
+
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs", "epochs-gpu"])
+@pytest.mark.parametrize("parts", [[3.7], [0.875, 1.0, 2.3, 3.7]], ids=["whole", "pieces"])
+def test_watch_conditions_that_come_true_at_once_are_neurons(engine, parts):
+    """The first event arms others, which withdraws the second; all is delivered before a step."""
+    mod_files.loaded()
+    soma = h.Section(name="soma")
+    bands = [h.ext_bands(soma(0.5)) for _ in range(5)]
+    for k, one in enumerate(bands):
+        one.tick = 0.31 + 0.11 * k
+    names = ("r", "band", "came", "seen")
+    vectors = [h.Vector().record(getattr(one, "_ref_" + n)) for one in bands for n in names]
+    left = []
+    for run in (h.continuerun, lambda until: clhines.neuron.run(until, engine=engine)):
+        h.finitialize(-65)
+        for until in parts:
+            run(until)
+        values = [getattr(one, n) for one in bands for n in names]
+        left.append((np.array([*map(np.array, vectors)]), values))
+    (expected, last), (got, got_last) = left
+    assert len({*expected[1]}) == 3 and np.ptp(expected[2::4], axis=1).min() > 1
+    # times are those of steps, which NEURON adds up; the others are made by the same few operations
+    assert np.abs(got - expected).max() < 1e-9 * np.abs(expected).max()
+    assert np.allclose(got_last, last, rtol=1e-9, atol=0)

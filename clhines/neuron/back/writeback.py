@@ -532,6 +532,7 @@ def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float)
         model.sources.above(address).value = bool(above[one]) and one not in unseen
     if model.bins is not None:  # NEURON delivers self events before the next bin, at a step's end
         queue.put_exchange_off(t + sim.model.dt)  # of spikes that were sent before this bin
+    if model.bins is not None or model.watched:  # or before WATCH conditions are compared
         queue.deliver_until(t)
 
 

@@ -344,12 +344,11 @@ class HostEvents:
         return fired
 
     def _watch(self, fired: list[tuple[int, np.ndarray, np.ndarray]], now: float) -> None:
-        """Send an event to instances whose armed condition came true, and was not armed again."""
+        """Send an event to instances whose armed condition came true, until one arms them again."""
         for k, some, fire in fired:
-            fire = fire & ~self._armed_again[k][some]
             none = np.full(len(some), -1)
             for w, flag in enumerate(self.net(k).watch_flags):
-                at = np.flatnonzero(fire[w])
+                at = np.flatnonzero(fire[w] & ~self._armed_again[k][some])
                 if len(at):
                     flags = np.full(len(at), flag)
                     self.receive(k, some[at], np.full(len(at), now), flags, none[at])
