@@ -108,7 +108,11 @@ def test_the_bits_of_a_set_depend_on_no_worker():
     cell.insert("hh", "soma")
     cell.insert("pas", "dendrites", g=1e-4, e=-65.0)
     stimulus = {"stimuli": [{"amp": 0.5, "delay": 1.0, "dur": 3.0}]}
-    given = cell, {"gna": ("hh", "gnabar")}, {"step": {"stop": 5.0, **stimulus}, "rest": {"stop": 3}}
+    given = (
+        cell,
+        {"gna": ("hh", "gnabar")},
+        {"step": {"stop": 5.0, **stimulus}, "rest": {"stop": 3}},
+    )
     sets = [[0.1], [0.12], [0.14]]
     want = Population(*given, batch=2).evaluate(sets)
     for make in Fresh, functools.partial(ThreadPoolExecutor, 1):

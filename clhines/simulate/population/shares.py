@@ -148,9 +148,7 @@ class _WorkerPopulation(threading.local):
 _kept = _WorkerPopulation()
 
 
-def simulate(
-    pickled: bytes, name: str, values: np.ndarray, first: int, batch: int
-) -> SetResponses:
+def simulate(pickled: bytes, name: str, values: np.ndarray, first: int, batch: int) -> SetResponses:
     """Simulate a share of the sets of the population that is pickled, `batch` sets at once."""
     if _kept.name != name or _kept.population is None:
         _kept.population, _kept.name = None, ""  # before another one takes memory
