@@ -209,7 +209,7 @@ def stop_all_on_errors() -> None:
     usual = sys.excepthook
 
     def stop(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-        world = _other_ranks()
+        world = other_ranks()
         if world is not None and isinstance(value, RankError):
             time.sleep(1.0)  # the rank that has the error says so first, if it does
             print(f"clhines: {value}", file=sys.stderr)
@@ -227,7 +227,7 @@ def stop_all_on_errors() -> None:
     sys.excepthook = stop
 
 
-def _other_ranks() -> Any:
+def other_ranks() -> Any:
     """Return mpi4py's world, if this process has loaded it and is not alone in it, else None."""
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized():

@@ -22,7 +22,7 @@ from clhines.cli.plan import add_plan
 from clhines.cli.report import tell
 from clhines.cli.simulate import add_ring
 from clhines.cli.solve import add_solve
-from clhines.errors import BuildError, ClhinesError, RankError
+from clhines.errors import BuildError, ClhinesError, RankError, other_ranks
 
 if TYPE_CHECKING:
     from clhines.cli.arguments import Commands
@@ -47,10 +47,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _end(arguments: argparse.Namespace) -> int:
     arguments.communicator = None  # how the ranks of several processes end together
     code, message = _run(arguments)
-    if arguments.communicator is not None:
+    comm = arguments.communicator or (other_ranks() if code else None)
+    if comm is not None:
         from clhines.simulate.ranks import mpi
 
-        return mpi.finish(arguments.communicator, message, code)
+        return mpi.finish(comm, message, code % 256 or int(code != 0))
     if message:
         tell(message)
     return code

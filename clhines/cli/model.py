@@ -13,7 +13,7 @@ from typing import Any
 
 import clhines
 from clhines import files
-from clhines.cli.arguments import add_engine, positive_number
+from clhines.cli.arguments import add_engine, finite, positive_number
 from clhines.cli.report import (
     SPIKES,
     as_json,
@@ -64,7 +64,7 @@ def add_model(networks: Any) -> None:
         help="without --stop: say what is read, made and compiled, and show a bar of long runs; "
         "on a terminal by itself")  # fmt: skip
     add("--mechanisms", metavar="FILE", help="compiled mechanisms: libnrnmech.so of nrnivmodl")
-    add("--v-init", type=float, metavar="MV", help="default: h.v_init of the script")
+    add("--v-init", type=finite, metavar="MV", help="default: h.v_init of the script")
     add("--out", metavar="FILE.npz", help="write spikes of all sources")
     add("--plot", metavar="FILE",
         help="draw spikes, and the voltages of up to ten cells: .png, .svg or .pdf")  # fmt: skip
@@ -86,7 +86,9 @@ def run_model(arguments: argparse.Namespace) -> int:
     check_picture(arguments.plot)
     begin = time.perf_counter()
     with doing("building the model"):
-        _execute(arguments)
+        code = _execute(arguments)
+        if code:
+            raise InputError(f"{arguments.script} has ended with status {code}; expected a model")
         h = clhines.neuron.interpreter()
         h.finitialize(h.v_init if arguments.v_init is None else arguments.v_init)
     built = time.perf_counter()
@@ -210,19 +212,20 @@ def _execute(arguments: argparse.Namespace) -> int:
         elif not h.load_file(str(script)):
             raise InputError(f"NEURON cannot load {str(script)!r}")
     except SystemExit as end:
+        arguments.kept = end  # its frames hold the sections
         if isinstance(end.code, str):
             tell(end.code)
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except clhines.ClhinesError:
+    except (clhines.ClhinesError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:
         raise InputError(_failed(script, error)) from None
     finally:
         sys.argv = argv
     return 0
 
 
-def _failed(script: Path, error: Exception) -> str:
+def _failed(script: Path, error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(script)]
     where = f", line {lines[-1]}" if lines else ""

@@ -29,9 +29,9 @@ def mpi():
     return found, str(library)
 
 
-def ended(ranks, *scenarios):
+def ended(ranks, *scenarios, program=(PROGRAM,)):
     launcher, library = mpi()
-    command = [launcher, "-n", str(ranks), sys.executable, str(PROGRAM), *scenarios]
+    command = [launcher, "-n", str(ranks), sys.executable, *map(str, program), *scenarios]
     environment = {**os.environ, "MPI_LIB_NRN_PATH": library, "NEURON_MODULE_OPTIONS": "-nogui"}
     return subprocess.run(
         command, capture_output=True, text=True, timeout=300, env=environment, check=False
@@ -200,3 +200,31 @@ def test_a_rank_that_fails_ends_all():
     assert done.returncode
     assert "ValueError: of the script" in done.stderr
     assert "clhines: rank 1 of 2 stops all" in done.stderr
+
+
+FAILING = """
+from mpi4py import MPI
+from neuron import h
+
+h.nrnmpi_init()
+pc = h.ParallelContext()
+if pc.id() == 1:
+    END
+pc.barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ("raise ValueError('of the script')", "fails.py, line 8: ValueError: of the script"),
+        ("raise SystemExit(3)", "fails.py has run nothing here; expected --stop, or a run"),
+    ],
+)
+def test_the_command_line_ends_all_ranks_where_a_script_fails_on_one(tmp_path, end, said):
+    script = tmp_path / "fails.py"
+    script.write_text(FAILING.replace("END", end), "utf-8")
+    done = ended(2, script, program=("-m", "clhines.cli", "simulate"))
+    assert done.returncode == 2
+    lines = [x for x in done.stderr.splitlines() if x.startswith("clhines: ")]
+    assert lines == [f"clhines: rank 1: {script.parent}/{said}"]

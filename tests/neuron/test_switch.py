@@ -135,6 +135,21 @@ def test_command_line_ends_as_the_script_does(tmp_path, end, code):
     done = run(tmp_path, "hh", "-m", "clhines.cli", "simulate", "ends.py", "--engine", "reference")
     assert done.returncode == code and "simulated here: 200 steps" in done.stdout
     assert ("clhines: no" in done.stderr) == (code == 1)
+    for words in ["--check"], ["--stop", "1"]:  # of a model that is whole
+        command = ["-m", "clhines.cli", "simulate", "ends.py", "--engine", "reference", *words]
+        done = run(tmp_path, "hh", *command)
+        last = f"clhines: ends.py has ended with status {code}; expected a model"
+        assert done.returncode == (2 if code else 0)
+        assert not code or done.stderr.splitlines()[-1] == last
+
+
+def test_an_exception_of_any_class_is_one_line(tmp_path):
+    (tmp_path / "ends.py").write_text("class Own(BaseException):\n    pass\n\n\nraise Own('x')\n")
+    done = run(tmp_path, "hh", "-m", "clhines.cli", "simulate", "ends.py")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1] == "clhines: ends.py, line 5: Own: x"
+    done = run(tmp_path, "hh", "-m", "clhines.cli", "simulate", "script.py", "--v-init", "nan")
+    assert done.returncode == 2 and "--v-init: got 'nan', expected a finite" in done.stderr
 
 
 POOL = """

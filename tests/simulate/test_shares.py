@@ -4,7 +4,13 @@ import functools
 import multiprocessing
 import os
 import pickle
-from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import (
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
 from pathlib import Path
 
 import mod_files
@@ -13,7 +19,7 @@ import pytest
 from test_population import PARAMETERS, PROTOCOLS, SETS, model
 from test_ranks import mpiexec, needs_mpi
 
-from clhines import InputError, Network, Population, SimulationError
+from clhines import InputError, Network, Population, SimulationError, discretise, sample_cells
 from clhines.device import program
 from clhines.errors import ClhinesError
 from clhines.simulate.population import shares
@@ -27,8 +33,8 @@ def here():
     return Population(*GIVEN).evaluate(SETS)
 
 
-def assert_same(found, of=None):
-    want = here()
+def assert_same(found, of=None, want=None):
+    want = here() if want is None else want
     np.testing.assert_array_equal(found.v, want.v if of is None else want.v[of])
     if of is None:
         for name in ("t", "spike_set", "spike_protocol", "spike_time"):
@@ -86,6 +92,33 @@ def test_features_and_streams_of_one_process():
             np.testing.assert_array_equal(features["spike_count"], want["spike_count"][rows])
             for k, n in enumerate(rows):
                 assert np.array_equal(features["peak_time"][k], want["peak_time"][n])
+
+
+class Fresh(Executor):
+    """An executor that has a new worker for each share."""
+
+    def submit(self, function, *arguments):
+        with ThreadPoolExecutor(1) as worker:
+            return worker.submit(function, *arguments)
+
+
+def test_the_bits_of_a_set_depend_on_no_worker():
+    """A share of fewer sets, of which vectors would be shorter, is simulated as the others are."""
+    cell = Network(discretise(sample_cells()[0]))
+    cell.insert("hh", "soma")
+    cell.insert("pas", "dendrites", g=1e-4, e=-65.0)
+    stimulus = {"stimuli": [{"amp": 0.5, "delay": 1.0, "dur": 3.0}]}
+    given = (
+        cell,
+        {"gna": ("hh", "gnabar")},
+        {"step": {"stop": 5.0, **stimulus}, "rest": {"stop": 3}},
+    )
+    sets = [[0.1], [0.12], [0.14]]
+    want = Population(*given, batch=2).evaluate(sets)
+    for make in Fresh, functools.partial(ThreadPoolExecutor, 1):
+        many = Population(*given, executor=make(), batch=2)
+        assert_same(many.evaluate(sets), want=want)
+        assert_same(many.evaluate(sets[2:]), [2], want)
 
 
 class Losing:
@@ -159,6 +192,7 @@ def test_what_is_pickled_is_the_same_population():
     ("options", "text"),
     [
         ({"executor": 3}, "executor is 3; expected one with submit"),
+        ({"executor": ThreadPoolExecutor}, "executor is <class .*expected one with submit"),
         ({"executor": ThreadPoolExecutor(1), "devices": ["cpu"]}, "expected one of them"),
         ({"executor": ThreadPoolExecutor(1), "queue": object()}, "expected one of them"),
     ],
@@ -166,6 +200,19 @@ def test_what_is_pickled_is_the_same_population():
 def test_wrong_executors_are_refused(options, text):
     with pytest.raises(InputError, match=text):
         Population(*GIVEN, **options)
+
+
+class Delaying:
+    """As dask's client, whose futures are others."""
+
+    def submit(self, function, *arguments):
+        return functools.partial(function, *arguments)
+
+
+def test_an_executor_of_other_futures_is_refused():
+    many = Population(*GIVEN, executor=Delaying())
+    with pytest.raises(InputError, match="gives functools.partial.*expected a concurrent.futures"):
+        many.evaluate(SETS)
 
 
 @pytest.mark.mpi

@@ -476,6 +476,7 @@ class Population:
         self._given = parameters, protocols, options
         self._where = _places(devices, options, self._ranks is not None)
         self._batches: list[list[Batch]] = []
+        self._share = 0  # sets that each worker of an executor simulates at once
 
     def __repr__(self) -> str:
         parameters = counted(len(self.names), "parameter")
@@ -659,7 +660,7 @@ class Population:
         """Yield the responses of sets `begin` to `end`, a few at a time, under all protocols."""
         found = (
             self.here(values, begin, end) if self._executor is None
-            else shares.by_workers(self._executor, self, values, self.batch)
+            else self._by_workers(self._executor, values)
         )  # fmt: skip
         shown = bar(end - begin, "sets", progress)
         with shown or nullcontext():
@@ -668,16 +669,25 @@ class Population:
                     shown.update(self._number(part))
                 yield part
 
+    def _by_workers(self, executor: Executor, values: np.ndarray) -> Iterator[list[BatchResults]]:
+        size = self.batch or shares.size_of(len(values), executor)
+        self._share = self._share or size
+        return shares.by_workers(executor, self, values, size, self._share)
+
     def _number(self, part: list[BatchResults]) -> int:
         """Choose the number of sets of a part, each in all groups of protocols."""
         return sum(len(one.v) for one in part) // len(self._columns)
 
-    def place(self, choose: Callable[[Any, Any], cl.Device]) -> None:
-        """Simulate on the device that `choose` gives for the one asked for, if any, and dtype."""
+    def place(self, choose: Callable[[Any, Any], cl.Device], batch: int) -> None:
+        """Make the simulation of `batch` sets, on the device that `choose` gives.
+
+        It gets the device asked for, if any, and the dtype.
+        """
         [options] = self._where
         if options.get("engine") != "reference":
             dtype = options.get("dtype", "float64")
             options["device"] = choose(options.get("device"), dtype)
+        self._make(batch)
 
     def here(
         self, values: np.ndarray, begin: int, end: int, first_set: int = 0

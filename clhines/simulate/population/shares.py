@@ -50,7 +50,7 @@ def as_executor(
     """Check an executor, and that nothing else says where sets are simulated."""
     if executor is None:
         return None
-    if not callable(getattr(executor, "submit", None)):
+    if isinstance(executor, type) or not callable(getattr(executor, "submit", None)):
         raise InputError(
             f"executor is {shown(executor)}; expected one with submit(), as a ProcessPoolExecutor "
             "or client.get_executor() of dask.distributed"
@@ -61,20 +61,30 @@ def as_executor(
 
 
 def by_workers(
-    executor: Executor, population: Any, values: np.ndarray, size: int | None
+    executor: Executor, population: Any, values: np.ndarray, size: int, batch: int
 ) -> Iterator[SetResponses]:
-    """Yield the responses of sets, share by share, in the order in which workers are done."""
+    """Yield the responses of sets, share by share, in the order in which workers are done.
+
+    A share has `size` sets, of which a worker simulates `batch` at once: last bits depend on it.
+    """
     pickled = pickle.dumps(population)
-    name = sha256(pickled).hexdigest()
-    size = size or -(-len(values) // (_workers(executor) or _UNKNOWN))
+    name = f"{sha256(pickled).hexdigest()} {batch}"
     waiting, given = dict[Future[SetResponses], int](), Counter[int]()
+
+    def share(first: int) -> tuple[bytes, str, np.ndarray, int, int]:
+        return pickled, name, values[first : first + size], first, batch
 
     def give(first: int) -> bool:
         given[first] += 1
         try:
-            future = executor.submit(simulate, pickled, name, values[first : first + size], first)
+            future = executor.submit(simulate, *share(first))
         except RuntimeError:  # it is broken, or shut down
             return False
+        if not isinstance(future, Future):
+            raise InputError(
+                f"executor.submit() gives {shown(future)}; expected a concurrent.futures.Future, "
+                "as of client.get_executor() of dask.distributed"
+            )
         waiting[future] = first
         return True
 
@@ -88,7 +98,7 @@ def by_workers(
                     RuntimeWarning,
                     stacklevel=2,
                 )
-                yield simulate(pickled, name, values[first : first + size], first)
+                yield simulate(*share(first))
             here = []
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                 first = waiting.pop(future)
@@ -109,6 +119,11 @@ def by_workers(
     finally:
         for future in waiting:
             future.cancel()
+
+
+def size_of(number: int, executor: Executor) -> int:
+    """Choose the sets of a share, of `number`: one for each worker."""
+    return -(-number // (_workers(executor) or _UNKNOWN))
 
 
 def _workers(executor: Executor) -> int:
@@ -133,12 +148,12 @@ class _WorkerPopulation(threading.local):
 _kept = _WorkerPopulation()
 
 
-def simulate(pickled: bytes, name: str, values: np.ndarray, first: int) -> SetResponses:
-    """Simulate a share of the sets of the population that is pickled in `pickled`."""
+def simulate(pickled: bytes, name: str, values: np.ndarray, first: int, batch: int) -> SetResponses:
+    """Simulate a share of the sets of the population that is pickled, `batch` sets at once."""
     if _kept.name != name or _kept.population is None:
         _kept.population, _kept.name = None, ""  # before another one takes memory
         population = pickle.loads(pickled)
-        population.place(_own_device)
+        population.place(_own_device, batch)
         _kept.population, _kept.name = population, name
     found = _kept.population.here(values, first, first + len(values), first)
     return [one for part in found for one in part]
