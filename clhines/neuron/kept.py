@@ -681,6 +681,8 @@ class KeptModel:
                 most = min(most, ahead.most_steps)
         if self.model.stepping is not None and not self.is_called:
             most = min(most, self.model.stepping.most_steps)
+        if self.gathering is not None:
+            most = min(most, self.gathering.most_steps)
         if self._calls:
             most = min(most, _BETWEEN)
         self._played = self.model.queue.next_of(self.model.plays.calls) - NEAR * float(h.dt)

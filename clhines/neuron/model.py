@@ -90,7 +90,7 @@ from clhines.neuron.read.written import (
     read_written,
 )
 from clhines.neuron.stepping.reads import Stepping, read_stepping
-from clhines.neuron.stimuli import Row, read_stimuli
+from clhines.neuron.stimuli import StimulusValues, read_stimuli
 from clhines.progress import each, phase
 from clhines.simulate.engines.reference import asked
 from clhines.simulate.ranks.mpi import Ranks, agreed
@@ -144,7 +144,7 @@ class NeuronModel:
     by_mcell: set[str] = field(default_factory=set)  # mechanisms that draw from such Randoms
     stepping: Stepping | None = None  # code of its own in each step of continuerun()
     uncalled: list[Rejected] = field(default_factory=list)  # of such code
-    stimuli: dict[str, list[Row]] = field(default_factory=dict)  # of fstim and fsyn
+    stimuli: dict[str, list[StimulusValues]] = field(default_factory=dict)  # of fstim and fsyn
     gathers: bool = False  # whether functions are called in the middle of each step
     lone: Hoc | None = None  # section of a model of artificial cells alone, held here
 

@@ -50,7 +50,7 @@ _ROUNDED = 5e-6  # of what is printed, at most, by six digits
 _ENDS = 10.0  # of alpha functions, in their time constants
 _ASKED = 0.3, 1.0, 2.7, 9.9
 
-Row = dict[str, float]  # the values of one, and its node
+StimulusValues = dict[str, float]  # the values of one, and its node
 
 
 class _OtherError(Exception):
@@ -88,7 +88,7 @@ class _Reader:
             raise _OtherError(f"in section {name.strip()}, with extracellular or rallbranch")
         return segment, node
 
-    def fstim(self, lines: list[str]) -> Iterator[Row]:
+    def fstim(self, lines: list[str]) -> Iterator[StimulusValues]:
         current = self._h.fstimi
         for name, k, (x, delay, duration, amp) in _rows(lines, "fstim"):
             if not float(amp):
@@ -101,7 +101,7 @@ class _Reader:
             _, node = self.segment(name, x)
             yield {"node": node, "begin": begin, "end": _after(end), "amp": found[1]}
 
-    def fsyn(self, lines: list[str]) -> Iterator[Row]:
+    def fsyn(self, lines: list[str]) -> Iterator[StimulusValues]:
         for name, k, (x, *values) in _rows(lines, "fsyn"):
             delay, tau, most, e = map(float, values)
             if not most or not tau:
@@ -137,9 +137,9 @@ def _after(t: float) -> float:
 
 def read_stimuli(
     h: Hoc, memory: NeuronMemory, tree: Tree
-) -> tuple[dict[str, list[Row]], list[Rejected]]:
+) -> tuple[dict[str, list[StimulusValues]], list[Rejected]]:
     """Return the values of each, by fstim and fsyn, and what is rejected."""
-    found, rejected = dict[str, list[Row]](), list[Rejected]()
+    found, rejected = dict[str, list[StimulusValues]](), list[Rejected]()
     for name, (function, way_out) in OLD_STIMULI.items():
         with memory.printed() as parts:
             memory.symbol(function)()
@@ -157,7 +157,7 @@ def read_stimuli(
     return found, rejected
 
 
-def add_stimuli(network: Network, stimuli: dict[str, list[Row]]) -> None:
+def add_stimuli(network: Network, stimuli: dict[str, list[StimulusValues]]) -> None:
     for name, rows in stimuli.items():
         given = {key: np.array([row[key] for row in rows]) for key in rows[0]}
         nodes = given.pop("node").astype(np.int64)

@@ -189,7 +189,7 @@ def gather():
     pointers.gather(current)
     potentials.append(transfer.mulv(current))
 
-class Reader:
+class Summing:
     def potentials(self, scale):
         read.append([scale * soma(0.5).v, *(segment.i_membrane_ for segment in segments)])
 
@@ -236,7 +236,7 @@ def ended(way):
         way(12)
     return call
 
-reader = Reader()
+reader = Summing()
 functions = gather, (reader.potentials, 2), timed
 same = {
     "run": [of(lambda: h.continuerun(12), *functions), of(in_pieces, *functions)],
