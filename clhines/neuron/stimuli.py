@@ -57,7 +57,7 @@ class _OtherError(Exception):
     """What hoc prints is not confirmed."""
 
 
-class _Reader:
+class _PrintedStimuli:
     """Reads one after another; `lines` are printed by NEURON."""
 
     def __init__(self, h: Hoc, memory: NeuronMemory, tree: Tree) -> None:
@@ -148,7 +148,7 @@ def read_stimuli(
             rejected.append(Rejected("", name, way_out))
             continue
         try:
-            rows = [*getattr(_Reader(h, memory, tree), name)(lines)] if lines else []
+            rows = [*getattr(_PrintedStimuli(h, memory, tree), name)(lines)] if lines else []
         except _OtherError as error:
             rejected.append(Rejected("", f"{name}: {error}", way_out))
             continue
