@@ -198,17 +198,17 @@ class Gathering:
 
     def __init__(self, model: NeuronModel) -> None:
         self._model, self._seen = model, _Seen(model)
-        if not model.h.t:
-            _tried[:] = [(False, b"")]
         self._values: StepValues | None = None
 
     def begin(self, solves: bool) -> None:
         """Before steps of a run, or of psolve."""
         self._seen.solves = solves
+        if not self._model.h.t:
+            _tried[:] = [(False, b"")]
 
     @property
     def is_tried(self) -> bool:
-        """Whether NEURON's own step has called them, of the last run at least."""
+        """Whether NEURON's own step has called them in this run."""
         return self._now == _tried[0]
 
     @property
