@@ -18,9 +18,10 @@ differ a second run in NEURON moves a voltage of each section by the least amoun
 row says how many of NEURON's spikes stay in their steps. ``apart`` is of voltages, mV, of hnn-core
 of dipoles, nAm, and of potentials at electrodes, µV. BluePyOpt's simulator takes fixed steps of
 0.025 ms both ways, where its scripts do not say; its ``cells`` are the models that it has tried,
-and those of eFEL the traces that it looks at. NetPyNE's and hnn-core's are cells with sections, without artificial ones, and so are their
-spikes. Of notebooks the cells of code run, without lines for IPython. hnn-core sees a NEURON 7
-while it is imported, as the legacy units that it asks of newer ones are not in NEURON 9.
+and those of eFEL the traces that it looks at. NetPyNE's and hnn-core's are cells with sections,
+without artificial ones, and so are their spikes. Of notebooks the cells of code run, without lines
+for IPython. hnn-core sees a NEURON 7 while it is imported, as the legacy units that it asks of
+newer ones are not in NEURON 9.
 The files of `GIVEN`, which stand beside the script of M1, run a part of it. More than a hundredth
 of M1 runs where its whole name is given, on ranks alone: NEURON's on all cores, here on half of
 them.
