@@ -16,11 +16,12 @@ which is an option of its, where that takes their mechanisms, and NetPyNE's and 
 as many MPI ranks as there are cores, and here on half as many, which share the device. Where spikes
 differ a second run in NEURON moves a voltage of each section by the least amount once a ms, and the
 row says how many of NEURON's spikes stay in their steps. ``apart`` is of voltages, mV, of hnn-core
-of dipoles, nAm. BluePyOpt's simulator takes fixed steps of 0.025 ms both ways, where its scripts do
-not say; its ``cells`` are the models that it has tried, and those of eFEL the traces that it looks
-at. NetPyNE's and hnn-core's are cells with sections, without artificial ones, and so are their
-spikes. Of notebooks the cells of code run, without lines for IPython. hnn-core sees a NEURON 7
-while it is imported, as the legacy units that it asks of newer ones are not in NEURON 9.
+of dipoles, nAm, and of potentials at electrodes, µV. BluePyOpt's simulator takes fixed steps of
+0.025 ms both ways, where its scripts do not say; its ``cells`` are the models that it has tried,
+and those of eFEL the traces that it looks at. NetPyNE's and hnn-core's are cells with sections,
+without artificial ones, and so are their spikes. Of notebooks the cells of code run, without lines
+for IPython. hnn-core sees a NEURON 7 while it is imported, as the legacy units that it asks of
+newer ones are not in NEURON 9.
 The files of `GIVEN`, which stand beside the script of M1, run a part of it. More than a hundredth
 of M1 runs where its whole name is given, on ranks alone: NEURON's on all cores, here on half of
 them.
@@ -96,8 +97,8 @@ SCRIPTS = {  # name -> (folder, script, folder of .mod files)
     **{
         f"hnn-core {name}": ("hnn-core/examples", f"{folder}/plot_{name}.py", "")
         for folder, name in (
-            ("howto", "firing_pattern"), ("workflows", "simulate_alpha"),
-            ("workflows", "simulate_gamma"),
+            ("howto", "firing_pattern"), ("howto", "record_extracellular_potentials"),
+            ("workflows", "simulate_alpha"), ("workflows", "simulate_gamma"),
         )
     },
     **{
@@ -270,7 +271,10 @@ elif "hnn_core" in text:
         for lists in (answer.spike_times, answer.spike_gids))
     kept = np.isin(found["spike_cell"], list(own))
     found["spike_time"], found["spike_cell"] = found["spike_time"][kept], found["spike_cell"][kept]
-    found["v"] = np.concatenate([x.data["agg"] for x in every if isinstance(x, hnn_core.Dipole)])
+    found["v"] = np.concatenate([
+        *(x.data["agg"] for x in every if isinstance(x, hnn_core.Dipole)),
+        *(np.ravel(x.voltages) for x in network.rec_arrays.values()),
+    ])
     told["cells"], told["dt"] = len(own), float(neuron.h.dt)
 elif looked_at:
     found["v"], told["cells"], told["dt"] = np.array(looked_at), len(looked_at), float(h.dt)

@@ -8,11 +8,11 @@ what cannot be simulated.
 Who owns what
     `memory`: NEURON's memory, by ctypes. `read`: what is in it; `model`: all of it, and what is
     rejected. `outside`: extracellular; `layers`: that with layers of its own; `drivers`: mechanisms
-    that set its potentials. `convert` (texts to mechanisms), `importer` (a model to a network).
-    `back`: values in and out, records, events. `kept`: a model between two calls of `run`, compared
-    with what NEURON has. `stepping`: a model's own code of each step. `entry`: `run`,
-    `from_neuron`, `check`, also of several MPI ranks. `switch`: `enable`, `disable`; `loops`: steps
-    of loops around ``fadvance``.
+    that set its potentials; `stimuli`: of hoc's fstim and fsyn. `convert` (texts to mechanisms),
+    `importer` (a model to a network). `back`: values in and out, records, events. `kept`: a model
+    between two calls of `run`, compared with what NEURON has. `stepping`: a model's own code of
+    each step. `entry`: `run`, `from_neuron`, `check`, also of several MPI ranks. `switch`:
+    `enable`, `disable`; `loops`: steps of loops around ``fadvance``.
 
 >>> from neuron import h  # doctest: +SKIP
 >>> import clhines

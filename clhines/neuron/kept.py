@@ -51,6 +51,7 @@ from clhines.neuron.stepping.everything import Everything
 from clhines.neuron.stepping.gathered import Gathering
 from clhines.neuron.stepping.reads import stepping_of
 from clhines.neuron.stepping.replay import Replay, alone, call_own
+from clhines.neuron.stimuli import read_stimuli
 from clhines.simulate.engines.arena_run import state_follows
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.ranks.split import JoinedRun, Joints
@@ -226,6 +227,7 @@ class Fingerprint:
             ReadValue(memory.play_words),
             ReadValue(lambda: acting(model.h, memory)),
             ReadValue(lambda: gather(gathering()).tobytes()),
+            ReadValue(lambda: read_stimuli(model.h, memory, tree)),
             ReadValue(lambda: read_linear(model.h, memory, tree.in_layers).as_bytes()),
             ReadValue(lambda: random_plays(model.h, memory)),
             ReadValue(stepping_of(model)),
@@ -679,6 +681,8 @@ class KeptModel:
                 most = min(most, ahead.most_steps)
         if self.model.stepping is not None and not self.is_called:
             most = min(most, self.model.stepping.most_steps)
+        if self.gathering is not None:
+            most = min(most, self.gathering.most_steps)
         if self._calls:
             most = min(most, _BETWEEN)
         self._played = self.model.queue.next_of(self.model.plays.calls) - NEAR * float(h.dt)

@@ -90,6 +90,7 @@ from clhines.neuron.read.written import (
     read_written,
 )
 from clhines.neuron.stepping.reads import Stepping, read_stepping
+from clhines.neuron.stimuli import StimulusValues, read_stimuli
 from clhines.progress import each, phase
 from clhines.simulate.engines.reference import asked
 from clhines.simulate.ranks.mpi import Ranks, agreed
@@ -143,6 +144,7 @@ class NeuronModel:
     by_mcell: set[str] = field(default_factory=set)  # mechanisms that draw from such Randoms
     stepping: Stepping | None = None  # code of its own in each step of continuerun()
     uncalled: list[Rejected] = field(default_factory=list)  # of such code
+    stimuli: dict[str, list[StimulusValues]] = field(default_factory=dict)  # of fstim and fsyn
     gathers: bool = False  # whether functions are called in the middle of each step
     lone: Hoc | None = None  # section of a model of artificial cells alone, held here
 
@@ -417,6 +419,7 @@ def _read(
             tree = with_layers(tree, contents.outside, memory)
             contents = read_contents(h, memory, fields, (tree, data), catalogue)
         hooks = acting(h, memory)
+        stimuli, unread = read_stimuli(h, memory, tree)
         linear = read_linear(h, memory, tree.in_layers)
         slots = WatchSlots(memory)
         bins = None
@@ -437,8 +440,10 @@ def _read(
     parts = wires, pending, plays, trains, slots, draws, Turns(h, memory), outside, linear
     model = NeuronModel(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins, model.gathers = lone, bins, len(gathering()) > 0
+    model.stimuli = stimuli
     model.point_names = tuple(catalogue.names(points=True))
-    model.rejected += [*refused_settings(h, memory), *_structure(contents), *hooks, *unwired]
+    model.rejected += [*refused_settings(h, memory), *_structure(contents), *hooks, *unread]
+    model.rejected += unwired
     for part in (pending, plays, trains, draws, linear):
         model.rejected += part.rejected
     return model

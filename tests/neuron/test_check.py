@@ -465,6 +465,7 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
         "functions of `nonvint_block_supervisor`",
         "rxd",
         "fstim",
+        "fclamp",
         "rallbranch",
         "StateTransitionEvent",
         "`extracellular`",  # in test_outside.py

@@ -17,7 +17,11 @@ EXAMPLES = {  # package -> names of `frameworks.SCRIPTS`
     "bluepyopt": ("BluePyOpt simplecell", "BluePyOpt metaparameters"),
     "bmtk": ("BMTK bio_1cell", "BMTK bio_14cells"),
     "efel": ("eFEL eval2",),
-    "hnn_core": ("hnn-core firing_pattern", "hnn-core simulate_alpha"),
+    "hnn_core": (
+        "hnn-core firing_pattern",
+        "hnn-core simulate_alpha",
+        "hnn-core record_extracellular_potentials",
+    ),
 }
 
 

@@ -1,9 +1,9 @@
 """Code that NEURON runs in each step besides the model's tree, mechanisms and wires.
 
-Callbacks of Python, the stimuli of NEURON's first versions, cells in pieces (multisplit), and other
-objects that a step asks. `acting` finds all of it, and rejects it but for `random_plays` and
-`gathering`. `is_standard` knows stdrun.hoc's procedures; a model's own: `stepping`. Here is
-also what NEURON is told of steps and threads.
+Callbacks of Python, cells in pieces (multisplit), and other objects that a step asks. `acting`
+finds all of it, and rejects it but for `random_plays` and `gathering`. `is_standard` knows
+stdrun.hoc's procedures; a model's own: `stepping`. Here is also what NEURON is told of steps and
+threads.
 """
 
 from __future__ import annotations
@@ -35,11 +35,6 @@ _PIECES = (  # of cells, by the variable that says so
     ),
     ("nrnmpi_splitcell_compute_", "splitcell_connect", "keep cells whole"),
 )
-_OLD_STIMULI = {  # C functions that print all of them, and what to use instead
-    "fstim": ("_Z10print_stimv", "use IClamp, and fstim(0)"),
-    "fsyn": ("_Z9print_synv", "use AlphaSynapse, and fsyn(0)"),
-    "fclamp": ("_Z11print_clampv", "use SEClamp, and fclamp(0, 0.5)"),
-}
 _INSIDE = "within each step, between voltages and states, where a run here cannot stop"
 BETWEEN = "call them between pieces, as clhines.neuron.run(h.t + 1), if that is meant"
 GATHERED = "CVode.extra_scatter_gather(0, f)"
@@ -55,11 +50,6 @@ def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     for variable, what, way_out in _PIECES:
         if memory.variable(variable):
             found.append(Rejected("", f"ParallelContext.{what}", way_out))
-    for name, (function, way_out) in _OLD_STIMULI.items():
-        with memory.printed() as lines:
-            memory.symbol(function)()
-        if lines:
-            found.append(Rejected("", name, way_out))
     return [*found, *_listed(h, memory), *_python_blocks(memory)]
 
 

@@ -23,6 +23,7 @@ from clhines.neuron.memory.raw import gather, put_words, vector_at
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.hooks import BETWEEN, GATHERED, gathering
+from clhines.neuron.read.played import steps_at_once
 from clhines.neuron.stepping.asked import OF_SECTIONS, Asking, named
 from clhines.neuron.stepping.reads import VECTOR_METHODS, of_nodes, used_vectors
 from clhines.neuron.stepping.replay import StepValues
@@ -48,6 +49,7 @@ _OPERATORS = ("getitem", "setitem", "len", "iter", "next", "bool", "abs", "neg",
               "sub", "rsub", "mul", "rmul", "truediv", "eq", "ne", "lt", "le", "gt",
               "ge")  # fmt: skip
 _PLACE = 4  # words of a place that a PtrVector has
+_tried = [(False, b"")]  # in psolve; and functions that NEURON's step has called last
 
 
 class GatherError(ClhinesError):
@@ -196,22 +198,27 @@ class Gathering:
 
     def __init__(self, model: NeuronModel) -> None:
         self._model, self._seen = model, _Seen(model)
-        self._tried = b""  # the functions that NEURON's own step has called
         self._values: StepValues | None = None
 
     def begin(self, solves: bool) -> None:
         """Before steps of a run, or of psolve."""
-        if solves != self._seen.solves:
-            self._seen.solves, self._tried = solves, b""
+        self._seen.solves = solves
+        if not self._model.h.t:
+            _tried[:] = [(False, b"")]
 
     @property
     def is_tried(self) -> bool:
-        """Whether NEURON's own step has called them."""
-        return self._functions() == self._tried
+        """Whether NEURON's own step has called them in this run."""
+        return self._now == _tried[0]
 
-    @staticmethod
-    def _functions() -> bytes:
-        return gather(gathering()).tobytes()
+    @property
+    def most_steps(self) -> int:
+        """Steps that are taken at once, at most, and NEURON's own."""
+        return steps_at_once(len(_READ) * self._model.tree.num_nodes) + 1
+
+    @property
+    def _now(self) -> tuple[bool, bytes]:
+        return self._seen.solves, gather(gathering()).tobytes()
 
     def start(self, sim: Simulation, imported: Imported) -> None:
         """Let a simulation record what they may read."""
@@ -253,7 +260,9 @@ class Gathering:
                 yield
             finally:
                 restore()
-        self._tried = self._functions()
+                self._seen.changing = lambda: None
+        if not self._seen.what:
+            _tried[:] = [self._now]
 
     @property
     def rejected(self) -> list[Rejected]:

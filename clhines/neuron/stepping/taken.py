@@ -126,11 +126,12 @@ class TakenStep(Taken):
 class Settling:
     """Lets functions of hoc settle a loop before they do what they do; `keep` gets what they raise.
 
-    They take steps, save NEURON's state, or run code that nobody has seen.
+    They take steps, save NEURON's state, change stimuli, or run code that nobody has seen.
     """
 
     METHODS = ("CVode", "solve"), ("SaveState", "save"), ("BBSaveState", "save")
-    FUNCTIONS = "batch_run", "fcurrent", "execute", "execute1", "xopen", "load_file"
+    STIMULI = "fstim", "fsyn", "fclamp"
+    FUNCTIONS = "batch_run", "fcurrent", "execute", "execute1", "xopen", "load_file", *STIMULI
 
     def __init__(self, h: Hoc, library: Objects, keep: Callable[[BaseException], None]) -> None:
         self._h, self._library, self._keep = h, library, keep
