@@ -4,9 +4,9 @@
                                          [--device SPEC] [--keep FOLDER] [--processes N]
                                          [--result WORD]
 
-Each folder in the one that the variable names is a public repository, called as there (a number is
-one of ModelDBRepository). Its script is the mosinit.hoc that lies highest, init.hoc or main.hoc,
-or what `SCRIPTS` says; the .mod files of its folder are compiled, or else all those below. The
+Each folder in the one that the variable names is a public repository, called as there: a number is
+one of ModelDBRepository, OWNER+NAME one of others, of which a script's NetPyNE ends at MS, too. Its
+script is the mosinit.hoc that lies highest, init.hoc or main.hoc, or what `SCRIPTS` says; the .mod files of its folder are compiled, or else all those below. The
 script is loaded as nrngui does, without windows. Where it only shows buttons they are pressed, one
 after the other, and then *Init & Run*, until something has run. Two runs of a script are compared,
 of up to MS each: spikes of all sections as they are recorded in steps, their voltages, and states
@@ -50,7 +50,7 @@ from bench.measures.repository_runs import FIXED_STEP
 LIMIT, STOP, SHORTER, WHOLE = 90.0, 300.0, 0.1, 1e9  # s; ms; of the time; ms
 NUDGES = 100.0  # times what an ulp does: of voltages that are apart by rounding
 SPIKE = 0.0  # mV
-SAID = 200  # characters of an error
+SAID, NAME = 200, 40  # characters of an error, and of a repository's name
 OTHERS = 1e-6  # of the largest value of a variable at the end
 SMALL = 1e-9  # of values at the end: what is less than its rounding beside 1
 LONGER = "takes longer than"
@@ -228,6 +228,31 @@ SCRIPTS = {
     "yzerlaut+pv-sst-dendrites": Script(
         "detailed_model/step_stim.py", ("detailed_model/mechanisms",)),
     "ziemowit-s+morpho_neuro_rxd": Script("morpho_diffusion_run.py"),
+    "Daniel-Baugh-Institute+BiophysicalModelingOfIntrinsicCardiacNeurons": Script("code/init.py"),
+    "EleBern+BallNStick": Script("ball_and_stick.py"),
+    "Nairo-op+wolf_model": Script("IClamp.py"),
+    "OpenSourceBrain+Ferrante2009-DentateGyrusGranuleCell": Script("NEURON/test_granulecell.hoc"),
+    "OpenSourceBrain+GranCellSolinasEtAl10": Script("NEURON/test.py"),
+    "OpenSourceBrain+Hemond2008-CA3PyramidalCell": Script("NERON/test_ca3pyr.hoc"),
+    "OpenSourceBrain+M1NetworkModel": Script("M1_run.py"),
+    "OpenSourceBrain+NEURONShowcase": Script("HHChannelAnalyser/HHanalyse.py"),
+    "OpenSourceBrain+SmithEtAl2013-L23DendriticSpikes": Script("NEURON/main.py"),
+    "adamjhn+PDCM_NetPyNE": Script("init.py"),
+    "carmen19882410+TC": Script("init.py"),
+    "carmen19882410+Thalamic_neuron_model": Script("init.py"),
+    "davidswygart+T6_NEURON_python": Script("Estimate_Ca_G.py"),
+    "jaber-jaber+BG_Modelling": Script("test_simulation.py"),
+    "jchen6727+cfiber": Script("init.py"),
+    "jchen6727+myDHN": Script("init.py"),
+    "jchen6727+test": Script("init.py"),
+    "joewgraham+ragp": Script("init.py"),
+    "krishnizzle+OCNC_wang": Script("init.py"),
+    "m9h+vc2008-netpyne": Script("src/init.py"),
+    "rachweg+neuron_tutorials": Script("BallandStick1.py"),
+    "risecourse+ball_and_stick_modeling": Script("ball_and_stick2.py"),
+    "silee1103+Computational_neuron_Tutorial": Script("Yale/tutorial1.py"),
+    "suny-downstate-medical-center+netpyneca3": Script("init.py"),
+    "tfoutz99+Neuron3D": Script("neuron3d.py"),
 }  # fmt: skip
 
 
@@ -460,16 +485,16 @@ def counts(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
 
 
 HEAD = (
-    f"{'script':<8} {'spikes':>6} {'same step':>9} {'mV apart':>8} {'others':>8} {'steps':>8} "
+    f"{'spikes':>6} {'same step':>9} {'mV apart':>8} {'others':>8} {'steps':>8} "
     f"{'NEURON s':>8} {'here s':>6}  pressed"
 )
 
 
 def line_of(row: dict[str, Any]) -> str:
-    """Return the line of a script that ran both ways."""
+    """Return the line of a script that ran both ways, without its name."""
     here = "fixed" if row.get("fixed") else "" if row["here"] else "NEURON's"
     return (
-        f"{row['name']:<8} {row['spikes']:>6} {row['same_step']:>9} {row['dv']:>8.1e} "
+        f"{row['spikes']:>6} {row['same_step']:>9} {row['dv']:>8.1e} "
         f"{row['others']:>8.1e} {row['steps']:>8,} {row['seconds'][0]:>8.1f} "
         f"{row['seconds'][1]:>6.1f}  {' '.join([here, row['pressed']]).strip():.44}"
     ).rstrip()
@@ -485,7 +510,9 @@ def text(result: dict[str, Any]) -> str:
     for head, found in (("refused for", refused), ("NEURON runs nothing", without)):
         lines = [f"{n:>7}  {k:.88}" for k, n in found.most_common()]
         parts.append(table.ruled(f"scripts  {head}", lines))
-    parts.append(table.ruled(HEAD, [line_of(r) for r in ran]))
+    width = min(max([8, *(len(r["name"]) for r in ran)]), NAME)
+    lines = [f"{r['name']:<{width}.{width}} {line_of(r)}" for r in ran]
+    parts.append(table.ruled(f"{'script':<{width}} {HEAD}", lines))
     notes = [
         "mV apart: of voltages of each step and at the end. others: of states of segments and "
         "variables of point processes at the end, beside the largest value. fixed: by fixed_step="
