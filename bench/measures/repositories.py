@@ -5,20 +5,20 @@
                                          [--result WORD]
 
 Each folder in the one that the variable names is a public repository, called as there: a number is
-one of ModelDBRepository, OWNER+NAME one of others, of which a script's NetPyNE ends at MS, too. Its
-script is the mosinit.hoc that lies highest, init.hoc or main.hoc, or what `SCRIPTS` says; the .mod files of its folder are compiled, or else all those below. The
-script is loaded as nrngui does, without windows. Where it only shows buttons they are pressed, one
-after the other, and then *Init & Run*, until something has run. Two runs of a script are compared,
-of up to MS each: spikes of all sections as they are recorded in steps, their voltages, and states
-and other variables at the end. Where voltages differ by more than 1e-6 mV, NEURON runs once more
-with each voltage the least amount off, and its other solver of the matrix. A script that turns
-CVode's variable steps on is refused, and runs again with ``fixed_step=``, beside NEURON with fixed
-steps. Processes that take longer than S run once more for a tenth of the time, and a script that
-needs the end of its run, and fails without, for all of it. A repository that is not named keeps its
-row. ``--keep``: a folder for what is compiled and recorded; a way that has run there is not run
-again. ``--result``: into a file of its own, as of repositories that nobody had
-looked at. Scripts of hoc whose seed is the time since the machine began get the same one in each
-way.
+one of ModelDBRepository, OWNER+NAME is another's. Its script is the mosinit.hoc that lies highest,
+init.hoc or main.hoc, or what `SCRIPTS` says; the .mod files of its folder are compiled, or else all
+those below. The script is loaded as nrngui does, without windows. Where it only shows buttons they
+are pressed, one after the other, and then *Init & Run*, until something has run. Two runs of a
+script are compared, of up to MS each (NetPyNE's, too): spikes of all sections as they are recorded
+in steps, their voltages, and states and other variables at the end. Where voltages differ by more
+than 1e-6 mV, NEURON runs once more with each voltage the least amount off, and its other solver of
+the matrix. A script that turns CVode's variable steps on is refused, and runs again with
+``fixed_step=``, beside NEURON with fixed steps. Processes that take longer than S run once more for
+a tenth of the time, and a script that needs the end of its run, and fails without, for all of it. A
+repository that is not named keeps its row. ``--keep``: a folder for what is compiled and recorded;
+a way that has run there is not run again. ``--result``: into a file of its own, as of repositories
+that nobody had looked at. Scripts of hoc whose seed is the time since the machine began get the
+same one in each way.
 """
 
 from __future__ import annotations
