@@ -60,7 +60,8 @@ OUTCOMES = {
     "rejected": "refused",
     "rejected with `fixed_step=`, too": "refused, by fixed_step=",
 }
-EQUAL = "equal", "equal, by fixed_step=", "as near as NEURON to itself"
+NEAR = "as near as NEURON to itself"
+EQUAL = "equal", "equal, by fixed_step=", NEAR, f"{NEAR}, by fixed_step="
 OWN, REJECTED = ("by NEURON's own steps",), ("refused", "refused, by fixed_step=")
 WRONG = "differs", "fails here", "differs, by fixed_step=", "fails here, by fixed_step="
 EVERY = (*EQUAL, *OWN, *REJECTED, *WRONG)
