@@ -4,21 +4,21 @@
                                          [--device SPEC] [--keep FOLDER] [--processes N]
                                          [--result WORD]
 
-Each folder in the one that the variable names is a public repository, called as there (a number is
-one of ModelDBRepository). Its script is the mosinit.hoc that lies highest, init.hoc or main.hoc,
-or what `SCRIPTS` says; the .mod files of its folder are compiled, or else all those below. The
-script is loaded as nrngui does, without windows. Where it only shows buttons they are pressed, one
-after the other, and then *Init & Run*, until something has run. Two runs of a script are compared,
-of up to MS each: spikes of all sections as they are recorded in steps, their voltages, and states
-and other variables at the end. Where voltages differ by more than 1e-6 mV, NEURON runs once more
-with each voltage the least amount off, and its other solver of the matrix. A script that turns
-CVode's variable steps on is refused, and runs again with ``fixed_step=``, beside NEURON with fixed
-steps. Processes that take longer than S run once more for a tenth of the time, and a script that
-needs the end of its run, and fails without, for all of it. A repository that is not named keeps its
-row. ``--keep``: a folder for what is compiled and recorded; a way that has run there is not run
-again. ``--result``: into a file of its own, as of repositories that nobody had
-looked at. Scripts of hoc whose seed is the time since the machine began get the same one in each
-way.
+Each folder in the one that the variable names is a public repository, called as there: a number is
+one of ModelDBRepository, OWNER+NAME is another's. Its script is the mosinit.hoc that lies highest,
+init.hoc or main.hoc, or what `SCRIPTS` says; the .mod files of its folder are compiled, or else all
+those below. The script is loaded as nrngui does, without windows. Where it only shows buttons they
+are pressed, one after the other, and then *Init & Run*, until something has run. Two runs of a
+script are compared, of up to MS each (NetPyNE's, too): spikes of all sections as they are recorded
+in steps, their voltages, and states and other variables at the end. Where voltages differ by more
+than 1e-6 mV, NEURON runs once more with each voltage the least amount off, and its other solver of
+the matrix. A script that turns CVode's variable steps on is refused, and runs again with
+``fixed_step=``, beside NEURON with fixed steps. Processes that take longer than S run once more for
+a tenth of the time, and a script that needs the end of its run, and fails without, for all of it. A
+repository that is not named keeps its row. ``--keep``: a folder for what is compiled and recorded;
+a way that has run there is not run again. ``--result``: into a file of its own, as of repositories
+that nobody had looked at. Scripts of hoc whose seed is the time since the machine began get the
+same one in each way.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from bench.measures.repository_runs import FIXED_STEP
 LIMIT, STOP, SHORTER, WHOLE = 90.0, 300.0, 0.1, 1e9  # s; ms; of the time; ms
 NUDGES = 100.0  # times what an ulp does: of voltages that are apart by rounding
 SPIKE = 0.0  # mV
-SAID = 200  # characters of an error
+SAID, NAME = 200, 40  # characters of an error, and of a repository's name
 OTHERS = 1e-6  # of the largest value of a variable at the end
 SMALL = 1e-9  # of values at the end: what is less than its rounding beside 1
 LONGER = "takes longer than"
@@ -155,35 +155,19 @@ SCRIPTS = {
     "245427": Script("init0.hoc"),
     "266498": Script("SingleCompartmentModels/hoc/Schild_1994_A-C-Fiber_Model.hoc",
                      ("SingleCompartmentModels/mod",)),
-    "ADACS-Australia+neuron-dbs-model": Script("run_model.py"),
-    "ClaytonBingham+Human-L5-Cortical-Neuron-Model": Script("RunL5.py"),
     "Developer123321+Point-source-stimulation-of-dendrites-of-a-pyramidal-cell-in-Python": Script(
         "main.py"),
-    "Dhawaljha+pfc-microcircuit-neuron": Script("driver.py"),
-    "EleBern+CA1-Cutsuridis-NetPyNE": Script("init.py"),
-    "FernandoSBorges+Extracellular_stimulation_NetPyNE": Script("sim/init.py", ("sim/mod",)),
     "FernandoSBorges+Human_L23_NetPyNE": Script("init.py"),
     "FrancescoCavarretta+VMOptimizer": Script("quality_test.py"),
     "G-Node+pyneuron_documentation": Script("source/quickstart/src/part2.py"),
-    "GregGlickert+LUT_Baseline_Isabel": Script("run_network.py"),
-    "HussainAther+neuroscience": Script("NEURON/bas.py"),
     "Kolelab+Chandelier-Pyramidal-NEURON-model": Script("experiments/steadycurrent.py", ("mod",)),
-    "LucasBentivoglio+S1_opto_Thal": Script("init.py"),
-    "MaximilianPetzi+ketamine_gamma_CA3": Script("my_mosinit.py"),
-    "Neurosim-lab+MSN_temp": Script("MSN_init.py"),
     "OpenSourceBrain+EbnerEtAl2019": Script("NEURON/TestSyn.py"),
-    "OpenSourceBrain+GranularLayerSolinasNieusDAngelo2010": Script("NEURON/Start.hoc"),
     "OpenSourceBrain+NorenbergEtAl2010_DGBasketCell": Script("NEURON/Figure_2/run-BC6.hoc"),
-    "PolegPolskyLab+DS-mechanisms": Script("main.py", ("mod",)),
     "Qinliuq+STN_reconstruction": Script("src/init.py", ("mod",)),
-    "ReVision-Implant+neural-simulation": Script("neuron_test.py"),
     "SchwartzNU+bSbC_ModelFiles": Script("HybridCell_ContrastResp.py"),
     "TarekRazwan+HL23PYR_AD": Script("test_Yao1000.py", ("mod",)),
     "TarekRazwan+HL23_Yao_Netpyne100": Script("init.py", ("mod",)),
-    "adamjhn+SDinVivo": Script("init.py"),
-    "adna-siana+MN_model": Script("init.py", ("mod",)),
     "agidon20+nrnsim": Script("computation_eq_consciousness/main.hoc", ("_nrnlib/_mod",)),
-    "angietep+CA1-NetPyNE-model": Script("init.py"),
     "arnodelorme+single_spike_model": Script("basic_model.hoc"),
     "babicknell+Dendrites": Script("sim_example.py", ("mod_files",)),
     "bscoventry+InferiorColliculus_AM": Script("IC_SustainedFiring.py"),
@@ -191,43 +175,26 @@ SCRIPTS = {
     "compneuro+ReConv-LFP-modeling-algorithm-for-Neuron-Python": Script("mosinit.py"),
     "ec753+event_based_neuron": Script("scripts/generate_spiking_histories.py", ("mod",)),
     "fumikony+NewSample3": Script("main2.hoc"),
-    "gregkronberg+tDCSplasticity": Script("run.py"),
     "heitorsf+motornucleus": Script("mn_init.py", ("MOD",)),
-    "jchen6727+cell-optimization": Script("init.py"),
-    "jchen6727+nki_a1": Script("init.py", ("mod",)),
-    "jessfeld+https-github.com-jessfeld-thalamocortical_network": Script("init.py"),
-    "joewgraham+joe_proj": Script("init.py", ("mod",)),
     "joewgraham+spinalcord": Script("init.py", ("mod",)),
     "josemendez-villanueva+neuron_model_two": Script("init.py", ("mod",)),
-    "latimerb+Ce_Netpyne": Script("Ce.py"),
-    "latimerb+LUT_code": Script("run_bionet.py", ("biophys_components/mechanisms/modfiles",)),
     "lauramedlock+EMG-network": Script("init.py", ("mods",)),
     "lauramedlock+NetPyNE_Project": Script("init.py", ("mods",)),
-    "mariiapopova+BG_netpyne": Script("bg_model.py"),
-    "mattions+TimeScales": Script("spineIntegration.py"),
     "mgiugliano+ThalamoCorticalNeurons": Script("first_test.py", ("mechanisms",)),
-    "mleitner8+Neuron_Model_12HH16HH_2025": Script("init.py", ("mod",)),
-    "neurosutras+CA1Sim": Script("compare_mech_dicts.py"),
-    "neurosutras+mouse_l4_arkhipov": Script(
-        "run_bionet.py", ("biophys_components/mechanisms/modfiles",)),
     "niknovikov19+netpyne_course_2021": Script("Proj_Izh_1cell_test_1.py"),
-    "nlauchin+NeuroResearch": Script("CSTR_init.py", ("mod",)),
-    "nosimpler+s1beta": Script("s1run.py", ("mod",)),
-    "pabloabur+LASCON_Project": Script("main.py"),
-    "research-team+spreading-depression": Script("sd.py"),
     "rodriguez-facundo+LASCON-project": Script("init.py", ("mod",)),
-    "rtekin+myKnoxRepo": Script("init.py"),
-    "simetenn+medaka": Script("medaka.py"),
-    "smcelroy97+no_rxd": Script("init.py", ("mod",)),
-    "suny-downstate-medical-center+M1_S1_thalamus": Script("sim/init.py", ("sim/mod",)),
     "suny-downstate-medical-center+icns-netpyne": Script("init.py", ("mod",)),
     "thekerrlab+networkgeom": Script("networkgeom.py"),
-    "tom-kitak+MetaboNet": Script("model_dev_workflow/run_MetaboNet.py"),
-    "vrhaynes+tc-nrn-netpyne": Script("TCModel_Run.py", ("mod",)),
-    "wwlytton+AP": Script("init.py", ("mod",)),
-    "yzerlaut+pv-sst-dendrites": Script(
-        "detailed_model/step_stim.py", ("detailed_model/mechanisms",)),
-    "ziemowit-s+morpho_neuro_rxd": Script("morpho_diffusion_run.py"),
+    "EleBern+BallNStick": Script("ball_and_stick.py"),
+    "OpenSourceBrain+Ferrante2009-DentateGyrusGranuleCell": Script("NEURON/test_granulecell.hoc"),
+    "OpenSourceBrain+NEURONShowcase": Script("HHChannelAnalyser/HHanalyse.py"),
+    "jaber-jaber+BG_Modelling": Script("test_simulation.py"),
+    "jchen6727+test": Script("init.py"),
+    "krishnizzle+OCNC_wang": Script("init.py"),
+    "m9h+vc2008-netpyne": Script("src/init.py"),
+    "rachweg+neuron_tutorials": Script("BallandStick1.py"),
+    "risecourse+ball_and_stick_modeling": Script("ball_and_stick2.py"),
+    "silee1103+Computational_neuron_Tutorial": Script("Yale/tutorial1.py"),
 }  # fmt: skip
 
 
@@ -460,16 +427,16 @@ def counts(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
 
 
 HEAD = (
-    f"{'script':<8} {'spikes':>6} {'same step':>9} {'mV apart':>8} {'others':>8} {'steps':>8} "
+    f"{'spikes':>6} {'same step':>9} {'mV apart':>8} {'others':>8} {'steps':>8} "
     f"{'NEURON s':>8} {'here s':>6}  pressed"
 )
 
 
 def line_of(row: dict[str, Any]) -> str:
-    """Return the line of a script that ran both ways."""
+    """Return the line of a script that ran both ways, without its name."""
     here = "fixed" if row.get("fixed") else "" if row["here"] else "NEURON's"
     return (
-        f"{row['name']:<8} {row['spikes']:>6} {row['same_step']:>9} {row['dv']:>8.1e} "
+        f"{row['spikes']:>6} {row['same_step']:>9} {row['dv']:>8.1e} "
         f"{row['others']:>8.1e} {row['steps']:>8,} {row['seconds'][0]:>8.1f} "
         f"{row['seconds'][1]:>6.1f}  {' '.join([here, row['pressed']]).strip():.44}"
     ).rstrip()
@@ -485,7 +452,9 @@ def text(result: dict[str, Any]) -> str:
     for head, found in (("refused for", refused), ("NEURON runs nothing", without)):
         lines = [f"{n:>7}  {k:.88}" for k, n in found.most_common()]
         parts.append(table.ruled(f"scripts  {head}", lines))
-    parts.append(table.ruled(HEAD, [line_of(r) for r in ran]))
+    width = min(max([8, *(len(r["name"]) for r in ran)]), NAME)
+    lines = [f"{r['name']:<{width}.{width}} {line_of(r)}" for r in ran]
+    parts.append(table.ruled(f"{'script':<{width}} {HEAD}", lines))
     notes = [
         "mV apart: of voltages of each step and at the end. others: of states of segments and "
         "variables of point processes at the end, beside the largest value. fixed: by fixed_step="

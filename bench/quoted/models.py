@@ -60,7 +60,8 @@ OUTCOMES = {
     "rejected": "refused",
     "rejected with `fixed_step=`, too": "refused, by fixed_step=",
 }
-EQUAL = "equal", "equal, by fixed_step=", "as near as NEURON to itself"
+NEAR = "as near as NEURON to itself"
+EQUAL = "equal", "equal, by fixed_step=", NEAR, f"{NEAR}, by fixed_step="
 OWN, REJECTED = ("by NEURON's own steps",), ("refused", "refused, by fixed_step=")
 WRONG = "differs", "fails here", "differs, by fixed_step=", "fails here, by fixed_step="
 EVERY = (*EQUAL, *OWN, *REJECTED, *WRONG)
@@ -501,7 +502,8 @@ def _draw(file: str, first: str, wrong: str, last: str) -> Iterator[Quote]:
     outcomes = (*EVERY, own[1]), EQUAL, own, REJECTED
     yield prose(SWITCH, PUBLISHED, first, *(_scripts(before, *x) for x in outcomes))
     faults = (WRONG[::2], WRONG[1::2])[: wrong.count("{}")]
-    yield prose(SWITCH, PUBLISHED, wrong, *(_scripts(before, *x) for x in faults))
+    if wrong:
+        yield prose(SWITCH, PUBLISHED, wrong, *(_scripts(before, *x) for x in faults))
     yield prose(SWITCH, PUBLISHED, last, *(_scripts(now, *x) for x in outcomes[1:]))
 
 
@@ -513,6 +515,7 @@ def _draws() -> Iterator[Quote]:
     yield from _draw("3", f"Of its {{}} scripts {equal}", differed, f"With these mends {now}")
     both = "{} differed without a word, and {} took too long"
     yield from _draw("4", f"Of its {{}} scripts of NEURON {equal}", both, f"With mends {now}")
+    yield from _draw("5", f"Of its {{}} scripts that do run {equal}", "", f"With a mend {now}")
     counts = (Figure("coverage-unseen-3", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
     yield prose(SWITCH, PUBLISHED, "Of this draw's {} distinct .mod files {} run", *counts)
     fourth = Figure("coverage-unseen-4", lambda found: str(len(found["repositories"])), {})
