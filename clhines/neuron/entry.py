@@ -39,6 +39,7 @@ from clhines.simulate.ranks.split import Joints
 from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
 
+_ASIDE = "TABLE that the next step makes, which sets what other blocks use"
 _FEW = 3  # steps that psolve takes one by one
 
 
@@ -264,6 +265,7 @@ def from_neuron(
             (model.bins is not None and model.bins.late, LATE),
             (model.draws, "Random.play"),
             (model.turns, IN_TURN),
+            (model.waits_for_tables(begun=True), _ASIDE),
         ):
             if used:
                 model.rejected.append(Rejected("", what, "use clhines.neuron.run"))
@@ -379,6 +381,8 @@ def _advance(
                     break
                 continue
             most = rest if ahead is None else min(rest, ahead.steps)
+            if _of_any_rank(ranks, kept.model.waits_for_tables()):  # what it has set is read again
+                kept.sim, most = None, 1
             steps = together(ranks, kept, kept.steps_ahead(most))
             try:
                 steps = _run_ahead(kept, steps - 1, progress, ranks) + 1
@@ -397,7 +401,7 @@ def _advance(
                 f"h.dt has been set to {h.dt:g} ms in psolve, where NEURON takes it from the next "
                 "psolve on; expected h.continuerun()"
             )
-        if ranks.gather_numbers([h.stoprun]).any() if ranks is not None else h.stoprun:
+        if _of_any_rank(ranks, bool(h.stoprun)):
             break
         if (h.dt, h.t) != before:  # by such code
             rest = count()
@@ -407,6 +411,11 @@ def _advance(
         if stopped.error is not None:
             raise stopped.error
     return done
+
+
+def _of_any_rank(ranks: Ranks | None, own: bool) -> bool:
+    """Whether something is so on any MPI rank."""
+    return bool(ranks.gather_numbers([own]).any()) if ranks is not None else own
 
 
 @contextmanager
