@@ -161,7 +161,7 @@ def test_what_is_set_where_a_table_is_made(cell, early, engine):
         turns = []
         for first, celsius in ((2, 31), (0, 12), (0, 33)):
             h.celsius = 6.3
-            h.half_ext_aside = 25 + first
+            h.half_ext_aside, h.tadj_ext_aside = 25 + first, 0.7
             h.finitialize(-65)
             run(first)
             h.celsius = celsius
