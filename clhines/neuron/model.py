@@ -394,6 +394,10 @@ def read_model(
         model.rejected += _called(model)
         _play_celsius(model)
         model.rejected += _check_made(model)
+        times = {at for o in model.wires.origins for at in (o.times, o.numbers)}
+        if any(r.address in times for r in model.plays.recorders):
+            what = "Vector.record into a Vector of NetCon.record"
+            model.rejected.append(Rejected("", what, "use two Vectors"))
         if model.bins is not None:
             step = float(h.dt)
             model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)

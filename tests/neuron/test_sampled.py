@@ -101,3 +101,13 @@ def test_times_that_do_not_ascend_are_due_at_once():
     for truth, own in zip(*found, strict=True):
         # both sides do the same in another order, 1e-16 each of 65 mV, over 240 steps
         assert truth.shape == own.shape and (np.abs(own - truth) < 1e-9).all()
+
+
+def test_a_vector_of_values_and_of_times_is_rejected():
+    soma, times = h.Section(name="soma"), h.Vector()
+    netcon = h.NetCon(soma(0.5)._ref_v, None, sec=soma)
+    netcon.record(times)
+    times.record(soma(0.5)._ref_v)
+    h.finitialize(-65)
+    [said] = map(str, clhines.neuron.check())
+    assert "Vector.record into a Vector of NetCon.record; use two Vectors" in said
