@@ -381,7 +381,9 @@ def _advance(
                     break
                 continue
             most = rest if ahead is None else min(rest, ahead.steps)
-            if _of_any_rank(ranks, kept.model.waits_for_tables()):  # what it has set is read again
+            if _of_any_rank(ranks, kept.model.waits_for_tables()):  # what it sets is read again
+                if ranks is not None:
+                    raise RejectedError([Rejected("", _ASIDE, "call h.finitialize()")])
                 kept.sim, most = None, 1
             steps = together(ranks, kept, kept.steps_ahead(most))
             try:
