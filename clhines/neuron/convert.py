@@ -145,6 +145,7 @@ class MadeTable:
 
     `settled`: a FUNCTION's, of GLOBAL variables alone that no block but INITIAL sets. `beyond`:
     what it is made of and is not in DEPEND; `begun`: what INITIAL sets of all that it is made of.
+    `aside`: what else is set where it is made, and used elsewhere. `early`: INITIAL calls it.
     """
 
     columns: tuple[str, ...]
@@ -153,6 +154,8 @@ class MadeTable:
     settled: bool
     beyond: frozenset[str]
     begun: frozenset[str]
+    aside: frozenset[str]
+    early: bool
 
     def given(self, values: np.ndarray) -> FunctionTable:
         """Return the table with these values, (rows, columns), as a mechanism takes it."""
@@ -192,7 +195,21 @@ def _table_of(file: File, own: Block, s: Statement) -> MadeTable:
     initial = file.main["INITIAL"].body if "INITIAL" in file.main else []
     begun = frozenset(made_of & set_by(initial, file.blocks))
     beyond = frozenset(made_of.difference(depends))  # type: ignore[arg-type]
-    return MadeTable(tuple(columns), tuple(depends), int(n) + 1, settled, beyond, begun)  # type: ignore[arg-type, call-overload]
+    aside = _set_aside(file, own) - {*names}  # type: ignore[misc]
+    early = block in _called_by(initial, file.blocks)
+    found = settled, beyond, begun, aside, early
+    return MadeTable(tuple(columns), tuple(depends), int(n) + 1, *found)  # type: ignore[arg-type, call-overload]
+
+
+def _set_aside(file: File, own: Block) -> frozenset[str]:
+    """Return the variables that a block or what it calls sets, and that any other one uses."""
+    within = {own.name, *_called_by(own.body, file.blocks)}
+    local = {one[0] for s in own.body if s.kind == "local" for one in s.names}  # type: ignore[index]
+    others = [*file.main.values(), *(b for n, b in file.blocks.items() if n not in within)]
+    rest = {name: b for name, b in file.blocks.items() if b is not own}
+    others += [rest[name] for b in others for name in _called_by(b.body, rest)]
+    found = set_by(own.body, file.blocks).difference(local, own.arguments) & file.variables.keys()
+    return frozenset(n for n in found if any(uses(b.body, n) for b in others))
 
 
 def _called_by(body: Sequence[Statement], blocks: Mapping[str, Block]) -> set[str]:

@@ -40,6 +40,7 @@ from clhines.simulate.ranks.split import Joints
 from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
 
+_ASIDE = "TABLE that the next step makes, which sets what other blocks use"
 _FEW = 3  # steps that psolve takes one by one
 
 
@@ -266,6 +267,7 @@ def from_neuron(
             (model.draws, "Random.play"),
             (model.turns, IN_TURN),
             (model.gathers, GATHERED),
+            (model.waits_for_tables(begun=True), _ASIDE),
         ):
             if used:
                 model.rejected.append(Rejected("", what, "use clhines.neuron.run"))
@@ -383,6 +385,10 @@ def _advance(
                     break
                 continue
             most = rest if ahead is None else min(rest, ahead.steps)
+            if _of_any_rank(ranks, kept.model.waits_for_tables()):  # what it sets is read again
+                if ranks is not None:
+                    raise RejectedError([Rejected("", _ASIDE, "call h.finitialize()")])
+                kept.sim, most = None, 1
             steps = together(ranks, kept, kept.steps_ahead(most))
             try:
                 steps = _run_ahead(kept, steps - 1, progress, ranks) + 1
@@ -402,7 +408,7 @@ def _advance(
                 f"h.dt has been set to {h.dt:g} ms in psolve, where NEURON takes it from the next "
                 "psolve on; expected h.continuerun()"
             )
-        if ranks.gather_numbers([h.stoprun]).any() if ranks is not None else h.stoprun:
+        if _of_any_rank(ranks, bool(h.stoprun)):
             break
         if (h.dt, h.t) != before:  # by such code
             rest = count()
@@ -419,6 +425,11 @@ def _refuse(kept: KeptModel, ranks: Ranks | None = None) -> None:
     with agreed(ranks):
         if kept.gathering is not None and kept.gathering.rejected:
             raise RejectedError(kept.gathering.rejected)
+
+
+def _of_any_rank(ranks: Ranks | None, own: bool) -> bool:
+    """Whether something is so on any MPI rank."""
+    return bool(ranks.gather_numbers([own]).any()) if ranks is not None else own
 
 
 @contextmanager

@@ -206,7 +206,9 @@ class Loops:
         with uncollected():
             kept = kept_or_read(h, request, None, None, None, stepped=True)
             kept.is_called = True
-            if kept.model.memory.transfers and kept.model.waits_for_transfer():
+            model = kept.model
+            late = model.memory.transfers and model.waits_for_transfer()
+            if late or model.waits_for_tables():
                 keep(kept)
                 return _ONCE  # a run would begin with the voltages of now
             what = lacking(kept.model)

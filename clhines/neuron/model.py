@@ -141,6 +141,8 @@ class NeuronModel:
     external: dict[tuple[str, str], Variable] = field(default_factory=dict)
     made: dict[str, list[str]] = field(default_factory=dict)  # TABLEs as NEURON has them, by block
     beyond: dict[str, set[str]] = field(default_factory=dict)  # what TABLEs are made of but DEPEND
+    # by mechanism and block: TABLEs that set what others use, beside their columns
+    aside: list[tuple[str, str]] = field(default_factory=list)
     by_mcell: set[str] = field(default_factory=set)  # mechanisms that draw from such Randoms
     stepping: Stepping | None = None  # code of its own in each step of continuerun()
     uncalled: list[Rejected] = field(default_factory=list)  # of such code
@@ -163,6 +165,22 @@ class NeuronModel:
         for (owner, name), values in before.items():
             self.every[owner].put(name, values)
         return any(changed)
+
+    def waits_for_tables(self, begun: bool = False) -> bool:
+        """Whether a step of NEURON makes a TABLE anew, and sets what others use from then on.
+
+        `begun`: where INITIAL would not have made it before.
+        """
+        for name, block in self.aside:
+            entry = self.every[name].entry
+            saved = depended(entry.number, block)
+            if saved is None:
+                is_made = begun and tables_of(entry.text, entry.file)[block].early
+            else:
+                is_made = all((self._now(name, n) == x).all() for n, x in saved.items())
+            if not is_made:
+                return True
+        return False
 
     def function_tables(self, name: str) -> dict[str, FunctionTable]:
         instances, found = self.every[name], dict[str, FunctionTable]()
@@ -379,6 +397,10 @@ def read_model(
         model.rejected += _called(model)
         _play_celsius(model)
         model.rejected += _check_made(model)
+        times = {at for o in model.wires.origins for at in (o.times, o.numbers)}
+        if any(r.address in times for r in model.plays.recorders):
+            what = "Vector.record into a Vector of NetCon.record"
+            model.rejected.append(Rejected("", what, "use two Vectors"))
         if model.bins is not None:
             step = float(h.dt)
             model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)
@@ -596,6 +618,8 @@ def _other_tables(
         block, text = table.name, texts.get(table.name)
         if table.made or table.columns == ("x",):  # the latter is made again in each call
             continue
+        if text is not None and text.aside:
+            model.aside.append((name, block))
         if text is None or not text.beyond | text.begun:
             continue
         model.beyond.setdefault(name, set()).update(text.beyond)
@@ -944,15 +968,15 @@ def _find_written(model: NeuronModel) -> None:
 
 
 def _check_made(model: NeuronModel) -> list[Rejected]:
-    """Find what is played into a variable after DEPEND of a TABLE as NEURON has it."""
+    """Find what is played into a variable after DEPEND of a TABLE as NEURON has it, or makes it."""
     found, played = [], {(p.variable.owner, p.variable.name) for p in model.players}
-    for name, blocks in model.made.items():
+    made = [(name, block) for name, blocks in model.made.items() for block in blocks]
+    for name, block in [*made, *model.aside]:
         entry = model.every[name].entry
-        for block in blocks:
-            for variable in tables_of(entry.text, entry.file)[block].depends:
-                if (name, variable) in played:
-                    what = f"TABLE of {block}, which is made again where {variable} is played into"
-                    found.append(Rejected(name, what, f"set usetable_{name} = 0"))
+        for variable in tables_of(entry.text, entry.file)[block].depends:
+            if (name, variable) in played:
+                what = f"TABLE of {block}, which is made again where {variable} is played into"
+                found.append(Rejected(name, what, f"set usetable_{name} = 0"))
     return found
 
 

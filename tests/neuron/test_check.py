@@ -474,6 +474,7 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
         "nrn_netrec_state_adjust",
         "Vector.record of",
         "Vector.record at intervals",  # in test_sampled.py
+        "Vector.record into",  # in test_sampled.py
         "Vector.play of a statement",  # in test_switch.py
         "Vector.play, continuous",  # in test_pointed.py
         "Vector.play into anything else",

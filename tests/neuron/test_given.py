@@ -139,6 +139,53 @@ def test_a_table_of_what_initial_sets_and_hoc_does_not_see(cell):
     h.celsius = 6.3
 
 
+@pytest.mark.parametrize("early", [0, 1])
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs", "epochs-gpu"])
+def test_what_is_set_where_a_table_is_made(cell, early, engine):
+    """After the step in which NEURON makes it; also of a model that is kept, and in a loop."""
+    section, _ = cell
+    section.nseg, section.L = 3, 200
+    section.insert("ext_aside")
+    section(0.5).ext_aside.early = section(0.1).ext_aside.early = early
+    section(0.9).ext_aside.early = early
+    vectors = [h.Vector().record(ref) for s in section for ref in (s._ref_v, s._ref_n_ext_aside)]
+    vectors.append(h.Vector().record(section(0.5)._ref_ik))
+
+    def loop(until):
+        with clhines.neuron.enable(engine=engine):
+            while h.t < until - 0.5 * h.dt:
+                h.fadvance()
+
+    found = []
+    for run in (h.continuerun, lambda until: clhines.neuron.run(until, engine=engine), loop):
+        turns = []
+        for first, celsius in ((2, 31), (0, 12), (0, 33)):
+            h.celsius = 6.3
+            h.half_ext_aside, h.tadj_ext_aside = 25 + first, 0.7
+            h.finitialize(-65)
+            run(first)
+            h.celsius = celsius
+            run(6)
+            turns.append([*map(np.array, vectors), h.tadj_ext_aside])
+        found.append(turns)
+    h.celsius, h.half_ext_aside = 6.3, 25
+    for expected, *others in zip(*found, strict=True):
+        for other in others:
+            for truth, own in zip(expected, other, strict=True):
+                assert (np.abs(own - truth) <= EPS * np.abs(truth).max()).all()
+    h.finitialize(-65)
+    h.celsius = 20
+    with pytest.raises(InputError, match="TABLE that the next step makes, which sets what other"):
+        clhines.from_neuron()
+    h.celsius = 6.3
+    played, times = h.Vector([20, 30]), h.Vector([0, 5])
+    played.play(h._ref_half_ext_aside, times)
+    h.finitialize(-65)
+    [said] = map(str, clhines.neuron.check())
+    assert "TABLE of trates, which is made again where half is played into" in said
+    h.half_ext_aside = 25
+
+
 @pytest.mark.parametrize("name", ["ext_warm", "ext_warmed"])
 def test_a_table_of_what_initial_sets(cell, name):
     """NEURON makes one of them before INITIAL, so of what the last one has set, the other after it.

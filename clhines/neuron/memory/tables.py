@@ -55,20 +55,25 @@ def read_made(mechanism: int, columns: Sequence[str], rows: int) -> np.ndarray |
 
 def depended(mechanism: int, block: str) -> dict[str, float] | None:
     """Variables after DEPEND when NEURON made a table; None where there is none."""
+    made, saved = _kept_at(mechanism, block)
+    if not made or any(ctypes.c_int.from_address(at).value for at in made):
+        return None
+    return {name: ctypes.c_double.from_address(at).value for name, at in saved.items()}
+
+
+@cache
+def _kept_at(mechanism: int, block: str) -> tuple[list[int], dict[str, int]]:
+    """Addresses of what says that a table is to be made, and of what DEPEND was."""
     name = f"_check_{block}"
-    begin, found = f"_ZZL{len(name)}{name}".encode(), dict[str, float]()
+    begin, made, saved = f"_ZZL{len(name)}{name}".encode(), list[int](), dict[str, int]()
     for base, file in _files():
         if _MECHANISM not in file or _mechanism_of(base, file) != mechanism:
             continue
         own = {key: base + value for key, value in file.items() if key.startswith(begin)}
-        for key, address in own.items():
-            if key.endswith(b"E9_maktable"):
-                if ctypes.c_int.from_address(address).value:
-                    return None
-                found[""] = 0.0
-            elif saved := re.search(rb"E\d+_sav_(\w+)$", key):
-                found[saved[1].decode()] = ctypes.c_double.from_address(address).value
-    return found if found.pop("", None) is not None else None
+        made += [at for key, at in own.items() if key.endswith(b"E9_maktable")]
+        names = {at: re.search(rb"E\d+_sav_(\w+)$", key) for key, at in own.items()}
+        saved |= {found[1].decode(): at for at, found in names.items() if found}
+    return made, saved
 
 
 def forces_of(text: str) -> list[str]:

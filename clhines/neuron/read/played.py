@@ -191,7 +191,8 @@ class PlayReader:
         if played.what == "VecRecordDt":
             recorder.interval, recorder.event = _number(played.words[1]), played.words[2]
         elif played.what == "VecRecordDiscrete":
-            recorder.times = np.array(self.vectors[played.words[1]], np.float64)
+            times = np.array(self.vectors[played.words[1]], np.float64)
+            recorder.times = np.maximum.accumulate(times)  # what is past is due at once
             self.watched.append(played.words[1])
             recorder.event = played.words[2]
         self.recorders.append(recorder)
