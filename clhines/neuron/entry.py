@@ -43,7 +43,9 @@ _FEW = 3  # steps that psolve takes one by one
 
 
 def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
-    """List what cannot be simulated of the model in NEURON's memory; all MPI ranks call it.
+    """List what cannot be simulated of the model in NEURON's memory.
+
+    All MPI ranks call it, after ``h.finitialize()``.
 
     Parameters
     ----------
