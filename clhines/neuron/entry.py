@@ -45,7 +45,9 @@ _FEW = 3  # steps that psolve takes one by one
 
 
 def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
-    """List what cannot be simulated of the model in NEURON's memory; all MPI ranks call it.
+    """List what cannot be simulated of the model in NEURON's memory.
+
+    All MPI ranks call it, after ``h.finitialize()``.
 
     Parameters
     ----------
@@ -355,6 +357,11 @@ def advance(
 ) -> int:
     """Advance by `count()` steps as `run` does; those of `CVode.event` are NEURON's own."""
     ranks = ranks_of(h)
+    if request.solves and ranks is None and h.ParallelContext().nhost() > 1:
+        raise InputError(
+            "psolve on several MPI ranks, which exchange nothing yet; expected pc.set_maxstep(10) "
+            "and h.finitialize() before"
+        )
     progress = as_switch("progress", progress) and (ranks is None or not ranks.rank)
     with showing(progress), neurons_own():
         return _advance(h, count, request, progress, vectors, ranks)

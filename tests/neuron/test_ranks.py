@@ -228,3 +228,117 @@ def test_the_command_line_ends_all_ranks_where_a_script_fails_on_one(tmp_path, e
     assert done.returncode == 2
     lines = [x for x in done.stderr.splitlines() if x.startswith("clhines: ")]
     assert lines == [f"clhines: rank 1: {script.parent}/{said}"]
+
+
+ALONE = """
+import json
+
+from mpi4py import MPI
+from neuron import h
+
+from clhines import InputError
+from clhines.neuron import disable, enable
+
+h.nrnmpi_init()
+h.load_file("stdrun.hoc")
+pc = h.ParallelContext()
+rank, gather = int(pc.id()), MPI.COMM_WORLD.gather
+
+
+def cell(amp):
+    soma = h.Section(name="soma")
+    soma.L = soma.diam = 20
+    soma.insert("hh")
+    clamp = h.IClamp(soma(0.5))
+    clamp.delay, clamp.dur, clamp.amp = 1, 5, amp
+    return soma, clamp, h.Vector().record(soma(0.5)._ref_v)
+
+
+def run(stop, here):
+    if here:
+        enable(engine="reference")
+    try:
+        h.finitialize(-65)
+        h.continuerun(stop)
+    finally:
+        disable()
+
+
+def job(amp, here):
+    soma, clamp, v = cell(amp)
+    run(8, here)
+    return list(v)
+"""
+PAIR = """
+soma, clamp, v = cell(1 - rank)
+pc.set_gid2node(rank, rank)
+pc.cell(rank, h.NetCon(soma(0.5)._ref_v, None, sec=soma))
+synapse = h.ExpSyn(soma(0.5))
+heard = pc.gid_connect(1 - rank, synapse)
+heard.weight[0], heard.delay = 0.05, 1
+times = h.Vector()
+pc.spike_record(rank, times, h.Vector())
+
+
+def both():
+    found = []
+    for here in (False, True):
+        run(10, here)
+        found.append([list(times), list(v)])
+    return gather(found)
+
+
+own, line = both(), "nothing"
+enable(engine="reference")
+try:
+    pc.psolve(12)
+except InputError as error:
+    line = str(error)
+disable()
+lines = gather(line)
+pc.set_maxstep(10)
+joined = both()
+if rank == 0:
+    print(json.dumps([own, joined, lines]), flush=True)
+pc.barrier()
+h.quit()
+"""
+JOBS = """
+pc.runworker()
+for number in range(4):
+    pc.submit(number, job, 0.4 * (number // 2), number % 2)
+jobs = {}
+while pc.working():
+    jobs[int(pc.userid())] = pc.pyret()
+print(json.dumps([jobs[k] for k in range(4)]), flush=True)
+pc.done()
+h.quit()
+"""
+
+
+def agree(ours, neurons):
+    assert len(ours) == len(neurons)
+    assert max((abs(a - b) for a, b in zip(ours, neurons)), default=0) < TOLERANCE
+
+
+def test_ranks_run_alone_where_neuron_exchanges_nothing(tmp_path):
+    """Without `set_maxstep`; also jobs of ``submit``, each of which one rank runs alone."""
+    script = tmp_path / "alone.py"
+
+    def found(does):
+        script.write_text(ALONE + does, "utf-8")
+        done = ended(2, program=[script])
+        assert not done.returncode, done.stderr[-3000:]
+        return json.loads(next(x for x in done.stdout.splitlines() if x.startswith("[")))
+
+    own, joined, lines = found(PAIR)
+    for runs, counts in (own, (1, 0)), (joined, (1, 1)):
+        for (neurons, ours), count in zip(runs, counts, strict=True):
+            assert len(ours[0]) == count
+            for x, y in zip(ours, neurons, strict=True):
+                agree(x, y)
+    assert all(x.startswith("psolve on several MPI ranks, which exchange nothing") for x in lines)
+    silent, silent_here, fires, fires_here = found(JOBS)
+    assert max(silent) < 0 < max(fires)
+    agree(silent_here, silent)
+    agree(fires_here, fires)

@@ -22,6 +22,7 @@ from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.raw import WORD, Place, Readable, ref, vector_at, words_at
 from clhines.neuron.memory.session import Hoc, library_path
+from clhines.neuron.read.wiring import on_ranks
 
 _MOST = 1 << 20  # entries of a list
 _ENTRY_WORDS = 10  # of an entry that can be read
@@ -242,5 +243,6 @@ def settings_of(h: Hoc, memory: NeuronMemory) -> list[object]:
         *map(float, numbers),
         int(index),
         memory.transfers,
+        on_ranks(h),
         *map(str, refused_settings(h, memory)),
     ]

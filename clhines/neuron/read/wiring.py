@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ import numpy as np
 from clhines.arrays import place_of, ranges, starts
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import NeuronMemory
+from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.places import MemoryPlaces, Variable
 from clhines.neuron.memory.raw import Source, numbers_at
 from clhines.neuron.memory.session import Hoc
@@ -41,8 +43,19 @@ class Origin(Source):
 
 
 def on_ranks(h: Hoc) -> bool:
-    """Whether NEURON has several MPI ranks, each with cells of its own."""
-    return int(h.ParallelContext().nhost()) > 1
+    """Whether NEURON has several MPI ranks, each with cells of its own, which exchange anything.
+
+    Events they do where `set_maxstep` came before ``finitialize()``; else each runs alone, as the
+    jobs of `ParallelContext.submit` do.
+    """
+    if int(h.ParallelContext().nhost()) < 2:
+        return False
+    try:
+        library = Objects(h)
+        delay = library.function("_Z19nrn_usable_mindelayv", ctypes.c_double)
+        return bool(delay() or library.variable("nrnthread_v_transfer_"))
+    except OSError:
+        return True
 
 
 class Senders:
