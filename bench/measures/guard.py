@@ -215,7 +215,7 @@ def imported(name: str, sizes: Sizes) -> Row:
     except ImportError as error:
         raise MissingError(f"not installed: {error}") from error
     from clhines.neuron.importer import network_of
-    from clhines.neuron.model import read_model
+    from clhines.neuron.reading import read_model
 
     kept: list[Any] = []  # what keeps the model in NEURON's memory
 

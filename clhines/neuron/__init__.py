@@ -6,13 +6,14 @@ of one mechanism; *origin*, a source of events; *place*, where a variable is in 
 what cannot be simulated.
 
 Who owns what
-    `memory`: NEURON's memory, by ctypes. `read`: what is in it; `model`: all of it, and what is
-    rejected. `outside`: extracellular; `layers`: that with layers of its own; `drivers`: mechanisms
-    that set its potentials; `stimuli`: of hoc's fstim and fsyn. `convert` (texts to mechanisms),
-    `importer` (a model to a network). `back`: values in and out, records, events. `kept`: a model
-    between two calls of `run`, compared with what NEURON has. `stepping`: a model's own code of
-    each step. `entry`: `run`, `from_neuron`, `check`, also of several MPI ranks. `switch`:
-    `enable`, `disable`; `loops`: steps of loops around ``fadvance``.
+    `memory`: NEURON's memory, by ctypes. `read`: parts of what is in it; `model`: all of it;
+    `reading` puts that together, with what is rejected; `mechanisms`: those of a model, and what
+    their POINTERs point to; `extracellular`: potentials outside of cells; `stimuli`: hoc's fstim
+    and fsyn. `convert` (texts to mechanisms), `importer` (a model to a network). `back`: values in
+    and out, records, events. `kept`: a model between two calls of `run`, compared with what NEURON
+    has. `stepping`: a model's own code of each step. `entry`: `run`, `from_neuron`, `check`, also
+    of several MPI ranks. `switch`: `enable`, `disable`; `loops`: steps of loops around
+    ``fadvance``.
 
 >>> from neuron import h  # doctest: +SKIP
 >>> import clhines

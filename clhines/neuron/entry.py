@@ -19,14 +19,15 @@ from clhines.neuron.back.queue import LATE
 from clhines.neuron.back.states import OneCopy, step_of, take_values
 from clhines.neuron.back.writeback import clock, last_delivery
 from clhines.neuron.convert import Rejected, RejectedError, SteppingError
+from clhines.neuron.extracellular.outside import Ahead
 from clhines.neuron.importer import Imported, copied, network_of
 from clhines.neuron.kept import ComesError, KeptModel, RunOptions, keep, kept_model
 from clhines.neuron.memory.session import Hoc, interpreter, uncollected
-from clhines.neuron.model import IN_TURN, NeuronModel, read_model
-from clhines.neuron.outside import Ahead
+from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.hooks import GATHERED
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.read.wiring import on_ranks
+from clhines.neuron.reading import IN_TURN, read_model
 from clhines.neuron.stepping.bmtk import potentials_ahead
 from clhines.neuron.stepping.reads import SteppingRejected
 from clhines.neuron.stepping.replay import StopRunError

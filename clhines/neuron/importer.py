@@ -22,11 +22,11 @@ from clhines.network.network import Network
 from clhines.network.stored import put_group
 from clhines.network.structure import of_arrays
 from clhines.neuron.convert import ALIKE, CELSIUS, Rejected, RejectedError, split_name
-from clhines.neuron.drivers import FACTOR, POTENTIAL
+from clhines.neuron.extracellular.drivers import FACTOR, POTENTIAL
+from clhines.neuron.extracellular.outside import Coupling
 from clhines.neuron.memory.places import ELEMENT, Variable
 from clhines.neuron.memory.tables import local_at
 from clhines.neuron.model import NeuronModel
-from clhines.neuron.outside import Coupling
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.played import EVERY, Player

@@ -32,7 +32,8 @@ from clhines.neuron.back.writeback import (
     put_events,
 )
 from clhines.neuron.convert import RejectedError, function_tables_of, split_name, statics_of
-from clhines.neuron.drivers import POTENTIAL
+from clhines.neuron.extracellular.drivers import POTENTIAL
+from clhines.neuron.extracellular.outside import HELD
 from clhines.neuron.importer import Imported, local_of, values_of
 from clhines.neuron.memory.linear import read_linear
 from clhines.neuron.memory.memory import NeuronMemory
@@ -41,7 +42,6 @@ from clhines.neuron.memory.places import Variable
 from clhines.neuron.memory.raw import WORD, compare, gather, ref, words_at
 from clhines.neuron.memory.sources import NETCON_WORDS, RECORDING
 from clhines.neuron.model import NeuronModel
-from clhines.neuron.outside import HELD
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.channels import read_channel
 from clhines.neuron.read.contents import Instances

@@ -323,7 +323,7 @@ def stopped_between_draws(engine):
 
 def read_by_code():
     """Numbers of nodes whose voltages some code reads, and what they should be."""
-    from clhines.neuron.model import read_model
+    from clhines.neuron.reading import read_model
 
     found = []
     for line in ("soma.v", "dend.v(0.5)", "dend.v(1)", "dend.v(spikes)", "soma.v + dend.v(0.2)",

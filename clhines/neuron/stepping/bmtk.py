@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from clhines.errors import InputError
-from clhines.neuron.drivers import POTENTIAL
+from clhines.neuron.extracellular.drivers import POTENTIAL
+from clhines.neuron.extracellular.outside import Ahead
 from clhines.neuron.memory import raw
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import MemoryPlaces, Variable
 from clhines.neuron.memory.session import Hoc
-from clhines.neuron.outside import Ahead
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.hooks import is_standard
 from clhines.neuron.read.played import steps_at_once

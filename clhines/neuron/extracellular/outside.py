@@ -20,7 +20,7 @@ from clhines.arrays import offsets, ranges
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.times import half_steps
 from clhines.neuron.convert import Rejected
-from clhines.neuron.drivers import (
+from clhines.neuron.extracellular.drivers import (
     POTENTIAL,
     Driver,
     Pointing,
@@ -28,7 +28,7 @@ from clhines.neuron.drivers import (
     copy_of,
     pointing_of,
 )
-from clhines.neuron.layers import OWN
+from clhines.neuron.extracellular.layers import OWN
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import MemoryPlaces, Variable
 from clhines.neuron.memory.session import Hoc

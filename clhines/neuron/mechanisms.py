@@ -1,0 +1,283 @@
+"""Mechanisms of a model, converted from their NMODL, and what their POINTERs point to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.mechanisms.nmodl.build import CHANGES, MAX_QUEUE
+from clhines.mechanisms.nmodl.reading.tree import FunctionTable
+from clhines.mechanisms.nmodl.values import MADE
+from clhines.neuron.convert import (
+    Rejected,
+    begins_as,
+    by_mcell,
+    converted,
+    pointing_outside,
+    rounded_tables,
+    set_in_steps,
+    some_given,
+    table_refused,
+    table_rows,
+    tables_of,
+    with_lookups,
+    with_statics,
+)
+from clhines.neuron.memory.places import ELEMENT, Variable
+from clhines.neuron.model import NeuronModel
+from clhines.neuron.read.catalogue import CatalogueEntry
+from clhines.neuron.read.written import read_pointed, read_written
+from clhines.progress import each
+
+_ROWS = 1e-12  # relative: rows of TABLEs that differ by more are not of rounding
+_EACH = 8  # self events that an instance may have under way for each of its connections
+_MOST_EVENTS = 1 << 24  # of all instances of a mechanism
+
+
+def is_repeated(model: NeuronModel, name: str) -> bool:
+    """Whether instances of a mechanism are on branches that stand for several."""
+    nodes = model.every[name].nodes
+    return bool((model.tree.branches[nodes[nodes >= 0]] != 1).any())
+
+
+def convert_all(model: NeuronModel) -> None:
+    for name, instances in each([*model.every.items()], "converting mechanisms"):
+        channel = instances.entry.channel
+        if channel is not None and channel.refused:
+            model.rejected.append(Rejected(name, channel.refused))
+            continue
+        found = mechanism_of(model, name)
+        if isinstance(found, Mechanism):
+            model.mechanisms[name] = found
+            model.rejected += _slots(model, name, found)
+        else:
+            model.rejected += found
+
+
+def mechanism_of(
+    model: NeuronModel, name: str, kept: Sequence[str] = (), in_turn: bool = False
+) -> Mechanism | list[Rejected]:
+    """Return a mechanism that keeps some of its variables, to which POINTERs of others point."""
+    instances = model.every[name]
+    pointers = sorted({g.name for g in model.gaps if g.owner == name})
+    globals_ = instances.entry.globals_
+    use_tables = "usetable" not in globals_ or bool(getattr(model.h, f"usetable_{name}"))
+    second, tables = int(model.h.secondorder) > 0, model.function_tables(name)
+    second = second and instances.entry.channel is None
+    entry = instances.entry
+    if model.draws_by_mcell(name):
+        entry = replace(entry, text=by_mcell(entry.text))
+        model.by_mcell.add(name)
+    entry = replace(entry, text=with_statics(entry.text, model.statics(name)))
+    external = [variable for owner, variable in model.external if owner == name]
+    own = {v.name for v in model.external.values() if v.owner == name}
+    entry = replace(entry, text=pointing_outside(entry.text, external, own))
+    if "hoc_lookup" in entry.text:
+        entry = replace(entry, text=with_lookups(entry.text, model.h.name_declared))
+    queue = _room_for_events(model, name)
+    is_alike = entry.kind == "point" and is_repeated(model, name)
+    more = queue, kept, in_turn, bool(model.plays.celsius), is_alike
+
+    def convert(entry: CatalogueEntry) -> Mechanism | list[Rejected]:
+        return converted(entry, pointers, use_tables, second, tables, *more)
+
+    found = convert(entry)
+    while not isinstance(found, Mechanism) and (block := table_refused(found[0].construct)):
+        made = model.made_table(name, block)
+        if made is None:
+            way_out = f"call h.finitialize(), or {found[0].way_out}"
+            return [replace(found[0], way_out=way_out), *found[1:]]
+        tables[MADE.format(block)] = made
+        model.made.setdefault(name, []).append(block)
+        found = convert(entry)
+    if isinstance(found, Mechanism) and (blocks := rounded_tables(found)):
+        rows = {MADE.format(block): model.made_table(name, block) for block in blocks}
+        tables |= {key: made for key, made in rows.items() if made is not None}
+        found = convert(entry)
+    if isinstance(found, Mechanism):
+        others, refused = _other_tables(model, name, found)
+        if refused:
+            return refused
+        if others:
+            tables |= others
+            found = convert(entry)
+    if isinstance(found, Mechanism) and (lacking := model.lacking(name, found.program.picked)):
+        found = convert(replace(entry, text=some_given(entry.text, lacking)))
+    return found
+
+
+def _other_tables(
+    model: NeuronModel, name: str, mechanism: Mechanism
+) -> tuple[dict[str, FunctionTable], list[Rejected]]:
+    """Return TABLEs in which NEURON has other rows than would be made now, and what is refused.
+
+    NEURON makes them again where what is in DEPEND changes, and before INITIAL sets what it sets.
+    """
+    found, entry, refused = dict[str, FunctionTable](), model.every[name].entry, list[Rejected]()
+    texts = tables_of(entry.text, entry.file) if mechanism.program.tables else {}
+    for table in mechanism.program.tables:
+        block, text = table.name, texts.get(table.name)
+        if table.made or table.columns == ("x",):  # the latter is made again in each call
+            continue
+        if text is not None and text.aside:
+            model.aside.append((name, block))
+        if text is None or not text.beyond | text.begun:
+            continue
+        model.beyond.setdefault(name, set()).update(text.beyond)
+        made = model.made_table(name, block) if text.beyond else None
+        if made is None:
+            said = begins_as(mechanism, text.begun, partial(model.first_of, name))
+            if said:
+                what = f"TABLE of {block}{CHANGES.format(said)}"
+                way_out = f"call h.finitialize(), or set usetable_{name} = 0"
+                refused.append(Rejected(name, what, way_out, entry.file))
+            continue
+        rows = table_rows(mechanism, block, partial(model.first_of, name))
+        own = None if rows is None else np.ravel(rows)
+        if own is None or not np.allclose(own, made.values, _ROWS, 0, equal_nan=True):
+            found[MADE.format(block)] = made
+            model.made.setdefault(name, []).append(block)
+    return found, refused
+
+
+def _room_for_events(model: NeuronModel, name: str) -> int:
+    """Return how many self events of an instance may be under way: some of each connection."""
+    senders, count = model.wires.senders, len(model.every[name])
+    target = model.wires.target
+    if "net_send" not in model.every[name].entry.text or name not in senders.names:
+        return MAX_QUEUE
+    instance = senders.instance[target[senders.name[target] == senders.names.index(name)]]
+    targets = [event.target for event in model.pending.selves]
+    waiting = np.array([k for owner, k in targets if owner == name], np.int64)
+    most = _EACH * np.bincount(instance, minlength=count) + np.bincount(waiting, minlength=count)
+    room = 1 << (int(most.max(initial=1)) - 1).bit_length()
+    return max(MAX_QUEUE, min(room, _MOST_EVENTS // max(count, 1)))
+
+
+def find_external(model: NeuronModel) -> None:
+    """Find what sets EXTERNAL variables in a step: POINTERs to the last instance have these."""
+    played = {(p.variable.owner, p.variable.name) for p in model.players}
+    for name, mechanism in [*model.mechanisms.items()]:
+        for external in mechanism.program.external:
+            owner = next((o for o in model.every if external.endswith(f"_{o}")), "")
+            variable, what = external.removesuffix(f"_{owner}"), ""
+            if not owner:
+                continue  # no instance sets it
+            if (owner, variable) in played:
+                what = "which is played into"
+            elif variable in set_in_steps(model.every[owner].entry):
+                last = int(np.argmax(model.every[owner].columns.numbers()))
+                model.external[name, external] = Variable(owner, variable, last)
+            if what:
+                model.rejected.append(Rejected(name, f"EXTERNAL {external}, {what}"))
+    for name in {name for name, _ in model.external}:
+        found = mechanism_of(model, name)
+        if isinstance(found, Mechanism):
+            model.mechanisms[name] = found
+        else:
+            model.rejected += found
+
+
+def find_pointed(model: NeuronModel) -> None:
+    """Find what POINTERs point to that are read; their mechanisms keep such variables."""
+    known = {(gap.owner, gap.name, gap.instance): gap.node for gap in model.gaps}
+    read = model.memory, model.places, model.every, model.mechanisms
+    model.pointed, rejected = read_pointed(*read, known, model.external)
+    model.rejected += rejected
+    kept = dict[str, set[str]]()
+    for targets in model.pointed.values():
+        if targets and targets[0].owner in model.mechanisms:
+            kept.setdefault(targets[0].owner, set()).add(targets[0].name)
+    compared = [v for each in model.wires.compared.values() if (v := each[0].variable) is not None]
+    compared = [one for one in compared if one.owner in model.mechanisms]
+    for one in compared:
+        kept.setdefault(one.owner, set()).add(one.name)
+    for name, names in kept.items():
+        found = mechanism_of(model, name, sorted(names))
+        if isinstance(found, Mechanism):
+            model.mechanisms[name] = found
+        else:  # as where a TABLE depends on a parameter that is a variable then
+            model.rejected += found
+    for (name, external), to in model.external.items():
+        every = model.mechanisms[to.owner].program.blocks.values()
+        used = any(a.name == to.name and a.direction != "out" for given in every for a in given)
+        if used and len(model.every[to.owner]) > 1:
+            what = f"EXTERNAL {external}, which several instances of {to.owner} set and use"
+            model.rejected.append(Rejected(name, what))
+    for one in compared:
+        program, what = model.mechanisms[one.owner].program, ""
+        bodies = model.mechanisms[one.owner].compiled.bodies.values()
+        set_here = [q for q in program.states if any(q.name in body.writes for body in bodies)]
+        own = {q.public or q.name: q.name for q in set_here if not q.is_global}
+        if one.name not in own:
+            what = "this does not set in a step"
+        elif own[one.name] in program.received:
+            what = "events set"
+        if what:
+            what = f"NetCon of {one.owner}.{one.name}, which {what}"
+            model.rejected.append(Rejected("", what, "let it compare another variable"))
+    played = {(p.variable.owner, p.variable.name) for p in model.players}
+    for (name, pointer), targets in model.pointed.items():
+        pointing = model.outside.pointing.get(targets[0].owner) if targets else None
+        if pointing is not None and targets[0].name in pointing.unknown:
+            what = f"POINTER {pointer} points to {targets[0].name}, which depends on i_membrane"
+            model.rejected.append(Rejected(name, what))
+        if targets and targets[0].owner in model.mechanisms:
+            owner, variable = targets[0].owner, targets[0].name
+            states = model.mechanisms[owner].program.states
+            kept_there = variable in {(q.public or q.name).split("[")[0] for q in states}
+            if (owner, variable) in played or not kept_there:
+                what = (
+                    f"POINTER {pointer} points to {variable} of {owner}, which is set from outside"
+                )
+                model.rejected.append(Rejected(name, what, "let it point to another variable"))
+
+
+def find_written(model: NeuronModel) -> None:
+    """Find what POINTERs write; a Vector that records another element of one is rejected."""
+    plays = model.plays
+    known = model.memory, model.places, model.every, model.mechanisms
+    model.written = read_written(*known, [*plays.in_use, *model.linear.vectors])
+    model.rejected += model.written.rejected
+    for recorder in plays.recorders:
+        variable = recorder.variable
+        if variable is not None and variable.owner == ELEMENT:
+            node, layers = model.linear.node_of(variable.number), model.tree.layers
+            if layers is not None and node >= 0 and node not in layers.numbers:
+                node = -1 if layers.around[node] >= 0 else node  # a sum of two voltages
+            if node >= 0:
+                recorder.variable = Variable("", "v", node)
+            elif variable.number not in (*model.written.elements, *model.linear.unknowns):
+                assert recorder.place is not None
+                model.rejected.append(plays.not_recorded(recorder.place))
+
+
+def check_made(model: NeuronModel) -> list[Rejected]:
+    """Find what is played into a variable after DEPEND of a TABLE as NEURON has it, or makes it."""
+    found, played = [], {(p.variable.owner, p.variable.name) for p in model.players}
+    made = [(name, block) for name, blocks in model.made.items() for block in blocks]
+    for name, block in [*made, *model.aside]:
+        entry = model.every[name].entry
+        for variable in tables_of(entry.text, entry.file)[block].depends:
+            if (name, variable) in played:
+                what = f"TABLE of {block}, which is made again where {variable} is played into"
+                found.append(Rejected(name, what, f"set usetable_{name} = 0"))
+    return found
+
+
+def _slots(model: NeuronModel, name: str, mechanism: Mechanism) -> list[Rejected]:
+    """Find where self events and WATCH conditions are; what cannot be found is rejected."""
+    net, instances = mechanism.program.net, model.every[name]
+    if net is None or not (net.watches or net.sends):
+        return []
+    try:
+        model.slots.place_of(instances.entry.number, "netsend")
+        if net.watches:
+            model.watched[name] = model.slots.watched(instances)
+    except OSError as error:
+        return [Rejected(name, f"net_send or WATCH: NEURON's memory cannot be read: {error}")]
+    return []

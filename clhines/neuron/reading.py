@@ -1,0 +1,443 @@
+"""Reads a model from NEURON's memory, and lists what cannot be simulated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from clhines.errors import InputError
+from clhines.mechanisms.ir.program import GENERATOR, TURNS, UNLESS
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
+from clhines.mechanisms.nmodl.reading.tree import GIVEN
+from clhines.model.model import ADVANCE_REVERSAL
+from clhines.neuron.back.queue import LATE, Bins, EventQueue, check_bins, read_pending
+from clhines.neuron.convert import CELSIUS, Rejected, RejectedError, split_name
+from clhines.neuron.extracellular.layers import are_own, with_layers
+from clhines.neuron.extracellular.outside import Ahead, Outside
+from clhines.neuron.mechanisms import (
+    check_made,
+    convert_all,
+    find_external,
+    find_pointed,
+    find_written,
+    is_repeated,
+    mechanism_of,
+)
+from clhines.neuron.memory.fields import find_fields
+from clhines.neuron.memory.linear import nodes_of_linear, read_linear
+from clhines.neuron.memory.memory import NeuronMemory
+from clhines.neuron.memory.places import MemoryPlaces, Variable
+from clhines.neuron.memory.session import Hoc, all_sections
+from clhines.neuron.memory.sources import EventSources
+from clhines.neuron.memory.streams import Pointed, SomePointed
+from clhines.neuron.model import NeuronModel
+from clhines.neuron.read.catalogue import Catalogue
+from clhines.neuron.read.contents import Contents, WatchSlots, read_contents
+from clhines.neuron.read.draws import Draws, drawn_from
+from clhines.neuron.read.hooks import GATHERED, acting, gathering, refused_settings
+from clhines.neuron.read.played import PlayReader
+from clhines.neuron.read.trains import read_trains
+from clhines.neuron.read.tree import read_tree
+from clhines.neuron.read.turns import OwnEvents, Turns, is_alone
+from clhines.neuron.read.wiring import on_ranks, read_wires
+from clhines.neuron.read.written import play_pointers, read_steered
+from clhines.neuron.stepping.reads import read_stepping
+from clhines.neuron.stimuli import read_stimuli
+from clhines.progress import phase
+from clhines.simulate.engines.reference import asked
+from clhines.simulate.ranks.mpi import Ranks, agreed
+
+IN_TURN = "draws of NEURON's one generator in turn"
+_OF_ITS_OWN = "declare a RANDOM variable"
+
+
+def read_model(
+    h: Hoc,
+    vectors: dict[Hoc, Hoc],
+    every: bool = False,
+    ranks: Ranks | None = None,
+    ahead: Ahead | None = None,
+) -> NeuronModel:
+    """Read everything, with `every` also what records later, and list what is rejected."""
+    with agreed(ranks):
+        model = _read(h, vectors, every, ahead, ranks)
+    _number_nodes(model, ranks)
+    with agreed(ranks):
+        model.gaps, unset = model.read_gaps()
+        model.rejected += unset
+        own = model.memory, model.places, model.every
+        model.rejected += model.outside.find_drivers(*own)
+        called = bool(model.wires.called or model.plays.calls or model.pending.statements)
+        model.rejected += play_pointers(model.memory, model.plays, model.every, called)
+        convert_all(model)
+        model.rejected += [*_branches(model), *_of_linear(model)]
+        recorded = [r.variable for r in model.plays.recorders if r.variable is not None]
+        given = recorded, int(h.secondorder), bool(model.memory.transfers)
+        model.rejected += model.outside.rejected(model.every, model.mechanisms, *given)
+        find_external(model)
+        find_pointed(model)
+        find_written(model)
+        model.steered, unset = read_steered(
+            model.memory, model.wires, model.every, model.mechanisms
+        )
+        model.rejected += unset
+        if model.steered and ranks is not None:
+            what = "a POINTER that NET_RECEIVE writes, on several MPI ranks"
+            model.rejected.append(Rejected(next(iter(model.steered))[0], what))
+        _check_draws(model, ranks)
+        _find_turns(model, ranks)
+        model.rejected += _called(model)
+        _play_celsius(model)
+        model.rejected += check_made(model)
+        times = {at for o in model.wires.origins for at in (o.times, o.numbers)}
+        if any(r.address in times for r in model.plays.recorders):
+            what = "Vector.record into a Vector of NetCon.record"
+            model.rejected.append(Rejected("", what, "use two Vectors"))
+        if model.bins is not None:
+            step = float(h.dt)
+            model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)
+        model.stepping, model.uncalled = read_stepping(model)
+        if model.gathers and model.stepping is not None:
+            what = f"{GATHERED}, and {model.stepping.procedure}() of the model's own"
+            model.rejected.append(Rejected("", what, "use one of them"))
+    return model
+
+
+def _number_nodes(model: NeuronModel, ranks: Ranks | None) -> None:
+    """Give numbers to the nodes of all ranks, which must all transfer voltages, or none."""
+    count = model.tree.num_nodes
+    model.nodes, model.all_nodes = range(count), count
+    if ranks is None:
+        return
+    found = ranks.gather_numbers([count, model.memory.transfers])
+    if np.ptp(found[:, 1]):
+        raise InputError("some MPI ranks transfer voltages; expected pc.setup_transfer() on all")
+    first = int(found[: ranks.rank, 0].sum())
+    model.nodes, model.all_nodes = range(first, first + count), int(found[:, 0].sum())
+
+
+def _read(
+    h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ahead: Ahead | None, ranks: Ranks | None
+) -> NeuronModel:
+    phase("reading NEURON's memory")
+    catalogue = Catalogue(h)
+    lone = _checked(h, catalogue, ranks is not None)
+    try:
+        memory = NeuronMemory(h)
+        queue, sources = EventQueue(memory), EventSources(h, memory)
+        memory.settle()
+        fields = find_fields(memory)
+        tree, data = read_tree(h, memory, fields, nodes_of_linear(h, memory))
+        contents = read_contents(h, memory, fields, (tree, data), catalogue)
+        if contents.outside is not None and are_own(contents.outside):
+            tree = with_layers(tree, contents.outside, memory)
+            contents = read_contents(h, memory, fields, (tree, data), catalogue)
+        hooks = acting(h, memory)
+        stimuli, unread = read_stimuli(h, memory, tree)
+        linear = read_linear(h, memory, tree.in_layers)
+        slots = WatchSlots(memory)
+        bins = None
+        if int(h.CVode().queue_mode()) & 1:
+            bins = Bins(memory, queue, float(h.t), float(h.dt))
+        places = MemoryPlaces(memory, fields, tree, contents)
+        wires, unwired = read_wires(h, (memory, sources), places, contents)
+        draws = Draws(h, memory, places)
+    except OSError as error:
+        raise InputError(
+            f"NEURON's memory cannot be read here ({error}); expected NEURON 9 on Linux or macOS"
+        ) from None
+    pending = read_pending(queue, wires)
+    plays = PlayReader(h, memory, places, every)
+    trains = read_trains(h, memory, contents, pending, vectors)
+    given = [] if ahead is None else ahead.players(places, float(h.t), float(h.dt))
+    outside = Outside(tree, contents, [*plays.players, *draws.players], given)
+    parts = wires, pending, plays, trains, slots, draws, Turns(h, memory), outside, linear
+    model = NeuronModel(h, memory, queue, sources, fields, tree, contents, places, *parts)
+    model.lone, model.bins, model.gathers = lone, bins, len(gathering()) > 0
+    model.stimuli = stimuli
+    model.point_names = tuple(catalogue.names(points=True))
+    model.rejected += [*refused_settings(h, memory), *_structure(contents), *hooks, *unread]
+    model.rejected += unwired
+    for part in (pending, plays, trains, draws, linear):
+        model.rejected += part.rejected
+    return model
+
+
+def _checked(h: Hoc, catalogue: Catalogue, shared: bool) -> Hoc | None:
+    lone, first = None, next(iter(all_sections()), None)
+    if first is None and (shared or catalogue.has_artificial()):
+        from neuron import nrn  # hoc may have a variable `Section`, too
+
+        lone = nrn.Section(name="lone")
+    hiding = catalogue.hiding(first(0.5)) if first is not None else []
+    if hiding:
+        what = "a variable {1} of make_pointprocess, which hides that of segments in Python"
+        raise RejectedError([Rejected(n, what.format(n, v), "rename it") for n, v in hiding])
+    if first is None and lone is None:
+        raise InputError("NEURON has no sections; expected a model in its memory")
+    return lone
+
+
+def _structure(contents: Contents) -> list[Rejected]:
+    return [
+        Rejected(
+            name,
+            f"{name}, a mechanism without NMODL" + (f", in section {section}" if section else ""),
+            way_out="write it as a .mod file",
+        )
+        for name, section in contents.structural.items()
+    ]
+
+
+def _branches(model: NeuronModel) -> list[Rejected]:
+    """Find what uses the area of one of several branches that rallbranch says are alike."""
+    if (model.tree.branches == 1).all():
+        return []
+    programs = {name: mechanism.program for name, mechanism in model.mechanisms.items()}
+    uses_area = {n for n, p in programs.items() if "area" in p.built_in or p.diffusing}
+    what, way_out = "rallbranch of a section with", "make the branches as sections"
+    found = [
+        Rejected(name, f"{what} {name} in it, or in those it bears", way_out)
+        for name, instances in model.every.items()
+        if is_repeated(model, name)
+        and (name in uses_area or (instances.entry.kind == "point" and instances.entry.channel))
+    ]
+    if model.h.CVode().use_fast_imem():
+        found.append(Rejected("", f"{what} CVode.use_fast_imem", way_out))
+    return found
+
+
+def _of_linear(model: NeuronModel) -> list[Rejected]:
+    """Find what LinearMechanisms do not go with."""
+    joined = np.concatenate([np.zeros(0, np.int64), *(one.node for one in model.linear.read)])
+    records = {r.address for r in model.plays.recorders} & {*model.linear.vectors}
+    outside = model.contents.outside
+    given = outside.nodes if outside is not None and model.tree.layers is None else joined[:0]
+    rows = (
+        (model.h.secondorder, "secondorder, with which NEURON ends", "set it to 0"),
+        (np.isin(given, joined).any(), "extracellular at its nodes", ""),
+        (records, "a y or b that is a Vector which records", "use another Vector"),
+    )
+    return [
+        Rejected("", f"LinearMechanism with {what}", way_out)
+        for is_so, what, way_out in rows
+        if is_so and model.linear.read
+    ]
+
+
+def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:
+    """Find what would draw from a Random while it is played, or where pieces cannot go on."""
+    if not model.draws:
+        return
+    if ranks is not None:
+        model.rejected.append(Rejected("", "Random.play on several MPI ranks"))
+    for name, mechanism in model.mechanisms.items():
+        for variable in mechanism.program.picked:
+            streams = model.streams(name, variable)
+            if (
+                isinstance(streams, (Pointed, SomePointed))
+                and streams.addresses & model.draws.streams
+            ):
+                what = f"POINTER {variable} to a Random that is played, too"
+                model.rejected.append(Rejected(name, what, "use two Randoms"))
+
+
+def _play_celsius(model: NeuronModel) -> None:
+    """Let a Vector that is played into celsius be played into each instance that uses it."""
+    if not model.plays.celsius:
+        return
+    what = "Vector.play into celsius, with"
+    if len(model.plays.celsius) > 1:
+        model.rejected.append(Rejected("", f"{what} several Vectors", "play one of them"))
+        return
+    for ion in model.contents.ions.values():
+        if (ion.style & ADVANCE_REVERSAL).any():
+            more = f"the reversal potential of {ion.name}, which follows it in each step"
+            model.rejected.append(Rejected("", f"{what} {more}"))
+    for name, mechanism in model.mechanisms.items():
+        if model.every[name].entry.channel is not None:
+            model.rejected.append(Rejected(name, f"{what} KSChan"))
+        blocks = [b for b in mechanism.program.blocks if b != "initial"]
+        if not any(a.name == CELSIUS for b in blocks for a in mechanism.program.blocks[b]):
+            continue
+        for player in model.plays.celsius:
+            every = range(len(model.every[name]))
+            model.plays.players += [
+                replace(player, variable=Variable(name, CELSIUS, k)) for k in every
+            ]
+
+
+def _find_turns(model: NeuronModel, ranks: Ranks | None) -> None:
+    """Find what draws from NEURON's one generator in turn, and let NEURON do so ahead of a run."""
+    programs = {name: mechanism.program for name, mechanism in model.mechanisms.items()}
+    of_randoms = _drawing_otherwise(model)
+    drawing = [n for n, p in programs.items() if GENERATOR in p.random or _asks(model, n)]
+    own = [n for n in drawing if GENERATOR in programs[n].random]
+    if len(own) == len(drawing) and sum(len(model.every[n]) for n in own) <= 1:
+        if of_randoms and ranks is None:
+            _run_ahead(model, of_randoms)
+        return
+    outside = {name: _outside(model, name) for name in drawing}
+    alone = [name for name in drawing if not outside[name]]
+    if ranks is not None or model.h.use_mcell_ran4():
+        where = "on several MPI ranks" if ranks is not None else "with use_mcell_ran4(1)"
+        model.rejected += [Rejected(name, f"{IN_TURN}, {where}") for name in drawing]
+        return
+    if alone and len(alone) < len(drawing):
+        others = [n for n in drawing if n not in alone]
+        what = f"{IN_TURN} with {alone[0]}, whose events draw"
+        model.rejected += [Rejected(n, f"{what}; {outside[n]}", _OF_ITS_OWN) for n in others]
+    elif alone or of_randoms:
+        _run_ahead(model, [*dict.fromkeys([*alone, *of_randoms])])
+    if not alone:
+        for name in drawing:
+            model.rejected += _draw_ahead(model, name, outside[name])
+
+
+def _drawing_otherwise(model: NeuronModel) -> list[str]:
+    """Return mechanisms whose Randoms are such that only NEURON can draw, and can do so ahead."""
+    found = []
+    for name, mechanism in model.mechanisms.items():
+        try:
+            for variable in mechanism.program.picked:
+                model.streams(name, variable)
+        except RejectedError:
+            if not _outside(model, name):
+                found.append(name)
+    return found
+
+
+def _randoms_of(model: NeuronModel, name: str) -> list[int] | None:
+    """Return the Randoms that a mechanism draws from; None where others do, or they are none."""
+    if not model.mechanisms[name].program.picked:
+        return []
+    every = list(model.h.List("Random"))
+    known = {*model.memory.insides_of(model.memory.objects_of(every)).tolist()} if every else set()
+    others, streams = model.draws.streams.copy(), set[int]()
+    try:
+        pointers = {p for p in model.pointers(name).tolist() if p}
+        if not pointers <= known:
+            return None
+        streams = {drawn_from(model.memory, random)[1] for random in pointers}
+        for other, mechanism in model.mechanisms.items():
+            if mechanism.program.picked and other != name:
+                at = [p for p in model.pointers(other).tolist() if p]
+                others |= {drawn_from(model.memory, p)[1] if p in known else p for p in at}
+    except OSError:
+        return None
+    return None if streams & others else sorted(pointers)
+
+
+def _asks(model: NeuronModel, name: str) -> bool:
+    """Whether parameters say that a mechanism draws from the generator, and bar nothing else."""
+    mechanism = model.mechanisms[name]
+    said, found = mechanism.program.unless, set[int]()
+    for block in UNLESS:
+        if block in mechanism.program.blocks:
+            try:
+                flags = asked(mechanism, block, _present(model, name, block))
+            except LookupError:
+                return False  # said where a simulation takes NEURON's values
+            found |= {number for number, where in flags if where.any()}
+    return bool(found) and all(ONE_GENERATOR in said[number] for number in found)
+
+
+def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]:
+    """Return what a block takes as NEURON has it, of all instances; a LookupError: it is hidden."""
+    program, instances = model.mechanisms[name].program, model.every[name]
+    entry, found = instances.entry, dict[str, np.ndarray]()
+    wanted = {a.name for a in program.blocks[block] if a.direction == "in"}
+    for quantity in (*program.parameters, *program.states):
+        base, place = split_name(quantity)
+        if quantity.name not in wanted:
+            continue
+        if base in entry.ranges:
+            found[quantity.name] = instances.values(base, place)
+        elif base in entry.globals_:
+            value = getattr(model.h, f"{base}_{name}")
+            found[quantity.name] = np.array([value if place is None else value[place]])
+        elif base.endswith(f"_{GIVEN}"):
+            found[quantity.name] = (model.pointers(name) != 0).astype(np.float64)
+        else:
+            raise LookupError(base)
+    return found
+
+
+def _outside(model: NeuronModel, name: str) -> str:
+    """Return why NEURON cannot run a mechanism's events ahead; empty where it can."""
+    if not is_alone(model.mechanisms[name].program):
+        return "it does more than answer its own self events"
+    wires, pending = model.wires, model.pending
+    number = wires.senders.names.index(name)
+    heard = (wires.origin >= 0) & (wires.senders.name[wires.target] == number)
+    if heard.any() or any(wires.target_of(k)[0] == name for k, _ in pending.netcons):
+        return "it gets events of others"
+    set_by = [gap.owner for gap in model.gaps] + [p.variable.owner for p in model.players]
+    pointed = [v.owner for to in model.pointed.values() for v in to]
+    if name in (*set_by, *pointed, *(v.owner for to in model.written.targets.values() for v in to)):
+        return "others set or read its variables"
+    if any(r.variable is not None and r.variable.owner == name for r in model.plays.recorders):
+        return "Vectors record its variables"
+    if _randoms_of(model, name) is None:
+        return "it draws from what others draw from, too, or from no Random"
+    return "CVode.queue_mode(1, 0)" if model.bins is not None else ""
+
+
+def _called(model: NeuronModel) -> list[Rejected]:
+    """Find objects whose events call statements where a run cannot end at them."""
+    if on_ranks(model.h):
+        late = model.bins is not None and model.bins.late
+        rows = (model.plays.calls, "Vector.play of a statement"), (late, LATE)
+        return [Rejected("", f"{what}, on several MPI ranks") for is_so, what in rows if is_so]
+    senders = {o.sender[0] for o in model.wires.called if o.sender is not None}
+    ahead = {*model.trains.ahead} if model.bins is None else senders
+    what = "NetCon.record of a statement or a function" + (
+        ", of an object that sends events, with CVode.queue_mode(1, 0)"
+        if model.bins is not None
+        else ", of what draws from NEURON's one generator in turn"
+    )
+    return [Rejected(name, what, "record into a Vector") for name in sorted(senders & ahead)]
+
+
+def _run_ahead(model: NeuronModel, names: list[str]) -> None:
+    """Let NEURON run the events of mechanisms ahead, which are trains then."""
+    randoms = [r for name in names for r in _randoms_of(model, name) or ()]
+    kept = {at: size for r in randoms for at, size in drawn_from(model.memory, r)[0].items()}
+    trains = model.trains
+    trains.names, trains.ahead = (*trains.names, *names), tuple(names)
+    parts = model.h, model.memory, model.queue, model.wires, model.sources, trains, kept
+    model.turns.sources = OwnEvents(*parts)
+    for name in names:
+        del model.mechanisms[name]
+    del model.every  # which is without them now
+
+
+def _draw_ahead(model: NeuronModel, name: str, outside: str) -> list[Rejected]:
+    """Let the numbers of a mechanism's steps be drawn ahead; return why they cannot."""
+    keeps = [v.name for to in model.pointed.values() for v in to if v.owner == name]
+    found = mechanism_of(model, name, sorted({*keeps}), in_turn=True)
+    if not isinstance(found, Mechanism):
+        if ONE_GENERATOR in found[0].construct:
+            what = f"{IN_TURN} with others: {outside}, and draws elsewhere than in SOLVE"
+            return [Rejected(name, what, _OF_ITS_OWN, found[0].file, found[0].line)]
+        return found
+    model.mechanisms[name] = found
+    if not found.program.turns:
+        return []
+    inputs = {a.name for a in found.program.blocks[TURNS] if a.direction == "in"}
+    changed = {p.variable.name for p in model.players if p.variable.owner == name}
+    if inputs & (changed | {gap.name for gap in model.gaps if gap.owner == name}):
+        return [Rejected(name, f"{IN_TURN}, where what decides whether it draws is played or set")]
+    count = len(model.every[name])
+    try:
+        flags = asked(found, TURNS, _present(model, name, TURNS))
+    except LookupError as error:
+        return [Rejected(name, f"{IN_TURN}, where {error.args[0]} decides, which is no RANGE")]
+    where = {k: np.broadcast_to(flag, count) for k, flag in flags}
+    for instance in np.argsort(model.every[name].columns.numbers()).tolist():
+        for place, function in enumerate(found.program.turns):
+            if where[place][instance]:
+                model.turns.add(name, instance, function, place)
+    return []
