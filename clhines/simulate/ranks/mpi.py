@@ -185,7 +185,9 @@ def finish(comm: MPI.Comm, message: str, code: int) -> int:
     while not request.Test():
         if code and time.perf_counter() - begin > _PATIENCE:
             print(f"clhines: rank {comm.rank}: {message}", file=sys.stderr, flush=True)
+            time.sleep(0.5)  # launchers may drop what they have not passed on by then
             comm.Abort(code)
+            time.sleep(_PATIENCE)  # it may return before the launcher ends this process
         time.sleep(1e-3)
     texts = [bytes(row[1:]).rstrip(b"\0").decode(errors="replace") for row in found]
     own = [r for r, text in enumerate(texts) if text]
