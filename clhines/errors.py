@@ -219,12 +219,18 @@ def stop_all_on_errors() -> None:
             return
         if not isinstance(value, RankError):
             print(f"clhines: rank {world.rank} of {world.size} stops all", file=sys.stderr)
-        sys.stderr.flush()
-        time.sleep(0.5)  # launchers may drop what they have not passed on by then
-        world.Abort(1)
+        end_all(world, 1)
 
     _hooks.append(stop)
     sys.excepthook = stop
+
+
+def end_all(comm: Any, code: int) -> None:
+    """End all ranks of a communicator of mpi4py, once what has been said is passed on."""
+    sys.stderr.flush()
+    time.sleep(0.5)  # launchers may drop what they have not passed on by then
+    comm.Abort(code)
+    time.sleep(5.0)  # it may return before the launcher ends this process
 
 
 def other_ranks() -> Any:

@@ -111,7 +111,7 @@ class _PrintedStimuli:
             back, v, end = most / factor, segment.v, delay + _ENDS * tau
             times = [delay, _after(delay), _before(end), end, _after(end)]
             for t in [*times, *(delay + share * tau for share in _ASKED)]:
-                one = (t - delay) / tau if tau else math.inf
+                one = (t - delay) / tau
                 g = factor * (one * math.exp(1 - one) if 0 < one < _ENDS else 0.0)
                 i = self.at(t, self._h.fsyni, k)
                 if self.at(t, self._h.fsyng, k) != g * back or i != g * (v - e) * back:

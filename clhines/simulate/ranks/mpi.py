@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike
 
 from clhines.arrays import starts
 from clhines.device import devices
-from clhines.errors import InputError, RankError, install, stop_all_on_errors
+from clhines.errors import InputError, RankError, end_all, install, stop_all_on_errors
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -184,10 +184,8 @@ def finish(comm: MPI.Comm, message: str, code: int) -> int:
     request, begin = comm.Iallgather(mine, found), time.perf_counter()
     while not request.Test():
         if code and time.perf_counter() - begin > _PATIENCE:
-            print(f"clhines: rank {comm.rank}: {message}", file=sys.stderr, flush=True)
-            time.sleep(0.5)  # launchers may drop what they have not passed on by then
-            comm.Abort(code)
-            time.sleep(_PATIENCE)  # it may return before the launcher ends this process
+            print(f"clhines: rank {comm.rank}: {message}", file=sys.stderr)
+            end_all(comm, code)
         time.sleep(1e-3)
     texts = [bytes(row[1:]).rstrip(b"\0").decode(errors="replace") for row in found]
     own = [r for r, text in enumerate(texts) if text]
