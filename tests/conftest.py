@@ -53,6 +53,15 @@ def _own_store(tmp_path_factory, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
+def _cpu_for_its_engine(request, monkeypatch):
+    """Tests of `epochs-cpu` without a queue of their own run on a CPU, also beside a GPU."""
+    given = getattr(request.node, "callspec", None)
+    if given and "epochs-cpu" in given.params.values() and "queue" not in given.params:
+        if "fast_queue" not in given.params:
+            monkeypatch.setenv("CLHINES_DEVICE", "cpu")
+
+
+@pytest.fixture(autouse=True)
 def _no_cells_of_others(request):
     """Let go of what an expected error keeps: NEURON 9 itself ends the process in the step in which
     an event comes to an artificial cell that is gone, as it may be in the middle of the next test.

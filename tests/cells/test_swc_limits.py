@@ -49,6 +49,7 @@ def test_a_file_without_end_is_refused():
         (b"1" * 2**25 + b" 1 0 0 0 1 -1", ":1: id is '1111"),
         (b"1 1 0 0 " + b"1" * 2**25 + b" 1 -1", ":1: z is '1111"),
     ],
+    ids=["lines", "returns", "columns", "an id", "a coordinate"],  # texts fill the environment
 )
 def test_large_files_are_judged_before_they_are_taken_apart(tmp_path, text, said):
     path = tmp_path / "large.swc"

@@ -83,8 +83,10 @@ def unreadable(path):
 
 
 @pytest.mark.parametrize("spoil", [empty, halved, without_end, ends_in_zeros, unreadable])
-def test_a_cache_with_programs_that_are_incomplete(kept, spoil):
+def test_a_cache_with_programs_that_are_incomplete(pocl, kept, spoil):
     """PoCL ends a process that reads such a file."""
+    if spoil is unreadable and "PoCL 5" in pocl.platform.version:
+        pytest.skip("PoCL 5 ends the process, which cannot be told from the file")
     before = {path: path.stat().st_size for path in files(kept, "program.bc")}
     for path in before:
         spoil(path)

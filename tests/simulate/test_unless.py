@@ -57,7 +57,8 @@ def test_draws_are_refused_by_name():
         Simulation(net, dt=0.05, engine="reference").run(1)
 
 
-def test_draws_that_no_parameter_rules_out_are_of_one_instance():
+@pytest.mark.parametrize("engine", NAMES)
+def test_draws_that_no_parameter_rules_out_are_of_one_instance(engine):
     mechanism = Mechanism.from_nmodl(ALWAYS)
     nets = [Network.from_arrays([-1], [0, 1], [300.0], [0.0], [0.005]) for _ in range(2)]
     for count, net in enumerate(nets, 1):
@@ -66,11 +67,10 @@ def test_draws_that_no_parameter_rules_out_are_of_one_instance():
     for _ in range(60):
         state = (state * 2147437301 + 453816981) % 2**32
         expected.append(expected[-1] - 0.05 / 0.005 * 0.01 * np.log(state / (2**32 - 1)))
-    for engine in NAMES:
-        sim = Simulation(nets[0], dt=0.05, engine=engine)
-        k = sim.record("v", [0])
-        found = sim.run(3)[k][:, 0]
-        np.testing.assert_allclose(found[1:], expected[:-1], rtol=1e-9)
+    sim = Simulation(nets[0], dt=0.05, engine=engine)
+    k = sim.record("v", [0])
+    found = sim.run(3)[k][:, 0]
+    np.testing.assert_allclose(found[1:], expected[:-1], rtol=1e-9)
     with pytest.raises(InputError, match="2 of always: instances that take numbers of NEURON's"):
         Simulation(nets[1], dt=0.05, engine="reference")
 
