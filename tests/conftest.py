@@ -55,19 +55,23 @@ def _own_store(tmp_path_factory, monkeypatch):
 @pytest.fixture(autouse=True)
 def _cpu_for_its_engine(request, monkeypatch):
     """Tests of `epochs-cpu` without a queue of their own run on a CPU, also beside a GPU."""
-    given = getattr(request.node, "callspec", None)
-    if given and "epochs-cpu" in given.params.values() and "queue" not in given.params:
-        if "fast_queue" not in given.params:
+    given = getattr(getattr(request.node, "callspec", None), "params", {})
+    if "epochs-cpu" in filter(lambda x: isinstance(x, str), given.values()):
+        if not {"queue", "fast_queue"} & set(given):
             monkeypatch.setenv("CLHINES_DEVICE", "cpu")
 
 
 @pytest.fixture(autouse=True)
-def _no_cells_of_others(request):
-    """Let go of what an expected error keeps: NEURON 9 itself ends the process in the step in which
-    an event comes to an artificial cell that is gone, as it may be in the middle of the next test.
+def _neuron_as_new(request):
+    """NEURON's settings as it starts, and afterwards nothing that an expected error keeps: NEURON 9
+    itself ends the process in the step in which an event comes to an artificial cell that is gone,
+    as it may be in the middle of the next test.
     """
+    h = getattr(getattr(request, "module", None), "h", None)
+    if h and "neuron" in sys.modules:
+        h.dt, h.celsius, h.secondorder = 0.025, 6.3, 0
     yield
-    if hasattr(getattr(request, "module", None), "h") and "neuron" in sys.modules:
+    if h and "neuron" in sys.modules:
         gc.collect()
 
 
