@@ -250,3 +250,13 @@ def as_parameter(mechanism: str, name: str, value: object, count: int) -> float 
     if name == "celsius":
         check_celsius(f"{mechanism}: {name}", checked)
     return checked if array.ndim else float(checked[0])
+
+
+def check_begins(settings: Mapping[str, float], what: str) -> None:
+    """Raise InputError if a network was read from NEURON on the way; `what` begins at t = 0."""
+    t = settings.get("t", 0.0)
+    if t > 0:
+        raise InputError(
+            f"{what}: the model was read from NEURON at t = {t:g} ms; expected h.finitialize() "
+            "before from_neuron()"
+        )

@@ -796,13 +796,3 @@ class Network:
         self._inside.check_not_frozen("add_event()")
         self._inside.wiring.check_target(target)
         self._inside.wiring.add_event(target, index, time, weight)
-
-
-def check_begins(network: Network, what: str) -> None:
-    """Raise InputError if it was read from NEURON on the way, and `what` begins at t = 0."""
-    t = network.settings.get("t", 0.0)
-    if t > 0:
-        raise InputError(
-            f"{what}: the model was read from NEURON at t = {t:g} ms; expected h.finitialize() "
-            "before from_neuron()"
-        )

@@ -259,32 +259,35 @@ def from_neuron(
         raise InputError("from_neuron() is for one process; expected clhines.neuron.run on ranks")
     with neurons_own(), uncollected():
         model = read_model(interpreter(), vectors or {})
-        for t in model.pending.statements:
-            what = f"CVode.event with a statement, at t = {t:g} ms"
-            way_out = "use clhines.neuron.run, or call it between runs"
-            model.rejected.append(Rejected("", what, way_out))
-        for used, what in (
-            (model.wires.called, "NetCon.record of a statement or a function"),
-            (model.plays.calls, "Vector.play of a statement"),
-            (model.bins is not None and model.bins.late, LATE),
-            (model.draws, "Random.play"),
-            (model.turns, IN_TURN),
-            (model.gathers, GATHERED),
-            (model.waits_for_tables(begun=True), _ASIDE),
-        ):
-            if used:
-                model.rejected.append(Rejected("", what, "use clhines.neuron.run"))
-        model.rejected += model.uncalled
-        if model.stepping is not None:
-            what = f"{model.stepping.procedure}() of the model's own"
-            model.rejected.append(Rejected("", what, "use clhines.neuron.run"))
-        for name, instances in model.every.items():  # a Simulation may have another dt or celsius
-            if instances.entry.channel is not None and instances.entry.channel.of_step:
-                what, way_out = "KSChan with usetable", "usetable(0), or clhines.neuron.run"
-                model.rejected.append(Rejected(name, what, way_out))
+        model.rejected += _of_run_alone(model)
         imported = network_of(model)
         arguments = {"device": device, "engine": engine, **options}
         return ImportedModel(*_simulation(imported, dtype, arguments, copies))
+
+
+def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
+    """Yield what `run` can do and a `Simulation` of its own cannot."""
+    for t in model.pending.statements:
+        what = f"CVode.event with a statement, at t = {t:g} ms"
+        yield Rejected("", what, "use clhines.neuron.run, or call it between runs")
+    for used, what in (
+        (model.wires.called, "NetCon.record of a statement or a function"),
+        (model.plays.calls, "Vector.play of a statement"),
+        (model.bins is not None and model.bins.late, LATE),
+        (model.draws, "Random.play"),
+        (model.turns, IN_TURN),
+        (model.gathers, GATHERED),
+        (model.waits_for_tables(begun=True), _ASIDE),
+    ):
+        if used:
+            yield Rejected("", what, "use clhines.neuron.run")
+    yield from model.uncalled
+    if model.stepping is not None:
+        what = f"{model.stepping.procedure}() of the model's own"
+        yield Rejected("", what, "use clhines.neuron.run")
+    for name, instances in model.every.items():  # a Simulation may have another dt or celsius
+        if instances.entry.channel is not None and instances.entry.channel.of_step:
+            yield Rejected(name, "KSChan with usetable", "usetable(0), or clhines.neuron.run")
 
 
 def _simulation(

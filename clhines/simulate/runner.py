@@ -21,8 +21,8 @@ from clhines.model.compiling import compile, with_values
 from clhines.model.instances import ConstantSums, placed
 from clhines.model.model import Model
 from clhines.network.changes import Changes, ParameterValue, as_events, as_value, check_not_past
-from clhines.network.groups import Group, inside
-from clhines.network.network import Network, check_begins
+from clhines.network.groups import Group, check_begins, inside
+from clhines.network.network import Network
 from clhines.plan.plan import real_name
 from clhines.progress import phase
 from clhines.simulate.engines.choose import MadeRun, by_steps, make_own, make_run
@@ -336,7 +336,7 @@ class Changing:
             self._set_whole(checked)
 
     def reset(self) -> None:
-        check_begins(self._model.network, "reset()")
+        check_begins(self._model.network.settings, "reset()")
         self._progress.broken, self._progress.at_start = "a reset failed", True
         self._settle_values()
         self._to_start()

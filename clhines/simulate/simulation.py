@@ -285,8 +285,7 @@ class Simulation(Holder):
             self.ranks.same({"duration": duration, "digest of what is recorded": known})
             if self._apart:
                 chunk = int(self.ranks.gather_numbers([chunk]).min())
-        begin, end = self.step, self.step + steps
-        self._progress.at_start = False
+        begin, end, self._progress.at_start = self.step, self.step + steps, False
         cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
         chunks = self._recordings.first_values(records, begin)
         failed, progress = 0, progress and self._first
@@ -305,9 +304,9 @@ class Simulation(Holder):
         if self.ranks is not None:
             cost["exchange"] = self.ranks.seconds - waited
         taken = begin, failed - 1 if failed else end
-        net, dtype = self.network, np.dtype("f8") if self.engine == "reference" else self.dtype
-        given = dt, taken, bool(failed), cost, net.num_cells, inside(net).added.shown, dtype
-        result = joined_result(chunks, records, *given)
+        dtype = np.dtype("f8") if self.engine == "reference" else self.dtype
+        given = self.network.num_cells, inside(self.network).added.shown, dtype
+        result = joined_result(chunks, records, dt, taken, bool(failed), cost, *given)
         if failed:
             self._fail(chunks[-1].failed, failed, result)
         return result
@@ -385,9 +384,8 @@ class Simulation(Holder):
         matrix : (k, r) float, optional
             Keep k linear combinations, ``matrix @ values``, instead of r values.
         to : str or path-like, optional
-            Write the rows of each chunk to ``NAME.h5`` or files ``NAME-00000.npz`` ... instead of
-            keeping them, see `clhines.simulate.records.records`. Of several ranks the first one
-            writes.
+            Write the rows of each chunk to ``NAME.h5`` or files ``NAME-00000.npz`` ... (the first
+            rank does), see `clhines.simulate.records.records`, instead of keeping them.
         name : str, optional
             Of the record: ``result[name]``; default: `what`.
 

@@ -156,10 +156,9 @@ class Tree:
         return found
 
 
-def _order(
-    every: list[Section], memory: NeuronMemory, fields: Fields
-) -> tuple[list[int], np.ndarray]:
-    """Return the order, parents before children, cell after cell, and which are roots, bool."""
+def _in_order(memory: NeuronMemory, fields: Fields) -> tuple[list[Section], list[int], np.ndarray]:
+    """Return sections, parents before children, cell after cell, their numbers, who is a root."""
+    every = all_sections()
     address = memory.objects_of(every)
     sorted_ = np.argsort(address)
     parent = fields.parents_of(address)
@@ -176,16 +175,14 @@ def _order(
             k = todo.pop()
             order.append(k)
             todo += reversed(children[k])
-    return order, is_root
+    return [every[k] for k in order], order, is_root
 
 
 def read_tree(
     h: Hoc, memory: NeuronMemory, fields: Fields, used: Sequence[int] = ()
 ) -> tuple[Tree, Data]:
     """Read compartments and the data of their mechanisms; nodes that are `used` are kept."""
-    every_section = all_sections()
-    order, is_root = _order(every_section, memory, fields)
-    sections = [every_section[k] for k in order]
+    sections, order, is_root = _in_order(memory, fields)
     count, nodes, start = fields.nodes_of(memory.objects_of(sections))
     nseg, first_node = count - 1, starts(count)
     far = first_node + nseg  # among `nodes`

@@ -35,8 +35,8 @@ from clhines.errors import InputError, SimulationError, meant
 from clhines.model.compiling import compile
 from clhines.model.model import Model
 from clhines.network.copies import fill, structure_of_copies
-from clhines.network.groups import Group, inside
-from clhines.network.network import Network, check_begins
+from clhines.network.groups import Group, check_begins, inside
+from clhines.network.network import Network
 from clhines.network.times import whole_steps
 from clhines.progress import bar
 from clhines.quantities import as_numbers
@@ -452,7 +452,7 @@ class Population:
         for name, given in (("parameters", parameters), ("protocols", protocols)):
             if not isinstance(given, Mapping) or not given:
                 raise InputError(f"{name} is {shown(given)}; expected names with their values")
-        check_begins(model, "Population")
+        check_begins(model.settings, "Population")
         known = {k: v for k, v in model.settings.items() if k not in ("dt", "t")}
         options = {**known, **options}
         compiled = compile(model, model.settings.get("dt", 0.025) if dt is None else dt)
