@@ -182,6 +182,12 @@ SCRIPTS = {
     "267311": Script("simctr.py", ("mechs/main-mech",)),
     "267754": Script("run_example.py"),
     "39948": Script("mosinit.py"),
+    "144566": Script("claudia_pairing.py"),
+    "2015423": Script("SAP generation/gen_SAP_10_all_weights.hoc"),
+    "230326": Script("synaptic_train.py", ("mod",)),
+    "266871": Script("generate_AN_spikes.py"),
+    "267728": Script("RunDCFiber.py", ("mechanism",)),
+    "87514": Script("model/main_demoMRF.hoc"),
     "Developer123321+Point-source-stimulation-of-dendrites-of-a-pyramidal-cell-in-Python": Script(
         "main.py"),
     "FernandoSBorges+Human_L23_NetPyNE": Script("init.py"),
