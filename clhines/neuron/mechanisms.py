@@ -255,7 +255,8 @@ def find_written(model: NeuronModel) -> None:
             elif variable.number not in (*model.written.elements, *model.linear.unknowns):
                 assert recorder.place is not None
                 if own is None:
-                    own = {*model.memory.variables_of_hoc()} - {p.variable.number for p in plays.of_hoc}
+                    played = {player.variable.number for player in plays.of_hoc}
+                    own = {*model.memory.variables_of_hoc()} - played
                 if recorder.event or variable.number not in own:
                     model.rejected.append(plays.not_recorded(recorder.place))
                 recorder.variable = Variable(OF_HOC, "x", variable.number)

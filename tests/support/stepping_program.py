@@ -400,7 +400,36 @@ def others(engine):
     return found
 
 
+LOOP = """
+objref sums
+create soma
+soma insert pas
+total = 0
+sums = new Vector()
+{ sums.record(&total) }
+proc loop() {
+    total = 0
+    stdinit()
+    while (t < 3 - dt/2) {
+        fadvance()
+        total += soma.v
+    }
+}
+"""
+
+
+def loop(_):
+    """What a Vector has of a number that a loop around ``fadvance`` changes, by NEURON and here."""
+    h.load_file("stdrun.hoc")
+    assert h(LOOP)
+    found = []
+    for switch in (False, True):
+        with clhines.neuron.enable() if switch else warnings.catch_warnings():
+            h.loop()
+        found.append(list(h.sums)[1:])
+    return found
+
+
 if __name__ == "__main__":
-    print(
-        json.dumps({"runs": runs, "refused": refused, "others": others}[sys.argv[1]](sys.argv[2]))
-    )
+    parts = {"runs": runs, "refused": refused, "others": others, "loop": loop}
+    print(json.dumps(parts[sys.argv[1]](sys.argv[2])))

@@ -271,9 +271,7 @@ class Records:
             for recorder, at in zip(self._recorders, self._at, strict=True)
         ]
 
-    def fill(
-        self, result: Result, begin: float, first: int, of_hoc: dict[int, np.ndarray]
-    ) -> None:
+    def fill(self, result: Result, begin: float, first: int, of_hoc: dict[int, np.ndarray]) -> None:
         """Append a run from `begin`, ms, to all vectors, less its `first` rows.
 
         `of_hoc`: what variables of hoc, by address, have in each step, (steps,); else they stay.

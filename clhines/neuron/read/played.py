@@ -24,8 +24,8 @@ _OF_NETCON = "delay", "threshold"
 
 
 _RECORDED = (
-    "expected v, i_membrane_, i_cap, t, a RANGE variable of a mechanism or an ion, or, in each step, "
-    "a variable of hoc"
+    "expected v, i_membrane_, i_cap, t, a RANGE variable of a mechanism or an ion, or, in each "
+    "step, a variable of hoc"
 )
 _MOST_NUMBERS = 1 << 22  # of a block of steps, on the host
 _MOST_NAMED = 8  # of variables that are not recorded

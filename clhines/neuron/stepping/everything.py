@@ -21,7 +21,7 @@ from clhines.neuron.memory.fields import DataColumns
 from clhines.neuron.memory.raw import WORD, gather, numbers_at
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.hooks import GATHERED
-from clhines.neuron.read.played import EVERY, Gap
+from clhines.neuron.read.played import EVERY, Gap, of_hoc
 from clhines.neuron.read.tree import CAPACITANCE
 from clhines.neuron.stepping.reads import set_by_events
 from clhines.simulate.result import Result
