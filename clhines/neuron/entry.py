@@ -425,6 +425,7 @@ def _advance(
             rest = count()
         rest = same_on(ranks, rest, h)
     if stopped is not None:
+        stopped.put(kept.model.plays.recorders)
         h.stoprun = stopped.stoprun
         if stopped.error is not None:
             raise stopped.error

@@ -593,9 +593,10 @@ class KeptModel:
         result = sim.run((steps + self._lag) * dt, progress)
         if before is not None:
             self._foresee(result, begin, steps, before)
+        of_hoc = dict[int, np.ndarray]()
         if self._replay is not None and not self.is_called:
             with alone(self.joints is not None):
-                self._replay.play(result, begin, first)
+                of_hoc = self._replay.play(result, begin, first)
         if self.gathering is not None:
             self.gathering.play(result, first, begin, dt)
         if self.joints is not None:
@@ -607,7 +608,7 @@ class KeptModel:
         last = last_delivery(begin, dt, steps)
         with nullcontext() if self.joints is None else self.joints.agreed():
             self._counters.fill(result, first)  # before numbers of the end are in NEURON's memory
-            self.records.fill(result, begin, first)
+            self.records.fill(result, begin, first, of_hoc)
             self.records.fill_spikes(result, begin, self.delivered, last)
             arrays = sim.runner.save()
             put_values(sim, imported, arrays)

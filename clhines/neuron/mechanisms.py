@@ -27,7 +27,7 @@ from clhines.neuron.convert import (
     with_lookups,
     with_statics,
 )
-from clhines.neuron.memory.places import ELEMENT, Variable
+from clhines.neuron.memory.places import ELEMENT, OF_HOC, Variable
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import CatalogueEntry
 from clhines.neuron.read.written import read_pointed, read_written
@@ -238,11 +238,12 @@ def find_pointed(model: NeuronModel) -> None:
 
 
 def find_written(model: NeuronModel) -> None:
-    """Find what POINTERs write; a Vector that records another element of one is rejected."""
+    """Find what POINTERs write; a Vector that records another one's element is rejected."""
     plays = model.plays
     known = model.memory, model.places, model.every, model.mechanisms
     model.written = read_written(*known, [*plays.in_use, *model.linear.vectors])
     model.rejected += model.written.rejected
+    own: set[int] | None = None  # variables of hoc that nothing plays into
     for recorder in plays.recorders:
         variable = recorder.variable
         if variable is not None and variable.owner == ELEMENT:
@@ -253,7 +254,12 @@ def find_written(model: NeuronModel) -> None:
                 recorder.variable = Variable("", "v", node)
             elif variable.number not in (*model.written.elements, *model.linear.unknowns):
                 assert recorder.place is not None
-                model.rejected.append(plays.not_recorded(recorder.place))
+                if own is None:
+                    played = {player.variable.number for player in plays.of_hoc}
+                    own = {*model.memory.variables_of_hoc()} - played
+                if recorder.event or variable.number not in own:
+                    model.rejected.append(plays.not_recorded(recorder.place))
+                recorder.variable = Variable(OF_HOC, "x", variable.number)
 
 
 def check_made(model: NeuronModel) -> list[Rejected]:

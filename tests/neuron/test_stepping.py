@@ -38,6 +38,11 @@ def test_code_that_does_more_than_to_read_is_rejected_by_what_it_does():
         assert t == 0, line
 
 
+def test_a_loop_changes_what_a_vector_records():
+    neurons, ours = forked.result_of(PROGRAM, "loop", "")
+    assert len(neurons) == 120 and neurons == ours and neurons[-1] < -7000
+
+
 def test_errors_psolve_times_below_zero_and_blocks():
     found = forked.result_of(PROGRAM, "others", "reference")
     (time, calls, v), neurons = found["error"]  # the first step later than 3 ms

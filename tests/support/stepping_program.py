@@ -15,7 +15,7 @@ warnings.simplefilter("error")
 STOP, SEED = 12.0, 7
 MODEL = """
 objref soma_clamp, synapse, fast, count, stim, wire, other, times, rec, seen, file, list, acc
-objref played, level, mixed, vecs[2], none, drawn, reference
+objref played, level, mixed, vecs[2], none, drawn, reference, ticks
 strdef text, path
 create soma, dend
 connect dend(0), soma(1)
@@ -85,6 +85,8 @@ list = new List()
 double table[5]
 highest = -1000
 spikes = 0
+ticks = new Vector()
+{ ticks.record(&spikes) }
 func is_up() { if ($1 >= 0) { return 1 }
     return 0
 }
@@ -105,6 +107,9 @@ BODIES = {  # a step's code, which leaves what it finds in `seen`
         seen.append(count.time)
         for k = 0, list.count() - 1 { list.o(k).add(synapse.i) }
         forall for (x) { acc.sum += v(x) + diam(x) }
+        access dend
+        spikes += v(synapse.get_loc())/100
+        pop_section()
         seen.append(reference.sec.v(0.1), soma.ik(0.5), soma.ena(0.5), soma.gna_hh(0.5), acc.sum)
         sprint(text, "%.1f", t)
     }""",
@@ -127,7 +132,9 @@ BODIES = {  # a step's code, which leaves what it finds in `seen`
     }""",
     "stops": """proc advance() {
         seen.append(t)
+        spikes = soma.v
         fadvance()
+        spikes += soma.v
         if (t > 5.3 && soma.v > -40) { stoprun = 1 }
     }""",
     "stops at the last": """proc advance() {
@@ -155,7 +162,7 @@ REFUSED = {  # code, and what is said of it
     "spikes = soma.nseg \\n soma.nseg = 3": "sets nseg", "soma.L = 30": "sets L",
     "none = wire \\n none.active(0)": "sets an objref", "other.active(0)": "uses NetCon.active",
     "drawn = wire": "sets an objref", "other = stim": "sets an objref",
-    "stim.seed(1)": "calls NetStim.seed()", "access dend": "uses access",
+    "stim.seed(1)": "calls NetStim.seed()",
     "nrnpython(\"1\")": "calls nrnpython()", "soma insert pas": "inserts pas",
     "spikes = usetable_hh": "reads usetable_hh, which a step may change",
     "seen.x[0] = fast.i + fast.g": "reads g of ExpSyn", "other_step()": "takes several steps",
@@ -227,7 +234,7 @@ def state():
     cells = [x.v for s in (h.soma, h.dend) for x in s.allseg()]
     cells += [h.soma(0.5).m_hh, h.synapse.A, h.fast.g, h.count.n, h.soma(0.5).ina, h.t, h.stoprun]
     numbers = [h.highest, h.spikes, h.acc.sum, h.acc.calls, *(h.table[k] for k in range(5))]
-    vectors = [h.seen, h.rec, h.times, h.vecs[0], h.vecs[1], h.acc.own]
+    vectors = [h.seen, h.rec, h.times, h.vecs[0], h.vecs[1], h.acc.own, h.ticks]
     return [*(np.array(v) for v in vectors), np.array(cells), np.array(numbers)]
 
 
@@ -393,7 +400,36 @@ def others(engine):
     return found
 
 
+LOOP = """
+objref sums
+create soma
+soma insert pas
+total = 0
+sums = new Vector()
+{ sums.record(&total) }
+proc loop() {
+    total = 0
+    stdinit()
+    while (t < 3 - dt/2) {
+        fadvance()
+        total += soma.v
+    }
+}
+"""
+
+
+def loop(_):
+    """What a Vector has of a number that a loop around ``fadvance`` changes, by NEURON and here."""
+    h.load_file("stdrun.hoc")
+    assert h(LOOP)
+    found = []
+    for switch in (False, True):
+        with clhines.neuron.enable() if switch else warnings.catch_warnings():
+            h.loop()
+        found.append(list(h.sums)[1:])
+    return found
+
+
 if __name__ == "__main__":
-    print(
-        json.dumps({"runs": runs, "refused": refused, "others": others}[sys.argv[1]](sys.argv[2]))
-    )
+    parts = {"runs": runs, "refused": refused, "others": others, "loop": loop}
+    print(json.dumps(parts[sys.argv[1]](sys.argv[2])))

@@ -15,7 +15,7 @@ from clhines.network.times import half_steps
 from clhines.neuron.back.states import Arrays, rings_of, voltages
 from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.importer import Imported
-from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, ION, Variable
+from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, ION, OF_HOC, Variable
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.played import Recorder
@@ -166,7 +166,7 @@ class Records:
 
     def _key(self, variable: Variable | None) -> tuple[str, str] | None:
         """Return owner and name of what is recorded; None of the time, and of what stays."""
-        if variable is None:
+        if variable is None or variable.owner == OF_HOC:
             return None
         imported = self._imported
         ions = {ion.name + ION for ion in imported.model.contents.ions.values()}
@@ -271,14 +271,19 @@ class Records:
             for recorder, at in zip(self._recorders, self._at, strict=True)
         ]
 
-    def fill(self, result: Result, begin: float, first: int) -> None:
-        """Append a run from `begin`, ms, to all vectors, less its `first` rows."""
+    def fill(self, result: Result, begin: float, first: int, of_hoc: dict[int, np.ndarray]) -> None:
+        """Append a run from `begin`, ms, to all vectors, less its `first` rows.
+
+        `of_hoc`: what variables of hoc, by address, have in each step, (steps,); else they stay.
+        """
         t = clock(begin, self._sim.model.dt, len(result.t) - first)
         every = zip(self._recorders, self._at, self.rows(result, first), strict=True)
         for k, (recorder, at, row) in enumerate(every):
             own = self._set[k]
             after = None if own is None else tuple(result[n][first:, 0] for n in own)
             values = t[1:] if row is None else row
+            if recorder.variable is not None and recorder.variable.owner == OF_HOC:
+                values = of_hoc.get(recorder.variable.number, values)
             if at is not None and recorder.place is not None and recorder.place.row and len(values):
                 self._imported.model.memory.set_value(
                     recorder.place, float(values[-1])

@@ -15,6 +15,7 @@ from clhines.neuron.read.contents import Contents, Instances
 from clhines.neuron.read.tree import Tree
 
 ELEMENT = "Vector"  # owner of an element of a Vector, whose number is its address
+OF_HOC = "hoc"  # owner of a variable of hoc's own, whose number is its address
 CAPACITIVE = "i_cap"  # of a node's voltage: what Vectors record, and nothing else
 ION = "_ion"  # behind the name of an ion that owns a variable
 

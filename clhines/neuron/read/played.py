@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, MemoryPlaces, Variable
+from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, OF_HOC, MemoryPlaces, Variable
 from clhines.neuron.memory.raw import Place, PlayRead, ref
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Contents
@@ -22,7 +23,10 @@ _SCALAR = 5  # of hoc's name_declared
 _OF_NETCON = "delay", "threshold"
 
 
-_RECORDED = "expected v, i_membrane_, i_cap, t or a RANGE variable of a mechanism or an ion"
+_RECORDED = (
+    "expected v, i_membrane_, i_cap, t, a RANGE variable of a mechanism or an ion, or, in each "
+    "step, a variable of hoc"
+)
 _MOST_NUMBERS = 1 << 22  # of a block of steps, on the host
 _MOST_NAMED = 8  # of variables that are not recorded
 _FIRST, _BEFORE = 3e8, -7e8  # numbers that no model has
@@ -62,6 +66,15 @@ class Recorder:
     event: int = 0  # address of that by which it records; 0: in each step
     now: float = 0.0  # present value of what it records
     place: Place | None = None
+
+
+def of_hoc(recorders: Iterable[Recorder]) -> dict[int, list[Recorder]]:
+    """Return those of variables of hoc's own, by the address of the variable."""
+    found = dict[int, list[Recorder]]()
+    for recorder in recorders:
+        if recorder.variable is not None and recorder.variable.owner == OF_HOC:
+            found.setdefault(recorder.variable.number, []).append(recorder)
+    return found
 
 
 @dataclass(eq=False)

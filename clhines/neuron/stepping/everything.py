@@ -21,7 +21,7 @@ from clhines.neuron.memory.fields import DataColumns
 from clhines.neuron.memory.raw import WORD, gather, numbers_at
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.hooks import GATHERED
-from clhines.neuron.read.played import EVERY, Gap
+from clhines.neuron.read.played import EVERY, Gap, of_hoc
 from clhines.neuron.read.tree import CAPACITANCE
 from clhines.neuron.stepping.reads import set_by_events
 from clhines.simulate.result import Result
@@ -248,6 +248,7 @@ def lacking(model: NeuronModel) -> str:
         (_samples_events(model), "Vector.record, at intervals or times, of what events set"),
         (EVERY in kinds or model.plays.celsius, "Vector.play into celsius or a GLOBAL variable"),
         (model.plays.of_hoc, "Vector.play into a variable of hoc"),
+        (of_hoc(model.plays.recorders), "Vector.record of a variable of hoc"),
         (model.written.elements, "a POINTER that writes a variable of hoc"),
         (any(counts_crossings(i.entry.text) for _, i in points), "APCount"),
         (model.wires.called, "NetCon.record of a statement or a function"),

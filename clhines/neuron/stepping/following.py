@@ -19,6 +19,7 @@ _PLAIN = {  # words that belong to it, values that it takes, values that it give
     **dict.fromkeys(("hoc_not", "hoc_negate"), (0, 1, 1)),
     **dict.fromkeys(("hoc_nopop", "hoc_funcret", "ob_sec_access"), (0, 1, 0)),
     **dict.fromkeys(("hoc_Break", "hoc_Continue", "hoc_procret", "sec_access_pop"), (0, 0, 0)),
+    "sec_access": (0, 0, 0),
     **dict.fromkeys(("forall_section", "forall_sectionlist"), (2, 1, 0)),
     **dict.fromkeys(("hoc_ifsec", "hoc_ifseclist"), (2, 1, 0)),
     **dict.fromkeys(("hoc_forcode", "hoc_ifcode"), (3, 0, 0)),
@@ -57,7 +58,7 @@ _REFUSED = {  # with the name of the symbol that belongs to it
     **{"hoc_delete_symbol": "deletes {}", "hoc_arayinstal": "declares an array"},
     **{"hoc_objvardecl": "declares objref {}", "hoc_autoobject": "uses localobj {}"},
     **{"hoc_objectarg": "uses an object that is an argument", "hoc_iterator": "uses iterator {}"},
-    **{"sec_access": "uses access", "hoc_argref": "uses a pointer", "hoc_varread": "reads {}"},
+    **{"hoc_argref": "uses a pointer", "hoc_varread": "reads {}"},
 }
 
 

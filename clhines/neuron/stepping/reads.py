@@ -43,6 +43,7 @@ _PURE = {  # functions that change nothing
     "area", "ri", "secname", "sectionname", "ismembrane", "issection", "name_declared", "strcmp",
     "startsw", "stopsw", "numarg", "n3d", "x3d", "y3d", "z3d", "diam3d", "arc3d", "object_id",
     "section_exists", "section_orientation", "parent_connection", "doNotify", "doEvents",
+    "push_section", "pop_section",
 }  # fmt: skip
 _WRITES = {"printf", "fprint", "sprint", "wopen"}
 _DRAWING = ("plot", "flush", "fastflush", "begin", "line", "beginline", "mark", "label", "color",
@@ -64,6 +65,7 @@ _METHODS = {
 }  # fmt: skip
 _ITEM = "o", "object"
 _OF_NETCON = "weight", "delay", "threshold"
+_OF_POINT = "get_loc", "has_loc"
 _CONSTANTS = {
     "t",
     "dt",
@@ -443,6 +445,8 @@ class _OfModel:
         except OSError:
             raise RefusedError(f"uses {own}.{name}") from None
         if own in self._model.contents.points:
+            if name in _OF_POINT:
+                return None
             if symbol.kind != kinds["range"]:
                 raise RefusedError(f"calls {own}.{name}()")
             if is_set:

@@ -8,7 +8,7 @@ where nothing else of the block is yet. In the last call it is NEURON's step.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -20,18 +20,34 @@ from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import Variable
 from clhines.neuron.memory.raw import Place, numbers_in, ref
 from clhines.neuron.memory.session import Hoc
-from clhines.neuron.read.played import Recorder
+from clhines.neuron.read.played import Recorder, of_hoc
 from clhines.neuron.stepping.taken import TakenStep
 from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
 
 
 class StopRunError(Exception):
-    """Code has set `stoprun`, or raised `error`, in a step of a block, after some steps of it."""
+    """Code has set `stoprun`, or raised `error`, in a step of a block, after some steps of it.
 
-    def __init__(self, steps: int, stoprun: int, error: Exception | None = None) -> None:
+    `of_hoc`: what variables of hoc that Vectors record had in these, by address, (steps,).
+    """
+
+    def __init__(
+        self,
+        steps: int,
+        stoprun: int,
+        of_hoc: dict[int, np.ndarray],
+        error: Exception | None = None,
+    ) -> None:
         super().__init__(steps)
-        self.steps, self.stoprun, self.error = steps, stoprun, error
+        self.steps, self.stoprun, self.of_hoc, self.error = steps, stoprun, of_hoc, error
+
+    def put(self, recorders: Sequence[Recorder]) -> None:
+        """Let Vectors have these, once the steps have been taken without the code."""
+        for address, some in of_hoc(recorders).items():
+            for recorder in some:
+                assert recorder.vector is not None
+                recorder.vector.as_numpy()[-self.steps :] = self.of_hoc[address]
 
 
 @contextmanager
@@ -91,18 +107,28 @@ class Replay:
         self._procedure = self._model.stepping.procedure
         self._values = StepValues(sim, imported, self._model.stepping.reads)
 
-    def play(self, result: Result, begin: float, first: int) -> None:
+    def play(self, result: Result, begin: float, first: int) -> dict[int, np.ndarray]:
         """Call it for each step of a run from `begin`, ms, less its `first` rows.
 
-        NEURON's memory is as before then, also where `StopRunError` is raised.
+        Returns what variables of hoc that Vectors record have then, by address, (steps,): NEURON
+        records before the code goes on. Its memory is as before in the end, also where
+        `StopRunError` is raised.
         """
         h, steps = self._model.h, len(result.t) - first
         call, taken = getattr(h, self._procedure), 0
+        own = [*of_hoc(self._model.plays.recorders)]
+        memory, where = numbers_in(np.array(own, np.int64))
+        rows = np.zeros((steps, len(own)))
+
+        def recorded() -> dict[int, np.ndarray]:
+            return dict(zip(own, rows[:taken].T, strict=True))
+
         with self._values.given(result, first, clock(begin, self._dt, steps)[1:]) as give:
 
             def take() -> None:
                 nonlocal taken
                 give()
+                rows[taken] = memory[where]
                 taken += 1
 
             try:
@@ -110,9 +136,10 @@ class Replay:
                     while taken < steps:
                         call_once(call, raise_kept)
                         if h.stoprun:
-                            raise StopRunError(taken, int(h.stoprun))
+                            raise StopRunError(taken, int(h.stoprun), recorded())
             except RuntimeError as error:  # of hoc
-                raise StopRunError(taken, int(h.stoprun), error) from error
+                raise StopRunError(taken, int(h.stoprun), recorded(), error) from error
+        return recorded()
 
 
 def call_own(h: Hoc, memory: NeuronMemory, procedure: str, step: Callable[[], object]) -> None:
