@@ -135,4 +135,5 @@ def test_what_is_played_is_not_sampled(way, continuous):
         h.finitialize(-65)
         run(4)
         found.append(np.array(each))
-    assert played and np.array_equal(*found) and len(np.unique(found[0])) > 3
+    # a line between two values below 0.3, which is rounded once or twice in another order
+    assert played and np.abs(np.subtract(*found)).max() < 1e-15 and np.ptp(found[0]) > 0.29
