@@ -42,6 +42,7 @@ from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
 
 _ASIDE = "TABLE that the next step makes, which sets what other blocks use"
+_BEHIND = "events on their way that were due before the next step"
 _FEW = 3  # steps that psolve takes one by one
 
 
@@ -278,6 +279,7 @@ def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
         (model.turns, IN_TURN),
         (model.gathers, GATHERED),
         (model.waits_for_tables(begun=True), _ASIDE),
+        (model.is_behind(), _BEHIND),
     ):
         if used:
             yield Rejected("", what, "use clhines.neuron.run")
@@ -396,9 +398,10 @@ def _advance(
                     break
                 continue
             most = rest if ahead is None else min(rest, ahead.steps)
-            if _of_any_rank(ranks, kept.model.waits_for_tables()):  # what it sets is read again
+            if _of_any_rank(ranks, kept.waits()):  # what it sets is read again
                 if ranks is not None:
-                    raise RejectedError([Rejected("", _ASIDE, "call h.finitialize()")])
+                    what = f"{_ASIDE}, or {_BEHIND}"
+                    raise RejectedError([Rejected("", what, "call h.finitialize()")])
                 kept.sim, most = None, 1
             steps = together(ranks, kept, kept.steps_ahead(most))
             try:

@@ -669,6 +669,10 @@ class KeptModel:
         self.imported.crossed[:] = place.crossed
         self._lag, self.delivered = place.lag, place.delivered
 
+    def waits(self) -> bool:
+        """Whether NEURON is to take the next step; there is no simulation after it."""
+        return self.model.waits_for_tables() or (self.sim is None and self.model.is_behind())
+
     def steps_ahead(self, most: int) -> int:
         """Return steps to take at once; NEURON takes those with transfers or code of events."""
         if self.model.memory.transfers and self.model.waits_for_transfer():

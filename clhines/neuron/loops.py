@@ -208,7 +208,7 @@ class Loops:
             kept.is_called = True
             model = kept.model
             late = model.memory.transfers and model.waits_for_transfer()
-            if late or model.waits_for_tables():
+            if late or kept.waits():
                 keep(kept)
                 return _ONCE  # a run would begin with the voltages of now
             what = lacking(kept.model)

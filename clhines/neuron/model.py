@@ -139,6 +139,12 @@ class NeuronModel:
                 return True
         return False
 
+    def is_behind(self) -> bool:
+        """Whether an event is due before the next step: what it sends may be due then, too."""
+        pending, begin = self.pending, float(self.h.t) - 0.5 * float(self.h.dt)
+        times = [t for _, t in pending.netcons] + [event.time for event in pending.selves]
+        return self.bins is None and min(times, default=np.inf) < begin
+
     def function_tables(self, name: str) -> dict[str, FunctionTable]:
         instances, found = self.every[name], dict[str, FunctionTable]()
         if instances.entry.channel is not None:

@@ -37,9 +37,14 @@ from clhines.progress import long_bars
 
 _NAME = "clhines_neuron_switch"  # in hoc
 _OWN = "clhines_neuron_continuerun"  # stdrun.hoc's, while the switch is on
-_TAKEN = (
-    f'proc continuerun() {{ if ({_NAME}.continuerun($1)) {{ execerror({_NAME}.message, "") }} }}'
-)
+_TAKEN = f"""proc continuerun() {{ local begun
+    begun = startsw()
+    eventcount = 0
+    eventslow = 1
+    if ({_NAME}.continuerun($1)) {{ execerror({_NAME}.message, "") }}
+    flushPlot()
+    realtime = startsw() - begun
+}}"""
 _SHORT = 2.0  # s: runs that show no bar, of which a script may call many
 _SHOWN = 400  # characters of a message that hoc prints
 
@@ -101,7 +106,8 @@ class Switch:
         h = self._h
         h.load_file("stdrun.hoc")
         if is_standard(h, self._library, "continuerun"):
-            h(standard(h, "continuerun").replace("proc continuerun", f"proc {_OWN}", 1))
+            own = standard(h, "continuerun").replace("proc continuerun", f"proc {_OWN}", 1)
+            h(own.replace("flushPlot()", ""))  # which `_TAKEN` calls
             h(f"objref {_NAME}")
             setattr(h, _NAME, self)
             h(_TAKEN)

@@ -458,7 +458,8 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
         "v set",
         "artificial",
         # those below in test_hooks.py
-        "`advance()` and `step()`",
+        "`advance()`, `step()` and `Plot()`",
+        "events on their way that were due",  # in test_on_the_way.py
         "CVode.extra_scatter_gather",
         "`CVode.queue_mode(1, 0)` where t or dt has been set",  # in test_run.py
         "Random.play into",

@@ -1,5 +1,7 @@
 """Events on their way at the start of a run, of NetCons whose weights events change."""
 
+from contextlib import nullcontext
+
 import mod_files
 import numpy as np
 import pytest
@@ -170,3 +172,37 @@ def test_watch_conditions_that_come_true_at_once_are_neurons(engine, parts):
     # times are those of steps, which NEURON adds up; the others are made by the same few operations
     assert np.abs(got - expected).max() < 1e-9 * np.abs(expected).max()
     assert np.allclose(got_last, last, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("engine", ["reference", "auto"])
+@pytest.mark.parametrize("by", ["run", "loop"])
+def test_events_of_the_past_send_what_is_due_at_once_as_in_neuron(engine, by):
+    """A state is restored without its queue: NetStims of an earlier time send to a synapse."""
+    h.load_file("stdrun.hoc")
+    soma = h.Section(name="soma")
+    soma.L = soma.diam = 20
+    soma.insert("hh")
+    stim, synapse = h.NetStim(), h.ExpSyn(soma(0.5))
+    stim.start, stim.interval, stim.number = 2, 3, 100
+    wire = h.NetCon(stim, synapse)
+    wire.delay, wire.weight[0] = 1, 0.01
+    each, kept, found = h.Vector().record(synapse._ref_i), h.SaveState(), []
+    h.finitialize(-65)
+    h.continuerun(3)
+    kept.save()
+    for on in (False, True):
+        h.finitialize(-65)
+        h.continuerun(1)
+        kept.restore(1)
+        with clhines.neuron.enable(engine=engine) if on else nullcontext() as switch:
+            if on:
+                with pytest.raises(InputError, match="events on their way that were due before"):
+                    clhines.from_neuron()
+            if by == "run":
+                h.continuerun(8)
+            while h.t < 7.99:
+                h.fadvance()
+        found.append((np.array(each), soma(0.5).v, synapse.g))
+        assert not on or switch.steps >= 190
+    for neuron, ours in zip(*found, strict=True):
+        assert np.shape(neuron) == np.shape(ours) and np.abs(neuron - ours).max() < 1e-9

@@ -10,6 +10,7 @@ import numpy as np
 from neuron import h
 
 import clhines
+from clhines.neuron.read.hooks import standard
 
 warnings.simplefilter("error")
 STOP, SEED = 12.0, 7
@@ -123,6 +124,11 @@ BODIES = {  # a step's code, which leaves what it finds in `seen`
         doNotify()
     }
     proc advance() { fadvance() spikes += 1 }""",
+    "plots": """proc Plot() {
+        seen.append(t, dend.v(0.5), soma.h_hh(0.5))
+        spikes += is_up(soma.v(0.5))
+    }
+    proc flushPlot() { seen.append(-1, t, soma.v(0.5)) }""",
     "prints": """proc advance() {
         fadvance()
         if (soma.v > -20) { file.printf("%.17g %.6g\\n", t, soma.v) }
@@ -178,6 +184,7 @@ OTHERS = {  # whole procedures
     "proc advance() { if (t > 3) { return } fadvance() spikes = 1 }": "depends on a condition",
     "proc advance() { spikes = 1 }": "takes no step by fadvance()",
     "proc step() { advance() v = 1 }": "sets v",
+    "proc Plot() { soma.gnabar_hh = 1 }": "sets gnabar_hh",
     "proc step() { local i  for i = 1, 1 { advance() } spikes += 1 }": "takes a step that depends",
 }
 DRAWS = """
@@ -229,6 +236,14 @@ def build():
     run(STOP)  # some variables keep what an earlier run has left
 
 
+def put_back():
+    """Make procedures those of stdrun.hoc again."""
+    h(PLAIN)
+    h(STEP)
+    for name in ("Plot", "flushPlot"):
+        h(standard(h, name))
+
+
 def state():
     """Everything that the code and the run have left."""
     cells = [x.v for s in (h.soma, h.dend) for x in s.allseg()]
@@ -272,8 +287,7 @@ def runs(engine):
         with clhines.neuron.enable(engine=engine) as on:
             ours = {way: printed(folder / "here", *stops) for way, stops in ways.items()}
             steps = on.steps
-        h(PLAIN)
-        h(STEP)
+        put_back()
         sizes = [len(x) for x in truth["whole"][0]]
         apart = [differ(truth[way], ours[way]) for way in ways]
         end = truth["whole"][0][-2]
@@ -294,8 +308,7 @@ def asked(code):
         message = ""
     except clhines.InputError as error:
         message = str(error)
-    h(PLAIN)
-    h(STEP)
+    put_back()
     return [said, message, h.t]
 
 

@@ -27,7 +27,7 @@ from clhines.neuron.read.wiring import on_ranks
 _MOST = 1 << 20  # entries of a list
 _ENTRY_WORDS = 10  # of an entry that can be read
 _known: dict[str, int] = {}  # addresses of the vectors; where a RandomPlay has its place
-STEPPING = "step", "advance"  # procedures of stdrun.hoc that continuerun() calls in each step
+STEPPING = "step", "advance", "Plot"  # stdrun.hoc's procedures that continuerun() calls in a step
 _PIECES = (  # of cells, by the variable that says so
     (
         "nrn_multisplit_solve_",

@@ -135,6 +135,11 @@ class PlayReader:
         self.in_use: list[int] = []  # words of what records and plays, addresses of Vectors too
         for played in memory.played(every):
             self._read(played)
+        for variable in {p.variable for p in self.players}:
+            if any(r.event and r.variable == variable for r in self.recorders):
+                what = f"at intervals or times, of {variable.name}, which Vector.play sets"
+                what = f"Vector.record, {what}"
+                self.rejected.append(Rejected(variable.owner, what, "record it in each step"))
 
     def continuous(self, owner: str) -> list[Variable]:
         """Return variables of a mechanism that vectors set in each step, also before the first."""

@@ -136,19 +136,20 @@ class Stepping:
 def read_stepping(model: ModelRead) -> tuple[Stepping | None, list[Rejected]]:
     """Return what runs with each step, None where nothing does that is seen, and rejections."""
     h, memory = model.h, model.memory
-    names = STEPPING if h.name_declared("continuerun") else STEPPING[1:]
+    names = STEPPING if h.name_declared("continuerun") else ("advance",)
     own = [name for name in names if not is_standard(h, memory, name)]
     if not own:
         return None, []
+    names = "step" if "step" in own else "() or ".join(own)
     try:
-        return _OfModel(model).found(own[0]), []
+        return _OfModel(model).found(own), []
     except RefusedError as refused:
-        what = f"{own[0]}() of the model's own, which hoc calls in each step: it {refused}"
+        what = f"{names}() of the model's own, which hoc calls in each step: it {refused}"
         if isinstance(refused, ChangesError):
-            return None, [SteppingRejected("", what, _OR_SWITCH.format(own[0]))]
+            return None, [SteppingRejected("", what, _OR_SWITCH.format(names))]
     except OSError as error:
-        what = f"{own[0]}() of the model's own, whose code is not as expected: {error}"
-    return None, [Rejected("", what, _WAY_OUT.format(own[0]))]
+        what = f"{names}() of the model's own, whose code is not as expected: {error}"
+    return None, [Rejected("", what, _WAY_OUT.format(names))]
 
 
 def stepping_of(model: ModelRead) -> Callable[[], list[object]]:
@@ -182,10 +183,14 @@ class _OfModel:
         self._points = dict[tuple[str, str], dict[int, dict[Place, Variable]]]()  # by address
         self._block: Callable[[], int] | None = None
 
-    def found(self, name: str) -> Stepping | None:
-        h = self._model.h
-        if not self.call(self.code.top(name), ""):
+    def found(self, own: list[str]) -> Stepping | None:
+        h, name = self._model.h, "advance" if own == ["advance"] else "step"
+        parts = [name] if name in own else ["advance", "Plot"]  # of stdrun.hoc's step()
+        takes, *also = [self.call(self.code.top(part), "") for part in parts]
+        if not takes:
             raise RefusedError(f"takes no step by {_STEP}()")
+        if any(also):
+            raise RefusedError("takes several steps")
         if self._draws and self._memory.integer("hoc_usegui") and (self.acts or self._changes):
             raise RefusedError("draws in a window, and does more")
         if self.assigned and self.of_none - {*_OF_NETCON}:
