@@ -525,6 +525,10 @@ def _draws() -> Iterator[Quote]:
     counts = (Figure("coverage-unseen-4", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
     yield prose(SWITCH, PUBLISHED, "until {} had such files", fourth)
     yield prose(SWITCH, PUBLISHED, "Of its {} distinct .mod files {} ran, counted once", *counts)
+    later = Figure("coverage-unseen-5", lambda found: str(len(found["repositories"])), {})
+    files, run = (Figure("coverage-unseen-5", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
+    words = "Of its {} distinct .mod files of {} repositories {} ran, counted once"
+    yield prose(SWITCH, PUBLISHED, words, files, later, run)
 
 
 def repositories() -> Iterator[Quote]:

@@ -123,6 +123,11 @@ def _other_tables(
         block, text = table.name, texts.get(table.name)
         if table.made or table.columns == ("x",):  # the latter is made again in each call
             continue
+        for one in sorted({*table.depends} & {*entry.ranges}):
+            if np.ptp(model.every[name].values(one)):
+                what = f"TABLE of {block} depends on '{one}', which differs between instances"
+                way_out = f"give all one value, or set usetable_{name} = 0"
+                refused.append(Rejected(name, what, way_out, entry.file))
         if text is not None and text.aside:
             model.aside.append((name, block))
         if text is None or not text.beyond | text.begun:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 
@@ -171,20 +171,38 @@ class NeuronModel:
         entry, number = instances.entry, instances.entry.number
         table = tables_of(entry.text, entry.file)[block]
         if table.settled and entry.kind == "point" and depended(number, block) is None:
-            getattr(instances.things[0], block)(0.0)  # as NEURON's first use of it would
+            self._make_table(name, block, table.columns)  # as NEURON's first use of it would
         saved, values = depended(number, block), None
         if saved is not None and saved.keys() == {*table.depends}:
             now = {n: self._now(name, n) for n in saved}
             if any(self._is_hidden(name, n) for n in saved) and all(
                 (x == x[0]).all() for x in map(np.atleast_1d, now.values())
             ):
-                thing = instances.things[0]
-                of_first = thing if entry.kind == "point" else getattr(thing.segment(), name)
-                getattr(of_first, block)(0.0)  # as NEURON makes it again where a step begins
+                self._make_table(name, block, table.columns)  # as where a step begins
                 saved = depended(number, block)
             if saved is not None and all((now[n] == x).all() for n, x in saved.items()):
                 values = read_made(number, table.columns, table.rows)
         return None if values is None else table.given(values)
+
+    def _make_table(self, name: str, block: str, columns: Sequence[str]) -> None:
+        """Call a block with a TABLE for the first instance, whose variables stay as they are."""
+        instances, before = self.every[name], list[Callable[[], None]]()
+        for column in columns:
+            variable, _, place = column.partition(".")
+            if variable in instances.entry.ranges or self._is_hidden(name, variable):
+                of_range = variable in instances.entry.ranges
+                owner = instances if of_range else self.hidden_of(name)
+                at = int(place) if place else None
+                values = np.array(owner.values(variable, at))
+                before.append(partial(owner.put, variable, values, at))
+            elif instances.entry.globals_.get(variable) == 1:
+                full = f"{variable}_{name}"
+                before.append(partial(setattr, self.h, full, getattr(self.h, full)))
+        thing = instances.things[0]
+        of_first = thing if instances.entry.kind == "point" else getattr(thing.segment(), name)
+        getattr(of_first, block)(0.0)
+        for restore in before:
+            restore()
 
     def _is_hidden(self, name: str, variable: str) -> bool:
         """Whether a variable of instances is one that hoc does not see."""

@@ -132,6 +132,17 @@ def test_a_table_of_what_initial_sets_and_hoc_does_not_see(cell):
         h.celsius = (5, 35)[turn]
 
     compare(refs, before)
+    found, h.celsius = [], 20
+    for run in (h.continuerun, clhines.neuron.run):  # which calls pace for the table of now
+        h.finitialize(-65)
+        run(1)
+        found.append([segment.ext_unseen.speed for segment in section])
+    assert np.allclose(*found, rtol=EPS, atol=0)
+    section(0.9).ext_unseen.least = 0.3
+    [said] = map(str, clhines.neuron.check())
+    assert "ext_unseen: TABLE of pace depends on 'least', which differs between instances" in said
+    assert "give all one value, or set usetable_ext_unseen = 0" in said
+    section(0.9).ext_unseen.least = 0.2
     section(0.9).ext_unseen.cold = 10  # NEURON would take the first instance's
     h.finitialize(-65)
     [said] = map(str, clhines.neuron.check())
