@@ -301,13 +301,13 @@ def numbers(net):
 def writes(count):
     """Which of some random writes into NEURON's memory the fingerprint does not see, as JSON."""
     import clhines
-    from clhines.neuron import kept
+    from clhines.neuron import fingerprint, kept
 
     net = Net()
     in_pieces(net, clhines.neuron.run, lambda net: None, stop=4.0)
     generator, known, unseen = np.random.Generator(np.random.Philox(SEED)), numbers(net), []
     (own,) = kept._kept
-    print_, kept_large = own.known, kept._LARGE
+    print_, kept_large = own.known, fingerprint._LARGE
     assert print_.structure_is_same()
     assert print_.values_are_same()
     chosen = [known[int(k)] for k in generator.integers(len(known), size=int(count))]
@@ -319,14 +319,14 @@ def writes(count):
             else 1 - before
         )
         same = []
-        for kept._LARGE in (0, kept_large):  # by threads, and by none
+        for fingerprint._LARGE in (0, kept_large):  # by threads, and by none
             same.append(print_.structure_is_same() and print_.values_are_same())
         if read() != before and any(same) and not print_.take_parameters():
             unseen.append(name)
         write(before)
         print_.take_parameters()
         if not print_.structure_is_same():  # a diameter, set back, still counts as a new shape
-            print_ = kept.Fingerprint(own.model)
+            print_ = fingerprint.Fingerprint(own.model)
     return {"unseen": unseen, "names": len({name for name, *_ in chosen})}
 
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from clhines.errors import ClhinesError, SimulationError
 from clhines.neuron.back.writeback import clock, due_times, sampled
-from clhines.neuron.kept import Checkpoint, Fingerprint, KeptModel
+from clhines.neuron.fingerprint import Fingerprint
+from clhines.neuron.kept import Checkpoint, KeptModel
 from clhines.neuron.memory.raw import numbers_in, put_words, ref
 from clhines.neuron.read.played import Recorder, steps_at_once
 from clhines.neuron.stepping.everything import Everything

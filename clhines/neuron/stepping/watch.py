@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 
-from clhines.neuron.kept import Fingerprint, counts
+from clhines.neuron.fingerprint import Fingerprint, counts
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import compare, ref, words_in
 from clhines.neuron.memory.session import Hoc

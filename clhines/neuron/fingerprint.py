@@ -1,0 +1,409 @@
+"""What a model was when it was read: NEURON's memory and settings, compared bit by bit.
+
+`Words` and `Column` compare memory, without NEURON's code and by threads where it is much;
+`ReadValue` compares what a function reads. A `Fingerprint` has all of a model, in structure,
+parameters and what moves. Nothing of NEURON's is held.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import groupby
+
+import numpy as np
+
+from clhines.mechanisms.nmodl.meaning.verbatim import VECTOR_OF_COUNTER, counts_crossings
+from clhines.neuron.convert import RejectedError, function_tables_of, split_name, statics_of
+from clhines.neuron.extracellular.drivers import POTENTIAL
+from clhines.neuron.extracellular.outside import HELD
+from clhines.neuron.importer import local_of
+from clhines.neuron.memory.linear import read_linear
+from clhines.neuron.memory.memory import NeuronMemory
+from clhines.neuron.memory.objects import POINTER
+from clhines.neuron.memory.places import Variable
+from clhines.neuron.memory.raw import WORD, compare, gather, ref, words_at
+from clhines.neuron.memory.sources import NETCON_WORDS, RECORDING
+from clhines.neuron.model import NeuronModel
+from clhines.neuron.read.catalogue import OUTSIDE
+from clhines.neuron.read.channels import read_channel
+from clhines.neuron.read.contents import Instances
+from clhines.neuron.read.hooks import acting, gathering, random_plays, settings_of
+from clhines.neuron.stepping.reads import stepping_of
+from clhines.neuron.stimuli import read_stimuli
+
+_COUNTERS = (  # of NEURON's library: what they count is changes of sections and mechanisms
+    "structure_change_cnt", "diam_change_cnt", "tree_changed", "v_structure_change",
+    "diam_changed", "n_memb_func", "cvode_active_",
+)  # fmt: skip
+_TEMPLATE_WORDS = 8
+_PLACE_WORDS = 4  # of a place that is no variable, at most
+_BLOCK = 1 << 13  # addresses whose words are read at once
+_NONE = frozenset[str]()  # code in hoc that changes what follows from other things, which is seen
+_OF_NETCONS = frozenset({"delay", "active", "setpost"})
+_OF_STYLES = frozenset({"ion_style"})
+_LARGE, _MOST_THREADS = 1 << 24, 8  # bytes from which on threads compare and copy them; how many
+
+
+class ReadValue:
+    size = 0  # bytes that are compared without NEURON's code
+    names: frozenset[str] | None = None
+
+    def __init__(self, read: Callable[[], object]) -> None:
+        self.read, self.known = read, read()
+
+    def same(self) -> bool:
+        now = self.read()
+        if isinstance(now, np.ndarray):
+            return np.array_equal(now, self.known)  # type: ignore[arg-type]
+        return now == self.known
+
+    def take(self) -> None:
+        self.known = self.read()
+
+
+class Words:
+    """Runs of `width` words at each of some addresses; `names` as of `Column`."""
+
+    def __init__(
+        self, addresses: np.ndarray, width: int = 1, names: frozenset[str] | None = None
+    ) -> None:
+        self._addresses, self._width, self.names = addresses, width, names
+        self.take()
+        self.size = self._known.nbytes
+
+    def same(self) -> bool:
+        return np.array_equal(gather(self._addresses, self._width), self._known)
+
+    def take(self) -> None:
+        self._known = gather(self._addresses, self._width)
+
+    def words(self) -> np.ndarray:
+        """(n,) int64: addresses of all."""
+        every = self._addresses.astype(np.int64)[:, None] + 8 * np.arange(self._width)
+        return every.ravel()
+
+    @classmethod
+    def by_blocks(
+        cls, addresses: np.ndarray, width: int = 1, names: frozenset[str] | None = None
+    ) -> list[Words]:
+        """Return parts that are read block by block, which stay in the cache."""
+        blocks = (addresses[k : k + _BLOCK] for k in range(0, len(addresses), _BLOCK))
+        return [cls(block, width, names) for block in blocks]
+
+
+class Column:
+    """NEURON's column of a variable of `count` instances; those `played` are not compared.
+
+    `names`: code in hoc that changes it has one of these; None: any may.
+    """
+
+    def __init__(
+        self,
+        address: int,
+        count: int,
+        played: Sequence[int] = (),
+        names: frozenset[str] | None = None,
+    ) -> None:
+        self.names = names
+        self.address, self._begin, self.size = address, WORD.from_address(address), 8 * count
+        self._played = list(played)
+        self._copy = np.empty(count, np.uint64)
+        self._at = self._copy.ctypes.data
+        self.take()
+
+    def same(self) -> bool:
+        """Whether it is where it was, and all numbers have the same bits."""
+        if self._begin.value != self._known:
+            return False
+        if not compare(self._known, self._at, self.size):
+            return True
+        if not self._played:
+            return False
+        now = (ctypes.c_char * self.size).from_address(self._known)
+        words = np.frombuffer(memoryview(now), np.uint64) != self._copy
+        return bool(np.isin(np.flatnonzero(words), self._played).all())
+
+    def words(self) -> np.ndarray:
+        """(n,) int64: addresses of all numbers, as long as the column is where it is."""
+        return self._begin.value + 8 * np.arange(len(self._copy))
+
+    def take(self) -> None:
+        self._known = self._begin.value
+        ctypes.memmove(self._at, self._known, self.size)
+
+
+Compared = ReadValue | Words | Column
+
+
+def _differing(parts: Sequence[Compared]) -> list[Compared]:
+    return [part for part in parts if not part.same()]
+
+
+def _take(parts: Sequence[Compared]) -> list[Compared]:
+    for part in parts:
+        part.take()
+    return []
+
+
+def _over(
+    parts: Sequence[Compared], do: Callable[[Sequence[Compared]], list[Compared]]
+) -> list[Compared]:
+    """Do something, where it is much memory by threads, which call nothing of NEURON's code."""
+    chosen, threads = [part for part in parts if part.size], 1
+    if sum(part.size for part in chosen) >= _LARGE:
+        allowed = getattr(os, "sched_getaffinity", None)
+        threads = min(len(allowed(0)) if allowed else os.cpu_count() or 1, _MOST_THREADS)
+    if threads == 1:
+        return do(parts)
+    with ThreadPoolExecutor(threads) as pool:
+        each = pool.map(do, [chosen[k::threads] for k in range(threads)])
+        found = [part for some in each for part in some]
+    return found + do([part for part in parts if not part.size])
+
+
+def _same(parts: Sequence[Compared]) -> bool:
+    """Whether all are as they were; what is not is known before the addresses of later ones."""
+    for is_memory, some in groupby(parts, lambda part: part.size > 0):
+        together = list(some)
+        if _over(together, _differing) if is_memory else not all(p.same() for p in together):
+            return False
+    return True
+
+
+class Fingerprint:
+    """A model as it was read: structure, parameters and moving values, compared bit by bit."""
+
+    def __init__(self, model: NeuronModel) -> None:
+        self._model, self.covers_all = model, True
+        memory, tree = model.memory, model.tree
+        self._library = [ctypes.c_int.from_address(memory.address(name)) for name in _COUNTERS]
+        self._templates = counts(memory, ("NetCon", *model.point_names))
+        self._first, self._sources = ReadValue(self._counters), ReadValue(model.sources.words)
+        cells = [n for n, i in model.contents.points.items() if i.entry.kind == "artificial"]
+        fixed: list[Compared] = [
+            ReadValue(lambda: [memory.objects_of(list(model.h.List(n))).tolist() for n in cells]),
+            ReadValue(lambda: settings_of(model.h, memory)),
+            *Words.by_blocks(model.wires.every, NETCON_WORDS, _OF_NETCONS),
+            *Words.by_blocks(tree.addresses + 8 * model.fields.rinv, names=_NONE),
+            self._sources,
+            ReadValue(memory.play_words),
+            ReadValue(lambda: acting(model.h, memory)),
+            ReadValue(lambda: gather(gathering()).tobytes()),
+            ReadValue(lambda: read_stimuli(model.h, memory, tree)),
+            ReadValue(lambda: read_linear(model.h, memory, tree.in_layers).as_bytes()),
+            ReadValue(lambda: random_plays(model.h, memory)),
+            ReadValue(stepping_of(model)),
+            ReadValue(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),
+        ]
+        self._given: list[tuple[str, Compared]] = []
+        stepped = [p.variable for p in model.plays.players if not p.continuous]
+        self._stepped = {(v.owner, v.name) for v in stepped}  # parameters that a run sets, too
+        self._played: list[Compared] = []
+        self._clock: list[Compared] = [
+            ReadValue(lambda: float(model.h.t)),
+            ReadValue(model.queue.words),
+        ]
+        weights = Words.by_blocks(model.wires.weight_addresses, names=frozenset({"weight"}))
+        moving: list[Compared] = [*weights]
+        moving += Words.by_blocks(np.array(model.linear.unknowns, np.int64))
+        rows = int(model.fields.rows(tree.v, tree.addresses)[1].max()) + 1
+        moving.append(Column(tree.v, rows, names=frozenset("v")))
+        fixed.append(Column(memory.area(int(tree.inner[0])).column, rows, names=_NONE))
+        for name in ("cm", "diam"):
+            column = memory.place(ref(tree.sections[0](0.5), name)).column
+            fixed.append(Column(column, len(tree.inner), names=frozenset({name})))
+        self._add_mechanisms(fixed, moving)
+        self._fixed, self._moving = fixed, moving
+
+    def _counters(self) -> list[int]:
+        return [c.value for c in (*self._library, *self._templates)]
+
+    def _add_mechanisms(self, fixed: list[Compared], moving: list[Compared]) -> None:
+        model, contents, memory = self._model, self._model.contents, self._model.memory
+        for name, instances in {**contents.density, **contents.points}.items():
+            program = model.mechanisms[name].program if name in model.mechanisms else None
+            given = [split_name(q)[0] for q in program.parameters] if program is not None else []
+            vector = VECTOR_OF_COUNTER if counts_crossings(instances.entry.text) else ""
+            columns = _columns(memory, instances, model.plays.continuous(name))
+            for variable, column in columns.items():
+                if variable == vector:
+                    fixed.append(column)
+                elif variable in model.beyond.get(name, ()):
+                    fixed.append(column)
+                elif variable in given:
+                    self._given.append((name, column))
+                    self._played += [column] * ((name, variable) in self._stepped)
+                else:
+                    moving.append(column)
+            for variable in program.random if program is not None else ():
+                fixed.append(ReadValue(partial(_streams, model, name, variable)))
+                moving.append(ReadValue(partial(_drawn, model, name, variable)))
+            if instances.entry.channel is not None:
+                fixed.append(ReadValue(partial(read_channel, model.h, memory, name)))
+            elif function_tables_of(instances.entry.text) or name in model.made:
+                fixed.append(ReadValue(partial(model.function_tables, name)))
+            for external in program.external if program is not None else ():
+                fixed.append(ReadValue(partial(getattr, model.h, external)))
+            if statics_of(instances.entry.text) and program is not None:
+                fixed.append(ReadValue(partial(model.statics, name)))
+            pointers = (
+                (*program.pointers, *program.written, *program.steered, *program.picked)
+                if program is not None
+                else ()
+            )
+            if pointers or name in model.outside.pointing:
+                words = _PLACE_WORDS * memory.num_places(instances.entry.number)
+                fixed += Words.by_blocks(instances.places, words)
+            self.covers_all &= {*instances.entry.ranges} <= {*columns, *pointers}
+            set_here = set[str]()
+            if program is not None:  # of what blocks set, only what they keep is taken
+                set_here = {split_name(q)[0] for q in program.states}
+                at = [np.zeros(0, np.uint64), *(local_of(model, name, q) for q in program.states)]
+                moving += Words.by_blocks(np.concatenate(at), names=_NONE)
+            first = {"usetable", *model.beyond.get(name, ())}
+            kinds = first, {*given} - first, set_here - {*first, *given}
+            if program is None:
+                kinds = {*instances.entry.globals_}, set(), set()
+            names = [[f"{n}_{name}" for n in instances.entry.globals_ if n in k] for k in kinds]
+            of_kinds = [ReadValue(partial(_globals, model, own)) for own in names]
+            fixed.append(of_kinds[0])
+            self._given.append((name, of_kinds[1]))
+            self._played += [of_kinds[1]] * any((name, n) in self._stepped for n in kinds[1])
+            moving.append(of_kinds[2])
+        for ion in contents.ions.values():
+            fixed += Words.by_blocks(ion.instances.places + 8 * POINTER, names=_OF_STYLES)
+            moving += _columns(memory, ion.instances).values()
+        self._add_outside(fixed, moving)
+
+    def _add_outside(self, fixed: list[Compared], moving: list[Compared]) -> None:
+        model, instances = self._model, self._model.contents.outside
+        if instances is None:
+            return
+        played = [p.variable for p in model.players if p.variable.owner == OUTSIDE]
+        driven = [k for driver in model.outside.drivers.values() for k in driver.of.tolist()]
+        played += [Variable(OUTSIDE, POTENTIAL, k) for k in driven]
+        columns = _columns(model.memory, instances, played)
+        fixed += [column for name, column in columns.items() if name in HELD]
+        kept = {*model.plays.continuous(OUTSIDE)}
+        stepped = [v.number for v in played if v not in kept and v.number not in driven]
+        moving.append(ReadValue(lambda: model.outside.potentials()[stepped]))
+        self.covers_all &= {*HELD} <= {*columns}
+        if (layers := model.tree.layers) is not None:
+            moving += Words.by_blocks(layers.addresses)
+
+    def words(self, names: Set[str] | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return addresses, int64, of words by which changes are seen without NEURON's code.
+
+        As long as the first are as they were the others are where they were: those that code in
+        hoc with some names changes, None: any code; and the rest.
+        """
+        parts = [*self._fixed, *(part for _, part in self._given), *self._moving]
+        columns = [part.address for part in parts if isinstance(part, Column)]
+        counts = [ctypes.addressof(one) for one in self._templates]
+        inside: tuple[list[np.ndarray], ...] = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for part in parts:
+            if isinstance(part, Words | Column):
+                is_named = names is None or part.names is None or not names.isdisjoint(part.names)
+                inside[not is_named].append(part.words())
+        changed, rest = map(np.concatenate, inside)
+        return np.array([*counts, *columns], np.int64), changed, rest
+
+    def follow_recordings(self) -> None:
+        """Take other Vectors into which sources record, where that alone of them has changed."""
+        known, now = self._sources.known, self._sources.read()
+        assert isinstance(known, np.ndarray) and isinstance(now, np.ndarray)
+        if known.shape != now.shape:
+            return
+        same = known == now
+        if same.all() or not np.delete(same, RECORDING, 1).all():
+            return
+        moved = now[~same.all(1)].astype(np.int64)
+        at = moved[:, 0].tolist()
+        vectors = (tuple(row) for row in moved[:, RECORDING].tolist())
+        if self._model.wires.record_into(dict(zip(at, vectors, strict=True))):
+            self._sources.take()
+
+    def structure_is_same(self) -> bool:
+        """Whether all but parameters and what a run changes is as it was."""
+        return self._first.same() and _same(self._fixed)
+
+    def take_parameters(self) -> list[str]:
+        """Take parameters as they are now; return the mechanisms of those that have changed."""
+        changed = {*_over([part for _, part in self._given], _differing)}
+        _take([*changed])
+        return [*dict.fromkeys(name for name, part in self._given if part in changed)]
+
+    def values_are_same(self) -> bool:
+        """Whether what a run changes is as it was, where the structure is."""
+        return _same(self._clock) and self.state_is_same()
+
+    def state_is_same(self) -> bool:
+        """Whether all of it but the time and the events on their way is as it was."""
+        return _same(self._moving)
+
+    def take_values(self) -> None:
+        _over(self._clock + self._moving + self._played, _take)
+
+
+def counts(memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:
+    """Return NEURON's counts of the objects of some classes: present, and ever made."""
+    template = memory.template("Vector")
+    before = words_at(template, _TEMPLATE_WORDS)
+    vector = memory.new_vector()
+    after = words_at(template, _TEMPLATE_WORDS)
+    at = [k for k in range(_TEMPLATE_WORDS) if before[k] != after[k]]
+    del vector
+    if not at:
+        raise OSError("the number of objects is not found")
+    return [WORD.from_address(memory.template(name) + 8 * k) for name in names for k in at]
+
+
+def _columns(
+    memory: NeuronMemory, instances: Instances, played: Sequence[Variable] = ()
+) -> dict[str, Column]:
+    """Return all variables of a mechanism that NEURON has in columns, by name."""
+    numbers = instances.columns.numbers()
+    rows, found = int(numbers.max()) + 1, {}
+    ranges = instances.entry.ranges or {f"e{instances.entry.name.removesuffix('_ion')}": 1}
+    for name, size in ranges.items():
+        try:
+            found = memory.columns(ref(instances.things[0], name, size))
+        except (AttributeError, RuntimeError, TypeError):
+            continue
+        if found:
+            break
+    if instances.entry.channel is not None:
+        shown = instances.entry.channel.variables
+        found = {shown.get(name, name): at for name, at in found.items()}
+    sizes, moved = {n: ranges.get(n, 1) for n in found}, dict[str, list[int]]()
+    for one in played:
+        at = int(numbers[one.number]) * sizes.get(one.name, 1) + (one.place or 0)
+        moved.setdefault(one.name, []).append(at)
+    own = instances.entry.name
+    return {
+        n: Column(at, rows * sizes[n], moved.get(n, ()), frozenset({n, f"{n}_{own}"}))
+        for n, at in found.items()
+    }
+
+
+def _streams(model: NeuronModel, name: str, variable: str) -> np.ndarray:
+    if model.draws_by_mcell(name) != (name in model.by_mcell):
+        return np.zeros(0)  # a Random's generator is another
+    try:
+        found = model.streams(name, variable)
+    except RejectedError:
+        return np.zeros(0)  # an instance has none any more
+    return np.hstack([found.ids(), found.distribution()])
+
+
+def _drawn(model: NeuronModel, name: str, variable: str) -> np.ndarray:
+    return model.streams(name, variable).drawn()
+
+
+def _globals(model: NeuronModel, names: list[str]) -> list[object]:
+    values = [getattr(model.h, name) for name in names]
+    return [v if isinstance(v, float) else [v[k] for k in range(len(v))] for v in values]
