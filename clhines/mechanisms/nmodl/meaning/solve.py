@@ -264,6 +264,7 @@ def _runge(run: Execution, block: Block) -> None:
         run.set(key, total[key] + sixth * h * rates[key])
     del run.given["t"]
     _extrapolated(run, {key: h * rates[key] for key in keys})
+    _evaluated(run, block)  # what it sets is of the end
 
 
 # -------------------------------------------------------------------------------------- implicit
