@@ -269,4 +269,4 @@ class NeuronMemory(Objects):
         """Let NEURON's steps be of the order of time that a first step with dt has given them."""
         clocks = (ctypes.c_double * 3).from_address(self.variable("nrn_threads"))
         if clocks[1] != dt:
-            clocks[1:] = dt, (2.0 if order else 1.0) / dt
+            clocks[1], clocks[2] = dt, (2.0 if order else 1.0) / dt
