@@ -105,10 +105,11 @@ def test_weights_that_events_change_are_as_in_neuron_where_a_loop_ends_or_reads_
 
 def test_what_is_refused_is_raised_at_the_first_step():
     found = told("refusals", "reference")
-    made, first, second, variable = found["said"]
+    made, order, first, second, variable = found["said"]
     refused = [first, second]
     assert made.startswith("sections, mechanisms, NetCons or Vectors have been made or removed")
     assert found["made"] == 3 and found["after"] == [9] and len(refused) == 2 and found["t"] == 0
+    assert "secondorder, changed after h.finitialize()" in order
     for said in refused:
         assert said.startswith("the model has 1 thing") and "extracellular" in said
     assert "CVode: variable time steps" in variable

@@ -662,6 +662,12 @@ def refusals(engine):
         h("proc hoc_moving() { fadvance()  s0.sec clamp.loc(0.9)  fadvance() }")
         h.finitialize(-65)
         said(h.hoc_moving)
+    with enable(engine=engine):
+        h.finitialize(-65)
+        h.dt = 0.05  # the first steps with it are run here alone
+        h("proc orders() { fadvance() fadvance() secondorder = 2 fadvance() }")
+        said(h.orders)
+        h.secondorder, h.dt = 0, 0.025
     other = h.Section(name="other")
     other.insert("extracellular")
     other(0.5).xc[0] = -1

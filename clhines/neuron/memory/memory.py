@@ -264,3 +264,9 @@ class NeuronMemory(Objects):
         _, own_dt, factor = (ctypes.c_double * 3).from_address(self.variable("nrn_threads"))
         never = own_dt != dt or not dt or not factor  # it sets them anew, or has not yet
         return never or factor == (2.0 if order else 1.0) / dt
+
+    def keep_order(self, order: float, dt: float) -> None:
+        """Let NEURON's steps be of the order of time that a first step with dt has given them."""
+        clocks = (ctypes.c_double * 3).from_address(self.variable("nrn_threads"))
+        if clocks[1] != dt:
+            clocks[1], clocks[2] = dt, (2.0 if order else 1.0) / dt

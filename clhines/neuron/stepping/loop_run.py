@@ -54,7 +54,7 @@ class LoopRun:
         self._next = [events.get(r.event, np.inf) for r in model.plays.recorders]  # ms: samples
         self._ended = dict[int, float]()  # what recorders have at the end of the last block
         self._steps, self._taken, self._size = 0, 0, FIRST
-        self._now = float(model.h.t)
+        self._now, self._order = float(model.h.t), int(model.h.secondorder)
         self._failed: SimulationError | None = None
         self.given = 0  # steps, in all
         model.forget()
@@ -222,6 +222,8 @@ class LoopRun:
                 kept.advance(steps, False)
             if by_neuron:
                 kept.step()
+            else:
+                self._model.memory.keep_order(self._order, float(h.dt))
         put_words(at, words)
         netcons, times = (np.array([e[k] for e in events]) for k in (1, 2))
         self._model.queue.send(netcons.astype(np.int64), times)

@@ -140,16 +140,16 @@ def read_stepping(model: ModelRead) -> tuple[Stepping | None, list[Rejected]]:
     own = [name for name in names if not is_standard(h, memory, name)]
     if not own:
         return None, []
-    named = "step" if "step" in own else "() or ".join(own)
+    said = "step" if "step" in own else "() or ".join(own)
     try:
         return _OfModel(model).found(own), []
     except RefusedError as refused:
-        what = f"{named}() of the model's own, which hoc calls in each step: it {refused}"
+        what = f"{said}() of the model's own, which hoc calls in each step: it {refused}"
         if isinstance(refused, ChangesError):
-            return None, [SteppingRejected("", what, _OR_SWITCH.format(named))]
+            return None, [SteppingRejected("", what, _OR_SWITCH.format(said))]
     except OSError as error:
-        what = f"{named}() of the model's own, whose code is not as expected: {error}"
-    return None, [Rejected("", what, _WAY_OUT.format(named))]
+        what = f"{said}() of the model's own, whose code is not as expected: {error}"
+    return None, [Rejected("", what, _WAY_OUT.format(said))]
 
 
 def stepping_of(model: ModelRead) -> Callable[[], list[object]]:
