@@ -150,7 +150,7 @@ def aims() -> Iterator[Quote]:
         return Figure("cells-nvidia-h200", micro, where)
 
     def ring(file: str) -> Figure:
-        where = {"cells": 16384, "name": "clhines (epochs), float64"}
+        where = {"cells": 16384, "name": "clhines (epochs-gpu), float64"}
         return Figure(file, micro, where)
 
     def whole(shown: Shown) -> Figure:

@@ -41,8 +41,8 @@ def rings() -> Iterator[Quote]:
                 cells = [Figure(file, nanoseconds, {**where, "cells": n}) for n in sizes]
                 yield row(SPEED, here, f"{runtime}: {label}", *cells)
     gpu = {
-        "clhines, float64": "clhines (epochs), float64",
-        "clhines, float32": "clhines (epochs), float32",
+        "clhines, float64": "clhines (epochs-gpu), float64",
+        "clhines, float32": "clhines (epochs-gpu), float32",
         "Arbor, GPU": "Arbor GPU...",
     }
     for title, file in {"soma": "ring-nvidia-h200", "everywhere": "ring-all-nvidia-h200"}.items():

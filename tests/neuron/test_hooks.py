@@ -489,7 +489,7 @@ def test_records_and_plays_of_what_is_not_simulated_name_it():
     found = result_of(NAMED)
     for kind, word in (("record", "of"), ("play", "into")):
         for name, lines in zip(found["names"], found[kind], strict=True):
-            if (kind, name) == ("record", "i_cap"):
+            if kind == "record" and name in {"i_cap", "mine"}:  # `mine`: a number of hoc's own
                 assert not lines
                 continue
             if (kind, name) == ("play", "celsius"):  # which runs but for hh's TABLE
