@@ -56,9 +56,8 @@ def _own_store(tmp_path_factory, monkeypatch):
 def _cpu_for_its_engine(request, monkeypatch):
     """Tests of `epochs-cpu` without a queue of their own run on a CPU, also beside a GPU."""
     given = getattr(getattr(request.node, "callspec", None), "params", {})
-    if "epochs-cpu" in filter(lambda x: isinstance(x, str), given.values()):
-        if not {"queue", "fast_queue"} & set(given):
-            monkeypatch.setenv("CLHINES_DEVICE", "cpu")
+    if given.get("engine") == "epochs-cpu" and not {"queue", "fast_queue"} & set(given):
+        monkeypatch.setenv("CLHINES_DEVICE", "cpu")
 
 
 @pytest.fixture(autouse=True)

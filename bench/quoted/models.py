@@ -500,10 +500,21 @@ def unseen() -> Iterator[Quote]:
     words = "Since mends {} of these are equal, {} go by NEURON's own steps, {} are"
     yield prose(SWITCH, PUBLISHED, words, *(_scripts(now, *x) for x in (EQUAL, OWN, REJECTED)))
     yield from _draws()
-    counts = (Figure("coverage-unseen", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
-    yield prose(SWITCH, PUBLISHED, "Of the first draw's {} distinct .mod files {} run", *counts)
-    counts = (Figure("coverage-unseen-2", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
-    yield prose(SWITCH, PUBLISHED, "Of their {} distinct .mod files {} run", *counts)
+    words = "Of the first draw's {} distinct .mod files {} run"
+    yield prose(SWITCH, PUBLISHED, words, *_mod_files("coverage-unseen"))
+    words = "Of their {} distinct .mod files {} run"
+    yield prose(SWITCH, PUBLISHED, words, *_mod_files("coverage-unseen-2"))
+
+
+def _mod_files(file: str) -> tuple[Figure, Figure]:
+    """Return how many .mod files a draw has, and how many of them run."""
+    files, run = (Figure(file, field(n, "{:,.0f}"), {}) for n in ("files", "run"))
+    return files, run
+
+
+def _homes(file: str) -> Figure:
+    """Return of how many repositories the .mod files of a draw are."""
+    return Figure(file, lambda found: str(len(found["repositories"])), {})
 
 
 def _draw(file: str, first: str, wrong: str, last: str) -> Iterator[Quote]:
@@ -528,16 +539,15 @@ def _draws() -> Iterator[Quote]:
     yield from _draw("4", f"Of its {{}} scripts of NEURON {equal}", both, f"With mends {now}")
     yield from _draw("5", f"Of its {{}} scripts that do run {equal}", "", f"With a mend {now}")
     yield from _draw("7", f"Of its {{}} scripts that ran {equal}", "", f"Counted again {now}")
-    counts = (Figure("coverage-unseen-3", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
-    yield prose(SWITCH, PUBLISHED, "Of this draw's {} distinct .mod files {} run", *counts)
-    fourth = Figure("coverage-unseen-4", lambda found: str(len(found["repositories"])), {})
-    counts = (Figure("coverage-unseen-4", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
-    yield prose(SWITCH, PUBLISHED, "until {} had such files", fourth)
-    yield prose(SWITCH, PUBLISHED, "Of its {} distinct .mod files {} ran, counted once", *counts)
-    later = Figure("coverage-unseen-5", lambda found: str(len(found["repositories"])), {})
-    files, run = (Figure("coverage-unseen-5", field(n, "{:,.0f}"), {}) for n in ("files", "run"))
+    words = "Of this draw's {} distinct .mod files {} run"
+    yield prose(SWITCH, PUBLISHED, words, *_mod_files("coverage-unseen-3"))
+    fourth, fifth = "coverage-unseen-4", "coverage-unseen-5"
+    yield prose(SWITCH, PUBLISHED, "until {} had such files", _homes(fourth))
+    words = "Of its {} distinct .mod files {} ran, counted once"
+    yield prose(SWITCH, PUBLISHED, words, *_mod_files(fourth))
+    files, run = _mod_files(fifth)
     words = "Of its {} distinct .mod files of {} repositories {} ran, counted once"
-    yield prose(SWITCH, PUBLISHED, words, files, later, run)
+    yield prose(SWITCH, PUBLISHED, words, files, _homes(fifth), run)
 
 
 def repositories() -> Iterator[Quote]:

@@ -189,9 +189,9 @@ class NeuronModel:
         instances, before = self.every[name], list[Callable[[], None]]()
         for column in columns:
             variable, _, place = column.partition(".")
-            if variable in instances.entry.ranges or self._is_hidden(name, variable):
-                of_range = variable in instances.entry.ranges
-                owner = instances if of_range else self.hidden_of(name)
+            is_range = variable in instances.entry.ranges
+            if is_range or self._is_hidden(name, variable):
+                owner = instances if is_range else self.hidden_of(name)
                 at = int(place) if place else None
                 values = np.array(owner.values(variable, at))
                 before.append(partial(owner.put, variable, values, at))

@@ -280,12 +280,9 @@ class Simulation(Holder):
             steps = _whole_steps(duration, dt, LAST_STEP - self.step)
             self._progress.check("restore() an earlier state to go on")
             records, chunk = self._recordings.of_run(self.step, steps)
-        if self.ranks is not None:
-            known = "" if self._apart else digest_of(records)
-            self.ranks.same({"duration": duration, "digest of what is recorded": known})
-            if self._apart:
-                chunk = int(self.ranks.gather_numbers([chunk]).min())
-        begin, end, self._progress.at_start = self.step, self.step + steps, False
+        chunk = self._agreed_chunk(duration, records, chunk)
+        begin, end = self.step, self.step + steps
+        self._progress.at_start = False
         cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
         chunks = self._recordings.first_values(records, begin)
         failed, progress = 0, progress and self._first
@@ -310,6 +307,15 @@ class Simulation(Holder):
         if failed:
             self._fail(chunks[-1].failed, failed, result)
         return result
+
+    def _agreed_chunk(self, duration: float, records: list[Record], chunk: int) -> int:
+        """Compare what ranks run; return the smallest chunk where each has records of its own."""
+        if self.ranks is not None:
+            known = "" if self._apart else digest_of(records)
+            self.ranks.same({"duration": duration, "digest of what is recorded": known})
+            if self._apart:
+                chunk = int(self.ranks.gather_numbers([chunk]).min())
+        return chunk
 
     def _advance_whole(
         self, count: int, records: list[Record], cost: dict[str, float]

@@ -261,12 +261,21 @@ class NeuronMemory(Objects):
 
     def has_order(self, order: float, dt: float) -> bool:
         """Whether NEURON's steps are of the order of time, as it sets them for dt."""
-        _, own_dt, factor = (ctypes.c_double * 3).from_address(self.variable("nrn_threads"))
+        _, own_dt, factor = self._clock()
         never = own_dt != dt or not dt or not factor  # it sets them anew, or has not yet
-        return never or factor == (2.0 if order else 1.0) / dt
+        return never or factor == _factor(order, dt)
 
     def keep_order(self, order: float, dt: float) -> None:
         """Let NEURON's steps be of the order of time that a first step with dt has given them."""
-        clocks = (ctypes.c_double * 3).from_address(self.variable("nrn_threads"))
-        if clocks[1] != dt:
-            clocks[1], clocks[2] = dt, (2.0 if order else 1.0) / dt
+        clock = self._clock()
+        if clock[1] != dt:
+            clock[1], clock[2] = dt, _factor(order, dt)
+
+    def _clock(self) -> ctypes.Array[ctypes.c_double]:
+        """Return the time of NEURON's steps, their dt, and the `_factor` of both."""
+        return (ctypes.c_double * 3).from_address(self.variable("nrn_threads"))
+
+
+def _factor(order: float, dt: float) -> float:
+    """Return by what NEURON multiplies capacitances, 1/ms."""
+    return (2.0 if order else 1.0) / dt

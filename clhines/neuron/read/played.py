@@ -135,11 +135,12 @@ class PlayReader:
         self.in_use: list[int] = []  # words of what records and plays, addresses of Vectors too
         for played in memory.played(every):
             self._read(played)
-        for variable in {p.variable for p in self.players}:
-            if any(r.event and r.variable == variable for r in self.recorders):
-                what = f"at intervals or times, of {variable.name}, which Vector.play sets"
-                what = f"Vector.record, {what}"
-                self.rejected.append(Rejected(variable.owner, what, "record it in each step"))
+        sampled = {recorder.variable for recorder in self.recorders if recorder.event}
+        for variable in dict.fromkeys(player.variable for player in self.players):
+            if variable in sampled:
+                how = f"at intervals or times, of {variable.name}, which Vector.play sets"
+                said = Rejected(variable.owner, f"Vector.record, {how}", "record it in each step")
+                self.rejected.append(said)
 
     def continuous(self, owner: str) -> list[Variable]:
         """Return variables of a mechanism that vectors set in each step, also before the first."""
