@@ -210,10 +210,10 @@ class KeptModel:
             self.gathering.play(result, first, begin, dt)
         if self.joints is not None:
             sim.runner.exchange()  # type: ignore[attr-defined]
-            self.model.queue.exchange()  # spikes of NEURON's last step, which `sim` has as well
+            self.model.queue.exchange(begin)  # NEURON's last step's, which `sim` has as well
         h.t = float(clock(begin, dt, steps)[-1])
         if self.joints is not None:
-            self.model.queue.exchange()  # of none, but NEURON counts their times from it
+            self.model.queue.exchange(float(h.t))  # of none, but NEURON counts steps from it
         last = last_delivery(begin, dt, steps)
         with nullcontext() if self.joints is None else self.joints.agreed():
             self._counters.fill(result, first)  # before numbers of the end are in NEURON's memory

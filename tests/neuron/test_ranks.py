@@ -101,7 +101,7 @@ def test_bins_on_several_ranks_are_those_of_neuron():
     """
     loose, whole = (told(1, "--bins", mode, "neuron")["neuron"] for mode in ("0", "1"))
     assert loose[0][0] != whole[0][0]
-    found = told(2, "--bins", "1", "loose", "mixed", "neuron", "auto", "back", "steps")
+    found = told(2, "--bins", "1", "loose", "mixed", "neuron", "auto", "back", "far", "steps")
     for line in (*found.pop("loose"), *found.pop("mixed")):
         assert "CVode.queue_mode(1, 0) on several MPI ranks" in line
     found |= told(3, "--bins", "1", "epochs-gpu")

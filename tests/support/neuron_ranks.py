@@ -141,18 +141,25 @@ if "--gaps" in sys.argv:
 pc.set_maxstep(10)
 
 
-def ran(v_init=-65, engine=None, back=STOPS[-1]):
+def ran(v_init=-65, engine=None, back=STOPS[-1], stops=STOPS):
     """Spikes of all ranks, v and a current of cell 0; after `back`, ms, NEURON takes all steps."""
     if engine:
         enable(engine=engine)
     h.finitialize(v_init)
-    for stop in STOPS:
+    for stop in stops:
         if stop > back:
             disable()
         pc.psolve(stop)
     disable()
     spikes = comm.gather([*zip(times.to_python(), gids.to_python(), strict=True)])
     return sorted(pair for some in spikes or [] for pair in some), [*v, *i]
+
+
+def far(v_init):
+    """NEURON sees a spike in its one step after more steps than ``spike_compress`` can count."""
+    spikes = comm.bcast(ran(v_init, "auto")[0])
+    stop = max(t for t, gid in spikes if gid < CELLS and 8 < t < 20) + h.dt
+    return ran(v_init, "auto", stop, (stop, STOPS[-1]))
 
 
 def refused(do):
@@ -377,6 +384,9 @@ for scenario in sys.argv[1:]:
         enable(engine="steps")
         found[scenario] = refused(REFUSED[scenario])
         disable()
+        continue
+    if scenario == "far":
+        found[scenario] = far(-65), far(20)
         continue
     given = ("auto", STOPS[0] if SOON else 15.0) if scenario == "back" else (scenario,)
     found[scenario] = ran(-65, *given), ran(20, *given)

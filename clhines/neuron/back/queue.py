@@ -101,11 +101,14 @@ class EventQueue:
         move = self._memory.function(name, None, pointer, pointer, ctypes.c_double)
         move(self.address, item, time)
 
-    def exchange(self) -> None:
-        """Let NEURON exchange the spikes that it has found, on all ranks at once."""
-        pointer = ctypes.c_void_p
-        exchange = self._memory.function("_Z18nrn_spike_exchangeP9NrnThread", None, pointer)
-        exchange(self._memory.variable("nrn_threads"))
+    def exchange(self, t: float) -> None:
+        """Let NEURON exchange the spikes that it has found, on all ranks at once, at a time, ms.
+
+        With ``spike_compress`` it counts the steps to the next ones from its thread's time.
+        """
+        pointer, thread = ctypes.c_void_p, self._memory.variable("nrn_threads")
+        ctypes.c_double.from_address(thread).value = t  # hoc's t is another number
+        self._memory.function("_Z18nrn_spike_exchangeP9NrnThread", None, pointer)(thread)
 
     def put_exchange_off(self, t: float) -> None:
         """Let NEURON exchange spikes with other ranks no earlier than at a time, ms."""
