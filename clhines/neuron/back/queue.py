@@ -107,8 +107,11 @@ class EventQueue:
         With ``spike_compress`` it counts the steps to the next ones from its thread's time.
         """
         pointer, thread = ctypes.c_void_p, self._memory.variable("nrn_threads")
-        ctypes.c_double.from_address(thread).value = t  # hoc's t is another number
-        self._memory.function("_Z18nrn_spike_exchangeP9NrnThread", None, pointer)(thread)
+        exchange = self._memory.function("_Z18nrn_spike_exchangeP9NrnThread", None, pointer)
+        own = ctypes.c_double.from_address(thread)  # hoc's t is another number
+        before, own.value = own.value, t
+        exchange(thread)
+        own.value = before
 
     def put_exchange_off(self, t: float) -> None:
         """Let NEURON exchange spikes with other ranks no earlier than at a time, ms."""
