@@ -368,31 +368,23 @@ def exchanging() -> Iterator[dict[str, float]]:
     from clhines.simulate.ranks.split import JoinedRun
 
     spent = dict.fromkeys(("exchanges", "exchange_s", "message_s"), 0.0)
-    owns = JoinedRun.exchange, JoinedRun._collect, Ranks.exchange
-    waited = 0.0  # for the device
+    owns = JoinedRun._tell, Ranks.exchange
 
-    def exchange(run: JoinedRun) -> None:
-        begin, before = time.perf_counter(), waited
-        owns[0](run)
-        spent["exchanges"] += 1
-        spent["exchange_s"] += time.perf_counter() - begin - (waited - before)
-
-    def collect(run: JoinedRun, *shown: Any) -> np.ndarray:
-        nonlocal waited
+    def tell(run: JoinedRun, *given: Any) -> None:
         begin = time.perf_counter()
-        found = owns[1](run, *shown)
-        waited += time.perf_counter() - begin
-        return found
+        owns[0](run, *given)
+        spent["exchanges"] += 1
+        spent["exchange_s"] += time.perf_counter() - begin
 
     def message(ranks: Ranks, *given: Any) -> list[np.ndarray]:
         begin = time.perf_counter()
-        found = owns[2](ranks, *given)
+        found = owns[1](ranks, *given)
         spent["message_s"] += time.perf_counter() - begin
         return found
 
     with ExitStack() as stack:
-        names = (JoinedRun, "exchange"), (JoinedRun, "_collect"), (Ranks, "exchange")
-        for (of, name), own, timed in zip(names, owns, (exchange, collect, message), strict=True):
+        names = (JoinedRun, "_tell"), (Ranks, "exchange")
+        for (of, name), own, timed in zip(names, owns, (tell, message), strict=True):
             setattr(of, name, timed)
             stack.callback(setattr, of, name, own)
         yield spent

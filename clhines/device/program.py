@@ -10,7 +10,7 @@ import threading
 import time
 import warnings
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -167,6 +167,30 @@ class BoundKernel:
         """Enqueue it for `width` columns of some rows, at most `most` in a work-group."""
         group = min(most, queue.device.max_work_group_size, 1 << (width - 1).bit_length())
         self.launch(queue, -(-width // group) * group, group, rows=rows)
+
+
+class SideBySide:
+    """Queues for launches that run at the same time: the first on the queue itself."""
+
+    def __init__(self, queue: cl.CommandQueue, count: int) -> None:
+        self._queue = queue
+        self._others = [cl.CommandQueue(queue.context, queue.device) for _ in range(count - 1)]
+
+    def launch(
+        self, launches: Sequence[Callable[[cl.CommandQueue, list[cl.Event] | None], cl.Event]]
+    ) -> None:
+        """Enqueue each on its queue; what is enqueued next on the first one waits for all."""
+        own, *others = launches
+        begin, ends = [], []
+        if others:
+            begin = [cl.enqueue_marker(self._queue)]
+            self._queue.flush()
+        own(self._queue, None)
+        for queue, other in zip(self._others, others, strict=True):
+            ends.append(other(queue, begin))
+            queue.flush()
+        if ends:
+            cl.enqueue_barrier(self._queue, wait_for=ends)
 
 
 def _equal(a: KernelArgument, b: KernelArgument) -> bool:

@@ -116,6 +116,19 @@ def test_neuron_goes_on_with_delays_of_less_than_two_steps():
     compare(told(2, "--soon", "--bins", "0", "back")["back"], known, "back", range(60, 66))
 
 
+def test_events_are_exchanged_while_the_next_steps_are_under_way(of_neuron):
+    """Of a half epoch during the next half, as on GPUs, with those of given times and in bins."""
+    compare(told(2, "--during", "auto")["auto"], of_neuron, "auto")
+    library = "--trains", str(mod_files.library())
+    trains = told(1, *library, "neuron")["neuron"]
+    found = told(2, "--during", *library, "back", "steps", "epochs-gpu")
+    for engine, runs in (found | told(3, "--during", *library, "reference")).items():
+        compare(runs, trains, engine, (70, 71))
+    binned = told(1, "--bins", "1", "neuron")["neuron"]
+    for engine, runs in told(2, "--during", "--bins", "1", "far", "epochs-gpu").items():
+        compare(runs, binned, engine, range(60, 66))
+
+
 def test_gap_junctions_between_ranks_are_those_of_neuron(of_neuron):
     """Voltages of the step's begin; in three calls, and from the start again, with a current."""
     library = "--gaps", str(mod_files.library())

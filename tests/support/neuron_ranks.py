@@ -1,6 +1,7 @@
 """A network of NEURON on MPI ranks.
 
-``neuron_ranks.py [--soon] [--empty] [--gaps LIBRARY] [--trains LIBRARY] [--bins 0|1] SCENARIO...``
+``neuron_ranks.py [--during] [--soon] [--empty] [--gaps LIBRARY] [--trains LIBRARY]
+[--bins 0|1] SCENARIO...``
 
 Rank 0 prints what each scenario gives, of all ranks. A scenario is NEURON itself (``neuron``), an
 engine, runs that are made again (``again-ENGINE``, ``again`` in NEURON), or what is refused.
@@ -17,6 +18,7 @@ from neuron import h
 import clhines
 from clhines import ClhinesError
 from clhines.neuron import disable, enable
+from clhines.simulate.ranks.split import JoinedRun
 from clhines.simulate.simulation import Simulation
 
 CELLS, STIM, FIRES = 6, 50, 60  # of gid STIM: a NetStim; from FIRES on: IntFire1
@@ -53,6 +55,9 @@ def connect(gid, target, weight, delay):
     kept.append(netcon)
 
 
+if "--during" in sys.argv:  # the next half of an epoch, as on GPUs
+    sys.argv.remove("--during")
+    JoinedRun.overlap = True
 SOON = "--soon" in sys.argv  # delays of less than two steps
 if SOON:
     sys.argv.remove("--soon")

@@ -185,12 +185,14 @@ class EventList:
             set_zero(self.count, self._queue)
         self.seen, self.known_empty = 0, False
 
-    def to(self, end: int, begin: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    def to(
+        self, end: int, begin: int = 0, queue: cl.CommandQueue | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Wait, and return sources and times of some events, and of those of the start."""
         source, t = np.zeros(0, np.int64), np.zeros(0)
         if end > begin:
             lists = (self._source, begin, end), (self._time, begin, end)
-            source, t = read_parts(lists, self._queue)
+            source, t = read_parts(lists, queue or self._queue)
         return self._with_early(source, t)
 
     def _with_early(self, source: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -208,17 +210,45 @@ class EventList:
         And values of other arrays, as `read_parts`. It waits once, as long as there are as many
         events as usual, and none where there were none; else twice.
         """
+        return self._until(self.count, self._queue, others)
+
+    def note(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+        """Enqueue a look at their number; return what waits for that alone, and is `new` then."""
+        noted, side = self._beside
+        count, size = self.count.base_data, self.count.nbytes
+        places = {"src_offset": self.count.offset, "byte_count": size}
+        event = cl.enqueue_copy(self._queue, noted.data, count, **places)
+
+        def new() -> tuple[np.ndarray, np.ndarray]:
+            self._queue.flush()
+            event.wait()
+            return self._until(noted, side)[:2]
+
+        return new
+
+    @cached_property
+    def _beside(self) -> tuple[cla.Array, cl.CommandQueue]:
+        """Return room for a number, and a queue whose reads wait for nothing that is under way."""
+        queue = self._queue
+        own = devices.is_cpu(queue.device)  # whose cores are busy with that
+        side = queue if own else cl.CommandQueue(queue.context, queue.device)
+        return cla.zeros(queue, 1, np.int32), side
+
+    def _until(
+        self, number: cla.Array, queue: cl.CommandQueue,
+        others: Sequence[tuple[cla.Array, int, int]] = (),
+    ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:  # fmt: skip
         begin = self.seen
         until = min(begin + self._usual * self._any, self.capacity)
-        lists = (self.count, 0, 1), (self._source, begin, until), (self._time, begin, until)
-        count, source, t, *more = read_parts((*lists, *others), self._queue)
+        lists = (number, 0, 1), (self._source, begin, until), (self._time, begin, until)
+        count, source, t, *more = read_parts((*lists, *others), queue)
         self.seen = end = min(int(count[0]), self.capacity)
         self._any = end > begin
         if end <= until:
             return *self._with_early(source[: end - begin], t[: end - begin]), more
         usual = min(1 << (end - begin).bit_length(), _MOST_EVENTS)
         self._usual = max(self._usual, usual)
-        return *self.to(end, begin), more
+        return *self.to(end, begin, queue), more
 
 
 @dataclass(frozen=True)
@@ -599,6 +629,9 @@ class ArenaRun(DeviceRun):
         first, end = int(at.min()), int(at.max()) + 1
         source, t, (v,) = self.events.new([(self.kernels.v[0], first, end)])
         return source, t, v[at - first]
+
+    def note_events(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+        return self.events.note()
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
         if len(source):

@@ -425,6 +425,10 @@ class Reference(PartRun):
     def new_events(self, node: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return *self._new_events(), self.variables.v[node]
 
+    def note_events(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+        found = self._new_events()
+        return lambda: found
+
     def _new_events(self) -> tuple[np.ndarray, np.ndarray]:
         found = self._events_from(0)
         self.events.emitted, self._noted = [], 0

@@ -120,6 +120,9 @@ class PartRun(Run, Protocol):
         And the voltages of nodes, mV.
         """
 
+    def note_events(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+        """Note the events found once all enqueued is done; returns a wait, as `new_events`."""
+
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
         """Append events of other ranks, by source and time, to the rings of their sources."""
 

@@ -12,7 +12,9 @@ does what is left of it. Artificial cells go ahead by an epoch, see `Artificial`
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -150,6 +152,7 @@ class Artificial:
         self._kernel.launch(queue, items, group)
 
 
+_BESIDE = 0  # steps of a launch from which on plans run side by side
 _TURN = threading.Lock()
 _LAST: dict[cl.Device, tuple[cl.CommandQueue, cl.Event]] = {}  # launch whose work-groups meet
 # arguments of each launch
@@ -221,7 +224,7 @@ class ArenaEpochs(ArenaKernels):
         self.artificial = None
         if any(map(layouts.is_artificial, model.kinds)):
             self.artificial, self.layout.ring_steps = Artificial(self.run, together), self.epoch
-        for plan in plans:
+        for plan in sorted(plans, key=lambda plan: -plan.groups):  # others end beside the largest
             real = np.flatnonzero(plan.table.gather >= 0)
             self.place[plan.table.gather[real]] = base + real
             begin = np.repeat(plan.table.units[:, 0], plan.table.units[:, 1])
@@ -359,6 +362,9 @@ class ArenaEpochs(ArenaKernels):
                 held = 3 * plan.capacity * max(1, launch.plan.groups)
                 launch.given["far_held"] = cla.empty(self.queue, held, self.dtype)
             launch.given["numbers"] = np.array([*numbers, *[0.0] * (not numbers)], self.dtype)
+        self._beside = None
+        if not any(launch.spec is not None and launch.spec.meets for launch in self._tables):
+            self._beside = program.SideBySide(self.queue, len(self._tables))
 
     def bind(self) -> None:
         self.run.times.forget()
@@ -440,11 +446,20 @@ class ArenaEpochs(ArenaKernels):
         begin = self.run.times.steps.start
         steps = first, count, begin, row, begins, *(not begins,) * self._others.later
         for launch in self._tables:
-            kernel, group = self._kernel(launch), launch.plan.spec.work_group
-            kernel.change(launch.given["numbers"], *map(np.int32, steps))
-            assert launch.spec is not None
-            how = _launch_in_turn if launch.spec.meets else program.BoundKernel.launch
-            how(kernel, self.queue, launch.plan.groups * group, group)
+            self._kernel(launch).change(launch.given["numbers"], *map(np.int32, steps))
+        if self._beside is not None and count >= _BESIDE:
+            self._beside.launch([partial(self._launch_plan, launch) for launch in self._tables])
+            return
+        for launch in self._tables:
+            self._launch_plan(launch, self.queue)
+
+    def _launch_plan(
+        self, launch: _ListsKernel, queue: cl.CommandQueue, waits: list[cl.Event] | None = None
+    ) -> cl.Event:
+        kernel, group = self._kernel(launch), launch.plan.spec.work_group
+        assert launch.spec is not None
+        how = _launch_in_turn if launch.spec.meets else program.BoundKernel.launch
+        return how(kernel, queue, launch.plan.groups * group, group, waits)
 
     def _publish(self) -> None:
         """Enqueue that all targets, if there are any, see the events that were sent so far."""
@@ -461,8 +476,8 @@ class ArenaEpochs(ArenaKernels):
 
 
 def _launch_in_turn(
-    kernel: program.BoundKernel, queue: cl.CommandQueue, items: int, group: int
-) -> None:
+    kernel: program.BoundKernel, queue: cl.CommandQueue, items: int, group: int, _: None
+) -> cl.Event:
     """Enqueue a kernel whose work-groups wait for each other: all must be on the device.
 
     So it begins when the last one of this sort has ended, whose queue may be another one.
@@ -475,3 +490,4 @@ def _launch_in_turn(
         waits = elsewhere and event and event.command_execution_status > 0  # it has not ended
         done = kernel.launch(queue, items, group, [event] if waits else None)
         _LAST[queue.device] = queue, done
+    return done

@@ -64,10 +64,8 @@ class BlockEpochs(Cells):
         self.threshold = self.reals(run.model.threshold)
         starts, none = np.zeros(run.model.forest.num_cells + 1), np.zeros((0, 2))
         self.recorded = self._recorded(starts, none, 0, self.reals(none))
-        context, device = self.queue.context, self.queue.device
         self.launches = [_CellsKernel(self, plan) for plan in plans]
-        # launches after the first run concurrently with it
-        self._queues = [cl.CommandQueue(context, device) for _ in plans[1:]]
+        self._together = program.SideBySide(self.queue, len(plans))
 
     def integers(self, values: ArrayLike) -> cla.Array:
         return to_device(self.queue, values, np.int32)
@@ -99,17 +97,8 @@ class BlockEpochs(Cells):
             launch.bind(given)
 
     def launch(self, first: int, count: int, row: int) -> None:
-        (own, *others), steps = self.launches, (first, count, row)
-        begin, ends = [], []
-        if others:
-            begin = [cl.enqueue_marker(self.queue)]
-            self.queue.flush()
-        own.advance(self.queue, steps, None)
-        for queue, launch in zip(self._queues, others, strict=True):
-            ends.append(launch.advance(queue, steps, begin))
-            queue.flush()
-        if ends:
-            cl.enqueue_barrier(self.queue, wait_for=ends)
+        steps = first, count, row
+        self._together.launch([partial(launch.advance, steps) for launch in self.launches])
 
     def storage(self, k: int, name: str) -> list[Storage]:
         kind = self.model.kinds[k]
@@ -271,7 +260,7 @@ class _CellsKernel:
         return program.bind(built, spec, "advance", arguments, _CHANGES)
 
     def advance(
-        self, queue: cl.CommandQueue, steps: tuple[int, int, int], waits: list[cl.Event] | None
+        self, steps: tuple[int, int, int], queue: cl.CommandQueue, waits: list[cl.Event] | None
     ) -> cl.Event:
         """Enqueue steps: the first, how many, and the row in which the first is recorded."""
         kernel, group = self._kernel, self.spec.work_group

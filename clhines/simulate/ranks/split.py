@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from clhines.arrays import place_of
+from clhines.device.devices import is_cpu
 from clhines.errors import InputError, RankError
 from clhines.model.model import Model
 from clhines.simulate.engines.reference import Clock, check_globals
@@ -34,6 +35,8 @@ from clhines.simulate.state.decisions import MAX_EPOCH, Decisions
 _Found = TypeVar("_Found")
 _NEAR = 1e-6  # steps
 _NOTHING, _NO_WORDS = np.zeros(0, np.int64), np.zeros(0, np.uint32)
+_NO_VOLTAGES = np.zeros(0)
+_LEAST_OVERLAP = 8  # steps of an epoch from which on its halves are long enough
 
 
 class _Own:
@@ -383,6 +386,10 @@ class OwnRun(SplitRun):
         return self._own.call(self.run.weights)  # type: ignore[return-value]
 
 
+def _none_noted() -> tuple[np.ndarray, np.ndarray]:
+    return _NOTHING, np.zeros(0)
+
+
 class Joints:
     """Connects the network that this rank describes to those of others; see `join`.
 
@@ -429,7 +436,12 @@ class Joints:
 
 
 class JoinedRun:
-    """A run of a rank's own network that exchanges events; `exchange` is called once at the end."""
+    """A run of a rank's own network that exchanges events; `exchange` is called once at the end.
+
+    On GPUs events of half an epoch are exchanged during the next half; see `overlap`.
+    """
+
+    overlap: ClassVar[bool | None] = None  # None: on GPUs
 
     def __init__(self, joints: Joints, model: Model, run: PartRun) -> None:
         self.run, self.max_steps, self._joints, self._model = run, run.max_steps, joints, model
@@ -456,8 +468,10 @@ class JoinedRun:
         delay = model.netcons.delay[from_others] / model.dt
         loose = bool((np.abs(delay - np.rint(delay)) > _NEAR).any())
         loose |= bool((~self._is_late & (self._number >= 0)).any())  # at any time of a step
-        mine = min(least, run.max_steps), model.bins, loose
-        least_of, binned, loose_on = joints.ranks.gather_numbers(mine).T
+        on_gpu = run.device is not None and not is_cpu(run.device)
+        during = on_gpu if self.overlap is None else self.overlap
+        mine = min(least, run.max_steps), model.bins, loose, during
+        least_of, binned, loose_on, overlaps = joints.ranks.gather_numbers(mine).T
         self._epoch = int(least_of.min())
         if binned.any() and (loose_on.any() or not binned.all()):
             joints.told = True  # all find it
@@ -471,7 +485,11 @@ class JoinedRun:
                 f"a connection from another rank has a delay shorter than a step of {model.dt:g} "
                 "ms; expected longer delays"
             )
+        self._overlaps = bool(overlaps.all()) and self._epoch >= _LEAST_OVERLAP
+        if self._overlaps:
+            self._epoch //= 2
         self._started = False
+        self._noted: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
         self._found: list[tuple[np.ndarray, np.ndarray]] = []  # of the chunk
         self._unsent: list[tuple[np.ndarray, np.ndarray]] = []
 
@@ -491,8 +509,18 @@ class JoinedRun:
             self.run.deliver(first, some)
             first, row = first + some, row + some
             self._step = first
-            if first % self._epoch == 0:
+            if first % self._epoch == 0 and not self._overlaps:
                 self.exchange()
+            elif first % self._epoch == 0:
+                self._exchange_noted()
+                self._noted = self.run.note_events()
+
+    def _exchange_noted(self) -> None:
+        """Exchange what was found before the last steps, which are under way."""
+        noted, self._noted = self._noted, None
+        if noted is not None:
+            self._take(*noted())
+            self._tell()
 
     def deliver(self, first: int, count: int) -> None:
         """Do nothing: `advance` does."""
@@ -512,13 +540,19 @@ class JoinedRun:
         return source[order], time[order]
 
     def exchange(self) -> None:
-        """Give all ranks the events found here, and take those of others."""
+        """Wait, give all ranks the events found here, and take those of others."""
+        self._noted = None
+        source, time, v = self.run.new_events(self._shown)
+        self._take(source, time)
+        self._tell(v)
+
+    def _tell(self, v: np.ndarray = _NO_VOLTAGES) -> None:
+        """Give all ranks the events that have been taken here, and take those of others."""
         source, time = self._ahead
         count = int(np.searchsorted(time, self._clock.at(self._step), "right"))
         if count:  # the run does not find those of given times
             self.send(source[:count], time[:count])
             self._ahead = source[count:], time[count:]
-        v = self._collect(self._shown)
         number, time = (np.concatenate(each) for each in zip(*self._unsent, strict=True))
         self._unsent = []
         known = number >= 0
@@ -531,16 +565,17 @@ class JoinedRun:
         if len(self._joints.pointed):
             self.run.take_voltages(v[np.searchsorted(self._pointed, self._joints.pointed)])
 
-    def _collect(self, shown: np.ndarray = _NOTHING) -> np.ndarray:
-        """Take the events that the run has found since the last call; return voltages of nodes."""
-        source, time, v = self.run.new_events(shown)
+    def _take(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Take events that the run has found since the last ones."""
         self._found.append((source, time))
         sent = np.where(self._is_late[source], time + SPIKE_LATE, time)
         self._unsent.append((self._number[source], sent))
-        return v
 
     def end(self) -> Chunk:
-        self._collect()
+        if self._noted is not None:  # other ranks are told where they expect it
+            self._take(*self._noted())
+            self._noted = _none_noted
+        self._take(*self.run.new_events(_NOTHING)[:2])
         source, time = (np.concatenate(each) for each in zip(*self._found, strict=True))
         chunk = self.run.end()
         return Chunk.of(time, source, self._model.dt, chunk.failed, chunk.values)
@@ -556,4 +591,4 @@ class JoinedRun:
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         self.run.load(saved)
-        self._started, self._unsent = False, []
+        self._started, self._unsent, self._noted = False, [], None

@@ -149,7 +149,7 @@ def test_the_ring_spikes_as_in_neuron(name, tmp_path, monkeypatch):
 
 
 def test_exchanges_are_timed_without_the_wait_for_the_device(monkeypatch):
-    """By a clock of their own: a look at events takes 5 s, in an exchange and at the end, too."""
+    """By a clock of their own: a look at events takes 5 s, before what ranks tell each other."""
     now = [0.0]
 
     def takes(seconds, then=None):
@@ -162,18 +162,18 @@ def test_exchanges_are_timed_without_the_wait_for_the_device(monkeypatch):
 
     monkeypatch.setattr(model_runs.time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(Ranks, "exchange", takes(2.0))
-    monkeypatch.setattr(JoinedRun, "_collect", takes(5.0))
-    ranks = Ranks.__new__(Ranks)
-    inside = lambda this: (this._collect(), ranks.exchange(np.zeros(0)))  # noqa: E731 - itself
-    monkeypatch.setattr(JoinedRun, "exchange", takes(1.0, inside))
-    owns = JoinedRun.exchange, JoinedRun._collect, Ranks.exchange
-    run = JoinedRun.__new__(JoinedRun)
+    ranks, run = Ranks.__new__(Ranks), JoinedRun.__new__(JoinedRun)
+    monkeypatch.setattr(JoinedRun, "_tell", takes(1.0, lambda _: ranks.exchange(np.zeros(0))))
+    run.run, run._shown = SimpleNamespace(), np.zeros(0)
+    monkeypatch.setattr(JoinedRun, "_take", lambda *_: None)
+    run.run.new_events = lambda _: (takes(5.0)(None), np.zeros(0), np.zeros(0), np.zeros(0))[1:]
+    owns = JoinedRun._tell, Ranks.exchange
     with model_runs.exchanging() as spent:
         run.exchange()
-        run._collect()
         run.exchange()
     assert spent == {"exchanges": 2, "exchange_s": 6.0, "message_s": 4.0}
-    assert owns == (JoinedRun.exchange, JoinedRun._collect, Ranks.exchange)
+    assert now == [16.0]
+    assert owns == (JoinedRun._tell, Ranks.exchange)
     row = {"model": "m", "devices": 2, "build_s": 1, "first_s": 1, "run_s": 1, "faster": 1,
            "spikes": 3, "same": 3, "stop_ms": 10, "command": "c", **spent}  # fmt: skip
     lines = models.spread_text({"rows": [row, row | {"exchanges": 0}]}).splitlines()
