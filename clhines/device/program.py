@@ -186,11 +186,13 @@ class SideBySide:
             begin = [cl.enqueue_marker(self._queue)]
             self._queue.flush()
         own(self._queue, None)
-        for queue, other in zip(self._others, others, strict=True):
-            ends.append(other(queue, begin))
-            queue.flush()
-        if ends:
-            cl.enqueue_barrier(self._queue, wait_for=ends)
+        try:
+            for queue, other in zip(self._others, others, strict=True):
+                ends.append(other(queue, begin))
+                queue.flush()
+        finally:  # also after an interrupt
+            if ends:
+                cl.enqueue_barrier(self._queue, wait_for=ends)
 
 
 def _equal(a: KernelArgument, b: KernelArgument) -> bool:

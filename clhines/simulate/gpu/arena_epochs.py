@@ -12,7 +12,6 @@ does what is left of it. Artificial cells go ahead by an epoch, see `Artificial`
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -152,7 +151,6 @@ class Artificial:
         self._kernel.launch(queue, items, group)
 
 
-_BESIDE = 0  # steps of a launch from which on plans run side by side
 _TURN = threading.Lock()
 _LAST: dict[cl.Device, tuple[cl.CommandQueue, cl.Event]] = {}  # launch whose work-groups meet
 # arguments of each launch
@@ -362,7 +360,7 @@ class ArenaEpochs(ArenaKernels):
                 held = 3 * plan.capacity * max(1, launch.plan.groups)
                 launch.given["far_held"] = cla.empty(self.queue, held, self.dtype)
             launch.given["numbers"] = np.array([*numbers, *[0.0] * (not numbers)], self.dtype)
-        self._beside = None
+        self._beside = None  # work-groups that wait for each other take the device alone
         if not any(launch.spec is not None and launch.spec.meets for launch in self._tables):
             self._beside = program.SideBySide(self.queue, len(self._tables))
 
@@ -447,7 +445,7 @@ class ArenaEpochs(ArenaKernels):
         steps = first, count, begin, row, begins, *(not begins,) * self._others.later
         for launch in self._tables:
             self._kernel(launch).change(launch.given["numbers"], *map(np.int32, steps))
-        if self._beside is not None and count >= _BESIDE:
+        if self._beside is not None and count > 1:
             self._beside.launch([partial(self._launch_plan, launch) for launch in self._tables])
             return
         for launch in self._tables:
@@ -457,9 +455,10 @@ class ArenaEpochs(ArenaKernels):
         self, launch: _ListsKernel, queue: cl.CommandQueue, waits: list[cl.Event] | None = None
     ) -> cl.Event:
         kernel, group = self._kernel(launch), launch.plan.spec.work_group
-        assert launch.spec is not None
-        how = _launch_in_turn if launch.spec.meets else program.BoundKernel.launch
-        return how(kernel, queue, launch.plan.groups * group, group, waits)
+        items = launch.plan.groups * group
+        if launch.spec is not None and launch.spec.meets:
+            return _launch_in_turn(kernel, queue, items, group)
+        return kernel.launch(queue, items, group, waits)
 
     def _publish(self) -> None:
         """Enqueue that all targets, if there are any, see the events that were sent so far."""
@@ -476,7 +475,7 @@ class ArenaEpochs(ArenaKernels):
 
 
 def _launch_in_turn(
-    kernel: program.BoundKernel, queue: cl.CommandQueue, items: int, group: int, _: None
+    kernel: program.BoundKernel, queue: cl.CommandQueue, items: int, group: int
 ) -> cl.Event:
     """Enqueue a kernel whose work-groups wait for each other: all must be on the device.
 
