@@ -683,6 +683,7 @@ def joined(joints: Joints | None, once: Imported, request: RunOptions) -> dict[s
     sent = np.array([o.is_sent for o in origins], bool) & (gid >= 0) & ~heard
     joints.join(number[sent], gid[sent], number[heard], gid[heard])
     joints.point(once.model.nodes, once.model.remote)
+    joints.in_steps = once.model.h.ParallelContext().spike_compress() > 0
     engine = as_choice("engine", request.engine, CHOICES)
     queue = own_queue(joints.ranks, request.device, request.dtype)
     return {"queue": queue, "engine": partial(make_joined, engine=engine, joints=joints)}

@@ -12,7 +12,14 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
 from clhines.mechanisms.nmodl.reading.tree import GIVEN
 from clhines.model.model import ADVANCE_REVERSAL
-from clhines.neuron.back.queue import LATE, Bins, EventQueue, check_bins, read_pending
+from clhines.neuron.back.queue import (
+    LATE,
+    Bins,
+    EventQueue,
+    check_bins,
+    check_compressed,
+    read_pending,
+)
 from clhines.neuron.convert import CELSIUS, Rejected, RejectedError, split_name
 from clhines.neuron.extracellular.layers import are_own, with_layers
 from clhines.neuron.extracellular.outside import Ahead, Outside
@@ -98,6 +105,8 @@ def read_model(
         if model.bins is not None:
             step = float(h.dt)
             model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)
+        if ranks is not None and h.ParallelContext().spike_compress():
+            model.rejected += check_compressed(model.queue, float(h.t), float(h.dt))
         model.stepping, model.uncalled = read_stepping(model)
         if model.gathers and model.stepping is not None:
             what = f"{GATHERED}, and {model.stepping.procedure}() of the model's own"

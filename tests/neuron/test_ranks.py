@@ -110,6 +110,20 @@ def test_bins_on_several_ranks_are_those_of_neuron():
     compare(told(2, "--bins", "0", "back")["back"], loose, "back", range(60, 66))
 
 
+def test_compressed_spikes_of_other_ranks_are_those_of_the_nearest_step(of_neuron):
+    """With ``spike_compress``, as in NEURON on as many ranks, where not on one."""
+    whole = told(1, "--compress", "neuron")["neuron"]
+    for ranks, engines in (2, ("auto", "back", "far", "epochs-gpu")), (3, ("reference",)):
+        found = told(ranks, "--compress", "neuron", "shifted", *engines)
+        of_ranks = found.pop("neuron")
+        for line in found.pop("shifted"):
+            assert "spike_compress with a smallest delay of 1.26 ms, between steps" in line
+        gap = max(abs(a - b) for a, b in zip(of_ranks[0][1], whole[0][1], strict=True))
+        assert gap > 1e-3  # mV
+        for engine, runs in found.items():
+            compare(runs, of_ranks, engine)
+
+
 def test_neuron_goes_on_with_delays_of_less_than_two_steps():
     """A spike that NEURON sees in its own step, at the end of a call, comes in time."""
     known = told(1, "--soon", "--bins", "0", "neuron")["neuron"]

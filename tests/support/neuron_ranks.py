@@ -1,6 +1,6 @@
 """A network of NEURON on MPI ranks.
 
-``neuron_ranks.py [--during] [--soon] [--empty] [--gaps LIBRARY] [--trains LIBRARY]
+``neuron_ranks.py [--during] [--compress] [--soon] [--empty] [--gaps LIBRARY] [--trains LIBRARY]
 [--bins 0|1] SCENARIO...``
 
 Rank 0 prints what each scenario gives, of all ranks. A scenario is NEURON itself (``neuron``), an
@@ -58,6 +58,9 @@ def connect(gid, target, weight, delay):
 if "--during" in sys.argv:  # the next half of an epoch, as on GPUs
     sys.argv.remove("--during")
     JoinedRun.overlap = True
+COMPRESS = "--compress" in sys.argv
+if COMPRESS:
+    sys.argv.remove("--compress")
 SOON = "--soon" in sys.argv  # delays of less than two steps
 if SOON:
     sys.argv.remove("--soon")
@@ -72,11 +75,12 @@ if rank == ranks - 1:
     stim.number, stim.start, stim.interval = 3, 5, 20
     pc.set_gid2node(STIM, rank)
     pc.cell(STIM, h.NetCon(stim, None))
+    stim.start += 0.01 * COMPRESS  # between steps
 for gid, cell in cells.items():
     connect((gid - 1) % CELLS, cell.excites, 0.05, 0.037 if SOON else 2.0)
     connect((gid - 2) % CELLS, cell.inhibits, 0.004, 1.3)
     if gid in (0, 3) and "--bins" not in sys.argv:
-        connect(STIM, cell.excites, 0.05, 1.0 + gid / 10)
+        connect(STIM, cell.excites, 0.05, 1.0 + gid / 10 + 1.01 * COMPRESS)
 if "--gaps" in sys.argv:  # a ring of gap junctions, none of them on the last rank of three
     at = sys.argv.index("--gaps")
     h.nrn_load_dll(sys.argv[at + 1])
@@ -135,6 +139,8 @@ if "--bins" in sys.argv:  # as nrntraub has them
         pc.spike_compress(5, 1)
         h.CVode().queue_mode(1, 0)
     del sys.argv[at : at + 2]
+if COMPRESS:
+    pc.spike_compress(3, 0)
 times, gids = h.Vector(), h.Vector()
 pc.spike_record(-1, times, gids)
 v, i = h.Vector(), h.Vector()
@@ -219,6 +225,19 @@ def loose():
         pc.psolve(5)
     finally:
         kept[0].delay -= 0.016
+
+
+def shifted():
+    """The smallest delay between steps, from which compressed spikes are counted."""
+    delays = [netcon.delay for netcon in kept]
+    for netcon in kept:
+        netcon.delay = 1.26
+    try:
+        h.finitialize(-65)
+        pc.psolve(5)
+    finally:
+        for netcon, delay in zip(kept, delays, strict=True):
+            netcon.delay = delay
 
 
 def mixed():
@@ -367,7 +386,7 @@ def failing():
 
 
 OTHERS = infinite, crowded, played, calling, fallback, pieces, epochs, stopping, failing
-REFUSED = {f.__name__: f for f in (setting, changed, early, loose, mixed, *OTHERS)}
+REFUSED = {f.__name__: f for f in (setting, changed, early, loose, shifted, mixed, *OTHERS)}
 REFUSED["from_neuron"] = clhines.from_neuron
 found = {}
 for scenario in sys.argv[1:]:

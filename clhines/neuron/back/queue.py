@@ -277,6 +277,16 @@ def check_bins(
     return in_no_bin(wires, pending)
 
 
+def check_compressed(queue: EventQueue, t: float, dt: float) -> list[Rejected]:
+    """Return what ``spike_compress`` counts from a time between steps, of the first exchange."""
+    delays = [event.time - t for event in queue.events("NetParEvent")[:1]]
+    what = "ParallelContext.spike_compress with a smallest delay of {:g} ms, between steps, from "
+    what += "which NEURON counts those of its spikes"
+    way_out = "spike_compress(0), or delays of whole steps"
+    loose = [delay for delay in delays if abs(delay / dt - round(delay / dt)) > _NEAR]
+    return [Rejected("", what.format(delay), way_out) for delay in loose]
+
+
 def in_no_bin(wires: NeuronWires, pending: Pending) -> list[Rejected]:
     """Return events of NetCons on their way that are in no bin."""
     loose = Counter(pending.netcons) - Counter(pending.binned)

@@ -242,6 +242,7 @@ def settings_of(h: Hoc, memory: NeuronMemory) -> list[object]:
     return [
         *map(float, numbers),
         int(index),
+        h.ParallelContext().spike_compress(),
         memory.transfers,
         on_ranks(h),
         *map(str, refused_settings(h, memory)),

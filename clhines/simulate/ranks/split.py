@@ -397,11 +397,12 @@ class Joints:
     one for each number. All exchange after the same steps, as the smallest delay of these allows.
 
     Where this rank fails, the others wait in `agreed`, or once they are `joined` in an exchange;
-    `told`: whether they know already.
+    `told`: whether they know already. `in_steps`: events that others are told of are those of the
+    nearest step, as with NEURON's ``spike_compress``.
     """
 
     def __init__(self, ranks: Ranks) -> None:
-        self.ranks, self.joined, self.told = ranks, False, False
+        self.ranks, self.joined, self.told, self.in_steps = ranks, False, False, False
         self.join(*np.zeros((4, 0), np.int64))
         self.point(range(0), np.zeros(0, np.int64))
 
@@ -556,7 +557,8 @@ class JoinedRun:
         number, time = (np.concatenate(each) for each in zip(*self._unsent, strict=True))
         self._unsent = []
         known = number >= 0
-        mine = words_of(number[known], time[known], v)
+        sent = self._in_steps(time[known]) if self._joints.in_steps else time[known]
+        mine = words_of(number[known], sent, v)
         number, time, v = of_words(self._joints.ranks.exchange(mine), self._shown_of)
         at = place_of(self._joints.heard, number, self._order)
         source, time = self._joints.trains[at[at >= 0]], time[at >= 0]
@@ -564,6 +566,12 @@ class JoinedRun:
         self.run.take_events(source[order], time[order])
         if len(self._joints.pointed):
             self.run.take_voltages(v[np.searchsorted(self._pointed, self._joints.pointed)])
+
+    def _in_steps(self, time: np.ndarray) -> np.ndarray:
+        """Return the times at which the nearest steps begin, ms, and a little later."""
+        dt, now = self._model.dt, self._clock.at(self._step)
+        nearest = now + np.floor((time - now) / dt + 0.5) * dt + SPIKE_LATE
+        return np.where(abs(nearest - time) < _NEAR * dt, time, nearest)
 
     def _take(self, source: np.ndarray, time: np.ndarray) -> None:
         """Take events that the run has found since the last ones."""
