@@ -110,7 +110,7 @@ def test_bins_on_several_ranks_are_those_of_neuron():
     compare(told(2, "--bins", "0", "back")["back"], loose, "back", range(60, 66))
 
 
-def test_compressed_spikes_of_other_ranks_are_those_of_the_nearest_step(of_neuron):
+def test_compressed_spikes_of_other_ranks_are_those_of_the_nearest_step():
     """With ``spike_compress``, as in NEURON on as many ranks, where not on one."""
     whole = told(1, "--compress", "neuron")["neuron"]
     for ranks, engines in (2, ("auto", "back", "far", "epochs-gpu")), (3, ("reference",)):

@@ -72,10 +72,10 @@ own = range(rank, CELLS, ranks) if not EMPTY else range(CELLS * (not rank))
 cells = {gid: Cell(gid) for gid in own}
 if rank == ranks - 1:
     stim = h.NetStim()
-    stim.number, stim.start, stim.interval = 3, 5, 20
+    stim.number, stim.interval = 3, 20
+    stim.start = 5 + 0.01 * COMPRESS  # between steps
     pc.set_gid2node(STIM, rank)
     pc.cell(STIM, h.NetCon(stim, None))
-    stim.start += 0.01 * COMPRESS  # between steps
 for gid, cell in cells.items():
     connect((gid - 1) % CELLS, cell.excites, 0.05, 0.037 if SOON else 2.0)
     connect((gid - 2) % CELLS, cell.inhibits, 0.004, 1.3)

@@ -106,12 +106,11 @@ class EventQueue:
 
         With ``spike_compress`` it counts the steps to the next ones from its thread's time.
         """
-        pointer, thread = ctypes.c_void_p, self._memory.variable("nrn_threads")
+        pointer, clock = ctypes.c_void_p, self._memory.clock()  # hoc's t is another number
         exchange = self._memory.function("_Z18nrn_spike_exchangeP9NrnThread", None, pointer)
-        own = ctypes.c_double.from_address(thread)  # hoc's t is another number
-        before, own.value = own.value, t
-        exchange(thread)
-        own.value = before
+        before, clock[0] = clock[0], t
+        exchange(self._memory.variable("nrn_threads"))
+        clock[0] = before
 
     def put_exchange_off(self, t: float) -> None:
         """Let NEURON exchange spikes with other ranks no earlier than at a time, ms."""

@@ -261,17 +261,17 @@ class NeuronMemory(Objects):
 
     def has_order(self, order: float, dt: float) -> bool:
         """Whether NEURON's steps are of the order of time, as it sets them for dt."""
-        _, own_dt, factor = self._clock()
+        _, own_dt, factor = self.clock()
         never = own_dt != dt or not dt or not factor  # it sets them anew, or has not yet
         return never or factor == _factor(order, dt)
 
     def keep_order(self, order: float, dt: float) -> None:
         """Let NEURON's steps be of the order of time that a first step with dt has given them."""
-        clock = self._clock()
+        clock = self.clock()
         if clock[1] != dt:
             clock[1], clock[2] = dt, _factor(order, dt)
 
-    def _clock(self) -> ctypes.Array[ctypes.c_double]:
+    def clock(self) -> ctypes.Array[ctypes.c_double]:
         """Return the time of NEURON's steps, their dt, and the `_factor` of both."""
         return (ctypes.c_double * 3).from_address(self.variable("nrn_threads"))
 

@@ -143,8 +143,7 @@ class OwnEvents:
 
     def _set_time(self, t: float) -> None:
         """Set hoc's t, ms, and that of NEURON's thread, which delivering moves."""
-        own = ctypes.c_double.from_address(self.memory.variable("nrn_threads"))  # its first number
-        self.h.t = own.value = t
+        self.h.t = self.memory.clock()[0] = t
 
     def _events(self, points: np.ndarray) -> Queued:
         """Return their self events on their way."""

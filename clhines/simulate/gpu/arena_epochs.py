@@ -184,6 +184,10 @@ class _ListsKernel:
         assert self.plan.lists is not None
         return self.plan.lists
 
+    @property
+    def meets(self) -> bool:
+        return self.spec is not None and self.spec.meets
+
     def given_to(self, k: int, name: str) -> str:
         """Expression of a parameter in the lists; empty if they take it from the arenas."""
         assert self.spec is not None
@@ -361,7 +365,7 @@ class ArenaEpochs(ArenaKernels):
                 launch.given["far_held"] = cla.empty(self.queue, held, self.dtype)
             launch.given["numbers"] = np.array([*numbers, *[0.0] * (not numbers)], self.dtype)
         self._beside = None  # work-groups that wait for each other take the device alone
-        if not any(launch.spec is not None and launch.spec.meets for launch in self._tables):
+        if not any(launch.meets for launch in self._tables):
             self._beside = program.SideBySide(self.queue, len(self._tables))
 
     def bind(self) -> None:
@@ -456,7 +460,7 @@ class ArenaEpochs(ArenaKernels):
     ) -> cl.Event:
         kernel, group = self._kernel(launch), launch.plan.spec.work_group
         items = launch.plan.groups * group
-        if launch.spec is not None and launch.spec.meets:
+        if launch.meets:
             return _launch_in_turn(kernel, queue, items, group)
         return kernel.launch(queue, items, group, waits)
 

@@ -164,9 +164,9 @@ def test_exchanges_are_timed_without_the_wait_for_the_device(monkeypatch):
     monkeypatch.setattr(Ranks, "exchange", takes(2.0))
     ranks, run = Ranks.__new__(Ranks), JoinedRun.__new__(JoinedRun)
     monkeypatch.setattr(JoinedRun, "_tell", takes(1.0, lambda _: ranks.exchange(np.zeros(0))))
-    run.run, run._shown = SimpleNamespace(), np.zeros(0)
     monkeypatch.setattr(JoinedRun, "_take", lambda *_: None)
-    run.run.new_events = lambda _: (takes(5.0)(None), np.zeros(0), np.zeros(0), np.zeros(0))[1:]
+    waits = lambda _: (takes(5.0)(None), *np.zeros((3, 0)))[1:]  # noqa: E731 - itself
+    run.run, run._shown = SimpleNamespace(new_events=waits), np.zeros(0)
     owns = JoinedRun._tell, Ranks.exchange
     with model_runs.exchanging() as spent:
         run.exchange()
