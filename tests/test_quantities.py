@@ -64,12 +64,6 @@ def surrounded(g, around=(1, 2, -1)):
     return compile(net).layers.g
 
 
-def joined(g=((0.1, -0.1), (-0.1, 0.1)), **given):
-    net = network()
-    net.add_linear([0, 1], g, **given)
-    return compile(net).linear[0]
-
-
 def from_parent(parent=(-1, 0, 1), cell_offsets=(0, 3), soma=None):
     return Network.from_arrays(parent, cell_offsets, [10.0] * 3, [0.01] * 3, [1e-4] * 3, soma)
 
@@ -214,9 +208,6 @@ CONVERTED = {
     "from_arrays.area": (lambda x: arrays_of(area=x), [10.0] * 3, "um2"),
     "from_arrays.g_axial": (lambda x: arrays_of(g_axial=x), [0.01] * 3, "uS"),
     "from_arrays.g_around": (lambda x: surrounded(x), [0.0, 0.1, 0.1], "uS"),
-    "add_linear.g": (lambda x: joined(g=x).implicit, [[0.1, -0.1], [-0.1, 0.1]], "uS"),
-    "add_linear.b": (lambda x: joined(b=x).b, [0.1, 0.2], "nA"),
-    "add_linear.c": (lambda x: joined(c=x).implicit, [[0.1, 0.0], [0.0, 0.1]], "nF"),
     "from_arrays.capacitance": (lambda x: arrays_of(capacitance=x), [1e-4] * 3, "nF"),
     "threshold": (with_threshold, *MV),
     "threshold of cells": (with_threshold, [-70.0, 5.0], "mV"),
@@ -298,7 +289,6 @@ CONVERTED = {
     "Mechanism.current.params": (lambda x: PAS.current(-70.0, 1.0, {"g": x}), 1e-4, "S/cm2"),
 }
 REJECTED = {
-    "add_linear.y0": lambda x: network().add_linear([0], np.eye(2), y0=x),
     "from_arrays.around": lambda x: surrounded([0.0, 0.1, 0.1], [1, 2, -1] * x),
     "Network.num_cells": lambda x: Network(CABLE, x),
     "from_arrays.parent": lambda x: from_parent(parent=[-1, 0, 1] * x),

@@ -115,13 +115,6 @@ ASSIGNED { v (mV) vgap (mV) i (nA) }
 BREAKPOINT { i = g*(v - vgap) }
 """  # NMODL: either half of `Network.gap`
 
-UNKNOWN = """
-    point linear_unknown           # of equations of `Network.add_linear`, which set y
-    parameter begin = 0
-    state y = begin
-    current i = 0*y [nA]
-"""
-
 
 @cache
 def library_names() -> tuple[str, ...]:

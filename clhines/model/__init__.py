@@ -6,9 +6,9 @@ Who owns what
     exact times; `instances` makes kinds of groups, and sums mechanisms that are constant.
     `connections`: those delivered in whole steps. `pointers`: where pointers lead. `diffusion`:
     trees of instances between which states diffuse. `layers`: nodes around others, and the step
-    that solves for these. `linear`: equations that voltages are part of, as dense systems. `needs`:
-    what a network asks of an engine. `schema`: the fields of a saved state, which files, ranks,
-    copies and NEURON's values go through; a field more is an array more in all.
+    that solves for these. `needs`: what a network asks of an engine. `schema`: the fields of a
+    saved state, which files, ranks, copies and NEURON's values go through; a field more is an array
+    more in all.
 
 >>> import clhines
 >>> cable = clhines.discretise(clhines.sample_cells()[0], max_length=20)  # µm

@@ -29,7 +29,6 @@ from clhines.model.instances import (
     spiking,
 )
 from clhines.model.layers import layers_of
-from clhines.model.linear import Linear
 from clhines.model.model import (
     KNOWN_IONS,
     OTHER_ION,
@@ -166,7 +165,6 @@ def _compiled(
         seed=as_seed(times[3]),
         diffusions=tuple(_diffusions(kinds, structure)),
         layers=layers_of(structure, second_order),
-        linear=tuple(_linear(added, instances, dt, times[2])),
         stored=frozenset(stored),
         **added_fields,
     )
@@ -231,22 +229,6 @@ def _diffusions(kinds: Sequence[Kind], structure: Structure) -> Iterator[Diffusi
         above = length[parent]
         up, down = 2 / above / (length + above), 2 / length / (length + above)
         yield Diffusion(k, program.diffusing, parent, up, down)
-
-
-def _linear(
-    added: Added,
-    instances: Sequence[tuple[int, np.ndarray]],
-    dt: float,
-    second: object,
-) -> Iterator[Linear]:
-    if added.linear and second:
-        raise InputError(
-            f"secondorder is {shown(second)}, with linear equations of voltages; expected 0"
-        )
-    for one in added.linear:
-        kind, place = instances[one.group] if one.group >= 0 else (-1, np.zeros(0, np.int64))
-        implicit, explicit = one.c / dt + one.g, one.g + one.late
-        yield Linear(one.nodes, kind, place[one.index], implicit, explicit, one.b)
 
 
 def _second_order(value: object, exact: bool) -> bool:
@@ -574,10 +556,7 @@ def targets_of(
 
 
 # needs of copies that are compiled as cells of one network
-_NOT_ALIKE = {
-    *("last_instances", "written_pointers", "read_pointers", "steered_weights", "layers"),
-    "linear",
-}
+_NOT_ALIKE = {*("last_instances", "written_pointers", "read_pointers", "steered_weights", "layers")}
 
 
 def fields_of(

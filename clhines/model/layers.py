@@ -61,21 +61,11 @@ class Layers:
             **{name: getattr(self, name)[:, some] for name in ("axial", "g", "c")},
         )
 
-    def change(
-        self,
-        d: np.ndarray,
-        b: np.ndarray,
-        v: np.ndarray,
-        dt: float,
-        units: np.ndarray | None = None,
-        ground: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """(1 + r, n) float64, mV: change of `v`, (n,), in a step of `dt`, ms, by NumPy.
+    def change(self, d: np.ndarray, b: np.ndarray, v: np.ndarray, dt: float) -> np.ndarray:
+        """(n,) float64, mV: change of `v`, (n,), in a step of `dt`, ms, by NumPy.
 
         `d`, µS, and `b`, nA, (n,) both, are of the membranes of nodes around none. Of those in the
         first layer `b` is the current of electrodes in the nodes inside, of the last their own.
-        Rows behind the first are the changes of `v` by currents of `units` alone, (r, n), nA, into
-        the potentials of nodes. `ground`, (n,) µS, joins these to ground beside all that is here.
         """
         has = self.node >= 0
         at = np.where(has, self.node, 0)
@@ -94,22 +84,19 @@ class Layers:
             row -= np.bincount(above, current, len(row))
         over = self.g + self.c / dt
         over[0] = d[at[0]]
-        units = np.zeros((0, len(v))) if units is None else units
-        more = np.where(has, units[:, at], 0)
-        grounded = np.zeros(has.shape) if ground is None else np.where(has, ground[at], 0)
-        found = self._solved(over, grounded, np.append(right[np.newaxis], more, 0).T).T
-        found[:, 0] -= found[:, 1]
-        change = np.zeros((len(found), len(v)))
-        change[:, self.node[has]] = found[:, has]
+        found = self._solved(over, right.T).T
+        found[0] -= found[1]
+        change = np.zeros(len(v))
+        change[self.node[has]] = found[has]
         return change
 
-    def _solved(self, over: np.ndarray, grounded: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """(m, k, r) float64, mV: changes of potentials; `right`, nA, is used up."""
-        (m, k, count), has = right.shape, self.node >= 0
+    def _solved(self, over: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """(m, k) float64, mV: changes of potentials; `right`, nA, is used up."""
+        (m, k), has = right.shape, self.node >= 0
         between, ground = np.zeros((m, k, k)), np.zeros((m, k))
         for row in range(k):
             ends = row + 1 == k or np.logical_not(has[row + 1])
-            ground[:, row] = np.where(ends, over[row], 0) + grounded[row]
+            ground[:, row] = np.where(ends, over[row], 0)
             if row + 1 < k:
                 between[:, row, row + 1] = np.where(ends, 0, over[row])
         ground.T[~has] = 1  # there is none
@@ -122,24 +109,24 @@ class Layers:
                 total[some, x] = ground[some, x] + between[some, x].sum(1) + up[some, x].sum(1)
                 part = {j: between[some, x, j] / total[some, x] for j in inner}
                 for j, w in part.items():
-                    right[some, j] += w[:, None] * right[some, x]
+                    right[some, j] += w * right[some, x]
                     ground[some, j] += w * ground[some, x]
                     up[some, j] += w[:, None] * up[some, x]
                 for j, l in combinations(inner, 2):  # noqa: E741
                     between[some, j, l] += part[j] * between[some, x, l]
                 for q in outer:
                     w = up[some, x, q] / total[some, x]
-                    np.add.at(right[:, q], above, w[:, None] * right[some, x])
+                    np.add.at(right[:, q], above, w * right[some, x])
                     np.add.at(ground[:, q], above, w * ground[some, x])
                     for r in range(q + 1, x + 1):
                         np.add.at(between[:, q, r], above, w * up[some, x, r])
-        found = np.zeros((m, k, count))
+        found = np.zeros((m, k))
         for some in self._levels:
             above = np.maximum(self.parent[some], 0)
             for x in reversed(range(k)):
-                flow = right[some, x] + (between[some, x, :, None] * found[some]).sum(1)
-                flow += (up[some, x, :, None] * found[above]).sum(1)
-                found[some, x] = flow / total[some, x, None]
+                flow = right[some, x] + (between[some, x] * found[some]).sum(1)
+                flow += (up[some, x] * found[above]).sum(1)
+                found[some, x] = flow / total[some, x]
         return found
 
 

@@ -14,7 +14,6 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.connections import GridConnections
 from clhines.model.diffusion import Diffusion
 from clhines.model.layers import Layers
-from clhines.model.linear import Linear, LinearSystems
 from clhines.model.schema import EXACT, Field, Schema, plastic_fields, queue_of
 from clhines.network.structure import NodeValues
 from clhines.network.times import LAST_STEP
@@ -253,7 +252,6 @@ class Model:
     diffusions: tuple[Diffusion, ...] = ()  # along cells, by kind
     # nodes around others; then `u` is 0, and axial conductances are here alone
     layers: Layers | None = None
-    linear: tuple[Linear, ...] = ()  # equations that voltages are part of
     second_order_currents: bool = False  # at the middle of the step: NEURON's ``secondorder = 2``
     # As NEURON with ``CVode.queue_mode(1, 0)``: the bin of a step from t to t + dt has the events
     # that are due in [t - dt/2, t + dt/2), all at its start, those that were sent last first.
@@ -360,12 +358,6 @@ class Model:
     def solved_dt(self) -> float:
         """Length of the step that is solved, ms: half as long for the second order."""
         return self.dt / 2 if self.secondorder else self.dt
-
-    @cached_property
-    def linear_systems(self) -> LinearSystems | None:
-        if not self.linear:
-            return None
-        return LinearSystems(self.linear, self.forest, self.layers)
 
     @cached_property
     def schema(self) -> Schema:

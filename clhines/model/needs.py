@@ -56,18 +56,15 @@ NEEDS = {  # what users call them
     "ranked_pointers": "pointers to voltages of other ranks",
     "ranked_written": "pointers that mechanisms write on several ranks",
     "ranked_read": "pointers to variables of mechanisms on several ranks",
-    "ranked_linear": "linear equations of voltages on several ranks",
     "ranked_last": "GLOBAL variables that instances of several ranks set in turn",
     "diffusion": "LONGITUDINAL_DIFFUSION",
-    "linear": "linear equations of voltages",
     "layers": "nodes around others (extracellular with layers of its own)",
     "copies": "copies of one network",
     "solver": "methods of the solver",
 }
-GRID = frozenset({
-    *("grid_times", "plastic", "noise", "detectors", "trains", "ranks", "solver", "layers"),
-    "linear",
-})  # fmt: skip
+GRID = frozenset(
+    {"grid_times", "plastic", "noise", "detectors", "trains", "ranks", "solver", "layers"}
+)
 EXACT = frozenset(NEEDS) - GRID  # of these any has events act at exact times
 _PLAIN = {"initial", "current", "advance", "receive"}
 # blocks of the first kernel of a step, and of the second
@@ -136,7 +133,6 @@ def of_network(
         "exact_times": added.exact,
         "detectors": any(len(s) and not s.times for s in added.sources),
         "trains": any(s.times for s in added.sources),
-        "linear": added.linear,
         "played": added.plays,
         "ions": added.ions,
         "random": added.streams,

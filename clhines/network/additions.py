@@ -69,23 +69,6 @@ class PlayGiven:
     continuous: bool
 
 
-@dataclass(frozen=True, eq=False)
-class LinearGiven:
-    """Equations of `nodes` and unknowns, `index` of a group; `late`: of g, what is explicit."""
-
-    nodes: np.ndarray  # (k,) int64
-    group: int  # -1 without unknowns
-    index: np.ndarray  # (s - k,) int64
-    c: np.ndarray  # (s, s) float64, nF
-    g: np.ndarray  # µS
-    b: np.ndarray  # (s,) float64, nA
-    late: np.ndarray  # µS, of voltages at the begin of a step alone
-
-    @property
-    def values(self) -> dict[str, np.ndarray]:
-        return {"c": self.c, "g": self.g, "b": self.b, "late": self.late}
-
-
 @dataclass(eq=False)
 class Added:
     """All of a network besides cells, mechanisms and plain connections."""
@@ -102,7 +85,6 @@ class Added:
     # group, pointer to weights that its events set; connections and which of their weights
     steered: list[tuple[int, str, np.ndarray, np.ndarray]] = field(default_factory=list)
     plays: list[PlayGiven] = field(default_factory=list)
-    linear: list[LinearGiven] = field(default_factory=list)
     streams: list[tuple[int, str, np.ndarray]] = field(default_factory=list)
     random_index: int = 0
     bins: bool = False  # in bins of a step, as NEURON with ``CVode.queue_mode(1, 0)``
@@ -285,32 +267,6 @@ class Added:
         if (np.diff(times) < 0).any():
             raise InputError("t goes back in time; expected ascending times")
         self.plays.append(PlayGiven(group.number, int(index), name, times, values, continuous))
-
-    def add_linear(
-        self,
-        nodes: np.ndarray,
-        unknowns: tuple[Group, ArrayLike] | None,
-        given: Mapping[str, ArrayLike],
-    ) -> None:
-        """Add equations; `given` has g, and c, b and `late`, 0 where they are not there."""
-        inside(self.network).check_not_frozen("add_linear()")
-        index, number = np.zeros(0, np.int64), -1
-        if unknowns is not None:
-            number, index = unknowns[0].number, self._instances(*unknowns)
-        size = len(nodes) + len(index)
-        units = {"c": "nF", "g": "uS", "late": "uS", "b": "nA"}
-        values = {}
-        for name, unit in units.items():
-            shape = (size,) if name == "b" else (size, size)
-            values[name] = as_real(name, given.get(name, 0.0), unit=unit)
-            if values[name].ndim == 0 and not values[name]:
-                values[name] = np.zeros(shape)
-            if values[name].shape != shape:
-                raise InputError(
-                    f"{name} has shape {values[name].shape}; expected {shape}, of {len(nodes)} "
-                    f"nodes and {len(index)} unknowns"
-                )
-        self.linear.append(LinearGiven(nodes, number, index, **values))
 
     def random(self, group: Group, name: str, ids: ArrayLike, index: int) -> None:
         inside(self.network).check_not_frozen("random()")

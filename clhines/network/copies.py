@@ -20,7 +20,7 @@ from clhines.checks import check_room
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.network.additions import Added, IonGiven, LinearGiven, Sources
+from clhines.network.additions import Added, IonGiven, Sources
 from clhines.network.groups import Group, Parameters, inside
 from clhines.network.network import Copied, Network
 from clhines.network.plasticity import Rule
@@ -181,23 +181,10 @@ class _Filling:
             for put, _, index in self._pieces(play.group, np.array([play.index])):
                 for one in index.tolist():
                     copies.play(put, one, play.parameter, play.t, play.y, play.continuous)
-        for one in added.linear:
-            self._linear(one)
         for number, name, ids in streams:
             for put, some, _ in self._pieces(number, np.arange(len(ids))):
                 ids_there = _streams(put.mechanism, ids[some], count)
                 copies.random(put, name, ids_there, added.random_index)
-
-    def _linear(self, one: LinearGiven) -> None:
-        pieces = [*self._pieces(one.group, one.index)]
-        if len(pieces) > 1:
-            raise InputError("begin of linear_unknown: expected the same for all of some equations")
-        for k in range(self.count):
-            unknowns = [(put, at.reshape(self.count, -1)[k]) for put, _, at in pieces]
-            nodes = one.nodes + k * self.network.forest.num_nodes
-            inside(self.copies).added.add_linear(
-                nodes, unknowns[0] if unknowns else None, one.values
-            )
 
     def sources(self, source: np.ndarray, k: int) -> np.ndarray:
         found = source + k * self.network.num_cells
@@ -320,11 +307,6 @@ def _additions(network: Network, copied: Copied, groups: list[Group]) -> Added:
         plays=[
             replace(play, index=play.index + c * sizes[play.group])
             for play in added.plays
-            for c in range(copies)
-        ],
-        linear=[
-            replace(one, nodes=one.nodes + c * n, index=one.index + c * sizes[one.group])
-            for one in added.linear
             for c in range(copies)
         ],
         streams=[

@@ -26,7 +26,7 @@ from clhines.checks import as_array, as_indices, as_number, as_real, as_whole_nu
 from clhines.errors import InputError, meant
 from clhines.files import PathLike
 from clhines.mechanisms import mechanism as find_mechanism
-from clhines.mechanisms.builtin import HALF_GAP, UNKNOWN
+from clhines.mechanisms.builtin import HALF_GAP
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network import stored
 from clhines.network.additions import Added, Sources
@@ -622,59 +622,6 @@ class Network:
         halves = self.add(Mechanism.from_nmodl(HALF_GAP), both, g=np.tile(conductance, 2))
         self.set_pointer(halves, "vgap", np.concatenate([there, here]))
         return halves
-
-    def add_linear(
-        self,
-        at: ArrayLike,
-        g: ArrayLike,
-        c: ArrayLike = 0.0,
-        b: ArrayLike = 0.0,
-        y0: ArrayLike | None = None,
-    ) -> Group | None:
-        """Add equations ``c dy/dt + g y = b``, which each step solves with those of the cells.
-
-        The first k of y are the voltages of nodes, [mV]; their rows are currents out of them, [nA],
-        so that b is a current into them. The others are unknowns of the equations' own, as NEURON's
-        LinearMechanism has them: voltages of a circuit outside, [mV], or currents, [nA]. Steps are
-        implicit: a row of zeros in c is an equation that holds at the end of each step.
-
-        Parameters
-        ----------
-        at : (k,) integer
-            Nodes by natural index, see `nodes`; of any cells. None may be there: ``[]``. That of a
-            node with others around it is the potential inside: the sum of its v and that around it.
-        g : (s, s) float
-            s >= k. In rows of nodes µS in columns of voltages; a gap junction of nodes 3 and 8 is
-            ``add_linear([3, 8], [[g, -g], [-g, g]])``.
-        c : (s, s) float, optional
-            In rows of nodes nF in columns of voltages. Default: 0.
-        b : (s,) float, optional
-            In rows of nodes nA. Default: 0.
-        y0 : (s - k,) float, optional
-            Unknowns at the start; default: 0.
-
-        Returns
-        -------
-        Group or None
-            An instance for each unknown, whose state ``y`` it is, to `record`; None without any.
-
-        Raises
-        ------
-        InputError
-            Shapes do not fit. Later, where the network is simulated: several ranks, second order,
-            too many nodes and unknowns in one system, an engine other than ``steps`` and
-            ``reference``.
-        """
-        nodes = as_indices("at", at, self.forest.num_nodes, "node")
-        matrix, unknowns = as_real("g", g, unit="uS"), None
-        more = len(matrix) - len(nodes) if matrix.ndim == 2 else 0
-        begin = np.zeros(max(more, 0)) if y0 is None else np.atleast_1d(as_real("y0", y0))
-        if begin.size:
-            host = np.full(len(begin), nodes[0] if len(nodes) else 0)
-            unknowns = self.add(UNKNOWN, host, begin=begin)
-        every = None if unknowns is None else (unknowns, np.arange(len(begin)))
-        self._inside.added.add_linear(nodes, every, {"c": c, "g": matrix, "b": b})
-        return unknowns
 
     def play(
         self,

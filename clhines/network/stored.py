@@ -105,10 +105,6 @@ def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
             [p.group, p.index, p.parameter, put(p.t), put(p.y), p.continuous] for p in added.plays
         ],
         "streams": [[k, name, put(ids), added.random_index] for k, name, ids in added.streams],
-        "linear": [
-            [put(one.nodes), one.group, put(one.index), {k: put(v) for k, v in one.values.items()}]
-            for one in added.linear
-        ],
         "rule": _saved_rule(wiring.rule),
         "connections": [[put(column) for column in columns] for columns in wiring.given],
         "events": [[put(column) for column in columns] for columns in wiring.outside],
@@ -161,6 +157,11 @@ def _made(
 ) -> Any:
     if saved["format"] != FORMAT:
         raise InputError(f"format {saved['format']!r:.20}; expected {FORMAT}")
+    if saved.get("linear"):
+        raise InputError(
+            "has linear equations of voltages (add_linear, NEURON's LinearMechanism), which are no "
+            "longer simulated; expected a network without them"
+        )
     net = make(_cells({name: value(a) for name, a in saved["cells"].items()}))
     if saved["celsius"] is not None:
         net.celsius = saved["celsius"]
@@ -186,11 +187,6 @@ def _made(
         net.play(groups[k], index, name, value(t), value(y), bool(continuous))
     for k, name, ids, index in saved["streams"]:
         net.random(groups[k], name, value(ids), index)
-    for nodes, k, index, given in saved.get("linear", ()):
-        at = as_indices("nodes", value(nodes), net.forest.num_nodes, "node")
-        values = {name: value(given[name]) for name in ("c", "g", "b", "late")}
-        unknowns = None if k < 0 else (groups[k], value(index))
-        inside(net).added.add_linear(at, unknowns, values)
     rule = saved["rule"]
     if rule is not None:
         rule = Rule(rule["text"], **rule["parameters"]) if "text" in rule else STDP(**rule)

@@ -21,7 +21,6 @@ from clhines.neuron.convert import RejectedError, function_tables_of, split_name
 from clhines.neuron.extracellular.drivers import POTENTIAL
 from clhines.neuron.extracellular.outside import HELD
 from clhines.neuron.importer import local_of
-from clhines.neuron.memory.linear import read_linear
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.places import Variable
@@ -194,7 +193,6 @@ class Fingerprint:
             ReadValue(lambda: acting(model.h, memory)),
             ReadValue(lambda: gather(gathering()).tobytes()),
             ReadValue(lambda: read_stimuli(model.h, memory, tree)),
-            ReadValue(lambda: read_linear(model.h, memory, tree.in_layers).as_bytes()),
             ReadValue(lambda: random_plays(model.h, memory)),
             ReadValue(stepping_of(model)),
             ReadValue(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),
@@ -209,7 +207,6 @@ class Fingerprint:
         ]
         weights = Words.by_blocks(model.wires.weight_addresses, names=frozenset({"weight"}))
         moving: list[Compared] = [*weights]
-        moving += Words.by_blocks(np.array(model.linear.unknowns, np.int64))
         rows = int(model.fields.rows(tree.v, tree.addresses)[1].max()) + 1
         moving.append(Column(tree.v, rows, names=frozenset("v")))
         fixed.append(Column(memory.area(int(tree.inner[0])).column, rows, names=_NONE))

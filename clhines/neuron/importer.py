@@ -10,11 +10,10 @@ from itertools import pairwise
 import numpy as np
 
 from clhines.arrays import inverse, place_of, shifted
-from clhines.mechanisms.builtin import CROSSING, GIVEN_CURRENT, KEPT_NUMBER, UNKNOWN
+from clhines.mechanisms.builtin import CROSSING, GIVEN_CURRENT, KEPT_NUMBER
 from clhines.mechanisms.ir.program import Quantity
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.reading.tree import GIVEN, PICKED
-from clhines.model.model import DENSITY
 from clhines.network.additions import Sources
 from clhines.network.copies import copies_of
 from clhines.network.groups import Group, inside
@@ -49,7 +48,7 @@ class Imported:
     groups: dict[str, Group]
     sources: list[tuple[Sources | Group, int]]  # of each origin of the model's wires
     connections: np.ndarray
-    # numbers of Vectors that POINTERs write or LinearMechanisms solve for, and their addresses
+    # numbers of Vectors that POINTERs write, and their addresses
     elements: tuple[tuple[Group, list[int]], ...] = ()
     compared: dict[str, Group] = field(default_factory=dict)  # of the wires' variables
     copies: int = 1
@@ -110,7 +109,7 @@ def network_of(model: NeuronModel) -> Imported:
         for variable in group.mechanism.program.random:
             network.random(group, variable, model.streams(name, variable).ids(), index)
     _point(model, network, groups)
-    elements = [*_write(model, network, groups), *_join(model, network)]
+    elements = _write(model, network, groups)
     _play(model, network, groups)
     compared = _compare(model, network, groups)
     sources = _sources(model, network, groups | compared)
@@ -285,26 +284,6 @@ def _write(
         else:
             _to_variables(network, groups, (name, pointer), targets)
     return [] if elements is None else [(elements, written.elements)]
-
-
-def _join(model: NeuronModel, network: Network) -> list[tuple[Group, list[int]]]:
-    """Add the equations of LinearMechanisms, and an instance for each unknown of all of them."""
-    read, at = model.linear.read, model.linear.unknowns
-    unknowns = None
-    if at:
-        begin = np.concatenate([one.y0 for one in read])
-        unknowns = network.add(UNKNOWN, np.zeros(len(at), np.int64), begin=begin)
-    first = 0
-    for one in read:
-        area, branches = model.tree.area[one.inside], model.tree.branches[one.inside]
-        scale = np.ones(len(one.b))  # to nA and uS; a row without membrane has these
-        scale[: len(one.node)] = np.where(area > 0, DENSITY * area, branches)
-        rows = {n: scale[:, None] * getattr(one, n) for n in ("c", "g", "late")}
-        own = np.arange(first, first + len(one.y0))
-        first += len(one.y0)
-        given = None if unknowns is None or not len(own) else (unknowns, own)
-        inside(network).added.add_linear(one.node, given, {**rows, "b": scale * one.b})
-    return [] if unknowns is None else [(unknowns, at)]
 
 
 def _to_variables(

@@ -246,25 +246,21 @@ def find_written(model: NeuronModel) -> None:
     """Find what POINTERs write; a Vector that records another one's element is rejected."""
     plays = model.plays
     known = model.memory, model.places, model.every, model.mechanisms
-    model.written = read_written(*known, [*plays.in_use, *model.linear.vectors])
+    model.written = read_written(*known, plays.in_use)
     model.rejected += model.written.rejected
     own: set[int] | None = None  # variables of hoc that nothing plays into
     for recorder in plays.recorders:
         variable = recorder.variable
         if variable is not None and variable.owner == ELEMENT:
-            node, layers = model.linear.node_of(variable.number), model.tree.layers
-            if layers is not None and node >= 0 and node not in layers.numbers:
-                node = -1 if layers.around[node] >= 0 else node  # a sum of two voltages
-            if node >= 0:
-                recorder.variable = Variable("", "v", node)
-            elif variable.number not in (*model.written.elements, *model.linear.unknowns):
-                assert recorder.place is not None
-                if own is None:
-                    played = {player.variable.number for player in plays.of_hoc}
-                    own = {*model.memory.variables_of_hoc()} - played
-                if recorder.event or variable.number not in own:
-                    model.rejected.append(plays.not_recorded(recorder.place))
-                recorder.variable = Variable(OF_HOC, "x", variable.number)
+            if variable.number in model.written.elements:
+                continue
+            assert recorder.place is not None
+            if own is None:
+                played = {player.variable.number for player in plays.of_hoc}
+                own = {*model.memory.variables_of_hoc()} - played
+            if recorder.event or variable.number not in own:
+                model.rejected.append(plays.not_recorded(recorder.place))
+            recorder.variable = Variable(OF_HOC, "x", variable.number)
 
 
 def check_made(model: NeuronModel) -> list[Rejected]:

@@ -24,7 +24,6 @@ from clhines.neuron.convert import (
 )
 from clhines.neuron.extracellular.outside import Outside
 from clhines.neuron.memory.fields import Fields
-from clhines.neuron.memory.linear import LinearMechanisms
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import MemoryPlaces, Variable
 from clhines.neuron.memory.session import Hoc
@@ -79,7 +78,6 @@ class NeuronModel:
     draws: Draws
     turns: Turns
     outside: Outside
-    linear: LinearMechanisms
     gaps: list[Gap] = field(default_factory=list)
     nodes: range = range(0)  # numbers of the tree's nodes among `all_nodes` of all MPI ranks
     all_nodes: int = 0

@@ -33,7 +33,6 @@ from clhines.neuron.mechanisms import (
     mechanism_of,
 )
 from clhines.neuron.memory.fields import find_fields
-from clhines.neuron.memory.linear import nodes_of_linear, read_linear
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import MemoryPlaces, Variable
 from clhines.neuron.memory.session import Hoc, all_sections
@@ -79,7 +78,7 @@ def read_model(
         called = bool(model.wires.called or model.plays.calls or model.pending.statements)
         model.rejected += play_pointers(model.memory, model.plays, model.every, called)
         convert_all(model)
-        model.rejected += [*_branches(model), *_of_linear(model)]
+        model.rejected += _branches(model)
         recorded = [r.variable for r in model.plays.recorders if r.variable is not None]
         given = recorded, int(h.secondorder), bool(model.memory.transfers)
         model.rejected += model.outside.rejected(model.every, model.mechanisms, *given)
@@ -138,14 +137,13 @@ def _read(
         queue, sources = EventQueue(memory), EventSources(h, memory)
         memory.settle()
         fields = find_fields(memory)
-        tree, data = read_tree(h, memory, fields, nodes_of_linear(h, memory))
+        tree, data = read_tree(h, memory, fields)
         contents = read_contents(h, memory, fields, (tree, data), catalogue)
         if contents.outside is not None and are_own(contents.outside):
             tree = with_layers(tree, contents.outside, memory)
             contents = read_contents(h, memory, fields, (tree, data), catalogue)
         hooks = acting(h, memory)
         stimuli, unread = read_stimuli(h, memory, tree)
-        linear = read_linear(h, memory, tree.in_layers)
         slots = WatchSlots(memory)
         bins = None
         if int(h.CVode().queue_mode()) & 1:
@@ -162,14 +160,14 @@ def _read(
     trains = read_trains(h, memory, contents, pending, vectors)
     given = [] if ahead is None else ahead.players(places, float(h.t), float(h.dt))
     outside = Outside(tree, contents, [*plays.players, *draws.players], given)
-    parts = wires, pending, plays, trains, slots, draws, Turns(h, memory), outside, linear
+    parts = wires, pending, plays, trains, slots, draws, Turns(h, memory), outside
     model = NeuronModel(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins, model.gathers = lone, bins, len(gathering()) > 0
     model.stimuli = stimuli
     model.point_names = tuple(catalogue.names(points=True))
     model.rejected += [*refused_settings(h, memory), *_structure(contents), *hooks, *unread]
     model.rejected += unwired
-    for part in (pending, plays, trains, draws, linear):
+    for part in (pending, plays, trains, draws):
         model.rejected += part.rejected
     return model
 
@@ -216,24 +214,6 @@ def _branches(model: NeuronModel) -> list[Rejected]:
     if model.h.CVode().use_fast_imem():
         found.append(Rejected("", f"{what} CVode.use_fast_imem", way_out))
     return found
-
-
-def _of_linear(model: NeuronModel) -> list[Rejected]:
-    """Find what LinearMechanisms do not go with."""
-    joined = np.concatenate([np.zeros(0, np.int64), *(one.node for one in model.linear.read)])
-    records = {r.address for r in model.plays.recorders} & {*model.linear.vectors}
-    outside = model.contents.outside
-    given = outside.nodes if outside is not None and model.tree.layers is None else joined[:0]
-    rows = (
-        (model.h.secondorder, "secondorder, with which NEURON ends", "set it to 0"),
-        (np.isin(given, joined).any(), "extracellular at its nodes", ""),
-        (records, "a y or b that is a Vector which records", "use another Vector"),
-    )
-    return [
-        Rejected("", f"LinearMechanism with {what}", way_out)
-        for is_so, what, way_out in rows
-        if is_so and model.linear.read
-    ]
 
 
 def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:

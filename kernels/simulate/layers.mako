@@ -7,26 +7,6 @@ names += [f"h{x}{q}" for x in range(K) for q in range(x + 1)]
 slot = {name: 3 * K + k for k, name in enumerate(names)}
 size = 3 * K + len(names)
 %>\
-<%def name="back(to)">\
-for (int i = begin; i < end; i++) {
-            __global real *w = own + (i - begin) * ${size};
-            const __global real *from = own + max(above[i] - begin, 0) * ${size};
-% for x in reversed(range(K)):
-            const real x${x} = ${share[x]} * (${" + ".join([right[x]]
-                + [f"w[{slot[f'b{x}{j}']}] * x{j}" for j in range(x + 1, K)]
-                + [f"(above[i] < 0 ? 0 : w[{slot[f'h{x}{q}']}] * from[{q}])" for q in range(x + 1)])});
-% endfor
-% for x in range(K):
-            ${right[x]} = x${x};
-% endfor
-            const int has = place[num_columns + i] >= 0;
-            ${to}[place[i]] = has ? x0 - x1 : x0;
-            if (!has) continue;
-% for x in range(1, K):
-            ${to}[place[${x} * num_columns + i]] = x${x};
-% endfor
-        }\
-</%def>\
 // The change of v in a step, where nodes lie around others: clhines/model/layers.py says how.
 // spec: ${spec.real}, ${K} potentials of a column
 % if spec.real == "double":
@@ -36,11 +16,10 @@ for (int i = begin; i < end; i++) {
 typedef ${spec.real} real;
 
 // Each work-item has cells in turn, and `work` for one of `most` columns. Of column i `place` has the
-// places of its nodes, -1 for none, row by row as `axial`, `g`, `over` (g and C/dt) and `ground` (of linear
-// equations, beside these) have conductances;
+// places of its nodes, -1 for none, row by row as `axial`, `g` and `over` (g and C/dt) have conductances;
 // `d` and `b` are as `begin_step` gives them. `work` has of each column currents, conductances to ground,
 // shares, those between its potentials (b), and those to the potentials of the column above (h).
-// The first row of `x` are the changes; `num_units` more are those by the currents in the same row of `b`.
+// `x` are the changes.
 __kernel void solve_layers(${signature(spec, "solve_layers")})
 {
     if (get_global_id(0) >= num_items) return;
@@ -56,7 +35,7 @@ __kernel void solve_layers(${signature(spec, "solve_layers")})
             real p${x} = 0, r${x} = 0;
 % endfor
 % for x in range(K):
-            ${ground[x]} = (${"has ? 0 : d[at0]" if not x else "has ? 0 : 1"}) + ground[${x} * num_columns + i];
+            ${ground[x]} = ${"has ? 0 : d[at0]" if not x else "has ? 0 : 1"};
 % endfor
 % for name in names:
             w[${slot[name]}] = ${f"axial[{name[1]} * num_columns + i]" if name[0] == "h" and name[1] == name[2] else 0};
@@ -136,31 +115,23 @@ __kernel void solve_layers(${signature(spec, "solve_layers")})
 % endfor
 % endfor
         }
-        ${back("x")}
-        // Of unit currents in further rows of b: what the columns are eliminated by is in `work` by now
-        for (int unit = 1; unit <= num_units; unit++) {
-            __global const real *given = b + unit * (long)num_places;
-            __global real *reached = x + unit * (long)num_places;
-            for (int i = begin; i < end; i++) {
-                __global real *w = own + (i - begin) * ${size};
+        for (int i = begin; i < end; i++) {
+            __global real *w = own + (i - begin) * ${size};
+            const __global real *from = own + max(above[i] - begin, 0) * ${size};
+% for x in reversed(range(K)):
+            const real x${x} = ${share[x]} * (${" + ".join([right[x]]
+                + [f"w[{slot[f'b{x}{j}']}] * x{j}" for j in range(x + 1, K)]
+                + [f"(above[i] < 0 ? 0 : w[{slot[f'h{x}{q}']}] * from[{q}])" for q in range(x + 1)])});
+% endfor
 % for x in range(K):
-                ${right[x]} = ${"given[place[i]]" if not x else f"place[{x} * num_columns + i] < 0 ? 0 : given[place[{x} * num_columns + i]]"};
+            ${right[x]} = x${x};
 % endfor
-            }
-            for (int i = end - 1; i >= begin; i--) {
-                __global real *w = own + (i - begin) * ${size};
-                __global real *to = own + max(above[i] - begin, 0) * ${size};
-% for x in range(K):
-                const real x${x} = ${share[x]} * ${right[x]};
-% for j in range(x + 1, K):
-                ${right[j]} += w[${slot[f"b{x}{j}"]}] * x${x};
+            const int has = place[num_columns + i] >= 0;
+            x[place[i]] = has ? x0 - x1 : x0;
+            if (!has) continue;
+% for x in range(1, K):
+            x[place[${x} * num_columns + i]] = x${x};
 % endfor
-% for q in range(x + 1):
-                if (above[i] >= 0) to[${q}] += w[${slot[f"h{x}{q}"]}] * x${x};
-% endfor
-% endfor
-            }
-            ${back("reached")}
         }
     }
 }

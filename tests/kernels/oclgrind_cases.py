@@ -26,7 +26,6 @@ from clhines.cells.synthetic import ring_cell
 from clhines.device import devices, program
 from clhines.device.timing import FloorSpec
 from clhines.mechanisms.builtin import KEPT_NUMBER
-from clhines.model import compile
 from clhines.network.plasticity import STDP, Rule
 from clhines.plan.by_branch import fine
 from clhines.plan.plan import Limits
@@ -384,27 +383,11 @@ def diffusing_case(queue, dtype):
 
 
 def layered_case(queue, dtype):
-    """Some steps of cells with nodes around others, which equations join, and of some without."""
+    """Some steps of cells with nodes around others, and of some without."""
     net, _ = layered_network()
-    around = compile(net, 0.025).layers.node[:, 0]
-    net.add_linear(np.append(around, 30), 0.01 * np.eye(4) + 0.005 * np.tri(4))
     sim = Simulation(net, 0.025, dtype, queue=queue, engine="steps", max_spikes=SPIKES)
     number = sim.record("v", np.arange(net.forest.num_nodes))
     assert np.isfinite(sim.run(0.075)[number]).all()
-
-
-def linear_case(queue, dtype):
-    """Some steps of cells that linear equations join, in two systems, with unknowns."""
-    net = Network.from_arrays(
-        [-1, 0, 1, -1, 3, -1], [0, 3, 5, 6], [500.0] * 6, [0, 0.1, 0.1, 0, 0.1, 0], [0.01] * 6
-    )
-    g = 0.01 * np.eye(4) + 0.005 * np.tri(4)
-    unknowns = net.add_linear([2, 0, 4], g, 0.1 * g, [0.0, 0.1, 0.0, 1.0], [3.0])
-    net.add_linear([5], [[0.0, 1.0], [1.0, 0.0]], b=[0.0, -40.0])
-    sim = Simulation(net, 0.1, dtype, queue=queue, engine="steps", max_spikes=SPIKES)
-    number = sim.record("v", np.arange(6)), sim.record("y", unknowns)
-    found = sim.run(0.3)
-    assert all(np.isfinite(found[k]).all() for k in number)
 
 
 def exact_epochs_case(queue, dtype):
@@ -535,7 +518,6 @@ def clean_cases():
     yield "network: exact steps", lambda queue: exact_case(queue, "float64")
     for dtype in ("float64", "float32"):
         yield f"network: diffusion, {dtype}", lambda queue, a=dtype: diffusing_case(queue, a)
-        yield f"network: linear equations, {dtype}", lambda queue, a=dtype: linear_case(queue, a)
         yield f"network: layers, {dtype}", lambda queue, a=dtype: layered_case(queue, a)
     yield "network: exact epochs", lambda queue: exact_epochs_case(queue, "float64")
     for cells in (2, 5):

@@ -34,7 +34,6 @@ from clhines.simulate.cpu import vectors as epoch_vector
 from clhines.simulate.cpu.blocks import BlockLayout, CellBlocksSpec, level_ions, make_tiles
 from clhines.simulate.cpu.plan import blocks_of, work_of
 from clhines.simulate.engines.arena_run import TakenSpec
-from clhines.simulate.engines.linear import LinearSpec
 from clhines.simulate.engines.steps import DiffusionSpec, LayersSpec
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events import grid as delivery
@@ -196,7 +195,6 @@ def other_specs(dtype):
     yield from (PermuteSpec(real), ChainsSpec(real), passive.PassiveSpec(real))
     yield SpreadSpec(real)
     yield from (TakenSpec(), DiffusionSpec(real))
-    yield from (LinearSpec(real, group) for group in (1, 256))
     yield from (ReducedSpec(real), FeaturesSpec(real), TiledSpec(real))
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
     yield grid_run.EventsSpec()

@@ -150,7 +150,6 @@ def test_every_template_is_covered():
         "simulate/blocks",
         "simulate/diffusion",
         "simulate/layers",
-        "simulate/linear",
         "simulate/spread",
         "simulate/taken",
         "simulate/tiled",

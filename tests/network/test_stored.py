@@ -169,6 +169,10 @@ def endless(arrays):
         (lambda a: a | {"a5": a["a5"] * 2}, "g_total or in_soma do not fit"),
         (lambda a: {"v": a["a0"]}, "'network' is missing"),
         (lambda a: endless(a), "Network.save"),
+        (
+            lambda a: text_of(a, linear=[[[0], -1, [], {}]]),
+            "linear equations of voltages .* longer",
+        ),
     ],
 )
 def test_what_is_damaged_is_refused(tmp_path, change, match):

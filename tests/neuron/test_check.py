@@ -379,7 +379,7 @@ def rejected(row, before, after):
 def linear(soma):
     c, g = h.Matrix(1, 1), h.Matrix(1, 1)
     y, y0, b, x = h.Vector(1), h.Vector(1), h.Vector(1), h.Vector([0.5])
-    made = h.LinearMechanism(print, c, g, y, y0, b, h.SectionList([soma]), x)
+    made = h.LinearMechanism(c, g, y, y0, b, h.SectionList([soma]), x)
     return made, c, g, y, y0, b, x
 
 def held(soma):
@@ -433,7 +433,7 @@ rejected("CVode.event with a point process", point,
          lambda soma: cvode.event(3, "x = 1", h.List("IClamp").o(0), 0))
 rejected("Vector.play", held, None)
 rejected("two Vectors, or a Vector and a Random, played into one variable otherwise", twice, None)
-rejected("LinearMechanism with a callback", linear, None)
+rejected("LinearMechanism", linear, None)
 """
 
 

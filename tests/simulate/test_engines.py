@@ -129,7 +129,6 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
     "steered_weights": (lambda: steering_network()[0], {}),
     "diffusion": (lambda: diffusing_network()[0], {}),
     "layers": (lambda: layered_network()[0], {}),
-    "linear": (changed(lambda net: net.add_linear([0, 11], [[1, -1], [-1, 1]])), {}),
     "played_artificial": (
         changed(lambda net: net.play(fires(net), 0, "refrac", [0.0, 1.0], [1.0, 2.0])),
         {},
@@ -144,7 +143,6 @@ FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where t
     "steered_weights": ("steps", "steps"),
     "diffusion": ("steps", "steps"),
     "layers": ("steps", "steps"),
-    "linear": ("steps", "steps"),
     "read_pointers": ("steps", "steps"),
 }
 ON_HOST = {"read_elsewhere"}  # needs that no engine of devices takes
@@ -156,7 +154,7 @@ def model_of(word):
 
 
 def test_words_are_those_of_the_table():
-    ranked = {f"ranked_{word}" for word in ("bins", "last", "linear", "read", "written")}
+    ranked = {f"ranked_{word}" for word in ("bins", "last", "read", "written")}
     assert NEEDS.keys() == ALL | ranked
     assert CHOICES == ("auto", "epochs", *NAMES) and len({*NAMES}) == len(NAMES)
     assert {*NEEDS} - {*NETWORKS} == {
@@ -164,7 +162,6 @@ def test_words_are_those_of_the_table():
         "ranks",
         "ranked_bins",
         "ranked_last",
-        "ranked_linear",
         "ranked_pointers",
         "ranked_read",
         "ranked_written",
@@ -260,7 +257,7 @@ def test_other_refusals():
 def test_descriptions():
     assert [row[0] for row in described()] == list(NAMES)
     of_steps, of_times = described()[0][3].split("; ")
-    own = f"{NEEDS['linear']}, {NEEDS['layers']} and {NEEDS['solver']}"
+    own = f"{NEEDS['layers']} and {NEEDS['solver']}"
     assert of_steps == f"with events in whole steps: {own}"
     assert of_times.startswith("with events at exact times: events between cells within a step")
     assert all(NEEDS[w] in of_times for w in ("ranked_pointers", "solver", "instant_between_cells"))

@@ -3,5 +3,5 @@
 `session`: NEURON itself. `memory`: lists that the interpreter does not show; `sources`: sources of
 events, NetCons; `raw`: words and records; `fields`: sections, nodes, data and values of mechanisms,
 all at once; `places`: variables by place; `objects`: objects of hoc; `streams`: random numbers;
-`tables`: those of FUNCTION_TABLE, and LOCALs; `linear`: LinearMechanism, by its matrices.
+`tables`: those of FUNCTION_TABLE, and LOCALs.
 """

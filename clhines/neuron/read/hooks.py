@@ -41,13 +41,18 @@ BETWEEN = "call them between pieces, as clhines.neuron.run(h.t + 1), if that is 
 GATHERED = "CVode.extra_scatter_gather(0, f)"
 _IN_A_STEP = slice(2, 5)  # current, conductance, fixed_step_solve; others are CVode's, or of starts
 _OBJECTS = {  # classes whose objects act in each step
+    "LinearMechanism": "let NEURON run it; of gap junctions write a POINT_PROCESS with a POINTER",
     "StateTransitionEvent": "write WATCH conditions in a .mod file",
 }
 
 
 def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     """Return what else acts besides sections and procedures; warn where that cannot be read."""
-    found = [Rejected("", n, out) for n, out in _OBJECTS.items() if len(list(h.List(n)))]
+    found = [
+        Rejected("", name, way_out)
+        for name, way_out in _OBJECTS.items()
+        if any(one.valid() if name == "LinearMechanism" else True for one in h.List(name))
+    ]
     for variable, what, way_out in _PIECES:
         if memory.variable(variable):
             found.append(Rejected("", f"ParallelContext.{what}", way_out))

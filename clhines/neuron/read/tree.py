@@ -11,7 +11,6 @@ is on it has the area of all. Then rows of the matrix are NEURON's times a numbe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -147,14 +146,6 @@ class Tree:
         at = place_of(self.addresses, addresses, np.arange(len(self.addresses)))
         return np.where(at < 0, -1, self.numbers[at])
 
-    def in_layers(self, addresses: np.ndarray, layers: np.ndarray) -> np.ndarray:
-        """(k,) int64: likewise, but in layer 1 and more the nodes that lie there around them."""
-        found = self.numbers_of(addresses)
-        around = np.full(1, -1) if self.layers is None else np.append(self.layers.around, -1)
-        for layer in range(int(layers.max(initial=0))):
-            found = np.where(layers > layer, around[np.minimum(found, len(around) - 1)], found)
-        return found
-
 
 def _in_order(memory: NeuronMemory, fields: Fields) -> tuple[list[Section], list[int], np.ndarray]:
     """Return sections, parents before children, cell after cell, their numbers, who is a root."""
@@ -178,21 +169,17 @@ def _in_order(memory: NeuronMemory, fields: Fields) -> tuple[list[Section], list
     return [every[k] for k in order], order, is_root
 
 
-def read_tree(
-    h: Hoc, memory: NeuronMemory, fields: Fields, used: Sequence[int] = ()
-) -> tuple[Tree, Data]:
-    """Read compartments and the data of their mechanisms; nodes that are `used` are kept."""
+def read_tree(h: Hoc, memory: NeuronMemory, fields: Fields) -> tuple[Tree, Data]:
+    """Read compartments and the data of their mechanisms."""
     sections, order, is_root = _in_order(memory, fields)
     count, nodes, start = fields.nodes_of(memory.objects_of(sections))
     nseg, first_node = count - 1, starts(count)
     far = first_node + nseg  # among `nodes`
     is_inner = ~np.isin(np.arange(len(nodes)), far)
     v = memory.place(ref(sections[0](0.5), "v")).column
-    kept = np.array(used, start.dtype)
-    keeps = ~_bare(h, fields, v, (nodes[far], nodes[far - 1]), np.append(start, kept))
+    keeps = ~_bare(h, fields, v, (nodes[far], nodes[far - 1]), start)
     roots, has_root = (start[is_root], nodes[first_node[is_root]]), np.zeros(len(sections), bool)
-    others = np.append(start[~is_root], kept)
-    has_root[is_root] = ~_bare(h, fields, v, roots, others)
+    has_root[is_root] = ~_bare(h, fields, v, roots, start[~is_root])
     size = has_root + nseg + keeps
     offset = starts(size)
     first = offset + has_root

@@ -237,7 +237,6 @@ def lacking(model: NeuronModel) -> str:
         (model.gathers, GATHERED),
         (model.bins is not None, "CVode.queue_mode(1, 0)"),
         (model.contents.outside is not None, "extracellular"),
-        (model.linear.read, "LinearMechanism"),
         (model.wires.compared, "NetCon of a variable that is no voltage"),
         (any(gap.node < 0 for gap in model.gaps), "ParallelContext.target_var of no voltage"),
         (model.pending.statements, "CVode.event"),

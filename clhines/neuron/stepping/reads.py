@@ -15,7 +15,6 @@ from clhines.mechanisms.ir.program import Program
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.fields import Fields
-from clhines.neuron.memory.linear import LinearMechanisms
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import ION, MemoryPlaces, Variable
 from clhines.neuron.memory.raw import Place, words_at
@@ -106,7 +105,6 @@ class ModelRead(Protocol):
     plays: PlayReader
     mechanisms: dict[str, Mechanism]
     written: WrittenPointers
-    linear: LinearMechanisms
 
     @property
     def every(self) -> dict[str, Instances]: ...
@@ -408,7 +406,7 @@ class _OfModel:
         every = {one.address for one in model.plays.recorders}
         for origin in model.wires.origins:
             every |= {origin.times, origin.numbers}
-        return every - {*model.plays.watched, *model.linear.vectors} - self._held
+        return every - {*model.plays.watched} - self._held
 
     @cached_property
     def _held(self) -> set[int]:
@@ -517,7 +515,7 @@ def held_vectors(model: ModelRead) -> set[int]:
 
 def used_vectors(model: ModelRead) -> set[int]:
     """Return C++ objects that record, are played, or that mechanisms have, by address."""
-    found = {*model.plays.in_use, *model.linear.vectors} | held_vectors(model)
+    found = {*model.plays.in_use} | held_vectors(model)
     for origin in model.wires.origins:
         found |= {origin.times, origin.numbers}
     texts, every = (i.entry.text for i in model.every.values()), model.memory.vectors()

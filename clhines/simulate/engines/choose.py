@@ -146,7 +146,7 @@ def _engines(
         needs |= {"ranks", "ranked_bins"} if "bins" in needs else {"ranks"}
     if shares:
         known = {"last_instances": "ranked_last", "written_pointers": "ranked_written"}
-        known |= {"read_pointers": "ranked_read", "linear": "ranked_linear"}
+        known |= {"read_pointers": "ranked_read"}
         needs |= {known[word] for word in needs & known.keys()}
     if any(len(share.remote) for share in shares):
         needs |= {"ranked_pointers"}

@@ -301,7 +301,6 @@ class Reference(PartRun):
         self._decisions, self._noted = decisions, 0
         if decisions is not None and decisions.split:  # until others' spikes act
             self.max_steps = decisions.epoch
-        self._systems = model.linear_systems  # which may be refused
         self.taken, self._clock = False, Clock(model.dt)  # `taken`: it has left the start
         self.variables, self.events = started(model, self._wires, wanted, decisions)
         self.records: list[Record] = []
@@ -377,17 +376,11 @@ class Reference(PartRun):
         v = variables.v
         d = model.capacitance_over_dt + model.constant_d + g
         b = model.constant_b - model.constant_g * v - i
-        systems = self._systems
         if model.layers is not None:
-            more = (None, None) if systems is None else (systems.units, systems.ground)
-            dv = model.layers.change(d, b, v, model.dt, *more)
-            dv = dv[0] if systems is None else dv
+            dv = model.layers.change(d, b, v, model.dt)
         else:
             b = axial_currents(model.forest, model.u, v) + b
-            b = b if systems is None else np.vstack([b, systems.units])
             dv, _ = reference.solve_with_pivots(model.forest, d, model.u, b, steps=self._order)
-        if systems is not None:
-            dv = systems.solved(dv[0], dv[1:], v, variables.states)
         if self.model.second_order_currents:
             for ion in self.model.ions:
                 current = ion.variables[3]

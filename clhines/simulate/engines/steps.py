@@ -24,7 +24,6 @@ from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.methods import METHODS, make_plan
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
-from clhines.simulate.engines.linear import LinearKernels
 from clhines.simulate.engines.reference import neighbours, placed_neighbours
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.kinds import layouts
@@ -153,10 +152,9 @@ class LayersSpec(TemplateSpec):
     template: ClassVar[str] = "simulate/layers"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "solve_layers": (
-            "int num_items, int num_cells, int num_columns, int most, int num_places",
-            "int num_units, const int *restrict first, const int *restrict above",
+            "int num_items, int num_cells, int num_columns, int most",
+            "const int *restrict first, const int *restrict above",
             "const int *restrict place, const real *restrict axial, const real *restrict g",
-            "const real *restrict ground",
             "const real *restrict over, const real *restrict d, const real *restrict b",
             "const real *restrict v, real *work, real *x",
         )
@@ -172,17 +170,13 @@ class Surrounded:
         layers, num = run.model.layers, np.int32
         assert layers is not None
         rows, columns = layers.node.shape
-        systems = run.model.linear_systems
         self._run, self._spec = run, LayersSpec(real_name(run.dtype), rows)
         over = layers.g + layers.c / run.model.dt
         ints = {
             "first": layers.of_cells, "above": layers.parent,
             "place": np.where(layers.node < 0, -1, place[layers.node]).reshape(-1),
         }  # fmt: skip
-        ground = np.zeros(layers.node.shape)
-        if systems is not None:
-            ground = np.where(layers.node < 0, 0, systems.ground[layers.node])
-        reals = {"axial": layers.axial, "g": layers.g, "over": over, "ground": ground}
+        reals = {"axial": layers.axial, "g": layers.g, "over": over}
         self._items = cells = len(layers.of_cells) - 1
         if devices.is_cpu(run.device):
             self._items = min(cells, BLOCKS_PER_UNIT * run.limits.compute_units)
@@ -191,7 +185,6 @@ class Surrounded:
         self._given: dict[str, Any] = {
             "num_items": num(self._items), "num_cells": num(cells),
             "num_columns": num(columns), "most": num(most),
-            "num_units": num(0 if systems is None else systems.columns),
             **{name: to_device(run.queue, a, np.int32) for name, a in ints.items()},
             **{name: to_device(run.queue, a.reshape(-1), run.dtype) for name, a in reals.items()},
             "work": cla.zeros(run.queue, work, run.dtype),
@@ -247,8 +240,6 @@ class Steps(ArenaKernels):
         self.solver = _solver_of(run, lambda m: m.forest, request.method, request.options)
         self._diffusing = Diffusing(run) if diffuses else None
         self._surrounded = Surrounded(run, self.place) if run.model.layers is not None else None
-        systems = run.model.linear_systems
-        self._linear = None if systems is None else LinearKernels(run, systems)
         self._tiler = None
         if run.model.copies > 1:
             gather = self.solver.plan.gather
@@ -286,8 +277,6 @@ class Steps(ArenaKernels):
             name: pack(getattr(once, name)) for name in ("constant_g", "constant_b", "u")
         }
         b = cla.zeros_like(d)
-        if (systems := self.model.linear_systems) is not None:  # kernels take the first row
-            b = solver.to_device_order(np.vstack([np.zeros(len(once.u)), systems.units]))
         self.matrix |= {"d": d, "b": b, "x": cla.zeros_like(b), "active": active}
         self.matrix |= zip(NEIGHBOURS, beside, strict=True)
 
@@ -334,8 +323,6 @@ class Steps(ArenaKernels):
             **self.matrix, "at": self._at, **self.run.arguments,
         }  # fmt: skip
         self._diffusion = [] if self._diffusing is None else self._diffusing.bind()
-        if self._linear is not None:
-            self._linear.bind(self.place, self.solver.plan.gather, self.matrix["x"])
         self._launches = [self._launches_of(*pair) for pair in (self.v, self.v[::-1])]
 
     def _launches_of(self, old: cla.Array, new: cla.Array) -> tuple[list[Enqueue], list[Enqueue]]:
@@ -363,8 +350,6 @@ class Steps(ArenaKernels):
         seeing = self._see()
         solve = [] if self._surrounded is None else [self._surrounded.bind(arguments)]
         before, after = [*seeing, *before, *solve], [*seeing]
-        if self._linear is not None:
-            after = [*self._linear.launches(old), *after]
         if spec.diffuses:
             count = items[1] if alone else self.places
             after.append(bound(self.queue, self._built, "advance", arguments, count, alone))

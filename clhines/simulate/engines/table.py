@@ -30,7 +30,7 @@ _BY_STEPS = _IN_ORDER | {
     *("ranked_pointers", "last_instances", "diffusion", "read_pointers", "steered_weights")
 }
 _OF_TIMES = _BY_STEPS | {"ranks", "bins", "played_artificial", "copies"}
-ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver", "layers", "linear"}
+ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver", "layers"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network
 
 

@@ -53,11 +53,6 @@ class Membrane:
         self.other = np.searchsorted(self.sampled, other[at])
         self.own = np.searchsorted(self.sampled, own[at])
         self.g = g[at]
-        joined = np.concatenate([nodes[:0], *(one.node for one in model.linear)])
-        if np.isin(nodes, joined).any():
-            raise InputError(
-                "i_membrane where linear equations take current; expected nodes without them"
-            )
         self.clamps: list[Clamps] = []
         self._find_clamps(nodes if model.layers is None else model.layers.injected(nodes))
 

@@ -77,8 +77,6 @@ def _described(model: Model) -> bytes:
         add(model.written)
     if model.read:
         add(model.read)
-    if model.linear:
-        add(model.linear)
     add((model.random_ids, model.random_index, model.second_order_currents, model.bins))
     add((sources.ring_size, model.remote_v))
     return digest.digest()
