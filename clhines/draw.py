@@ -207,8 +207,9 @@ def plot_traces(
     result : Result
         Of `Simulation.run`.
     record : int or str, optional
-        What `Simulation.record` returned, or its name; default: the voltages of all steps. Of its
-        places, the first ten are drawn, and the title says so.
+        What `Simulation.record` returned, or its name; default: all voltages with rows, also with
+        ``every``; without voltages, all records with rows in the unit of the first. A note names
+        the records that are left out; of the places the first ten are drawn, and the title says so.
     names : sequence of str, optional
         One for each line; default: those of `Result.columns`.
     title : str
@@ -270,8 +271,9 @@ def _raster(axes: Any, result: Any) -> int:
     size = min(max(2000.0 / top, 1.5), 60.0)  # points², so that many cells stay apart
     axes.scatter(when, cell, s=size, marker="|" if top <= 128 else ".", color="black")
     if top < result.num_cells:
-        left_out = f"cells {top} to {result.num_cells - 1}: no spikes, not shown"
-        axes.set_title(left_out, loc="right", fontsize=8, color="0.35")
+        silent = int(cell.max(initial=-1)) + 1
+        last = result.num_cells - 1
+        _note(axes, f"cells {silent} to {last}: no spikes; {top} to {last} not shown")
     if not len(when):
         axes.text(0.5, 0.5, "no spikes", transform=axes.transAxes, ha="center")
     axes.set(ylim=(-0.5, top - 0.5), ylabel=f"cell, out of {result.num_cells}")
@@ -289,21 +291,34 @@ def _traces(
     is_beside: bool = True,
 ) -> str:
     """Draw what was recorded, with the legend beside; return what is said of lines left out."""
-    t, rows, own, label = result.traces(record)
-    names = own if names is None else list(names)
-    if len(names) != len(own):
-        raise InputError(f"got {len(names)} names for {len(own)} lines; expected as many")
-    for name, row in zip(names[:_DRAWN], rows.T, strict=False):
-        axes.plot(t, row, lw=1.1, label=name)
+    lines, label, others = result.traces(record)
+    default = [name for *_, names_of_record in lines for name in names_of_record]
+    names = default if names is None else list(names)
+    if len(names) != len(default):
+        raise InputError(f"got {len(names)} names for {len(default)} lines; expected as many")
+    columns = [(t, column) for t, rows, _ in lines for column in rows.T]
+    for name, (t, column) in zip(names[:_DRAWN], columns, strict=False):
+        axes.plot(t, column, lw=1.1, label=name, marker="." if len(t) == 1 else "")
     axes.set(xlabel="time [ms]", ylabel=label)
     axes.ticklabel_format(axis="y", useOffset=False)
-    if len(t) > 1:
-        axes.set_xlim(float(t[0]), float(t[-1]))
+    if not columns:
+        text = "no record with rows" if others else "nothing recorded"
+        axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center")
+    if others:
+        _note(axes, f"not drawn: {', '.join(others)}")
+    ends = [end for t in (result.t, *(t for t, *_ in lines)) if len(t) for end in t[[0, -1]]]
+    if ends and min(ends) < max(ends):
+        axes.set_xlim(float(min(ends)), float(max(ends)))
     if names and is_beside:
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     elif names:
         axes.legend()
     return f"{_DRAWN} of {len(names)} traces" if len(names) > _DRAWN else ""
+
+
+def _note(axes: Axes, text: str) -> None:
+    """Say in small letters above a picture what it leaves out."""
+    axes.set_title(textwrap.shorten(text, 100), loc="right", fontsize=8, color="0.35")
 
 
 @contextmanager

@@ -67,7 +67,7 @@ def test_other_numbers_of_titles_are_refused(cable):
 def test_a_raster_says_what_it_leaves_out():
     spikes = [1.0, 2.0], [0, 3]
     raster = draw.plot_raster(results.drawn(400, spikes, np.zeros((3, 1)))).axes[0]
-    assert raster.get_title(loc="right") == "cells 10 to 399: no spikes, not shown"
+    assert raster.get_title(loc="right") == "cells 4 to 399: no spikes; 10 to 399 not shown"
     assert raster.get_ylim() == (-0.5, 9.5)
     raster = draw.plot_result(results.drawn(4, spikes, np.zeros((3, 1)))).axes[0]
     assert raster.get_title(loc="right") == ""
@@ -108,6 +108,38 @@ def test_pictures_go_into_axes_that_are_given(cable, tmp_path):
     assert (tmp_path / "all.png").exists() and axes[0].collections and axes[2].collections
     with pytest.raises(clhines.InputError, match="ax is str; expected matplotlib's Axes"):
         draw.plot_raster(found, ax="left")
+
+
+def lines_of(axes):
+    return [(line.get_label(), line.get_xdata().tolist()) for line in axes.get_lines()]
+
+
+@pytest.mark.parametrize("drawing", ["plot_traces", "plot_result"])
+def test_records_of_other_times_are_drawn(drawing):
+    """A record with `every` was left out: an axis of nothing from 0 to 1 mV, without a word."""
+    one = ([1.0], [0])
+    of_steps, coarse = ("v", "v", "mV", 1), ("slow", "v", "mV", 2)
+    below = getattr(draw, drawing)(results.recorded(one, [coarse])).axes[-1]
+    assert lines_of(below) == [("soma", [0.0, 2.0, 4.0])]
+    assert below.get_ylabel() == "voltage [mV]" and below.get_title(loc="right") == ""
+    below = getattr(draw, drawing)(results.recorded(one, [of_steps, coarse])).axes[-1]
+    assert lines_of(below) == [("v", [0.0, 1.0, 2.0, 3.0, 4.0]), ("slow", [0.0, 2.0, 4.0])]
+
+
+def test_pictures_name_the_records_that_they_leave_out():
+    one, gate, other = ([], []), ("hh.m", "hh.m", "", 2), ("hh.h", "hh.h", "", 1)
+    voltage, most, current = ("v", "v", "mV", 1), ("most", "v", "mV", 0), ("i", "i", "nA", 1)
+    below = draw.plot_result(results.recorded(one, [gate, voltage, most])).axes[1]
+    assert [name for name, _ in lines_of(below)] == ["soma"]
+    assert below.get_title(loc="right") == "not drawn: hh.m, most"
+    below = draw.plot_result(results.recorded(one, [gate, current, other])).axes[1]
+    assert [name for name, _ in lines_of(below)] == ["hh.m", "hh.h"]
+    assert below.get_ylabel() == "hh.m, hh.h" and below.get_title(loc="right") == "not drawn: i"
+    below = draw.plot_result(results.recorded(one, [most])).axes[1]
+    assert [text.get_text() for text in below.texts] == ["no record with rows"]
+    assert below.get_title(loc="right") == "not drawn: most"
+    below = draw.plot_result(results.recorded(one, [])).axes[1]
+    assert [text.get_text() for text in below.texts] == ["nothing recorded"]
 
 
 def test_each_line_needs_a_name():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clhines.analysis.results import timed_record_of
-from clhines.errors import InputError, shown
+from clhines.errors import InputError, shown, warn_caller
 from clhines.files import PathLike
 from clhines.simulate.records.features import FeatureValues
 from clhines.simulate.records.records import Record, RecordColumns, Recording
@@ -142,12 +142,13 @@ class Result:
         return k
 
     def to_pandas(self, record: int | str | None = None) -> pandas.DataFrame:
-        """Return a record as a table, or all of them that have the times of the steps.
+        """Return a record as a table, or all records of all steps as one table.
 
         Parameters
         ----------
         record : int or str, optional
-            Number or name.
+            Number or name; default: all records of all steps, or if there is none (``every``) all
+            that have the times of the first one. A warning names those with other times.
 
         Returns
         -------
@@ -164,15 +165,32 @@ class Result:
             from clhines.analysis import pandas as tables
         except ImportError as error:
             raise InputError("to_pandas() needs pandas: python -m pip install pandas") from error
-        chosen = self._with_rows() if record is None else [record]
-        if not chosen:
-            raise InputError("the result has no record of all steps; expected one")
-        found = None
-        for one in chosen:
-            k = self.number(one)
-            table = tables.record(self, k, self._named(k))
-            found = table if found is None else found.join(table)
-        return found
+        chosen = [self.number(record)] if record is not None else self._of_common_times()
+        joined, *others = [tables.record(self, k, self._named(k)) for k in chosen]
+        for table in others:
+            joined = joined.join(table)
+        return joined
+
+    def _of_common_times(self) -> list[int]:
+        """Return the records of all steps, else of the times of the first; name what is left."""
+        rows = self._with_rows()
+        if not rows:
+            without = ", ".join(self._short(k) for k in range(len(self.values)))
+            there = f"those that there are have none: {without}" if without else "there is none"
+            raise InputError(f"the result has no record with rows ({there}); expected one")
+        times = next((self.times[k] for k in rows if len(self.times[k]) == len(self.t)), None)
+        times = self.times[rows[0]] if times is None else times
+        chosen = [k for k in rows if np.array_equal(self.times[k], times)]
+        left_out = [k for k in rows if k not in chosen]
+        if left_out:
+            names = ", ".join(self._short(k) for k in left_out)
+            calls = f"to_pandas({self._key(left_out[0])!r})"
+            warn_caller(
+                f"to_pandas() leaves out {names}: the rows have other times; expected {calls}, "
+                "a table of its own",
+                UserWarning,
+            )
+        return chosen
 
     def columns(self, record: int | str) -> list[str]:
         """Return the names of the columns of a record.
@@ -185,40 +203,61 @@ class Result:
 
     def traces(
         self, record: int | str | None = None
-    ) -> tuple[np.ndarray, np.ndarray, list[str], str]:
-        """Return records of the same times as lines of a picture.
+    ) -> tuple[list[tuple[np.ndarray, np.ndarray, list[str]]], str, list[str]]:
+        """Return records as lines of a picture.
 
         Parameters
         ----------
         record : int or str, optional
-            Number or name of a record; default: the voltages of all steps.
+            Number or name of a record; default: all voltages with rows, else all records with rows
+            whose unit is that of the first.
 
         Returns
         -------
-        t : (rows,) float64, ms
-        values : (rows, r)
-        names : list of str
-            One for each column.
+        lines : list of (t, values, names)
+            One for each record: (rows,) float64, ms; (rows, r); and a name for each column.
         label : str
             What is drawn, with its unit.
+        others : list of str
+            Names of the records that are not drawn.
 
         Raises
         ------
         InputError
             There is no such record with rows.
         """
-        chosen: Sequence[int | str] = [k for k in self._with_rows() if self.variables[k] == "v"]
-        chosen = chosen if record is None else [record]
-        t, values, names, label = self.t, np.zeros((len(self.t), 0)), list[str](), "voltage [mV]"
-        for one in chosen:
-            k = self.number(one)
-            t, own = timed_record_of(self, k)
-            unit = self.units[k]
-            if self.variables[k] != "v":
-                label = f"{self.names[k]} [{unit}]" if unit else self.names[k]
-            values = own if record is not None else np.concatenate([values, own], axis=1)
-            names += self._named(k, short=len(chosen) == 1)
-        return t, values, names, label
+        chosen = self._drawn() if record is None else [self.number(record)]
+        lines = [
+            (*timed_record_of(self, k), self._named(k, short=len(chosen) == 1)) for k in chosen
+        ]
+        names = ", ".join(dict.fromkeys(self.names[k] for k in chosen))
+        unit, label = self.units[chosen[0]] if chosen else "", "voltage [mV]"
+        if any(self.variables[k] != "v" for k in chosen):
+            label = f"{names} [{unit}]" if unit else names
+        others = [k for k in range(len(self.values)) if record is None and k not in chosen]
+        return lines, label, [self._short(k) for k in others]
+
+    def _drawn(self) -> list[int]:
+        """Return the records of a picture: voltages, else those of the first one's unit."""
+        rows = self._with_rows()
+        first = next((k for k in rows if self.variables[k] == "v"), rows[0] if rows else None)
+        if first is None:
+            return []
+        of_v = self.variables[first] == "v"
+        return [
+            k
+            for k in rows
+            if self.units[k] == self.units[first] and (self.variables[k] == "v") == of_v
+        ]
+
+    def _short(self, k: int) -> str:
+        """Return the name of a record as a message has it, with its number if it is not unique."""
+        name = f"{k} {self.names[k]}" if self.names.count(self.names[k]) > 1 else self.names[k]
+        return f"{name} (features)" if k in self.features else name
+
+    def _key(self, k: int) -> int | str:
+        """Return the name of a record, or its number if several have the name."""
+        return k if self.names.count(self.names[k]) > 1 else self.names[k]
 
     def _named(self, k: int, short: bool = False) -> list[str]:
         """Return a name for each column of a record, `short` without that of the record."""
@@ -240,7 +279,9 @@ class Result:
     ) -> Figure:
         """Draw the spikes of cells above what was recorded; see `clhines.draw.plot_result`.
 
-        With `ax`, what was recorded alone, into these axes; see `clhines.draw.plot_traces`.
+        With `ax`, what was recorded alone, into these axes; see `clhines.draw.plot_traces`. By
+        default these are all voltages with rows, also with ``every``; without voltages, all records
+        with rows in the unit of the first. The picture names the records that it leaves out.
         """
         from clhines import draw
 
@@ -249,8 +290,8 @@ class Result:
         return draw.plot_result(self, record, title=title, path=path)
 
     def _with_rows(self) -> list[int]:
-        """Return the numbers of the records that have a row for each of `t`."""
-        return [k for k, t in enumerate(self.times) if len(t) and len(t) == len(self.t)]
+        """Return the numbers of the records that have rows."""
+        return [k for k, t in enumerate(self.times) if len(t)]
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return (self[k] for k in range(len(self.values)))

@@ -15,3 +15,20 @@ def drawn(num_cells, spikes, v):
     return Result(
         t, [v], when, cell, {}, [t], {}, ("v",), ("v",), ("mV",), num_cells, _columns=(columns,)
     )
+
+
+def recorded(spikes, records):
+    """A result of one cell and five steps, with records of its soma.
+
+    A record is a name, a variable, a unit and the steps from one row to the next; 0: no rows.
+    """
+    t = np.arange(5.0)
+    soma = RecordColumns("node", np.zeros(1, int), None, np.ones(1, bool))
+    names, variables, units, steps = zip(*records, strict=True) if records else ((),) * 4
+    times = [t[::every] if every else t[:0] for every in steps]
+    values = [np.ones((len(own), 1)) if len(own) else np.ones(1) for own in times]
+    when, cell = (np.asarray(a, kind) for a, kind in zip(spikes, (float, int), strict=True))
+    columns = (soma,) * len(records)
+    return Result(
+        t, values, when, cell, {}, times, {}, names, variables, units, 1, _columns=columns
+    )
