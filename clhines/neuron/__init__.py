@@ -8,12 +8,11 @@ what cannot be simulated.
 Who owns what
     `memory`: NEURON's memory, by ctypes. `read`: parts of what is in it; `model`: all of it;
     `reading` puts that together, with what is rejected; `mechanisms`: those of a model, and what
-    their POINTERs point to; `extracellular`: potentials outside of cells; `stimuli`: hoc's fstim
-    and fsyn. `convert` (texts to mechanisms), `importer` (a model to a network). `back`: values in
-    and out, records, events. `kept`: a model between two calls of `run`, compared with what NEURON
-    has by its `fingerprint`. `stepping`: a model's own code of each step. `entry`: `run`,
-    `from_neuron`, `check`, also of several MPI ranks. `switch`: `enable`, `disable`; `loops`: steps
-    of loops around ``fadvance``.
+    their POINTERs point to; `extracellular`: potentials outside of cells. `convert` (texts to
+    mechanisms), `importer` (a model to a network). `back`: values in and out, records, events.
+    `kept`: a model between two calls of `run`, compared with what NEURON has by its `fingerprint`.
+    `stepping`: a model's own code of each step. `entry`: `run`, `from_neuron`, `check`, also of
+    several MPI ranks. `switch`: `enable`, `disable`; `loops`: steps of loops around ``fadvance``.
 
 >>> from neuron import h  # doctest: +SKIP
 >>> import clhines

@@ -32,7 +32,6 @@ from clhines.neuron.read.channels import read_channel
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, gathering, random_plays, settings_of
 from clhines.neuron.stepping.reads import stepping_of
-from clhines.neuron.stimuli import read_stimuli
 
 _COUNTERS = (  # of NEURON's library: what they count is changes of sections and mechanisms
     "structure_change_cnt", "diam_change_cnt", "tree_changed", "v_structure_change",
@@ -192,7 +191,6 @@ class Fingerprint:
             ReadValue(memory.play_words),
             ReadValue(lambda: acting(model.h, memory)),
             ReadValue(lambda: gather(gathering()).tobytes()),
-            ReadValue(lambda: read_stimuli(model.h, memory, tree)),
             ReadValue(lambda: random_plays(model.h, memory)),
             ReadValue(stepping_of(model)),
             ReadValue(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),

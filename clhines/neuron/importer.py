@@ -29,7 +29,6 @@ from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.played import EVERY, Player
-from clhines.neuron.stimuli import add_stimuli
 from clhines.progress import phase
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.summary import counted
@@ -103,7 +102,6 @@ def network_of(model: NeuronModel) -> Imported:
     for name, instances in model.every.items():
         groups[name] = _group(model, network, name, instances)
     _add_ions(model, network)
-    add_stimuli(network, model.stimuli)
     index = int(model.h.Random().Random123_globalindex())
     for name, group in groups.items():
         for variable in group.mechanism.program.random:

@@ -55,7 +55,6 @@ from clhines.neuron.read.turns import Turns
 from clhines.neuron.read.wiring import NeuronWires
 from clhines.neuron.read.written import WrittenPointers
 from clhines.neuron.stepping.reads import Stepping
-from clhines.neuron.stimuli import StimulusValues
 
 
 @dataclass(eq=False)
@@ -101,7 +100,6 @@ class NeuronModel:
     by_mcell: set[str] = field(default_factory=set)  # mechanisms that draw from such Randoms
     stepping: Stepping | None = None  # code of its own in each step of continuerun()
     uncalled: list[Rejected] = field(default_factory=list)  # of such code
-    stimuli: dict[str, list[StimulusValues]] = field(default_factory=dict)  # of fstim and fsyn
     gathers: bool = False  # whether functions are called in the middle of each step
     lone: Hoc | None = None  # section of a model of artificial cells alone, held here
 

@@ -50,7 +50,6 @@ from clhines.neuron.read.turns import OwnEvents, Turns, is_alone
 from clhines.neuron.read.wiring import on_ranks, read_wires
 from clhines.neuron.read.written import play_pointers, read_steered
 from clhines.neuron.stepping.reads import read_stepping
-from clhines.neuron.stimuli import read_stimuli
 from clhines.progress import phase
 from clhines.simulate.engines.reference import asked
 from clhines.simulate.ranks.mpi import Ranks, agreed
@@ -143,7 +142,6 @@ def _read(
             tree = with_layers(tree, contents.outside, memory)
             contents = read_contents(h, memory, fields, (tree, data), catalogue)
         hooks = acting(h, memory)
-        stimuli, unread = read_stimuli(h, memory, tree)
         slots = WatchSlots(memory)
         bins = None
         if int(h.CVode().queue_mode()) & 1:
@@ -163,9 +161,8 @@ def _read(
     parts = wires, pending, plays, trains, slots, draws, Turns(h, memory), outside
     model = NeuronModel(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins, model.gathers = lone, bins, len(gathering()) > 0
-    model.stimuli = stimuli
     model.point_names = tuple(catalogue.names(points=True))
-    model.rejected += [*refused_settings(h, memory), *_structure(contents), *hooks, *unread]
+    model.rejected += [*refused_settings(h, memory), *_structure(contents), *hooks]
     model.rejected += unwired
     for part in (pending, plays, trains, draws):
         model.rejected += part.rejected

@@ -465,8 +465,7 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
         "Random.play into",
         "functions of `nonvint_block_supervisor`",
         "rxd",
-        "fstim",
-        "fclamp",
+        "fstim, fsyn and fclamp",
         "rallbranch",
         "StateTransitionEvent",
         "`extracellular`",  # in test_outside.py

@@ -121,6 +121,16 @@ def gather():
 cvode.extra_scatter_gather(1, gather)
 look("plain")
 cvode.extra_scatter_gather_remove(gather)
+def stimulate():
+    h.fstim(2)  # the last one stays without values
+    h.fstim(0, 0.5, 0.2, 0.5, 0.3, sec=soma)
+
+def excite():
+    h.fsyn(1)
+    h.fsyn(0, 0.5, 0.2, 0.1, 0.5, -10, sec=soma)
+
+between("fstim", stimulate, lambda: h.fstim(0))
+between("fsyn", excite, lambda: h.fsyn(0))
 h.fclamp(1, 0.5, sec=soma)
 found["fclamp"] = [[[str(r) for r in clhines.neuron.check()], "fclamp", True]]
 h.fclamp(0, 0.5, sec=soma)
@@ -326,102 +336,6 @@ def test_functions_of_extra_scatter_gather_have_neurons_values_or_are_rejected()
         assert message.startswith(error) and abs(t - 0.025) < 1e-9, message
     assert "CVode.extra_scatter_gather(0, f)" in found["from_neuron"]
     assert ["and advance() of the model's own" in line for line in found["advance"]] == [True]
-
-
-OLD = """
-soma, child = h.Section(name="soma"), h.Section(name="child")
-child.connect(soma(1))
-for section in (soma, child):
-    section.L, section.diam, section.nseg = 80, 10, 3
-    section.insert("hh")
-h.CVode().use_fast_imem(1)
-recorded = (soma(0.5)._ref_v, child(0.5)._ref_v, soma(0.2)._ref_i_membrane_)
-v = [h.Vector().record(reference) for reference in recorded]
-h("proc change() { if (t > 3 && t < 3.02) { fstim(0, 0.5, 5, 1, 0.3) } }")
-h("proc loop() { while (t < 9.99) { fadvance() change() } }")
-
-def set_all():
-    h.fstim(3), h.fsyn(3)  # the last ones stay without values
-    h.fstim(0, 0.5, 1, 2, 0.51/3, sec=soma)
-    h.fstim(1, 0, 3.0125, 5, -0.05, sec=child)  # from the middle of a step to that of another
-    h.fsyn(0, 0.2, 12.5, 0.7, 0.004, -10.5, sec=soma)
-    h.fsyn(1, 0.8, 15.0125, 1.3, 0.003, 3, sec=child)
-
-def of(*ways):
-    found = []
-    for way in ways:
-        set_all()
-        h.finitialize(-65)
-        steps = way() or 0
-        found.append([steps, [list(values) for values in v]])
-    return found
-
-def pieces(engine):
-    def call():
-        for stop in (2, 2.025, 25):
-            clhines.neuron.run(stop, engine=engine)
-    return call
-
-def python_loop():
-    while h.t < 9.99:
-        h.fadvance()
-        if 3 < h.t < 3.02:
-            h.fstim(0, 0.5, 5, 1, 0.3, sec=soma)
-
-def switched(way):
-    def call():
-        with clhines.neuron.enable(engine="reference") as on:
-            way()
-            return on.steps
-    return call
-
-found = {"run": of(lambda: h.continuerun(25), pieces("reference"), pieces("steps"))}
-for way in (h.loop, python_loop):
-    found[str(way)] = of(way, switched(way))
-set_all()
-h.finitialize(-65)
-copies = clhines.from_neuron(engine="reference", copies=2)
-record = copies.simulation.record("v", [copies[child(0.5), k] for k in range(2)])
-found["copies"] = copies.simulation.run(25)[record].T.tolist()
-other = {
-    "fstim: fstim(0": [(0.5, 1/3, 1, 0.2), (0.5, 1, 1/7, 0.2)],
-    "fstim: at 1 of": [(1, 1, 1, 0.2)], "fstim: at 0.333333 of": [(1/3, 1, 1, 0.2)],
-    "fsyn: fsyn(0": [(0.5, 1/3, 1, 0.2, 0), (0.5, 1, 1/7, 0.2, 0), (0.5, 1, 1, 1/7, 0),
-                     (0.5, 1, 1, 0.2, 1/3)],
-}
-found["rejected"] = []
-for start, rows in other.items():
-    for row in rows:
-        h.fstim(1), h.fsyn(1)
-        (h.fstim if start.startswith("fstim") else h.fsyn)(0, *row, sec=soma)
-        h.finitialize(-65)
-        found["rejected"].append([start, [str(r) for r in clhines.neuron.check()]])
-set_all()
-child.insert("extracellular")
-h.finitialize(-65)
-found["rejected"].append(["fstim: in section child", [str(clhines.neuron.check()[0])]])
-print(json.dumps(found))
-"""
-
-
-def test_stimuli_of_the_first_versions_are_those_of_neuron_or_rejected():
-    import numpy as np
-
-    found = result_of(OLD)
-    rejected, copies = found.pop("rejected"), found.pop("copies")
-    for name, ((_, theirs), *others) in found.items():
-        for steps, ours in others:
-            assert steps == (0 if name == "run" else 400), name
-            for own, own_of_neuron in zip(ours, theirs, strict=True):
-                off = np.abs(np.subtract(own, own_of_neuron)).max()
-                assert off < 1e-9 * np.abs(own_of_neuron).max(), name  # as of `test_run`
-    theirs = found["run"][0][1][1]
-    assert np.ptp(theirs) > 80
-    for own in copies:
-        assert np.abs(np.subtract(own, theirs[-len(own) :])).max() < 1e-9 * np.abs(theirs).max()
-    assert len(rejected) == 9
-    for start, lines in rejected:
-        assert [line.startswith(start) for line in lines] == [True], (start, lines)
 
 
 RXD = """

@@ -40,6 +40,11 @@ _INSIDE = "within each step, between voltages and states, where a run here canno
 BETWEEN = "call them between pieces, as clhines.neuron.run(h.t + 1), if that is meant"
 GATHERED = "CVode.extra_scatter_gather(0, f)"
 _IN_A_STEP = slice(2, 5)  # current, conductance, fixed_step_solve; others are CVode's, or of starts
+_OLD_STIMULI = {  # of NEURON's first versions: C functions that print them, and what to use instead
+    "fstim": ("_Z10print_stimv", "use IClamp, and fstim(0)"),
+    "fsyn": ("_Z9print_synv", "use AlphaSynapse, and fsyn(0)"),
+    "fclamp": ("_Z11print_clampv", "use SEClamp, and fclamp(0, 0.5)"),
+}
 _OBJECTS = {  # classes whose objects act in each step
     "LinearMechanism": "let NEURON run it; of gap junctions write a POINT_PROCESS with a POINTER",
     "StateTransitionEvent": "write WATCH conditions in a .mod file",
@@ -56,6 +61,11 @@ def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     for variable, what, way_out in _PIECES:
         if memory.variable(variable):
             found.append(Rejected("", f"ParallelContext.{what}", way_out))
+    for name, (function, way_out) in _OLD_STIMULI.items():
+        with memory.printed() as lines:
+            memory.symbol(function)()
+        if lines:
+            found.append(Rejected("", f"{name}, of NEURON's first versions", way_out))
     return [*found, *_listed(h, memory), *_python_blocks(memory)]
 
 
