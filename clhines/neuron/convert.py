@@ -34,7 +34,6 @@ from clhines.neuron.read.catalogue import CatalogueEntry
 
 # words of a NEURON block behind a list that may be empty
 _WORDS = r"(?:THREADSAFE|[A-Z]+_CURRENT|RANGE|GLOBAL|(?:BBCORE)?POINTER|USEION|EXTERNAL|RANDOM)\b"
-ALIKE = "of_alike"  # parameter: how many branches alike a point process stands for
 _CURRENTS = r"\b(NONSPECIFIC|ELECTRODE)_CURRENT\s+(\w+(?:\s*,\s*\w+)*)"
 PLAYED = "played"  # behind the name of a POINTER to a variable of hoc, where a Vector is played in
 CELSIUS = "celsius_played"  # parameter in the place of celsius, where a Vector is played into that
@@ -97,7 +96,6 @@ def converted(
     kept: Sequence[str] = (),
     in_turn: bool = False,
     plays_celsius: bool = False,
-    is_alike: bool = False,
 ) -> Mechanism | list[Rejected]:
     """Return a mechanism, or the reasons why it cannot be simulated."""
     text = with_currents(entry.text)
@@ -105,7 +103,6 @@ def converted(
         text = pointing(text, name)
     try:
         text = with_own_celsius(text) if plays_celsius else text
-        text = of_alike(text) if is_alike else text
         given = use_tables, secondorder, function_tables, queue, kept, in_turn
         return constructed(text, entry.file, *given)
     except NmodlError as error:
@@ -326,31 +323,6 @@ def with_currents(text: str) -> str:
     """Return an NMODL text whose own currents are in RANGE, as hoc sees them in any case."""
     lists = [names for _, names in re.findall(_CURRENTS, _code(text))]
     return f"{text}\nNEURON {{ RANGE {', '.join(lists)} }}\n" if lists else text
-
-
-def of_alike(text: str) -> str:
-    """Return a point process's text with the currents of those on branches that are alike, too."""
-    code = _code(text)
-    written = re.search(r"\bUSEION\s+(\w+)[^}]*?\bWRITE\b[^}]*?\bi\1\b", code)
-    lists = re.findall(_CURRENTS, code)
-    block = re.search(r"\bBREAKPOINT\b[^{]*\{", code)
-    if written or (lists and not block):
-        what = f"which sets the current of {written[1]}" if written else "which has no BREAKPOINT"
-        raise InputError(f"rallbranch of a section with a point process in it {what}")
-    if not block or not lists:
-        return text
-    at = depth = 0
-    for at in range(block.end() - 1, len(code)):
-        depth += (code[at] == "{") - (code[at] == "}")
-        if not depth:
-            break
-    added, declared = "", f"NEURON {{ RANGE {ALIKE} }} PARAMETER {{ {ALIKE} = 1 }}"
-    for kind, names in lists:
-        for name in re.split(r"\s*,\s*", names):
-            added += f" {name}_{ALIKE} = {name}*({ALIKE} - 1)"
-            declared += f" NEURON {{ {kind}_CURRENT {name}_{ALIKE} }}"
-            declared += f" ASSIGNED {{ {name}_{ALIKE} (nA) }}"
-    return f"{text[:at]}{added} {text[at:]}\n{declared}\n"
 
 
 def with_own_celsius(text: str) -> str:

@@ -20,7 +20,7 @@ from clhines.network.groups import Group, inside
 from clhines.network.network import Network
 from clhines.network.stored import put_group
 from clhines.network.structure import of_arrays
-from clhines.neuron.convert import ALIKE, CELSIUS, Rejected, RejectedError, split_name
+from clhines.neuron.convert import CELSIUS, Rejected, RejectedError, split_name
 from clhines.neuron.extracellular.drivers import FACTOR, POTENTIAL
 from clhines.neuron.extracellular.outside import Coupling
 from clhines.neuron.memory.places import ELEMENT, Variable
@@ -174,9 +174,6 @@ def values_of(
         if quantity.name in own:
             variable, k = own[quantity.name]
             given[quantity.name] = _single(model.streams(name, variable).distribution()[:, k])
-            continue
-        if quantity.name == ALIKE:
-            given[quantity.name] = _single(model.tree.branches[nodes])
             continue
         if quantity.name == CELSIUS:
             given[quantity.name] = float(model.h.celsius)

@@ -38,12 +38,6 @@ _EACH = 8  # self events that an instance may have under way for each of its con
 _MOST_EVENTS = 1 << 24  # of all instances of a mechanism
 
 
-def is_repeated(model: NeuronModel, name: str) -> bool:
-    """Whether instances of a mechanism are on branches that stand for several."""
-    nodes = model.every[name].nodes
-    return bool((model.tree.branches[nodes[nodes >= 0]] != 1).any())
-
-
 def convert_all(model: NeuronModel) -> None:
     for name, instances in each([*model.every.items()], "converting mechanisms"):
         channel = instances.entry.channel
@@ -79,8 +73,7 @@ def mechanism_of(
     if "hoc_lookup" in entry.text:
         entry = replace(entry, text=with_lookups(entry.text, model.h.name_declared))
     queue = _room_for_events(model, name)
-    is_alike = entry.kind == "point" and is_repeated(model, name)
-    more = queue, kept, in_turn, bool(model.plays.celsius), is_alike
+    more = queue, kept, in_turn, bool(model.plays.celsius)
 
     def convert(entry: CatalogueEntry) -> Mechanism | list[Rejected]:
         return converted(entry, pointers, use_tables, second, tables, *more)

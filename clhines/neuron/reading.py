@@ -29,7 +29,6 @@ from clhines.neuron.mechanisms import (
     find_external,
     find_pointed,
     find_written,
-    is_repeated,
     mechanism_of,
 )
 from clhines.neuron.memory.fields import find_fields
@@ -45,7 +44,7 @@ from clhines.neuron.read.draws import Draws, drawn_from
 from clhines.neuron.read.hooks import GATHERED, acting, gathering, refused_settings
 from clhines.neuron.read.played import PlayReader
 from clhines.neuron.read.trains import read_trains
-from clhines.neuron.read.tree import read_tree
+from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.turns import OwnEvents, Turns, is_alone
 from clhines.neuron.read.wiring import on_ranks, read_wires
 from clhines.neuron.read.written import play_pointers, read_steered
@@ -77,7 +76,6 @@ def read_model(
         called = bool(model.wires.called or model.plays.calls or model.pending.statements)
         model.rejected += play_pointers(model.memory, model.plays, model.every, called)
         convert_all(model)
-        model.rejected += _branches(model)
         recorded = [r.variable for r in model.plays.recorders if r.variable is not None]
         given = recorded, int(h.secondorder), bool(model.memory.transfers)
         model.rejected += model.outside.rejected(model.every, model.mechanisms, *given)
@@ -163,6 +161,7 @@ def _read(
     model.lone, model.bins, model.gathers = lone, bins, len(gathering()) > 0
     model.point_names = tuple(catalogue.names(points=True))
     model.rejected += [*refused_settings(h, memory), *_structure(contents), *hooks]
+    model.rejected += _branches(tree)
     model.rejected += unwired
     for part in (pending, plays, trains, draws):
         model.rejected += part.rejected
@@ -195,22 +194,13 @@ def _structure(contents: Contents) -> list[Rejected]:
     ]
 
 
-def _branches(model: NeuronModel) -> list[Rejected]:
-    """Find what uses the area of one of several branches that rallbranch says are alike."""
-    if (model.tree.branches == 1).all():
+def _branches(tree: Tree) -> list[Rejected]:
+    """Reject sections that stand for several branches alike."""
+    several = [section for section in tree.sections if section.rallbranch != 1]
+    if not several:
         return []
-    programs = {name: mechanism.program for name, mechanism in model.mechanisms.items()}
-    uses_area = {n for n, p in programs.items() if "area" in p.built_in or p.diffusing}
-    what, way_out = "rallbranch of a section with", "make the branches as sections"
-    found = [
-        Rejected(name, f"{what} {name} in it, or in those it bears", way_out)
-        for name, instances in model.every.items()
-        if is_repeated(model, name)
-        and (name in uses_area or (instances.entry.kind == "point" and instances.entry.channel))
-    ]
-    if model.h.CVode().use_fast_imem():
-        found.append(Rejected("", f"{what} CVode.use_fast_imem", way_out))
-    return found
+    what = f"rallbranch = {several[0].rallbranch:g} of section {several[0].name()}"
+    return [Rejected("", what, "make the branches as sections")]
 
 
 def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:

@@ -428,6 +428,10 @@ def charged(soma):
     soma(0.5).xc[0] = -1
 
 rejected("`extracellular` with `xg` or `xc` below 0", charged, None)
+def branches(soma):
+    soma.rallbranch = 1.5
+
+rejected("rallbranch", branches, None)
 point = lambda soma: h.IClamp(soma(0.5))
 rejected("CVode.event with a point process", point,
          lambda soma: cvode.event(3, "x = 1", h.List("IClamp").o(0), 0))
@@ -466,7 +470,6 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
         "functions of `nonvint_block_supervisor`",
         "rxd",
         "fstim, fsyn and fclamp",
-        "rallbranch",
         "StateTransitionEvent",
         "`extracellular`",  # in test_outside.py
         "ParallelContext",

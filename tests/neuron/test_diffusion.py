@@ -37,8 +37,3 @@ def test_neighbours_are_those_of_neuron():
     found = forked.result_of(PROGRAM, "random", "reference", 0, 25)
     assert found["raised"] > 25
     assert found["difference"] <= TOLERANCE
-
-
-def test_branches_that_stand_for_several_are_rejected():
-    (said,) = forked.result_of(PROGRAM, "branches")
-    assert "rallbranch of a section with ext_spread" in said

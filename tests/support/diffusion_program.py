@@ -197,15 +197,7 @@ def random_trees(engine, first, end):
     return {"difference": worst, "raised": raised}
 
 
-def rejected_branches():
-    """What is said of a section that stands for several alike, and of the rest of the model."""
-    sections = branched("ext_spread")
-    sections["g"].rallbranch = 2
-    h.finitialize(-65)
-    return [str(one) for one in clhines.neuron.check()]
-
-
 if __name__ == "__main__":
     case, *words = sys.argv[1:]
-    others = {"random": random_trees, "branches": rejected_branches}
+    others = {"random": random_trees}
     print(json.dumps(others[case](*words) if case in others else compared(case, *words)))

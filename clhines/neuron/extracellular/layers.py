@@ -83,7 +83,6 @@ def with_layers(tree: Tree, instances: Instances, memory: NeuronMemory) -> Tree:
             np.where(above < 0, -1, number[above]), np.where(joined, outer[:, above], number)
         ),
         cell_offsets=bounds,
-        branches=spread(tree.branches, np.tile(tree.branches, (layers, 1))),
         area=spread(tree.area, none),
         g_axial=spread(tree.g_axial, g_axial),
         capacitance=spread(tree.capacitance, CAPACITANCE * xc),

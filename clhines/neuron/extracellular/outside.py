@@ -204,8 +204,6 @@ class Outside:
         if self.instances is None:
             return []
         found = [*self._parameters(), *self._records(recorded)]
-        if (self._tree.branches != 1).any():
-            found.append(Rejected(OUTSIDE, "rallbranch in a model with extracellular"))
         if transfers:
             what = "ParallelContext.source_var, which in extracellular is the potential inside"
             found.append(Rejected(OUTSIDE, what, "let a POINTER point to v"))

@@ -4,9 +4,6 @@ NEURON has a node without membrane at the far end of a section, and at the end 0
 section and no point process is there it is left out: solving for it would round the membrane of a
 small segment beside a large axial conductance. A section starts at the node of its parent's
 segment, at the near end of one that is no root at the node where that one starts.
-
-With `rallbranch` a section is one of several alike, whose currents its parent has all: it and what
-is on it has the area of all. Then rows of the matrix are NEURON's times a number of their own.
 """
 
 from __future__ import annotations
@@ -61,8 +58,7 @@ class Tree:
     end: np.ndarray  # node of its other end
     parent: np.ndarray
     cell_offsets: np.ndarray
-    branches: np.ndarray  # how many alike a node stands for, by rallbranch
-    area: np.ndarray  # µm², of all of them, and so below
+    area: np.ndarray  # µm²
     g_axial: np.ndarray  # µS
     capacitance: np.ndarray  # nF
     diam: np.ndarray  # µm
@@ -193,16 +189,14 @@ def read_tree(h: Hoc, memory: NeuronMemory, fields: Fields) -> tuple[Tree, Data]
     parent = np.arange(-1, int(size.sum()) - 1)
     parent[offset[has_root]] = -1
     parent[first] = before
-    branches = np.ones(len(parent))
-    _branch(branches, np.array([s.rallbranch for s in sections]), before, first, nseg + keeps)
     turned = np.array([s.orientation() for s in sections]) != 0
     upward = _upward(first_node, nseg, turned)
     inner, inner_numbers, data = nodes[upward], numbers[upward], fields.data_of(nodes[upward])
     area, cm, diam = _properties(memory, fields, sections[0], (inner, inner_numbers, data), parent)
-    area, g_axial = area * branches, np.zeros(len(parent))
+    g_axial = np.zeros(len(parent))
     with_node = is_inner | np.repeat(keeps, count)
     g_axial[numbers[with_node]] = fields.g_axial(nodes[with_node])
-    g_axial = np.where(parent < 0, 0.0, g_axial * branches)
+    g_axial = np.where(parent < 0, 0.0, g_axial)
     tree = Tree(
         h,
         np.array(order, np.int64),
@@ -212,7 +206,6 @@ def read_tree(h: Hoc, memory: NeuronMemory, fields: Fields) -> tuple[Tree, Data]
         first + nseg - 1 + keeps,
         parent,
         np.append(offset[is_root], len(parent)),
-        branches,
         area,
         g_axial,
         CAPACITANCE * cm * area,
@@ -241,19 +234,6 @@ def _properties(
         at, values = _of_segments(memory.place(ref(section(0.5), name)), data)
         array[numbers[at]] = values
     return area, cm, diam
-
-
-def _branch(
-    branches: np.ndarray, alike: np.ndarray, before: np.ndarray, first: np.ndarray, size: np.ndarray
-) -> None:
-    """Set how many each node stands for; sections have `alike`, parents come before children.
-
-    A root that starts at no node of the model is one.
-    """
-    if (alike == 1).all():
-        return
-    for many, start, begin, count in zip(alike, before, first, size, strict=True):
-        branches[begin : begin + count] = branches[start] * many if start >= 0 else 1
 
 
 def _upward(first: np.ndarray, nseg: np.ndarray, turned: np.ndarray) -> np.ndarray:
