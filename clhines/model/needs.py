@@ -42,9 +42,7 @@ NEEDS = {  # what users call them
     "written_pointers": "pointers that mechanisms write",
     "instant_events": "events between instances within a step",
     "instant_between_cells": "events between cells within a step",
-    "written_elsewhere": "pointers that write variables of other cells",
     "read_pointers": "pointers to variables of mechanisms",
-    "read_elsewhere": "pointers to variables of other nodes that change just before they are read",
     "instant_artificial": "events from artificial cells within a step",
     "ion_order": "ion currents with secondorder=2",
     "read_currents": "currents of ions that a BREAKPOINT reads",
@@ -172,11 +170,7 @@ def of_model(model: Model, exact: bool) -> frozenset[str]:
             "instant_artificial": (sent & loose).any(),
             "ion_order": model.second_order_currents,
             "pointers_in_states": any(_points_in_states(kind) for kind in kinds),
-            "written_elsewhere": any(
-                _is_elsewhere(model, k, to) for (k, _), to in model.written.items()
-            ),
             "read_pointers": model.read,
-            "read_elsewhere": None in early_reads(model).values(),
             "last_instances": any(k.mechanism.program.last and k.count > 1 for k in kinds),
             "read_currents": any(_reads_currents(kind) for kind in kinds),
             "played_artificial": any(artificial[played.kind] for played in model.played),
@@ -207,36 +201,6 @@ def within_cells(model: Model) -> np.ndarray:
         sources = model.sources.emitted.get(k, np.full(kind.count, -1))
         sender[sources[sources >= 0]] = cell[sources >= 0]
     return found & (sender[netcons.source] == receiver)
-
-
-def _is_elsewhere(model: Model, k: int, to: Written) -> bool:
-    """Whether a pointer that a kind writes leads to another cell."""
-    nodes = np.stack((model.kinds[k].node, model.kinds[to.kind].node[to.instance]))
-    return bool(np.ptp(stretch_of(model.forest.cell_offsets, nodes), axis=0).any())
-
-
-def early_reads(model: Model) -> dict[tuple[int, str], Written | None]:
-    """Pointers to variables of other nodes that change in one kernel with the block that reads.
-
-    Those that are read before they change, in NEURON's order: as they were when the kernel began.
-    None of others, which no kernel of all nodes can have.
-    """
-    found = dict[tuple[int, str], Written | None]()
-    for (k, name), to in model.read.items():
-        reads, sets = _blocks_at(model, (k, name), to)
-        kinds = model.kinds[k], model.kinds[to.kind]
-        loose = any(kind.mechanism.kind == "artificial" for kind in kinds)
-        pairs = [
-            (blocks.index(a), blocks.index(b))
-            for blocks in (_FIRST, _SECOND)
-            for a in reads.intersection(blocks)
-            for b in sets.intersection(blocks)
-        ]
-        if pairs and (loose or (kinds[0].node != kinds[1].node[to.instance]).any()):
-            is_early = all((a, k) < (b, to.kind) for a, b in pairs)
-            is_early &= name not in kinds[0].mechanism.program.assigned
-            found[k, name] = to if is_early else None
-    return found
 
 
 def _blocks_at(model: Model, pointer: tuple[int, str], to: Written) -> tuple[set[str], set[str]]:
@@ -320,6 +284,8 @@ def check_set_voltages(model: Model) -> None:
 def check_written(model: Model) -> None:
     """Refuse what depends on the order in which instances write a variable of another mechanism.
 
+    The variable must be of the same cell: a cell is simulated without the others within a step.
+
     All is added at the end of AFTER SOLVE: there and in BEFORE STEP nothing else may use it. What
     is set, in BEFORE BREAKPOINT, is set then, too: the other mechanism must not use it at all.
     """
@@ -328,6 +294,9 @@ def check_written(model: Model) -> None:
         mechanism, other = (model.kinds[j].mechanism for j in (k, to.kind))
         is_put = bool(_putting(model, (k, name)))
         said = f"{mechanism.name}: pointer {name} points to {to.state} of {other.name}, which"
+        nodes = np.stack((model.kinds[k].node, model.kinds[to.kind].node[to.instance]))
+        if np.ptp(stretch_of(model.forest.cell_offsets, nodes), axis=0).any():
+            raise InputError(f"{said} is in another cell and is written; expected one of its cell")
         for block in other.program.blocks:
             adds = other.compiled.adds(block, to.state)
             if block in ("after_initial", "after_solve", "before_step") and adds is None:
@@ -374,7 +343,10 @@ def check_steered(model: Model) -> None:
 
 
 def check_read(model: Model) -> None:
-    """Refuse pointers to variables that change in the order of events, or of instances."""
+    """Refuse pointers to variables that change in the order of events, or of instances.
+
+    A kernel acts on all nodes at once: of another node's variables it reads those that it leaves.
+    """
     for (k, name), to in model.read.items():
         reads, sets = _blocks_at(model, (k, name), to)
         own, other = model.kinds[k].mechanism, model.kinds[to.kind].mechanism
@@ -385,6 +357,14 @@ def check_read(model: Model) -> None:
             raise InputError(f"{said}, and events read and set it; expected one of them")
         if k == to.kind and reads & sets:
             raise InputError(f"{said} itself, where it is read; expected one of another mechanism")
+        kinds = model.kinds[k], model.kinds[to.kind]
+        loose = any(kind.mechanism.kind == "artificial" for kind in kinds)
+        is_elsewhere = loose or (kinds[0].node != kinds[1].node[to.instance]).any()
+        if is_elsewhere and any(reads & {*some} and sets & {*some} for some in (_FIRST, _SECOND)):
+            raise InputError(
+                f"{said} at another node, which changes in the same part of a step in which it is "
+                "read; expected one of the same node"
+            )
         late = reads & {"after_initial", "after_solve", "before_step"}
         begins = reads & {"before_initial", "initial"}
         for pointer, at in model.written.items():

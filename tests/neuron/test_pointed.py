@@ -16,7 +16,7 @@ h = pytest.importorskip("neuron", reason="NEURON is not installed").h
 pytestmark = pytest.mark.neuron
 
 STOP = 12.0  # ms
-POINTED = {  # what pointers a and b point to, and whether other nodes may, by steps
+POINTED = {  # what pointers a and b point to, and whether other nodes may
     "each in its block": ("seen", "late", False),
     "each in the other": ("late", "seen", True),
     "one that events set": ("late", "msg", False),
@@ -81,7 +81,7 @@ def seen_by(run, readers, sources):
 def test_variables_of_others_are_those_of_neuron(model, case, shift, engine):
     """At the own node any block may read any variable: kinds act in NEURON's order.
 
-    At others, steps take those that change in another kernel than the one that reads them. What
+    At others, those that change in another part of a step than the one that reads them. What
     differs is rounded: eps of each of 480 steps, which the upstroke amplifies by about e^5.
     """
     sources, readers, _ = model
@@ -92,24 +92,12 @@ def test_variables_of_others_are_those_of_neuron(model, case, shift, engine):
     def run(until):
         clhines.neuron.run(until, engine=engine)
 
-    if shift and not elsewhere and engine == "auto":
-        with pytest.raises(InputError, match="other nodes that change just before .* 'reference'"):
+    if shift and not elsewhere:
+        with pytest.raises(InputError, match="at another node, which changes in the same part of"):
             seen_by(run, readers, sources)
         return
     found = seen_by(run, readers, sources)
     assert np.ptp(expected, axis=1).min() > 0.01
-    largest = np.abs(expected).max(axis=1, keepdims=True)
-    assert (np.abs(found - expected) / largest).max() < 480 * 2.2e-16 * 148
-
-
-@pytest.mark.parametrize("case", POINTED)
-def test_steps_take_what_is_read_before_it_changes(model, case):
-    """Readers at other nodes that NEURON calls first see what sources were before the kernel."""
-    sources, readers, _ = model
-    point(readers[:4], sources, POINTED[case][:2], 1)
-    point(readers[4:], sources, POINTED[case][:2], 0)
-    expected = seen_by(h.continuerun, readers, sources)
-    found = seen_by(lambda t: clhines.neuron.run(t, engine="steps"), readers, sources)
     largest = np.abs(expected).max(axis=1, keepdims=True)
     assert (np.abs(found - expected) / largest).max() < 480 * 2.2e-16 * 148
 
@@ -182,7 +170,7 @@ def heard_by(run, targets):
 @pytest.mark.parametrize(("out", "level"), [(0, 0), (0, 1), (1, 1)])
 @pytest.mark.parametrize("setters", [1, 2], ids=["before", "after"])
 def test_what_breakpoint_sets_by_pointers_is_that_of_neuron(heard, setters, out, level, engine):
-    """Kinds set in NEURON's order; at other nodes steps take what no block uses just then.
+    """Kinds set in NEURON's order; at other nodes what no block uses just then.
 
     What differs is rounded: eps of each of 480 steps, which the upstroke amplifies by about e^5.
     """
@@ -194,8 +182,8 @@ def test_what_breakpoint_sets_by_pointers_is_that_of_neuron(heard, setters, out,
     def run(until):
         clhines.neuron.run(until, engine=engine)
 
-    if out and engine == "auto":
-        with pytest.raises(InputError, match="other nodes that change just before .* 'reference'"):
+    if out:
+        with pytest.raises(InputError, match="at another node, which changes in the same part of"):
             heard_by(run, targets)
         return
     found, ours = heard_by(run, targets)

@@ -114,9 +114,7 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
         {},
     ),
     "written_pointers": (lambda: written_network(7, 2)[0], {}),
-    "written_elsewhere": (lambda: written_network(7, 2, True)[0], {}),
     "read_pointers": (lambda: reading_network()[0], {}),
-    "read_elsewhere": (lambda: reading_network(own=False)[0], {}),
     "instant_events": (changed(sends_at_once), {}),
     "instant_between_cells": (changed(lambda net: sends_at_once(net, 11)), {}),
     "instant_artificial": (changed(lambda net: fires(net, 0.001)), {}),
@@ -138,14 +136,12 @@ OTHERS = ("begins", "ranks", "ranked_pointers", "copies", "solver")
 BOTH, GPU, CPU = ("epochs-gpu", "epochs-cpu"), "epochs-gpu", "epochs-cpu"
 FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where they are not BOTH
     "instant_between_cells": ("steps", CPU),
-    "written_elsewhere": ("steps", CPU),
     "last_instances": ("steps", "steps"),
     "steered_weights": ("steps", "steps"),
     "diffusion": ("steps", "steps"),
     "layers": ("steps", "steps"),
     "read_pointers": ("steps", "steps"),
 }
-ON_HOST = {"read_elsewhere"}  # needs that no engine of devices takes
 
 
 def model_of(word):
@@ -177,9 +173,6 @@ def test_needs_of_networks(word):
     assert word in model.needs and model.needs <= NEEDS.keys()
     assert model.has_times == bool(model.needs & EXACT)
     assert ("exact_times" in model.needs) != ("grid_times" in model.needs)
-    if word in ON_HOST:
-        assert engines_for(model.needs, "reference", "cpu")
-        return
     first = [engines_for(model.needs, "auto", device)[0].name for device in ("gpu", "cpu")]
     assert tuple(first) == FIRST.get(word, BOTH)
 
@@ -261,8 +254,7 @@ def test_descriptions():
     assert of_steps == f"with events in whole steps: {own}"
     assert of_times.startswith("with events at exact times: events between cells within a step")
     assert all(NEEDS[w] in of_times for w in ("ranked_pointers", "solver", "instant_between_cells"))
-    of_steps, of_reference = (row[3] for row in described()[2:])
-    assert of_steps.endswith(f"times: {NEEDS['read_elsewhere']}") and of_reference == ""
+    assert [row[3] for row in described()[2:]] == ["", ""]
 
 
 @pytest.mark.parametrize("build", [with_synapse, with_ions])

@@ -134,10 +134,6 @@ def blocks_of(
     for (k, _), node in model.pointers.items():
         of = stretch_of(model.forest.cell_offsets, np.stack((model.kinds[k].node, node)))
         pairs.append((of[0], of[1]))
-    for (k, _), to in model.written.items():
-        nodes = np.stack((model.kinds[k].node, model.kinds[to.kind].node[to.instance]))
-        of = stretch_of(model.forest.cell_offsets, nodes)
-        pairs.append((of[0], of[1]))
     a, b = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
     group = least_tied(num_cells + wires.num_targets, a, b)
     block_of = np.full(len(group), -1)  # of groups, by their least member

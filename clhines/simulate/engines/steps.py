@@ -347,9 +347,9 @@ class Steps(ArenaKernels):
                 for n in (len(layouts.loose_targets(self.model, self.run.wires)), others)
             ]
         before.append(bound(self.queue, self._built, "begin_step", arguments, items[0], alone))
-        seeing = self._see()
-        solve = [] if self._surrounded is None else [self._surrounded.bind(arguments)]
-        before, after = [*seeing, *before, *solve], [*seeing]
+        if self._surrounded is not None:
+            before.append(self._surrounded.bind(arguments))
+        after = list[Enqueue]()
         if spec.diffuses:
             count = items[1] if alone else self.places
             after.append(bound(self.queue, self._built, "advance", arguments, count, alone))
@@ -359,16 +359,6 @@ class Steps(ArenaKernels):
             count = layouts.num_sums(self.model)
             after.append(bound(self.queue, self._built, "add_up", arguments, count))
         return before, after
-
-    def _see(self) -> list[Enqueue]:
-        """Copy, before kernels change them, variables of other nodes that pointers read in them."""
-        arena = self.run.arenas["mem"]
-        at = layouts.seen_from(self.model, self.layout, arena)
-        if not len(at):
-            return []
-        first = arena.offset["seen"]
-        out = self.run.mem[first : first + len(at)]
-        return [partial(cla.take, self.run.mem, to_device(self.queue, at, np.int32), out=out)]
 
     def advance(self, first: int, count: int, row: int) -> None:
         self.run.times.count_from(first, row, count)

@@ -22,13 +22,11 @@ _LOOSE = frozenset(
         *("instant_events", "read_currents", "written_pointers"),
     }
 )
-_CELLS = _LOOSE | {"instant_between_cells", "written_elsewhere"}
-# which the reference alone takes
-_IN_ORDER = frozenset({"read_elsewhere"})
+_CELLS = _LOOSE | {"instant_between_cells"}
 # which epochs do not take
-_BY_STEPS = _IN_ORDER | {
-    *("ranked_pointers", "last_instances", "diffusion", "read_pointers", "steered_weights")
-}
+_BY_STEPS = frozenset(
+    {"ranked_pointers", "last_instances", "diffusion", "read_pointers", "steered_weights"}
+)
 _OF_TIMES = _BY_STEPS | {"ranks", "bins", "played_artificial", "copies"}
 ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver", "layers"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network
@@ -97,7 +95,7 @@ ENGINES = (
         "steps",
         "",
         "a few kernels per step, cells of any size, any method of the solver",
-        (Kernels("engines.choose:make_steps", ALL - _IN_ORDER),),
+        (Kernels("engines.choose:make_steps", ALL),),
     ),
     Engine(
         "reference",

@@ -16,7 +16,6 @@ from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.text.language import Text
 from clhines.model.model import ADVANCE_REVERSAL, Kind, Model, ModelSources
-from clhines.model.needs import early_reads
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.variables import Variables, nernst_scale
 from clhines.simulate.events.sources import (
@@ -228,24 +227,10 @@ def num_sums(model: Model) -> int:
 
 
 def _add_read(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
-    """Add where pointers that are read point to, and room for what `seen_from` has."""
-    early, size = early_reads(model), len(seen_from(model, layout, mem))
-    if size:
-        mem.add("seen", np.zeros(size))
-    begin = 0
+    """Add where pointers that are read point to."""
     for (k, name), to in model.read.items():
         at = _states_at(model, layout, mem, (to.kind, to.state), to.instance)
-        if early.get((k, name)) is not None:
-            at = mem.offset["seen"] + begin + np.arange(len(at))
-            begin += len(at)
         ints.add(f"pointer_{k}_{name}", at)
-
-
-def seen_from(model: Model, layout: Layout, mem: Arena) -> np.ndarray:
-    """(s,) int64: places in `mem` of what pointers of `early_reads` see."""
-    every = [to for to in early_reads(model).values() if to is not None]
-    at = [_states_at(model, layout, mem, (to.kind, to.state), to.instance) for to in every]
-    return np.concatenate([np.zeros(0, np.int64), *at])
 
 
 def _states_at(
