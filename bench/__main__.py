@@ -48,7 +48,6 @@ MEASURES = {
     "random": "measures.random.command",
     "fuzz": "measures.fuzz.command",
     "again": "again",
-    "figures": "figures",
 }
 
 

@@ -7,9 +7,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import Directive
+from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
@@ -23,8 +25,9 @@ RESULTS = ROOT / "bench/results"
 sys.path.append(str(ROOT))  # behind an installed clhines
 sys.path.append(str(HERE))
 import outputs  # noqa: E402
+import tables  # noqa: E402
 
-from bench import again  # noqa: E402
+from bench import MissingError, again  # noqa: E402
 
 TEXT_OF = re.compile(r"<!-- text of (\S+) -->\n")
 PAGES = {  # file of the repository -> the page that has its text
@@ -129,47 +132,76 @@ class Layouts(Directive):
         return [nodes.literal_block(text, text, language="text")]
 
 
-class Results(SphinxDirective):
-    """Every table of `bench/results`, with its picture."""
+class ResultTable(SphinxDirective):
+    """A table whose numbers come from a file of `bench/results`: ``result-table:: NAME``."""
+
+    required_arguments = 1
+    option_spec: ClassVar = {"where": str}
+    has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """Make a section for each table."""
-        found: list[nodes.Node] = []
-        for path in sorted(RESULTS.rglob("*.txt")):
+        """Print the table, and a link to the whole file below it."""
+        (name,) = self.arguments
+        try:
+            lines = tables.printed(name, self.options.get("where", ""), [*self.content])
+        except tables.TableError as error:
+            raise self.error(str(error)) from error
+        table = nodes.container(classes=["result-table"])
+        self.state.nested_parse(StringList(lines, self.env.docname), self.content_offset, table)
+        page = self.env.app.builder.get_relative_uri(self.env.docname, "results")
+        link = nodes.reference("", name, refuri=f"{page}#{nodes.make_id(name)}")
+        self.env.note_dependency(str(RESULTS / f"{name}.json"))
+        return [table, nodes.paragraph("", "", link, classes=["source-of-table"])]
+
+
+class Results(SphinxDirective):
+    """Every result of `bench/results`: a table of their age, then each with its picture."""
+
+    def run(self) -> list[nodes.Node]:
+        """Make a section for each result."""
+        sections: list[nodes.Node] = []
+        head = "| result | device | measured at commit | changes of `kernels/` since |"
+        ages = [head, "| --- | --- | --- | ---: |"]
+        for path in sorted(p for p in RESULTS.rglob("*") if p.suffix in (".json", ".txt")):
             name = path.relative_to(RESULTS).with_suffix("").as_posix()
-            section = nodes.section(ids=[nodes.make_id(name)], names=[name])
+            text, device, commit, picture = self.contents(path, name)
+            label = nodes.make_id(name)
+            section = nodes.section(ids=[label], names=[label])
+            self.state.document.note_explicit_target(section)
             section += nodes.title(text=name)
-            picture = picture_of(path, Path(self.env.doctreedir) / "pictures" / f"{name}.svg")
             if picture is not None:
                 uri = Path(os.path.relpath(picture, HERE)).as_posix()
                 section += nodes.image(uri=uri, alt=f"picture of the table {name}")
-            text = path.read_text("utf-8")
             section += nodes.literal_block(text, text, language="text")
-            found.append(section)
-        return found
+            sections.append(section)
+            age = f"{commit or '-'} | {tables.changes(commit)}"
+            ages.append(f"| [{name}](#{label}) | {device} | {age} |")
+        table = nodes.container()
+        self.state.nested_parse(StringList(ages, self.env.docname), 0, table)
+        return [table, *sections]
 
-
-def picture_of(table: Path, drawn: Path) -> Path | None:
-    """Return the picture of a table: one that is beside it, or one that is drawn now.
-
-    Parameters
-    ----------
-    drawn : Path
-        Where it is drawn, unless it is there and newer than the result.
-    """
-    kept, source = table.with_suffix(".svg"), table.with_suffix(".json")
-    if kept.is_file():
-        return kept
-    if not source.is_file():
-        return None
-    result = json.loads(source.read_text("utf-8"))
-    draw = getattr(again.module_of(source, result), "draw", None)
-    if draw is None:
-        return None
-    if not drawn.is_file() or drawn.stat().st_mtime < source.stat().st_mtime:
-        drawn.parent.mkdir(parents=True, exist_ok=True)
-        draw(result, drawn)
-    return drawn
+    def contents(self, path: Path, name: str) -> tuple[str, str, str, Path | None]:
+        """Return a result as text, its device, its commit and its picture."""
+        if path.suffix == ".txt":  # of the papers, whose head has the device
+            head, _, text = path.read_text("utf-8").partition("\n\n")
+            device, _, commit = " ".join(head.splitlines()[1:]).partition(", commit ")
+            return text, device, commit, None
+        text = path.read_text("utf-8")
+        result = json.loads(text)
+        record = result.get("record", {})
+        try:
+            module = again.module_of(path, result)
+        except MissingError:  # `runtimes`, of a script of the tests
+            return text, record["device"], record["commit"], None
+        text = f"{module.text(result)}\n\n{record.get('command', result.get('command', ''))}"
+        kept = path.with_suffix(".svg")
+        drawn = kept if kept.is_file() else None
+        if drawn is None and hasattr(module, "draw"):
+            drawn = Path(self.env.doctreedir) / "pictures" / f"{name}.svg"
+            if not drawn.is_file() or drawn.stat().st_mtime < path.stat().st_mtime:
+                drawn.parent.mkdir(parents=True, exist_ok=True)
+                module.draw(result, drawn)
+        return text, record.get("device", ""), record.get("commit", ""), drawn
 
 
 def with_text_of(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -186,6 +218,8 @@ def with_text_of(app: Sphinx, docname: str, source: list[str]) -> None:
     def link(match: re.Match[str]) -> str:
         text, target, anchor = match.groups()
         path = Path(os.path.normpath(here / target))
+        if RESULTS in path.parents and path.suffix in (".json", ".txt"):
+            return f"{text}(#{nodes.make_id(path.relative_to(RESULTS).with_suffix('').as_posix())})"
         if "://" in target or not target or ROOT not in path.parents:
             return match[0]
         if path.is_dir():
@@ -252,4 +286,5 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", with_code_run)
     app.add_directive("clhines-help", CommandHelp)
     app.add_directive("program-output-layouts", Layouts)
+    app.add_directive("result-table", ResultTable)
     app.add_directive("all-results", Results)

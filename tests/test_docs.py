@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import json
 import re
 import sys
 from pathlib import Path
@@ -16,7 +17,6 @@ from clhines.simulate.engines.table import ENGINES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-SUPPORTED = "docs/supported.md"
 PAGES = "api", "mechanisms"  # of the reference
 pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="no docs here")
 
@@ -75,28 +75,15 @@ def test_tolerances_against_neuron_are_those_of_the_checks(monkeypatch):
 
 def test_counts_of_files_are_those_of_the_results():
     """Files that agree with NEURON's import, differ on purpose, and are not imported by it."""
-    results = (ROOT / "bench/results/checks.txt").read_text("utf-8")
-    found = re.search(
-        r"(\d+) of \1; area [^;]*; resistance [^;]*; different on purpose (\d+);"
-        r" not imported by NEURON (\d+)", " ".join(results.split()),
-    )  # fmt: skip
-    cases, different, missing = map(int, found.groups())
+    checks = json.loads((ROOT / "bench/results/checks.json").read_text("utf-8"))["checks"]
+    row = next(row for row in checks if "different on purpose" in row["figures"])
+    cases, figures = row["cases"], row["figures"]
+    different, missing = figures["different on purpose"], figures["not imported by NEURON"]
     words = ["no", "one", "two", "three", "four", "five"]
     text = " ".join((DOCS / "reference/simulating.md").read_text("utf-8").split())
     assert f"Of {cases + missing} reconstructed SWC files, {cases - different} give" in text
     assert f"; {words[different]} have one of the differences" in text
     assert f"and {words[missing]} are not imported by NEURON" in text
-
-
-def test_the_table_of_runtimes_is_that_of_the_results():
-    text = (ROOT / "bench/results/runtimes.txt").read_text("utf-8")
-    lines = [line for line in text.splitlines() if line.startswith("|")][2:]
-    measured = [[c.strip() for c in line[1:-1].split("|")] for line in lines]
-    assert len(measured) == 4
-    shown = [
-        [row[1], *(c.split(":")[0] for c in row[3:])] for row in rows(SUPPORTED, "## Runtimes")
-    ]
-    assert shown == [row[1:5] for row in measured]
 
 
 def documented():

@@ -8,36 +8,24 @@ import pytest
 
 from bench import MissingError, again, record
 
-KEPT = (
-    "accuracy-pocl", "cells-peers-nvidia", "checks", "devices-nvidia", "methods-pocl",
-    "options-pocl", "reach-nvidia", "ring-pocl", "scale-pocl", "solve-pocl", "spikes-nvidia",
-    "tune-nvidia",
-)  # fmt: skip
 
-
-@pytest.mark.parametrize("name", KEPT)
-def test_tables_in_results_are_those_of_their_numbers(name, tmp_path):
-    """The head stays; so does the table, which the same code wrote."""
-    source = sorted(record.RESULTS.glob(f"{name}*.json"))[0]
+@pytest.mark.parametrize(
+    "source", sorted(record.RESULTS.glob("*.json")), ids=lambda path: path.stem
+)
+def test_results_are_printed_from_their_numbers(source, tmp_path):
+    """As the site does; `runtimes` is made by a script of the tests."""
+    if source.stem == "runtimes":
+        return
     path = tmp_path / source.name
     shutil.copy(source, path)
-    shutil.copy(source.with_suffix(".txt"), tmp_path)
+    json_ = json.loads(path.read_text("utf-8"))
+    json_.setdefault("record", {}).setdefault("commit", "unknown")
+    path.write_text(json.dumps(json_))
     again.main([str(path)])
-    before = source.with_suffix(".txt").read_text("utf-8")
-    after = path.with_suffix(".txt").read_text("utf-8")
-    timed_now = "a cell: "  # of `scale`: decoding is timed when the table is written
-    assert after.partition(timed_now)[0] == before.partition(timed_now)[0]
+    lines = path.with_suffix(".txt").read_text("utf-8").splitlines()
+    assert len(lines) > 3 and max(map(len, lines)) <= 210
     if importlib.util.find_spec("matplotlib") and source.with_suffix(".svg").is_file():
         assert path.with_suffix(".svg").stat().st_size > 10_000
-
-
-def test_a_figure_of_the_papers(tmp_path):
-    source = record.RESULTS / "papers-pocl-amd-epyc" / "report-7.1.json"
-    path = tmp_path / "any.json"
-    shutil.copy(source, path)
-    again.main([str(path)])
-    body = source.with_suffix(".txt").read_text("utf-8").partition("\n\n")[2]
-    assert path.with_suffix(".txt").read_text("utf-8").partition("\n\n")[2] == body
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def commands_of_results():
     for path in sorted(record.RESULTS.rglob("*.json")):
         result = json.loads(path.read_text("utf-8"))
         command = result.get("record", result)["command"]
-        if path.name not in GONE:
+        if path.name not in GONE and command.startswith("python -m bench"):
             for each in command.split("; "):
                 found.setdefault(each, path.name)
     return found
