@@ -19,7 +19,6 @@ from clhines.mechanisms.nmodl.reading.lexer import Includes
 from clhines.mechanisms.nmodl.reading.parse import parse
 from clhines.mechanisms.nmodl.reading.tree import (
     GIVEN,
-    PICKING,
     Block,
     File,
     FunctionTable,
@@ -370,11 +369,6 @@ def pointing_outside(text: str, names: Collection[str], own: Collection[str]) ->
         text += f"\nNEURON {{ THREADSAFE POINTER {', '.join(names)} }}"
         text += f" ASSIGNED {{ {' '.join(names)} }}\n"
     return text
-
-
-def by_mcell(text: str) -> str:
-    """Return an NMODL text whose VERBATIM draws from Randoms with the generator MCellRan4."""
-    return text.replace(*PICKING)
 
 
 def some_given(text: str, names: Sequence[str]) -> str:

@@ -386,8 +386,6 @@ def _columns(
 
 
 def _streams(model: NeuronModel, name: str, variable: str) -> np.ndarray:
-    if model.draws_by_mcell(name) != (name in model.by_mcell):
-        return np.zeros(0)  # a Random's generator is another
     try:
         found = model.streams(name, variable)
     except RejectedError:

@@ -15,7 +15,6 @@ from clhines.mechanisms.nmodl.values import MADE
 from clhines.neuron.convert import (
     Rejected,
     begins_as,
-    by_mcell,
     converted,
     pointing_outside,
     rounded_tables,
@@ -63,9 +62,6 @@ def mechanism_of(
     second, tables = int(model.h.secondorder) > 0, model.function_tables(name)
     second = second and instances.entry.channel is None
     entry = instances.entry
-    if model.draws_by_mcell(name):
-        entry = replace(entry, text=by_mcell(entry.text))
-        model.by_mcell.add(name)
     entry = replace(entry, text=with_statics(entry.text, model.statics(name)))
     external = [variable for owner, variable in model.external if owner == name]
     own = {v.name for v in model.external.values() if v.owner == name}

@@ -11,7 +11,7 @@ import numpy as np
 
 from clhines.mechanisms.ir.program import GENERATOR
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.reading.tree import GIVEN, PICKING, FunctionTable
+from clhines.mechanisms.nmodl.reading.tree import GIVEN, FunctionTable
 from clhines.mechanisms.nmodl.values import MADE
 from clhines.neuron.back.queue import Bins, EventQueue, Pending, in_no_bin, read_pending
 from clhines.neuron.convert import (
@@ -31,11 +31,9 @@ from clhines.neuron.memory.sources import EventSources
 from clhines.neuron.memory.streams import (
     Generator,
     Pointed,
-    PointedMCell,
     RandomVariable,
     SomePointed,
     Streams,
-    are_mcell,
     rejected,
 )
 from clhines.neuron.memory.tables import (
@@ -97,7 +95,6 @@ class NeuronModel:
     beyond: dict[str, set[str]] = field(default_factory=dict)  # what TABLEs are made of but DEPEND
     # by mechanism and block: TABLEs that set what others use, beside their columns
     aside: list[tuple[str, str]] = field(default_factory=list)
-    by_mcell: set[str] = field(default_factory=set)  # mechanisms that draw from such Randoms
     stepping: Stepping | None = None  # code of its own in each step of continuerun()
     uncalled: list[Rejected] = field(default_factory=list)  # of such code
     gathers: bool = False  # whether functions are called in the middle of each step
@@ -239,13 +236,12 @@ class NeuronModel:
             return Generator(self.memory, self.h, name, len(instances.things))
         if variable not in self.mechanisms[name].program.picked:
             return RandomVariable(name, instances.things, variable, index)
-        kind = PointedMCell if name in self.by_mcell else Pointed
         try:
             pointers = self.pointers(name)
             if f"{variable}_{GIVEN}" not in self.mechanisms[name].defaults:
-                return kind(self.memory, self.h, name, variable, pointers, index)
+                return Pointed(self.memory, self.h, name, variable, pointers, index)
             some = pointers != 0
-            made = partial(kind, self.memory, self.h, name, variable, index=index)
+            made = partial(Pointed, self.memory, self.h, name, variable, index=index)
             return SomePointed(made(pointers=pointers[some]) if some.any() else None, some)
         except OSError as error:
             raise rejected(name, f"POINTER {variable}: {error}") from None
@@ -261,17 +257,6 @@ class NeuronModel:
         except OSError:
             return []  # said where streams are read
         return [v for v, each in zip(variables, pointers, strict=True) if not each.all()]
-
-    def draws_by_mcell(self, name: str) -> bool:
-        """Whether VERBATIM of a mechanism draws from Randoms with the generator MCellRan4."""
-        instances = self.every[name]
-        if PICKING[0] not in instances.entry.text:
-            return False
-        try:
-            pointers = self.pointers(name)
-        except OSError:
-            return False  # said where streams are read
-        return are_mcell(self.memory, self.h, pointers[pointers != 0])
 
     @cached_property
     def _random_index(self) -> int:

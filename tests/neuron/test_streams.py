@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from bench import nrn
-from clhines.mechanisms.emit import random123
 from tests.support import forked, mod_files
 
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h
@@ -23,11 +22,8 @@ def _mechanisms():
 
 def _random(kind, k):
     random = h.Random()
-    if kind.startswith("mcell"):
-        random.MCellRan4(k, *([7 + k] if k else []))  # without one: mcell_ran4_init's
-    else:
-        random.Random123(4, k, 9)
-    if kind.endswith("uniform"):
+    random.Random123(4, k, 9)
+    if kind == "uniform":
         random.uniform(0.05, 0.9)
     else:
         random.negexp(0.6)
@@ -86,8 +82,7 @@ def _pieces(stop):
     ("name", "kind"),
     [
         ("ext_release", "ids"), ("ext_release", "uniform"), ("ext_release", "negexp"),
-        ("ext_sites", "uniform"), ("ext_sites", "negexp"), ("ext_release", "mcell uniform"),
-        ("ext_sites", "mcell negexp"),
+        ("ext_sites", "uniform"), ("ext_sites", "negexp"),
     ],
 )  # fmt: skip
 def test_draws_as_neuron(name, kind):
@@ -119,39 +114,17 @@ def test_streams_go_on_where_initial_leaves_them():
     np.testing.assert_allclose(traces[1], traces[0], rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(("low", "index"), [(0, 3), (0, 2**32 - 3), (9, 17), (9, 2**32 - 3)])
-def test_numbers_of_mcellran4(low, index):
-    """Its index begins anew after 2**32 numbers; without a low index it has that of all."""
-    before, random = h.mcell_ran4_init(), h.Random()
-    try:
-        h.mcell_ran4_init(5)
-        random.MCellRan4(index, *([low] if low else []))
-        random.uniform(0, 1)
-        random.seq(index)
-        expected = [random.repick() for _ in range(6)]
-    finally:
-        h.mcell_ran4_init(before)
-    stream = np.array([low or 5, 0, 0, 0], np.uint32)
-    found = random123.number("random_mcell", stream, index, 1, np.arange(6))
-    assert len({*expected}) == 6
-    assert found.tolist() == expected
+def test_a_random_that_gets_another_generator_between_runs_is_refused():
+    import clhines
 
-
-def test_a_random_that_gets_another_generator_between_runs():
     model = _model("ext_release", "uniform")
-    traces = []
-    for run in (h.continuerun, _pieces):
-        found = []
-        for kind in ("uniform", "mcell uniform", "negexp", "mcell negexp"):
-            for k, random in enumerate(model[2]):
-                if kind.startswith("mcell"):
-                    random.MCellRan4(k, 3 + k)
-                else:
-                    random.Random123(4, k, 9)
-                random.uniform(0, 1) if kind.endswith("uniform") else random.negexp(0.6)
-            found.append(_run(model, ["released"], run)[0])
-        traces.append(np.array(found))
-    assert all(np.abs(np.diff(traces[0], axis=0)).max(axis=(1, 2)) > 1e-5)
+    _run(model, ["released"], _pieces)
+    model[2][1].MCellRan4(3)
+    h.finitialize(-65)
+    with pytest.raises(clhines.InputError, match="another generator than Random123"):
+        clhines.neuron.run(1)
+    model[2][1].Random123(4, 1, 9)
+    traces = [_run(model, ["released"], run)[0] for run in (h.continuerun, _pieces)]
     np.testing.assert_allclose(traces[1], traces[0], rtol=1e-9, atol=1e-12)
 
 
@@ -160,14 +133,14 @@ def _normal(synapse, random):
     synapse.setRNG(random)
 
 
-def _one_of_mcell(synapse, random):
+def _mcell(synapse, random):
     random.MCellRan4(3)
     synapse.setRNG(random)
 
 
 REFUSED = {
     "normal": (_normal, "of another distribution than uniform and negexp"),
-    "two generators": (_one_of_mcell, "Randoms of the generators Random123 and MCellRan4"),
+    "MCellRan4": (_mcell, "a Random of another generator than Random123"),
 }
 
 
@@ -280,11 +253,10 @@ def test_files_of_others(tmp_path, name):
         assert error < 1e-9 and same
 
 
-@pytest.mark.parametrize("kind", ["negexp", "mcell uniform"])
-def test_an_instance_without_a_stream_does_what_its_file_says(kind):
+def test_an_instance_without_a_stream_does_what_its_file_says():
     import clhines
 
-    kept, synapses, randoms = model = _model("ext_release", kind)
+    kept, synapses, randoms = model = _model("ext_release", "negexp")
     synapses[1].setRNG()
     del randoms[1]
     expected, ends, places = _run(model, ["released", "drawn"], h.continuerun)

@@ -1,12 +1,9 @@
-"""NEURON's streams of random numbers (Random123, MCellRan4), in NumPy and OpenCL.
+"""NEURON's streams of random numbers (Random123), in NumPy and OpenCL.
 
 A stream is named by three numbers and a global index; it is Philox4x32-10 of its names and a
 counter, four words a turn of the counter. ``drawn`` is how many words were taken, NEURON's
 ``get_seq``. In a call of a block the next word has the number ``(keep ? drawn : 0) + at``: `keep`
 is 0 after ``random_setseq``.
-
-``random_mcell`` is of MCellRan4, whose word is a hash of the number of the word and one name, the
-low index, which is the first of the stream's.
 """
 
 from __future__ import annotations
@@ -16,13 +13,9 @@ from numpy.typing import ArrayLike
 
 from clhines.mechanisms.emit.noise import philox, philox_rounds
 
-KINDS = (
-    "random_uniform", "random_normal", "random_negexp", "random_pick", "random_used",
-    "random_mcell",
-)  # fmt: skip
+KINDS = "random_uniform", "random_normal", "random_negexp", "random_pick", "random_used"
 _SHIFT = 1.0 / 4294967297.0  # 1/(2^32 + 1): never 0, never 1
 _WORDS = 2**34 - 1
-_HASH = ((0xBAA96887, 0x4B0F3B58), (0x1E17D32C, 0xE874F0C3))  # of nrnRan4int, by its rounds
 
 
 def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
@@ -58,24 +51,10 @@ def number(
     if kind in ("random_normal", "random_used"):
         value, used = _polar(stream, place)
         return value if kind == "random_normal" else used.astype(np.float64)
-    if kind == "random_mcell":
-        return _hashed(stream[..., 0], place) / 2.0**32
     if kind == "random_pick":
         return words(stream, place).astype(np.float64)
     value = _uniform(stream, place)
     return value if kind == "random_uniform" else -np.log(value)
-
-
-def _hashed(low: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """Return the words of MCellRan4 of these numbers, as float64."""
-    n, m = np.broadcast_arrays(number.astype(np.uint32), low.astype(np.uint32))
-    with np.errstate(over="ignore"):
-        for before, after in _HASH:
-            w = n ^ np.uint32(before)
-            v, w = w >> 16, w & np.uint32(0xFFFF)
-            u = ~((v - w) * (v + w))
-            n, m = m ^ (((u >> 16 | u << 16) ^ np.uint32(after)) + w * v), n
-    return n.astype(np.float64)
 
 
 def _polar(stream: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -109,11 +88,7 @@ def opencl_source(text: str, prefix: str) -> str:
     used = [name for name in KINDS if f"{prefix}_{name}_(" in text]
     if not used and f"{prefix}_random_count_(" not in text:
         return ""
-    result = _counter(prefix)
-    if {*used} - {"random_mcell"}:
-        result += _words(prefix)
-    if "random_mcell" in used:
-        result += _hash_source(prefix)
+    result = _counter(prefix) + _words(prefix)
     if {"random_normal", "random_used"} & set(used):
         result += _polar_source(prefix)
     taken = "const uint4 stream, const ulong drawn, const real keep, const real at"
@@ -124,7 +99,6 @@ def opencl_source(text: str, prefix: str) -> str:
         "random_pick": f"(real){prefix}_random_word_(stream, {number})",
         "random_normal": f"(real){prefix}_random_polar_(stream, {number}).x",
         "random_used": f"(real){prefix}_random_polar_(stream, {number}).y",
-        "random_mcell": f"(real){prefix}_random_hash_(stream.x, (uint){number})",
     }
     for name in used:
         result += f"static real {prefix}_{name}_(\n    {taken})\n"
@@ -159,26 +133,6 @@ static uint {prefix}_random_word_(const uint4 stream, const ulong number)
 static double {prefix}_random_unit_(const uint4 stream, const ulong number)
 {{
     return ((double){prefix}_random_word_(stream, number) + 1.0) * {_SHIFT!r};
-}}
-
-"""
-
-
-def _hash_source(prefix: str) -> str:
-    (before, after), (before_second, after_second) = _HASH
-    return f"""\
-// a number of MCellRan4 between 0 and 1: a hash of its low index and the number of the word
-static double {prefix}_random_hash_(const uint low, const uint number)
-{{
-    uint w = number ^ {before:#x}u, v = w >> 16;
-    w &= 0xffffu;
-    uint u = ~((v - w) * (v + w));
-    const uint m = low ^ (((u >> 16 | u << 16) ^ {after:#x}u) + w * v);
-    w = m ^ {before_second:#x}u;
-    v = w >> 16;
-    w &= 0xffffu;
-    u = ~((v - w) * (v + w));
-    return (number ^ (((u >> 16 | u << 16) ^ {after_second:#x}u) + w * v)) / 4294967296.0;
 }}
 
 """

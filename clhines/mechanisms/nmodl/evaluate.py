@@ -23,8 +23,8 @@ from clhines.mechanisms.nmodl.reading.parse import NUMBERS, parse
 from clhines.mechanisms.nmodl.reading.tree import (
     CALLED,
     GIVEN,
+    PICK,
     PICKED,
-    PICKING,
     Block,
     Expression,
     Refused,
@@ -52,7 +52,6 @@ OF_NEURON = frozenset(
     "b_flux boundary deflate derivs erf error expfit f_flux factorial first_time force invert "
     "legendre nrn_random_play poisson prterr romberg schedule spline".split()
 )
-_KINDS = dict(zip(PICKING, ("random_uniform", "random_mcell"), strict=True))
 _TAKES = {
     "random_uniform": (0, 2),
     "random_normal": (0, 2),
@@ -226,8 +225,8 @@ class Evaluation(BlockValues):
             return self._goldman(*self.in_any_order(arguments, line))
         if name == "at_time":  # of the fixed step
             return self._at_time(self.expression(arguments[-1]))
-        if name in PICKING and arguments and arguments[0][0] == "name":
-            return self._picked(str(arguments[0][1]), line, name)
+        if name == PICK and arguments and arguments[0][0] == "name":
+            return self._picked(str(arguments[0][1]), line)
         if name.startswith("random_") and arguments and arguments[0][0] == "name":
             values = self.in_any_order(arguments[1:], line)
             return drawn(self, name, str(arguments[0][1]), values, line)
@@ -301,9 +300,9 @@ class Evaluation(BlockValues):
             return function_table.step(self, text, values[0], line)
         return threshold(self.graph, values, text, line)
 
-    def _picked(self, name: str, line: int, function: str) -> Node:
+    def _picked(self, name: str, line: int) -> Node:
         """Return a number of a hoc Random: uniform, or exponential."""
-        number = drawn(self, "random_uniform", name, (), line, kind=_KINDS[function])
+        number = drawn(self, "random_uniform", name, (), line)
         low, width, mean = (self.read(f"{name}_{end}", None, line) for end in PICKED)
         return low + width * number - mean * self.graph.call("log", number)
 
@@ -407,12 +406,8 @@ def drawn(
     values: Sequence[Node],
     line: int,
     shown: str = "",
-    kind: str = "",
 ) -> Node:
-    """Return a random number of a stream, or set its place; `shown` is what the file calls.
-
-    `kind`, of `random123.KINDS`, is that of the number where `function` does not say it.
-    """
+    """Return a random number of a stream, or set its place; `shown` is what the file calls."""
     if name not in run.file.random:
         raise Refused(f"{function} of '{name}', which is not RANDOM", line)
     if function not in _TAKES:
@@ -437,7 +432,7 @@ def drawn(
     drawn_before = graph.symbol(f"{plain_name}__drawn")
     given: tuple[Node, ...] = graph.symbol(f"{plain_name}__stream"), drawn_before, *place
     others = {"random_ipick": "random_pick", "random_dpick": "random_uniform"}
-    kind = kind or others.get(function, function)
+    kind = others.get(function, function)
     used_by = "random_used"
     if name == GENERATOR:
         given, kind, used_by = given[1:], kind.replace("random", "scop"), "scop_used"

@@ -1,8 +1,7 @@
-"""Streams of random numbers (Random123, MCellRan4) of instances, where NEURON keeps them.
+"""Streams of random numbers (Random123) of instances, where NEURON keeps them.
 
 A RANDOM variable shows its numbers to Python. A POINTER that VERBATIM draws from has the address of
-a stream, or of a hoc Random: the counter, the four words of its turn, and which is next. One of the
-generator MCellRan4 has its high index, which counts, and its low one.
+a stream, or of a hoc Random: the counter, the four words of its turn, and which is next.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Readable, gather, put_numbers, words_at
 from clhines.neuron.memory.session import Hoc
 
-_RANDOM123, _MCELL = 4, 2  # numbers of these generators
+_RANDOM123 = 4  # number of this generator
 _STREAM_WORDS, _DISTRIBUTION_WORDS = 5, 8
 
 
@@ -70,29 +69,13 @@ class RandomVariable:
         return [getattr(thing, self.name) for thing in self.things[:]]
 
 
-def are_mcell(memory: NeuronMemory, h: Hoc, pointers: np.ndarray) -> bool:
-    """Whether all words in a POINTER are hoc's Randoms with the generator MCellRan4."""
-    random = list(h.List("Random")) if pointers.all() and len(pointers) else []
-    if not random or not np.isin(pointers, memory.insides_of(memory.objects_of(random))).all():
-        return False
-    return bool((_generators(pointers) == _MCELL).all())
-
-
-def _generators(randoms: np.ndarray) -> np.ndarray:
-    """(k,) int64: numbers of the generators of hoc's Randoms."""
-    return gather(randoms, 3)[:, 2].astype(np.int64) & 0xFFFFFFFF
-
-
 class Pointed:
     """Those of a POINTER; `pointers` are the words in it. A RejectedError: it has none."""
-
-    _generator, _words = _RANDOM123, _STREAM_WORDS
 
     def __init__(
         self, memory: NeuronMemory, h: Hoc, owner: str, name: str, pointers: np.ndarray, index: int
     ) -> None:
         self._owner, self._name, self._index = owner, f"POINTER {name}", index
-        self._low = int(h.mcell_ran4_init())  # index of MCellRan4 of those that have none
         if not pointers.all():
             what = f"{self._name} has no stream of random numbers"
             way_out = "give every instance one, as by its setRNG() or noiseFromRandom(random)"
@@ -104,7 +87,7 @@ class Pointed:
         self._distribution = np.tile([0.0, 1.0, 0.0], (len(pointers), 1))
         if some.size:
             self._at[some] = self._of_random(memory, h, some)
-        readable = Readable(8 * self._words)
+        readable = Readable(8 * _STREAM_WORDS)
         if not all(readable.likely(at) for at in self._at.tolist()):
             raise rejected(owner, f"{self._name} points to what is no stream of random numbers")
         if np.unique(self._at).size < len(self._at):
@@ -151,10 +134,10 @@ class Pointed:
 
     def _of_random(self, memory: NeuronMemory, h: Hoc, some: np.ndarray) -> np.ndarray:
         """Return where those are that are hoc's Random; keep their distributions."""
-        generator, numbers, _ = gather(self._at[some], 3).T.astype(np.int64)
-        if (_generators(self._at[some]) != self._generator).any():
-            what = f"{self._name}: Randoms of the generators Random123 and MCellRan4"
-            raise rejected(self._owner, what, "take one for all instances")
+        generator, numbers, kind = gather(self._at[some], 3).T.astype(np.int64)
+        if (kind & 0xFFFFFFFF != _RANDOM123).any():
+            what = f"{self._name}: a Random of another generator than Random123"
+            raise rejected(self._owner, what, "call its Random123(id1, id2, id3)")
         example = h.Random()
         inside = memory.inside(example)
         example.uniform(2.5, 7.25)
@@ -171,9 +154,6 @@ class Pointed:
         columns = np.column_stack([values[:, low], width, 0.0 * width])
         of_mean = values[:, [mean]] * [0.0, 0.0, 1.0]
         self._distribution[some] = np.where(is_uniform[:, None], columns, of_mean)
-        return self._counter_of(generator)
-
-    def _counter_of(self, generator: np.ndarray) -> np.ndarray:
         return gather(generator + 8)[:, 0].astype(np.int64)
 
     def _found(self, random: int, *values: float) -> list[int]:
@@ -183,31 +163,6 @@ class Pointed:
         if not all(bit in words for bit in bits):
             raise OSError("distributions of Random are not as expected")
         return [words[0], *(words.index(bit) for bit in bits)]
-
-
-class PointedMCell(Pointed):
-    """Those of a POINTER to Randoms with the generator MCellRan4."""
-
-    _generator, _words = _MCELL, 2
-
-    def _counter_of(self, generator: np.ndarray) -> np.ndarray:
-        return generator + 8
-
-    def ids(self) -> np.ndarray:
-        low = _halves(gather(self._at, 2))[:, 2]
-        low[low == 0] = self._low
-        return np.column_stack([low, 0 * low, 0 * low])
-
-    def drawn(self) -> np.ndarray:
-        return _halves(gather(self._at, 1))[:, 0].astype(np.int64)
-
-    def check(self) -> None:
-        """Any index has numbers."""
-
-    def put(self, drawn: np.ndarray) -> None:
-        words = _halves(gather(self._at, 1))
-        words[:, 0] = drawn & 0xFFFFFFFF
-        put_numbers(self._at, np.ascontiguousarray(words).view(np.float64)[:, 0])
 
 
 class SomePointed:

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from clhines.mechanisms.nmodl.meaning.verbatim import is_empty, without_comments
 from clhines.mechanisms.nmodl.reading.macros import NotReadError, expanded, macros_in, preprocessed
-from clhines.mechanisms.nmodl.reading.tree import PICKING
+from clhines.mechanisms.nmodl.reading.tree import PICK
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?(?![\w.]))
@@ -29,7 +29,7 @@ _TOKEN = re.compile(
 _EMPTY = re.compile(r"\bvoid\s+(\w+)\s*\([^(){};]*\)\s*\{\s*\}")  # a function that does nothing
 _CASTS = {"nrnran123_State", "Rand", "void"}  # of a stream's pointer
 _PICKS = {  # functions of a stream, and what NMODL calls them
-    **{name: name for name in PICKING}, "nrnran123_dblpick": "random_dpick",
+    PICK: PICK, "nrnran123_dblpick": "random_dpick",
     "nrnran123_negexp": "random_negexp", "nrnran123_normal": "random_normal",
     "nrnran123_ipick": "random_ipick",
 }  # fmt: skip
@@ -187,7 +187,7 @@ def _balanced(blocks: Sequence[tuple[int, tuple[str, int, int] | None]]) -> dict
 
 def _drawn_from(text: str) -> frozenset[str]:
     """Return the pointers from which some C draws random numbers."""
-    calls = r"\b(?:nrn_(?:random|mcell)_pick|nrnran123_(?:dblpick|negexp|normal|ipick))\s*\("
+    calls = r"\b(?:nrn_random_pick|nrnran123_(?:dblpick|negexp|normal|ipick))\s*\("
     return frozenset(re.findall(rf"{calls}[\w\s*()<>]*?\b_p_(\w+)", without_comments(text)))
 
 

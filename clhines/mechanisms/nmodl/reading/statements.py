@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from clhines.mechanisms.ir import exact
 from clhines.mechanisms.nmodl.reading.lexer import Token
-from clhines.mechanisms.nmodl.reading.tree import PICKING, Expression, Refused, Statement, rate_of
+from clhines.mechanisms.nmodl.reading.tree import PICK, Expression, Refused, Statement, rate_of
 
 MAX_DEPTH = 100  # of brackets and blocks within each other
 _LEVELS = (("||",), ("&&",), ("<", "<=", ">", ">=", "==", "!="), ("+", "-"), ("*", "/", "%"))
@@ -195,7 +195,7 @@ class Cursor:
     def _note(self, name: str, values: list[Expression]) -> None:
         """Note from what a call draws a random number."""
         self.has_exponential |= name == "exprand"
-        picks = name in PICKING
+        picks = name == PICK
         if (picks or name.startswith("random_")) and values and values[0][0] == "name":
             stream = str(values[0][1])
             self.drawn[stream] = self.drawn.get(stream, False) or picks

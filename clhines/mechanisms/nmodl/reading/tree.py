@@ -18,8 +18,7 @@ from clhines.errors import InputError
 
 Expression: TypeAlias = tuple[object, ...]
 CALLED = "(called)"  # in place of a method: a block that is called, by no SOLVE
-# draws of a Random by VERBATIM; in texts for those whose generator is MCellRan4 the second
-PICKING = "nrn_random_pick", "nrn_mcell_pick"
+PICK = "nrn_random_pick"  # draws a number of a Random, in VERBATIM
 GIVEN = "given"  # end of the name of a parameter: 1 where a POINTER has a stream, else 0; or none
 PICKED = "low", "width", "mean"  # ends of names of parameters: distribution of a POINTER's Random
 
