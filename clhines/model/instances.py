@@ -42,7 +42,7 @@ def check_alone(kinds: Sequence[Kind], is_copied: bool) -> None:
     if sum(drawing.values()) > 1:
         which = ", ".join(f"{count} of {name}" for name, count in drawing.items())
         raise InputError(
-            f"{which}: instances that take numbers of NEURON's one generator in turn; expected one "
+            f"{which}: instances that take numbers of NEURON's one generator; expected one "
             "in the model, or RANDOM variables in their files"
         )
     for kind in kinds:

@@ -93,7 +93,7 @@ def converted(
     function_tables: Mapping[str, FunctionTable] | None = None,
     queue: int = MAX_QUEUE,
     kept: Sequence[str] = (),
-    in_turn: bool = False,
+    draws: bool = False,
     plays_celsius: bool = False,
 ) -> Mechanism | list[Rejected]:
     """Return a mechanism, or the reasons why it cannot be simulated."""
@@ -102,7 +102,7 @@ def converted(
         text = pointing(text, name)
     try:
         text = with_own_celsius(text) if plays_celsius else text
-        given = use_tables, secondorder, function_tables, queue, kept, in_turn
+        given = use_tables, secondorder, function_tables, queue, kept, draws
         return constructed(text, entry.file, *given)
     except NmodlError as error:
         return [
@@ -304,11 +304,11 @@ def constructed(
     function_tables: FunctionTables | None = None,
     queue: int = MAX_QUEUE,
     kept: Sequence[str] = (),
-    in_turn: bool = False,
+    draws: bool = False,
 ) -> Mechanism:
     """Return the mechanism of a text without CONSTRUCTOR, whose values are in NEURON's memory."""
     text, language = read(text, path, use_tables, secondorder, function_tables)
-    more = {"queue": queue, "kept": tuple(kept), "in_turn": in_turn}
+    more = {"queue": queue, "kept": tuple(kept), "draws": draws}
     return Mechanism(text, replace(language, constructed=True, **more))  # type: ignore[arg-type]
 
 

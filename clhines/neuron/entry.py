@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,7 +17,7 @@ from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.neuron.back.queue import LATE
 from clhines.neuron.back.states import OneCopy, step_of, take_values
-from clhines.neuron.back.writeback import clock, last_delivery
+from clhines.neuron.back.writeback import clock
 from clhines.neuron.convert import Rejected, RejectedError, SteppingError
 from clhines.neuron.extracellular.outside import Ahead
 from clhines.neuron.importer import Imported, copied, network_of
@@ -27,7 +27,7 @@ from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.hooks import GATHERED
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.read.wiring import on_ranks
-from clhines.neuron.reading import IN_TURN, read_model
+from clhines.neuron.reading import read_model
 from clhines.neuron.stepping.bmtk import potentials_ahead
 from clhines.neuron.stepping.reads import SteppingRejected
 from clhines.neuron.stepping.replay import StopRunError
@@ -276,7 +276,6 @@ def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
         (model.plays.calls, "Vector.play of a statement"),
         (model.bins is not None and model.bins.late, LATE),
         (model.draws, "Random.play"),
-        (model.turns, IN_TURN),
         (model.gathers, GATHERED),
         (model.waits_for_tables(begun=True), _ASIDE),
         (model.is_behind(), _BEHIND),
@@ -447,15 +446,6 @@ def _of_any_rank(ranks: Ranks | None, own: bool) -> bool:
     return bool(ranks.gather_numbers([own]).any()) if ranks is not None else own
 
 
-@contextmanager
-def _ahead(model: NeuronModel, steps: int) -> Iterator[None]:
-    """Let NEURON draw what some steps take that only it can draw in its order."""
-    begin, dt = float(model.h.t), float(model.h.dt)
-    t, last = clock(begin, dt, steps)[:-1], last_delivery(begin, dt, max(steps, 1))
-    with model.draws.ahead(t), model.turns.ahead(t, last):
-        yield
-
-
 def kept_or_read(
     h: Hoc,
     request: RunOptions,
@@ -499,7 +489,9 @@ def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks | None
     joints = kept.joints  # to other ranks: anew where it has no simulation
     if ranks is not None and kept.sim is None:
         joints = Joints(ranks)
-    with _ahead(kept.model, steps), nullcontext() if joints is None else joints.telling():
+    h, draws = kept.model.h, kept.model.draws
+    t = clock(float(h.t), float(h.dt), steps)[:-1]  # at which NEURON draws for Random.play
+    with draws.ahead(t), nullcontext() if joints is None else joints.telling():
         if kept.sim is None and (steps or (ranks is not None and not kept.is_tried)):
             begin(kept, joints)
         if steps:

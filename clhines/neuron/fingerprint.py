@@ -21,6 +21,7 @@ from clhines.neuron.convert import RejectedError, function_tables_of, split_name
 from clhines.neuron.extracellular.drivers import POTENTIAL
 from clhines.neuron.extracellular.outside import HELD
 from clhines.neuron.importer import local_of
+from clhines.neuron.mechanisms import asks_generator
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.places import Variable
@@ -243,6 +244,8 @@ class Fingerprint:
                 fixed.append(ReadValue(partial(model.function_tables, name)))
             for external in program.external if program is not None else ():
                 fixed.append(ReadValue(partial(getattr, model.h, external)))
+            if program is not None and program.unless:
+                fixed.append(ReadValue(partial(asks_generator, model, name)))
             if statics_of(instances.entry.text) and program is not None:
                 fixed.append(ReadValue(partial(model.statics, name)))
             pointers = (

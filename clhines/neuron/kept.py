@@ -290,9 +290,8 @@ class KeptModel:
         h, statements = self.model.h, self.model.pending.statements
         if self._is_late or not self.is_tried:
             return 1
-        for ahead in (self.model.draws, self.model.turns):
-            if ahead:
-                most = min(most, ahead.most_steps)
+        if self.model.draws:
+            most = min(most, self.model.draws.most_steps)
         if self.model.stepping is not None and not self.is_called:
             most = min(most, self.model.stepping.most_steps)
         if self.gathering is not None:
@@ -387,7 +386,7 @@ class KeptModel:
     def _is_free(self) -> bool:
         """Whether nothing of NEURON's must be held, and the network has all of the model."""
         model = self.model
-        return not (model.lone is not None or model.trains.patterns or model.draws or model.turns)
+        return not (model.lone is not None or model.trains.patterns or model.draws)
 
     @property
     def can_stay(self) -> bool:

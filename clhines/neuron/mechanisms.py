@@ -8,9 +8,11 @@ from functools import partial
 
 import numpy as np
 
+from clhines.mechanisms.ir.program import UNLESS
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.build import CHANGES, MAX_QUEUE
-from clhines.mechanisms.nmodl.reading.tree import FunctionTable
+from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
+from clhines.mechanisms.nmodl.reading.tree import GIVEN, FunctionTable
 from clhines.mechanisms.nmodl.values import MADE
 from clhines.neuron.convert import (
     Rejected,
@@ -20,6 +22,7 @@ from clhines.neuron.convert import (
     rounded_tables,
     set_in_steps,
     some_given,
+    split_name,
     table_refused,
     table_rows,
     tables_of,
@@ -31,6 +34,7 @@ from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import CatalogueEntry
 from clhines.neuron.read.written import read_pointed, read_written
 from clhines.progress import each
+from clhines.simulate.engines.reference import asked
 
 _ROWS = 1e-12  # relative: rows of TABLEs that differ by more are not of rounding
 _EACH = 8  # self events that an instance may have under way for each of its connections
@@ -52,9 +56,12 @@ def convert_all(model: NeuronModel) -> None:
 
 
 def mechanism_of(
-    model: NeuronModel, name: str, kept: Sequence[str] = (), in_turn: bool = False
+    model: NeuronModel, name: str, kept: Sequence[str] = (), draws: bool = False
 ) -> Mechanism | list[Rejected]:
-    """Return a mechanism that keeps some of its variables, to which POINTERs of others point."""
+    """Return a mechanism that keeps some of its variables, to which POINTERs of others point.
+
+    `draws`: it is the one that draws from NEURON's one generator, whatever its parameters say.
+    """
     instances = model.every[name]
     pointers = sorted({g.name for g in model.gaps if g.owner == name})
     globals_ = instances.entry.globals_
@@ -69,7 +76,7 @@ def mechanism_of(
     if "hoc_lookup" in entry.text:
         entry = replace(entry, text=with_lookups(entry.text, model.h.name_declared))
     queue = _room_for_events(model, name)
-    more = queue, kept, in_turn, bool(model.plays.celsius)
+    more = queue, kept, draws, bool(model.plays.celsius)
 
     def convert(entry: CatalogueEntry) -> Mechanism | list[Rejected]:
         return converted(entry, pointers, use_tables, second, tables, *more)
@@ -96,6 +103,41 @@ def mechanism_of(
             found = convert(entry)
     if isinstance(found, Mechanism) and (lacking := model.lacking(name, found.program.picked)):
         found = convert(replace(entry, text=some_given(entry.text, lacking)))
+    return found
+
+
+def asks_generator(model: NeuronModel, name: str) -> bool:
+    """Whether parameters say that a mechanism draws from the generator, and bar nothing else."""
+    mechanism = model.mechanisms[name]
+    said, found = mechanism.program.unless, set[int]()
+    for block in UNLESS:
+        if block in mechanism.program.blocks:
+            try:
+                flags = asked(mechanism, block, _present(model, name, block))
+            except LookupError:
+                return False  # said where a simulation takes NEURON's values
+            found |= {number for number, where in flags if where.any()}
+    return bool(found) and all(ONE_GENERATOR in said[number] for number in found)
+
+
+def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]:
+    """Return what a block takes as NEURON has it, of all instances; a LookupError: it is hidden."""
+    program, instances = model.mechanisms[name].program, model.every[name]
+    entry, found = instances.entry, dict[str, np.ndarray]()
+    wanted = {a.name for a in program.blocks[block] if a.direction == "in"}
+    for quantity in (*program.parameters, *program.states):
+        base, place = split_name(quantity)
+        if quantity.name not in wanted:
+            continue
+        if base in entry.ranges:
+            found[quantity.name] = instances.values(base, place)
+        elif base in entry.globals_:
+            value = getattr(model.h, f"{base}_{name}")
+            found[quantity.name] = np.array([value if place is None else value[place]])
+        elif base.endswith(f"_{GIVEN}"):
+            found[quantity.name] = (model.pointers(name) != 0).astype(np.float64)
+        else:
+            raise LookupError(base)
     return found
 
 

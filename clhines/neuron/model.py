@@ -49,7 +49,6 @@ from clhines.neuron.read.draws import Draws
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree
-from clhines.neuron.read.turns import Turns
 from clhines.neuron.read.wiring import NeuronWires
 from clhines.neuron.read.written import WrittenPointers
 from clhines.neuron.stepping.reads import Stepping
@@ -73,7 +72,6 @@ class NeuronModel:
     trains: Trains
     slots: WatchSlots
     draws: Draws
-    turns: Turns
     outside: Outside
     gaps: list[Gap] = field(default_factory=list)
     nodes: range = range(0)  # numbers of the tree's nodes among `all_nodes` of all MPI ranks
@@ -102,9 +100,8 @@ class NeuronModel:
 
     @property
     def players(self) -> list[Player]:
-        """Vectors and Randoms that are played into variables, draws in turn, and Python's."""
-        drawn = [*self.draws.players, *self.turns.players]
-        return [*self.plays.players, *drawn, *self.outside.given]
+        """Vectors and Randoms that are played into variables, and Python's."""
+        return [*self.plays.players, *self.draws.players, *self.outside.given]
 
     def waits_for_transfer(self) -> bool:
         """Whether `target_var` sets the voltage of a step before; all MPI ranks call it."""

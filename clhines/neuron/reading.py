@@ -7,10 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from clhines.errors import InputError
-from clhines.mechanisms.ir.program import GENERATOR, TURNS, UNLESS
+from clhines.mechanisms.ir.program import GENERATOR
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
-from clhines.mechanisms.nmodl.reading.tree import GIVEN
 from clhines.model.model import ADVANCE_REVERSAL
 from clhines.neuron.back.queue import (
     LATE,
@@ -20,10 +18,11 @@ from clhines.neuron.back.queue import (
     check_compressed,
     read_pending,
 )
-from clhines.neuron.convert import CELSIUS, Rejected, RejectedError, split_name
+from clhines.neuron.convert import CELSIUS, Rejected, RejectedError
 from clhines.neuron.extracellular.layers import are_own, with_layers
 from clhines.neuron.extracellular.outside import Ahead, Outside
 from clhines.neuron.mechanisms import (
+    asks_generator,
     check_made,
     convert_all,
     find_external,
@@ -40,21 +39,16 @@ from clhines.neuron.memory.streams import Pointed, SomePointed
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, WatchSlots, read_contents
-from clhines.neuron.read.draws import Draws, drawn_from
+from clhines.neuron.read.draws import Draws
 from clhines.neuron.read.hooks import GATHERED, acting, gathering, refused_settings
 from clhines.neuron.read.played import PlayReader
 from clhines.neuron.read.trains import read_trains
 from clhines.neuron.read.tree import Tree, read_tree
-from clhines.neuron.read.turns import OwnEvents, Turns, is_alone
 from clhines.neuron.read.wiring import on_ranks, read_wires
 from clhines.neuron.read.written import play_pointers, read_steered
 from clhines.neuron.stepping.reads import read_stepping
 from clhines.progress import phase
-from clhines.simulate.engines.reference import asked
 from clhines.simulate.ranks.mpi import Ranks, agreed
-
-IN_TURN = "draws of NEURON's one generator in turn"
-_OF_ITS_OWN = "declare a RANDOM variable"
 
 
 def read_model(
@@ -90,7 +84,7 @@ def read_model(
             what = "a POINTER that NET_RECEIVE writes, on several MPI ranks"
             model.rejected.append(Rejected(next(iter(model.steered))[0], what))
         _check_draws(model, ranks)
-        _find_turns(model, ranks)
+        _find_drawing(model, ranks)
         model.rejected += _called(model)
         _play_celsius(model)
         model.rejected += check_made(model)
@@ -156,7 +150,7 @@ def _read(
     trains = read_trains(h, memory, contents, pending, vectors)
     given = [] if ahead is None else ahead.players(places, float(h.t), float(h.dt))
     outside = Outside(tree, contents, [*plays.players, *draws.players], given)
-    parts = wires, pending, plays, trains, slots, draws, Turns(h, memory), outside
+    parts = wires, pending, plays, trains, slots, draws, outside
     model = NeuronModel(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins, model.gathers = lone, bins, len(gathering()) > 0
     model.point_names = tuple(catalogue.names(points=True))
@@ -245,120 +239,24 @@ def _play_celsius(model: NeuronModel) -> None:
             ]
 
 
-def _find_turns(model: NeuronModel, ranks: Ranks | None) -> None:
-    """Find what draws from NEURON's one generator in turn, and let NEURON do so ahead of a run."""
+def _find_drawing(model: NeuronModel, ranks: Ranks | None) -> None:
+    """Let the one instance that draws from NEURON's one generator do so, and reject several."""
     programs = {name: mechanism.program for name, mechanism in model.mechanisms.items()}
-    of_randoms = _drawing_otherwise(model)
-    drawing = [n for n, p in programs.items() if GENERATOR in p.random or _asks(model, n)]
-    own = [n for n in drawing if GENERATOR in programs[n].random]
-    if len(own) == len(drawing) and sum(len(model.every[n]) for n in own) <= 1:
-        if of_randoms and ranks is None:
-            _run_ahead(model, of_randoms)
+    asking = [name for name in programs if asks_generator(model, name)]
+    drawing = [name for name, p in programs.items() if GENERATOR in p.random or name in asking]
+    several = sum(len(model.every[name]) for name in drawing) > 1
+    if several or (asking and ranks is not None):
+        of = "by several instances" if several else "on several MPI ranks"
+        what = f"draws of NEURON's one generator {of}"
+        model.rejected += [Rejected(n, what, "declare a RANDOM variable") for n in drawing]
         return
-    outside = {name: _outside(model, name) for name in drawing}
-    alone = [name for name in drawing if not outside[name]]
-    if ranks is not None or model.h.use_mcell_ran4():
-        where = "on several MPI ranks" if ranks is not None else "with use_mcell_ran4(1)"
-        model.rejected += [Rejected(name, f"{IN_TURN}, {where}") for name in drawing]
-        return
-    if alone and len(alone) < len(drawing):
-        others = [n for n in drawing if n not in alone]
-        what = f"{IN_TURN} with {alone[0]}, whose events draw"
-        model.rejected += [Rejected(n, f"{what}; {outside[n]}", _OF_ITS_OWN) for n in others]
-    elif alone or of_randoms:
-        _run_ahead(model, [*dict.fromkeys([*alone, *of_randoms])])
-    if not alone:
-        for name in drawing:
-            model.rejected += _draw_ahead(model, name, outside[name])
-
-
-def _drawing_otherwise(model: NeuronModel) -> list[str]:
-    """Return mechanisms whose Randoms are such that only NEURON can draw, and can do so ahead."""
-    found = []
-    for name, mechanism in model.mechanisms.items():
-        try:
-            for variable in mechanism.program.picked:
-                model.streams(name, variable)
-        except RejectedError:
-            if not _outside(model, name):
-                found.append(name)
-    return found
-
-
-def _randoms_of(model: NeuronModel, name: str) -> list[int] | None:
-    """Return the Randoms that a mechanism draws from; None where others do, or they are none."""
-    if not model.mechanisms[name].program.picked:
-        return []
-    every = list(model.h.List("Random"))
-    known = {*model.memory.insides_of(model.memory.objects_of(every)).tolist()} if every else set()
-    others, streams = model.draws.streams.copy(), set[int]()
-    try:
-        pointers = {p for p in model.pointers(name).tolist() if p}
-        if not pointers <= known:
-            return None
-        streams = {drawn_from(model.memory, random)[1] for random in pointers}
-        for other, mechanism in model.mechanisms.items():
-            if mechanism.program.picked and other != name:
-                at = [p for p in model.pointers(other).tolist() if p]
-                others |= {drawn_from(model.memory, p)[1] if p in known else p for p in at}
-    except OSError:
-        return None
-    return None if streams & others else sorted(pointers)
-
-
-def _asks(model: NeuronModel, name: str) -> bool:
-    """Whether parameters say that a mechanism draws from the generator, and bar nothing else."""
-    mechanism = model.mechanisms[name]
-    said, found = mechanism.program.unless, set[int]()
-    for block in UNLESS:
-        if block in mechanism.program.blocks:
-            try:
-                flags = asked(mechanism, block, _present(model, name, block))
-            except LookupError:
-                return False  # said where a simulation takes NEURON's values
-            found |= {number for number, where in flags if where.any()}
-    return bool(found) and all(ONE_GENERATOR in said[number] for number in found)
-
-
-def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]:
-    """Return what a block takes as NEURON has it, of all instances; a LookupError: it is hidden."""
-    program, instances = model.mechanisms[name].program, model.every[name]
-    entry, found = instances.entry, dict[str, np.ndarray]()
-    wanted = {a.name for a in program.blocks[block] if a.direction == "in"}
-    for quantity in (*program.parameters, *program.states):
-        base, place = split_name(quantity)
-        if quantity.name not in wanted:
-            continue
-        if base in entry.ranges:
-            found[quantity.name] = instances.values(base, place)
-        elif base in entry.globals_:
-            value = getattr(model.h, f"{base}_{name}")
-            found[quantity.name] = np.array([value if place is None else value[place]])
-        elif base.endswith(f"_{GIVEN}"):
-            found[quantity.name] = (model.pointers(name) != 0).astype(np.float64)
+    for name in asking:
+        pointed = {v.name for to in model.pointed.values() for v in to if v.owner == name}
+        found = mechanism_of(model, name, sorted(pointed), draws=True)
+        if isinstance(found, Mechanism):
+            model.mechanisms[name] = found
         else:
-            raise LookupError(base)
-    return found
-
-
-def _outside(model: NeuronModel, name: str) -> str:
-    """Return why NEURON cannot run a mechanism's events ahead; empty where it can."""
-    if not is_alone(model.mechanisms[name].program):
-        return "it does more than answer its own self events"
-    wires, pending = model.wires, model.pending
-    number = wires.senders.names.index(name)
-    heard = (wires.origin >= 0) & (wires.senders.name[wires.target] == number)
-    if heard.any() or any(wires.target_of(k)[0] == name for k, _ in pending.netcons):
-        return "it gets events of others"
-    set_by = [gap.owner for gap in model.gaps] + [p.variable.owner for p in model.players]
-    pointed = [v.owner for to in model.pointed.values() for v in to]
-    if name in (*set_by, *pointed, *(v.owner for to in model.written.targets.values() for v in to)):
-        return "others set or read its variables"
-    if any(r.variable is not None and r.variable.owner == name for r in model.plays.recorders):
-        return "Vectors record its variables"
-    if _randoms_of(model, name) is None:
-        return "it draws from what others draw from, too, or from no Random"
-    return "CVode.queue_mode(1, 0)" if model.bins is not None else ""
+            model.rejected += found
 
 
 def _called(model: NeuronModel) -> list[Rejected]:
@@ -367,53 +265,9 @@ def _called(model: NeuronModel) -> list[Rejected]:
         late = model.bins is not None and model.bins.late
         rows = (model.plays.calls, "Vector.play of a statement"), (late, LATE)
         return [Rejected("", f"{what}, on several MPI ranks") for is_so, what in rows if is_so]
-    senders = {o.sender[0] for o in model.wires.called if o.sender is not None}
-    ahead = {*model.trains.ahead} if model.bins is None else senders
-    what = "NetCon.record of a statement or a function" + (
-        ", of an object that sends events, with CVode.queue_mode(1, 0)"
-        if model.bins is not None
-        else ", of what draws from NEURON's one generator in turn"
-    )
-    return [Rejected(name, what, "record into a Vector") for name in sorted(senders & ahead)]
-
-
-def _run_ahead(model: NeuronModel, names: list[str]) -> None:
-    """Let NEURON run the events of mechanisms ahead, which are trains then."""
-    randoms = [r for name in names for r in _randoms_of(model, name) or ()]
-    kept = {at: size for r in randoms for at, size in drawn_from(model.memory, r)[0].items()}
-    trains = model.trains
-    trains.names, trains.ahead = (*trains.names, *names), tuple(names)
-    parts = model.h, model.memory, model.queue, model.wires, model.sources, trains, kept
-    model.turns.sources = OwnEvents(*parts)
-    for name in names:
-        del model.mechanisms[name]
-    del model.every  # which is without them now
-
-
-def _draw_ahead(model: NeuronModel, name: str, outside: str) -> list[Rejected]:
-    """Let the numbers of a mechanism's steps be drawn ahead; return why they cannot."""
-    keeps = [v.name for to in model.pointed.values() for v in to if v.owner == name]
-    found = mechanism_of(model, name, sorted({*keeps}), in_turn=True)
-    if not isinstance(found, Mechanism):
-        if ONE_GENERATOR in found[0].construct:
-            what = f"{IN_TURN} with others: {outside}, and draws elsewhere than in SOLVE"
-            return [Rejected(name, what, _OF_ITS_OWN, found[0].file, found[0].line)]
-        return found
-    model.mechanisms[name] = found
-    if not found.program.turns:
+    if model.bins is None:
         return []
-    inputs = {a.name for a in found.program.blocks[TURNS] if a.direction == "in"}
-    changed = {p.variable.name for p in model.players if p.variable.owner == name}
-    if inputs & (changed | {gap.name for gap in model.gaps if gap.owner == name}):
-        return [Rejected(name, f"{IN_TURN}, where what decides whether it draws is played or set")]
-    count = len(model.every[name])
-    try:
-        flags = asked(found, TURNS, _present(model, name, TURNS))
-    except LookupError as error:
-        return [Rejected(name, f"{IN_TURN}, where {error.args[0]} decides, which is no RANGE")]
-    where = {k: np.broadcast_to(flag, count) for k, flag in flags}
-    for instance in np.argsort(model.every[name].columns.numbers()).tolist():
-        for place, function in enumerate(found.program.turns):
-            if where[place][instance]:
-                model.turns.add(name, instance, function, place)
-    return []
+    senders = {o.sender[0] for o in model.wires.called if o.sender is not None}
+    what = "NetCon.record of a statement or a function, of an object that sends events"
+    what += ", with CVode.queue_mode(1, 0)"
+    return [Rejected(name, what, "record into a Vector") for name in sorted(senders)]

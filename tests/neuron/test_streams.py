@@ -300,24 +300,15 @@ def test_instances_without_a_stream_that_draw_nothing_run(given):
     assert all(found[0][1]) and np.ptp(found[0][0]) > 0.1
 
 
-def test_instances_without_a_stream_draw_from_the_one_generator():
-    """NEURON runs all of them ahead: those with a Random, too."""
+def test_instances_without_a_stream_that_draw_from_the_one_generator_are_rejected():
     import clhines
 
     kept, trains = _trains((1, 0, 0))
-    trains[2].noise, found = 0.3, []
-    record = h.Vector().record(kept[0](0.5)._ref_v)
-    for run in (h.continuerun, clhines.neuron.run, _pieces):
-        h.sow_nmfluct(3)
-        kept[1].seq(0)
-        h.dt, h.steps_per_ms = 0.025, 40
-        h.finitialize(-65)
-        run(25)
-        after = h.draw_nmfluct(), kept[1].seq()
-        found.append([np.array(record), [train.sent for train in trains], after])
-    for voltage, *rest in found[1:]:
-        np.testing.assert_allclose(voltage, found[0][0], rtol=1e-9, atol=1e-12)
-        assert rest == found[0][1:]
+    trains[2].noise = 0.3
+    h.finitialize(-65)
+    assert kept and any("one generator" in str(one) for one in clhines.neuron.check())
+    with pytest.raises(clhines.InputError, match="one generator"):
+        clhines.neuron.run(1)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

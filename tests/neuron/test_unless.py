@@ -77,15 +77,91 @@ def test_numbers_of_the_one_generator(engine, seed):
         assert np.abs(a - b).max() < 1e-8
 
 
-def test_several_would_draw_in_turn():
-    (_, kept), (other, more) = drawing(-1), drawing(-1)
-    assert kept and more
+def sources(count):
+    """A section, and so many sources with noise of NEURON's one generator that end at a synapse."""
+    mod_files.loaded()
+    soma = h.Section(name="soma")
+    soma.insert("pas")
+    synapse, made = h.ExpSyn(soma(0.5)), [h.nmnoise() for _ in range(count)]
+    netcons = [h.NetCon(source, synapse, 0, 0.3, 0.002) for source in made]
+    return soma, made, (synapse, netcons)
+
+
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs", "epochs-gpu"])
+def test_one_source_whose_parameters_ask_for_numbers(engine):
+    """Its noise is set between runs, in which NEURON and this package take turns."""
+    soma, (source,), kept = sources(1)
+    v, found = h.Vector().record(soma(0.5)._ref_v), []
+    for run in (h.continuerun, lambda t: clhines.neuron.run(t, engine=engine)):
+        h.sow_nmfluct(99)
+        for noise in (0, 0.7):
+            source.noise = noise
+            h.finitialize(-65)
+            for until, one in ((6, run), (6.5, h.continuerun), (15, run)):
+                one(until)
+            found.append([np.array(v), [source.sent, h.draw_nmfluct()]])
+    for (ours, after), (theirs, after_theirs) in zip(found[2:], found[:2], strict=True):
+        assert kept and after == after_theirs and np.ptp(theirs) > 1
+        # both sides do the same operations in another order, 1e-16 each of 65 mV, over 600 steps
+        assert np.abs(ours - theirs).max() < 1e-9
+
+
+REFUSED = "draws of NEURON's one generator by several instances"
+
+
+@pytest.mark.parametrize(
+    "name", ["nmdraws", "nmnoise", "nmownev", "nmfluct", "nmjolts", "ext_poisson"]
+)
+def test_several_that_draw_are_rejected_and_neuron_runs_them(name):
+    """In INITIAL, steps, events and sources; `check` lists them, and the switch leaves them."""
+    soma, made, kept = sources(2)
+    out = h.ext_heard(soma(0.5))
+    if name == "nmnoise":
+        made[1].noise = 0.5
+    elif name == "nmfluct":
+        soma.nseg = 3
+        soma.insert(name)
+    else:
+        kept = [*kept, getattr(h, name)(soma(0.5)), getattr(h, name)(soma(0.5))]
+        if name == "ext_poisson":
+            for one in kept[-2:]:
+                h.setpointer(out._ref_stim, "out", one)
     h.finitialize(-65)
-    with pytest.raises(clhines.InputError, match="in turn"):
-        clhines.neuron.run(1)
-    del other, more
+    assert any(REFUSED in str(one) for one in clhines.neuron.check())
+    for call in (lambda: clhines.neuron.run(1), clhines.from_neuron):
+        with pytest.raises(clhines.InputError, match=REFUSED):
+            call()
+    assert h.t == 0
+    v, found = h.Vector().record(soma(0.5)._ref_v), []
+    for switch in (False, True):
+        h.sow_nmfluct(7)
+        h.finitialize(-65)
+        if switch:
+            with pytest.warns(UserWarning, match=REFUSED):
+                with clhines.neuron.enable(fallback="neuron"):
+                    h.continuerun(3)
+        else:
+            h.continuerun(3)
+        found.append(np.array(v))
+    assert (found[0] == found[1]).all()
+
+
+def test_several_of_which_none_draws_run():
+    soma, made, kept = sources(2)
+    v, found = h.Vector().record(soma(0.5)._ref_v), []
+    for run in (h.continuerun, clhines.neuron.run):
+        h.finitialize(-65)
+        run(5)
+        found.append(np.array(v))
+    assert kept and made and np.ptp(found[0]) > 1
+    # both sides do the same operations in another order, 1e-16 each of 65 mV, over 200 steps
+    assert np.abs(found[1] - found[0]).max() < 1e-9
+
+
+def test_one_instance_in_copies_or_with_mcell_ran4_is_rejected():
+    synapse, kept = drawing(-1)
     h.finitialize(-65)
-    with pytest.raises(clhines.InputError, match="in turn"):
+    with pytest.raises(clhines.InputError, match="one generator"):
         clhines.from_neuron(copies=2)
     h.use_mcell_ran4(1)
     try:
@@ -93,3 +169,4 @@ def test_several_would_draw_in_turn():
             clhines.neuron.run(1)
     finally:
         h.use_mcell_ran4(0)
+    assert synapse and kept

@@ -41,8 +41,7 @@ Roles of arguments, with what `name` says:
 - ``assign``: what it is set to at once, in NEURON's order of mechanisms.
 - ``set_v``: the voltage that the event gives the node, mV.
 - ``watch``: value of the WATCH condition of the number: above 0 where it is true.
-- ``unless``: not 0 where the thing of that number in `Program.unless` would be needed; of the block
-  ``turns``, which is the host's, where the draw of that number is done.
+- ``unless``: not 0 where the thing of that number in `Program.unless` would be needed.
 - ``volume``, ``diffusion``: of the state of the name, volume and diffusion coefficient times cross
   section, as LONGITUDINAL_DIFFUSION and COMPARTMENT give them, µm² and µm⁴/ms.
 - ``x``, ``column``: place and values of ``table_NAME``; ``grid``: ``low`` and ``high`` of
@@ -64,7 +63,6 @@ HELD = "since__spike"  # state that counts the steps in which a spike holds the 
 SET, SET_AT = "{}__set", "t__set"  # outputs: v or a state as the last event has left it, and when
 NOISE = "noise"  # RANDOM variable of a text whose rates have noise
 GENERATOR = "scop_random"  # NEURON's one generator, as a RANDOM variable: of one instance alone
-IN_TURN, TURNS = "draw_in_turn", "turns"  # parameters that are drawn ahead, a block: see `Program`
 UNLESS = "unless_initial", "unless"  # blocks that say where something would not be simulated
 CAPACITANCE = "capacitance"  # parameter: nF of the node, of density mechanisms per 0.01 µm²
 
@@ -181,9 +179,6 @@ class Program:
     blocks: dict[str, tuple[Argument, ...]] = field(default_factory=dict)
     built_in: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()  # what is not simulated, where parameters say that it is needed
-    # of NEURON's one generator in turn with other instances: functions of which each step takes a
-    # number, in this order, which are the parameters IN_TURN with the place here behind it
-    turns: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()  # parameters that NEURON sets where it makes a TABLE
     external: tuple[str, ...] = ()  # parameters that are variables of another file
     alone: tuple[str, ...] = ()  # one for all and set by each: right where there is one instance

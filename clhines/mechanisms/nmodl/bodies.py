@@ -76,14 +76,13 @@ def executed(
     secondorder: bool = False,
     given: Mapping[str, FunctionTable] | None = None,
     draws: bool = False,
-    in_turn: bool = False,
     fails: bool = False,
 ) -> Bodies:
     """Execute all blocks of a file, with the tables that are given of FUNCTION_TABLE."""
     shared = MechanismContext(
         file, Names(file), Graph(), use_tables, secondorder, given or {}, draws=draws
     )
-    shared.turns, shared.fails = [] if in_turn else None, fails
+    shared.fails = fails
     bodies = Bodies(shared)
     work = _Work(bodies)
     if fails and not work.has_currents:

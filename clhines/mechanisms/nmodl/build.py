@@ -24,10 +24,8 @@ from clhines.mechanisms.ir.expressions import (
 from clhines.mechanisms.ir.forms import adds_multiples
 from clhines.mechanisms.ir.program import (
     GENERATOR,
-    IN_TURN,
     SET,
     SET_AT,
-    TURNS,
     UNLESS,
     IonUse,
     Net,
@@ -37,7 +35,7 @@ from clhines.mechanisms.ir.program import (
     Table,
 )
 from clhines.mechanisms.nmodl.bodies import Bodies, executed
-from clhines.mechanisms.nmodl.evaluate import MAX_TURNS_DRAWN, ONE_GENERATOR, RAISED
+from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR, RAISED
 from clhines.mechanisms.nmodl.meaning.outside import noticed
 from clhines.mechanisms.nmodl.reading.lexer import Includes, tokens
 from clhines.mechanisms.nmodl.reading.names import BUILT_IN, plain
@@ -68,12 +66,12 @@ def build(
     given: Mapping[str, FunctionTable] | None = None,
     constructed: bool = False,
     kept: Collection[str] = (),
-    in_turn: bool = False,
+    draws: bool = False,
 ) -> Compiled:
     """Read an NMODL text; an NmodlError has everything that cannot be simulated.
 
     NEURON's one generator is that of the only instance in a model where nothing rules out its use;
-    `in_turn`: of several, whose numbers are drawn ahead.
+    `draws`: also where values of parameters do.
     """
     shown = path or "NMODL text"
 
@@ -84,13 +82,9 @@ def build(
                 file.main.pop("CONSTRUCTOR", None)
             if draws:
                 file.random[GENERATOR] = 0
-            for k in range(MAX_TURNS_DRAWN if in_turn else 0):
-                name = f"{IN_TURN}{k}"
-                file.variables[name] = Declaration(name, "parameter", 0, value=Fraction(1, 2))
-                file.range[name] = 0
             if fails:
                 file.variables[FAILED] = Declaration(FAILED, "assigned", 0)
-            bodies = executed(file, use_tables, secondorder, given, draws, in_turn, fails)
+            bodies = executed(file, use_tables, secondorder, given, draws, fails)
             refused = [*file.refused, *bodies.refused]
             return (None, refused) if refused else (_Builder(bodies, kept).model(path), [])
         except Refused as one:
@@ -100,9 +94,8 @@ def build(
         except RecursionError:
             return None, [Refused("expressions or blocks too deep within each other")]
 
-    draws = False
-    model, refused = built(False)
-    if not in_turn and any(r.construct.endswith(ONE_GENERATOR) for r in refused):
+    model, refused = built(draws)
+    if not draws and any(r.construct.endswith(ONE_GENERATOR) for r in refused):
         draws = True
         model, second = built(True)
         refused = second or refused
@@ -214,7 +207,6 @@ class _Builder:
     def _live(self) -> set[str]:
         """Variables that some block reads before it writes them, or that decide what is refused."""
         found = {k for _, guard, _ in self.bodies.shared.unless for k in guard.free - self.written}
-        found |= {k for _, guard in self.bodies.shared.turns or () for k in guard.free}
         for body in self.blocks.values():
             found |= body.free(self.needed)
         if "receive" in self.blocks:  # nothing but an event brings these values back
@@ -261,7 +253,7 @@ class _Builder:
             self.blocks |= noticed(self.blocks, *self.bodies.shared.outside)
         tables, (suspects, begun) = self._tables(), self._suspects()
         last = [key for key in suspects if self._is_of_last(key)]
-        unless, turns = self._unless(), self._turns()
+        unless = self._unless()
         pointers = tuple(p for p in self.file.pointers if p in self.names.printed)
         set_, steered = self._set_by_pointer("assign"), self._set_by_pointer("steer")
         used_pointers = tuple(p for p in pointers if self.names.printed[p] in live or p in set_)
@@ -281,7 +273,6 @@ class _Builder:
             picked=tuple(plain(name) for name in self.file.picked),
             built_in=tuple(k for k in parameters if self.names.elements[k] in BUILT_IN),
             unless=unless,
-            turns=turns,
             beside=self._beside(parameters),
             external=tuple(k for k in parameters if self.names.elements[k] in self.file.external),
             alone=tuple(self.names.public.get(k, k) for k in suspects if k not in last),
@@ -302,7 +293,7 @@ class _Builder:
             for name, body in bodies.items()
         }
         program = replace(program, blocks=blocks)
-        shown = tuple(name for name in blocks if not name.startswith(("grid_", "unless", TURNS)))
+        shown = tuple(name for name in blocks if not name.startswith(("grid_", "unless")))
         return Compiled(program, bodies, _about(program, path), shown, pointers=given)
 
     def _note_set(self) -> list[Quantity]:
@@ -435,19 +426,6 @@ class _Builder:
             raise self.bodies.shared.unless[0][2]
         return tuple(found)
 
-    def _turns(self) -> tuple[str, ...]:
-        """Make the block that says where draws are done, which parameters alone must say."""
-        turns, known = self.bodies.shared.turns or [], {*self.parameters}
-        for function, guard in turns:
-            own = {name for name in guard.free if name.startswith(IN_TURN)}
-            if own or not guard.free <= known:
-                what = f"{function} of several instances in turn, where other than parameters ask"
-                raise Refused(what, 0, "declare a RANDOM variable")
-        if turns:
-            results = [("unless", str(k), guard) for k, (_, guard) in enumerate(turns)]
-            self.blocks[TURNS] = Body(results)
-        return tuple(function for function, _ in turns)
-
     def _can_be_without(self, conditions: Sequence[Node]) -> bool:
         """Whether there are values of parameters with which none of the conditions holds."""
         random, number = Random(3), self.graph.number
@@ -494,7 +472,7 @@ class _Builder:
 
     def _is_used(self, name: str) -> bool:
         if name in ("initial", "current", "receive") or name.startswith(
-            ("table_", "grid_", "unless", TURNS)
+            ("table_", "grid_", "unless")
         ):
             return True
         body = self.blocks[name]
@@ -620,7 +598,7 @@ class Nmodl:
     constructed: bool = False  # whether NEURON's memory has what CONSTRUCTOR sets
     queue: int = MAX_QUEUE  # self events of an instance that may be under way at once
     kept: tuple[str, ...] = ()  # variables that are states, as POINTERs of others point to them
-    in_turn: bool = False  # whether NEURON draws the numbers of its one generator ahead
+    draws: bool = False  # whether NEURON's one generator is drawn from, whatever parameters say
 
     def cleaned(self, text: str) -> str:
         """Return a text as it is kept: as it is."""
@@ -629,7 +607,7 @@ class Nmodl:
     def compiled(self, text: str) -> Compiled:
         """Return the mechanism of a text; an NmodlError has everything that cannot be simulated."""
         includes = Includes(None, dict(self.includes))
-        given = dict(self.function_tables), self.constructed, self.kept, self.in_turn
+        given = dict(self.function_tables), self.constructed, self.kept, self.draws
         built = build(text, self.path, includes, self.use_tables, self.secondorder, *given)
         net = built.program.net
         if net is None or net.queue == self.queue:

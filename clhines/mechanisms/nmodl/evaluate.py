@@ -13,7 +13,7 @@ from functools import cache
 
 from clhines.mechanisms.ir.compiled import NEVER
 from clhines.mechanisms.ir.expressions import Node
-from clhines.mechanisms.ir.program import GENERATOR, IN_TURN
+from clhines.mechanisms.ir.program import GENERATOR
 from clhines.mechanisms.ir.singular import without_trap
 from clhines.mechanisms.nmodl.meaning import function_table
 from clhines.mechanisms.nmodl.meaning.functions import FUNCTIONS, SCOP, built_in, threshold, whole
@@ -43,8 +43,6 @@ FUNCTION poisrand(mean) { LOCAL least, product
 }"""
 _ORDER = "arguments of one call that draw or set variables, whose order C leaves open"
 _LOCALS = "assign them to LOCAL variables before the call"
-MAX_TURNS_DRAWN = 32  # numbers of a step of an instance that are drawn ahead
-_NO_ORDER = "declare a RANDOM variable, or draw in a PROCEDURE that SOLVE names"
 RAISED = "an error that the file raises, hoc_execerror"
 ONE_GENERATOR = ", which takes the one generator of all mechanisms in the order of calls"
 # the other functions that NEURON gives to every file
@@ -237,8 +235,6 @@ class Evaluation(BlockValues):
         if name == UNREAD:
             self.refuse_verbatim("VERBATIM", line)
             return self.graph.zero
-        if self.shared.turns is not None and self._draws_in_turn(name):
-            return self._in_turn(name, self.in_any_order(arguments, line), line)
         if self.shared.draws and (DRAWS.get(name) or name == "set_seed"):
             return self._of_generator(name, self.in_any_order(arguments, line), line)
         if name == "hoc_execerror" and self.shared.fails and self.guard is not self.graph.one:
@@ -331,41 +327,6 @@ class Evaluation(BlockValues):
         if name == "poisrand":
             return self.inlined(_poisson(), values, line)
         return drawn(self, DRAWS[name], GENERATOR, values, line, name)
-
-    def _draws_in_turn(self, name: str) -> bool:
-        """Whether a call is a draw that NEURON does ahead: of SOLVE, or of INITIAL."""
-        is_drawn = bool(DRAWS.get(name)) and self.where in ("initial", "advance")
-        return is_drawn or (name == "set_seed" and self.where == "initial")
-
-    def _in_turn(self, name: str, values: Sequence[Node], line: int) -> Node:
-        """Return a number that NEURON draws ahead, in the order of all instances' draws."""
-        _check_count(name, values, line)
-        turns = self.shared.turns
-        assert turns is not None
-        if self.where == "initial":
-            number = self.graph.number(Fraction(1, 2))  # NEURON's INITIAL has drawn: any number
-            is_any = name in ("set_seed", "poisrand")
-            return number if is_any else _scaled(DRAWS[name], number, values)
-        again = name == "poisrand" or self.inside_loop or self.in_trial or self.is_repeated
-        place = len(turns) if again else self._drawn_elsewhere(name, turns)
-        if again or place == MAX_TURNS_DRAWN:
-            what = f"{name} of several instances in turn, in a loop, a method of SOLVE that repeats"
-            raise Refused(f"{what} it, or more than {MAX_TURNS_DRAWN}", line, _NO_ORDER)
-        number = self.read(f"{IN_TURN}{place}", None, line)
-        if place == len(turns):
-            turns.append((name, self.guard))
-        self.values[stream_keys(GENERATOR)[1]] = self.graph.number(len(turns))
-        return _scaled(DRAWS[name], number, values)
-
-    def _drawn_elsewhere(self, name: str, turns: list[tuple[str, Node]]) -> int:
-        """Return the place of a draw: in an ELSE that of the same one in the other branch."""
-        if self.offered is not None:
-            own, outer, places, count = self.offered
-            if places and (self.guard, len(turns), turns[places[0]][0]) == (own, count, name):
-                place = places.pop(0)
-                turns[place] = name, outer  # whatever the condition is
-                return place
-        return len(turns)
 
     def _at_time(self, time: Node) -> Node:
         graph = self.graph

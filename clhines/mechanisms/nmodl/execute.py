@@ -140,22 +140,16 @@ class Execution(Evaluation):
             for block in branches:
                 self.body(block)
             return
-        guard, offered, turns = self.guard, self.offered, self.shared.turns
-        turns = [] if turns is None else turns
-        first, ends = len(turns), []
+        guard, ends = self.guard, []
         for k in (0, 1):
             before, given = dict(self.values), dict(self.given)
             if k < len(s.blocks):
                 one = condition if k == 0 else self.graph.negated(condition)
-                here = self.graph.both(guard, one) if guard is not self.graph.one else one
-                if k:
-                    drawn = [n for n in range(first, len(turns)) if turns[n][1] is self.guard]
-                    self.offered = here, guard, drawn, len(turns)
-                self.guard = here
+                self.guard = self.graph.both(guard, one) if guard is not self.graph.one else one
                 self.body(s.blocks[k])
             ends.append((self.values, self.given))
             self.values, self.given = before, given
-        self.guard, self.offered = guard, offered
+        self.guard = guard
         (yes, given_yes), (no, given_no) = ends
         for key in list(dict.fromkeys([*yes, *no])):
             a, b = yes.get(key), no.get(key)

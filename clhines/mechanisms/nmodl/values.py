@@ -10,7 +10,6 @@ from typing import Any
 
 from clhines.mechanisms.ir.compiled import NEVER, Loop
 from clhines.mechanisms.ir.expressions import Graph, Node
-from clhines.mechanisms.ir.program import GENERATOR
 from clhines.mechanisms.nmodl.reading.names import BUILT_IN, Names
 from clhines.mechanisms.nmodl.reading.tree import (
     Block,
@@ -94,8 +93,6 @@ class MechanismContext:
     verbatim: list[Refused] = field(default_factory=list)
     draws: bool = False  # whether NEURON's one generator is that of the one instance of the model
     fails: bool = False  # whether an error that the file raises makes its current no number
-    # where several draw in turn: the functions that SOLVE calls, and where each is called
-    turns: list[tuple[str, Node]] | None = None
 
 
 class BlockValues:
@@ -112,8 +109,6 @@ class BlockValues:
         for name in self.file.random:
             keep, at = stream_keys(name)
             self.values[keep], self.values[at] = self.graph.one, self.graph.zero
-        if shared.turns is not None:
-            self.values[stream_keys(GENERATOR)[1]] = self.graph.zero
         self.reads: dict[str, None] = {}
         self.writes: dict[str, None] = {}
         self.loops: list[Loop] = []
@@ -132,13 +127,10 @@ class BlockValues:
         self.conductances: list[tuple[str, Node]] = []  # of CONDUCTANCE: the ion or "", and where
         self._calls: list[str] = []
         self._serial = self._executed = 0
-        # in an ELSE: its guard, that of the IF, draws of the other branch, how many there are
-        self.offered: tuple[Node, Node, list[int], int] | None = None
         self.inside_loop = self.draws_inside = False  # a loop; one that may draw random numbers
         # whether state_discontinuity has set a state; None where NEURON lets it do nothing
         self.jumps: bool | None = False
         self.is_repeated = False  # in a block that a method of SOLVE may execute several times
-        self.in_trial = False
 
     def _find(self, name: str) -> str | list[str] | None:
         for scope in reversed(self.scopes):
@@ -356,10 +348,8 @@ class BlockValues:
     def trial(self) -> Iterator[None]:
         """Execute what follows without lasting effect but on what was read."""
         kept = self.values, self.writes, self.guard, dict(self.given)
-        is_inner, self.in_trial = self.in_trial, True
         self.values, self.writes = dict(self.values), dict(self.writes)
         yield
-        self.in_trial = is_inner
         before = kept[0]
         for key in self.reads:
             if key in self.values and key not in before:

@@ -633,8 +633,6 @@ def _put_selves(
 def _move_trains(imported: Imported, stims: dict[tuple[str, int], int], last: float) -> None:
     model = imported.model
     for stim, item in stims.items():
-        if stim[0] in model.trains.ahead:
-            continue  # its events on their way are those after what NEURON has run ahead
         times = model.trains.times[stim]
         past = int(np.searchsorted(times, last, side="right"))
         if past:

@@ -2,7 +2,7 @@
 
 `catalogue`: mechanisms and their texts; `channels`: texts of KSChan; `tree`: compartments;
 `contents`: instances, ions; `wiring`: sources, NetCons; `played`: vectors that record or play, and
-ParallelContext's transfers; `draws`: Randoms that are played; `turns`: draws from NEURON's one
-generator, ahead of a run; `written`: what POINTERs point to; `trains`: VecStim; `patterns`:
-PatternStim. `hooks`: what acts in each step beside the model, and settings of steps and threads.
+ParallelContext's transfers; `draws`: Randoms that are played; `written`: what POINTERs point to;
+`trains`: VecStim; `patterns`: PatternStim. `hooks`: what acts in each step beside the model, and
+settings of steps and threads.
 """

@@ -54,7 +54,6 @@ class Trains:
     fields: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     patterns: dict[tuple[str, int], Pattern] = field(default_factory=dict)
     given: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
-    ahead: tuple[str, ...] = ()  # names of those that NEURON runs ahead, see `turns`
 
     def follow(self, earlier: Trains) -> bool:
         """Whether these are what is left of earlier ones, a run later."""

@@ -241,7 +241,6 @@ def lacking(model: NeuronModel) -> str:
         (any(gap.node < 0 for gap in model.gaps), "ParallelContext.target_var of no voltage"),
         (model.pending.statements, "CVode.event"),
         (model.draws, "Random.play"),
-        (model.turns or model.trains.ahead, "draws of NEURON's one generator"),
         (model.trains.patterns, "PatternStim"),
         (model.lone is not None, "artificial cells alone"),
         (_samples_events(model), "Vector.record, at intervals or times, of what events set"),
