@@ -71,7 +71,7 @@ _HOMES = {
     "cells.synthetic": "sample_cells sample_swc",
     "errors": "AccuracyWarning BuildError CableError CacheWarning ClhinesError DeviceError"
     " DeviceMemoryError ForestError HostMemoryError InputError MorphologyError PivotError RankError"
-    " RepairWarning DeviceShareError SimulationError SpikeOverflowError StoreWarning",
+    " RepairWarning RunInterrupt DeviceShareError SimulationError SpikeOverflowError StoreWarning",
     "forest": "Forest",
     "mechanisms.mechanism": "Mechanism",
     "network.network": "Network",

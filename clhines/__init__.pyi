@@ -36,6 +36,7 @@ from clhines.errors import MorphologyError as MorphologyError
 from clhines.errors import PivotError as PivotError
 from clhines.errors import RankError as RankError
 from clhines.errors import RepairWarning as RepairWarning
+from clhines.errors import RunInterrupt as RunInterrupt
 from clhines.errors import SimulationError as SimulationError
 from clhines.errors import SpikeOverflowError as SpikeOverflowError
 from clhines.errors import StoreWarning as StoreWarning

@@ -1,4 +1,4 @@
-"""Every exception a user of clhines can meet; all derive from :class:`ClhinesError`.
+"""Every exception a user of clhines can meet; all errors derive from :class:`ClhinesError`.
 
 Each message is one line: what was given, what was expected, and where.
 """
@@ -273,6 +273,20 @@ class SimulationError(ClhinesError, ArithmeticError):
     def __init__(self, message: str, cell: int, node: int, time: float, result: object) -> None:
         super().__init__(message)
         self.cell, self.node, self.time, self.result = cell, node, time, result
+
+
+class RunInterrupt(KeyboardInterrupt):
+    """Ctrl-C has ended a run; no `ClhinesError`, so that ``except Exception`` lets it pass.
+
+    Attributes
+    ----------
+    result : clhines.simulate.result.Result
+        Spikes and records until the end of the last complete chunk, where the simulation stands.
+    """
+
+    def __init__(self, message: str, result: object = None) -> None:
+        super().__init__(message)
+        self.result = result
 
 
 def install(extra: str) -> str:

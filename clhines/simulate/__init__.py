@@ -13,8 +13,8 @@ Who owns what
     NumPy, which is the oracle; `gpu` and `cpu`: epochs of whole cells. `kinds`: all that a template
     needs to know of one mechanism. `events`: spikes to targets, weights. `state`: values on the
     device, their start, files, copies. `records`: recorded quantities. `ranks`: MPI. `population`:
-    many sets of parameters. `passive`: `PassiveCells`. `known_answers`: problems for
-    `clhines.device.trust`.
+    many sets of parameters. `interrupt`: Ctrl-C, at the end of a chunk. `passive`: `PassiveCells`.
+    `known_answers`: problems for `clhines.device.trust`.
 
 A cell with a current into its soma, on the device and by the oracle:
 

@@ -301,18 +301,19 @@ def joined_result(
     chunks: Sequence[Chunk],
     records: Sequence[Record],
     dt: float,
-    steps: tuple[int, int],
+    steps: tuple[int, int, int],
     failed: bool,
     cost: dict[str, float],
     num_cells: int,
     shown: Callable[[np.ndarray], np.ndarray],
     dtype: np.dtype,
 ) -> Result:
-    """Join the chunks of a run of `steps`; `failed`: the last one has steps to be left out.
+    """Join the chunks of a run; `failed`: the last one has steps to be left out.
 
+    `steps` are the first and the last step that were taken, and the end of the run.
     `shown` gives the numbers of sources that users know; `dtype` is that of records.
     """
-    begin, last = steps
+    begin, last, end = steps
     t = np.arange(begin + 1 if begin else 0, last + 1) * dt
     values, times = list[np.ndarray](), list[np.ndarray]()
     features: dict[int, FeatureValues] = {}
@@ -320,7 +321,7 @@ def joined_result(
         own: list[np.ndarray] = [c.values[k] for c in chunks]
         if record.asked is not None:
             blocks = [one for one in own if len(one)]
-            nothing = failed or not record.width
+            nothing = last < end or not record.width
             features[k] = (
                 record.asked.features.nothing(record.width)
                 if nothing
@@ -334,8 +335,9 @@ def joined_result(
         else:
             rows = np.concatenate(own) if own else np.zeros((0, record.width), dtype)
             own_t = record.steps(begin, last) * dt if record.every > 1 else t
-            values.append(rows[: len(own_t)])
-            times.append(np.zeros(0) if record.stream is not None else own_t)
+            rows = rows[: len(own_t)]
+            values.append(rows)  # with `to`, those that could not be written
+            times.append(own_t[len(own_t) - len(rows) :])
     cell, time = np.zeros(0, np.int64), np.zeros(0)
     if spikes := [c for c in chunks if len(c.spike_step)]:
         kept = np.concatenate([c.spike_step for c in spikes]) < (last if failed else np.inf)

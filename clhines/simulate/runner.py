@@ -225,6 +225,7 @@ class Recordings:
     def __init__(self, runner: Runner, dtype: np.dtype) -> None:
         self._runner, self._dtype = runner, dtype
         self._records: list[Record] = []
+        self._unwritten = False  # whether rows wait for `write`, on the first rank
 
     def __len__(self) -> int:
         return len(self._records)
@@ -279,16 +280,37 @@ class Recordings:
                 raise InputError(f"to: {stream.file} is of another record; expected another name")
             return replace(record, stream=stream)
 
-    def stream(self, records: list[Record], chunk: Chunk, begin: int, last: int) -> None:
-        ranks, dt = self._runner.ranks, self._runner.model.known.dt
+    def keep(self, records: list[Record], chunk: Chunk, begin: int, last: int) -> None:
+        """Keep the rows of a chunk that go to files, until `write`."""
+        dt, first = self._runner.model.known.dt, self._is_first
         for k, record in enumerate(records):
             if record.stream is None:
                 continue
             steps = np.arange(-(-begin // record.every) * record.every, last + 1, record.every)
-            with agreed(ranks):
-                if ranks is None or ranks.rank == 0:
-                    record.stream.append(steps * dt, chunk.values[k][: len(steps)])
-            chunk.values[k] = chunk.values[k][:0].copy()
+            chunk.values[k] = chunk.values[k][: len(steps)]
+            self._unwritten = True
+            if first:
+                record.stream.keep(steps * dt, chunk.values[k])
+
+    @property
+    def _is_first(self) -> bool:
+        return self._runner.ranks is None or self._runner.ranks.rank == 0
+
+    def write(self, chunks: Sequence[Chunk] = ()) -> None:
+        """Write the rows that were kept, and drop them from these chunks.
+
+        If that fails, as on a full disk, the next call writes them.
+        """
+        for k, record in enumerate(self._records if self._unwritten else ()):
+            if record.stream is None:
+                continue
+            with agreed(self._runner.ranks):
+                if self._is_first:
+                    record.stream.write()
+            for chunk in chunks:
+                if k < len(chunk.values):
+                    chunk.values[k] = chunk.values[k][:0].copy()
+        self._unwritten = False
 
     def of_run(self, begin: int, steps: int) -> tuple[list[Record], int]:
         """Return the records of a run, and the steps of its chunks; their memory is checked."""
@@ -309,7 +331,7 @@ class Recordings:
             return []
         values = [v[:0] if r.reduce else v for r, v in zip(records, values, strict=True)]
         start = Chunk.of_none(np.zeros(0, np.int32), values)
-        self.stream(records, start, 0, 0)
+        self.keep(records, start, 0, 0)
         return [start]
 
 

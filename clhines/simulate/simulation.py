@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +17,7 @@ from clhines.checks import as_choice, as_number, as_switch, as_whole_number, sho
 from clhines.device import devices
 from clhines.device.devices import is_cpu
 from clhines.device.guard import Closed, Holder, exclusive, lock_of
-from clhines.errors import InputError, SimulationError
+from clhines.errors import InputError, RunInterrupt, SimulationError
 from clhines.files import PathLike
 from clhines.mechanisms.text.rules import REWARD
 from clhines.model.model import Model
@@ -30,6 +31,7 @@ from clhines.simulate.engines.run import MakeRun, Request, Run, naming_memory
 from clhines.simulate.engines.table import CHOICES
 from clhines.simulate.engines.variables import copies_of, network_of_copies
 from clhines.simulate.events.grid_run import settled
+from clhines.simulate.interrupt import InterruptDelay
 from clhines.simulate.ranks.described import check_complete
 from clhines.simulate.ranks.mpi import agreed, own_queue
 from clhines.simulate.ranks.partition import check_same, exchanged_during, ranks_of
@@ -272,41 +274,83 @@ class Simulation(Holder):
             More spikes in a chunk than `max_spikes`.
         DeviceMemoryError
             The records of a chunk do not fit into the memory of the device.
+        RunInterrupt
+            Ctrl-C, at the end of the chunk in which it came: the simulation stands there, and
+            can be run further and saved. A second Ctrl-C acts at once, and leaves no state.
+        InputError
+            Rows of a record with ``to`` cannot be written, as on a full disk. The simulation stands
+            at the end of the chunk, and the next run writes these rows first.
+
+        Notes
+        -----
+        Each exception that ends a run has a `result` of the chunks until then; with ``to`` it has
+        the rows that could not be written.
         """
         self._changing.settle()
         dt = self._runner.model.known.dt
         with agreed(self.ranks):
             progress = as_switch("progress", progress)
             steps = _whole_steps(duration, dt, LAST_STEP - self.step)
-            self._progress.check("restore() an earlier state to go on")
+            self._progress.check("reset(), or restore() an earlier state, to go on")
             records, chunk = self._recordings.of_run(self.step, steps)
         chunk = self._agreed_chunk(duration, records, chunk)
-        begin, end = self.step, self.step + steps
-        self._progress.at_start = False
-        cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
-        chunks = self._recordings.first_values(records, begin)
-        failed, progress = 0, progress and self._first
+        self._recordings.write()
+        starts = self._recordings.first_values(records, self.step)
         waited = self.ranks.seconds if self.ranks is not None else 0.0
+        course = _Advance(records, self.step, self.step + steps, starts, waited)
+        self._progress.at_start = False
+        progress, stopped = progress and self._first, False
         shown_bar = bar(steps, "ms", progress, dt, _COMPILES) or nullcontext()
-        with showing(progress), shown_bar as shown:
-            clock = time.perf_counter()
-            while self.step < end and not failed:
-                count = min(chunk, end - self.step)
-                done, failed = self._advance_whole(count, records, cost)
-                chunks.append(done)
-                self._progress.step += count
-                if shown is not None:
-                    _show(shown, count, time.perf_counter() - clock, (self.step - begin) * dt)
-        cost["all"] = time.perf_counter() - clock
-        if self.ranks is not None:
-            cost["exchange"] = self.ranks.seconds - waited
-        taken = begin, failed - 1 if failed else end
-        dtype = np.dtype("f8") if self.engine == "reference" else self.dtype
-        given = self.network.num_cells, inside(self.network).added.shown, dtype
-        result = joined_result(chunks, records, dt, taken, bool(failed), cost, *given)
-        if failed:
-            self._fail(chunks[-1].failed, failed, result)
+        with InterruptDelay(self._first) as interrupt:
+            try:
+                with showing(progress), shown_bar as shown:
+                    while self.step < course.end and not course.failure and not stopped:
+                        count = min(chunk, course.end - self.step)
+                        self._advance_whole(count, course)
+                        stopped = not course.failure and self._is_stopped(interrupt)
+                        if shown is not None:
+                            simulated = (self.step - course.begin) * dt
+                            _show(shown, count, course.seconds, simulated)
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt) or interrupt.pending:
+                    raise RunInterrupt(self._progress.broken, self._result(course)) from error
+                vars(error)["result"] = self._result(course)
+                raise
+        result = self._result(course)
+        if course.failure is not None:
+            course.failure.result = result
+            raise course.failure
+        if stopped:
+            raise RunInterrupt(
+                f"interrupted at t = {self.t:g} ms of {course.end * dt:g}: run() and save() go on "
+                "from there, .result has spikes and records until then",
+                result,
+            )
         return result
+
+    def _result(self, course: _Advance) -> Result:
+        """Return what a run has found so far; before a step that failed."""
+        course.cost["all"] = course.seconds
+        if self.ranks is not None:
+            course.cost["exchange"] = self.ranks.seconds - course.waited
+        last = course.failed - 1 if course.failed else self.step
+        return joined_result(
+            course.chunks,
+            course.records,
+            self._runner.model.known.dt,
+            (course.begin, last, course.end),
+            course.failed > 0,
+            course.cost,
+            self.network.num_cells,
+            inside(self.network).added.shown,
+            np.dtype("f8") if self.engine == "reference" else self.dtype,
+        )
+
+    def _is_stopped(self, interrupt: InterruptDelay) -> bool:
+        """Whether Ctrl-C came during the last chunk, on any rank."""
+        if self.ranks is None:
+            return interrupt.pending
+        return bool(self.ranks.gather_numbers([interrupt.pending]).any())
 
     def _agreed_chunk(self, duration: float, records: list[Record], chunk: int) -> int:
         """Compare what ranks run; return the smallest chunk where each has records of its own."""
@@ -317,26 +361,30 @@ class Simulation(Holder):
                 chunk = int(self.ranks.gather_numbers([chunk]).min())
         return chunk
 
-    def _advance_whole(
-        self, count: int, records: list[Record], cost: dict[str, float]
-    ) -> tuple[Chunk, int]:
-        """Advance by a chunk; return it, and 1 + the first step with a voltage not finite, or 0."""
+    def _advance_whole(self, count: int, course: _Advance) -> None:
+        """Advance by a chunk; note it, or that its steps are lost."""
         try:
             with naming_memory(self.network, count):
-                done = self._runner.advance(self.step, count, records, cost)
-            failed = int(min(done.failed[done.failed > 0], default=0))
-            last = failed - 1 if failed else self.step + count
+                chunk = self._runner.advance(self.step, count, course.records, course.cost)
             model = self._runner.model.known
             if model.has_sums:
-                self._progress.under_way.note(done, model, self.step + count)
-            self._recordings.stream(records, done, self.step + 1, last)
-            return done, failed
+                self._progress.under_way.note(chunk, model, self.step + count)
         except BaseException as error:
-            what = f"a run ended within a chunk, by {type(error).__name__}: {error}"
-            self._progress.broken = what
+            why = f"{type(error).__name__}: {error}".rstrip(": ")
+            self._progress.broken = f"a run ended within a chunk, by {why}"
             raise
+        begin = self.step + 1
+        self._progress.step += count
+        course.chunks.append(chunk)
+        course.failed = int(min(chunk.failed[chunk.failed > 0], default=0))
+        if course.failed:
+            course.failure = self._failure(chunk.failed, course.failed)
+        last = course.failed - 1 if course.failed else self.step
+        self._recordings.keep(course.records, chunk, begin, last)
+        self._recordings.write(course.chunks[-2:])
 
-    def _fail(self, failed: np.ndarray, first: int, result: Result) -> None:
+    def _failure(self, failed: np.ndarray, first: int) -> SimulationError:
+        """Return the error of a voltage that is not finite, still without result."""
         model, cell = self._runner.model.known, int(np.flatnonzero(failed == first)[0])
         node, at = int(model.soma[cell]), first * model.dt
         gids = self.network.gids
@@ -345,7 +393,7 @@ class Simulation(Holder):
             f"the voltage of cell {named}, at its soma, node {node}, is not finite at "
             f"t = {at:g} ms (step {first - 1})"
         )
-        raise SimulationError(what, cell, node, at, result)
+        return SimulationError(what, cell, node, at, None)
 
     @exclusive
     def record(
@@ -643,6 +691,27 @@ class Simulation(Holder):
         if self.ranks is not None:
             step = int(self.ranks.gather_numbers([step])[0, 0])
         self._progress.go_to(step)
+
+
+@dataclass(eq=False)
+class _Advance:
+    """What a run has found so far."""
+
+    records: list[Record]
+    begin: int  # steps taken before it, and at its end
+    end: int
+    chunks: list[Chunk]
+    waited: float  # s in exchanges with other ranks before it
+    cost: dict[str, float] = field(
+        default_factory=lambda: {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
+    )
+    failed: int = 0  # 1 + the first step with a voltage that is not finite, or 0
+    failure: SimulationError | None = None
+    clock: float = field(default_factory=time.perf_counter)
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.clock
 
 
 def take_state(

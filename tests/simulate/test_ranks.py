@@ -20,7 +20,7 @@ import mod_files
 import numpy as np
 import pytest
 from networks import CABLES, DT, mixed_network, simple_network
-from rank_program import busy_network, not_finite, run_cases
+from rank_program import busy_network, interrupted, not_finite, run_cases
 from test_epoch import dendrites_network, noisy_network
 
 from clhines import InputError, Network, Simulation
@@ -426,6 +426,7 @@ def test_the_same_bits_on_any_number_of_ranks(one_process, ranks, count):
         assert found[name] == expected[name], name
     if count == 2:
         assert found["not finite"] == not_finite(None)
+        assert found["interrupted"] == interrupted(None)
         check_overflow(found["overflow"])
         check_differing(found["differing"])
     assert not list(folder.glob("*.part"))

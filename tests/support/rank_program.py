@@ -15,7 +15,7 @@ from networks import CABLES, DT, layered_network, mixed_network
 
 from clhines import Network, Population, Simulation, SimulationError
 from clhines.analysis import Features
-from clhines.errors import InputError, RankError, SpikeOverflowError
+from clhines.errors import InputError, RankError, RunInterrupt, SpikeOverflowError
 from clhines.network.plasticity import STDP, Rule
 from clhines.simulate import simulation as simulation_module
 from clhines.simulate.events import grid_run as received
@@ -194,6 +194,33 @@ def overflow(comm):
     return None
 
 
+def interrupt_in_chunk(sim, number, times=1, do=None):
+    """Let Ctrl-C come in a chunk of a simulation, or something else be done."""
+    begin, calls = sim.runner.begin, []
+
+    def interrupting(*arguments):
+        calls.append(0)
+        begin(*arguments)
+        for _ in range(times if len(calls) == number else 0):
+            (do or (lambda: signal.raise_signal(signal.SIGINT)))()
+
+    sim.runner.begin = interrupting
+
+
+def interrupted(comm):
+    """Ctrl-C in the second chunk, on the last rank alone: all stop after it, and can go on."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sim = simulation(busy_network, comm)
+    if comm is None or comm.rank == comm.size - 1:
+        interrupt_in_chunk(sim, 2)
+    try:
+        sim.run(20.0)
+    except RunInterrupt as stop:
+        first, step = stop.result, sim.step
+    rest = sim.run(20.0 - step * DT)
+    return {"step": step, "first": digest(first.t, *first.values), **digests(rest, sim)}
+
+
 def differing(comm):
     """What is not the same on all ranks is refused by all, and so is what one is given wrong."""
 
@@ -257,6 +284,7 @@ def main():
         found = run_cases(folder, int(sys.argv[3]), comm)
         if comm.size == 2:
             found["not finite"] = not_finite(comm)
+            found["interrupted"] = interrupted(comm)
         every = comm.allgather(found)
         assert all(other == found for other in every)
         if comm.size == 2:

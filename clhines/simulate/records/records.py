@@ -28,7 +28,7 @@ from clhines.checks import (
     shown,
 )
 from clhines.errors import InputError, meant
-from clhines.files import PathLike, path_text, write_npz
+from clhines.files import PathLike, path_text, whole, write_npz
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.text.reader import CURRENT_UNITS
 from clhines.model.model import IonNodes, Model
@@ -53,6 +53,8 @@ _BLOCK = 1 << 20  # bytes written at once
 class RecordWriter:
     """A file, or files of one name, that rows are appended to; `paths` are those written so far.
 
+    Rows that could not be written, as on a full disk, are kept, and written before the next ones.
+
     For ``NAME.npz`` there are files ``NAME-00000.npz``, ``NAME-00001.npz`` ..., each whole or not
     there, with arrays ``t`` and ``values``; ``NAME.h5`` or ``NAME.hdf5`` is one file with data sets
     of these names, by h5py. InputError: another ending, there is such a file, or h5py is missing.
@@ -60,6 +62,7 @@ class RecordWriter:
 
     def __init__(self, path: PathLike) -> None:
         self._path, self.paths = Path(path_text(path)), list[Path]()
+        self._kept = list[tuple[np.ndarray, np.ndarray]]()
         if self._path.suffix not in _SUFFIXES:
             raise InputError(
                 f"to is {shown(str(path))}; expected a name that ends in {', '.join(_SUFFIXES)}"
@@ -80,8 +83,21 @@ class RecordWriter:
 
     def append(self, t: np.ndarray, values: np.ndarray) -> None:
         """Write rows: times, (rows,) float64, ms, and (rows, r) values."""
-        if not len(t):
-            return
+        self.keep(t, values)
+        self.write()
+
+    def keep(self, t: np.ndarray, values: np.ndarray) -> None:
+        """Keep rows until `write`."""
+        if len(t):
+            self._kept.append((t, values))
+
+    def write(self) -> None:
+        """Write the rows that are kept; if that fails, the next call tries again."""
+        while self._kept:
+            self._append(*self._kept[0])
+            del self._kept[0]
+
+    def _append(self, t: np.ndarray, values: np.ndarray) -> None:
         if self._path.suffix == ".npz":
             path = self._path.with_name(f"{self._path.stem}-{len(self.paths):05d}.npz")
             _check_new(path)  # another simulation may have written it since
@@ -97,7 +113,8 @@ class RecordWriter:
     def _append_hdf5(self, t: np.ndarray, values: np.ndarray) -> None:
         """Append rows in room that the disk has granted: libhdf5 crashes where a write fails."""
         if not self.paths:
-            with open(self._path, "xb") as empty:
+            _check_new(self._path)
+            with whole(self._path) as empty:
                 empty.write(_empty_hdf5(values))
             self.paths = [self._path]
         _reserve(self._path, _room(values))

@@ -1,0 +1,50 @@
+"""Ctrl-C during a run: it acts at the end of a chunk, where the state is complete."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from contextlib import suppress
+from types import FrameType, TracebackType
+
+_LATER = "the run stops at the end of this chunk; Ctrl-C again stops it at once, without a state"
+
+
+class InterruptDelay:
+    """Note Ctrl-C in the block instead of raising KeyboardInterrupt; a second one raises it.
+
+    Signals reach the main thread alone, and only Python's own handler is replaced.
+
+    Attributes
+    ----------
+    pending : bool
+        Whether Ctrl-C came.
+    """
+
+    def __init__(self, say: bool) -> None:
+        self.pending, self._say, self._replaced = False, say, False
+
+    def __enter__(self) -> InterruptDelay:
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._note)
+            self._replaced = True
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._replaced:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.pending:
+            raise KeyboardInterrupt
+        self.pending = True
+        if self._say:
+            with suppress(OSError, ValueError, AttributeError, RuntimeError):
+                print(f"clhines: {_LATER}", file=sys.stderr, flush=True)
