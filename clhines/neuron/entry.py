@@ -63,18 +63,36 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
     """
     h = interpreter()
     with neurons_own(), uncollected():  # what is gone while NEURON's memory is read would be missed
+        ranks = ranks_of(h)
         try:
-            model = read_model(h, vectors or {}, every=True, ranks=ranks_of(h))
+            model = read_model(h, vectors or {}, every=True, ranks=ranks)
         except RejectedError as error:
             return error.rejected
-        if model.rejected:
-            return model.rejected + model.uncalled
-        try:
-            network_of(model)
-        except InputError as error:
-            found = list(getattr(error, "rejected", [Rejected("", str(error))]))
-            return found + model.uncalled
-    return model.uncalled
+        rejected = [*model.rejected]
+        if not _of_any_rank(ranks, bool(rejected)):
+            rejected = _refused_start(model, ranks)
+        return rejected + model.uncalled
+
+
+def _refused_start(model: NeuronModel, ranks: Ranks | None) -> list[Rejected]:
+    """Start a run of the model as `run` does, and return what is refused.
+
+    Everything before the first step happens here, but that kernels are compiled: their text is
+    printed. Not all engines that `auto` tries deliver events in bins: with these it is one of them.
+    """
+    engine = "reference" if model.bins is None else "auto"
+    kept, joints = KeptModel(model, RunOptions.of(None, "float64", engine)), None
+    try:
+        if ranks is not None:
+            joints = Joints(ranks)
+        with nullcontext() if joints is None else joints.telling():
+            begin(kept, joints)
+            assert kept.sim is not None
+            for kind in kept.sim.model.kinds:
+                kind.mechanism.functions("double")
+    except InputError as error:
+        return list(getattr(error, "rejected", [Rejected("", str(error))]))
+    return []
 
 
 @dataclass(frozen=True, eq=False)

@@ -108,7 +108,10 @@ def test_what_is_rejected(model):
     values.play(sources[0]._ref_gain, times)
     for name, said in (
         ("gain", "POINTER b points to gain of ext_msg, which is set from outside"),
-        ("", "POINTER b points to nothing, or to no voltage and no variable of a mechanism"),
+        (
+            "",
+            "POINTER b points to nothing; expected a voltage, or a variable of an instance of a m",
+        ),
     ):
         point(readers, sources, ("seen", "late"), 0)
         if name:

@@ -15,8 +15,9 @@ from clhines.neuron.convert import PLAYED, Rejected, played_into
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.memory.raw import Place
+from clhines.neuron.memory.session import interpreter
 from clhines.neuron.read.contents import Instances
-from clhines.neuron.read.played import PlayReader
+from clhines.neuron.read.played import PlayReader, name_of
 from clhines.neuron.read.wiring import NeuronWires
 
 
@@ -48,10 +49,9 @@ def read_written(
             place = memory.known_place(thing, pointer)
             variable = None if place is None else _variable(places, rooms, place)
             if variable is None:
-                what = "nothing, or to no variable of a mechanism or hoc, no element of a Vector"
-                written.rejected.append(
-                    Rejected(name, f"POINTER {pointer}, which is written, points to {what}")
-                )
+                what = f"POINTER {pointer}, which is written, points to {_shown(memory, place)}"
+                expected = "expected a variable of a mechanism or hoc, or an element of a Vector"
+                written.rejected.append(Rejected(name, what, expected))
                 break
             targets.append(variable)
             if variable.owner == ELEMENT:
@@ -142,14 +142,15 @@ def read_pointed(
         if (name, pointer) in external:
             found[name, pointer] = [external[name, pointer]] * len(every[name])
             continue
-        what, numbers = "", set[int]()
+        what, expected, numbers = "", "", set[int]()
         for k, thing in enumerate(every[name].things):
             place = memory.known_place(thing, pointer)
             variable = None if place is None or not place.row else places.find(place)
             if (name, pointer, k) in known:
                 variable = Variable("", "v", known[name, pointer, k])
             if variable is None or variable.number < 0:
-                what = "nothing, or to no voltage and no variable of a mechanism"
+                what = _shown(memory, place)
+                expected = "expected a voltage, or a variable of an instance of a mechanism"
             elif variable.owner not in ("", *every) or (
                 not variable.owner and variable.name != "v"
             ):
@@ -162,13 +163,20 @@ def read_pointed(
             elif targets and _kind(variable) != _kind(targets[0]):
                 what = f"{targets[0].name} and, in another instance, to {variable.name}"
             if what or variable is None:
-                rejected.append(Rejected(name, f"POINTER {pointer} points to {what}"))
+                rejected.append(Rejected(name, f"POINTER {pointer} points to {what}", expected))
                 break
             targets.append(variable)
             numbers.add(variable.number)
         else:
             found[name, pointer] = targets
     return found, rejected
+
+
+def _shown(memory: NeuronMemory, place: Place | None) -> str:
+    """Name what a POINTER points to."""
+    if place is None or not (place.row or place.column):
+        return "nothing"
+    return name_of(interpreter(), memory, place)
 
 
 def _kind(variable: Variable) -> tuple[str, str, int | None]:
