@@ -86,7 +86,7 @@ class Subject:
             simulated += time.perf_counter() - start
             start = time.perf_counter()
             if self.on_device:
-                shape = (len(found.spike_count), len(variants.AMPS))
+                shape = (len(found.num_spikes), len(variants.AMPS))
                 given: dict[str, Any] = getattr(found, "features")  # noqa: B009
                 parts.append({n: variants.mean_of(given[n], shape) for n in variants.FEATURES})
             else:

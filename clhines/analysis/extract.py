@@ -289,6 +289,25 @@ FEATURES: dict[str, Feature] = {  # by eFEL's names
 }
 
 
+WITHOUT_STIMULUS = (  # of the whole trace
+    "spike_count peak_indices peak_time peak_voltage all_ISI_values ISI_values ISI_CV"
+    " irregularity_index inv_first_ISI doublet_ISI min_AHP_indices min_AHP_values AHP_depth_abs"
+).split()
+
+
+def check_stimulus(names: Iterable[str], start: object, end: object) -> None:
+    """Raise InputError if there is no stimulus, or half of one, and a feature needs it."""
+    missing = [n for n, v in (("stim_start", start), ("stim_end", end)) if v is None]
+    needs = [name for name in names if name in FEATURES and name not in WITHOUT_STIMULUS]
+    if len(missing) == 1:
+        raise InputError(f"{missing[0]} is None; expected ms, as the other end of the stimulus")
+    if missing and needs:
+        raise InputError(
+            f"{needs[0]} is of a stimulus; expected stim_start and stim_end, ms (without them "
+            f"there are {', '.join(WITHOUT_STIMULUS)})"
+        )
+
+
 def known_features(names: Iterable[str]) -> list[str]:
     wanted = [names] if isinstance(names, str) else list(names)
     for name in wanted:
@@ -305,8 +324,8 @@ def extract(
     t: ArrayLike,
     names: Iterable[str],
     *,
-    stim_start: ArrayLike,
-    stim_end: ArrayLike,
+    stim_start: ArrayLike | None = None,
+    stim_end: ArrayLike | None = None,
     stimulus_current: ArrayLike | None = None,
     threshold: float = -20.0,
     interp_step: float | None = None,
@@ -321,12 +340,13 @@ def extract(
         Ascending times of the samples.
     names : iterable of str
         Keys of `FEATURES`, eFEL's names.
-    stim_start, stim_end : float or (m,), ms
-        Of the stimulus of each trace.
+    stim_start, stim_end : float or (m,), ms, optional
+        Of the stimulus of each trace. Not needed for features of the whole trace, as
+        ``spike_count``.
     stimulus_current : float or (m,), nA, optional
         Needed for input resistances.
     threshold : float, mV
-        Of spikes.
+        Of spikes, which are peaks above it: eFEL's default, not `Network.threshold`.
     interp_step : float, optional, ms
         Interpolate the traces first, as eFEL does with 0.1 by default. Default:
         the samples as they are.
@@ -341,6 +361,7 @@ def extract(
     InputError
     """
     wanted = known_features(names)
+    check_stimulus(wanted, stim_start, stim_end)
     given = v, t, stim_start, stim_end, stimulus_current, threshold, interp_step
     traces = checked_traces(*given)
     with np.errstate(divide="ignore", invalid="ignore"):  # peaks that coincide: inf and NaN

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.analysis.extract import FEATURES, known_features, min_ahp_values, peak_voltage
+from clhines.analysis.extract import (
+    FEATURES,
+    check_stimulus,
+    known_features,
+    min_ahp_values,
+    peak_voltage,
+)
 from clhines.analysis.segments import TraceSegments
 from clhines.analysis.spikes import (
     RaggedArray,
@@ -84,12 +90,13 @@ class Features:
     ----------
     names : iterable of str
         Keys of `FEATURES`, eFEL's names.
-    stim_start, stim_end : float or (m,), ms
-        Of the stimulus of each of the m recorded places.
+    stim_start, stim_end : float or (m,), ms, optional
+        Of the stimulus of each of the m recorded places. Not needed for features of the whole
+        trace, as ``spike_count``.
     stimulus_current : float or (m,), nA, optional
         Needed for input resistances.
     threshold : float, mV
-        Of spikes.
+        Of spikes, which are peaks above it: eFEL's default, not `Network.threshold`.
     times : (q,) float, ms, optional
         Compute ``voltage_at``, too: voltages at times within the run, linearly interpolated.
 
@@ -108,8 +115,8 @@ class Features:
         self,
         names: Iterable[str],
         *,
-        stim_start: ArrayLike,
-        stim_end: ArrayLike,
+        stim_start: ArrayLike | None = None,
+        stim_end: ArrayLike | None = None,
         stimulus_current: ArrayLike | None = None,
         threshold: float = -20.0,
         times: ArrayLike | None = None,
@@ -123,8 +130,9 @@ class Features:
             raise InputError(f"names is empty; expected some of {', '.join(FEATURES)}")
         self.names = tuple(dict.fromkeys(wanted))
         self.threshold = as_number("threshold", threshold, "mV")
-        self._begin = as_real("stim_start", stim_start, "ms")
-        self._end = as_real("stim_end", stim_end, "ms")
+        check_stimulus(self.names, stim_start, stim_end)
+        self._begin = None if stim_start is None else as_real("stim_start", stim_start, "ms")
+        self._end = None if stim_end is None else as_real("stim_end", stim_end, "ms")
         self._current = None
         if stimulus_current is not None:
             self._current = as_real("stimulus_current", stimulus_current, "nA")

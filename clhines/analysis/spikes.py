@@ -76,8 +76,8 @@ def mean(v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
 def checked_traces(
     v: ArrayLike,
     t: ArrayLike,
-    stim_start: ArrayLike,
-    stim_end: ArrayLike,
+    stim_start: ArrayLike | None,
+    stim_end: ArrayLike | None,
     current: ArrayLike | None,
     threshold: float,
     interp_step: float | None,
@@ -99,9 +99,18 @@ def checked_traces(
 
 
 def checked_stimuli(
-    t: np.ndarray, count: int, stim_start: ArrayLike, stim_end: ArrayLike, current: ArrayLike | None
+    t: np.ndarray,
+    count: int,
+    stim_start: ArrayLike | None,
+    stim_end: ArrayLike | None,
+    current: ArrayLike | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """(count,) float64 each: begin and end of the stimuli, ms, and their amplitudes, nA."""
+    """(count,) float64 each: begin and end of the stimuli, ms, and their amplitudes, nA.
+
+    Without stimulus they are those of the traces.
+    """
+    stim_start = t[0] if stim_start is None else stim_start
+    stim_end = t[-1] if stim_end is None else stim_end
     begin = spread("stim_start", stim_start, count, unit="ms")
     end = spread("stim_end", stim_end, count, unit="ms")
     bad = np.flatnonzero(~((begin < end) & (begin >= t[0]) & (begin < t[-1])))

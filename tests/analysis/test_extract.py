@@ -5,7 +5,8 @@ import pytest
 from traces import END, START, made_traces, matched
 
 from clhines import InputError
-from clhines.analysis import FEATURES, RaggedArray, extract, voltage_at
+from clhines.analysis import FEATURES, Features, RaggedArray, extract, voltage_at
+from clhines.analysis.extract import WITHOUT_STIMULUS
 
 
 @pytest.mark.filterwarnings("ignore")  # eFEL's own
@@ -157,3 +158,28 @@ def test_what_cannot_be_done_is_refused(changed, text):
     given |= {"stim_start": 2.0, "stim_end": 6.0, **changed}
     with pytest.raises(InputError, match=text):
         extract(given.pop("v"), given.pop("t"), given.pop("names"), **given)
+
+
+def test_features_of_whole_traces_need_no_stimulus():
+    """Which they are is what no stimulus changes; the others say what they lack."""
+    t, v, current = made_traces(40, 0.1, seed=3)
+    names = list(WITHOUT_STIMULUS)
+    found = extract(v, t, names)
+    for begin, end in ((START, END), (5.0, 6.0)):
+        given = extract(v, t, names, stim_start=begin, stim_end=end)
+        for name in names:
+            a, b = found[name], given[name]
+            np.testing.assert_array_equal(getattr(a, "values", a), getattr(b, "values", b))
+    one, other = (
+        extract(v, t, FEATURES, stim_start=a, stim_end=b, stimulus_current=current)
+        for a, b in ((START, END), (5.0, 6.0))
+    )
+    for name in set(FEATURES) - set(names):
+        a, b = (getattr(x[name], "values", x[name]) for x in (one, other))
+        assert a.shape != b.shape or not np.array_equal(a, b, equal_nan=True), name
+        with pytest.raises(InputError, match=f"{name} is of a stimulus; expected stim_start and"):
+            extract(v, t, ["spike_count", name])
+        with pytest.raises(InputError, match=f"{name} is of a stimulus; expected stim_start and"):
+            Features([name])
+    with pytest.raises(InputError, match="stim_end is None; expected ms"):
+        extract(v, t, ["spike_count"], stim_start=1.0)

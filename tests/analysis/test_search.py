@@ -82,7 +82,7 @@ class TestBluePyOpt:
         import bluepyopt.ephys as ephys
 
         found = population.evaluate(SETS)
-        assert found.spike_count[:, 1].min() == 0 and found.spike_count[:, 1].max() > 2
+        assert found.num_spikes[:, 1].min() == 0 and found.num_spikes[:, 1].max() > 2
         theirs = []
         for v in found.v:
             given = {}
@@ -140,7 +140,7 @@ class TestBluePyOpt:
         calculator = ephys.objectivescalculators.ObjectivesCalculator([objective])
         bounds = {"na": (0.01, 0.3), "k": (0.01, 0.1)}
         evaluator = adapter.Evaluator(population, bounds, calculator, recording="v")
-        expected = population.evaluate(SETS[:1]).spike_count[0, 1]
+        expected = population.evaluate(SETS[:1]).num_spikes[0, 1]
         assert evaluator.evaluate_with_lists(SETS[0], target="values") == [expected]
         with pytest.raises(InputError, match=r"recording is 'high.v'; expected low.soma.v or high"):
             adapter.Evaluator(population, bounds, calculator)
@@ -176,7 +176,7 @@ class TestSbi:
             names = ["spike_count", "peak_voltage"]
             (values,) = efel.get_feature_values([trace], names, raise_warnings=False)
             efel.reset()
-            assert x[k, 0] == values["spike_count"][0] == found.spike_count[k, 1]
+            assert x[k, 0] == values["spike_count"][0] == found.num_spikes[k, 1]
             if x[k, 0]:
                 assert float(x[k, 1]) == pytest.approx(values["peak_voltage"].mean(), rel=1e-9)
         assert torch.isnan(x[3, 1]) and not torch.isnan(x[:3]).any()

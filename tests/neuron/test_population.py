@@ -54,7 +54,7 @@ for k, (conductance, rise) in enumerate(sets):
         except clhines.InputError as error:
             refused += "read from NEURON at t = 8 ms" in str(error)
     assert refused == 3  # events on their way, concentrations: not those of a start
-    print(np.abs(np.array(v) - found.v[k, 0]).max(), found.spike_count[k, 0], max(v))
+    print(np.abs(np.array(v) - found.v[k, 0]).max(), found.num_spikes[k, 0], max(v))
 """
 
 

@@ -78,9 +78,24 @@ def test_sets_under_protocols_are_those_of_the_model_alone(engine, fast_queue, c
             assert np.abs(found.v[n, p, : len(v)] - v).max() < tolerance
             assert np.isnan(found.v[n, p, len(v) :]).all()
             assert found.spikes(n, p).tolist() == spikes.tolist()
-            assert found.spike_count[n, p] == len(spikes)
+            assert found.num_spikes[n, p] == len(spikes)
     assert np.array_equal(first.v[::-1], found.v, equal_nan=True)
-    assert found.spike_count[:, 0].min() > 0
+    assert found.num_spikes[:, 0].min() > 0
+
+
+def test_spikes_of_the_threshold_and_of_efel_have_two_names():
+    """A plateau of -5 mV is a spike of eFEL's, above -20 mV, and none of the network's 10 mV."""
+    net = Network.from_arrays([-1], [0, 1], [1e3], [0.0], [1e-2])
+    net.insert("pas", g=1e-4, e=-65.0)
+    step = {"stop": 40.0, "stimuli": [{"amp": 0.07, "delay": 2.0, "dur": 20.0}]}
+    parameters = {"g": ("pas", "g")}
+    found = Population(net, parameters, {"step": step}, features=["spike_count"]).evaluate([[1e-4]])
+    assert net.threshold == 10.0
+    assert found.num_spikes.tolist() == [[0]] and found.features["spike_count"].tolist() == [[1]]
+    with pytest.raises(AttributeError, match="eFEL's feature.* expected num_spikes"):
+        _ = found.spike_count
+    with pytest.raises(AttributeError, match="no 'num_spike'; did you mean 'num_spikes'"):
+        _ = found.num_spike
 
 
 CASES = [
@@ -255,7 +270,7 @@ def test_features_stops_and_devices(fast_queue):
     found, features = early.evaluate(SETS), several.evaluate(SETS)
     np.testing.assert_allclose(found.v, whole.v, atol=1e-8)
     for other in (found, features):
-        assert other.spike_count.tolist() == whole.spike_count.tolist()
+        assert other.num_spikes.tolist() == whole.num_spikes.tolist()
         np.testing.assert_array_equal(other.spike_time, whole.spike_time)
     assert features.v.shape == (5, 2, 0)
     for p, (name, start, stop) in enumerate([("step", 0.5, 4.5), ("two", 0.0, 4.0)]):

@@ -336,7 +336,8 @@ class PopulationResult:
     spike_set, spike_protocol : (k,) int64
         By set, protocol and time.
     spike_time : (k,) float64, ms
-        Until the stop of the protocol.
+        Until the stop of the protocol. A spike is a crossing of the model's threshold
+        (`Network.threshold`, or that of a text with ``spike:``); features have eFEL's, -20 mV.
     features : dict of str to (N, P) array or RaggedArray
         A RaggedArray has an array for each set and protocol: ``features[name][n * P + p]``.
     """
@@ -356,11 +357,24 @@ class PopulationResult:
         )
 
     @property
-    def spike_count(self) -> np.ndarray:
-        """(N, P) int64."""
+    def num_spikes(self) -> np.ndarray:
+        """(N, P) int64: crossings of the model's threshold, which `spike_time` lists.
+
+        The feature ``spike_count`` counts eFEL's peaks above -20 mV instead.
+        """
         shape = self.v.shape[:2]
         both = self.spike_set * shape[1] + self.spike_protocol
         return np.bincount(both, minlength=shape[0] * shape[1]).reshape(shape)
+
+    def __getattr__(self, name: str) -> object:
+        if name == "spike_count":
+            raise AttributeError(
+                "spike_count is the name of eFEL's feature, of peaks above -20 mV: "
+                "features['spike_count']; expected num_spikes, of crossings of the threshold"
+            )
+        raise AttributeError(
+            f"PopulationResult has no {shown(name)}{meant(name, (*vars(self), 'num_spikes'))}"
+        )
 
     def spikes(self, number: int, protocol: int) -> np.ndarray:
         """(j,) float64, ms: times of the spikes of one set under one protocol."""
@@ -396,7 +410,8 @@ class Population:
         they fit into memory.
     features : iterable of str, optional
         Compute these of `clhines.analysis.FEATURES` on the device and keep no voltages. The first
-        stimulus of a protocol is the one that they refer to.
+        stimulus of a protocol is the one that they refer to. Their spikes are peaks above -20 mV,
+        whatever the threshold of the model.
     stop_early : bool
         Simulate no protocol beyond its own stop: those of each stop in a simulation of their own.
         Default: all together until the last stop. Features do so in any case. Cells at rest go on.
