@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from clhines.checks import as_choice, as_number, as_switch, as_whole_number
-from clhines.errors import InputError, say_to_caller
+from clhines.errors import InputError, RankError, say_to_caller
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.neuron.back.queue import LATE
@@ -37,7 +37,7 @@ from clhines.simulate.engines.arena_run import state_follows
 from clhines.simulate.engines.choose import make_joined
 from clhines.simulate.engines.table import CHOICES
 from clhines.simulate.ranks.mpi import Ranks, agreed, own_queue, world
-from clhines.simulate.ranks.split import Joints
+from clhines.simulate.ranks.split import NO_WORDS, Joints
 from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
 
@@ -64,35 +64,43 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
     h = interpreter()
     with neurons_own(), uncollected():  # what is gone while NEURON's memory is read would be missed
         ranks = ranks_of(h)
+        uncalled = list[Rejected]()
         try:
             model = read_model(h, vectors or {}, every=True, ranks=ranks)
+            uncalled = model.uncalled
+            with agreed(ranks):
+                if model.rejected:
+                    raise RejectedError(model.rejected)
+            _try_start(model, ranks)
         except RejectedError as error:
-            return error.rejected
-        rejected = [*model.rejected]
-        if not _of_any_rank(ranks, bool(rejected)):
-            rejected = _refused_start(model, ranks)
-        return rejected + model.uncalled
+            return error.rejected + uncalled
+        except RankError as error:  # the other rank lists what it has
+            return [Rejected("", str(error)), *uncalled]
+    return uncalled
 
 
-def _refused_start(model: NeuronModel, ranks: Ranks | None) -> list[Rejected]:
-    """Start a run of the model as `run` does, and return what is refused.
+def _try_start(model: NeuronModel, ranks: Ranks | None) -> None:
+    """Start a run of the model as `run` does; RejectedError says what is refused.
 
     Everything before the first step happens here, but that kernels are compiled: their text is
     printed. Not all engines that `auto` tries deliver events in bins: with these it is one of them.
     """
     engine = "reference" if model.bins is None else "auto"
     kept, joints = KeptModel(model, RunOptions.of(None, "float64", engine)), None
-    try:
-        if ranks is not None:
-            joints = Joints(ranks)
-        with nullcontext() if joints is None else joints.telling():
+    if ranks is not None:
+        joints = Joints(ranks)
+    with nullcontext() if joints is None else joints.telling():
+        try:
             begin(kept, joints)
             assert kept.sim is not None
             for kind in kept.sim.model.kinds:
                 kind.mechanism.functions("double")
-    except InputError as error:
-        return list(getattr(error, "rejected", [Rejected("", str(error))]))
-    return []
+        except InputError as error:
+            if isinstance(error, RejectedError):
+                raise
+            raise RejectedError([Rejected("", str(error))]) from None
+        if ranks is not None:
+            ranks.exchange(NO_WORDS)  # in which those wait that have started
 
 
 @dataclass(frozen=True, eq=False)

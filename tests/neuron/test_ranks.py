@@ -369,3 +369,47 @@ def test_ranks_run_alone_where_neuron_exchanges_nothing(tmp_path):
     assert max(silent) < 0 < max(fires)
     agree(silent_here, silent)
     agree(fires_here, fires)
+
+
+CHECKED = """
+import sys
+from mpi4py import MPI
+from neuron import h
+h.nrnmpi_init()
+import clhines
+pc = h.ParallelContext()
+rank, soma = int(pc.id()), h.Section(name="soma")
+soma.insert("hh")
+source = h.NetCon(soma(0.5)._ref_v, None, sec=soma)
+pc.set_gid2node(rank, rank)
+pc.cell(rank, source)
+synapse = h.ExpSyn(soma(0.5))
+wire = pc.gid_connect(1 - rank, synapse)
+wire.delay, kept = 1, []
+if rank and sys.argv[1] == "late":
+    h.CVode().use_fast_imem(1)
+    kept += [h.SEClamp(soma(0.5)), h.Vector().record(soma(0.5)._ref_i_membrane_)]
+if rank and sys.argv[1] == "early":
+    kept.append(h.StateTransitionEvent(2))
+pc.set_maxstep(10)
+h.finitialize(-65)
+sys.stdout.write(f"{rank} {[str(one) for one in clhines.neuron.check()]}\\n")
+sys.stdout.flush()
+pc.barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "said"), [("", ""), ("early", "StateTransitionEvent"), ("late", "where SEClamp is")]
+)
+def test_all_ranks_list_what_one_refuses(when, said):
+    done = ended(2, when, program=("-c", CHECKED))
+    assert not done.returncode, done.stderr[-3000:]
+    lines = [x for x in done.stdout.splitlines() if x[:1] in "01" and "[" in x]
+    assert len(lines) == 2
+    for line in lines:
+        assert (
+            (said in line and ("rank 1: " in line) == line.startswith("0"))
+            if said
+            else "[]" in line
+        )

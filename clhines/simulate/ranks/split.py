@@ -34,7 +34,7 @@ from clhines.simulate.state.decisions import MAX_EPOCH, Decisions
 
 _Found = TypeVar("_Found")
 _NEAR = 1e-6  # steps
-_NOTHING, _NO_WORDS = np.zeros(0, np.int64), np.zeros(0, np.uint32)
+_NOTHING, NO_WORDS = np.zeros(0, np.int64), np.zeros(0, np.uint32)
 _NO_VOLTAGES = np.zeros(0)
 _LEAST_OVERLAP = 8  # steps of an epoch from which on its halves are long enough
 
@@ -189,7 +189,7 @@ class _TimeExchange:
         """Give all ranks the events found here, and the voltages that others point at."""
         mine = self._own.do(self._found)
         error, self._own.error = self._own.error, None
-        mine = _NO_WORDS if mine is None else mine
+        mine = NO_WORDS if mine is None else mine
         source, time, v = of_words(self._own.ranks.exchange(mine, error), self._pointed_of)
         self._spikes.append((source, time))
         self._own.do(self._take, source, time, v)
@@ -376,7 +376,7 @@ class OwnRun(SplitRun):
         try:
             return self.run.now(records, step)
         except Exception as error:
-            self.ranks.exchange(_NO_WORDS, error)
+            self.ranks.exchange(NO_WORDS, error)
             raise
 
     def voltages(self) -> np.ndarray:
@@ -431,7 +431,7 @@ class Joints:
             if not (self.told or isinstance(error, RankError)):
                 self.told = True
                 if self.joined:
-                    self.ranks.exchange(_NO_WORDS, error)
+                    self.ranks.exchange(NO_WORDS, error)
                 self.ranks.agree(error)
             raise
 
