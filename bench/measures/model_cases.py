@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -233,12 +233,6 @@ def ring_by_gids(h: Any) -> Built:
     return [sections[0] for sections, _ in own.values()], -65.0, (own, kept)
 
 
-def ring20_variable(h: Any) -> Built:
-    """Ring with hh's table off, which CVode runs by its variable steps."""
-    h.cvode_active(1)
-    return ring20(h, tables=False)
-
-
 def ring20_text() -> Network:
     """Return the network of `ring20` by texts."""
     network = Network(ring_cables(RING, RING_LEVELS))
@@ -344,42 +338,4 @@ CASES = {
         "a ring by gids, hh, Exp2Syn, NetStims; 64 cells", "", "", ring_by_gids, 200.0,
         whole="ring_gids = 512",
     ),
-}  # fmt: skip
-
-# Models whose own scripts turn CVode on, for `bench fixed`, by the script and what it is given;
-# for the ring, which needs no repository, the measure does.
-VARIABLE = {
-    "139653": Case(
-        "Step_current_firing.hoc with its current", "mod", "simulationcode",
-        loaded("Step_current_firing.hoc"), 3000.0,
-        edits=(("simulationcode/Step_current_firing.hoc", "\ninit()\nrun()", ""),),
-    ),
-    "149100": Case(
-        "step_current_firing_scaling.hoc with its current", ".", ".",
-        loaded("step_current_firing_scaling.hoc"), 3000.0,
-        edits=(("step_current_firing_scaling.hoc", "\ninit()\nrun()", ""),),
-    ),
-    "112546": replace(CASES["112546"], constructs="fig4a.hoc, 3 nA", stop=500.0),
-    "148094": replace(CASES["148094"], constructs="fig4a.hoc, 0.5 nA", stop=500.0),
-    "19696": replace(CASES["19696"], constructs="fig4.hoc, 0.5 nA", stop=500.0),
-    "44050": Case(
-        "forfig5A.hoc, 1 nA", ".", ".", loaded("forfig5A.hoc", "init()", current=1), 500.0,
-    ),
-    "144976": Case(
-        "membrane_potential.hoc, 1 nA", ".", ".",
-        loaded("membrane_potential.hoc", "init()", current=1), 500.0,
-    ),
-    "87535": Case(
-        "2ap-distr-c62564AP.hoc, 1 nA", ".", ".",
-        loaded("2ap-distr-c62564AP.hoc", "init()", current=1), 500.0,
-    ),
-    "244416": Case(
-        "simplestim.hoc with its pulses", ".", ".", loaded("simplestim.hoc"), 1500.0,
-        edits=(("simplestim.hoc", "\trun()\n", "\treturn\n"),),
-    ),
-    "118098": Case(
-        "fig-8b.hoc, Ih and five events", ".", ".", loaded("fig-8b.hoc", "ghdd = ghd", "init()"),
-        500.0,
-    ),
-    "ring20": Case("20 cells, hh, Exp2Syn, a NetStim", "", "", ring20_variable, 200.0),
 }  # fmt: skip

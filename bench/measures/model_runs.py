@@ -28,37 +28,25 @@ INSTRUCTIONS = {  # in float64, about: pattern -> number
 Taken = tuple[list[np.ndarray], list[np.ndarray]]
 
 
-def began(case: Case, fixed: bool = True) -> tuple[Any, list[Any], float, object]:
-    """Build a model; return NEURON's h, sections to record, the initial voltage, what is kept.
-
-    With `fixed` it takes steps of `DT`; otherwise those that its script chooses.
-    """
+def began(case: Case) -> tuple[Any, list[Any], float, object]:
+    """Build a model; return NEURON's h, sections to record, the initial voltage, what is kept."""
     from neuron import h
 
     h.load_file("stdrun.hoc")
     sections, v_init, kept = case.build(h)
-    if fixed:
-        h.cvode_active(0)
-        h.dt, h.steps_per_ms = DT, 40
+    h.cvode_active(0)
+    h.dt, h.steps_per_ms = DT, 40
     return h, sections, v_init, kept
 
 
 class Measured:
-    """A model with its vectors that record.
+    """A model with its vectors that record."""
 
-    Parameters
-    ----------
-    case : Case
-    fixed : bool
-        As `began` takes it; if not, voltages are recorded at multiples of `DT`.
-    """
-
-    def __init__(self, case: Case, fixed: bool = True) -> None:
-        self.h, sections, self.v_init, self.kept = began(case, fixed)
+    def __init__(self, case: Case) -> None:
+        self.h, sections, self.v_init, self.kept = began(case)
         h = self.h
         self.voltages = [section(0.5)._ref_v for section in sections[:MOST_VECTORS]]
-        every = () if fixed else (DT,)
-        self.vectors = [h.Vector().record(v, *every) for v in self.voltages]
+        self.vectors = [h.Vector().record(v) for v in self.voltages]
         self.spikes, self.netcons = list[Any](), list[Any]()
         for section in sections:
             self.netcons.append(h.NetCon(section(0.5)._ref_v, None, sec=section))

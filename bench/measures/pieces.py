@@ -1,7 +1,6 @@
 """Time models of NEURON that are run in pieces, beside NEURON itself.
 
     python -m bench pieces [--device SPEC] [--rounds 3] [--stop 100] [--segments N ...] [--out DIR]
-    python -m bench pieces --loops [--stop 100] [--segments N ...]
 
 A ring of 20 cells, a soma with `hh` and a dendrite of 5 segments each, an Exp2Syn, and a NetStim
 with noise; and one cell of 170 segments with `hh`. Each runs from ``h.finitialize()`` for `--stop`
@@ -9,11 +8,6 @@ ms by ``h.continuerun`` and by ``clhines.neuron.run``, in pieces of several leng
 Cells like it, of `--segments`, run for 100 ms and in one piece of 1,000 ms.
 Times are the median of all pieces in ms; the first run of a model, which builds kernels or loads
 them, is told apart. What is recorded must agree, or nothing is timed.
-
-With `--loops` each step is a piece: cells of `--segments` run for `--stop` ms in loops around
-``fadvance``, with the switch on and by NEURON in turn. Loops of Python that read one voltage or
-all, of hoc that read none or one, and of Python around ``steprun()``. Times are of a step in µs,
-the least of `--rounds` loops; the first ones build kernels and are not timed.
 """
 
 from __future__ import annotations
@@ -21,7 +15,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -33,13 +26,6 @@ LENGTHS = (0.1, 1.0, 10.0)  # ms
 WORST = 1e-6  # mV and ms
 CELLS, SEGMENTS = 20, 170
 SMALL, SHORT, LONG = (1, 10, 50, 100, 500, 1000), 100.0, 1000.0  # segments, ms
-LOOPED = (10, 100, 1000, 10000)  # segments
-HOC = """
-objref clhines_seen, clhines_at
-clhines_seen = new Vector()
-proc clhines_loop() { while (t < $1) { fadvance() } }
-proc clhines_reads() { while (t < $1) { fadvance()  clhines_seen.append(clhines_at.sec.v(0.5)) } }
-"""
 
 
 def ring(h: Any) -> tuple[list[Any], object]:
@@ -141,76 +127,8 @@ def rows_of(
     return rows
 
 
-def loops(h: Any, sections: Sequence[Any]) -> dict[str, Callable[[float], list[float]]]:
-    """Return loops up to a time, ms, by name, each with what it has read of some sections."""
-    soma = sections[0](0.5)
-
-    def stepped(step: Callable[[], object], read: Callable[[], float], until: float) -> list[float]:
-        found = []
-        while h.t < until:
-            step()
-            found.append(read())
-        return found
-
-    def of_hoc(name: str, until: float) -> list[float]:
-        h.clhines_seen.resize(0)
-        getattr(h, name)(until)
-        return [*h.clhines_seen, soma.v]
-
-    def of_all() -> float:
-        return sum(segment.v for section in sections for segment in section)
-
-    return {
-        "Python, one v": partial(stepped, h.fadvance, lambda: soma.v),
-        "Python, all v": partial(stepped, h.fadvance, of_all),
-        "steprun()": partial(stepped, h.steprun, lambda: soma.v),
-        "hoc": partial(of_hoc, "clhines_loop"),
-        "hoc, one v": partial(of_hoc, "clhines_reads"),
-    }
-
-
-def loop_rows(
-    h: Any, device: str, segments: int, stop: float, rounds: int
-) -> list[dict[str, Any]]:  # fmt: skip
-    """Return a row for each loop around a cell; end where what it reads differs."""
-    from clhines.neuron import enable
-
-    _, kept = cell(h, segments)
-    h.clhines_at, rows = h.SectionRef(sec=kept[0][0]), []  # type: ignore[index]
-    for name, loop in loops(h, kept[0]).items():  # type: ignore[index]
-        spent: dict[str, list[float]] = {"neuron": [], "ours": []}
-        for _ in range(rounds + 1):
-            read = []
-            for way, seconds in spent.items():
-                h.finitialize(-65)
-                with nullcontext() if way == "neuron" else enable(device=device) as on:
-                    first = loop(0.1 * stop)  # blocks are short at first
-                    begin = time.perf_counter()
-                    read.append(first + loop(stop))
-                    seconds.append((time.perf_counter() - begin) / (0.9 * stop / h.dt))
-            worst = np.abs(np.subtract(*read)).max()
-            if not worst < WORST * segments:
-                sys.exit(f"{name} around {segments} segments: {worst:.3g} mV off: not timed")
-        times = {f"{way}_seconds": min(each[1:]) for way, each in spent.items()}
-        rows.append({"loop": name, "segments": segments, "steps": on.steps, **times})
-    return rows
-
-
-def text_of_loops(result: dict[str, Any]) -> str:
-    """Return the rows of loops as text."""
-    head = f"{'loop':<14} {'segments':>8} {'NEURON, µs':>10} {'clhines, µs':>11} {'steps here':>10}"
-    lines = [
-        f"{r['loop']:<14} {r['segments']:>8} {r['neuron_seconds'] * 1e6:>10.1f} "
-        f"{r['ours_seconds'] * 1e6:>11.1f} {r['steps']:>10}"
-        for r in result["rows"]
-    ]
-    return table.ruled(head, lines, [r["segments"] for r in result["rows"]])
-
-
 def text(result: dict[str, Any]) -> str:
     """Return the rows as text."""
-    if "loop" in result["rows"][0]:
-        return text_of_loops(result)
     head = f"{'model':<9} {'piece, ms':>9} {'NEURON, ms':>10} {'clhines, ms':>11} {'first, ms':>9}"
     lines = [
         f"{r['model']:<9} {r['piece']:>9g} {r['neuron_seconds'] * 1e3:>10.3f} "
@@ -226,7 +144,6 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--stop", type=float, default=100.0)
     parser.add_argument("--segments", type=int, nargs="*")
-    parser.add_argument("--loops", action="store_true", help="loops around fadvance()")
     args = parser.parse_args(arguments)
     from neuron import h
 
@@ -239,13 +156,6 @@ def main(arguments: Sequence[str]) -> None:
         clhines.neuron.run(until, device=queue.device.name)
 
     ways, rows = (h.continuerun, ours), list[dict[str, Any]]()
-    if args.loops:
-        h(HOC)
-        for count in args.segments or LOOPED:
-            rows += loop_rows(h, queue.device.name, count, args.stop, args.rounds)
-        result = {"record": record.record(queue, "pieces", arguments), "rows": rows}
-        record.write("pieces-loops", queue, result, text(result), args.out)
-        return
     for name, build in MODELS.items():
         rows += rows_of(name, Timed(build, h), ways, (*LENGTHS, args.stop), args.rounds)
     for count in args.segments or SMALL:

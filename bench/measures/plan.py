@@ -1,12 +1,8 @@
 """Time planning, without a device.
 
-    python -m bench plan [--out FOLDER]
-    python -m bench plan --options [--nodes N ...] [--out FOLDER]
+    python -m bench plan [--nodes N ...] [--out FOLDER]
 
-Prints, for every method, 100,000 cells of 512 nodes over 64 shapes and 2,560 all-different cells
-of 512 nodes: seconds for the forest (validation, finding the distinct shapes) and for the plan.
-
-With ``--options`` instead, for every method and every option that shapes a plan: seconds for the
+For every method and every option that shapes a plan: seconds for the
 plan over the number of nodes, the best of up to three. Cells of 512 nodes of 64 shapes and
 all different, and one random binary tree or chain; ``four options`` are reroot, split=block,
 packing=sorted and level_shift together; ``forest`` is the validation and finding
@@ -27,10 +23,8 @@ import numpy as np
 from tqdm import tqdm
 
 import clhines
-from bench import record, systems, table
+from bench import record, systems
 from bench.made import chain
-
-CASES = {"100,000 cells, 64 shapes": (100_000, 64), "2,560 cells, all different": (2_560, 2_560)}
 
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "fine": [
@@ -55,22 +49,6 @@ SHAPED: dict[str, Callable[[int], clhines.Forest]] = {
     "one chain": lambda n: clhines.Forest(chain(n)),
 }
 ENOUGH = 10.0  # s; what takes longer is not repeated
-
-
-def method_rows() -> list[dict[str, Any]]:
-    """Rows of both cases for every method."""
-    rows = []
-    for name, (cells, shapes) in CASES.items():
-        made = systems.batch(cells, 512, 50, shapes)
-        for method in systems.methods_for(made):
-            begin = time.perf_counter()
-            forest = clhines.Forest(made.parent, made.cell_offsets)
-            middle = time.perf_counter()
-            clhines.make_plan(forest, method)
-            end = time.perf_counter()
-            row = {"case": name, "method": method, "distinct_shapes": forest.trees.num_trees}
-            rows.append({**row, "forest_seconds": middle - begin, "plan_seconds": end - middle})
-    return rows
 
 
 def option_rows(sizes: list[int]) -> list[dict[str, Any]]:
@@ -124,21 +102,8 @@ def best_seconds(run: Callable[[], object]) -> float:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text."""
+    """Return a line for each case, method and options."""
     rows = result["rows"]
-    if "options" in rows[0]:
-        return "\n".join(option_lines(rows))
-    head = f"{'case':<28} {'method':<18} {'forest s':>9} {'plan s':>8} {'sum s':>8}"
-    lines = [
-        f"{r['case']:<28} {r['method']:<18} {r['forest_seconds']:>9.2f} {r['plan_seconds']:>8.2f} "
-        f"{r['forest_seconds'] + r['plan_seconds']:>8.2f}"
-        for r in rows
-    ]
-    return table.ruled(head, lines)
-
-
-def option_lines(rows: list[dict[str, Any]]) -> list[str]:
-    """Return the table of options: a line for each case, method and options."""
     sizes = dict.fromkeys(r.get("asked", float(f"{r['nodes']:.0e}")) for r in rows)
     shown = [f"{n:.0e}".replace("e+0", "e") for n in sizes]
     wide = 10 * len(shown)
@@ -160,7 +125,7 @@ def option_lines(rows: list[dict[str, Any]]) -> list[str]:
             + "".join(f"{s:>10.3f}" for s in seconds)
             + "".join(f"{s:>10.2f}" for s in scaled)
         )
-    return lines
+    return "\n".join(lines)
 
 
 def label(method: str, options: dict[str, Any]) -> str:
@@ -172,14 +137,11 @@ def label(method: str, options: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write ``plan.*`` or ``plan-options.*``."""
+    """Time the cases and write ``plan.json``."""
     parser = record.parser("plan", __doc__, device=False)
-    parser.add_argument("--options", action="store_true", help="options over numbers of nodes")
     parser.add_argument("--nodes", type=int, nargs="+", default=[10**5, 10**6, 10**7])
     args = parser.parse_args(arguments)
-    rows = option_rows(args.nodes) if args.options else method_rows()
     malloc = {k: v for k, v in os.environ.items() if k.startswith("MALLOC_")}
     known = {**record.record(None, "plan", arguments), "malloc": malloc}
-    result = {"record": known, "rows": rows}
-    name = "plan-options" if args.options else "plan"
-    record.write(name, None, result, text(result), args.out)
+    result = {"record": known, "rows": option_rows(args.nodes)}
+    record.write("plan", None, result, text(result), args.out)

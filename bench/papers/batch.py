@@ -12,8 +12,7 @@ import numpy as np
 import clhines
 from bench import MissingError, plot, record, systems, table
 from bench.made import chain, random_binary_tree
-from bench.measures import accuracy
-from bench.papers import cases, pictures
+from bench.papers import accuracy, cases, pictures
 from bench.papers.cases import MULTICORE, NEW, PEERS, SEQUENTIAL_ENTRY, Entry, Run, method, timed
 from bench.systems import Candidate, Case
 from clhines.device import devices, timing

@@ -17,7 +17,6 @@ import clhines
 from bench import plot, systems, table
 from bench.made import random_binary_tree
 from bench.measures import peers
-from bench.measures.options import judged as judged_plan
 from bench.papers import cases, pictures
 from bench.papers.batch import add, found
 from bench.papers.cases import Entry, Run, timed
@@ -40,6 +39,26 @@ SETTINGS = {
 USUAL, FALLING = "11 a branch", "20 to 2 a branch"
 OLD, FINE, SPLIT = "old", "fine", "fine, split"
 PACKED = ", packing counted"
+
+
+def judged_plan(plan: clhines.Plan) -> dict[str, Any]:
+    """Return what judges a plan of `fine` or `dhs` without a device, over all its launches."""
+    found = [part.statistics for part in plan.parts]
+    levels = [s.get("levels", s.get("steps")) for s in found]
+    known = [n for n in levels if n is not None]
+    row = {
+        "levels": max(known) if known else None,
+        "steps": sum(s.get("dependent_steps", 0) for s in found),
+        "barriers": sum(s.get("barriers", 0) for s in found),
+        "padding": plan.packed_size / plan.forest.num_nodes - 1,
+        "cells_per_block": plan.forest.num_cells / sum(part.num_groups for part in plan.parts),
+    }
+    lane_steps = 0.0
+    for s, part in zip(found, plan.parts):
+        number = part.tables["cell_number"]
+        nodes = plan.forest.sizes[number[number >= 0]].sum()
+        lane_steps += nodes / (1 - s["idle_lanes"])
+    return {**row, "idle_lanes": 1 - plan.forest.num_nodes / lane_steps}
 
 
 def trees(run: Run, branching: float, setting: str = USUAL) -> list[np.ndarray]:

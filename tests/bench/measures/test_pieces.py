@@ -20,14 +20,6 @@ def rows_of(folder, *words):
     return json.loads(path.read_text("utf-8"))["rows"]
 
 
-def test_steps_of_loops_are_timed(measured_on, tmp_path):
-    rows = rows_of(tmp_path, "--loops", "--stop", "5", "--segments", "3")
-    assert [r["loop"] for r in rows] == [
-        "Python, one v", "Python, all v", "steprun()", "hoc", "hoc, one v",
-    ]  # fmt: skip
-    assert all(r["steps"] == 200 and r["ours_seconds"] > 0 < r["neuron_seconds"] for r in rows)
-
-
 def test_pieces_are_timed(measured_on, tmp_path):
     rows = rows_of(tmp_path, "--stop", "10", "--segments", "1")
     assert [(r["model"], r["piece"]) for r in rows] == [

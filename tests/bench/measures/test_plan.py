@@ -8,21 +8,12 @@ from bench.measures import plan
 
 def test_plan_time_of_every_method_and_option(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(plan, "ENOUGH", 1e-9)
-    arguments = ["--options", "--nodes", "1024", "2048", "--out", str(tmp_path / "new")]
+    arguments = ["--nodes", "1024", "2048", "--out", str(tmp_path / "new")]
     plan.main(arguments)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 100
-    rows = json.loads((tmp_path / "new" / "plan-options.json").read_text("utf-8"))["rows"]
+    rows = json.loads((tmp_path / "new" / "plan.json").read_text("utf-8"))["rows"]
     assert {r["method"] for r in rows} == {"forest", "branches", *systems.METHODS}
     asked = {name for r in rows if r["method"] == "fine" for name in r["options"]}
     assert asked == {"reroot", "split", "packing", "level_shift", "local"}
     assert 2 * sum(any(case in line for case in plan.SHAPED) for line in lines) == len(rows)
-
-
-def test_plan_time_of_every_method(monkeypatch, tmp_path):
-    monkeypatch.setattr(plan, "CASES", {"8 cells, 2 shapes": (8, 2)})
-    plan.main(["--out", str(tmp_path)])
-    result = json.loads((tmp_path / "plan.json").read_text("utf-8"))
-    assert [r["method"] for r in result["rows"]] == systems.TREE_METHODS
-    assert all(r["distinct_shapes"] == 2 and r["plan_seconds"] > 0 for r in result["rows"])
-    assert result["record"]["command"].startswith("python -m bench plan")

@@ -1,0 +1,242 @@
+"""Run the scripts of a folder of repositories in NEURON and with the switch, and print a table.
+
+    python tests/neuron/zoo/compare.py FOLDER [NAME ...] [--stop MS] [--limit S] [--script PATH]
+
+Each folder in FOLDER is a repository. Its script is the highest mosinit.hoc, init.hoc or main.hoc,
+or `--script`; the .mod files of the script's folder are compiled, or else all below it. A script of
+hoc that only shows buttons gets them pressed, then run(). Up to two runs of each script are
+compared, of at most MS each: spikes by section and step, voltages in each step. Nothing is kept.
+The exit code is 1 if one differs or fails here alone.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[3]
+STARTS = "mosinit.hoc", "init.hoc", "main.hoc"
+MOST_RUNS, MOST_SECTIONS, MOST_BUTTONS = 2, 150, 4
+EQUAL_MV, SPIKE_MV = 1e-6, 0.0
+BUTTON = re.compile(r'x(?:radio)?button\(\s*"[^"]*"\s*,\s*"((?:[^"\\]|\\.)*)"')
+LOADED = re.compile(r'(?:load_file|xopen)\(\s*(?:1,\s*)?"([^"]+)"')
+EQUAL, OWN, DIFFERS = "equal", "by NEURON's own steps", "differs"
+REFUSED, FAILS, NOT_RUN = "refused", "fails here", "NEURON runs nothing"
+
+
+class FailedError(Exception):
+    """A script, or the compilation of its .mod files, does not end as it should."""
+
+
+# -- in a process of its own -------------------------------------------------------------------
+
+
+class Recorder:
+    """Record voltages of each run, from NEURON's ``finitialize`` on; end after `MOST_RUNS`."""
+
+    def __init__(self, h, stop, out):
+        self.h, self.stop, self.out = h, stop, out
+        self.runs, self.vectors, self.switch = [], [], None
+        self.handler = h.FInitializeHandler(3, self.begin)
+
+    def begin(self):
+        self.end()
+        if len(self.runs) >= MOST_RUNS:
+            self.finish("")
+        self.h.tstop = min(self.h.tstop, self.stop)
+        sections = list(self.h.allsec())
+        chosen = sections[:: max(1, len(sections) // MOST_SECTIONS)]
+        self.vectors = [self.h.Vector().record(s(0.5)._ref_v) for s in chosen]
+
+    def end(self):
+        """Keep what the run has recorded, if it took steps."""
+        steps = min(map(len, self.vectors), default=0)
+        if steps > 2:
+            self.runs.append(np.array([np.array(v)[:steps] for v in self.vectors]))
+        self.vectors = []
+
+    def finish(self, error):
+        self.end()
+        steps = self.switch.steps if self.switch else 0
+        arrays = {f"v{k}": v for k, v in enumerate(self.runs)}
+        np.savez(self.out, said=json.dumps({"error": error, "steps": steps}), **arrays)
+        sys.stdout.flush()
+        os._exit(0)  # windows and threads may stay
+
+
+def buttons_of(path, depth=3):
+    """Return the commands of the buttons of a file of hoc, or of the first file that it loads."""
+    text = path.read_text("utf-8", "replace") if path.is_file() else ""
+    commands = [m[1].replace('\\"', '"') for m in BUTTON.finditer(text)]
+    for name in LOADED.findall(text) if depth else ():
+        commands = commands or buttons_of(Path(name), depth - 1)
+    return [c for c in commands if "quit" not in c]
+
+
+def load(h, script, recorder):
+    """Load a script as nrngui does; press its buttons until something has run."""
+    if script.endswith(".py"):
+        sys.argv = [script]
+        sys.path.insert(0, os.getcwd())
+        code = compile(Path(script).read_text("utf-8", "replace"), script, "exec")
+        exec(code, {"__name__": "__main__", "__file__": script})
+        return
+    h.load_file("nrngui.hoc")
+    h.load_file(script)
+    for button in ["", *buttons_of(Path(script))[:MOST_BUTTONS]]:
+        if button:
+            h(button)
+        recorder.end()
+        if not recorder.runs and any(True for _ in h.allsec()):
+            h.run()
+            recorder.end()
+        if recorder.runs:
+            return
+
+
+def child(way, script, library, stop, out):
+    """Run one script, by "neuron" or by "switch", and write its voltages."""
+    from neuron import h
+
+    if library:
+        h.nrn_load_dll(library)
+    h.load_file("stdrun.hoc")
+    recorder = Recorder(h, float(stop), out)
+    if way == "switch":
+        import clhines
+
+        recorder.switch = clhines.neuron.enable()
+    error = ""
+    try:
+        load(h, script, recorder)
+    except BaseException as raised:
+        error = f"{type(raised).__name__}: {raised}"
+    recorder.finish(error)
+
+
+# -- of all repositories -----------------------------------------------------------------------
+
+
+def script_of(folder):
+    """Return the path of a repository's script, the highest of `STARTS`; None for none."""
+    for start in STARTS:
+        paths = sorted(folder.rglob(start), key=lambda p: (len(p.parts), p))
+        if paths:
+            return paths[0]
+    return None
+
+
+def compiled(script, place):
+    """Compile the .mod files of a script; return the library, empty for none."""
+    from bench import nrn
+
+    here = script.parent
+    beside = sorted(here.glob("*.mod"))
+    sources = {p.name: p for p in beside or sorted(here.rglob("*.mod"))}
+    if not sources:
+        return ""
+    place.mkdir()
+    folders = {p.parent for p in sources.values()}
+    for path in [*sources.values(), *(p for f in folders for p in [*f.glob("*.inc")])]:
+        shutil.copy(path, place)
+    return str(nrn.compiled(place))
+
+
+def voltages(way, script, library, args, place):
+    """Return what one way records of a script in a copy of its repository, and its last line."""
+    out = place / f"{way}.npz"
+    command = [sys.executable, __file__, "--child", way, script.name, library, str(args.stop), out]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "agg"}
+    env |= {"NEURON_MODULE_OPTIONS": "-nogui"}
+    try:
+        done = subprocess.run(
+            command, cwd=script.parent, env=env, stdin=subprocess.DEVNULL, timeout=args.limit,
+            capture_output=True, text=True, errors="replace", check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise FailedError(f"takes longer than {args.limit:g} s") from None
+    last = (done.stderr.strip().splitlines() or ["nothing is said"])[-1]
+    if not out.is_file():
+        raise FailedError(f"ends by itself: {last}")
+    with np.load(out) as data:
+        said = json.loads(str(data["said"]))
+        return said, [data[f"v{k}"] for k in range(len(data.files) - 1)], last
+
+
+def spikes(v):
+    """Return the sections and steps in which voltages rise above `SPIKE_MV`."""
+    rises = (v[:, 1:] > SPIKE_MV) & (v[:, :-1] <= SPIKE_MV)
+    return {(int(a), int(b)) for a, b in zip(*np.nonzero(rises))}
+
+
+def compare(script, args, place):
+    """Return a row of the table: outcome, spikes, those in the same step, mV apart, reason."""
+    from bench import MissingError
+
+    try:
+        library = compiled(script, place / "mod")
+        said, theirs, _ = voltages("neuron", script, library, args, place)
+    except (MissingError, FailedError) as error:
+        return NOT_RUN, 0, 0, 0.0, str(error)
+    if not theirs:
+        return NOT_RUN, 0, 0, 0.0, said["error"] or "it takes no steps"
+    try:
+        ours, mine, last = voltages("switch", script, library, args, place)
+    except FailedError as error:
+        return FAILS, 0, 0, 0.0, str(error)
+    if ours["error"] != said["error"]:
+        refused = ours["error"].startswith(("RejectedError", "InputError"))
+        return REFUSED if refused else FAILS, 0, 0, 0.0, ours["error"]
+    if [v.shape for v in theirs] != [v.shape for v in mine]:
+        return DIFFERS, 0, 0, np.inf, "other numbers of steps"
+    sets = [(spikes(a), spikes(b)) for a, b in zip(theirs, mine)]
+    same = sum(len(a & b) for a, b in sets)
+    count = sum(max(len(a), len(b)) for a, b in sets)
+    apart = max(float(np.nanmax(np.abs(a - b), initial=0.0)) for a, b in zip(theirs, mine))
+    finite = all(np.array_equal(np.isnan(a), np.isnan(b)) for a, b in zip(theirs, mine))
+    equal = finite and same == count and apart <= EQUAL_MV
+    outcome = (EQUAL if ours["steps"] else OWN) if equal else DIFFERS
+    return outcome, count, same, apart, "" if outcome == EQUAL else last
+
+
+def main(words):
+    """Compare the repositories of a folder and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--stop", type=float, default=300.0, metavar="MS")
+    parser.add_argument("--limit", type=float, default=90.0, metavar="S")
+    parser.add_argument("--script", help="path in each repository")
+    args = parser.parse_args(words)
+    outcomes = []
+    print(f"{'repository':<30} {'outcome':<22} {'spikes':>6} {'same step':>9} {'mV apart':>8}  why")
+    for name in args.names or sorted(p.name for p in args.folder.iterdir() if p.is_dir()):
+        with tempfile.TemporaryDirectory() as where:
+            copy = Path(where, "copy")
+            shutil.copytree(args.folder / name, copy, ignore=shutil.ignore_patterns(".git"))
+            script = copy / args.script if args.script else script_of(copy)
+            row = (NOT_RUN, 0, 0, 0.0, "it has no script of NEURON")
+            if script is not None:
+                row = compare(script, args, Path(where))
+        outcome, count, same, apart, why = row
+        outcomes.append(outcome)
+        why = " ".join(why.replace(where, "").split())
+        print(
+            f"{name:<30.30} {outcome:<22} {count:>6} {same:>9} {apart:>8.1e}  {why:.100}".rstrip()
+        )
+    return int(DIFFERS in outcomes or FAILS in outcomes)
+
+
+if __name__ == "__main__":
+    sys.path.append(str(ROOT))
+    if sys.argv[1:2] == ["--child"]:
+        child(*sys.argv[2:])
+    sys.exit(main(sys.argv[1:]))
