@@ -1,12 +1,16 @@
 """Texts with `spike:`: Brian 2's spikes, a closed formula, a dense solve, what is refused."""
 
+import importlib.util
 import json
+import re
+from functools import partial
 from pathlib import Path
 
 import brian_program as brian
 import numpy as np
 import pytest
 
+import clhines
 from clhines import InputError, Mechanism, Network, Simulation
 from clhines.device import devices
 from clhines.errors import SimulationError
@@ -90,6 +94,25 @@ def test_spikes_of_brian(fast_queue, needs, engine, name):
     order = np.lexsort((result.spike_cell, step))
     assert len(found[name][0]) > 40
     np.testing.assert_array_equal([step[order], result.spike_cell[order]], found[name])
+
+
+def test_the_example_for_users_of_brian(fast_queue, needs, monkeypatch):
+    """The page's two scripts have the same spikes; it said `refractory: 5 ms` for Brian's 5 ms."""
+    needs(fast_queue, "float64")
+    found = json.loads(Path(__file__).with_name("brian.json").read_text())
+    assert brian.block_of_the_page() == found["block of the page"]  # whose spikes are kept
+    if importlib.util.find_spec("brian2"):
+        assert brian.in_steps(brian.brian_page()) == found["page"]
+    page = brian.PAGE.read_text("utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    monkeypatch.setattr(clhines, "Simulation", partial(Simulation, queue=fast_queue))
+    names = {}
+    exec(block, names)
+    result = names["result"]
+    step = np.rint(result.spike_time / brian.DT).astype(int) - 1
+    order = np.lexsort((result.spike_cell, step))
+    assert len(step) == 1153 and "All 1,153 spikes" in page
+    np.testing.assert_array_equal([step[order], result.spike_cell[order]], found["page"])
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -10,10 +10,15 @@ eligibility and dopamine, with the weight that grows by both, are integrated by 
 """
 
 import json
+import re
 import sys
+import textwrap
 from functools import partial
+from pathlib import Path
 
 import numpy as np
+
+PAGE = Path(__file__).parents[2] / "docs" / "coming-from" / "brian.md"
 
 N, DT, STEPS = 60, 0.1, 2500  # ms
 REFRACTORY, DELAY = 20, 8  # steps
@@ -208,20 +213,43 @@ def brian_weights(name):
     return np.array(rows)
 
 
+def block_of_the_page():
+    """Brian's half of the example on the page that is for users of Brian."""
+    lines = re.search(r", in Brian:\n\n((?:    .*\n|\n)+)", PAGE.read_text("utf-8"))[1]
+    return textwrap.dedent(lines).strip() + "\n"
+
+
+def brian_page():
+    import brian2 as b
+
+    b.prefs.codegen.target = "numpy"
+    names = {}
+    exec(block_of_the_page(), names)
+    return names["spikes"]
+
+
+def in_steps(spikes):
+    """Steps and cells of the spikes of a monitor, in this order."""
+    import brian2 as b
+
+    steps = np.rint(np.array(spikes.t / b.ms) / DT).astype(int)
+    order = np.lexsort((spikes.i[:], steps))
+    return [steps[order].tolist(), np.array(spikes.i)[order].tolist()]
+
+
 if __name__ == "__main__":
     import brian2
 
-    runs = {"lif": brian_network, "exact": brian_exact}
+    runs = {"lif": brian_network, "exact": brian_exact, "page": brian_page}
     runs |= {kind: partial(brian_points, kind) for kind in POINTS}
     found = {"brian2": brian2.__version__}
     for name, run in runs.items():
         spikes = run()
         if name == "exact":
             spikes, found["exact v"] = spikes
-        steps = np.rint(np.array(spikes.t / brian2.ms) / DT).astype(int)
-        order = np.lexsort((spikes.i[:], steps))
-        found[name] = [steps[order].tolist(), np.array(spikes.i)[order].tolist()]
-        print(name, len(steps), "spikes")
+        found[name] = in_steps(spikes)
+        print(name, len(found[name][0]), "spikes")
+    found["block of the page"] = block_of_the_page()
     for name in RULES:
         found[f"weights of {name}"] = brian_weights(name).tolist()
         print(name, found[f"weights of {name}"][-1][:3])
