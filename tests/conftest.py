@@ -7,6 +7,7 @@ import functools
 import gc
 import itertools
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -90,7 +91,7 @@ def pytest_runtest_protocol(item):
     tells the two apart. A hook comes before fixtures of modules, a fixture of each test after.
     """
     folder = item.path.relative_to(Path(__file__).parent).parts[0]
-    quick = folder in QUICK and item.config.option.markexpr == "not slow"
+    quick = folder in QUICK and not re.search("(?<!not )slow", item.config.option.markexpr)
     flags = "-cl-opt-disable" if quick and not item.get_closest_marker("optimised") else ""
     if flags != _flags[0] and "clhines.device.program" in sys.modules:
         sys.modules["clhines.device.program"].forget()
@@ -99,6 +100,8 @@ def pytest_runtest_protocol(item):
         if flags:
             patch.setenv("POCL_EXTRA_BUILD_FLAGS", flags)
         patch.setenv("CLHINES_TRUST", "1")
+        if item.get_closest_marker("core"):
+            patch.setenv("CLHINES_TEST_FEW_MODS", "1")  # `mod_files` compiles no others
         yield
 
 
@@ -110,14 +113,6 @@ def _parameter(pair):
     name = f"{device.platform.name.split()[0]}-{index}"
     marks = [pytest.mark.oclgrind] if devices.is_simulator(device) else []
     return pytest.param(pair, id=name, marks=marks)
-
-
-def pytest_addoption(parser):
-    parser.addoption(
-        "--all-cases",
-        action="store_true",
-        help="run every combination of three and more parameters; default: every pair of values",
-    )
 
 
 LITERATURE = {"dhs", "cr", "pcr", "cr_pcr"}  # methods that are there to be compared with
@@ -167,8 +162,6 @@ def _text(value):
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     """Of tests with three and more parameters, keep those that have a new pair of values."""
-    if config.getoption("--all-cases"):
-        return
     seen, kept, left_out, known = set(), [], [], {}
 
     def text(value):  # the same objects come again and again, some of them long to print

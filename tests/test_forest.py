@@ -11,6 +11,8 @@ from bench.made import chain, random_binary_tree, star
 from clhines import ClhinesError, Forest, ForestError
 from clhines.arrays import ranges
 
+pytestmark = pytest.mark.core
+
 # ---------------------------------------------------------------------------------- errors
 
 

@@ -33,6 +33,8 @@ from clhines.neuron.entry import num_steps
 from clhines.quantities import as_numbers, has_unit
 from clhines.simulate.population.population import by_step
 
+pytestmark = pytest.mark.core
+
 U = pint.UnitRegistry()
 CELL = sample_cells()[0]
 CABLE = discretise(CELL, max_length=100)

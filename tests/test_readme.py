@@ -45,10 +45,14 @@ def name_of(page):
 
 
 PAGES_WITH_CODE = [p for p in PAGES if p.is_file() and any(outputs.pieces(p))]
+README_IN_CORE = [
+    pytest.param(p, marks=[pytest.mark.core] if p.name == "README.md" else [])
+    for p in PAGES_WITH_CODE
+]
 
 
 @pytest.mark.skipif(not PAGES_WITH_CODE, reason="no README here")
-@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=name_of)
+@pytest.mark.parametrize("page", README_IN_CORE, ids=name_of)
 def test_code_blocks(page, folder, monkeypatch):
     """Each block runs, and prints what the comments after prints of shapes say, in that order."""
     monkeypatch.setattr("sys.argv", ["clhines"])

@@ -8,6 +8,8 @@ from tolerances import assert_close, residual_bound
 from bench.made import random_binary_tree
 from clhines import Forest, PivotError, reference
 
+pytestmark = pytest.mark.core
+
 
 def solve(parent, d, u, b, l=None):  # noqa: E741
     forest = Forest(np.array(parent))

@@ -16,6 +16,8 @@ from clhines.cells.swc import read_swc
 from clhines.cells.synthetic import sample_cells
 from clhines.errors import CableError, InputError, MorphologyError
 
+pytestmark = pytest.mark.core
+
 
 def names(table):
     path = FOLDER / table

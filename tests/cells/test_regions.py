@@ -11,6 +11,8 @@ from clhines import discretise, read_swc, sample_cells
 from clhines.cells.sections import sections_of
 from clhines.errors import InputError
 
+pytestmark = pytest.mark.core
+
 
 def by_hand():
     """A soma of 20 µm along y, an axon, a basal, and an apical dendrite with two branches."""

@@ -10,6 +10,8 @@ from clhines import CableError, InputError, RepairWarning, read_swc
 from clhines.cells.cable import discretise
 from clhines.cells.samples import zero_radii
 
+pytestmark = pytest.mark.core
+
 
 def written(tmp_path, *rows):
     path = tmp_path / "cell.swc"

@@ -10,6 +10,8 @@ from clhines.cells.sections import sections_of
 from clhines.cells.synthetic import ring_cell
 from clhines.errors import CableError
 
+pytestmark = pytest.mark.core
+
 
 def shuffled(morphology, seed):
     """The same cell with its samples in another order."""

@@ -8,6 +8,8 @@ from swc_files import is_tree, parent_ids, refusal, swc, zero_edges
 from clhines.cells.swc import read_swc
 from clhines.errors import ClhinesError, InputError, MorphologyError
 
+pytestmark = pytest.mark.core
+
 
 @needs_folder
 @pytest.mark.parametrize(

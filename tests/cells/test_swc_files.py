@@ -14,6 +14,8 @@ from bench.made import random_binary_tree
 from clhines.cells.swc import read_swc
 from clhines.errors import MorphologyError
 
+pytestmark = pytest.mark.core
+
 SEVERAL = "roots in all, expected 1"
 # What a strict reader has to say about each bad file: where and what.
 REFUSED = {

@@ -9,6 +9,8 @@ import pytest
 from clhines.cells.swc import read_swc
 from clhines.errors import InputError
 
+pytestmark = pytest.mark.core
+
 
 def run_limited(code, *arguments, limit=2**31):
     """Run Python with little address space; its output."""

@@ -11,6 +11,8 @@ from clhines.mechanisms.ir.exact import ExpressionError
 from clhines.mechanisms.ir.expressions import Graph
 from clhines.mechanisms.mechanism import Mechanism
 
+pytestmark = pytest.mark.core
+
 
 def system(matrix, right):
     """A graph, and a system of numbers as `solved` takes it."""

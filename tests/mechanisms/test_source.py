@@ -19,6 +19,8 @@ from clhines.mechanisms import mechanism
 from clhines.mechanisms.builtin import BUILT_IN
 from clhines.mechanisms.mechanism import Mechanism
 
+pytestmark = pytest.mark.core
+
 CLOSE = 32
 EVERYTHING = """
     point everything                 # what the built-in ones do not use

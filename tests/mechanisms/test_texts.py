@@ -19,6 +19,8 @@ from clhines.network.network import Network
 from clhines.network.ring import ring_cables
 from clhines.simulate.simulation import Simulation
 
+pytestmark = pytest.mark.core
+
 
 def minimal(body, kind="density"):
     return f"{kind} few\n{body}\n"

@@ -11,6 +11,8 @@ from clhines import units
 from clhines.errors import InputError
 from clhines.units import UnitError, parse
 
+pytestmark = pytest.mark.core
+
 REGISTRY = pint.UnitRegistry(non_int_type=Decimal)
 # NEURON's units as its users write them, and pint's text of the same
 NEURONS = {

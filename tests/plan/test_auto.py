@@ -15,6 +15,8 @@ from clhines.plan.auto import CANDIDATES, Candidate
 from clhines.plan.methods import candidate_plans
 from clhines.plan.plan import Limits
 
+pytestmark = pytest.mark.core
+
 CPU = Limits(compute_units=2, is_cpu=True, vector_bytes=32)
 GPU = Limits(compute_units=132, max_work_group=1024)
 FOREST = Forest.from_parents([chain(5), star(4), chain(5)])

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.core
+
 # Valero-Lara et al. 2018, figure 2: flat, full-interleaved, block-interleaved with blocks of two;
 # chains are one branch each, and cut into segments of two nodes and of one.
 FOUR = """

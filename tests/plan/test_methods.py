@@ -9,6 +9,8 @@ from bench.made import chain, star
 from clhines import METHODS, Forest, InputError, make_plan
 from clhines.plan.plan import Limits
 
+pytestmark = pytest.mark.core
+
 
 @pytest.mark.parametrize("limits", [CPU, GPU], ids=["cpu", "gpu"])
 @pytest.mark.parametrize(("method", "options"), OPTIONS)

@@ -10,6 +10,8 @@ from systems import families
 from bench.made import chain, star
 from clhines import Forest, make_plan
 
+pytestmark = pytest.mark.core
+
 
 def naive_widths(forest, cell):
     s = forest.shape_of_cell[cell]

@@ -13,6 +13,8 @@ from bench.made import chain, star
 from clhines import METHODS, Forest, make_plan
 from clhines.plan.plan import Limits
 
+pytestmark = pytest.mark.core
+
 
 def test_work_groups_cover_all_units():
     forest = Forest.from_parents([chain(2)] * 65)

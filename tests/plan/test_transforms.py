@@ -9,6 +9,8 @@ from systems import dissimilar, families, make_system
 from bench.made import chain, random_binary_tree, star
 from clhines import Forest, InputError, make_plan, reference, reroot
 
+pytestmark = pytest.mark.core
+
 
 def eccentricities(parent):
     """Edges from each node to the farthest one, by a walk from each."""

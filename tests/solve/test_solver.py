@@ -11,16 +11,43 @@ from systems import (
     children_first,
     dissimilar,
     families,
+    forest_for,
     make_system,
     straightened,
 )
 from tolerances import assert_close, residual_bound
 
 from bench.made import caterpillar, chain, random_binary_tree, star
-from clhines import METHODS, Forest, InputError, Solver, reference
+from clhines import METHODS, Forest, InputError, PivotError, Solver, reference
 from clhines.plan.by_branch import fine_vector
 
 pytestmark = pytest.mark.optimised
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_beside_dense_solves(queue, needs, method, dtype):
+    """Solve a batch and solve with kept factors; report a bad pivot."""
+    needs(queue, dtype)
+    forest = forest_for(method, [*dissimilar(5), caterpillar(33), star(17)])
+    system = make_system(forest, dtype)
+    solver = Solver(forest, method, dtype, queue=queue)
+    expected = np.empty(forest.num_nodes)
+    for begin, end in zip(forest.cell_offsets[:-1], forest.cell_offsets[1:]):
+        node, above = np.arange(end - begin), forest.parent[begin:end] - begin
+        dense = np.diag(system.d[begin:end].astype(np.float64))
+        inner = node[above >= 0]
+        dense[inner, above[inner]] = dense[above[inner], inner] = system.u[begin:end][inner]
+        expected[begin:end] = np.linalg.solve(dense, system.b[begin:end])
+    for x in (solver.solve(**system.arrays), solver.factor(system.d, system.u).solve(system.b)):
+        assert x.dtype == dtype
+        assert_close(forest, x, expected, x.dtype)
+    d = system.d.copy()
+    d[forest.cell_offsets[3]] = -1e9  # of a root, whose pivot is the last
+    with pytest.raises(PivotError) as raised:
+        solver.factor(d, system.u)
+    assert (raised.value.cell, raised.value.node) == (3, forest.cell_offsets[3])
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from pathlib import Path
 from clhines import Mechanism
 
 FOLDER = Path(__file__).parents[1] / "mod"
+FEW = "na", "ext_ca", "ext_cad", "ext_kca", "ext_nmda"  # of tests that are marked `core`
 sys.path.append(str(FOLDER.parents[1]))  # bench
 # A compiler that reads the headers with which each translated .mod file begins once for all files,
 # which takes half the time. Its arguments end with -c FILE -o OBJECT, or are those of the linker.
@@ -60,19 +61,22 @@ def in_turns(parts, engine):
             h.continuerun(until)
 
 
-def library():
-    """Library of the mechanisms of all files, in a folder that nrnivmodl has made."""
-    return next(compiled().rglob("libnrnmech.so"))
+def library(names=()):
+    """Library of the mechanisms of some files, or of all, in a folder that nrnivmodl has made."""
+    return next(compiled(names).rglob("libnrnmech.so"))
 
 
-def compiled():
-    """Folder in which nrnivmodl has compiled all files; made by the first process that asks.
+def compiled(names=()):
+    """Folder in which nrnivmodl has compiled files, all or some; made by the first that asks.
 
     ``CLHINES_TEST_BUILDS`` names the folder that the processes of a run share (`conftest`); it may
     be kept from run to run: its folders are named by the files, NEURON and the compiler.
     """
     folders = FOLDER, FOLDER / "nmodl", FOLDER / "library"
-    paths = [p for f in folders for p in sorted(f.iterdir()) if p.is_file()]
+    few = "CLHINES_TEST_FEW_MODS" in os.environ
+    assert not few or {*names} == {*FEW}, "a test that is marked `core` uses `mod_files.FEW` alone"
+    paths = [FOLDER / f"{name}.mod" for name in names]
+    paths = paths or [p for f in folders for p in sorted(f.iterdir()) if p.is_file()]
     shared = Path(os.environ.get("CLHINES_TEST_BUILDS") or tempfile.mkdtemp())
     folder = shared / _digest(paths)
     folder.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,8 @@ from clhines.plan.by_branch import schedule
 from clhines.plan.by_branch.fine import LARGE_GROUP, MOST_LEVELS, Level
 from clhines.plan.plan import MOST_PROGRAMS, Limits, with_few_programs
 
+pytestmark = pytest.mark.core
+
 CPU = Limits(compute_units=2, max_work_group=4096, is_cpu=True, vector_bytes=32)
 GPU = Limits(max_work_group=1024)
 

@@ -1,12 +1,15 @@
 """Plans of `fine` with vectors."""
 
 import numpy as np
+import pytest
 from plans import CPU, GPU
 from systems import dissimilar
 
 from bench.made import chain, random_binary_tree, star
 from clhines import Forest, make_plan
 from clhines.plan.plan import Limits
+
+pytestmark = pytest.mark.core
 
 
 def test_vector_rows_example_by_hand():

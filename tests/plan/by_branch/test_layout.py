@@ -10,6 +10,8 @@ from clhines import Forest, make_plan
 from clhines.plan import layout
 from clhines.plan.by_branch import schedule
 
+pytestmark = pytest.mark.core
+
 
 def test_level_strided_example_by_hand():
     # cell 0: 0 - 1 -+- 2            cell 1: one node

@@ -7,6 +7,8 @@ from bench.made import chain
 from clhines import Forest, InputError, make_plan
 from clhines.plan.plan import Limits
 
+pytestmark = pytest.mark.core
+
 
 def launches(plan):
     return sum(len(part.launches) for part in plan.parts)

@@ -1,6 +1,7 @@
 """Branch levels, vectors and rounds."""
 
 import numpy as np
+import pytest
 from plans import next_fit
 from systems import dissimilar
 
@@ -8,6 +9,8 @@ from bench.made import chain, star
 from clhines import Forest
 from clhines.plan import packing
 from clhines.plan.by_branch import schedule
+
+pytestmark = pytest.mark.core
 
 
 def test_branch_levels_list_every_child_once():

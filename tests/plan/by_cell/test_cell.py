@@ -9,6 +9,8 @@ from clhines import Forest, InputError, make_plan
 from clhines.plan.by_cell.cell import AHEAD, AHEAD_CHAINS, AHEAD_ROWS
 from clhines.plan.plan import MOST_PROGRAMS, Limits, with_few_programs
 
+pytestmark = pytest.mark.core
+
 
 def test_blocks_fit_local_memory():
     cells = [chain(n) for n in (30, 20, 100, 64, 5)]

@@ -9,6 +9,8 @@ from bench.made import chain
 from clhines import Forest, make_plan
 from clhines.plan import packing
 
+pytestmark = pytest.mark.core
+
 
 def order_of(forest, cell):
     """Natural indices of a cell's nodes in elimination order, from the root."""

@@ -6,6 +6,8 @@ from systems import families
 from clhines import Forest
 from clhines.plan.by_cell.cell import serial_steps
 
+pytestmark = pytest.mark.core
+
 
 @pytest.mark.parametrize("name", families())
 def test_serial_steps_hand_every_sum_to_the_parent_once(name):

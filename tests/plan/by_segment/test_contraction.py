@@ -10,6 +10,8 @@ from bench.made import chain, random_binary_tree, star
 from clhines import Forest, make_plan
 from clhines.plan.plan import Limits
 
+pytestmark = pytest.mark.core
+
 PIECES = "solve", "reduce", "expand"
 
 
