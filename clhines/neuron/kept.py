@@ -37,7 +37,7 @@ from clhines.simulate.engines.arena_run import state_follows
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.ranks.split import JoinedRun, Joints
 from clhines.simulate.result import Result
-from clhines.simulate.simulation import Simulation, take_state
+from clhines.simulate.simulation import Simulation, leave_warnings, take_state
 
 _BETWEEN = 512  # steps that are taken at once where events may call a statement
 _LOOKED_AHEAD = 1 << 20  # steps at once where statements come, at most
@@ -182,6 +182,7 @@ class KeptModel:
         return self._lag + (1 if self.sim.step == 0 else 0)
 
     def start(self, sim: Simulation, imported: Imported, joints: Joints | None = None) -> None:
+        leave_warnings(sim)  # to `Runaways`, which see more voltages
         self.sim, self.imported, self.joints = sim, imported, joints
         self._start = self.everything = None
         self.records, self._counters = Records(sim, imported), Counters(sim, imported)

@@ -17,7 +17,7 @@ from clhines.checks import as_choice, as_number, as_switch, as_whole_number, sho
 from clhines.device import devices
 from clhines.device.devices import is_cpu
 from clhines.device.guard import Closed, Holder, exclusive, lock_of
-from clhines.errors import InputError, RunInterrupt, SimulationError
+from clhines.errors import InputError, RunInterrupt, SimulationError, say_to_caller
 from clhines.files import PathLike
 from clhines.mechanisms.text.rules import REWARD
 from clhines.model.model import Model
@@ -39,7 +39,8 @@ from clhines.simulate.records.records import Record, Recording, digest_of
 from clhines.simulate.result import Result, joined_result
 from clhines.simulate.runner import Changing, CurrentModel, Progress, Recordings, Runner
 from clhines.simulate.state import saved as saved_states
-from clhines.simulate.state.chunk import Chunk, UnderWay
+from clhines.simulate.state.chunk import RUNAWAY, Chunk, UnderWay
+from clhines.summary import counted
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -132,7 +133,7 @@ class Simulation(Holder):
         comm: MPI.Comm | None = None,
         **options: object,
     ) -> None:
-        self._lock, self._on_host = lock_of(self), engine == "reference"
+        self._lock, self._on_host, self._warns = lock_of(self), engine == "reference", True
         self.ranks = ranks_of(comm)
         with agreed(self.ranks):
             if not isinstance(network, Network):
@@ -379,18 +380,37 @@ class Simulation(Holder):
         course.failed = int(min(chunk.failed[chunk.failed > 0], default=0))
         if course.failed:
             course.failure = self._failure(chunk.failed, course.failed)
+        if (chunk.failed < 0).any() and not course.warned:
+            course.warned = True
+            self._warn_of_runaways(chunk.failed)
         last = course.failed - 1 if course.failed else self.step
         self._recordings.keep(course.records, chunk, begin, last)
         self._recordings.write(course.chunks[-2:])
+
+    def _warn_of_runaways(self, failed: np.ndarray) -> None:
+        """Warn of the cell whose voltage was first `RUNAWAY` in a chunk."""
+        if not self._warns or not (self._first or self._apart):
+            return
+        step = -1 - int(failed[failed < 0].max())
+        cell, more = int(np.argmax(failed == -1 - step)), int((failed < 0).sum()) - 1
+        others = f" (and of {counted(more, 'other cell')} soon after)" if more else ""
+        say_to_caller(
+            f"the voltage of cell {self._named(cell)} is beyond {RUNAWAY:.0e} mV at "
+            f"t = {(step + 1) * self._runner.model.known.dt:g} ms{others}; check the units of "
+            "currents, and for conductances below 0"
+        )
+
+    def _named(self, cell: int) -> str:
+        """Return the number of a cell, and its gid, if it has one."""
+        gids = self.network.gids
+        return f"{cell}" if gids is None else f"{cell} (gid {gids[cell]})"
 
     def _failure(self, failed: np.ndarray, first: int) -> SimulationError:
         """Return the error of a voltage that is not finite, still without result."""
         model, cell = self._runner.model.known, int(np.flatnonzero(failed == first)[0])
         node, at = int(model.soma[cell]), first * model.dt
-        gids = self.network.gids
-        named = cell if gids is None else f"{cell} (gid {gids[cell]})"
         self._progress.broken = what = (
-            f"the voltage of cell {named}, at its soma, node {node}, is not finite at "
+            f"the voltage of cell {self._named(cell)}, at its soma, node {node}, is not finite at "
             f"t = {at:g} ms (step {first - 1})"
         )
         return SimulationError(what, cell, node, at, None)
@@ -707,11 +727,17 @@ class _Advance:
     )
     failed: int = 0  # 1 + the first step with a voltage that is not finite, or 0
     failure: SimulationError | None = None
+    warned: bool = False  # of voltages that run off
     clock: float = field(default_factory=time.perf_counter)
 
     @property
     def seconds(self) -> float:
         return time.perf_counter() - self.clock
+
+
+def leave_warnings(simulation: Simulation) -> None:
+    """Let the caller of a simulation warn of voltages that run off."""
+    simulation._warns = False
 
 
 def take_state(

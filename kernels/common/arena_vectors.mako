@@ -321,8 +321,10 @@ ${to_states()}\
 % for block in ("after_solve", "before_step"):
 ${all(block)}\
 % endfor
-    for (int c = ints[first_cell + from]; c < ints[first_cell + to]; c++)
-        if (!isfinite(mem[here_v + ints[soma_of + c]]) && failed[c] == 0) failed[c] = done + 1;
+    for (int c = ints[first_cell + from]; c < ints[first_cell + to]; c++) {
+        const real soma = mem[here_v + ints[soma_of + c]];
+        if (!(fabs(soma) < (real)1e6)) failed[c] = runaway(soma, failed[c], done);
+    }
     for (int j = ints[first_detector + from]; j < ints[first_detector + to]; j++) {
         const int above = mem[here_v + ints[detector_at + j]] > mem[detector_threshold + j];
         const int held = ints[detector_held + j];

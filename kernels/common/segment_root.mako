@@ -44,7 +44,7 @@
                 }
             }
 % endif
-            if (!isfinite(after) && !fault) fault = step + 1;
+            fault = runaway(after, fault, step);
         }
 % if spec.constant:
         GATHER();

@@ -59,6 +59,7 @@ static inline int in_group(const int position, const uint width, const uint line
 }
 
 ${part("common/arena_functions")}\
+${part("common/runaway")}\
 % for w in spec.group_widths:
 // Numbers at the places of a group
 static inline real${w} at_${w}(__global const real *a, __global const int *place, const int run)
@@ -357,7 +358,8 @@ ${part("common/arena_sums", 8)}\
 % endif
     for (int k = ints[first_cell + first]; k < ints[first_cell + end]; k++) {
         const int c = ints[cell_of + k];
-        if (!isfinite(v[ints[soma_of + k]]) && failed[c] == 0) failed[c] = done + 1;
+        const real soma = v[ints[soma_of + k]];
+        if (!(fabs(soma) < (real)1e6)) failed[c] = runaway(soma, failed[c], done);
     }
     for (int j = ints[first_detector + first]; j < ints[first_detector + end]; j++) {
         const int above = v[ints[detector_at + j]] > mem[detector_threshold + j];

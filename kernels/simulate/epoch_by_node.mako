@@ -18,6 +18,7 @@ ${part("common/epoch_title")}\
 // Lists of nodes with the same density mechanisms, a warp each, see gpu/lists.py: a lane advances the
 // states of all mechanisms of its node, and leaves what the node has before the elimination in W and A.
 ${part("common/epoch_functions")}
+${part("common/runaway")}\
 ${part("common/epoch_macros")}\
 % if spec.arena:
 // Targets see what was sent before the launches that follow.
@@ -203,7 +204,8 @@ ${part("common/epoch_meeting", 8)}\
 
     // back to memory
     for (int k = lane; ${"part == 0" if spec.parts > 1 else "present"} && k < mine.s1; k += LANES) all_v[mine.s0 + k] = V(k);
-    if (${"part == 0 && " if spec.parts > 1 else ""}fault && failed[mine.s6] == 0) failed[mine.s6] = fault;
+    if (${"part == 0 && " if spec.parts > 1 else ""}(fault > 0 ? failed[mine.s6] <= 0 : fault && !failed[mine.s6]))
+        failed[mine.s6] = fault;
 #define MOVE(held, kept) kept = held
 ${part(states)}\
 #undef MOVE

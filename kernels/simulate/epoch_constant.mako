@@ -11,6 +11,7 @@ ${part("common/epoch_title")}\
 // those of a node lie side by side and are added up in that order.
 % endif
 ${part("common/epoch_functions")}
+${part("common/runaway")}\
 ${part("common/epoch_macros")}\
 __kernel${spec.required_size}
 void advance(${signature(spec, "advance")})
@@ -94,6 +95,6 @@ ${part("common/epoch_records")}\
 % for j in range(M):
     if (length > ${j}) all_v[mine.s0 + place${j}] = a${j};
 % endfor
-    if (fault && failed[mine.s6] == 0) failed[mine.s6] = fault;
+    if (fault > 0 ? failed[mine.s6] <= 0 : fault && !failed[mine.s6]) failed[mine.s6] = fault;
 ${part("common/instances_end")}\
 }

@@ -173,7 +173,8 @@ static void end_step(const int n, __global const real *constant_g,
 }
 
 % endif
-// What crosses the threshold, and where a voltage is no number, of the cells of a row: rarely any.
+${part("common/runaway")}\
+// What crosses the threshold, and where a voltage runs off, of the cells of a row: rarely any.
 % if w > 1:
 __attribute__((noinline))
 % endif
@@ -195,7 +196,7 @@ static void spikes(
                 spike_step[place] = step;
             }
         }
-        if (!isfinite(new) && failed[c] == 0) failed[c] = step + 1;
+        if (!(fabs(new) < (real)1e6)) failed[c] = runaway(new, failed[c], step);
     }
 }
 
@@ -362,7 +363,7 @@ ${acted(k, kind)}\
 % endfor
             const lanes next = before + ${"2 * " if spec.secondorder else ""}(rest / left);
             v[i] = next;
-            if (!EVERY((next <= threshold[i * each]) & (next > -INFINITY))) {
+            if (!EVERY((next <= threshold[i * each]) & (fabs(next) < (real)1e6))) {
 % if spec.prefetch:
                 const int known = *spike_count;
 % endif
@@ -451,7 +452,7 @@ ${after("b[i] / d[i]")}\
 % endif
 % if w > 1:
             if (!EVERY(((before > threshold[i - first_root]) | (next <= threshold[i - first_root]))
-                & (next - next == 0)))
+                & (fabs(next) < (real)1e6)))
 % endif
             spikes(before, next, cell + ${w} * (i - first_root), step, threshold[i - first_root],
                 failed, capacity, spike_source, spike_step, spike_count);

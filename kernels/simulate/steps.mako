@@ -12,6 +12,7 @@ typedef ${spec.real}${spec.width} real${spec.width};
 % endif
 
 ${part("common/arena_functions")}\
+${part("common/runaway")}\
 <%def name="over(kind)">\
         for (int j = ints[first_${kind.number} + a]; j < ints[first_${kind.number} + a + 1]; j++) {\
 </%def>\
@@ -128,7 +129,7 @@ ${indent}    mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
 </%def>\
 <%def name="end_of(indent)">\
 ${indent}const int c = ints[cell + a];
-${indent}if (c >= 0 && !isfinite(v_now) && failed[c] == 0) failed[c] = done + 1;
+${indent}if (c >= 0 && !(fabs(v_now) < (real)1e6)) failed[c] = runaway(v_now, failed[c], done);
 ${indent}for (int j = ints[first_detector + a]; j < ints[first_detector + a + 1]; j++) {
 ${indent}    const int above = v_now > mem[detector_threshold + j];
 ${indent}    const int held = ints[detector_held + j];

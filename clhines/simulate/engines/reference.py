@@ -19,7 +19,7 @@ from clhines.simulate.events.grid_run import Spikes
 from clhines.simulate.events.sources import Wires, wires_of
 from clhines.simulate.records.records import CURRENT, Record, is_current
 from clhines.simulate.records.reduced import HostReducer, Reducers
-from clhines.simulate.state.chunk import Chunk
+from clhines.simulate.state.chunk import Chunk, runaways
 from clhines.simulate.state.decisions import Decisions
 
 
@@ -359,7 +359,9 @@ class Reference(PartRun):
         ]
         own = self._reducers.with_own(sampled)
         values = [reducer.chunk(samples, self._first) for reducer, samples in own]
-        return Chunk.of(t, source, self.model.dt, self.variables.failed.copy(), values)
+        failed = self.variables.failed.copy()
+        self.variables.failed[failed < 0] = 0
+        return Chunk.of(t, source, self.model.dt, failed, values)
 
     # -- a step --------------------------------------------------------------------------------
 
@@ -392,8 +394,7 @@ class Reference(PartRun):
                 variables.run_block(k, block, {"begin": begin, "now": end, "end": end})
             if block == "advance":
                 diffuse(variables)
-        broken = ~np.isfinite(variables.v[model.soma])
-        variables.failed[(variables.failed == 0) & broken] = step + 1
+        variables.failed[:] = runaways(variables.v[model.soma], variables.failed, step)
         self.events.detect(end, step)
 
     def _play(self, t: float, middle: float) -> None:

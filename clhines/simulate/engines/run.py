@@ -325,7 +325,11 @@ class DeviceRun(ABC):
     def end(self) -> Chunk:
         if self.grid is not None:
             self.grid.check()
-        return self.found(self.ending.values_of(self.failed), self._kept())
+        failed = self.ending.values_of(self.failed)
+        if (failed < 0).any():  # rare; the next chunk begins without
+            failed = failed.copy()
+            self.failed.set(np.maximum(failed, 0), self.queue)
+        return self.found(failed, self._kept())
 
     def _kept(self) -> list[np.ndarray]:
         """Wait, and return what is kept of the rows of each record; arrays are read once."""

@@ -294,14 +294,16 @@ class SplitRun:
         self._exchange.end()
         chunk = self._own.do(self.run.end)
         here = np.zeros(0, int) if chunk is None else chunk.failed
-        first = int(min(here[here > 0], default=0))
-        cell = self._first_cell + int(np.argmax(here == first)) if first else 0
-        gathered = self.ranks.gather_numbers([self._own.error is not None, first, cell])
+        numbers = [int(self._own.error is not None)]
+        for first in (max(here[here < 0], default=0), min(here[here > 0], default=0)):
+            cell = self._first_cell + int(np.argmax(here == first)) if first else 0
+            numbers += [int(first), cell]
+        gathered = self.ranks.gather_numbers(numbers)
         if gathered[:, 0].any():
             self._own.settle()
         failed = np.zeros(self.whole.forest.num_cells, np.int32)
-        broken = gathered[gathered[:, 1] > 0]
-        failed[broken[:, 2]] = broken[:, 1]
+        for first, cells in (gathered[:, 1:3].T, gathered[:, 3:5].T):  # the first of each rank
+            failed[cells[first != 0]] = first[first != 0]
         values = None if chunk is None else chunk.values
         return self._exchange.chunk(failed, self._records.joined(values))
 

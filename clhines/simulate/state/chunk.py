@@ -14,6 +14,7 @@ from clhines.model.model import Model
 from clhines.network.times import ends_of
 from clhines.simulate.state.decisions import ring_slots
 
+RUNAWAY = 1e6  # mV; kernels have the same number
 RecordRows: TypeAlias = "list[np.ndarray]"  # one array per record, see `DeviceReducer.chunk`
 
 
@@ -23,7 +24,9 @@ class Chunk:
 
     spike_step: np.ndarray  # step that each event is in, -1 at the start
     spike_cell: np.ndarray  # its source; the first sources are the cells
-    failed: np.ndarray  # 1 + the step after which the soma's voltage was first not finite, or 0
+    # by cell, of its soma's voltage: 1 + the first step after which it is not finite, or
+    # -1 - the first after which it is `RUNAWAY` or more, or 0
+    failed: np.ndarray
     values: RecordRows
     spike_time: np.ndarray  # ms
 
@@ -47,6 +50,13 @@ class Chunk:
         """Return a chunk of events at the ends of steps from -1 on, below 2**31, in any order."""
         step, source, t = by_step(step, source, dt)
         return cls(step, source, failed, values, t)
+
+
+def runaways(v: np.ndarray, failed: np.ndarray, step: int) -> np.ndarray:
+    """Return `Chunk.failed` after a step that ends with the somas' voltages `v`, mV."""
+    beyond = np.where(failed == 0, -1 - step, failed)
+    found = np.where(np.abs(v) < RUNAWAY, failed, np.where(np.isfinite(v), beyond, step + 1))
+    return np.where(failed > 0, failed, found)
 
 
 def by_step(
