@@ -9,7 +9,7 @@ The map. One half solves systems, the other describes neurons, and simulations u
     analysis; torch, jax                  from results on; from solve on
     literature                            methods to compare with; on forest and plan
     cli                                   on all
-    ground: errors summary progress units arrays quantities checks files forest reference
+    ground: errors refusals summary progress units arrays quantities checks files forest reference
 
 ======================  ==========================================================================
 `forest`                `Forest`: trees of cells, their shapes, branches, levels and heights

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE, KERNELS = ROOT / "clhines", ROOT / "kernels"
 GROUND = (
     "errors",
+    "refusals",
     "summary",
     "progress",
     "units",
@@ -30,7 +31,7 @@ ALLOWED = {  # imports for types count
     "solve": {*GROUND, "plan", "device"},
     "literature": {*GROUND, "plan", "device"},  # `METHODS` names its planners
     "cells": {*GROUND},
-    "mechanisms": {"errors", "units", "arrays", "checks", "quantities"},
+    "mechanisms": {"errors", "refusals", "units", "arrays", "checks", "quantities"},
     "network": {*GROUND, "cells", "mechanisms"},
     "model": {*GROUND, "cells", "mechanisms", "network"},
     "simulate": {

@@ -17,6 +17,7 @@ from clhines.mechanisms.ir.program import CAPACITANCE, Program
 from clhines.model.model import Kind, Model, Written
 from clhines.network.additions import Added
 from clhines.network.groups import Group
+from clhines.refusals import refusal
 
 NEEDS = {  # what users call them
     "grid_times": "events in whole steps",
@@ -278,7 +279,7 @@ def check_set_voltages(model: Model) -> None:
         (model.bins, "events are delivered in bins"),
     ):
         if is_so:
-            raise InputError(f"{name}: v is set in NET_RECEIVE, and {what}")
+            raise InputError(refusal("network.v-set-net-receive", name=name, what=what))
 
 
 def check_written(model: Model) -> None:
@@ -296,19 +297,23 @@ def check_written(model: Model) -> None:
         said = f"{mechanism.name}: pointer {name} points to {to.state} of {other.name}, which"
         nodes = np.stack((model.kinds[k].node, model.kinds[to.kind].node[to.instance]))
         if np.ptp(stretch_of(model.forest.cell_offsets, nodes), axis=0).any():
-            raise InputError(f"{said} is in another cell and is written; expected one of its cell")
+            raise InputError(refusal("network.another-cell-written-expected-cell", said=said))
         for block in other.program.blocks:
             adds = other.compiled.adds(block, to.state)
             if block in ("after_initial", "after_solve", "before_step") and adds is None:
                 what = block.upper().replace("_", " ")
-                raise InputError(f"{said} does more than add to it in {what}")
+                raise InputError(refusal("network.does-more-than-add", said=said, what=what))
             diffuses = to.state in other.program.diffusing
             if is_put and (adds is not False or diffuses) and block != "initial":
-                raise InputError(f"{said} uses it; expected one that {mechanism.name} alone sets")
+                raise InputError(
+                    refusal("network.uses-expected-alone-sets", said=said, name=mechanism.name)
+                )
         if is_put:
             before = set_before.get((to.kind, to.state), to.instance[:0])
             if np.isin(before, to.instance).any():
-                raise InputError(f"{said} another pointer sets, too; expected one that sets it")
+                raise InputError(
+                    refusal("network.another-pointer-sets-too-expected-sets", said=said)
+                )
             set_before[to.kind, to.state] = np.append(before, to.instance)
 
 
@@ -322,12 +327,18 @@ def check_steered(model: Model) -> None:
         own, said = model.kinds[k].mechanism.name, f"pointer {name} points to a weight"
         for c in np.unique(netcons.kind[to.connection]).tolist():
             if model.kinds[c].mechanism.program.sets_weights:
-                raise InputError(f"{own}: {said} that {model.kinds[c].mechanism.name} sets, too")
+                raise InputError(
+                    refusal(
+                        "network.sets-too", own=own, said=said, name=model.kinds[c].mechanism.name
+                    )
+                )
         known = np.append(known, to.places(model))
         if len(np.unique(known)) < len(known):
-            raise InputError(f"{own}: {said} to which another points, too; expected one of them")
+            raise InputError(
+                refusal("network.another-points-too-expected-them", own=own, said=said)
+            )
         if model.bins:
-            raise InputError(f"{own}: {said}, and events are delivered in bins")
+            raise InputError(refusal("network.events-delivered-bins", own=own, said=said))
         by = np.flatnonzero(netcons.kind == k)
         of = to.connection[netcons.instance[by]]
         alike = (netcons.source[by] == netcons.source[of]) & (
@@ -336,9 +347,12 @@ def check_steered(model: Model) -> None:
         if alike.any():
             at = int(by[np.argmax(alike)])
             raise InputError(
-                f"{own}: {said} of a connection from a source from which it gets events itself, "
-                f"with the same delay, {netcons.delay[at]:g} ms, so that NEURON's order of both "
-                "depends on what else is in its queue; expected another delay of one of them"
+                refusal(
+                    "network.connection-from-source-from-gets-events",
+                    own=own,
+                    said=said,
+                    delay=netcons.delay[at],
+                )
             )
 
 
@@ -354,17 +368,16 @@ def check_read(model: Model) -> None:
         if name in own.program.assigned:
             _check_assigned(model, (k, name), to, said)
         if "receive" in reads & sets:
-            raise InputError(f"{said}, and events read and set it; expected one of them")
+            raise InputError(refusal("network.events-read-set-expected-them", said=said))
         if k == to.kind and reads & sets:
-            raise InputError(f"{said} itself, where it is read; expected one of another mechanism")
+            raise InputError(
+                refusal("network.itself-where-read-expected-another-mechanism", said=said)
+            )
         kinds = model.kinds[k], model.kinds[to.kind]
         loose = any(kind.mechanism.kind == "artificial" for kind in kinds)
         is_elsewhere = loose or (kinds[0].node != kinds[1].node[to.instance]).any()
         if is_elsewhere and any(reads & {*some} and sets & {*some} for some in (_FIRST, _SECOND)):
-            raise InputError(
-                f"{said} at another node, which changes in the same part of a step in which it is "
-                "read; expected one of the same node"
-            )
+            raise InputError(refusal("network.another-node-changes-same-part-step", said=said))
         late = reads & {"after_initial", "after_solve", "before_step"}
         begins = reads & {"before_initial", "initial"}
         for pointer, at in model.written.items():
@@ -376,8 +389,12 @@ def check_read(model: Model) -> None:
             if late or puts - {"before_initial", "initial"} or (puts and begins):
                 writer = model.kinds[pointer[0]].mechanism.name
                 raise InputError(
-                    f"{said}, which pointer {pointer[1]} of {writer} writes; expected one that no "
-                    "pointer sets, read before AFTER SOLVE"
+                    refusal(
+                        "network.pointer-writes-expected-no-pointer-sets",
+                        said=said,
+                        pointer=pointer[1],
+                        writer=writer,
+                    )
                 )
 
 
@@ -393,8 +410,9 @@ def _check_assigned(model: Model, pointer: tuple[int, str], to: Written, said: s
     ):
         if is_so:
             raise InputError(
-                f"{said} and is written; expected a variable of another mechanism to which no "
-                f"other pointer leads: it is one {what}"
+                refusal(
+                    "network.written-expected-variable-another-mechanism-no", said=said, what=what
+                )
             )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from clhines.errors import InputError
 from clhines.model.model import Kind, Steered, Written
 from clhines.network.additions import Added
+from clhines.refusals import refusal
 
 Spans = Sequence[tuple[int, np.ndarray]]  # see `Model.instances`
 
@@ -59,14 +60,21 @@ def _pointers(
         k, place = instances[group]
         if (k, name) in others:
             raise InputError(
-                f"{kinds[k].mechanism.name}: pointer {name} points to voltages, and to variables; "
-                "expected one of them"
+                refusal(
+                    "network.pointer-points-voltages-variables-expected-them",
+                    name=kinds[k].mechanism.name,
+                    name2=name,
+                )
             )
         found[k, name][place[index]] = node
     for (k, name), nodes in found.items():
         if name in kinds[k].mechanism.program.assigned and (nodes >= 0).any():
             raise InputError(
-                f"{kinds[k].mechanism.name}: pointer {name}, which it writes, points to a voltage"
+                refusal(
+                    "network.pointer-writes-points-voltage",
+                    name=kinds[k].mechanism.name,
+                    name2=name,
+                )
             )
         loose = np.flatnonzero(nodes < 0)
         if len(loose):
@@ -84,9 +92,15 @@ def _written(
         entry = written.setdefault((k, name), Written(target, variable, none))
         if (entry.kind, entry.state) != (target, variable):
             raise InputError(
-                f"{kinds[k].mechanism.name}: pointer {name} points to {entry.state} of "
-                f"{kinds[entry.kind].mechanism.name}, and to {variable} of "
-                f"{kinds[target].mechanism.name}; expected one of them"
+                refusal(
+                    "network.pointer-points-expected-them",
+                    name=kinds[k].mechanism.name,
+                    name2=name,
+                    state=entry.state,
+                    name3=kinds[entry.kind].mechanism.name,
+                    variable=variable,
+                    name4=kinds[target].mechanism.name,
+                )
             )
         entry.instance[place[index]] = there[at]
     for k, kind in enumerate(kinds):
@@ -100,6 +114,10 @@ def _written(
 
 def _nowhere(kind: Kind, name: str, count: int) -> InputError:
     return InputError(
-        f"{kind.mechanism.name}: pointer {name} of {count} instances points nowhere; expected "
-        "set_pointer() for each"
+        refusal(
+            "network.pointer-instances-points-nowhere-expected-set-pointer",
+            name=kind.mechanism.name,
+            name2=name,
+            count=count,
+        )
     )

@@ -30,6 +30,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
     uses,
 )
 from clhines.neuron.read.catalogue import CatalogueEntry
+from clhines.refusals import Sentence, id_of, refusal, way_out_of
 
 # words of a NEURON block behind a list that may be empty
 _WORDS = r"(?:THREADSAFE|[A-Z]+_CURRENT|RANGE|GLOBAL|(?:BBCORE)?POINTER|USEION|EXTERNAL|RANDOM)\b"
@@ -55,10 +56,19 @@ class Rejected:
     """
 
     mechanism: str
-    construct: str
+    construct: Sentence
     way_out: str = ""
     file: str = ""
     line: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.way_out:
+            object.__setattr__(self, "way_out", way_out_of(self.construct))
+
+    @property
+    def id(self) -> str:
+        """The id of its sentence in the catalogue, `clhines.refusals`."""
+        return id_of(self.construct)
 
     def __str__(self) -> str:
         where = f" ({self.file}:{self.line})" if self.line else f" ({self.file})" * bool(self.file)
@@ -109,7 +119,7 @@ def converted(
             Rejected(entry.name, r.construct, _way_out(r), r.file, r.line) for r in error.rejections
         ]
     except InputError as error:
-        return [Rejected(entry.name, str(error), file=entry.file)]
+        return [Rejected(entry.name, refusal("neuron.other-rank", error=error), file=entry.file)]
 
 
 def _way_out(r: Rejection) -> str:

@@ -33,6 +33,7 @@ from clhines.neuron.stepping.reads import SteppingRejected
 from clhines.neuron.stepping.replay import StopRunError
 from clhines.neuron.stepping.taken import neurons_own
 from clhines.progress import showing
+from clhines.refusals import refusal, sentence_of
 from clhines.simulate.engines.arena_run import state_follows
 from clhines.simulate.engines.choose import make_joined
 from clhines.simulate.engines.table import CHOICES
@@ -75,7 +76,7 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
         except RejectedError as error:
             return error.rejected + uncalled
         except RankError as error:  # the other rank lists what it has
-            return [Rejected("", str(error)), *uncalled]
+            return [Rejected("", refusal("neuron.other-rank", error=error)), *uncalled]
     return uncalled
 
 
@@ -98,7 +99,7 @@ def _try_start(model: NeuronModel, ranks: Ranks | None) -> None:
         except InputError as error:
             if isinstance(error, RejectedError):
                 raise
-            raise RejectedError([Rejected("", str(error))]) from None
+            raise RejectedError([Rejected("", sentence_of(error))]) from None
         if ranks is not None:
             ranks.exchange(NO_WORDS)  # in which those wait that have started
 
@@ -295,9 +296,9 @@ def from_neuron(
 def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
     """Yield what `run` can do and a `Simulation` of its own cannot."""
     for t in model.pending.statements:
-        what = f"CVode.event with a statement, at t = {t:g} ms"
-        yield Rejected("", what, "use clhines.neuron.run, or call it between runs")
-    for used, what in (
+        what = refusal("neuron.cvode-event-statement-t-ms", t=t)
+        yield Rejected("", what)
+    for used, thing in (
         (model.wires.called, "NetCon.record of a statement or a function"),
         (model.plays.calls, "Vector.play of a statement"),
         (model.bins is not None and model.bins.late, LATE),
@@ -307,14 +308,14 @@ def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
         (model.is_behind(), _BEHIND),
     ):
         if used:
-            yield Rejected("", what, "use clhines.neuron.run")
+            yield Rejected("", refusal("neuron.not-in-from-neuron", what=thing))
     yield from model.uncalled
     if model.stepping is not None:
-        what = f"{model.stepping.procedure}() of the model's own"
-        yield Rejected("", what, "use clhines.neuron.run")
+        what = refusal("neuron.own-procedure", procedure=model.stepping.procedure)
+        yield Rejected("", what)
     for name, instances in model.every.items():  # a Simulation may have another dt or celsius
         if instances.entry.channel is not None and instances.entry.channel.of_step:
-            yield Rejected(name, "KSChan with usetable", "usetable(0), or clhines.neuron.run")
+            yield Rejected(name, refusal("neuron.kschan-usetable"))
 
 
 def _simulation(
@@ -425,8 +426,8 @@ def _advance(
             most = rest if ahead is None else min(rest, ahead.steps)
             if _of_any_rank(ranks, kept.waits()):  # what it sets is read again
                 if ranks is not None:
-                    what = f"{_ASIDE}, or {_BEHIND}"
-                    raise RejectedError([Rejected("", what, "call h.finitialize()")])
+                    what = refusal("neuron.waits-on-ranks", aside=_ASIDE, behind=_BEHIND)
+                    raise RejectedError([Rejected("", what)])
                 kept.sim, most = None, 1
             steps = together(ranks, kept, kept.steps_ahead(most))
             try:
@@ -498,8 +499,8 @@ def kept_or_read(
 def _unsolved(model: NeuronModel) -> Iterator[Rejected]:
     """Yield what is other in ``psolve``: NEURON's ``h.t`` stays as it was when that was called."""
     if any(r.times is not None and r.variable is None for r in model.plays.recorders):
-        what = "Vector.record of h.t at given times, in psolve, where NEURON's h.t does not move"
-        yield Rejected("", what, "record it in each step, or use h.continuerun()")
+        what = refusal("neuron.vector-record-h-t-given-times-psolve-where")
+        yield Rejected("", what)
 
 
 def _run_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks | None) -> int:

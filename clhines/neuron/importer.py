@@ -30,6 +30,7 @@ from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.played import EVERY, Player
 from clhines.progress import phase
+from clhines.refusals import refusal
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.summary import counted
 
@@ -118,7 +119,7 @@ def network_of(model: NeuronModel) -> Imported:
 
 def copied(once: Imported, copies: int) -> Imported:
     for name, pointer in once.model.steered:
-        what = f"copies of a model with POINTER {pointer}, which NET_RECEIVE writes"
+        what = refusal("neuron.copies-model-pointer-net-receive-writes", pointer=pointer)
         raise RejectedError([Rejected(name, what)])
     network = copies_of(once.network, copies)
     assert inside(network).copied is not None
@@ -300,8 +301,10 @@ def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Non
     for player in players:
         variable = player.variable
         if variable in played:
-            what = f"{player.what} into {variable.name}, which a Vector is played into, too"
-            rejected.append(Rejected(variable.owner, what, "play one of them"))
+            what = refusal(
+                "neuron.into-vector-played-into-too", what=player.what, name=variable.name
+            )
+            rejected.append(Rejected(variable.owner, what))
         played.add(variable)
         if (variable.owner, variable.name) == (OUTSIDE, POTENTIAL) and variable.number >= 0:
             outside.append(player)
@@ -312,7 +315,9 @@ def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Non
         names = [q.name for q in quantities if split_name(q) == wanted]
         is_one = variable.number >= 0 or variable.number == EVERY
         if group is None or not names or not is_one:
-            what = f"{player.what} into {variable.name}, which is no parameter of a mechanism"
+            what = refusal(
+                "neuron.into-no-parameter-mechanism", what=player.what, name=variable.name
+            )
             rejected.append(Rejected(variable.owner, what))
             continue
         every = range(len(group)) if variable.number == EVERY else [variable.number]
@@ -419,7 +424,7 @@ def _compare(model: NeuronModel, network: Network, groups: dict[str, Group]) -> 
         mechanism = Mechanism.from_nmodl(CROSSING.replace("crossing", f"crossing_{len(found)}"))
         to = [origin.variable for origin in origins if origin.variable is not None]
         if to[0].owner not in groups:
-            what = f"NetCon of {name}, which NEURON's queue runs ahead"
+            what = refusal("neuron.netcon-neuron-queue-runs-ahead", name=name)
             raise RejectedError([Rejected(to[0].owner, what)])
         at = model.every[to[0].owner].nodes[[variable.number for variable in to]]
         thresholds = np.array([origin.threshold for origin in origins])
@@ -474,7 +479,7 @@ def _connect(
         chosen = some[key == one]
         group = groups[wires.senders.names[one % len(known)]]
         if group.mechanism.program.net is None:
-            what = "a NetCon to what takes no events"
+            what = refusal("neuron.netcon-what-takes-no-events")
             raise RejectedError([Rejected(group.mechanism.name, what)])
         network.connect(
             [*parts.values()][one // len(known)],
@@ -585,7 +590,7 @@ def waiting(imported: Imported) -> list[tuple[int, float]]:
 
 
 def rejected_on_way(model: NeuronModel, name: str) -> RejectedError:
-    construct = "an event on its way whose NetCon has weights that events change"
+    construct = refusal("neuron.event-way-whose-netcon-has-weights")
     way_out = "start from h.finitialize()" if model.h.t > 0 else "send it by a VecStim"
     return RejectedError([Rejected(name, construct, way_out)])
 

@@ -34,6 +34,7 @@ from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import CatalogueEntry
 from clhines.neuron.read.written import read_pointed, read_written
 from clhines.progress import each
+from clhines.refusals import refusal
 from clhines.simulate.engines.reference import asked
 
 _ROWS = 1e-12  # relative: rows of TABLEs that differ by more are not of rounding
@@ -156,7 +157,9 @@ def _other_tables(
             continue
         for one in sorted({*table.depends} & {*entry.ranges}):
             if np.ptp(model.every[name].values(one)):
-                what = f"TABLE of {block} depends on '{one}', which differs between instances"
+                what = refusal(
+                    "neuron.table-depends-differs-between-instances", block=block, one=one
+                )
                 way_out = f"give all one value, or set usetable_{name} = 0"
                 refused.append(Rejected(name, what, way_out, entry.file))
         if text is not None and text.aside:
@@ -168,7 +171,7 @@ def _other_tables(
         if made is None:
             said = begins_as(mechanism, text.begun, partial(model.first_of, name))
             if said:
-                what = f"TABLE of {block}{CHANGES.format(said)}"
+                what = refusal("neuron.table", block=block, changes=CHANGES.format(said))
                 way_out = f"call h.finitialize(), or set usetable_{name} = 0"
                 refused.append(Rejected(name, what, way_out, entry.file))
             continue
@@ -209,7 +212,9 @@ def find_external(model: NeuronModel) -> None:
                 last = int(np.argmax(model.every[owner].columns.numbers()))
                 model.external[name, external] = Variable(owner, variable, last)
             if what:
-                model.rejected.append(Rejected(name, f"EXTERNAL {external}, {what}"))
+                model.rejected.append(
+                    Rejected(name, refusal("neuron.external-pointer", external=external, what=what))
+                )
     for name in {name for name, _ in model.external}:
         found = mechanism_of(model, name)
         if isinstance(found, Mechanism):
@@ -242,35 +247,42 @@ def find_pointed(model: NeuronModel) -> None:
         every = model.mechanisms[to.owner].program.blocks.values()
         used = any(a.name == to.name and a.direction != "out" for given in every for a in given)
         if used and len(model.every[to.owner]) > 1:
-            what = f"EXTERNAL {external}, which several instances of {to.owner} set and use"
+            what = refusal(
+                "neuron.external-several-instances-set-use", external=external, owner=to.owner
+            )
             model.rejected.append(Rejected(name, what))
     for one in compared:
-        program, what = model.mechanisms[one.owner].program, ""
+        program, why = model.mechanisms[one.owner].program, ""
         bodies = model.mechanisms[one.owner].compiled.bodies.values()
         set_here = [q for q in program.states if any(q.name in body.writes for body in bodies)]
         own = {q.public or q.name: q.name for q in set_here if not q.is_global}
         if one.name not in own:
-            what = "this does not set in a step"
+            why = "this does not set in a step"
         elif own[one.name] in program.received:
-            what = "events set"
-        if what:
-            what = f"NetCon of {one.owner}.{one.name}, which {what}"
-            model.rejected.append(Rejected("", what, "let it compare another variable"))
+            why = "events set"
+        if why:
+            said = refusal("neuron.netcon", owner=one.owner, name=one.name, what=why)
+            model.rejected.append(Rejected("", said))
     played = {(p.variable.owner, p.variable.name) for p in model.players}
     for (name, pointer), targets in model.pointed.items():
         pointing = model.outside.pointing.get(targets[0].owner) if targets else None
         if pointing is not None and targets[0].name in pointing.unknown:
-            what = f"POINTER {pointer} points to {targets[0].name}, which depends on i_membrane"
+            what = refusal(
+                "neuron.pointer-points-depends-i-membrane", pointer=pointer, name=targets[0].name
+            )
             model.rejected.append(Rejected(name, what))
         if targets and targets[0].owner in model.mechanisms:
             owner, variable = targets[0].owner, targets[0].name
             states = model.mechanisms[owner].program.states
             kept_there = variable in {(q.public or q.name).split("[")[0] for q in states}
             if (owner, variable) in played or not kept_there:
-                what = (
-                    f"POINTER {pointer} points to {variable} of {owner}, which is set from outside"
+                what = refusal(
+                    "neuron.pointer-points-set-from-outside",
+                    pointer=pointer,
+                    variable=variable,
+                    owner=owner,
                 )
-                model.rejected.append(Rejected(name, what, "let it point to another variable"))
+                model.rejected.append(Rejected(name, what))
 
 
 def find_written(model: NeuronModel) -> None:
@@ -302,7 +314,9 @@ def check_made(model: NeuronModel) -> list[Rejected]:
         entry = model.every[name].entry
         for variable in tables_of(entry.text, entry.file)[block].depends:
             if (name, variable) in played:
-                what = f"TABLE of {block}, which is made again where {variable} is played into"
+                what = refusal(
+                    "neuron.table-made-again-where-played-into", block=block, variable=variable
+                )
                 found.append(Rejected(name, what, f"set usetable_{name} = 0"))
     return found
 
@@ -317,5 +331,7 @@ def _slots(model: NeuronModel, name: str, mechanism: Mechanism) -> list[Rejected
         if net.watches:
             model.watched[name] = model.slots.watched(instances)
     except OSError as error:
-        return [Rejected(name, f"net_send or WATCH: NEURON's memory cannot be read: {error}")]
+        return [
+            Rejected(name, refusal("neuron.net-send-watch-neuron-memory-cannot-read", error=error))
+        ]
     return []

@@ -52,6 +52,7 @@ from clhines.neuron.read.tree import Tree
 from clhines.neuron.read.wiring import NeuronWires
 from clhines.neuron.read.written import WrittenPointers
 from clhines.neuron.stepping.reads import Stepping
+from clhines.refusals import refusal
 
 
 @dataclass(eq=False)
@@ -241,7 +242,9 @@ class NeuronModel:
             made = partial(Pointed, self.memory, self.h, name, variable, index=index)
             return SomePointed(made(pointers=pointers[some]) if some.any() else None, some)
         except OSError as error:
-            raise rejected(name, f"POINTER {variable}: {error}") from None
+            raise rejected(
+                name, refusal("neuron.pointer-unreadable", variable=variable, error=error)
+            ) from None
 
     def pointers(self, name: str) -> np.ndarray:
         """(k,) int64: what a mechanism's instances have in the POINTER that VERBATIM draws from."""

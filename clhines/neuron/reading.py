@@ -48,6 +48,7 @@ from clhines.neuron.read.wiring import on_ranks, read_wires
 from clhines.neuron.read.written import play_pointers, read_steered
 from clhines.neuron.stepping.reads import read_stepping
 from clhines.progress import phase
+from clhines.refusals import refusal
 from clhines.simulate.ranks.mpi import Ranks, agreed
 
 
@@ -81,7 +82,7 @@ def read_model(
         )
         model.rejected += unset
         if model.steered and ranks is not None:
-            what = "a POINTER that NET_RECEIVE writes, on several MPI ranks"
+            what = refusal("neuron.pointer-net-receive-writes-several-mpi-ranks")
             model.rejected.append(Rejected(next(iter(model.steered))[0], what))
         _check_draws(model, ranks)
         _find_drawing(model, ranks)
@@ -90,8 +91,8 @@ def read_model(
         model.rejected += check_made(model)
         times = {at for o in model.wires.origins for at in (o.times, o.numbers)}
         if any(r.address in times for r in model.plays.recorders):
-            what = "Vector.record into a Vector of NetCon.record"
-            model.rejected.append(Rejected("", what, "use two Vectors"))
+            what = refusal("neuron.vector-record-into-vector-netcon-record")
+            model.rejected.append(Rejected("", what))
         if model.bins is not None:
             step = float(h.dt)
             model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)
@@ -99,8 +100,12 @@ def read_model(
             model.rejected += check_compressed(model.queue, float(h.t), float(h.dt))
         model.stepping, model.uncalled = read_stepping(model)
         if model.gathers and model.stepping is not None:
-            what = f"{GATHERED}, and {model.stepping.procedure}() of the model's own"
-            model.rejected.append(Rejected("", what, "use one of them"))
+            what = refusal(
+                "neuron.gather-and-own-procedure",
+                gathered=GATHERED,
+                procedure=model.stepping.procedure,
+            )
+            model.rejected.append(Rejected("", what))
     return model
 
 
@@ -170,8 +175,17 @@ def _checked(h: Hoc, catalogue: Catalogue, shared: bool) -> Hoc | None:
         lone = nrn.Section(name="lone")
     hiding = catalogue.hiding(first(0.5)) if first is not None else []
     if hiding:
-        what = "a variable {1} of make_pointprocess, which hides that of segments in Python"
-        raise RejectedError([Rejected(n, what.format(n, v), "rename it") for n, v in hiding])
+        raise RejectedError(
+            [
+                Rejected(
+                    name,
+                    refusal(
+                        "neuron.variable-make-pointprocess-hides-segments-python", variable=variable
+                    ),
+                )
+                for name, variable in hiding
+            ]
+        )
     if first is None and lone is None:
         raise InputError("NEURON has no sections; expected a model in its memory")
     return lone
@@ -181,8 +195,11 @@ def _structure(contents: Contents) -> list[Rejected]:
     return [
         Rejected(
             name,
-            f"{name}, a mechanism without NMODL" + (f", in section {section}" if section else ""),
-            way_out="write it as a .mod file",
+            refusal(
+                "neuron.mechanism-without-nmodl",
+                name=name,
+                what=f", in section {section}" if section else "",
+            ),
         )
         for name, section in contents.structural.items()
     ]
@@ -193,8 +210,10 @@ def _branches(tree: Tree) -> list[Rejected]:
     several = [section for section in tree.sections if section.rallbranch != 1]
     if not several:
         return []
-    what = f"rallbranch = {several[0].rallbranch:g} of section {several[0].name()}"
-    return [Rejected("", what, "make the branches as sections")]
+    what = refusal(
+        "neuron.rallbranch-section", rallbranch=several[0].rallbranch, name=several[0].name()
+    )
+    return [Rejected("", what)]
 
 
 def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:
@@ -202,7 +221,7 @@ def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:
     if not model.draws:
         return
     if ranks is not None:
-        model.rejected.append(Rejected("", "Random.play on several MPI ranks"))
+        model.rejected.append(Rejected("", refusal("neuron.random-play-several-mpi-ranks")))
     for name, mechanism in model.mechanisms.items():
         for variable in mechanism.program.picked:
             streams = model.streams(name, variable)
@@ -210,8 +229,8 @@ def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:
                 isinstance(streams, (Pointed, SomePointed))
                 and streams.addresses & model.draws.streams
             ):
-                what = f"POINTER {variable} to a Random that is played, too"
-                model.rejected.append(Rejected(name, what, "use two Randoms"))
+                what = refusal("neuron.pointer-random-played-too", variable=variable)
+                model.rejected.append(Rejected(name, what))
 
 
 def _play_celsius(model: NeuronModel) -> None:
@@ -220,15 +239,19 @@ def _play_celsius(model: NeuronModel) -> None:
         return
     what = "Vector.play into celsius, with"
     if len(model.plays.celsius) > 1:
-        model.rejected.append(Rejected("", f"{what} several Vectors", "play one of them"))
+        model.rejected.append(Rejected("", refusal("neuron.celsius-played-twice", what=what)))
         return
     for ion in model.contents.ions.values():
         if (ion.style & ADVANCE_REVERSAL).any():
             more = f"the reversal potential of {ion.name}, which follows it in each step"
-            model.rejected.append(Rejected("", f"{what} {more}"))
+            model.rejected.append(
+                Rejected("", refusal("neuron.celsius-played-ion", what=what, more=more))
+            )
     for name, mechanism in model.mechanisms.items():
         if model.every[name].entry.channel is not None:
-            model.rejected.append(Rejected(name, f"{what} KSChan"))
+            model.rejected.append(
+                Rejected(name, refusal("neuron.celsius-played-kschan", what=what))
+            )
         blocks = [b for b in mechanism.program.blocks if b != "initial"]
         if not any(a.name == CELSIUS for b in blocks for a in mechanism.program.blocks[b]):
             continue
@@ -247,8 +270,8 @@ def _find_drawing(model: NeuronModel, ranks: Ranks | None) -> None:
     several = sum(len(model.every[name]) for name in drawing) > 1
     if several or (asking and ranks is not None):
         of = "by several instances" if several else "on several MPI ranks"
-        what = f"draws of NEURON's one generator {of}"
-        model.rejected += [Rejected(n, what, "declare a RANDOM variable") for n in drawing]
+        what = refusal("neuron.draws-neuron-generator", of=of)
+        model.rejected += [Rejected(n, what) for n in drawing]
         return
     for name in asking:
         pointed = {v.name for to in model.pointed.values() for v in to if v.owner == name}
@@ -264,10 +287,13 @@ def _called(model: NeuronModel) -> list[Rejected]:
     if on_ranks(model.h):
         late = model.bins is not None and model.bins.late
         rows = (model.plays.calls, "Vector.play of a statement"), (late, LATE)
-        return [Rejected("", f"{what}, on several MPI ranks") for is_so, what in rows if is_so]
+        return [
+            Rejected("", refusal("neuron.statements-on-ranks", what=what))
+            for is_so, what in rows
+            if is_so
+        ]
     if model.bins is None:
         return []
     senders = {o.sender[0] for o in model.wires.called if o.sender is not None}
-    what = "NetCon.record of a statement or a function, of an object that sends events"
-    what += ", with CVode.queue_mode(1, 0)"
-    return [Rejected(name, what, "record into a Vector") for name in sorted(senders)]
+    what = refusal("neuron.netcon-record-statement-function-object-sends-events")
+    return [Rejected(name, what) for name in sorted(senders)]

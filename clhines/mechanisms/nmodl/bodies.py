@@ -9,7 +9,7 @@ from fractions import Fraction
 from clhines.mechanisms.ir.compiled import NEVER, Body
 from clhines.mechanisms.ir.expressions import ExpressionError, Graph, Node
 from clhines.mechanisms.ir.forms import linear_parts
-from clhines.mechanisms.nmodl.evaluate import RAISED, counts
+from clhines.mechanisms.nmodl.evaluate import counts
 from clhines.mechanisms.nmodl.execute import Execution
 from clhines.mechanisms.nmodl.meaning.function_table import row_of
 from clhines.mechanisms.nmodl.meaning.kinetic import diffusing
@@ -38,6 +38,7 @@ from clhines.mechanisms.nmodl.values import (
     TableUse,
     weight,
 )
+from clhines.refusals import refusal
 
 SLOPE = Fraction(1, 1000)  # mV, of NEURON's quotient
 BEFORE_AFTER = "BEFORE INITIAL", "AFTER INITIAL", "BEFORE BREAKPOINT", "AFTER SOLVE", "BEFORE STEP"
@@ -65,7 +66,7 @@ class Bodies:
         except Refused as refused:
             found = [refused]
         except ExpressionError as error:
-            found = [Refused(f"an expression: {error}")]
+            found = [Refused(refusal("mod.expression", error=error))]
         self.refused += self.shared.verbatim or found
         self.shared.verbatim.clear()
 
@@ -86,7 +87,7 @@ def executed(
     bodies = Bodies(shared)
     work = _Work(bodies)
     if fails and not work.has_currents:
-        raise Refused(RAISED, file.line, "look there")
+        raise Refused(refusal("mod.error-file-raises-hoc-execerror"), file.line)
     parts = work.initial, work.current, work.advance, work.diffusion, work.events, work.others
     for part in (*parts, work.tables, work.assigned):
         bodies.attempt(part)
@@ -133,7 +134,10 @@ class _Work:
             return "add", name, parts[0]
         does = "set but from itself" if block in POINTED_PUT else "other than added to"
         where = block.upper().replace("_", " ")
-        raise Refused(f"POINTER {name} is {does} in {where}", self.file.pointers[name])
+        raise Refused(
+            refusal("mod.pointer-used-in", name=name, does=does, where=where),
+            self.file.pointers[name],
+        )
 
     def _main(self, name: str) -> Sequence[Statement]:
         block = self.file.main.get(name)
@@ -272,7 +276,7 @@ class _Work:
         if solves or others:
             steady = [s for s in solves if s.names[2]]
             if self.shared.secondorder and steady:
-                raise Refused("STEADYSTATE in BREAKPOINT with secondorder", steady[0].line)
+                raise Refused(refusal("mod.steadystate-breakpoint-secondorder"), steady[0].line)
             if self.shared.secondorder and any(halves(run, s) for s in solves):
                 self.bodies.halved = True
                 run.given["dt"] = run.read("dt") * self.graph.number(Fraction(1, 2))
@@ -298,7 +302,7 @@ class _Work:
         for name in ("CONSTRUCTOR", "TERMINAL"):
             for s in self._main(name):
                 if s.kind != "verbatim" or not is_empty(str(s.names[0])):
-                    raise Refused(name, s.line)
+                    raise Refused(refusal("mod.constructor", name=name), s.line)
 
     # ---------------------------------------------------------------------------------- events
 
@@ -350,7 +354,7 @@ class _Work:
             for s in begins:
                 first.body(s.blocks[0])
             if first.sent:
-                raise Refused("an event is sent in INITIAL of NET_RECEIVE", block.line)
+                raise Refused(refusal("mod.event-sent-initial-net-receive"), block.line)
             self._keep("net_initial", first, self._changed(first, block.arguments, keys))
 
     def _set_late(self, key: str, value: Node, received: Sequence[Sent]) -> bool:
@@ -385,9 +389,9 @@ class _Work:
         body, after = self.bodies.blocks["receive"], dict[Node, Node]()
         for number, (names, s, inner, guard) in enumerate(run.netcons):
             if "flag" in (*names, *block.arguments):
-                raise Refused("FOR_NETCONS with an argument that is called flag", s.line)
+                raise Refused(refusal("mod.for-netcons-argument-called-flag"), s.line)
             if len(names) > len(block.arguments):
-                raise Refused("FOR_NETCONS with more arguments than NET_RECEIVE", s.line)
+                raise Refused(refusal("mod.for-netcons-more-arguments-than-net-receive"), s.line)
             rename, results = {}, []
             for a, b in zip(names, block.arguments, strict=False):
                 rename[self.graph.symbol(f"_{a}__other")] = self.graph.symbol(f"_{b}__other")
@@ -404,7 +408,7 @@ class _Work:
             self.bodies.blocks[f"for_netcons{number}"] = Body(results, loops=inner.loops)
             self.bodies.netcons += 1
         if any(node.uses(e.name) for loop in body.loops for node in loop.nodes() for e in after):
-            raise Refused("a WHILE or FROM uses what FOR_NETCONS has changed", block.line)
+            raise Refused(refusal("mod.while-from-uses-what-for-netcons-has"), block.line)
         self.bodies.blocks["receive"] = body.mapped(lambda e: self.graph.replaced([e], after)[0])
 
     def _watches(self, run: Execution) -> None:
@@ -417,7 +421,7 @@ class _Work:
 
     def _excess(self, run: Execution, condition: Expression, line: int) -> Node:
         if condition[0] not in ("<", "<=", ">", ">="):
-            raise Refused("WATCH of what is no comparison", line)
+            raise Refused(refusal("mod.watch-what-no-comparison"), line)
         left, right = (run.expression(e) for e in condition[1:])  # type: ignore[arg-type]
         return left - right if condition[0] in (">", ">=") else right - left
 
@@ -429,7 +433,7 @@ class _Work:
             for k, (role, name, value) in enumerate(body.results):
                 if role in ("put", "add", "steer") and name in names:
                     if block not in ("before_initial", "initial"):
-                        what = f"POINTER {name} is written in BREAKPOINT and in another block"
+                        what = refusal("mod.pointer-written-breakpoint-another-block", name=name)
                         raise Refused(what, self.file.pointers[name])
                     body.results[k] = "assign", name, value
 
@@ -458,7 +462,7 @@ class _Work:
         if use.again is not None:
             own = set() if use.block.sort == "FUNCTION" else {*use.columns}
             if {*run.writes} != own or own & {*run.reads}:
-                what = f"TABLE of {name} leaves out what {name} sets, and DEPEND has what changes"
+                what = refusal("mod.table-leaves-out-what-sets-depend", name=name)
                 raise Refused(what, use.block.line, f"set usetable_{self.file.suffix} = 0")
             use.reads = frozenset(run.reads)
             self.bodies.blocks[f"table_{name}"] = Body([("column", "0", self.graph.symbol("_x"))])
@@ -505,4 +509,4 @@ def _nested(run: Execution, s: Statement) -> None:
     if run.is_in_call and block is not None and block.sort == "LINEAR":
         solve(run, s)
         return
-    raise Refused(f"SOLVE {s.names[0]} in a loop or a procedure", s.line)
+    raise Refused(refusal("mod.solve-loop-procedure", name=s.names[0]), s.line)

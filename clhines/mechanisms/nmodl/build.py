@@ -50,6 +50,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
 )
 from clhines.mechanisms.nmodl.values import FAILED, MADE, STEERING, TableUse
 from clhines.quantities import as_numbers
+from clhines.refusals import refusal
 
 MAX_QUEUE = 16
 MAX_ROWS = 8000  # of a FUNCTION_TABLE
@@ -90,9 +91,9 @@ def build(
         except Refused as one:
             return None, [one]
         except ExpressionError as error:
-            return None, [Refused(f"an expression: {error}")]
+            return None, [Refused(refusal("mod.expression", error=error))]
         except RecursionError:
-            return None, [Refused("expressions or blocks too deep within each other")]
+            return None, [Refused(refusal("mod.expressions-blocks-too-deep-within-each"))]
 
     model, refused = built(draws)
     if not draws and any(r.construct.endswith(ONE_GENERATOR) for r in refused):
@@ -140,10 +141,10 @@ class _Builder:
     def _check(self) -> None:
         file = self.file
         if not file.suffix:
-            raise Refused("no SUFFIX, POINT_PROCESS or ARTIFICIAL_CELL")
+            raise Refused(refusal("mod.no-suffix-point-process-artificial-cell"))
         for name in file.nonspecific | file.electrode:
             if self.names.variable(name) is None:
-                raise Refused(f"the current '{name}' is not declared")
+                raise Refused(refusal("mod.current-not-declared", name=name))
 
     def _check_pointed(self) -> None:
         """Refuse to read what POINTERs write: it depends on the order of all that write it.
@@ -155,11 +156,13 @@ class _Builder:
             others = [b for block, b in self.blocks.items() if block != STEERING]
             set_there = any(n == name for b in others for _, n, _ in b.results)
             if set_there or any(self.names.printed[name] in b.free(b.writes) for b in others):
-                what = f"POINTER {name}, which NET_RECEIVE writes, is used elsewhere, too"
+                what = refusal("mod.pointer-net-receive-writes-used-elsewhere-too", name=name)
                 raise Refused(what, self.file.pointers[name])
         for name in {n for b in bodies for role, n, _ in b.results if role in ("put", "add")}:
             if any(self.names.printed[name] in body.free(body.writes) for body in bodies):
-                raise Refused(f"POINTER {name} is written and read", self.file.pointers[name])
+                raise Refused(
+                    refusal("mod.pointer-written-read", name=name), self.file.pointers[name]
+                )
 
     def _set_by_pointer(self, role: str) -> set[str]:
         """POINTERs that NET_RECEIVE (``steer``) or BREAKPOINT (``assign``) writes."""
@@ -361,10 +364,8 @@ class _Builder:
             setters = {block for block, body in self.blocks.items() if key in body.writes}
             by_initial = setters == {"initial"} and key not in turned
             if variable.sort == "local" and not by_initial:  # NEURON does not show its value
-                what = (
-                    f"'{variable.name}' is one for all instances and keeps what each of them sets"
-                )
-                raise Refused(what, variable.line, "declare it in RANGE")
+                what = refusal("mod.all-instances-keeps-what-each-them", name=variable.name)
+                raise Refused(what, variable.line)
             (begun if by_initial else found).append(key)
         return found, begun
 
@@ -505,13 +506,13 @@ class _Builder:
             if wrong:
                 shown = self.names.public.get(wrong[0], wrong[0])
                 raise Refused(
-                    f"TABLE of {name}{CHANGES.format(shown)}",
+                    refusal("mod.table", name=name, changes=CHANGES.format(shown)),
                     use.block.line,
                     f"set usetable_{self.file.suffix} = 0",
                 )
             if self.bodies.halved and "dt" in free:
-                construct = f"TABLE of {name} depends on dt, which secondorder halves"
-                raise Refused(construct, use.block.line, "set secondorder = 0")
+                construct = refusal("mod.table-depends-dt-secondorder-halves", name=name)
+                raise Refused(construct, use.block.line)
             depends = tuple(k for k in self.parameters if k in free)
             columns = tuple(use.columns) if use.again is None else ("x",)
             found.append(Table(name, columns, use.n, depends, use.held))
@@ -523,7 +524,9 @@ class _Builder:
         written = dict.fromkeys(key for body in blocks for key in body.writes)
         changing = [key for key in written if self.names.elements[key] in use.depends]
         if changing or ("dt" in use.depends and self.bodies.halved):
-            what = f"TABLE of {name}, which is made again where {(*changing, 'dt')[0]} changes"
+            what = refusal(
+                "mod.table-made-again-where-changes", name=name, value=(*changing, "dt")[0]
+            )
             raise Refused(what, use.block.line, f"set usetable_{self.file.suffix} = 0")
         return Table(name, tuple(use.columns), use.n, made=use.made)
 

@@ -31,6 +31,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
     Statement,
 )
 from clhines.mechanisms.nmodl.values import FAILED, BlockValues, stream_keys
+from clhines.refusals import Sentence, refusal
 
 DRAWS = {  # of NEURON's one generator, and the functions of RANDOM variables instead
     "scop_random": "random_uniform", "exprand": "random_negexp", "normrand": "random_normal",
@@ -69,7 +70,7 @@ class Evaluation(BlockValues):
 
     inlined: Callable[[Block, Sequence[Node], int], Node]
     send: Callable[[str, Sequence[Expression], int], Node]
-    refuse_verbatim: Callable[[str, int], None]
+    refuse_verbatim: Callable[[Sentence, int], None]
 
     def expression(self, e: Expression) -> Node:
         """Return the value of an expression."""
@@ -87,7 +88,7 @@ class Evaluation(BlockValues):
         if sort == "^":  # a call in C
             return built_in(self.graph, "pow", self.in_any_order(e[1:]))  # type: ignore[arg-type]
         if sort == "text":
-            raise Refused("a text in an expression")
+            raise Refused(refusal("mod.text-expression"))
         return self._operators(e)
 
     def _operators(self, e: Expression) -> Node:
@@ -153,7 +154,7 @@ class Evaluation(BlockValues):
         if sign == "||":
             neither = graph.both(graph.negated(self.truth(a)), graph.negated(self.truth(b)))
             return graph.negated(neither)
-        raise Refused(f"the operator {sign}")
+        raise Refused(refusal("mod.operator", sign=sign))
 
     def truth(self, e: Node) -> Node:
         """Return a condition of what NMODL takes as one: true where it is not 0."""
@@ -195,11 +196,11 @@ class Evaluation(BlockValues):
             self.solve(self, Statement("solve", line, (name, CALLED, False)))
             return self.graph.zero
         if block.sort not in ("FUNCTION", "PROCEDURE"):
-            raise Refused(f"{block.sort} {name} is called", line)
+            raise Refused(refusal("mod.block-called", sort=block.sort, name=name), line)
         values = self.in_any_order(arguments, line)
         if len(values) != len(block.arguments):
             got = f"{len(values)} arguments"
-            raise Refused(f"{name} is called with {got}", line)
+            raise Refused(refusal("mod.called-with", name=name, got=got), line)
         return self.inlined(block, values, line)
 
     def _other_call(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
@@ -233,7 +234,7 @@ class Evaluation(BlockValues):
         if name == OF_ION:
             return self._of_ion(str(arguments[0][1]), line)
         if name == UNREAD:
-            self.refuse_verbatim("VERBATIM", line)
+            self.refuse_verbatim(refusal("mod.verbatim"), line)
             return self.graph.zero
         if self.shared.draws and (DRAWS.get(name) or name == "set_seed"):
             return self._of_generator(name, self.in_any_order(arguments, line), line)
@@ -250,7 +251,7 @@ class Evaluation(BlockValues):
             raise _unknown(name, line)
         count = FUNCTIONS[name] if name in FUNCTIONS else SCOP[name][0]
         if len(arguments) != count:
-            raise Refused(f"{name} is called with {len(arguments)} arguments", line)
+            raise Refused(refusal("mod.called-arguments", name=name, count=len(arguments)), line)
         return built_in(self.graph, name, self.in_any_order(arguments, line))
 
     def in_any_order(self, arguments: Sequence[Expression], line: int = 0) -> list[Node]:
@@ -274,7 +275,7 @@ class Evaluation(BlockValues):
             alike &= all(self.expression(a).definition is x.definition for a, x in others)
         self.values = kept
         if not alike:
-            raise Refused(_ORDER, line, _LOCALS)
+            raise Refused(refusal("mod.arguments-call-draw-set-variables-whose"), line)
         return found
 
     def _of_ion(self, name: str, line: int) -> Node:
@@ -282,7 +283,7 @@ class Evaluation(BlockValues):
         ions = self.file.ions
         known = {n for ion in ions for n in (*ion.reads, *ion.writes)}
         if name not in known or name in {f"i{ion.name}" for ion in ions}:
-            raise Refused("VERBATIM", line, "write it in NMODL")
+            raise Refused(refusal("mod.verbatim"), line)
         key = self.names.element(name, None, line)
         self.reads[key] = None
         return self.graph.symbol(key)
@@ -291,7 +292,7 @@ class Evaluation(BlockValues):
         """Return the value of a function whose last argument is a text."""
         *values, text = *self.in_any_order(arguments[:-1], line), str(arguments[-1][1]).strip('"')
         if len(values) != {"stepforce": 1}.get(name, 2):
-            raise Refused(f"{name} is called with {len(arguments)} arguments", line)
+            raise Refused(refusal("mod.called-arguments", name=name, count=len(arguments)), line)
         if name == "stepforce":
             return function_table.step(self, text, values[0], line)
         return threshold(self.graph, values, text, line)
@@ -322,7 +323,7 @@ class Evaluation(BlockValues):
         _check_count(name, values, line)
         if name == "set_seed":
             if "initial" not in self.where:  # float32 has no whole numbers above 2**24
-                raise Refused(f"set_seed in {self.where}", line, "call it in INITIAL")
+                raise Refused(refusal("mod.set-seed", where=self.where), line)
             return drawn(self, "random_setseq", GENERATOR, values, line, name)
         if name == "poisrand":
             return self.inlined(_poisson(), values, line)
@@ -342,19 +343,19 @@ def _poisson() -> Block:
 
 def _check_count(name: str, values: Sequence[Node], line: int) -> None:
     if len(values) != {"scop_random": 0, "normrand": 2}.get(name, 1):
-        raise Refused(f"{name} is called with {len(values)} arguments", line)
+        raise Refused(refusal("mod.called-arguments", name=name, count=len(values)), line)
 
 
 def _unknown(name: str, line: int) -> Refused:
     if name in DRAWS:
-        what = f"{name}{ONE_GENERATOR}"
+        what = refusal("mod.draws-one-generator", name=name, one_generator=ONE_GENERATOR)
         other = f" and call {DRAWS[name]}" * bool(DRAWS[name])
         return Refused(what, line, f"declare a RANDOM variable{other}, or use a NetStim")
     if name in OF_NEURON:
-        return Refused(f"the function {name}, which NEURON has built in", line, "write it in NMODL")
+        return Refused(refusal("mod.function-neuron-has-built", name=name), line)
     if name == "hoc_execerror":
-        return Refused(RAISED, line, "look there")
-    return Refused(f"the function {name}, which the file does not define", line)
+        return Refused(refusal("mod.error-file-raises-hoc-execerror"), line)
+    return Refused(refusal("mod.function-file-does-not-define", name=name), line)
 
 
 _OPERATORS = frozenset("+ - * / % < <= > >= == != && ||".split())
@@ -370,16 +371,18 @@ def drawn(
 ) -> Node:
     """Return a random number of a stream, or set its place; `shown` is what the file calls."""
     if name not in run.file.random:
-        raise Refused(f"{function} of '{name}', which is not RANDOM", line)
+        raise Refused(refusal("mod.not-random", function=function, name=name), line)
     if function not in _TAKES:
-        raise Refused(f"{function}", line, "set it by NEURON's set_ids or by Network.random")
+        raise Refused(refusal("mod.random-ids", function=function), line)
     if len(values) not in _TAKES[function]:
-        raise Refused(f"{function} is called with {len(values) + 1} arguments", line)
+        raise Refused(
+            refusal("mod.random-arguments", function=function, count=len(values) + 1), line
+        )
     is_once = not run.rules or (name == GENERATOR and "once" in run.rules)
     in_loop = run.inside_loop and not run.draws_inside
     if run.where not in _WHERE or run.is_repeated or not is_once or in_loop:
-        what = f"{shown or function} in {run.where}"
-        raise Refused(what, line, "draw it in a PROCEDURE or in INITIAL")
+        what = refusal("mod.draw-in-block", value=shown or function, where=run.where)
+        raise Refused(what, line)
     run.drew[name] = None
     graph, plain_name = run.graph, plain(name)
     keep, at = stream_keys(name)

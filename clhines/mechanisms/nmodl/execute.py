@@ -27,6 +27,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
     uses,
 )
 from clhines.mechanisms.nmodl.values import MADE, Sent, TableUse, weight
+from clhines.refusals import Sentence, refusal
 
 
 def breaks(statements: Sequence[Statement]) -> bool:
@@ -86,12 +87,15 @@ class Execution(Evaluation):
             for s in statements:
                 self._executed += 1
                 if self._executed > MAX_EXECUTED:
-                    raise Refused(f"more than {MAX_EXECUTED} statements are executed", s.line)
+                    raise Refused(
+                        refusal("mod.more-than-statements-executed", max_executed=MAX_EXECUTED),
+                        s.line,
+                    )
                 try:
                     self.line = s.line
                     self._statement(s)
                 except ExpressionError as error:
-                    raise Refused(f"an expression: {error}", s.line) from error
+                    raise Refused(refusal("mod.expression", error=error), s.line) from error
                 except Refused as refused:
                     refused.line = refused.line or s.line
                     raise
@@ -117,16 +121,18 @@ class Execution(Evaluation):
         elif s.kind == "while":
             self._while(s)
         elif is_return(s):
-            self.refuse_verbatim("VERBATIM: a return there", s.line)
+            self.refuse_verbatim(refusal("mod.verbatim-return"), s.line)
         elif s.kind == "verbatim":
             if not is_empty(str(s.names[0])):
-                self.shared.verbatim.append(Refused("VERBATIM", s.line, "write it in NMODL"))
+                self.shared.verbatim.append(Refused(refusal("mod.verbatim"), s.line))
         elif s.kind in self.rules:
             self.rules[s.kind](s)
         elif s.kind in _RULED:
             named = {"prime": f"{s.names[0]}'" if s.names else "", "equation": "an equation"}
             what = named.get(s.kind, s.kind)
-            raise Refused(f"{what} outside of {_RULED[s.kind]}", s.line)
+            raise Refused(
+                refusal("mod.statement-outside-block", what=what, ruled=_RULED[s.kind]), s.line
+            )
         elif s.kind == "solve":
             if self.solve is not None:
                 self.solve(self, s)
@@ -173,12 +179,12 @@ class Execution(Evaluation):
     def _turns(self, s: Statement) -> None:
         first, last, by = (self.integer(e).definition for e in s.values)
         if not by.is_number or (by.value <= 0 and not (first.is_number and last.is_number)):
-            raise Refused("FROM with a step that is not constant", s.line, "use constants")
+            raise Refused(refusal("mod.from-step-not-constant"), s.line)
         if not by.value:
-            raise Refused("FROM BY 0", s.line)
+            raise Refused(refusal("mod.from-by-zero"), s.line)
         changed = set_by(s.blocks[0], self.file.blocks)
         if any(uses([replace(s, blocks=[])], name) for name in changed):
-            raise Refused("FROM whose turns change its bounds", s.line)
+            raise Refused(refusal("mod.from-whose-turns-change-bounds"), s.line)
         if not (first.is_number and last.is_number):
             sends = any(uses(s.blocks[0], name) for name in ("net_send", "net_event"))
             (self._sending_from if sends else self._open_from)(s, first, last)
@@ -186,7 +192,7 @@ class Execution(Evaluation):
         start, end, step = (int(e.value) for e in (first, last, by))
         turns = range(start, end + (1 if step > 0 else -1), step)
         if len(turns) > MAX_TURNS:
-            raise Refused(f"FROM with {len(turns)} turns", s.line)
+            raise Refused(refusal("mod.from-turns", count=len(turns)), s.line)
         name = str(s.names[0])
         with self.scope():
             key = self.new_local(name)
@@ -197,9 +203,9 @@ class Execution(Evaluation):
                 self.values[key] = self.graph.number(k)
                 self.body(s.blocks[0])
 
-    def refuse_verbatim(self, construct: str, line: int) -> None:
+    def refuse_verbatim(self, construct: Sentence, line: int) -> None:
         """Refuse C where parameters say that it is executed, or keep it and find the others."""
-        refused = Refused(construct, line, "write it in NMODL")
+        refused = Refused(construct, line)
         if self.guard is self.graph.one:
             self.shared.verbatim.append(refused)
         else:
@@ -227,10 +233,10 @@ class Execution(Evaluation):
     def _sending_from(self, s: Statement, first: Node, last: Node) -> None:
         """Execute the turns of a FROM one after another, as far as parameters may ask for them."""
         if breaks(s.blocks[0]):
-            raise Refused("an event is sent in a loop that is left", s.line)
+            raise Refused(refusal("mod.event-sent-loop-left"), s.line)
         test, turn = self._turn(s)
         beyond = self.graph.less(first + self.integer(s.values[2]) * MAX_SENT, last, or_equal=True)
-        refused = Refused(f"a loop that sends more than {MAX_SENT} events", s.line, "send fewer")
+        refused = Refused(refusal("mod.loop-sends-more-than-events", max_sent=MAX_SENT), s.line)
         self.shared.unless.append((self.where, self.graph.both(self.guard, beyond), refused))
         turns: list[Statement] = []
         for _ in range(MAX_SENT):
@@ -264,12 +270,12 @@ class Execution(Evaluation):
             if not condition.value:
                 return
             self.body(s.blocks[0])
-        raise Refused(f"WHILE with more than {MAX_TURNS} turns", s.line)
+        raise Refused(refusal("mod.while-more-than-turns", max_turns=MAX_TURNS), s.line)
 
     def _open_while(self, s: Statement, condition: Node) -> None:
         """Make a loop of a WHILE whose end depends on values."""
         if self.inside_loop:
-            raise Refused("WHILE within another iteration", s.line)
+            raise Refused(refusal("mod.while-within-another-iteration"), s.line)
         before = dict(self.values)
         sent = len(self.sent), len(self.armed), len(self.netcons)
         changed = self._changed_in_turns(s, before)
@@ -285,7 +291,7 @@ class Execution(Evaluation):
             loop.values = [self.values[k] for k in changed]
         self.draws_inside = False
         if sent != (len(self.sent), len(self.armed), len(self.netcons)):
-            raise Refused("an event is sent in a WHILE", s.line)
+            raise Refused(refusal("mod.event-sent-while"), s.line)
         for key, end in zip(changed, self.close_loop(loop), strict=True):
             self.set(key, end)
 
@@ -312,18 +318,18 @@ class Execution(Evaluation):
     def send(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
         """Note a net_send, net_event or net_move."""
         if self.where not in ("receive", "initial", "net_initial"):
-            raise Refused(f"{name} in {self.where}", line)
+            raise Refused(refusal("mod.call-in-block", name=name, where=self.where), line)
         values = self.in_any_order(arguments, line)
         t = self.read("t")
         first, sign = arguments[0] if arguments else (), ""
         while first and first[0] in ("+", "-", "*", "/"):
             first, sign = first[1], str(first[0])  # type: ignore[assignment]
         if name == "net_send" and sign in "*/" and sign and first[1] in self.turning:
-            what = f"net_send({first[1]} {sign} ...): NEURON puts t + before the loop's {first[1]}"
+            what = refusal("mod.net-send-neuron-puts-t-before-loop", first=first[1], sign=sign)
             raise Refused(what, line, f"begin with another factor than {first[1]}")
         if name == "net_send":
             if len(values) != 2:
-                raise Refused("net_send needs a delay and a flag", line)
+                raise Refused(refusal("mod.net-send-needs-delay-flag"), line)
             self.sent.append(Sent("self", self.guard, t + values[0], values[1]))
         else:
             kind = "event" if name == "net_event" else "move"
@@ -335,14 +341,16 @@ class Execution(Evaluation):
             for condition, flag in zip(s.values[::2], s.values[1::2], strict=True):
                 number = self.expression(flag).definition
                 if not number.is_number:
-                    raise Refused("WATCH with a flag that is not constant", s.line)
+                    raise Refused(refusal("mod.watch-flag-not-constant"), s.line)
                 self.armed.append((self.guard, condition, number.value, s.line))
             if "v" in self.given:  # NEURON looks at the condition at once, with the node's voltage
                 self.given["v"] = self.graph.symbol("v")
         elif s.kind == "for_netcons" and self.where == "receive":
             self._for_netcons(s)
         else:
-            raise Refused(f"{s.kind.upper()} in {self.where}", s.line)
+            raise Refused(
+                refusal("mod.statement-in-block", kind=s.kind.upper(), where=self.where), s.line
+            )
 
     def _for_netcons(self, s: Statement) -> None:
         """Execute the body for another connection, whose weights are symbols of their own."""
@@ -357,14 +365,14 @@ class Execution(Evaluation):
         inner._serial = 10_000 + self._serial
         inner.body(s.blocks[0])
         for name in inner.writes:
-            raise Refused(f"FOR_NETCONS that sets '{name}'", s.line, "set the weights alone")
+            raise Refused(refusal("mod.for-netcons-sets", name=name), s.line)
         own = list(zip(names, self.arguments.items(), strict=False))
         after = [inner.values[str(inner.scopes[-1][name])] for name in names]
         for (name, (argument, key)), changed in zip(own, after, strict=False):
             symbol, other = self.graph.symbol(weight(argument)), f"_{name}__other"
             is_set = where_true(self.graph, self.guard, [self.values[key]])[0] is not symbol
             if changed.uses(symbol.name) or (is_set and any(e.uses(other) for e in after)):
-                what = f"FOR_NETCONS sets '{name}', which the event has set or uses there"
+                what = refusal("mod.for-netcons-sets-event-has-set-uses", name=name)
                 raise Refused(what, s.line)
             if changed is not self.graph.symbol(other):
                 poison = self.graph.symbol(f"_{argument}__changed")
@@ -374,9 +382,11 @@ class Execution(Evaluation):
     def executed(self, block: Block, values: Sequence[Node], line: int) -> Node:
         """Execute a block without its table."""
         if block.name in self._calls:
-            raise Refused(f"{block.name} calls itself", line)
+            raise Refused(refusal("mod.calls-itself", name=block.name), line)
         if len(self._calls) > MAX_CALLS:
-            raise Refused(f"more than {MAX_CALLS} calls within each other", line)
+            raise Refused(
+                refusal("mod.more-than-calls-within-each-other", max_calls=MAX_CALLS), line
+            )
         self._calls.append(block.name)
         with self.scope({}):
             for name, value in zip(block.arguments, values, strict=True):
@@ -389,7 +399,7 @@ class Execution(Evaluation):
     def _looked_up(self, block: Block, s: Statement, values: Sequence[Node], line: int) -> Node:
         """Take the value of a function, or what a procedure sets, from its table."""
         if len(values) != 1:
-            raise Refused(f"TABLE of {len(values)} arguments", s.line)
+            raise Refused(refusal("mod.table-arguments", count=len(values)), s.line)
         use = self.shared.tables.get(block.name)
         if use is None:
             use = self.shared.tables[block.name] = self._table(block, s)
@@ -439,20 +449,20 @@ class Execution(Evaluation):
             keys = [block.name]
         else:
             if not columns:
-                raise Refused(f"TABLE of {block.name} without names", s.line)
+                raise Refused(refusal("mod.table-without-names", name=block.name), s.line)
             keys = []
             for name in columns:  # type: ignore[attr-defined]
                 if self.names.variable(name) is None:
-                    raise Refused(f"'{name}' is not declared", s.line)
+                    raise Refused(refusal("mod.not-declared", name=name), s.line)
                 keys += self.names.all_elements(name)
         if not 1 <= int(n) <= 1_000_000:  # type: ignore[call-overload]
-            raise Refused(f"TABLE WITH {n}", s.line)
+            raise Refused(refusal("mod.table-with", n=n), s.line)
         use = TableUse(block, keys, low, high, int(n))  # type: ignore[call-overload]
         given = self.shared.given.get(MADE.format(block.name))
         if given is not None:
             use.made, use.depends = given.values, frozenset(s.names[1])  # type: ignore[call-overload]
             if len(use.made) != (use.n + 1) * len(keys) or not (low.is_number and high.is_number):
-                raise Refused(f"TABLE of {block.name} with other rows than NEURON's", s.line)
+                raise Refused(refusal("mod.table-other-rows-than-neuron", name=block.name), s.line)
             return use
         if all(key in self.names.elements and self.names.is_global(key) for key in keys):
             use.held = tuple(key for key in keys if self._is_held(block, key))

@@ -19,6 +19,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
     Refused,
     Statement,
 )
+from clhines.refusals import refusal
 
 # what statements do that not every block may have: ``prime``, ``equation``, those of KINETIC
 Rules = dict[str, Callable[[Statement], None]]
@@ -143,17 +144,20 @@ class BlockValues:
     def key(self, name: str, index: int | Node | None, line: int) -> str:
         """Return the key of a variable."""
         if isinstance(index, Node):
-            raise Refused("an index that is not constant", line)
+            raise Refused(refusal("mod.index-not-constant"), line)
         local = self._find(name)
         if local is not None:
             if isinstance(local, str):
                 return local
             if index is None or not 0 <= index < len(local):
-                raise Refused(f"{name}[{index}] of {len(local)}", line)
+                raise Refused(
+                    refusal("mod.index-outside-local", name=name, index=index, count=len(local)),
+                    line,
+                )
             return local[index]
         variable = self.names.variable(name)
         if variable is None:
-            raise Refused(f"'{name}' is not declared", line)
+            raise Refused(refusal("mod.not-declared", name=name), line)
         return self.names.element(name, index, line)
 
     def _elements(self, name: str) -> str | list[str] | None:
@@ -172,9 +176,9 @@ class BlockValues:
         """Return keys of an array, whether an index is one of it, and what is there otherwise."""
         keys = self._elements(name)
         if not isinstance(keys, list):
-            raise Refused(f"'{name}' is no array", line)
+            raise Refused(refusal("mod.no-array", name=name), line)
         if len(keys) > MAX_CHOSEN:
-            what = f"an index that is not constant, of more than {MAX_CHOSEN} elements"
+            what = refusal("mod.index-not-constant-more-than-elements", max_chosen=MAX_CHOSEN)
             raise Refused(what, line)
         graph = self.graph
         inside = graph.both(
@@ -214,7 +218,7 @@ class BlockValues:
                 return self._special(name, line)
             if name in self.file.core_pointers or name in self.file.random:
                 what = "BBCOREPOINTER" if name in self.file.core_pointers else "RANDOM"
-                raise Refused(f"{what} {name} as a number", line)
+                raise Refused(refusal("mod.name-as-number", what=what, name=name), line)
             variable = self.names.variable(name)
             if variable is None and name == "usetable":
                 return self.graph.number(int(self.shared.use_tables))
@@ -229,10 +233,10 @@ class BlockValues:
 
     def _special(self, name: str, line: int) -> Node:
         if name == "v" and self.file.kind == "artificial":
-            raise Refused("v in an ARTIFICIAL_CELL", line)
+            raise Refused(refusal("mod.v-artificial-cell"), line)
         if name == "v" and self._calls and self.where in _OF_EVENTS and self.shared.is_stale:
-            what = f"v in {self._calls[-1]}, which is of the step before where an event calls it"
-            raise Refused(what, line, "use v in NET_RECEIVE, too, or as an argument")
+            what = refusal("mod.v-step-before-where-event-calls", call=self._calls[-1])
+            raise Refused(what, line)
         return self.value(name)
 
     def value(self, key: str) -> Node:
@@ -251,18 +255,18 @@ class BlockValues:
             if name == "v":
                 self._check_v(line)
             if name in ("t", "dt", *BUILT_IN):
-                raise Refused(f"'{name}' is set", line)
+                raise Refused(refusal("mod.variable-set", name=name), line)
             if name in self.file.external:
-                raise Refused(f"EXTERNAL {name} is set", line)
+                raise Refused(refusal("mod.external-set", name=name), line)
             if name == "v":  # of this block alone
                 self.given["v"] = self.graph.local("v", value)
                 return
             variable = self.names.variable(name)
             if variable is not None and variable.sort == "constant":
-                raise Refused(f"the constant '{name}' is set", line)
+                raise Refused(refusal("mod.constant-set", name=name), line)
             writes = *POINTED_PUT, *POINTED_ADD, ASSIGNING, STEERING
             if name in self.file.pointers and self.where not in writes:
-                raise Refused(f"POINTER {name} is written in {self.block}", line)
+                raise Refused(refusal("mod.pointer-written", name=name, block=self.block), line)
         if isinstance(index, Node):
             self._choose(name, index, value, line)
         else:
@@ -277,13 +281,13 @@ class BlockValues:
     def _check_v(self, line: int) -> None:
         """Refuse to set v in loops, and where an event would not set its node's voltage by that."""
         if self.inside_loop:
-            raise Refused("v is set in a loop", line)
+            raise Refused(refusal("mod.v-set-loop"), line)
         if self.where in ("net_initial", "for_netcons"):
             inner = {"net_initial": "INITIAL", "for_netcons": "FOR_NETCONS"}[self.where]
-            raise Refused(f"v is set in {inner} of NET_RECEIVE", line)
+            raise Refused(refusal("mod.v-set-net-receive", inner=inner), line)
         if self.where == "receive" and not self.shared.sets_v:
-            what = f"v is set in {self._calls[-1]}, but not in NET_RECEIVE, which calls it"
-            raise Refused(what, line, "set v in NET_RECEIVE itself")
+            what = refusal("mod.v-set-but-not-net-receive-calls", call=self._calls[-1])
+            raise Refused(what, line)
 
     def late(self, work: Callable[[], Iterable[Node]]) -> dict[str, tuple[Node, Node]]:
         """Return the variables that some work sets only behind its use of them in its results.
@@ -328,7 +332,7 @@ class BlockValues:
     def open_loop(self, keys: Sequence[str], starts: list[Node], most: int) -> Loop:
         """Return a new loop of these variables."""
         if self.inside_loop:
-            raise Refused("an iteration within another")
+            raise Refused(refusal("mod.iteration-within-another"))
         number = self.shared.loops
         self.shared.loops += 1
         plain = [k.split("\0")[0] for k in keys]

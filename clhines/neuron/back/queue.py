@@ -16,6 +16,7 @@ from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Queued, gather, halves, is_address, words_at
 from clhines.neuron.read.wiring import NeuronWires, Sender
+from clhines.refusals import refusal
 
 _WORDS_OF_ITEM, _WORDS_OF_EVENT = 6, 5
 _BIN_OF_ITEM = 40  # bytes: where an entry of the queue has the number of its bin, or -1
@@ -180,8 +181,8 @@ def read_pending(queue: EventQueue, wires: NeuronWires) -> Pending:
                 binned.append((event.bin_order, pairs))
     pending.statements, of_points = _statements(events)
     for t in of_points:
-        what = f"CVode.event with a statement and a point process, at t = {t:g} ms"
-        pending.rejected.append(Rejected("", what, "leave the point process out"))
+        what = refusal("neuron.cvode-event-statement-point-process-t-ms", t=t)
+        pending.rejected.append(Rejected("", what))
     for event, target, netcon in zip(selves, targets, weights, strict=True):
         if target >= 0:
             number = netcon if event.weight else -1
@@ -243,10 +244,8 @@ class Bins:
         if binned.any() and (
             self.late or not self._in_time(found_in.time[binned], found_in.item[binned])
         ):
-            what = "CVode.queue_mode(1, 0) with events on their way in NEURON's bins of another "
-            what += "time, as t or dt has been set, or stepped otherwise, since finitialize()"
-            way_out = "queue_mode(0, 0) before finitialize(), or leave t and dt as they are"
-            raise RejectedError([Rejected("", what, way_out)])
+            what = refusal("neuron.cvode-queue-mode-events-their-way-neuron-bins")
+            raise RejectedError([Rejected("", what)])
 
     def _in_time(self, times: np.ndarray, items: np.ndarray) -> bool:
         """Whether the bins that entries of the queue are in are those of their times, ms."""
@@ -279,20 +278,24 @@ def check_bins(
 def check_compressed(queue: EventQueue, t: float, dt: float) -> list[Rejected]:
     """Return what ``spike_compress`` counts from a time between steps, of the first exchange."""
     delays = [event.time - t for event in queue.events("NetParEvent")[:1]]
-    what = "ParallelContext.spike_compress with a smallest delay of {:g} ms, between steps, from "
-    what += "which NEURON counts those of its spikes"
-    way_out = "spike_compress(0), or delays of whole steps"
     loose = [delay for delay in delays if abs(delay / dt - round(delay / dt)) > _NEAR]
-    return [Rejected("", what.format(delay), way_out) for delay in loose]
+    return [
+        Rejected(
+            "",
+            refusal(
+                "neuron.parallelcontext-spike-compress-smallest-delay-ms-between-steps", delay=delay
+            ),
+        )
+        for delay in loose
+    ]
 
 
 def in_no_bin(wires: NeuronWires, pending: Pending) -> list[Rejected]:
     """Return events of NetCons on their way that are in no bin."""
     loose = Counter(pending.netcons) - Counter(pending.binned)
-    what = "NetCon.event on its way, with CVode.queue_mode(1, 0), where it is in no bin"
-    way_out = "CVode().queue_mode(0, 0), finitialize()"
+    what = refusal("neuron.netcon-event-way-cvode-queue-mode-where-no-bin")
     names = sorted({wires.target_of(k)[0] for k, _ in loose})
-    return [Rejected(name, what, way_out) for name in names]
+    return [Rejected(name, what) for name in names]
 
 
 def _warn_of_time(wires: NeuronWires, mechanisms: dict[str, Mechanism], dt: float) -> None:

@@ -17,6 +17,7 @@ from clhines.neuron.memory.raw import Place, numbers_at, put_numbers
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.contents import Hidden, Instances
+from clhines.refusals import refusal
 from clhines.simulate.engines.reference import check_unless, started
 from clhines.simulate.events.sources import SPIKE_LATE, ring_sizes, wires_of
 from clhines.simulate.records.records import Recording
@@ -103,10 +104,7 @@ def step_of(h: Hoc, dt: float) -> int:
     """Step at whose begin NEURON's time is, below 0 before 0 ms; InputError where it is at none."""
     step = round(h.t / dt)
     if abs(h.t - step * dt) > 1e-6 * dt * max(1.0, abs(step) * 1e-3):
-        raise InputError(
-            f"h.t is {h.t:g} ms, no whole number of steps of h.dt = {dt:g} ms; expected "
-            "h.finitialize() after a change of h.dt"
-        )
+        raise InputError(refusal("neuron.h-t-ms-no-whole-number-steps", t=h.t, dt=dt))
     return step
 
 
@@ -114,7 +112,7 @@ def _start_of(h: Hoc, dt: float) -> int:
     """Step at whose begin a simulation starts."""
     step = step_of(h, dt)
     if step < 0:
-        raise InputError(f"h.t is {h.t:g} ms; expected 0 or more: let NEURON run until 0")
+        raise InputError(refusal("neuron.h-t-ms-expected-more-let-neuron", t=h.t))
     return step
 
 
@@ -135,7 +133,7 @@ def _variables(
         elif not quantity.is_global:
             hidden = imported.model.hidden_of(name)
             if base not in hidden.columns:
-                what = f"{base}, which is not found in NEURON's memory"
+                what = refusal("neuron.not-found-neuron-memory", base=base)
                 way_out = "declare it, or another variable, in RANGE"
                 raise RejectedError([Rejected(name, what, way_out)])
             yield values, base, element, place, hidden
@@ -231,8 +229,8 @@ def _take_globals(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays,
         elif len(at := local_of(imported.model, name, quantity)):
             values[place] = numbers_at(at)
         elif quantity.name in imported.groups[name].mechanism.program.begun:
-            what = f"LOCAL {base}, which is not found in NEURON's memory"
-            raise RejectedError([Rejected(name, what, "declare it in RANGE")])
+            what = refusal("neuron.local-not-found-neuron-memory", base=base)
+            raise RejectedError([Rejected(name, what)])
 
 
 def _take_sent(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
@@ -328,8 +326,8 @@ def _take_self_events(sim: Simulation | OneCopy, imported: Imported, arrays: Arr
         calls = imported.groups[name].mechanism.calls("receive")
         lost = event.netcon >= 0 and event.netcon not in of_netcon
         if lost and any(a.role == "weight" for a in calls):
-            what = "a self event on its way whose NetCon has no source, or none that sends here"
-            raise RejectedError([Rejected(name, what, "start from h.finitialize()")])
+            what = refusal("neuron.self-event-way-whose-netcon-has")
+            raise RejectedError([Rejected(name, what)])
         k, place = sim.model.instances[imported.groups[name].number]
         at = place[instance :: len(place) // imported.copies]
         connection = of_netcon.get(event.netcon, np.full(imported.copies, -1))
@@ -353,7 +351,7 @@ def _queue_event(
     size, room = queue["size"], len(queue["time"])
     slot = size[at].astype(np.int64)
     if (slot >= room).any():
-        raise InputError(f"an instance of {name} has more than {room} self events on their way")
+        raise InputError(refusal("neuron.instance-has-more-than-self-events", name=name, room=room))
     queue["time"][slot, at], queue["flag"][slot, at] = event
     queue["connection"][slot, at] = connection
     size[at] = slot + 1

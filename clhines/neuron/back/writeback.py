@@ -22,6 +22,7 @@ from clhines.neuron.read.played import Recorder
 from clhines.neuron.read.trains import held_vector
 from clhines.neuron.read.tree import CAPACITANCE
 from clhines.neuron.read.wiring import Origin
+from clhines.refusals import refusal
 from clhines.simulate.events.exact import check_rings
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.result import Result
@@ -129,9 +130,9 @@ class Records:
         what = f"Vector.record of {CAPACITIVE}"
         if self._setters:
             name = self._setters[0].mechanism.name
-            raise RejectedError([Rejected(name, f"{what}, where events set v", "record v")])
+            raise RejectedError([Rejected(name, refusal("neuron.i-cap-events-set-v", what=what))])
         if self._sim.dtype != np.float64:
-            raise RejectedError([Rejected("", f"{what} in float32", "dtype='float64'")])
+            raise RejectedError([Rejected("", refusal("neuron.i-cap-float32", what=what))])
 
     def _charging(self, v: np.ndarray, first: int, begin: np.ndarray | None) -> np.ndarray:
         """(k, n) float64, mA/cm²: capacitive currents, from voltages of each step."""
@@ -151,8 +152,10 @@ class Records:
         ):
             return variable
         if gaps[key] not in self._imported.model.nodes:
-            what = f"Vector.record of {variable.name}, into which target_var brings no voltage here"
-            raise RejectedError([Rejected(variable.owner, what, "record its source")])
+            what = refusal(
+                "neuron.vector-record-into-target-var-brings-no-voltage", name=variable.name
+            )
+            raise RejectedError([Rejected(variable.owner, what)])
         return Variable("", "v", gaps[key] - self._imported.model.nodes.start)
 
     def _outer(self, variable: Variable | None) -> Variable | None:
@@ -178,7 +181,7 @@ class Records:
         if variable.owner == OUTSIDE:
             return _MEMBRANE if variable.name == _MEMBRANE[1] else None
         if variable.owner not in imported.groups or variable.number < 0:
-            what = f"Vector.record of {variable.name}, which is not simulated"
+            what = refusal("neuron.vector-record-not-simulated", name=variable.name)
             raise RejectedError([Rejected(variable.owner, what)])
         group, model = imported.groups[variable.owner], self._sim.model
         mechanism, (kind, _) = group.mechanism, model.instances[group.number]
@@ -219,8 +222,8 @@ class Records:
             return None
         (group, *_), program = groups, groups[0].mechanism.program
         if name in program.late or not program.sets_v:
-            what = f"Vector.record, at intervals or times, of {name}, which events set"
-            raise RejectedError([Rejected(group.mechanism.name, what, "record it in each step")])
+            what = refusal("neuron.vector-record-intervals-times-events-set", name=name)
+            raise RejectedError([Rejected(group.mechanism.name, what)])
         at_ = np.flatnonzero(group.nodes == variable.number) if at[0] == _V else variable.number
         of_it, of_t = (
             self._sim.record(made, group, np.atleast_1d(at_)) for made in (SET.format(name), SET_AT)

@@ -22,6 +22,7 @@ from clhines.neuron.convert import Rejected, converted, without_pointers
 from clhines.neuron.memory.places import Variable
 from clhines.neuron.read.catalogue import OUTSIDE, CatalogueEntry, without_comments
 from clhines.neuron.read.contents import Instances
+from clhines.refusals import Sentence, refusal
 
 POTENTIAL = "e_extracellular"
 _MEMBRANE = "i_membrane"
@@ -54,7 +55,9 @@ class Driver:
         found |= {table.name for table in program.tables}
         found |= {"v"} & {a.role for given in program.blocks.values() for a in given}
         what = f"a POINTER to {POTENTIAL}, which depends on"
-        return [Rejected(name, f"{what} {one}", "expected parameters and t") for one in found]
+        return [
+            Rejected(name, refusal("neuron.driver-depends", what=what, one=one)) for one in found
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +69,7 @@ class Pointing:
     reads: str
     of: np.ndarray  # (n,) int64: instances of extracellular to which `sets` points
     unknown: frozenset[str]  # variables that depend on what it reads
-    refused: str  # what of this is not simulated, or empty
+    refused: Sentence | None  # what of this is not simulated
 
 
 def pointing_of(
@@ -77,7 +80,8 @@ def pointing_of(
         file = parse(instances.entry.text, instances.entry.file)
     except Refused:
         return None  # said where it is converted
-    found, what, every = dict[str, str](), "", list[str]()
+    found, every = dict[str, str](), list[str]()
+    what: Sentence | None = None
     of = np.zeros(0, np.int64)
     for pointer in file.pointers:
         targets = [variable(k, pointer) for k in range(len(instances))]
@@ -87,7 +91,9 @@ def pointing_of(
         name = next(name for owner, name in names if owner == OUTSIDE)
         if len(names) > 1 or name in found or name not in (POTENTIAL, _MEMBRANE):
             also = " and to others" if len(names) > 1 else ""
-            what = what or f"POINTER {pointer} points to {name} of extracellular{also}"
+            what = what or refusal(
+                "neuron.pointer-points-extracellular", pointer=pointer, name=name, also=also
+            )
         every.append(pointer)
         found[name] = pointer
         if name == POTENTIAL:
@@ -99,22 +105,22 @@ def pointing_of(
     return Pointing(tuple(every), sets, reads, of, unknown, what or _refused(file, sets, reads, of))
 
 
-def _refused(file: File, sets: str, reads: str, of: np.ndarray) -> str:
-    """Say what of a mechanism with such POINTERs is not simulated; empty where all is."""
+def _refused(file: File, sets: str, reads: str, of: np.ndarray) -> Sentence | None:
+    """Say what of a mechanism with such POINTERs is not simulated; None where all is."""
     bodies = [*file.main.items(), *file.blocks.items()]
     kinds = {block.sort for block in file.blocks.values()} - {"FUNCTION", "PROCEDURE"}
     kinds |= {*file.main} - _KNOWN
     is_more = file.ions or file.nonspecific or file.electrode or file.random or file.verbatim
     if is_more or kinds or any(all_of(b.body, "solve") for _, b in bodies):
         which = f"POINTER {sets or reads} to {POTENTIAL if sets else _MEMBRANE}"
-        return f"{which} of a mechanism that does more than set and read it before and after a step"
+        return refusal("neuron.potential-of-mechanism-that-does-more", which=which)
     if sets and (len({*of.tolist()}) < len(of)):
-        return f"POINTER {sets} of several instances points to one {POTENTIAL}"
+        return refusal("neuron.pointer-several-instances-points-e-extracellular", sets=sets)
     if reads and sets in _tainted(file, reads):
-        return f"POINTER {sets} to {POTENTIAL} is set to what depends on {_MEMBRANE}"
+        return refusal("neuron.pointer-e-extracellular-set-what-depends-i-membrane", sets=sets)
     if sets and not (_BEFORE in file.main and sets in set_by(file.main[_BEFORE].body, file.blocks)):
-        return f"POINTER {sets} to {POTENTIAL}, which no {_BEFORE} sets"
-    return ""
+        return refusal("neuron.pointer-e-extracellular-no-before-breakpoint-sets", sets=sets)
+    return None
 
 
 def _tainted(file: File, name: str) -> set[str]:

@@ -36,6 +36,7 @@ from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Contents, Instances, Things
 from clhines.neuron.read.played import Player
 from clhines.neuron.read.tree import Tree
+from clhines.refusals import refusal
 
 HELD = (*OWN, POTENTIAL)
 _LAYERS = "layers of its own"
@@ -188,7 +189,7 @@ class Outside:
         self.acts |= bool(self.drivers)
         count = sum(len(driver.of) for driver in self.drivers.values())
         if self.played & by or len(by) < count:
-            what = f"a POINTER to an {POTENTIAL} that is played, or set by another mechanism, too"
+            what = refusal("neuron.pointer-played-set-another-mechanism-too", potential=POTENTIAL)
             found.append(Rejected(OUTSIDE, what))
         return found
 
@@ -205,20 +206,21 @@ class Outside:
             return []
         found = [*self._parameters(), *self._records(recorded)]
         if transfers:
-            what = "ParallelContext.source_var, which in extracellular is the potential inside"
-            found.append(Rejected(OUTSIDE, what, "let a POINTER point to v"))
+            what = refusal("neuron.parallelcontext-source-var-extracellular-potential-inside")
+            found.append(Rejected(OUTSIDE, what))
         layered = self._tree.layers is not None
         if (self.acts or layered) and order:
-            what = f"{POTENTIAL} other than 0" if not layered else f"{OUTSIDE} with {_LAYERS}"
-            what += f" with secondorder = {order}"
-            found.append(Rejected(OUTSIDE, what, "set secondorder to 0"))
+            which = f"{POTENTIAL} other than 0" if not layered else f"{OUTSIDE} with {_LAYERS}"
+            found.append(
+                Rejected(OUTSIDE, refusal("neuron.outside-secondorder", what=which, order=order))
+            )
         for name in sorted(mechanisms.keys() & self.drivers.keys()):
             found += self.drivers[name].refused(name, mechanisms[name])
         for name in sorted(mechanisms.keys() & self.pointing.keys()):
             kept = {q.public or q.name for q in mechanisms[name].program.states}
             for one in sorted(kept & self.pointing[name].unknown):
-                what = f"{one}, which is kept and depends on i_membrane"
-                found.append(Rejected(name, what, "record i_membrane"))
+                what = refusal("neuron.kept-depends-i-membrane", one=one)
+                found.append(Rejected(name, what))
         return found + (
             self._beside_layers(every, mechanisms, recorded)
             if layered
@@ -237,11 +239,13 @@ class Outside:
             if program.electrode:
                 of_v = any(a.role == "v" for given in program.blocks.values() for a in given)
                 if self.acts and of_v and np.isin(nodes, np.append(ends, at)).any():
-                    what = f"an ELECTRODE_CURRENT that depends on v, where {POTENTIAL} is not 0"
-                    found.append(Rejected(name, what, "expected it in sections without"))
+                    what = refusal(
+                        "neuron.electrode-current-depends-v-where-not", potential=POTENTIAL
+                    )
+                    found.append(Rejected(name, what))
             elif "current" in program.blocks and np.isin(nodes, ends).any():
-                what = "a current of the membrane at an end of a section with extracellular"
-                found.append(Rejected(name, what, "put it into a segment"))
+                what = refusal("neuron.current-membrane-end-section-extracellular")
+                found.append(Rejected(name, what))
         return found
 
     def _beside_layers(
@@ -259,13 +263,15 @@ class Outside:
             inside = bool((layers.around[nodes[nodes >= 0]] >= 0).any())
             if mechanism.program.electrode and inside and roles & {"v", "ion", "pointer"}:
                 what = f"an ELECTRODE_CURRENT that depends on v, ions or POINTERs, in {OUTSIDE}"
-                found.append(Rejected(name, f"{what} with {_LAYERS}", "expected an IClamp"))
+                found.append(
+                    Rejected(name, refusal("neuron.electrode-in-layers", what=what, layers=_LAYERS))
+                )
         assert self.instances is not None
         seen = [v.number for v in recorded if (v.owner, v.name) == (OUTSIDE, "i_membrane")]
         whole = [v.number for v in recorded if (v.owner, v.name) == ("", "i_membrane")]
         if self._at_joints()[[*self.instances.nodes[seen], *whole]].any():
-            what = f"Vector.record of i_membrane beside a section without, with {_LAYERS}"
-            found.append(Rejected(OUTSIDE, what, "record it elsewhere"))
+            what = refusal("neuron.vector-record-i-membrane-beside-section-without-layers")
+            found.append(Rejected(OUTSIDE, what))
         return found
 
     def _at_joints(self) -> np.ndarray:
@@ -295,7 +301,9 @@ class Outside:
                     shown = f"in section {section}: {name}[{layer}] = {values[other[0]]:g}"
                     bound = "more than 0" if least else "0 or more"
                     bound = bound if layered else f"NEURON's own, {held:g}, or two layers"
-                    what = f"{OUTSIDE} with {_LAYERS}, {shown}"
+                    what = refusal(
+                        "neuron.layers-with", outside=OUTSIDE, layers=_LAYERS, shown=shown
+                    )
                     found.append(Rejected("", what, f"expected {bound}"))
                     break
         return found
@@ -308,10 +316,13 @@ class Outside:
         if not self.played and not self.drivers:
             names -= {POTENTIAL, "vext"}
         way_out = f"expected i_membrane, or {POTENTIAL} and vext that stay"
-        found = [Rejected(OUTSIDE, f"Vector.record of {name}", way_out) for name in sorted(names)]
+        found = [
+            Rejected(OUTSIDE, refusal("neuron.vector-record", name=name), way_out)
+            for name in sorted(names)
+        ]
         for name, pointing in self.pointing.items():
             for v in recorded:
                 if v.owner == name and v.name in pointing.unknown:
-                    what = f"Vector.record of {v.name}, which depends on i_membrane"
-                    found.append(Rejected(name, what, "record i_membrane"))
+                    what = refusal("neuron.vector-record-depends-i-membrane", name=v.name)
+                    found.append(Rejected(name, what))
         return list(dict.fromkeys(found))

@@ -18,13 +18,14 @@ from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Readable, gather, put_numbers, words_at
 from clhines.neuron.memory.session import Hoc
+from clhines.refusals import Sentence, refusal
 
 _RANDOM123 = 4  # number of this generator
 _STREAM_WORDS, _DISTRIBUTION_WORDS = 5, 8
 
 
-def rejected(name: str, what: str, way_out: str = "") -> RejectedError:
-    return RejectedError([Rejected(name, what, way_out)])
+def rejected(name: str, what: Sentence) -> RejectedError:
+    return RejectedError([Rejected(name, what)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +54,8 @@ class RandomVariable:
             known = abs(stream.uniform(0, 1) - x) < 1e-15
             stream.set_seq(seq)
             if not known:
-                what = f"RANDOM {self.name} has words of before its last set_ids()"
-                way_out = "call set_seq() after set_ids(), then h.finitialize()"
-                raise rejected(self.owner, what, way_out)
+                what = refusal("neuron.random-has-words-before-last-set-ids", name=self.name)
+                raise rejected(self.owner, what)
 
     def put(self, drawn: np.ndarray) -> None:
         for stream, count in zip(self._each(), drawn.tolist(), strict=True):
@@ -77,9 +77,8 @@ class Pointed:
     ) -> None:
         self._owner, self._name, self._index = owner, f"POINTER {name}", index
         if not pointers.all():
-            what = f"{self._name} has no stream of random numbers"
-            way_out = "give every instance one, as by its setRNG() or noiseFromRandom(random)"
-            raise rejected(owner, what, way_out)
+            what = refusal("neuron.has-no-stream-random-numbers", name=self._name)
+            raise rejected(owner, what)
         random = list(h.List("Random"))
         known = memory.insides_of(memory.objects_of(random)) if random else np.zeros(0)
         some = np.flatnonzero(np.isin(pointers, known))
@@ -89,10 +88,12 @@ class Pointed:
             self._at[some] = self._of_random(memory, h, some)
         readable = Readable(8 * _STREAM_WORDS)
         if not all(readable.likely(at) for at in self._at.tolist()):
-            raise rejected(owner, f"{self._name} points to what is no stream of random numbers")
+            raise rejected(
+                owner, refusal("neuron.points-what-no-stream-random-numbers", name=self._name)
+            )
         if np.unique(self._at).size < len(self._at):
-            what = f"{self._name} of several instances is the same stream of random numbers"
-            raise rejected(owner, what, "give each a Random or ids of its own")
+            what = refusal("neuron.several-instances-same-stream-random-numbers", name=self._name)
+            raise rejected(owner, what)
         self.check()
 
     @property
@@ -110,8 +111,8 @@ class Pointed:
         words = gather(self._at, _STREAM_WORDS)
         alike = np.array_equal(_halves(words[:, 2:4]), self._turn(self._counters()))
         if not alike or (words[:, 4].astype(np.int64) & 255 > 3).any():
-            what = f"{self._name} has words of another index, or is no Random123 stream"
-            raise rejected(self._owner, what, "call setRNG() after Random123_globalindex()")
+            what = refusal("neuron.has-words-another-index-no-random123", name=self._name)
+            raise rejected(self._owner, what)
 
     def put(self, drawn: np.ndarray) -> None:
         counter = self._counters()
@@ -136,8 +137,8 @@ class Pointed:
         """Return where those are that are hoc's Random; keep their distributions."""
         generator, numbers, kind = gather(self._at[some], 3).T.astype(np.int64)
         if (kind & 0xFFFFFFFF != _RANDOM123).any():
-            what = f"{self._name}: a Random of another generator than Random123"
-            raise rejected(self._owner, what, "call its Random123(id1, id2, id3)")
+            what = refusal("neuron.random-another-generator-than-random123", name=self._name)
+            raise rejected(self._owner, what)
         example = h.Random()
         inside = memory.inside(example)
         example.uniform(2.5, 7.25)
@@ -147,8 +148,10 @@ class Pointed:
         words = gather(numbers, _DISTRIBUTION_WORDS)
         values, kinds = words.view(np.float64), words[:, 0].astype(np.int64)
         if not np.isin(kinds, (uniform, exponential)).all():
-            what = f"{self._name}: a Random of another distribution than uniform and negexp"
-            raise rejected(self._owner, what, "call its uniform() or negexp()")
+            what = refusal(
+                "neuron.random-another-distribution-than-uniform-negexp", name=self._name
+            )
+            raise rejected(self._owner, what)
         is_uniform = kinds == uniform
         width = values[:, high] - values[:, low]
         columns = np.column_stack([values[:, low], width, 0.0 * width])
@@ -227,7 +230,7 @@ class Generator:
 
     def check(self) -> None:
         if self._h.use_mcell_ran4():
-            raise rejected(self._owner, "random numbers of mcell_ran4", "call use_mcell_ran4(0)")
+            raise rejected(self._owner, refusal("neuron.random-numbers-mcell-ran4"))
 
     def put(self, drawn: np.ndarray) -> None:
         self._set(float((int(drawn[0]) + 1) & scop.MOST))

@@ -17,6 +17,7 @@ from clhines.mechanisms.nmodl.reading.tree import FunctionTable
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.raw import numbers_at, words_at
 from clhines.neuron.memory.session import Hoc
+from clhines.refusals import Sentence, refusal
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _USED = frozenset(  # by NMODL, or the text
@@ -59,7 +60,7 @@ class Channel(NamedTuple):
     tables: dict[str, FunctionTable]
     variables: dict[str, str]  # hoc's name of each by that of its column
     of_step: bool = False  # its text has the tables of usetable, of one celsius and dt
-    refused: str = ""
+    refused: Sentence | None = None
 
 
 def channels_of(h: Hoc) -> dict[str, Hoc]:
@@ -72,7 +73,7 @@ def read_channel(h: Hoc, memory: Objects, name: str) -> Channel:
         writer = _Writer(h, memory, channels_of(h)[name])
         return Channel(writer.text(), writer.tables, writer.variables, writer.of_step)
     except InputError as error:
-        return Channel("", {}, {}, refused=f"KSChan {error}")
+        return Channel("", {}, {}, refused=refusal("neuron.kschan", error=error))
 
 
 class _Writer:

@@ -19,6 +19,7 @@ from clhines.neuron.memory.raw import Place, words_at
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.hooks import random_plays
 from clhines.neuron.read.played import Player, name_of, steps_at_once
+from clhines.refusals import refusal
 
 _RANDOM_WORDS = 2  # of a hoc Random: generator, distribution
 _CACHING = "Normal", "LogNormal"  # distributions that keep every second number
@@ -58,8 +59,8 @@ class Draws:
         for random, place in random_plays(h, memory) or []:
             variable = places.find(place)
             if variable is None:
-                what = f"Random.play into {name_of(h, memory, place)}"
-                self.rejected.append(Rejected("", what, "expected a parameter of a mechanism"))
+                what = refusal("neuron.random-play-into", name_of=name_of(h, memory, place))
+                self.rejected.append(Rejected("", what))
                 continue
             self._places[variable] = place
             kept, stream = drawn_from(memory, random)

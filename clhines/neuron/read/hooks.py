@@ -23,6 +23,7 @@ from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.raw import WORD, Place, Readable, ref, vector_at, words_at
 from clhines.neuron.memory.session import Hoc, library_path
 from clhines.neuron.read.wiring import on_ranks
+from clhines.refusals import refusal
 
 _MOST = 1 << 20  # entries of a list
 _ENTRY_WORDS = 10  # of an entry that can be read
@@ -54,18 +55,18 @@ _OBJECTS = {  # classes whose objects act in each step
 def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     """Return what else acts besides sections and procedures; warn where that cannot be read."""
     found = [
-        Rejected("", name, way_out)
+        Rejected("", refusal("neuron.acting-object", name=name), way_out)
         for name, way_out in _OBJECTS.items()
         if any(one.valid() if name == "LinearMechanism" else True for one in h.List(name))
     ]
     for variable, what, way_out in _PIECES:
         if memory.variable(variable):
-            found.append(Rejected("", f"ParallelContext.{what}", way_out))
+            found.append(Rejected("", refusal("neuron.parallelcontext", what=what), way_out))
     for name, (function, way_out) in _OLD_STIMULI.items():
         with memory.printed() as lines:
             memory.symbol(function)()
         if lines:
-            found.append(Rejected("", f"{name}, of NEURON's first versions", way_out))
+            found.append(Rejected("", refusal("neuron.neuron-first-versions", name=name), way_out))
     return [*found, *_listed(h, memory), *_python_blocks(memory)]
 
 
@@ -114,8 +115,8 @@ def _listed(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     played, called = _entries("random"), _entries("scatter")
     found = []
     if played is None and len(list(h.List("Random"))):
-        what = "Random, which may play: Random.play cannot be seen in NEURON's memory here"
-        found.append(Rejected("", what, "let go of it, or run the model on Linux"))
+        what = refusal("neuron.random-may-play-random-play-cannot-seen")
+        found.append(Rejected("", what))
     if called is None:
         warnings.warn(
             "CVode.extra_scatter_gather cannot be seen in NEURON's memory here; a model that uses "
@@ -194,12 +195,12 @@ def _python_blocks(memory: NeuronMemory) -> list[Rejected]:
     species = [s for s in (ref() for ref in getattr(rxd, "_all_species", ())) if s is not None]
     if species:
         names = ", ".join(str(s.name) for s in species if s.name) or "without a name"
-        found.append(Rejected("", f"rxd: species {names}", "write them as .mod files"))
+        found.append(Rejected("", refusal("neuron.rxd-species", names=names)))
     calls = getattr(supervisor, "call", ())
     known = calls or "neuron.rxd.rxd" in sys.modules  # which are called as long as they are there
     others = memory.variable("nrn_nonvint_block") and not known
     if others or any(f is not None for call in calls for f in call[_IN_A_STEP]):
-        what = f"nonvint_block_supervisor: NEURON calls its functions {_INSIDE}"
+        what = refusal("neuron.nonvint-block-supervisor-neuron-calls-functions", inside=_INSIDE)
         found.append(Rejected("", what, f"unregister them; {BETWEEN}"))
     return found
 
@@ -234,19 +235,24 @@ def is_standard(h: Hoc, memory: Objects, name: str) -> bool:
 def refused_settings(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     """Return what NEURON is told of steps, threads and its queue that is not simulated."""
     order, queue = h.secondorder, int(h.CVode().queue_mode())
-    known, no_queue = int(order) in (0, 1, 2), "CVode().queue_mode(0, 0), finitialize()"
-    other = "secondorder, changed after h.finitialize(): NEURON's steps are still of the other"
-    adjust = "nrn_netrec_state_adjust, which moves what events set"
+    known = int(order) in (0, 1, 2)
     threads = int(h.ParallelContext().nthread()) > 1
     rows = (
-        (h.CVode().active(), "CVode: variable time steps", "h.CVode().active(0), or fixed_step="),
-        (threads, "threads of NEURON", "ParallelContext().nthread(1), finitialize()"),
-        (not known, f"secondorder = {order:g}", ""),
-        (known and not memory.has_order(order, float(h.dt)), other, "call h.finitialize()"),
-        (h.nrn_netrec_state_adjust, adjust, "set it to 0"),
-        (queue & 2, "CVode.queue_mode", no_queue),  # a queue of its own for self events
+        (h.CVode().active(), refusal("neuron.cvode-variable-time-steps")),
+        (threads, refusal("neuron.threads-neuron")),
+        (not known, refusal("neuron.secondorder", order=order)),
+        (
+            known and not memory.has_order(order, float(h.dt)),
+            refusal("neuron.secondorder-changed-after-h-finitialize-neuron-steps"),
+        ),
+        (
+            h.nrn_netrec_state_adjust,
+            refusal("neuron.nrn-netrec-state-adjust-moves-what-events-set"),
+        ),
+        # a queue of its own for self events
+        (queue & 2, refusal("neuron.cvode-queue-mode")),
     )
-    return [Rejected("", what, way_out) for is_so, what, way_out in rows if is_so]
+    return [Rejected("", what) for is_so, what in rows if is_so]
 
 
 def settings_of(h: Hoc, memory: NeuronMemory) -> list[object]:

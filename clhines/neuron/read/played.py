@@ -17,6 +17,7 @@ from clhines.neuron.memory.raw import Place, PlayRead, ref
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.tree import Tree
+from clhines.refusals import Sentence, refusal
 
 EVERY = -2  # number of a GLOBAL variable that is played: it is of all instances
 _SCALAR = 5  # of hoc's name_declared
@@ -139,7 +140,7 @@ class PlayReader:
         for variable in dict.fromkeys(player.variable for player in self.players):
             if variable in sampled:
                 how = f"at intervals or times, of {variable.name}, which Vector.play sets"
-                said = Rejected(variable.owner, f"Vector.record, {how}", "record it in each step")
+                said = Rejected(variable.owner, refusal("neuron.vector-record-by", how=how))
                 self.rejected.append(said)
 
     def continuous(self, owner: str) -> list[Variable]:
@@ -164,16 +165,16 @@ class PlayReader:
         self.in_use += played.words
         what = "Vector.play" if "Play" in played.what else "Vector.record"
         if played.what == "unknown":
-            self._reject("a Graph or another object that records in each step")
+            self._reject(refusal("neuron.graph-another-object-records-each-step"))
             return
         if played.calls:
             self.calls.append(played.event)
             if played.what == "VecPlayContinuous":
-                self._reject("Vector.play of a statement in each step", "play into a variable")
+                self._reject(refusal("neuron.vector-play-statement-each-step"))
             return
         vector = self.vectors.get(played.words[0])
         if vector is None:
-            self._reject(f"{what} with a Vector that is gone")
+            self._reject(refusal("neuron.vector-gone", what=what))
             return
         if played.what == "TvecRecord":
             self.recorders.append(Recorder(played.words[0], vector, None))
@@ -195,7 +196,7 @@ class PlayReader:
                     variable = Variable("", name, played.place.column)
                     self._play(played, vector, variable, self.of_hoc)
                     return
-                self._reject(f"{what} into {name}", "expected a parameter of a mechanism")
+                self._reject(refusal("neuron.play-into-hoc", what=what, name=name))
                 return
             if played.place.row:
                 self.rejected.append(self.not_recorded(played.place))
@@ -233,7 +234,7 @@ class PlayReader:
         times = self.vectors.get(played.words[1])
         self.watched += [w for w in played.words[:2] if w in self.vectors]
         if continuous and played.words[2]:
-            self._reject("Vector.play with indices of discontinuities")
+            self._reject(refusal("neuron.vector-play-indices-discontinuities"))
             return
         if times is not None:
             t = np.array(times, np.float64)
@@ -251,10 +252,10 @@ class PlayReader:
         self._named += 1  # a name may take as long as all NetCons
         is_named = self._named <= _MOST_NAMED
         name = name_of(self._h, self._memory, place) if is_named else "a variable like these"
-        return Rejected("", f"Vector.record of {name}", _RECORDED)
+        return Rejected("", refusal("neuron.vector-record", name=name))
 
-    def _reject(self, construct: str, way_out: str = "") -> None:
-        self.rejected.append(Rejected("", construct, way_out))
+    def _reject(self, construct: Sentence) -> None:
+        self.rejected.append(Rejected("", construct))
 
 
 @dataclass(frozen=True)
@@ -297,8 +298,8 @@ def read_gaps(
                 node = int(now[k] - _FIRST) if now[k] >= _FIRST else -1
                 found.append(Gap(owner, name, k, node if node < count else -1))
     except RuntimeError:
-        what = "ParallelContext.target_var or source_var after setup_transfer()"
-        unset.append(Rejected("", what, "call setup_transfer() again"))
+        what = refusal("neuron.parallelcontext-target-var-source-var-after-setup-transfer")
+        unset.append(Rejected("", what))
     finally:
         v[rows] = voltages
         for _, name, instances, values in asked:

@@ -21,6 +21,7 @@ from clhines.neuron.read.catalogue import plain
 from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.patterns import OF_GID, Pattern, by_gid, is_pattern, read_patterns
 from clhines.neuron.read.wiring import on_ranks
+from clhines.refusals import refusal
 
 # index and etime come first among a file's variables; spaces are taken out before
 _VARIABLES = re.compile(r"ASSIGNED\{index(\(1\))?etime(\(ms\))?\w+\}")
@@ -96,13 +97,17 @@ def read_trains(
                 trains.times[name, k], trains.given[name, k] = coming
             except OSError as error:
                 way_out = f"vectors={{{thing}: its Vector}}" if str(error) == _LOST else ""
-                trains.rejected.append(Rejected(name, str(error).format(thing), way_out))
+                trains.rejected.append(
+                    Rejected(
+                        name, refusal("neuron.other-rank", error=str(error).format(thing)), way_out
+                    )
+                )
                 continue
             trains.fields[name, k] = fields[_INDEX], fields[_TIME]
     _add_patterns(trains, memory, contents, due)
     if on_ranks(h):
         trains.rejected += [
-            Rejected(name, "PatternStim on several MPI ranks", "use VecStim")
+            Rejected(name, refusal("neuron.patternstim-several-mpi-ranks"))
             for name in sorted({name for name, _ in trains.patterns})
         ]
         trains.names += (OF_GID,) * (OF_GID not in trains.names)
@@ -116,7 +121,7 @@ def _add_patterns(
     for name in names:
         for k, one in enumerate(read_patterns(memory, contents, due, name)):
             if isinstance(one, str):
-                found.rejected.append(Rejected(name, one))
+                found.rejected.append(Rejected(name, refusal("neuron.pattern-unknown", one=one)))
             else:
                 found.patterns[name, k], found.times[name, k] = one, one.t
     if names:

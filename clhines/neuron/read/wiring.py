@@ -23,6 +23,7 @@ from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.patterns import OF_GID, is_pattern
 from clhines.neuron.read.played import name_of
+from clhines.refusals import refusal
 
 _SENDS = r"\b(net_event|INCLUDE)\b"
 Sender = tuple[str, int]  # a point process or artificial cell: its name, and which one
@@ -154,7 +155,9 @@ def read_wires(
     read = read_by[1].netcons(every)
     target = senders.of_points(read.target)
     for k in np.flatnonzero((target < 0) & (read.target != 0) & read.active).tolist():
-        rejected.append(Rejected("", f"{every[k]}: its target {every[k].syn()} is at no segment"))
+        rejected.append(
+            Rejected("", refusal("neuron.target-no-segment", every=every[k], every2=every[k].syn()))
+        )
     chosen = np.flatnonzero(target >= 0)  # events of others, too, may be on their way
     all_of_them = read.address
     read, target = NetConColumns(*(column[chosen] for column in read)), target[chosen]
@@ -192,8 +195,8 @@ def _read_origins(
         if nothing and source.gid >= 0 and of_gids:
             sender = OF_GID, source.gid
             if source.times and on_ranks(h):
-                what = f"NetCon.record of gid {source.gid}, of another rank"
-                rejected.append(Rejected("", what, "record it on that rank"))
+                what = refusal("neuron.netcon-record-gid-another-rank", gid=source.gid)
+                rejected.append(Rejected("", what))
         of_x = source.place is not None  # NEURON compares the x of a sender that has one
         if node < 0 and sender is not None and sender[0] in silent and not of_x:
             continue
@@ -201,15 +204,15 @@ def _read_origins(
         if node < 0 and (sender is None or of_x) and variable is None:
             if nothing:
                 continue  # a cell that is gone, or a gid that no process has
-            what = "an object that sends no events"
+            of = "an object that sends no events"
             if source.place is not None:
-                what = name_of(h, memory, source.place)
+                of = name_of(h, memory, source.place)
             way_out = "expected a voltage or an object that sends events"
-            rejected.append(Rejected("", f"NetCon of {what}", way_out))
+            rejected.append(Rejected("", refusal("neuron.netcon-source", what=of), way_out))
             continue
         if source.is_called and on_ranks(h):
-            what = "NetCon.record of a statement or a function, on several MPI ranks"
-            rejected.append(Rejected("", what, "record into a Vector"))
+            what = refusal("neuron.netcon-record-statement-function-several-mpi-ranks")
+            rejected.append(Rejected("", what))
         if variable is not None:
             own = f"{variable.owner}.{variable.name}"
             sender, number = (own, compared[own]), -1

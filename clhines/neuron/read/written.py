@@ -19,6 +19,7 @@ from clhines.neuron.memory.session import interpreter
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.played import PlayReader, name_of
 from clhines.neuron.read.wiring import NeuronWires
+from clhines.refusals import refusal
 
 
 @dataclass(eq=False)
@@ -49,7 +50,9 @@ def read_written(
             place = memory.known_place(thing, pointer)
             variable = None if place is None else _variable(places, rooms, place)
             if variable is None:
-                what = f"POINTER {pointer}, which is written, points to {_shown(memory, place)}"
+                what = refusal(
+                    "neuron.pointer-written-points", pointer=pointer, memory=_shown(memory, place)
+                )
                 expected = "expected a variable of a mechanism or hoc, or an element of a Vector"
                 written.rejected.append(Rejected(name, what, expected))
                 break
@@ -59,11 +62,11 @@ def read_written(
                 if sets:
                     set_by.add(variable.number)
         if len({(v.owner, v.name) for v in targets}) > 1:
-            what = f"POINTER {pointer}, which is written, points to variables of several names"
+            what = refusal("neuron.pointer-written-points-variables-several-names", pointer=pointer)
             written.rejected.append(Rejected(name, what))
         written.targets[name, pointer] = targets
     if elements.keys() - set_by:
-        what = "a POINTER adds to an element of a Vector, or of hoc, that no BEFORE BREAKPOINT sets"
+        what = refusal("neuron.pointer-adds-element-vector-hoc-no")
         written.rejected.append(Rejected("", what))
     written.elements = [*elements]
     return written
@@ -84,7 +87,7 @@ def read_steered(
         netcon = np.append(np.repeat(np.arange(len(wires.width)), wires.width), -1)[number]
         if (netcon < 0).any() or (wires.origin[netcon] < 0).any():
             what = f"POINTER {pointer}, which NET_RECEIVE writes, points to no weight of a NetCon"
-            rejected.append(Rejected(name, f"{what} with a source"))
+            rejected.append(Rejected(name, refusal("neuron.pointer-to-no-weight", what=what)))
             continue
         first = np.cumsum(wires.width) - wires.width
         found[name, pointer] = np.stack((netcon, number - first[netcon]), axis=1)
@@ -118,8 +121,8 @@ def play_pointers(
         into = [] if called else found.get(player.variable.number, [])
         plays.players += [replace(player, variable=variable) for variable in into]
         if not into:
-            what = f"{player.what} into {player.variable.name}"
-            rejected.append(Rejected("", what, "expected a parameter of a mechanism"))
+            what = refusal("neuron.play-into-hoc", what=player.what, name=player.variable.name)
+            rejected.append(Rejected("", what))
     return rejected
 
 
@@ -163,7 +166,11 @@ def read_pointed(
             elif targets and _kind(variable) != _kind(targets[0]):
                 what = f"{targets[0].name} and, in another instance, to {variable.name}"
             if what or variable is None:
-                rejected.append(Rejected(name, f"POINTER {pointer} points to {what}", expected))
+                rejected.append(
+                    Rejected(
+                        name, refusal("neuron.pointer-points", pointer=pointer, what=what), expected
+                    )
+                )
                 break
             targets.append(variable)
             numbers.add(variable.number)

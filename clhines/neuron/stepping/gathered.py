@@ -27,6 +27,7 @@ from clhines.neuron.read.played import steps_at_once
 from clhines.neuron.stepping.asked import OF_SECTIONS, Asking, named
 from clhines.neuron.stepping.reads import VECTOR_METHODS, of_nodes, used_vectors
 from clhines.neuron.stepping.replay import StepValues
+from clhines.refusals import refusal
 from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
 
@@ -267,8 +268,10 @@ class Gathering:
     @property
     def rejected(self) -> list[Rejected]:
         """Return what is rejected of what they have asked for."""
-        what = self._seen.line if self._seen.what else ""
-        return [Rejected("", what, f"extra_scatter_gather_remove(f); {BETWEEN}")] * bool(what)
+        if not self._seen.what:
+            return []
+        what = refusal("neuron.gather", line=self._seen.line)
+        return [Rejected("", what, f"extra_scatter_gather_remove(f); {BETWEEN}")]
 
     @contextmanager
     def _watching(self, holds: bool) -> Iterator[None]:

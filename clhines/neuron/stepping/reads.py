@@ -36,6 +36,7 @@ from clhines.neuron.stepping.following import (
     RefusedError,
     code_for,
 )
+from clhines.refusals import refusal
 
 _STEP = "fadvance"
 _PURE = {  # functions that change nothing
@@ -142,11 +143,11 @@ def read_stepping(model: ModelRead) -> tuple[Stepping | None, list[Rejected]]:
     try:
         return _OfModel(model).found(own), []
     except RefusedError as refused:
-        what = f"{said}() of the model's own, which hoc calls in each step: it {refused}"
+        what = refusal("neuron.own-step", said=said, does=refused)
         if isinstance(refused, ChangesError):
             return None, [SteppingRejected("", what, _OR_SWITCH.format(said))]
     except OSError as error:
-        what = f"{said}() of the model's own, whose code is not as expected: {error}"
+        what = refusal("neuron.own-step-unreadable", said=said, error=error)
     return None, [Rejected("", what, _WAY_OUT.format(said))]
 
 

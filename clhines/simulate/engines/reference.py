@@ -12,6 +12,7 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import ADVANCE_REVERSAL, DENSITY, INITIAL_REVERSAL, Kind, Model, Played
+from clhines.refusals import refusal
 from clhines.simulate.engines.run import PartRun
 from clhines.simulate.engines.variables import BlockCall, Variables, of_all
 from clhines.simulate.events.exact import HostEvents
@@ -83,8 +84,13 @@ def check_unless(mechanism: Mechanism, block: str, values: Mapping[str, np.ndarr
             at = {name: np.broadcast_to(values[name], count)[instances[0]] for name in inputs}
             shown = ", ".join(f"{name} = {x:g}" for name, x in at.items())
             raise InputError(
-                f"{mechanism.name}: {mechanism.program.unless[number]}; it is called with {shown}, "
-                f"as of instance {instances[0]}"
+                refusal(
+                    "network.called-instance",
+                    name=mechanism.name,
+                    unle=mechanism.program.unless[number],
+                    shown=shown,
+                    instance=instances[0],
+                )
             )
 
 
@@ -115,9 +121,13 @@ def check_globals(kind: Kind, states: Mapping[str, np.ndarray]) -> None:
             continue
         if quantity.is_global and (values != values[:1]).any() and not np.isnan(values).all():
             raise InputError(
-                f"{quantity.public or quantity.name} of {mechanism.name} is {values.min():g} to "
-                f"{values.max():g} after INITIAL; expected one value of all instances, as it is "
-                "one for all in its file, or RANGE there"
+                refusal(
+                    "network.after-initial-expected-value-all-instances",
+                    value=quantity.public or quantity.name,
+                    name=mechanism.name,
+                    min=values.min(),
+                    max=values.max(),
+                )
             )
 
 

@@ -23,6 +23,7 @@ from clhines.model.model import Model
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.methods import METHODS, make_plan
 from clhines.plan.plan import Limits, real_name
+from clhines.refusals import refusal
 from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.reference import neighbours, placed_neighbours
 from clhines.simulate.engines.variables import Variables
@@ -222,10 +223,7 @@ def _check_bins(model: Model) -> None:
     delay = model.netcons.delay / model.dt
     late = model.sources.is_emitted[model.netcons.source] & (delay >= 0.5) & (delay < 1)
     if model.bins and late.any():
-        raise InputError(
-            "engine 'steps' takes no events in bins (CVode.queue_mode(1, 0)) with delays of half a "
-            "step to a step from instances that send; expected 'epochs', or queue_mode(0, 0)"
-        )
+        raise InputError(refusal("network.engine-teps-takes-no-events-bins"))
 
 
 class Steps(ArenaKernels):

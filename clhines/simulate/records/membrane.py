@@ -17,6 +17,7 @@ from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal
 from clhines.model.instances import is_electrode
 from clhines.model.model import Model
+from clhines.refusals import refusal
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,7 @@ class Membrane:
 
     def __init__(self, model: Model, nodes: np.ndarray) -> None:
         if model.secondorder:
-            raise InputError("i_membrane is for steps of first order; expected secondorder=False")
+            raise InputError(refusal("network.i-membrane-steps-first-order-expected-secondorder"))
         self._model = model
         node, own, other, g = _joints(model, nodes)
         wanted = np.zeros(model.forest.num_nodes, bool)
@@ -79,23 +80,29 @@ class Membrane:
         program = mechanism.program
         if program.electrode and any(a.role == "v" for a in program.blocks["current"]):
             raise InputError(
-                f"i_membrane where {mechanism.name} is, an electrode whose current depends on the "
-                "voltage; expected nodes without it"
+                refusal(
+                    "network.i-membrane-where-electrode-whose-current-depends", name=mechanism.name
+                )
             )
         if model.has_times and program.electrode:
             names = program.electrode_currents
             known = [q.name for q in program.outputs if names[0] in (q.name, q.public)]
             if len(names) != 1 or not known:
                 raise InputError(
-                    f"i_membrane where {mechanism.name} is; expected an electrode with one "
-                    "current, a RANGE variable"
+                    refusal(
+                        "network.i-membrane-where-expected-electrode-current-range",
+                        name=mechanism.name,
+                    )
                 )
             return known[0]
         if program.states or any(p.kind == k for p in model.played):
             what = "states" if program.states else "a parameter that is played"
             raise InputError(
-                f"i_membrane where {mechanism.name} is, an electrode with {what}; expected nodes "
-                "without it"
+                refusal(
+                    "network.i-membrane-where-electrode-expected-nodes-without",
+                    name=mechanism.name,
+                    what=what,
+                )
             )
         return ""
 
@@ -135,7 +142,9 @@ def _joints(model: Model, nodes: np.ndarray) -> tuple[np.ndarray, ...]:
     lone = np.isin(node, nodes) & ((own_outer < 0) != (outer < 0))
     if lone.any() or not np.isin(nodes, layers.node[0]).all():
         where = f"node {int(node[lone][0])}, beside one" if lone.any() else "a node around another"
-        raise InputError(f"i_membrane of {where} with others around it; expected other nodes")
+        raise InputError(
+            refusal("network.i-membrane-others-around-expected-other-nodes", where=where)
+        )
     both = outer >= 0
     every = [node, node[both]], [node, own_outer[both]], [other, outer[both]], [g, g[both]]
     return tuple(np.concatenate(each) for each in every)

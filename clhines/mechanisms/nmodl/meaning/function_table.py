@@ -13,6 +13,7 @@ from clhines.mechanisms.ir.compiled import NEVER
 from clhines.mechanisms.ir.expressions import Node
 from clhines.mechanisms.nmodl.reading.tree import Block, FunctionTable, Refused
 from clhines.mechanisms.nmodl.values import BlockValues, TableUse
+from clhines.refusals import refusal
 
 
 def value(run: BlockValues, block: Block, arguments: Sequence[Node], line: int) -> Node:
@@ -20,11 +21,13 @@ def value(run: BlockValues, block: Block, arguments: Sequence[Node], line: int) 
     table, graph = run.shared.given.get(block.name), run.graph
     if table is None:
         way_out = f"give Mechanism.from_nmodl function_tables={{'{block.name}': (x, y)}}"
-        raise Refused(f"FUNCTION_TABLE {block.name} without a table", line, way_out)
+        raise Refused(refusal("mod.function-table-without-table", name=block.name), line, way_out)
     if len(table.values) == 1:
         return graph.number(Fraction(table.values[0]))
     if len(arguments) != len(table.axes):
-        raise Refused(f"FUNCTION_TABLE {block.name} of {len(arguments)} arguments", line)
+        raise Refused(
+            refusal("mod.function-table-arguments", name=block.name, count=len(arguments)), line
+        )
     rows = _RowTables(run, block, table)
     (j, share), *second = [rows.place(k, x) for k, x in enumerate(arguments)]
     if not second:
@@ -43,7 +46,7 @@ def step(run: BlockValues, file: str, t: Node, line: int) -> Node:
     table, graph = run.shared.given.get(file), run.graph
     if table is None:
         way_out = f"give Mechanism.from_nmodl function_tables={{'{file}': (t, y)}}"
-        raise Refused(f"stepforce of '{file}' without its numbers", line, way_out)
+        raise Refused(refusal("mod.stepforce-without-numbers", file=file), line, way_out)
     number = [name for name in run.shared.given if name not in run.file.blocks].index(file)
     block = Block("FUNCTION_TABLE", f"stepforce{number}", line, ("t",), [])
     rows, (times, *_) = _RowTables(run, block, table), table.axes

@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.nmodl.reading.tree import Refused
+from clhines.refusals import refusal
 
 FUNCTIONS = {  # number of arguments
     **dict.fromkeys("exp log log10 sqrt fabs abs sin cos tan sinh cosh tanh".split(), 1),
@@ -43,7 +44,11 @@ def _power(graph: Graph, base: Node, exponent: Node) -> Node:
     plain, number = base.definition, exponent.definition
     if number.is_number:
         if plain.is_number and plain.value < 0 and number.value.denominator != 1:
-            raise Refused(f"({float(plain.value):g})^{float(number.value):g}")
+            raise Refused(
+                refusal(
+                    "mod.power-of-numbers", value=float(plain.value), value2=float(number.value)
+                )
+            )
         return graph.power(plain if plain.is_number else base, number)
     if plain.is_number and plain.value == Fraction(0):
         return graph.where(graph.less(graph.zero, exponent), graph.zero, graph.one)
@@ -138,6 +143,6 @@ def threshold(graph: Graph, values: Sequence[Node], mode: str, line: int) -> Nod
     """Return 1 where a number is at least a limit (``min``), or at most (``max``), else 0."""
     x, limit = values
     if mode not in ("min", "max"):
-        raise Refused(f"threshold with the mode '{mode}'", line, 'use "min" or "max"')
+        raise Refused(refusal("mod.threshold-mode", mode=mode), line)
     low, high = (limit, x) if mode == "min" else (x, limit)
     return graph.where(graph.less(low, high, or_equal=True), graph.one, graph.zero)

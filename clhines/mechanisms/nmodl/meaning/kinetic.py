@@ -17,6 +17,7 @@ from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.nmodl.execute import Execution
 from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement, all_of
 from clhines.mechanisms.nmodl.values import Rules
+from clhines.refusals import refusal
 
 TURNS = 22
 STEADY = 10**9  # NEURON's dt of STEADYSTATE
@@ -115,7 +116,7 @@ class _Reactions:
         """NEURON takes entries of its matrix in the order in which its first step did."""
         if self.run.guard is not self.guard:
             what = "CONSERVE" if s.kind == "conserve" else "a reaction with '<->' or '->'"
-            raise Refused(f"{what} in an IF", s.line, "set its rates to 0 there")
+            raise Refused(refusal("mod.reaction-in-if", what=what), s.line)
 
     def _set_fluxes(self, forward: Node, back: Node) -> None:
         for name, value in (("f_flux", forward), ("b_flux", back)):
@@ -183,7 +184,7 @@ def diffusing(run: Execution) -> list[tuple[str, str, Node]]:
         compartments = dict[str, Statement]()
         for s in all_of(block.body, "diffuse"):
             if all(s is not other for other in block.body):
-                raise Refused("LONGITUDINAL_DIFFUSION in IF or FROM", s.line)
+                raise Refused(refusal("mod.longitudinal-diffusion-if-from"), s.line)
         for s in block.body:
             for name in s.names[1] if s.kind in ("compartment", "diffuse") else ():  # type: ignore[attr-defined]
                 if s.kind == "compartment":
@@ -191,13 +192,13 @@ def diffusing(run: Execution) -> list[tuple[str, str, Node]]:
                     continue
                 of = f"LONGITUDINAL_DIFFUSION of '{name}'"
                 if name not in compartments:
-                    raise Refused(f"{of}, which no COMPARTMENT before it has", s.line)
+                    raise Refused(refusal("mod.no-compartment-before-has", of=of), s.line)
                 variable = run.names.variable(name)
                 if variable is None or variable.sort != "state":
-                    raise Refused(f"{of}, which is no state", s.line)
+                    raise Refused(refusal("mod.diffusion-of-no-state", of=of), s.line)
                 keys = run.names.all_elements(name)
                 if {*keys} & {*found}:
-                    raise Refused(f"a second {of}", s.line)
+                    raise Refused(refusal("mod.second-diffusion", of=of), s.line)
                 for k, key in enumerate(keys):
                     each = ("volume", compartments[name]), ("diffusion", s)
                     found[key] = [(role, key, _of_element(run, of, k)) for role, of in each]
@@ -212,15 +213,15 @@ def _check_diffusing(run: Execution, keys: list[str], nodes: list[Node]) -> None
     """Refuse volumes and coefficients that change with what diffuses, or in a step before it."""
     of = "LONGITUDINAL_DIFFUSION"
     if run.file.kind != "density":
-        raise Refused(f"{of} in a {run.file.kind} process", run.line, "use SUFFIX")
+        raise Refused(refusal("mod.diffusion-in-kind", of=of, kind=run.file.kind), run.line)
     if run.writes or run.drew or run.sent:
-        raise Refused(f"{of} or COMPARTMENT calls what sets variables", run.line)
+        raise Refused(refusal("mod.compartment-calls-what-sets-variables", of=of), run.line)
     of_ions = {name for ion in run.file.ions for name in (*ion.reads, *ion.writes)}
     changing = {*keys, *of_ions, "v", "t", "dt", *run.file.pointers}
     wrong = sorted(changing & {name for node in nodes for name in node.free})
     if wrong:
         shown = run.names.public.get(wrong[0], wrong[0])
-        raise Refused(f"{of} or COMPARTMENT depends on '{shown}'", run.line, "of parameters alone")
+        raise Refused(refusal("mod.compartment-depends", of=of, shown=shown), run.line)
 
 
 def _elements(run: Execution, e: Expression, line: int) -> list[str]:
@@ -239,11 +240,11 @@ def _conserved(run: Execution, block: Block) -> list[str]:
         for _, e in s.names[0]:  # type: ignore[attr-defined]
             variable = run.names.variable(str(e[1]))
             if variable is None or variable.sort != "state":
-                raise Refused(f"CONSERVE of '{e[1]}', which is no state", s.line)
+                raise Refused(refusal("mod.conserve-no-state", e=e[1]), s.line)
             keys += _elements(run, e, s.line)
         free = [key for key in keys if key not in taken]
         if not free:
-            raise Refused("CONSERVE of states that others have", s.line)
+            raise Refused(refusal("mod.conserve-states-others-have"), s.line)
         taken.append(free[-1])
     return taken
 
@@ -267,9 +268,9 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
     """Advance the states of a KINETIC block by one step, or to where they stay."""
     rows = _rows(run, block)
     if not rows:
-        raise Refused(f"KINETIC {block.name} without states", block.line)
+        raise Refused(refusal("mod.kinetic-without-states", name=block.name), block.line)
     if len(rows) > MAX_STATES:
-        raise Refused(f"KINETIC of {len(rows)} states", block.line)
+        raise Refused(refusal("mod.kinetic-states", count=len(rows)), block.line)
     graph = run.graph
     dt = graph.number(STEADY) if steady else run.read("dt")
     if steady:
@@ -282,7 +283,7 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
             late.update({key: run.values[key] for key in late})
         for key, entries in found.matrix.items():
             if entries.get(key, graph.zero) is graph.zero:
-                raise Refused(f"no equation for '{key}' in KINETIC")
+                raise Refused(refusal("mod.no-equation-kinetic", key=key))
         return solved(found.matrix, found.right, graph.local), found.linear
 
     def system() -> Iterator[Node]:
@@ -294,8 +295,8 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
     step, linear = change(old, old)
     if late and steady:
         shown = run.names.public.get(next(iter(late)), next(iter(late)))
-        what = f"STEADYSTATE of KINETIC {block.name}, which sets '{shown}' behind its use"
-        raise Refused(what, block.line, "set it before the reactions")
+        what = refusal("mod.steadystate-kinetic-sets-behind-use", name=block.name, shown=shown)
+        raise Refused(what, block.line)
     if linear and not steady:
         new = {key: old[key] + step[key] for key in rows}
     elif steady:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.nmodl.reading.tree import Refused
 from clhines.mechanisms.nmodl.values import weight
+from clhines.refusals import refusal
 
 
 def assumed(graph: Graph, guard: Node) -> dict[Node, Node]:
@@ -59,4 +60,4 @@ def check(
     left = [guard, *where_true(graph, guard, nodes)]
     for name in changed:
         if any(node.uses(weight(name)) for node in left):
-            raise Refused(f"'{name}' is used before FOR_NETCONS changes it", line)
+            raise Refused(refusal("mod.used-before-for-netcons-changes", name=name), line)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from clhines.mechanisms.ir.compiled import Body, Loop
 from clhines.mechanisms.ir.expressions import CONDITIONS, Node, postorder
 from clhines.mechanisms.nmodl.reading.tree import Refused
+from clhines.refusals import refusal
 
 _DECIDING = "arm", "watch", "unless"  # results that decide by themselves
 
@@ -55,7 +56,7 @@ def noticed(blocks: Mapping[str, Body], outside: Node, line: int) -> dict[str, B
         found[name] = new = body.mapped(changed)
         new.loops = [*map(loop_of, body.loops)]
         if any(role in _DECIDING and node in lost for role, _, node in body.results):
-            what = "a WATCH by a comparison with an element whose index is not constant"
+            what = refusal("mod.watch-comparison-element-whose-index-not")
             raise Refused(what, line)
     return found
 

@@ -27,6 +27,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
     Statement,
     all_of,
 )
+from clhines.refusals import refusal
 
 RENEW, ITERATIONS = Fraction(1, 20), 50
 STEP, SHARE = Fraction(1, 10**6), Fraction(1, 50)  # of the differences
@@ -49,27 +50,27 @@ def solve(run: Execution, s: Statement) -> None:
     name, method, steady = str(s.names[0]), str(s.names[1]), bool(s.names[2])
     block = run.file.blocks.get(name)
     if block is None:
-        raise Refused(f"SOLVE {name}, which is no block", s.line)
+        raise Refused(refusal("mod.solve-no-block", name=name), s.line)
     if method == CALLED and block.sort == "DERIVATIVE":
         _call(run, block, s.line)
         return
     known = _METHODS.get(block.sort)
     if known is None:
-        raise Refused(f"SOLVE of {block.sort} {name}", s.line)
+        raise Refused(refusal("mod.solve-of-block", sort=block.sort, name=name), s.line)
     if method not in known and not (block.sort == "DERIVATIVE" and method == "sparse"):
-        raise Refused(f"SOLVE {name} with METHOD {method}", s.line, _INSTEAD)
+        raise Refused(refusal("mod.solve-method", name=name, method=method), s.line)
     if block.sort in ("PROCEDURE", "FUNCTION"):
         run.inlined(block, [], s.line)
         return
     before, run.is_repeated = run.is_repeated, not _is_once(run, block, method)
     if block.sort == "KINETIC":
         if sum(other.sort == "KINETIC" for other in run.file.blocks.values()) > 1:
-            raise Refused(f"KINETIC {name}, in a file with two", block.line, _ONE_BLOCK)
+            raise Refused(refusal("mod.kinetic-file-two", name=name), block.line)
         kinetic.sparse(run, block, steady)
     elif block.sort in ("LINEAR", "NONLINEAR"):
         _equations(run, block)
     elif steady and method != "derivimplicit":
-        raise Refused(f"STEADYSTATE {method} of DERIVATIVE {name}", s.line, "use KINETIC")
+        raise Refused(refusal("mod.steadystate-derivative", method=method, name=name), s.line)
     else:
         _derivative(run, block, "derivimplicit" if method == "sparse" else method, steady)
     run.is_repeated = before
@@ -86,7 +87,7 @@ def _call(run: Execution, block: Block, line: int) -> None:
     found = all_of([s for one in run.file.main.values() for s in one.body], "solve")
     methods = {str(s.names[1]) for s in found if s.names[0] == block.name}
     if methods != {"cnexp"} or any(_order(run, r) is None for r in all_of(block.body, "prime")):
-        raise Refused(f"DERIVATIVE {block.name} is called", line, "call a PROCEDURE")
+        raise Refused(refusal("mod.derivative-called", name=block.name), line)
     _derivative(run, block, "cnexp", False)
 
 
@@ -110,11 +111,11 @@ def _extrapolated(run: Execution, steps: dict[str, Node]) -> None:
 def _derivative(run: Execution, block: Block, method: str, steady: bool) -> None:
     rates = all_of(block.body, "prime")
     if not rates:
-        raise Refused(f"DERIVATIVE {block.name} has no rate", block.line)
+        raise Refused(refusal("mod.derivative-has-no-rate", name=block.name), block.line)
     for name, line in run.file.rates.items():
         if method != "derivimplicit":  # NEURON's cnexp never works it out
-            what = f"{name}' in an expression, with METHOD {method or 'none'}"
-            raise Refused(what, line, "use derivimplicit")
+            what = refusal("mod.expression-method", name=name, value=method or "none")
+            raise Refused(what, line)
     if method == "cnexp" and all(_order(run, s) is not None for s in rates):
         _cnexp(run, block)
     elif method == "euler":
@@ -137,9 +138,7 @@ def _order(run: Execution, s: Statement) -> int | None:
     name = str(s.names[0])
     order = _degree(s.values[0], name)
     if order == -2:
-        raise Refused(
-            f"a power of {name} in {name}' with METHOD cnexp", s.line, "use derivimplicit"
-        )
+        raise Refused(refusal("mod.power-method-cnexp", name=name), s.line)
     return None if order == -1 else order
 
 
@@ -192,11 +191,11 @@ def _cnexp(run: Execution, block: Block) -> None:
             return
         form = linear_form(rate, [own])
         if form is None:
-            raise Refused(f"{name}' is not linear", s.line)
+            raise Refused(refusal("mod.not-linear", name=name), s.line)
         a, b = form.constant, form.coefficients.get(own, graph.zero)
         a, b = without_quotients(a), without_quotients(b)
         if any(e.op.startswith(("scop_", "random_")) for e in postorder([b])):
-            raise Refused(f"a random number that is a factor of {name} in {name}'", s.line)
+            raise Refused(refusal("mod.random-number-factor", name=name), s.line)
         run.set(key, exponential_euler(x, a, b, h, graph.local, f"{key}_rate"))
 
     _in_block(run, block, prime)
@@ -222,7 +221,7 @@ def _evaluated(run: Execution, block: Block) -> dict[str, Node]:
 
     def prime(s: Statement, key: str) -> None:
         if run.guard is not guard:
-            raise Refused(f"{s.names[0]}' in an IF", s.line, "use METHOD cnexp")
+            raise Refused(refusal("mod.rate-in-if", name=s.names[0]), s.line)
         found[key] = run.expression(s.values[0])
 
     _in_block(run, block, prime)
@@ -314,9 +313,11 @@ def _is_late(run: Execution, block: Block, late: dict[str, tuple[Node, Node]]) -
     names = [before.name for before, _ in late.values()]
     for key, (before, after) in late.items():
         if not (_stays(after, before, names) or _bounds(run, after, before, names)):
-            what = f"'{run.names.public.get(key, key)}', which each turn of NEURON's iteration of "
-            what += f"{block.name} makes of its last"
-            raise Refused(what, block.line, "set it before the rates")
+            shown = run.names.public.get(key, key)
+            what = refusal(
+                "mod.each-turn-neuron-iteration-makes-last", shown=shown, name=block.name
+            )
+            raise Refused(what, block.line)
     run.shared.behind |= late.keys()
     return bool(late)
 
@@ -413,7 +414,7 @@ def _matching(matrix: Entries, graph: Graph) -> dict[str, str]:
 
     for name in sorted(matrix, key=lambda n: -max(terms[n].values(), default=0)):
         if not place(name, set()):
-            raise Refused("a system of equations that is singular, whatever its coefficients")
+            raise Refused(refusal("mod.system-equations-singular-whatever-coefficients"))
     return {name: row for row, name in taken.items()}
 
 
@@ -432,7 +433,7 @@ def _iterated(
     """Newton's iteration as a loop: the states, the deviations, the change and the Jacobian."""
     graph, size = run.graph, len(keys)
     if size > MAX_NEWTON:
-        raise Refused(f"Newton's iteration of {size} states")
+        raise Refused(refusal("mod.newton-iteration-states", size=size))
 
     def where(values: Sequence[Node]) -> list[Node]:
         return graph.replaced(at, dict(zip(symbols, values, strict=True)))
@@ -504,7 +505,7 @@ def _equations(run: Execution, block: Block) -> None:
 
     def equation(s: Statement) -> None:
         if run.guard is not guard:
-            raise Refused("an equation in an IF", s.line, "write the IF before the equations")
+            raise Refused(refusal("mod.equation-if"), s.line)
         left, right = (run.expression(e) for e in s.values)
         found.append(right - left)
 
@@ -524,7 +525,9 @@ def _equations(run: Execution, block: Block) -> None:
             if late:
                 executed()
         if len(found) != len(used):
-            raise Refused(f"{len(found)} equations for {len(used)} states", block.line)
+            raise Refused(
+                refusal("mod.equations-states", count=len(found), count2=len(used)), block.line
+            )
         return list(found)
 
     new = newton(run, used, [run.value(key) for key in used], deviations)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from clhines.mechanisms.nmodl.reading.tree import Refused, Statement, all_of, uses
+from clhines.refusals import refusal
 
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|/\*.*?\*/|//[^\n]*', re.S)  # or a text
 _LINES = re.compile(
@@ -90,7 +91,7 @@ def without_returns(body: Sequence[Statement]) -> list[Statement]:
             blocks = [*s.blocks, []][:2]
             own = {one[0] for local in all_of([s], "local") for one in local.names}  # type: ignore[index]
             if any(uses(after, str(name)) for name in own):
-                raise Refused("VERBATIM: a return beside a LOCAL", s.line, "declare it above")
+                raise Refused(refusal("mod.verbatim-return-beside-local"), s.line)
             moved = replace(s, blocks=[without_returns([*block, *after]) for block in blocks])
             return [*body[:k], moved, *_fixed(body[k + 1 :])]
     return [*body]

@@ -9,6 +9,7 @@ from pathlib import Path
 from clhines.mechanisms.nmodl.meaning.verbatim import said
 from clhines.mechanisms.nmodl.reading.c import translations
 from clhines.mechanisms.nmodl.reading.tree import Refused
+from clhines.refusals import refusal
 
 MAX_TEXT, MAX_INCLUDES = 2_000_000, 20
 
@@ -52,7 +53,7 @@ class Includes:
             path = (self.folder or Path()) / name
             if self.folder is None or not path.is_file():
                 way_out = "give the path of the file, so that others are found beside it"
-                raise Refused(f'INCLUDE "{name}" is not there', line, way_out)
+                raise Refused(refusal("mod.include-not", name=name), line, way_out)
             self.texts[name] = path.read_text("utf-8", "replace")
         return self.texts[name]
 
@@ -82,7 +83,7 @@ def _tokens(
             statements = known.get(found.start())
         if include and sort == "text":
             if depth >= MAX_INCLUDES:
-                raise Refused(f"INCLUDE within {MAX_INCLUDES} others", line)
+                raise Refused(refusal("mod.include-within-others", max_includes=MAX_INCLUDES), line)
             result[-1:] = _tokens(includes.text(part[1:-1], line), includes, depth + 1, line)
         elif statements is not None:
             result += _tokens(statements, includes, depth, line, of_c=True)
@@ -92,5 +93,5 @@ def _tokens(
         if sort != "space":
             include = sort == "name" and part == "INCLUDE"
         if len(result) > MAX_TEXT:
-            raise Refused("INCLUDE of too much text", line)
+            raise Refused(refusal("mod.include-too-much-text"), line)
     return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clhines.mechanisms.nmodl.reading.tree import Declaration, File, Refused
+from clhines.refusals import refusal
 
 # values come from the model around; those here are NEURON's before a script changes them
 BUILT_IN = {"celsius": 6.3, "diam": 500.0, "area": 100.0}
@@ -42,12 +43,17 @@ class Names:
             if index is None:
                 index = 0  # as C has it
             if not 0 <= index < variable.length:
-                raise Refused(f"{name}[{index}] of {variable.length}", line)
+                raise Refused(
+                    refusal(
+                        "mod.index-outside-array", name=name, index=index, length=variable.length
+                    ),
+                    line,
+                )
             key, public = f"{self.printed[name]}__{index}", f"{name}[{index}]"
         elif index is None or index == 0:
             key, public = self.printed[name], name
         else:
-            raise Refused(f"'{name}' is no array", line)
+            raise Refused(refusal("mod.no-array", name=name), line)
         self.public[key], self.elements[key] = public, name
         return key
 

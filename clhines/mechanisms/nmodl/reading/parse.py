@@ -20,6 +20,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
     rate_of,
     with_rates,
 )
+from clhines.refusals import refusal
 from clhines.units import LONG_PREFIXES, PREFIXES, UNITS, Scaled
 
 _NAMED = {  # blocks that have a name and arguments
@@ -112,7 +113,7 @@ class FileParser(Statements):
         for name, line in self.rates.items():
             state = file.variables.get(name)
             if state is None or state.sort != "state" or state.length:
-                raise Refused(f"{name}' in an expression, of what is no single state", line)
+                raise Refused(refusal("mod.expression-what-no-single-state", name=name), line)
             self._declare(Declaration(rate_of(name), "assigned", line))
         for block in file.blocks.values():
             if block.sort == "DERIVATIVE":
@@ -159,7 +160,7 @@ class FileParser(Statements):
     def _main(self, name: str, block: Block) -> None:
         known = self.result.main.setdefault(name, block)
         if known is not block and name not in ("INITIAL", "BREAKPOINT"):
-            raise Refused(f"a second {name} block", block.line)
+            raise Refused(refusal("mod.second-block", name=name), block.line)
         if known is not block:
             known.body += block.body
 
@@ -173,7 +174,7 @@ class FileParser(Statements):
             self.names()
         block = Block(sort, name, line, arguments, self.block(sort))
         if name in self.result.blocks:
-            raise Refused(f"a second block '{name}'", line)
+            raise Refused(refusal("mod.second-block-of-name", name=name), line)
         self.result.blocks[name] = block
 
     def _skipped(self) -> None:
@@ -200,7 +201,7 @@ class FileParser(Statements):
         line, before = self.token.line, self.tokens[self.place - 1].text
         which = self.name()
         if which not in ("BREAKPOINT", "SOLVE", "INITIAL", "STEP"):
-            raise Refused(f"{before} {which}", line)
+            raise Refused(refusal("mod.second-declaration", before=before, which=which), line)
         self._main(f"{before} {which}", Block(before, which, line, (), self.block()))
 
     # ------------------------------------------------------------------------- NEURON, UNITS
@@ -224,7 +225,7 @@ class FileParser(Statements):
             elif word == "THREADSAFE":
                 self.result.thread_safe = True
             else:
-                raise Refused(f"'{word}' in NEURON block", line)
+                raise Refused(refusal("mod.neuron-block", word=word), line)
 
     def _listed(self) -> list[str]:
         """Return names up to the next word of the block; commas between them may be missing."""
@@ -283,7 +284,7 @@ class FileParser(Statements):
             if {known.sort, variable.sort} == {"parameter", "assigned"}:
                 known.value = variable.value if known.value is None else known.value
                 return  # NEURON takes both, as one
-            raise Refused(f"'{variable.name}' is declared twice", variable.line)
+            raise Refused(refusal("mod.declared-twice", name=variable.name), variable.line)
         self.result.variables[variable.name] = variable
 
     def _hides(self, variable: Declaration, known: Declaration) -> bool:
@@ -329,7 +330,7 @@ def parse(text: str, path: str = "", includes: Includes | None = None) -> File:
     Refused where it is no NMODL, or of a sort that is not read.
     """
     if len(text) > MAX_TEXT:
-        raise Refused(f"{len(text)} characters; expected at most {MAX_TEXT}")
+        raise Refused(refusal("mod.characters-expected-most", count=len(text), max_text=MAX_TEXT))
     return FileParser(tokens(text, includes or Includes())).file(path)
 
 
@@ -345,7 +346,7 @@ def factor(first: str, second: str, own: Mapping[str, str], line: int) -> Fracti
     if b == (Fraction(1), (0,) * 6):
         return a[0]
     if a[1] != b[1]:
-        raise Refused(f"UNITS ({first}) is no multiple of ({second})", line)
+        raise Refused(refusal("mod.units-no-multiple", first=first, second=second), line)
     return a[0] / b[0]
 
 
@@ -356,7 +357,7 @@ def _size(text: str, own: Mapping[str, str], line: int, depth: int) -> Scaled:
     while at < len(text):
         found = _PART.match(text, at)
         if found is None:
-            raise Refused(f"UNITS ({text})", line, "write the number instead")
+            raise Refused(refusal("mod.units", text=text), line)
         at = found.end()
         name, exponent, number, mark = found.groups()
         if mark is not None:
@@ -367,7 +368,7 @@ def _size(text: str, own: Mapping[str, str], line: int, depth: int) -> Scaled:
             continue
         one = _named(name, own, line, depth)
         if one is None:
-            raise Refused(f"unknown unit in UNITS ({text})", line, "write the number instead")
+            raise Refused(refusal("mod.unknown-unit-units", text=text), line)
         power = sign * int(exponent or 1)
         size *= one[0] ** power
         dimension = [d + power * e for d, e in zip(dimension, one[1], strict=True)]

@@ -8,6 +8,7 @@ from fractions import Fraction
 from clhines.mechanisms.ir import exact
 from clhines.mechanisms.nmodl.reading.lexer import Token
 from clhines.mechanisms.nmodl.reading.tree import PICK, Expression, Refused, Statement, rate_of
+from clhines.refusals import refusal
 
 MAX_DEPTH = 100  # of brackets and blocks within each other
 _LEVELS = (("||",), ("&&",), ("<", "<=", ">", ">=", "==", "!="), ("+", "-"), ("*", "/", "%"))
@@ -36,7 +37,7 @@ class Cursor:
     def wrong(self) -> Refused:
         """Return the refusal of the next token."""
         what = f"unexpected '{self.token.text[:40]}'" if self.token.text else "unexpected end"
-        return Refused(f"{what}: no NMODL that is read here", self.token.line)
+        return Refused(refusal("mod.no-nmodl-read", what=what), self.token.line)
 
     def take(self, text: str) -> bool:
         """Go on if the next token is this one."""
@@ -101,7 +102,7 @@ class Cursor:
         value = self.signed()
         self.need("]")
         if not 1 <= value <= 10_000:
-            raise Refused(f"an array of {value}", self.token.line)
+            raise Refused(refusal("mod.array-size", value=value), self.token.line)
         return int(value)
 
     def limits(self) -> None:
@@ -150,7 +151,10 @@ class Cursor:
     def _power(self) -> Expression:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise Refused(f"more than {MAX_DEPTH} brackets within each other", self.token.line)
+            raise Refused(
+                refusal("mod.more-than-brackets-within-each-other", max_depth=MAX_DEPTH),
+                self.token.line,
+            )
         base = self._primary()
         if self.take("^"):
             base = ("^", base, self.unary())
@@ -219,7 +223,10 @@ class Statements(Cursor):
         self.sort = sort or self.sort
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise Refused(f"more than {MAX_DEPTH} blocks within each other", self.token.line)
+            raise Refused(
+                refusal("mod.more-than-blocks-within-each-other", max_depth=MAX_DEPTH),
+                self.token.line,
+            )
         if self.take("SOLVEFOR"):
             self.names()
         self.need("{")
@@ -265,7 +272,7 @@ class Statements(Cursor):
         return None
 
     def _refused(self, line: int) -> Statement:
-        raise Refused(f"{self.tokens[self.place - 1].text}", line)
+        raise Refused(refusal("mod.unknown-statement", text=self.tokens[self.place - 1].text), line)
 
     def _bare(self) -> Statement | None:
         """Return an assignment or a call."""
@@ -284,7 +291,7 @@ class Statements(Cursor):
                 index = self.index()
             if self.take("="):
                 if primes > 1:
-                    raise Refused(f"a derivative of order {primes}", line)
+                    raise Refused(refusal("mod.derivative-order", primes=primes), line)
                 kind = "prime" if primes else "assign"
                 return Statement(kind, line, (left[1], index), (self.expression(),))
             if self.sort in ("LINEAR", "NONLINEAR") and not primes:
@@ -429,8 +436,8 @@ class Statements(Cursor):
             text = self.tokens[k].text
             depth += (text in ("(", "[")) - (text in (")", "]"))
             if k > begin and not depth and any(text in level for level in _LEVELS[:4]):
-                what = "a rate that is a sum or a comparison, of which NEURON takes the end alone"
-                raise Refused(what, self.tokens[k].line, "put it in brackets")
+                what = refusal("mod.rate-sum-comparison-neuron-takes-end")
+                raise Refused(what, self.tokens[k].line)
         return found
 
     def _equation(self, line: int) -> Statement:

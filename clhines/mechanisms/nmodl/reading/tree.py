@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from clhines.errors import InputError
+from clhines.refusals import Sentence, way_out_of
 
 Expression: TypeAlias = tuple[object, ...]
 CALLED = "(called)"  # in place of a method: a block that is called, by no SOLVE
@@ -33,7 +34,7 @@ class Rejection:
         0 where it has none.
     """
 
-    construct: str
+    construct: Sentence
     file: str
     line: int
     way_out: str = ""
@@ -54,9 +55,10 @@ class NmodlError(InputError):
 class Refused(Exception):  # noqa: N818  (it is no error of its own)
     """One construct that is refused, on its way to the list of all."""
 
-    def __init__(self, construct: str, line: int = 0, way_out: str = "") -> None:
+    def __init__(self, construct: Sentence, line: int = 0, way_out: str = "") -> None:
         super().__init__(construct)
-        self.construct, self.line, self.way_out = construct, line, way_out
+        self.construct, self.line = construct, line
+        self.way_out = way_out or way_out_of(construct)
 
 
 @dataclass
