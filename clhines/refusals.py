@@ -662,6 +662,21 @@ REFUSALS = {
     "network.pointer-writes-points-voltage": Refusal(
         "{name}: pointer {name2}, which it writes, points to a voltage"
     ),
+    "network.ranks-bins": Refusal(
+        "events in bins (CVode.queue_mode(1, 0)) in a network that several ranks "
+        "split; expected one process"
+    ),
+    "network.ranks-last-instances": Refusal(
+        "GLOBAL variables that instances set in turn in a network that several "
+        "ranks split; expected one process"
+    ),
+    "network.ranks-read-pointers": Refusal(
+        "pointers to variables of mechanisms in a network that several ranks split;"
+        " expected one process"
+    ),
+    "network.ranks-written-pointers": Refusal(
+        "pointers that mechanisms write in a network that several ranks split; expected one process"
+    ),
     "network.sets-too": Refusal("{own}: {said} that {name} sets, too"),
     "network.uses-expected-alone-sets": Refusal(
         "{said} uses it; expected one that {name} alone sets"

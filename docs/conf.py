@@ -18,6 +18,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import clhines
 from clhines.plan import examples
+from clhines.refusals import REFUSALS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -154,6 +155,24 @@ class ResultTable(SphinxDirective):
         return [table, nodes.paragraph("", "", link, classes=["source-of-table"])]
 
 
+class Refusals(SphinxDirective):
+    """The catalogue of refusals whose ids begin with a word: a table of them."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Make the table."""
+        lines = ["| id | what is refused | what to do |", "| --- | --- | --- |"]
+        for name, (sentence, way_out) in sorted(REFUSALS.items()):
+            if name.startswith(self.arguments[0] + "."):
+                shown = re.sub(r"\{(\w+)[^}]*\}", r"*\1*", sentence.replace("|", "\\|"))
+                lines.append(f"| `{name}` | {shown} | {way_out} |")
+        table = nodes.container()
+        self.state.nested_parse(StringList(lines, self.env.docname), self.content_offset, table)
+        self.env.note_dependency(str(ROOT / "clhines" / "refusals.py"))
+        return [table]
+
+
 class Results(SphinxDirective):
     """Every result of `bench/results`: a table of their age, then each with its picture."""
 
@@ -288,3 +307,4 @@ def setup(app: Sphinx) -> None:
     app.add_directive("program-output-layouts", Layouts)
     app.add_directive("result-table", ResultTable)
     app.add_directive("all-results", Results)
+    app.add_directive("refusals", Refusals)

@@ -21,7 +21,7 @@ from clhines.model import compile
 from clhines.model.needs import EXACT, NEEDS
 from clhines.network.groups import inside
 from clhines.simulate.engines.arena_run import ArenaRun
-from clhines.simulate.engines.choose import described, engines_for
+from clhines.simulate.engines.choose import check_split, described, engines_for
 from clhines.simulate.engines.reference import Reference
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.table import ALL, CHOICES, ENGINES, NAMES
@@ -150,17 +150,12 @@ def model_of(word):
 
 
 def test_words_are_those_of_the_table():
-    ranked = {f"ranked_{word}" for word in ("bins", "last", "read", "written")}
-    assert NEEDS.keys() == ALL | ranked
+    assert NEEDS.keys() == ALL
     assert CHOICES == ("auto", "epochs", *NAMES) and len({*NAMES}) == len(NAMES)
     assert {*NEEDS} - {*NETWORKS} == {
         "begins",
         "ranks",
-        "ranked_bins",
-        "ranked_last",
         "ranked_pointers",
-        "ranked_read",
-        "ranked_written",
         "copies",
         "solver",
     }
@@ -240,11 +235,16 @@ def test_other_refusals():
         match="takes no events between cells within a step; expected 'steps' or 'reference'$",
     ):
         engines_for(exact, "epochs", "gpu")
-    with pytest.raises(InputError, match="no engine takes events in bins on several ranks; expe"):
-        engines_for(exact | {"bins", "ranks", "ranked_bins"}, "auto", "cpu")
     with pytest.raises(InputError, match="takes no pointers to voltages of other ranks; expected"):
         engines_for(model_of("ions").needs | {"ranks", "ranked_pointers"}, "epochs-gpu", "gpu")
     assert [e.name for e in engines_for(exact, "epochs", "cpu")] == ["epochs-cpu"]
+
+
+@pytest.mark.parametrize("word", ["bins", "written_pointers", "read_pointers", "last_instances"])
+def test_networks_that_ranks_cannot_split(word):
+    check_split(model_of("ions").needs)
+    with pytest.raises(InputError, match="in a network that several ranks split; expected one"):
+        check_split(model_of(word).needs)
 
 
 def test_descriptions():

@@ -17,6 +17,7 @@ from clhines.model.needs import EXACT, listed, phrases
 from clhines.network.network import Network
 from clhines.plan.methods import METHODS
 from clhines.progress import phase
+from clhines.refusals import refusal
 from clhines.simulate.engines.arena_run import ArenaRun
 from clhines.simulate.engines.reference import Reference
 from clhines.simulate.engines.run import Job, PartRun, Request, Run, naming_memory
@@ -31,6 +32,12 @@ from clhines.solve.solver import Solver
 
 _log = logging.getLogger(__name__)
 TIMES = frozenset({"grid_times", "exact_times"})
+_NOT_SPLIT = {  # needs of networks that ranks cannot split, and their refusals
+    "bins": "network.ranks-bins",
+    "written_pointers": "network.ranks-written-pointers",
+    "read_pointers": "network.ranks-read-pointers",
+    "last_instances": "network.ranks-last-instances",
+}
 
 
 def check_options(options: Iterable[str], own: Iterable[str]) -> None:
@@ -135,6 +142,13 @@ def _of_all(ranks: Ranks, job: Job, run: Run, engine: str) -> tuple[PartRun, str
     return cast("PartRun", run), engine
 
 
+def check_split(needs: frozenset[str]) -> None:
+    """Refuse a network that ranks split whose parts would act on each other within a step."""
+    for word, name in _NOT_SPLIT.items():
+        if word in needs:
+            raise InputError(refusal(name))
+
+
 def _engines(
     shares: Sequence[Share], model: Model, request: Request
 ) -> tuple[list[Engine], frozenset[str]]:
@@ -143,11 +157,8 @@ def _engines(
     if not isinstance(request.method, str) or request.method != "auto" or request.options:
         needs |= {"solver"}
     if shares:
-        needs |= {"ranks", "ranked_bins"} if "bins" in needs else {"ranks"}
-    if shares:
-        known = {"last_instances": "ranked_last", "written_pointers": "ranked_written"}
-        known |= {"read_pointers": "ranked_read"}
-        needs |= {known[word] for word in needs & known.keys()}
+        check_split(needs)
+        needs |= {"ranks"}
     if any(len(share.remote) for share in shares):
         needs |= {"ranked_pointers"}
     if not isinstance(request.engine, str):
