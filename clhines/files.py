@@ -330,3 +330,21 @@ def read_entry(path: Path, schema: int) -> dict[str, Any] | None:
         return None
     good = isinstance(entry, dict) and entry.get("schema") == schema
     return cast("dict[str, Any]", entry) if good else None
+
+
+@contextmanager
+def one_process(name: str) -> Iterator[None]:
+    """Let one process of this machine at a time execute the block; the others wait for it."""
+    try:
+        import fcntl
+
+        folder = cache_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(folder / f"{name}.lock", "a", encoding="utf-8")
+    except (ImportError, OSError):  # Windows; a folder that cannot be written
+        yield
+        return
+    with file:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -334,6 +334,11 @@ REFUSALS = {
     "neuron.external-several-instances-set-use": Refusal(
         "EXTERNAL {external}, which several instances of {owner} set and use"
     ),
+    "neuron.extra-scatter-gather-cannot-be-seen": Refusal(
+        "CVode.extra_scatter_gather, which may call functions: it cannot be seen in the memory of "
+        "this NEURON",
+        "install NEURON 9.0",
+    ),
     "neuron.gather": Refusal("{line}"),
     "neuron.gather-and-own-procedure": Refusal("{gathered}, and {procedure}() of the model's own"),
     "neuron.graph-another-object-records-each-step": Refusal(

@@ -48,6 +48,7 @@ def _own_store(tmp_path_factory, monkeypatch):
 
     In such an empty folder, every test and every process of a test would check its device first:
     CLHINES_TRUST, set below, leaves that out, except in tests of known answers, which delete it.
+    So does CLHINES_NEURON_TRUST with the self-test of NEURON's version (`test_versions.py`).
     """
     folder = tmp_path_factory.getbasetemp() / f"store-{next(_stores)}"  # not made for each test
     monkeypatch.setenv("CLHINES_CACHE_DIR", str(folder))
@@ -102,6 +103,7 @@ def pytest_runtest_protocol(item):
         patch.setenv("CLHINES_TRUST", "1")
         if item.get_closest_marker("core"):
             patch.setenv("CLHINES_TEST_FEW_MODS", "1")  # `mod_files` compiles no others
+        patch.setenv("CLHINES_NEURON_TRUST", "1")
         yield
 
 

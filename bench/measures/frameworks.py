@@ -567,8 +567,9 @@ def main(arguments: Sequence[str]) -> int:
     rows = [row_of(name, *given, **how) for name in tqdm(names, disable=not names)]
     rows += [on_ranks(name, *given) for name in tqdm(alone, disable=not alone)]
     packages = "netpyne", "LFPy", "bluepyopt", "bmtk", "hnn-core", "efel", "neuron"
-    versions = "; ".join(f"print({x!r}, version({x!r}))" for x in packages)
-    versions = f"from importlib.metadata import version; {versions}"
+    versions = "from importlib.metadata import distributions as every\n"
+    versions += "found = {d.name.removesuffix('-nightly'): d.version for d in every()}\n"
+    versions += f"for name in {packages}: print(name, found.get(name, 'none'))"
     told = subprocess.run(
         [args.python, "-c", versions], capture_output=True, text=True, check=False
     )

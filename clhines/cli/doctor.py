@@ -12,6 +12,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -27,6 +28,7 @@ from clhines.errors import ClhinesError, DeviceError, install
 from clhines.simulate.engines.choose import described
 
 _SECONDS = 30  # to wait for MPI
+_OTHER_NAMES = {"neuron": ("neuron-nightly",)}  # distributions of the same package
 _ANOTHER = "install another version of its driver or runtime, or name another device"
 _KINDS = (
     ("MPICH", "mpich", "hydra"),
@@ -93,10 +95,10 @@ def _addresses() -> list[Finding]:
 
 
 def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
+    for distribution in (name, *_OTHER_NAMES.get(name, ())):
+        with suppress(metadata.PackageNotFoundError):
+            return metadata.version(distribution)
+    return None
 
 
 def opencl() -> list[Finding]:

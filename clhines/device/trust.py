@@ -16,8 +16,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -212,7 +212,7 @@ def _outcome(device: cl.Device, family: str, dtype: str) -> Outcome | None:
         key = _key(device, family, dtype)
         found = _load(key)
         if found is None:
-            with _one_process():
+            with files.one_process("trust"):
                 found = _load(key)  # of another process, for which this one has waited
                 if found is None:
                     found = examine(device, family, dtype)
@@ -338,21 +338,3 @@ def _load(key: dict[str, object]) -> Outcome | None:
     if (given["family"], given["dtype"]) != (key["family"], key["dtype"]) or not (widest or said):
         return None
     return Outcome(given["family"], given["dtype"], widest, float(seconds), tuple(said))
-
-
-@contextmanager
-def _one_process() -> Iterator[None]:
-    """Let one process of this machine check at a time, of all ranks; the others wait for it."""
-    try:
-        import fcntl
-
-        folder = files.cache_folder()
-        folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / "trust.lock", "a", encoding="utf-8")
-    except (ImportError, OSError):  # Windows; a folder that cannot be written
-        yield
-        return
-    with file:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -22,7 +22,7 @@ from clhines.neuron.convert import Rejected, RejectedError, SteppingError
 from clhines.neuron.extracellular.outside import Ahead
 from clhines.neuron.importer import Imported, copied, network_of
 from clhines.neuron.kept import ComesError, KeptModel, RunOptions, keep, kept_model
-from clhines.neuron.memory.session import Hoc, interpreter, uncollected
+from clhines.neuron.memory.session import Hoc, uncollected
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.hooks import GATHERED
 from clhines.neuron.read.patterns import OF_GID
@@ -32,6 +32,7 @@ from clhines.neuron.stepping.bmtk import potentials_ahead
 from clhines.neuron.stepping.reads import SteppingRejected
 from clhines.neuron.stepping.replay import StopRunError
 from clhines.neuron.stepping.taken import neurons_own
+from clhines.neuron.versions import supported
 from clhines.progress import showing
 from clhines.refusals import refusal, sentence_of
 from clhines.simulate.engines.arena_run import state_follows
@@ -62,7 +63,7 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
     list of Rejected
         Empty where all can; each prints as a line.
     """
-    h = interpreter()
+    h = supported()
     with neurons_own(), uncollected():  # what is gone while NEURON's memory is read would be missed
         ranks = ranks_of(h)
         uncalled = list[Rejected]()
@@ -283,10 +284,10 @@ def from_neuron(
     copies = as_whole_number("copies", copies, 1)
     if options.get("comm") is not None:
         raise InputError("from_neuron() is for one process; expected no comm")
-    if on_ranks(interpreter()):
+    if on_ranks(supported()):
         raise InputError("from_neuron() is for one process; expected clhines.neuron.run on ranks")
     with neurons_own(), uncollected():
-        model = read_model(interpreter(), vectors or {})
+        model = read_model(supported(), vectors or {})
         model.rejected += _of_run_alone(model)
         imported = network_of(model)
         arguments = {"device": device, "engine": engine, **options}
@@ -373,7 +374,7 @@ def run(
         An `InputError` that lists everything that cannot be simulated; NEURON's memory is as it
         was.
     """
-    h = interpreter()
+    h = supported()
     h.stoprun = 0
     fix_steps(h, as_step(fixed_step))
     request = RunOptions.of(device, dtype, engine)

@@ -29,10 +29,11 @@ from clhines.neuron.entry import (
 )
 from clhines.neuron.loops import Loops, LostError
 from clhines.neuron.memory.objects import Objects
-from clhines.neuron.memory.session import Hoc, interpreter
+from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.hooks import is_standard, standard
 from clhines.neuron.read.wiring import on_ranks
 from clhines.neuron.stepping.taken import HocArguments, Taken, neurons_own
+from clhines.neuron.versions import supported
 from clhines.progress import long_bars
 
 _NAME = "clhines_neuron_switch"  # in hoc
@@ -383,9 +384,10 @@ def enable(
     """
     request = RunOptions.of(device, dtype, engine)
     options = SwitchOptions(request, fallback, as_step(fixed_step), progress)
+    h = supported()
     if not _switch:
         try:
-            _switch.append(Switch(interpreter()))
+            _switch.append(Switch(h))
         except OSError as error:
             raise InputError(
                 f"NEURON cannot be switched here ({error}); expected NEURON 9 on Linux or macOS"

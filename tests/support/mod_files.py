@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from importlib.metadata import version
+from importlib.metadata import distributions
 from pathlib import Path
 
 from clhines import Mechanism
@@ -108,7 +108,8 @@ def _digest(paths):
     texts = [path.name.encode() + b"\0" + path.read_bytes() + b"\0" for path in paths]
     for command in (["c++", "--version"], ["uname", "-m"]):
         texts.append(subprocess.run(command, capture_output=True, check=True).stdout)
-    texts.append(f"{version('neuron')} {sys.version}".encode())
+    neuron = [d.version for d in distributions() if d.name in ("neuron", "neuron-nightly")]
+    texts.append(f"{neuron[0]} {sys.version}".encode())
     return hashlib.sha256(b"".join(texts)).hexdigest()[:16]
 
 

@@ -193,6 +193,9 @@ class Readable:
         except OSError:
             pass
 
+    def __bool__(self) -> bool:
+        return bool(self._ranges)
+
     def __contains__(self, word: object) -> bool:
         return (
             isinstance(word, int)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from clhines.errors import InputError, install
+from clhines.errors import InputError, install, shown
 
 if TYPE_CHECKING:  # types without stubs: to mypy they are Any
     from neuron.hoc import HocObject as Hoc
@@ -15,7 +16,8 @@ if TYPE_CHECKING:  # types without stubs: to mypy they are Any
 else:
     Hoc = Section = Segment = object
 
-OLDEST = (9, 0)
+OLDEST, NEWEST = (9, 0), (9, 0)
+ANY = "CLHINES_NEURON_ANY"  # 1: newer versions, too
 
 
 def interpreter() -> Hoc:
@@ -24,7 +26,7 @@ def interpreter() -> Hoc:
     Raises
     ------
     InputError
-        NEURON is not installed, or too old.
+        NEURON is not installed, too old or too new.
     """
     try:
         import neuron
@@ -33,11 +35,19 @@ def interpreter() -> Hoc:
             f"NEURON cannot be imported ({error}); expected: {install('neuron')}"
         ) from None
     found = tuple(int(part) for part in neuron.__version__.split(".")[:2] if part.isdigit())
-    if found < OLDEST:
-        raise InputError(
-            f"NEURON is {neuron.__version__}; expected {OLDEST[0]}.{OLDEST[1]} or newer"
-        )
+    lifted = as_flag(ANY)
+    if found < OLDEST or (found > NEWEST and not lifted):
+        more = f" ({ANY}=1 lets newer ones take the self-test)" if found > NEWEST else ""
+        raise InputError(f"NEURON is {neuron.__version__}; expected 9.0{more}")
     return neuron.h
+
+
+def as_flag(name: str) -> bool:
+    """Return whether an environment variable is 1; it may be 0, empty or not set, too."""
+    value = os.environ.get(name, "")
+    if value not in ("", "0", "1"):
+        raise InputError(f"{name} is {shown(value)}; expected 1 or 0")
+    return value == "1"
 
 
 def all_sections() -> list[Section]:
@@ -67,8 +77,6 @@ def library_path() -> str | None:
         paths = set[str]()
     if paths:
         return min(paths)
-    import os
-
     import neuron
 
     folder = os.path.join(os.path.dirname(neuron.__file__), ".data", "lib")

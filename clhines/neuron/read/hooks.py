@@ -117,7 +117,9 @@ def _listed(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     if played is None and len(list(h.List("Random"))):
         what = refusal("neuron.random-may-play-random-play-cannot-seen")
         found.append(Rejected("", what))
-    if called is None:
+    if called is None and Readable(8):
+        found.append(Rejected("", refusal("neuron.extra-scatter-gather-cannot-be-seen")))
+    elif called is None:  # the system does not tell what can be read
         warnings.warn(
             "CVode.extra_scatter_gather cannot be seen in NEURON's memory here; a model that uses "
             "it runs without",
@@ -160,12 +162,16 @@ def _find_scatter(h: Hoc) -> None:
     def example() -> None:
         pass
 
+    readable = Readable(8 * 3)
+
     def is_example(at: int) -> bool:
-        wrapped = words_at(at, 2)[1]
-        words = words_at(wrapped, 3) if wrapped in Readable(8 * 3) else []
-        if id(example) in words:
-            _known["function"] = words.index(id(example))
-        return id(example) in words
+        for place, item in enumerate([at, *words_at(at, 4)]):
+            inside = words_at(item, 2)[1] if item in readable else 0
+            words = words_at(inside, 3) if inside in readable else []
+            if id(example) in words:
+                _known["object"], _known["function"] = place - 1, words.index(id(example))
+                return True
+        return False
 
     cvode.extra_scatter_gather(0, example)
     try:
@@ -178,9 +184,12 @@ def gathering() -> np.ndarray:
     """(n,) int64: addresses of words with what CVode.extra_scatter_gather(0, f) calls.
 
     They are those of Python's objects: functions, or tuples of one and its argument or arguments.
-    `acting` finds the list before.
+    `acting` finds the list before. Its entries are hoc's objects; since NEURON 9.1 they point to
+    these.
     """
-    found = [words_at(at, 2)[1] + 8 * _known["function"] for at in _entries("scatter") or ()]
+    entries, place = _entries("scatter") or (), _known.get("object", -1)
+    objects = entries if place < 0 else [words_at(at, place + 1)[place] for at in entries]
+    found = [words_at(item, 2)[1] + 8 * _known["function"] for item in objects]
     return np.array(found, np.int64)
 
 

@@ -1,0 +1,118 @@
+"""NEURON's versions: its private memory is read only after a self-test of the exact version.
+
+The first use of a version runs `selftest` in a process of its own, which may crash. The result is
+kept in clhines' cache folder.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+
+import clhines
+from clhines import files
+from clhines.errors import InputError
+from clhines.neuron.memory.session import ANY, Hoc, as_flag, interpreter
+from clhines.progress import phase
+
+SWITCH = "CLHINES_NEURON_TRUST"  # 1 leaves the self-test out
+_WORD = "clhines-neuron-selftest: "  # begins the line with the result, as JSON
+_SECONDS = 180.0
+_SCHEMA = 1  # of the files
+_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from clhines.neuron.selftest import main; main()"
+)
+_NOT_INHERITED = "PMI", "PMIX", "OMPI_", "HYDRA", "MPI", "NEURON_", "CLHINES_NEURON"
+_log = logging.getLogger(__name__)
+_results: dict[str, str] = {}  # by version: what is wrong, empty if nothing
+
+
+def supported() -> Hoc:
+    """Return NEURON's interpreter if its version has passed the self-test.
+
+    Raises
+    ------
+    InputError
+        NEURON is not installed, too old or too new, or this version has failed.
+    """
+    h = interpreter()
+    if as_flag(SWITCH):
+        return h
+    version = " ".join(str(h.nrnversion()).split())
+    if version not in _results:
+        key = _key(h, version)
+        with files.one_process("neuron"):
+            wrong = _load(key)
+            if wrong is None:
+                wrong = _tested(version)
+                _save(key, wrong)
+        _results[version] = wrong
+    if _results[version]:
+        raise InputError(
+            f"{version} has failed the self-test of clhines ({_results[version]}); expected "
+            f"NEURON 9.0 (pip install 'neuron>=9.0,<9.1')"
+        )
+    return h
+
+
+def _tested(version: str) -> str:
+    """Run the self-test; return what is wrong, empty if nothing; an InputError: it has not run."""
+    what = f"the self-test of {version}, once for each version"
+    phase(what)
+    path = [os.path.abspath(folder) for folder in sys.path if isinstance(folder, str)]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_INHERITED)}
+    environment |= {SWITCH: "1", ANY: os.environ.get(ANY, "")}
+    arguments = [sys.executable, "-c", _PROGRAM, json.dumps(path)]
+    try:
+        # NEURON loads the mechanisms that are compiled in the folder in which it starts
+        with tempfile.TemporaryDirectory(prefix="clhines-") as folder:
+            done = subprocess.run(
+                arguments, env=environment, cwd=folder, stdin=subprocess.DEVNULL,
+                capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False,
+            )  # fmt: skip
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise InputError(
+            f"the self-test of {version} did not run ({' '.join(str(error).split())[:200]}); "
+            f"expected a process of {sys.executable} ({SWITCH}=1 leaves it out)"
+        ) from None
+    said = [line[len(_WORD) :] for line in done.stdout.splitlines() if line.startswith(_WORD)]
+    if said:
+        wrong = str(json.loads(said[-1]))
+    elif done.returncode < 0:
+        wrong = f"a crash, {signal.Signals(-done.returncode).name}"
+    else:
+        last = " ".join((done.stderr.strip().splitlines() or [""])[-1].split())[:200]
+        wrong = f"the process ended with status {done.returncode}: {last}"
+    _log.info("%s: %s", what, wrong or "passed")
+    return wrong
+
+
+def _key(h: Hoc, version: str) -> dict[str, object]:
+    """Return the key of a result: all that it depends on."""
+    return {
+        "neuron": version,
+        "machine": f"{platform.system()} {h.nrnversion(8)}",
+        "python": platform.python_version(),
+        "clhines": clhines.__version__,
+    }
+
+
+def _save(key: dict[str, object], wrong: str) -> None:
+    try:
+        files.write_entry("neuron", _SCHEMA, key, wrong=wrong)
+    except OSError as error:
+        _log.info("the result of NEURON's self-test is not kept: %s", error)
+
+
+def _load(key: dict[str, object]) -> str | None:
+    entry = files.read_entry(files.entry_path("neuron", key), _SCHEMA)
+    if entry is None or entry.get("key") != key or not isinstance(entry.get("wrong"), str):
+        return None
+    return str(entry["wrong"])

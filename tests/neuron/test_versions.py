@@ -1,0 +1,160 @@
+"""NEURON's versions: a self-test comes before its private memory is read."""
+
+import configparser
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import clhines
+from clhines import files
+from clhines.neuron import selftest, versions
+
+h = pytest.importorskip("neuron", reason="NEURON is not installed").h
+pytestmark = pytest.mark.neuron
+ROOT = Path(__file__).parents[2]
+COMMAND = "import sys; from clhines.cli.main import main; sys.exit(main(sys.argv[1:]))"
+ENTRIES = {
+    "run": lambda: clhines.neuron.run(1),
+    "from_neuron": clhines.from_neuron,
+    "check": clhines.neuron.check,
+    "enable": clhines.neuron.enable,
+}
+
+
+@pytest.fixture(autouse=True)
+def _untested(monkeypatch):
+    monkeypatch.delenv(versions.SWITCH)
+    monkeypatch.setattr(versions, "_results", {})
+
+
+@pytest.fixture
+def cell():
+    section = h.Section(name="soma")
+    section.insert("pas")
+    h.finitialize(-65)
+    return section
+
+
+def test_a_version_passes_once_and_the_result_is_kept(cell, monkeypatch):
+    """Of NEURON as it is installed, by a process of its own; a broken file is as none."""
+    calls, run = [], subprocess.run
+
+    def counted(*given, **named):
+        calls.append(given)
+        return run(*given, **named)
+
+    monkeypatch.setattr(versions.subprocess, "run", counted)
+    assert clhines.neuron.check() == [] == clhines.neuron.check()
+    monkeypatch.setattr(versions, "_results", {})
+    clhines.neuron.run(0.1, engine="reference")
+    assert len(calls) == 1 and cell
+    (kept,) = files.cache_folder().glob("neuron-*.json")
+    found = json.loads(kept.read_text())
+    assert found["key"]["neuron"] == h.nrnversion() and found["wrong"] == ""
+    answers = iter(["planted", "planted again"])
+    monkeypatch.setattr(versions, "_tested", lambda version: next(answers))
+    for text in ("{", json.dumps({**found, "wrong": 3})):
+        kept.write_text(text)
+        monkeypatch.setattr(versions, "_results", {})
+        with pytest.raises(clhines.InputError, match="planted"):
+            clhines.neuron.check()
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_a_version_that_fails_is_refused_in_one_line(cell, monkeypatch, entry):
+    monkeypatch.setattr(versions, "_tested", lambda version: "cells, 3: 0.5 off")
+    with pytest.raises(clhines.InputError, match="cells, 3: 0.5 off") as error:
+        ENTRIES[entry]()
+    assert cell and len(str(error.value).splitlines()) == 1 and h.nrnversion() in str(error.value)
+
+
+def simulate(folder, *words):
+    script = folder / "script.py"
+    script.write_text(
+        "from neuron import h\nh.load_file('stdrun.hoc')\ns = h.Section(name='s')\n"
+        "s.insert('pas')\nh.finitialize(-65)\nh.continuerun(1)\nprint('t is', h.t)\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", COMMAND, "simulate", str(script), *words],
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+
+def test_the_command_refuses_a_version_that_has_failed(tmp_path):
+    key = versions._key(h, h.nrnversion())
+    files.write_entry("neuron", versions._SCHEMA, key, wrong="planted")
+    done = simulate(tmp_path, "--stop", "1", "--engine", "reference")
+    assert done.returncode and "Traceback" not in done.stderr
+    assert "has failed the self-test of clhines (planted)" in done.stderr
+
+
+PLANTED = {
+    "events are lost": "from clhines.neuron.back.queue import EventQueue as owner\nname = 'send'",
+    "callbacks are not seen": "from clhines.neuron import reading as owner\nname = 'gathering'",
+    "self events are lost": "from clhines.neuron.back.queue import EventQueue as owner\n"
+    "name = 'send_selves'",
+    "numbers are not written": "from clhines.neuron.back import states as owner\n"
+    "name = 'put_numbers'",
+}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_planted_faults_fail(fault):
+    """What is read or written back as of another version: events, callbacks, numbers."""
+    program = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+{PLANTED[fault]}
+import clhines.neuron.selftest as selftest
+setattr(owner, name, lambda *_: ())
+selftest.main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False,
+        env={**os.environ, versions.SWITCH: "1"},
+    )  # fmt: skip
+    (line,) = [x for x in done.stdout.splitlines() if x.startswith(selftest.WORD)]
+    assert json.loads(line[len(selftest.WORD) :]), fault
+
+
+def test_processes_that_crash_or_do_not_start(cell, monkeypatch):
+    monkeypatch.setattr(versions, "_PROGRAM", "import os; os.kill(os.getpid(), 11)")
+    with pytest.raises(clhines.InputError, match="a crash, SIGSEGV"):
+        clhines.neuron.check()
+    monkeypatch.setattr(versions, "_results", {})
+    for kept in files.cache_folder().glob("neuron-*.json"):
+        kept.unlink()
+    monkeypatch.setattr(versions.sys, "executable", "/nowhere/python")
+    with pytest.raises(clhines.InputError, match="did not run .*/nowhere/python"):
+        clhines.neuron.check()
+    assert cell and not [*files.cache_folder().glob("neuron-*.json")]
+
+
+def test_versions_that_are_newer_need_a_word(monkeypatch):
+    import neuron
+
+    monkeypatch.setenv(versions.SWITCH, "1")
+    monkeypatch.setattr(neuron, "__version__", "9.1.0.dev0-28-g20235041e")
+    with pytest.raises(clhines.InputError, match=r"9\.1\.0\.dev0.*expected 9\.0 .*NEURON_ANY=1"):
+        versions.supported()
+    monkeypatch.setenv("CLHINES_NEURON_ANY", "1")
+    assert versions.supported() is h
+    monkeypatch.setenv("CLHINES_NEURON_ANY", "yes")
+    with pytest.raises(clhines.InputError, match="CLHINES_NEURON_ANY is 'yes'; expected 1 or 0"):
+        versions.supported()
+
+
+def test_all_extras_name_the_same_versions():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    lines = [
+        line
+        for lines in setup["options.extras_require"].values()
+        for line in lines.splitlines()
+        if line.startswith("neuron")
+    ]
+    assert {*lines} == {'neuron>=9.0,<9.1; sys_platform != "win32"'} and len(lines) == 4
