@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.core
-
 ROOT = Path(__file__).parents[1]
 # These need no device.
 FREE = ("plan", "literature", "cells", "mechanisms", "network", "model", "analysis")

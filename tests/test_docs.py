@@ -18,7 +18,7 @@ from clhines.simulate.engines.table import ENGINES
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = "api", "mechanisms"  # of the reference
-pytestmark = [pytest.mark.skipif(not DOCS.is_dir(), reason="no docs here"), pytest.mark.core]
+pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="no docs here")
 
 
 def rows(page, heading):

@@ -187,6 +187,7 @@ def test_memory_is_asked_before_it_is_taken(monkeypatch):
     assert 0.7 * peak < said[0] < 1.1 * peak
 
 
+@pytest.mark.core
 def test_too_much_memory(monkeypatch):
     monkeypatch.setattr(checks, "available", lambda: 2**20)
     net = Network(CABLE, 3)
@@ -270,6 +271,7 @@ def test_a_full_disk_and_a_reader_that_has_gone():
     assert in_shell("plan --cells 0 2>&1 | true")[2] == ""
 
 
+@pytest.mark.core
 def test_warnings_have_no_place(capsys, monkeypatch):
     def warn(_):
         warnings.warn("the residual is 1", AccuracyWarning, stacklevel=2)

@@ -5,10 +5,7 @@ import functools
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from template_modules import PAIRS
-
-pytestmark = pytest.mark.core
 
 ROOT = Path(__file__).parents[1]
 PACKAGE, KERNELS = ROOT / "clhines", ROOT / "kernels"

@@ -12,8 +12,6 @@ import pytest
 
 import clhines
 
-pytestmark = pytest.mark.core
-
 ROOT = Path(__file__).parents[1]
 if not (ROOT / "setup.cfg").is_file():
     pytest.skip("not a checkout", allow_module_level=True)

@@ -211,6 +211,7 @@ def test_a_disk_that_is_full_later(pocl, monkeypatch, tmp_path):
         caches.before_build(pocl)
 
 
+@pytest.mark.core
 def test_it_is_said_once(pocl, monkeypatch):
     monkeypatch.setattr(caches._CacheState, "said", set())
     monkeypatch.setattr(caches._CacheState, "pyopencl", "the cache is full: make room")

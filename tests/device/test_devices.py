@@ -94,6 +94,7 @@ def test_device_by_index_or_name(choose, monkeypatch, spec, expected):
     assert choose(found, spec) is expected
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("spec", ["7:0", "9", "Voodoo"])
 def test_no_match_lists_the_devices(choose, monkeypatch, spec):
     words = f"device='{spec}' matches no device; found: "
@@ -111,6 +112,7 @@ def test_a_named_device_without_float64(choose):
     assert choose([SMALL_GPU], "small", "float32") is SMALL_GPU
 
 
+@pytest.mark.core
 def test_other_kinds_of_device(choose):
     with pytest.raises(DeviceError, match=r"device=1\.5 is not valid; expected a pyopencl device"):
         choose([BIG_GPU], 1.5)
@@ -141,6 +143,7 @@ def test_real_devices(every_queue):
 # ------------------------------------------------------------------------------------ building
 
 
+@pytest.mark.core
 def test_build_error_shows_the_numbered_source(every_queue):
     source = "__kernel void k(__global int *a)\n{\n    a[0] = undeclared_name;\n}"
     spec = FloorSpec("float", 1)

@@ -177,6 +177,7 @@ def test_errors_can_be_pickled(error):
                 assert np.array_equal(other, value)
 
 
+@pytest.mark.core
 def test_arrays_on_a_device_stay_where_they_are(fast_queue):
     here = cla.zeros(fast_queue, 3, np.float32)
     with pytest.raises(cl.LogicError) as caught:

@@ -14,6 +14,8 @@ from clhines.mechanisms.builtin import BUILT_IN
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
 
+pytestmark = pytest.mark.core
+
 BUILT_IN_HERE = ("hh", "pas", "expsyn", "exp2syn", "iclamp", "inoise")
 
 

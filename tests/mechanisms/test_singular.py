@@ -8,6 +8,8 @@ from mechanism_texts import minimal
 from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
 
+pytestmark = pytest.mark.core
+
 SINGULAR = {  # a rate with a removable singularity, where it is, and what it is for mpmath
     "hh": ("(v + 40)/(1 - exp(-(v + 40)/10))", -40),
     "other sign": ("-0.32*(v + 47)/(exp(-0.25*(v + 47)) - 1) + 4*exp(-v/10)", -47),

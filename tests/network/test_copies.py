@@ -11,6 +11,8 @@ from clhines.network.copies import copies_of
 from clhines.network.groups import inside
 from clhines.network.ring import ring_cables
 
+pytestmark = pytest.mark.core
+
 
 def network():
     net = Network(ring_cables(2))

@@ -18,6 +18,8 @@ from clhines.network.groups import inside
 from clhines.network.pairs import Drawn, Pairs
 from clhines.network.plasticity import STDP
 
+pytestmark = pytest.mark.core
+
 CABLES = [discretise(cell, max_length=60) for cell in sample_cells()[:3]]
 RING = ring_cell(3, 0.7, 3, seed=1, stems=2)
 LONG_SOMA = discretise(RING, max_length=4.0)  # several segments: its node is not the first

@@ -29,6 +29,7 @@ def made(pairs, sources=300, targets=200, call=0, own=False):
     return source, target
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("own", [False, True])
 def test_all_and_one_to_one(own):
     source, _ = made(Pairs.all_to_all(autapses=not own), own=own)
@@ -37,6 +38,7 @@ def test_all_and_one_to_one(own):
     assert np.array_equal(source, np.arange(200)) and np.array_equal(target, source)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("p", [0.0, 1e-300, 0.003, 0.4, 0.97, 1.0])
 @pytest.mark.parametrize("own", [False, True])
 def test_bernoulli(p, own):
@@ -50,6 +52,7 @@ def test_bernoulli(p, own):
     assert not own or not (source == target).any()
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("number", [0, 1, 7, 99, 150, 199])
 @pytest.mark.parametrize("own", [False, True])
 def test_fixed_degrees(number, own):
@@ -72,6 +75,7 @@ def test_sets_are_equally_likely(number):
     assert (abs(np.array(counts) - 1000) <= SIGMAS * np.sqrt(1000 * 0.9)).all()
 
 
+@pytest.mark.core
 def test_by_distance():
     rng = np.random.default_rng(0)
     at = rng.uniform(0, 1000, (1000, 2)), rng.uniform(0, 1000, (800, 2))
@@ -105,6 +109,7 @@ def test_blocks_are_made_alone(pairs, monkeypatch):
     assert not any(np.array_equal(found[1], other[1]) for other in others)
 
 
+@pytest.mark.core
 def test_drawn_values():
     source, target = made(Pairs.bernoulli(0.5), 1000, 600)
     m = len(source)

@@ -9,6 +9,8 @@ from clhines import InputError, Network, Simulation, discretise, sample_cells
 from clhines.cells.morphology import Morphology
 from clhines.model import compile
 
+pytestmark = pytest.mark.core
+
 CABLES = [discretise(cell, max_length=60) for cell in sample_cells()[:3]]
 AXON = discretise(
     Morphology(

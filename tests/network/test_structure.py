@@ -9,6 +9,8 @@ from clhines.model import compile
 from clhines.network.ring import ring_cables
 from clhines.network.structure import NodeValues
 
+pytestmark = pytest.mark.core
+
 CABLES = ring_cables(3, levels=2)
 COLUMNS = "u", "capacitance", "area", "constant_d", "constant_b", "v_init"
 

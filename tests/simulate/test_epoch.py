@@ -285,6 +285,7 @@ def test_the_same_bits_in_parts_and_after_a_restore(fast_queue, needs, build, tm
     assert np.array_equal(spikes, result.spike_cell)
 
 
+@pytest.mark.core
 def test_a_voltage_that_is_not_finite_is_told(fast_queue, needs):
     needs(fast_queue, "float64")
     sim = simulation(simple_network, fast_queue)

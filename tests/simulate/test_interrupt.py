@@ -107,6 +107,7 @@ def test_a_second_ctrl_c_acts_at_once():
     assert len(sim.run(1.0)[0]) == 41
 
 
+@pytest.mark.core
 def test_features_of_a_part_of_a_run_are_of_none():
     net = Network.from_arrays([-1], [0, 1], [10.0], [0.0], [1e-4])
     net.insert("pas")

@@ -211,6 +211,7 @@ def test_check_names_a_bad_pivot(fast_queue, needs, monkeypatch, sliced):
     assert caught.value.node == SMALL[0].num_nodes + broken_node
 
 
+@pytest.mark.core
 def test_isopotential_cell_against_its_closed_form(fast_queue, needs):
     """Steps as long as the time constant (cm / g_pas = 10 ms) halve what is left each time."""
     needs(fast_queue, "float64")

@@ -150,6 +150,7 @@ def test_weights_in_any_order_in_memory(fast_queue, needs, order):
     np.testing.assert_array_equal(ran[0].incoming.get(), ran[1].incoming.get())
 
 
+@pytest.mark.core
 def test_sums_over_pairs(fast_queue, needs):
     """Far from the bounds, traces are nothing but the sum over all pairs of spikes."""
     needs(fast_queue, np.float64)

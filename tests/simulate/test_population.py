@@ -58,6 +58,7 @@ def alone(number, name):
     return found[record][:, 0], found.spike_time
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("engine", ["epochs", "reference"])
 def test_sets_under_protocols_are_those_of_the_model_alone(engine, fast_queue, caplog):
     many = Population(

@@ -146,6 +146,7 @@ def test_weights_of_brian(fast_queue, needs, name):
     np.testing.assert_allclose(rows, expected, rtol=0, atol=tolerance)
 
 
+@pytest.mark.core
 def test_a_reward_by_hand(fast_queue, needs):
     """One pair, eligible for c ms, and dopamine that decays: an integral in closed form."""
     needs(fast_queue, np.float64)

@@ -200,6 +200,7 @@ def test_a_voltage_that_is_not_finite(fast_queue, needs, engine, tmp_path):
     sim.run(0.25)
 
 
+@pytest.mark.core
 def test_more_spikes_than_room(fast_queue, needs):
     needs(fast_queue, "float64")
     net, syn = simple_network()
@@ -212,6 +213,7 @@ def test_more_spikes_than_room(fast_queue, needs):
         sim.run(10.0)
 
 
+@pytest.mark.core
 def test_no_memory_is_told_in_one_line(fast_queue, needs, monkeypatch):
     needs(fast_queue, "float64")
     with pytest.raises(InputError, match="max_spikes is 1125899906842624; .* at most 2147483647"):

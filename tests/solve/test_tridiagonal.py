@@ -187,6 +187,7 @@ def place(request, queue, needs):
     return lambda a: cla.to_device(queue, np.ascontiguousarray(a)), lambda a: a.get(queue)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("padded", [False, True])
 def test_kept_systems_in_all_orders(queue, place, padded):
     put, get = place

@@ -224,6 +224,7 @@ def test_ways_to_tune_are_checked(fast_queue):
         Solver(FOREST, "flat", queue=fast_queue, tune="cached")
 
 
+@pytest.mark.core
 def test_an_unwritable_folder_is_a_warning(fast_queue, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CLHINES_CACHE_DIR", str(tmp_path / "file"))
