@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhines.errors import ForestError, HostMemoryError, InputError, meant, shown
+from clhines.errors import ForestError, HostMemoryError, InputError, meant, shown, warn_caller
 from clhines.quantities import as_numbers
 
 MAX_COUNT = 10**15  # of anything: more cannot even be counted in memory
@@ -102,6 +102,22 @@ def check_parameter(of: str, name: object, known: Collection[str]) -> None:
 def as_switch(name: str, value: object) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise InputError(f"{name} is {shown(value)}; expected True or False")
+    return bool(value)
+
+
+def is_switched_on(variable: str) -> bool:
+    """Whether an environment variable is a switch that is on; warns if it is neither 0 nor 1."""
+    value = os.environ.get(variable, "")
+    if value not in ("", "0", "1"):
+        warn_caller(f"{variable}={shown(value)}; expected 0 or 1: works as 1", UserWarning)
+    return value not in ("", "0")
+
+
+def as_check(value: object) -> bool | str:
+    if isinstance(value, str) and value == "raise":
+        return value
+    if not isinstance(value, (bool, np.bool_)):
+        raise InputError(f"check is {shown(value)}; expected True, False or 'raise'")
     return bool(value)
 
 

@@ -249,8 +249,23 @@ class CacheWarning(UserWarning):
     """A cache of OpenCL cannot be used; it works without. The message says which, and why."""
 
 
-class AccuracyWarning(UserWarning):
-    """A solution by cyclic reduction is inaccurate, by its componentwise backward error."""
+class AccuracyWarning(ClhinesError, UserWarning):  # noqa: N818
+    """A solution has lost digits; with ``check="raise"`` it is raised.
+
+    Attributes
+    ----------
+    cell, node : int
+        The row with the largest error, or where the elimination lost digits; tridiagonal systems:
+        the system, and the row counted over all systems.
+    cells : tuple of int
+        All such cells or systems.
+    """
+
+    def __init__(
+        self, message: str, cell: int = -1, node: int = -1, cells: tuple[int, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.cell, self.node, self.cells = cell, node, cells
 
 
 class RepairWarning(UserWarning):
@@ -294,7 +309,7 @@ def install(extra: str) -> str:
     return f"python -m pip install '.[{extra}]' in a checkout of clhines"
 
 
-def warn_caller(message: str, category: type[Warning]) -> None:
+def warn_caller(message: str | Warning, category: type[Warning]) -> None:
     """Warn at the line outside this package that led here, however many calls away it is."""
     package = os.path.dirname(__file__) + os.sep
     level, frame = 2, sys._getframe(1)

@@ -187,12 +187,27 @@ def residual(
     x: np.ndarray,
     l: np.ndarray | None = None,  # noqa: E741
 ) -> float:
-    """Largest componentwise backward error ``|b - A x|_i / (|A| |x| + |b|)_i`` (Oettli-Prager).
+    """Largest componentwise backward error, see `backward_errors`; NaN anywhere gives NaN."""
+    return float(np.max(backward_errors(forest, d, u, b, x, l)))
 
-    Rows in which everything is zero count as exact; NaN anywhere gives NaN.
+
+def backward_errors(
+    forest: Forest,
+    d: np.ndarray,
+    u: np.ndarray,
+    b: np.ndarray,
+    x: np.ndarray,
+    l: np.ndarray | None = None,  # noqa: E741
+) -> np.ndarray:
+    """Componentwise backward error ``|b - A x|_i / (|A| |x| + |b|)_i`` of each row (Oettli-Prager).
+
+    Returns
+    -------
+    (n,) or (k, n) float64
+        Rows in which everything is zero count as exact.
     """
     check_no_units(d=d, u=u, l=l, x=x, b=b)
     gap = np.abs(np.asarray(b, np.float64) - multiply(forest, d, u, x, l))
     magnitude = None if l is None else np.abs(l)
     scale = multiply(forest, np.abs(d), np.abs(u), np.abs(x), magnitude) + np.abs(b)
-    return float(np.max(np.divide(gap, scale, out=np.where(gap > 0, np.inf, gap), where=scale > 0)))
+    return np.divide(gap, scale, out=np.where(gap > 0, np.inf, gap), where=scale > 0)

@@ -12,11 +12,9 @@ import pyopencl as cl
 import pyopencl.array as cla
 from numpy.typing import ArrayLike, DTypeLike
 
-from clhines.arrays import stretch_of
 from clhines.device import copies
 from clhines.device.devices import is_simulator
 from clhines.errors import InputError
-from clhines.forest import Forest
 
 _MOST_FILLED = 1 << 30  # bytes; NVIDIA's driver fills 2 GiB and more wrongly
 _SOON_BYTES = 1 << 16  # of arrays that `Reads` copies at once
@@ -290,12 +288,3 @@ def unshared(a: np.ndarray, target: np.ndarray, matrix: bool = False) -> np.ndar
     """Return `a`, or a copy where `target` overlaps it but is not the same right-hand sides."""
     overlaps = (matrix or target is not a) and np.may_share_memory(target, a)
     return a.copy() if overlaps else a
-
-
-def check_finite(forest: Forest, name: str, a: np.ndarray) -> None:
-    good = np.isfinite(a)
-    if not good.all():
-        where = np.argwhere(~good)[0]
-        node = int(where[-1])
-        cell = int(stretch_of(forest.cell_offsets, node))
-        raise InputError(f"cell {cell}, node {node}: {name} is {a[tuple(where)]}; expected finite")

@@ -84,9 +84,12 @@ class Word:
         return self.shifts[name] + self._widths[name] == _BITS
 
 
-# Status of a cell: 0, or 1 + a number of its first bad pivot; `clean` where that pivot was not made
-# bad by another one.
-STATUS = Word(key=30, clean=1)
+# Status of a cell: 0, or 1 + the number of a node in the elimination. With `bad` this node has the
+# first bad pivot; `clean` if no other pivot made it bad. Without `bad` the elimination added more
+# than `GROWTH` times the diagonal to the node's diagonal, whose digits may be lost. The larger of
+# two words wins, so that bad pivots go before lost digits.
+STATUS = Word(key=29, bad=1, clean=1)
+GROWTH = 32
 NOT_FINITE = -(1 << _BITS)  # its sign bit: this cell, or one beside it, has such a value of x
 
 
@@ -174,6 +177,8 @@ class KernelSpec(TemplateSpec):
     takes_natural: ClassVar[bool] = False  # it can read and write natural order
     finds_infinite: ClassVar[bool] = False  # adds `NOT_FINITE` to a cell's status, in natural order
     not_finite: ClassVar[int] = NOT_FINITE
+    status: ClassVar[Word] = STATUS
+    growth: ClassVar[int] = GROWTH
     phase = "solve"
     real: str  # ``double`` or ``float``
     symmetric: bool = True  # ``l`` equals ``u`` and is not passed

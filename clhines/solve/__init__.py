@@ -10,7 +10,8 @@ Who owns what
     checks arrays. `tune` plans, times candidates, keeps the winners and makes the engine.
     `engines`: a batch in one piece, in slices or on several devices, and what these share.
     `repeated`: calls with the same arrays, prepared once. `factors`: `Factors`, and `Gradients`, of
-    a solve with respect to d, u, l and b. `memory`: the memory budget and what a batch needs.
+    a solve with respect to d, u, l and b. `accuracy` reports lost digits. `memory`: the memory
+    budget and what a batch needs.
     `tridiagonal`: `Tridiagonal` and `solve_tridiagonal`, whose arrays are brought to Hines matrices
     and back. `torch` and `jax`: solves that these libraries differentiate, at `clhines.torch` and
     `clhines.jax`.

@@ -9,30 +9,35 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines import reference
+from clhines.arrays import stretch_of
 from clhines.checks import to_numpy
 from clhines.device.arrays import (
     Array,
     Given,
     Order,
-    check_finite,
     order_of,
     target_of,
     unmark,
     unshared,
     writable,
 )
-from clhines.errors import InputError
+from clhines.errors import InputError, PivotError
 from clhines.forest import Forest
-from clhines.solve.engines.engine import BadPivots, SolveEngine
+from clhines.solve.engines.engine import SolveEngine
+from clhines.solve.engines.pivots import BadPivots
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Requirements on the arrays of one solver; those on a device are of `queue`."""
+    """Requirements on the arrays of one solver; those on a device are of `queue`.
+
+    `chains`: messages name system and row, not cell and node.
+    """
 
     forest: Forest
     dtype: np.dtype
     queue: cl.CommandQueue | None
+    chains: bool = False
 
     def checked(self, name: str, a: Given, size: int, on_device: bool = False) -> Array:
         several = isinstance(a, (list, tuple)) and any(isinstance(one, cla.Array) for one in a)
@@ -148,8 +153,18 @@ class Arguments:
             raise InputError(f"out has shape {out.shape}; expected a whole array of {shape}")
 
     def check_finite(self, name: str, a: np.ndarray | cla.Array) -> None:
-        if isinstance(a, np.ndarray):
-            check_finite(self.forest, name, a)
+        place = not_finite(a) if isinstance(a, np.ndarray) else None
+        if place is not None:
+            cell = int(stretch_of(self.forest.cell_offsets, place[-1]))
+            raise InputError(
+                f"{self.where(cell, place[-1])}: {name} is {a[place]}; expected finite"
+            )
+
+    def where(self, cell: int, node: int) -> str:
+        if not self.chains:
+            return f"cell {cell}, node {node}"
+        row = node - int(self.forest.cell_offsets[cell])
+        return f"system {cell}, row {row} (row {node} of all)"
 
     def may_check_late(self, engine: SolveEngine, b: Array, target: Array) -> bool:
         """Whether b is checked only if the solve does not find all values finite."""
@@ -158,10 +173,23 @@ class Arguments:
         return engine.finds_finite and not np.may_share_memory(b, target)
 
     def raise_bad_pivot(self, found: BadPivots) -> None:
-        cells, nodes = found
-        if len(cells):
-            raise reference.pivot_error(self.forest, int(cells[0]), int(nodes[0]))
+        first = found.first(bad=True)
+        if first is None:
+            return
+        if not self.chains:
+            raise reference.pivot_error(self.forest, *first)
+        raise PivotError(
+            f"{self.where(*first)}: pivot is zero, negative, NaN or infinite; expected positive "
+            "and finite, as in diagonally dominant systems",
+            *first,
+        )
 
 
 def apart(arrays: dict[str, np.ndarray], target: np.ndarray) -> dict[str, np.ndarray]:
     return {name: unshared(a, target, name != "b") for name, a in arrays.items()}
+
+
+def not_finite(a: np.ndarray) -> tuple[int, ...] | None:
+    """Return the place of the first value that is not finite, or None."""
+    good = np.isfinite(a)
+    return None if good.all() else tuple(int(k) for k in np.argwhere(~good)[0])

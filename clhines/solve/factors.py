@@ -11,13 +11,15 @@ import pyopencl as cl
 import pyopencl.array as cla
 from numpy.typing import ArrayLike
 
-from clhines.checks import as_real, as_switch
+from clhines.checks import as_check, as_real, as_switch
 from clhines.device.arrays import Array, Given, events_of, unshared
 from clhines.device.guard import exclusive
 from clhines.errors import InputError
 from clhines.forest import Forest
+from clhines.solve.accuracy import report_error, report_growth
 from clhines.solve.arguments import Arguments
-from clhines.solve.engines.engine import Eliminated, SolveEngine, first_nodes, warn_where_lost
+from clhines.solve.engines.engine import Eliminated, SolveEngine, on_host
+from clhines.solve.engines.pivots import BadPivots, first_nodes
 from clhines.solve.memory import Memory, memory_errors
 from clhines.solve.repeated import Calls
 from clhines.summary import as_html
@@ -86,7 +88,7 @@ def vjp(
     g: ArrayLike,
     *,
     l: ArrayLike | None = None,  # noqa: E741
-    check: bool = True,
+    check: bool | str = True,
 ) -> Gradients:
     """Gradients of a loss with respect to d, u, l and b, by one solve with u and l swapped.
 
@@ -100,7 +102,7 @@ def vjp(
         The solution, as `solve` returned it.
     g : like x
         Gradient of the loss with respect to `x`.
-    check : bool
+    check : bool or "raise"
         As in `solve`.
     """
     rows_x, rows_g = host_rows(x, g, self.forest.num_nodes, self.dtype)
@@ -121,6 +123,8 @@ class Factors:
         Factors of the solver's engine; `clhines.solve.engines.whole.WholeFactors` has the arrays.
     symmetric : bool
         Whether the matrix was given without `l`.
+    doubtful : dict of str to NumPy array
+        d, u and l of a matrix whose elimination lost digits, so that solutions are measured.
     """
 
     def __init__(
@@ -133,7 +137,7 @@ class Factors:
     ) -> None:
         self.eliminated, self.symmetric = eliminated, symmetric
         self._engine, self._arguments, self._lock = engine, arguments, lock
-        self._calls = Calls()
+        self._calls, self.doubtful = Calls(), dict[str, np.ndarray]()
 
     def __repr__(self) -> str:
         batch = f"{self._arguments.forest!r}, {self._arguments.dtype}"
@@ -181,7 +185,11 @@ class Factors:
         They share the arrays of these: nothing is eliminated or copied.
         """
         eliminated = self.eliminated.transposed()
-        return Factors(self._engine, eliminated, self._arguments, self._lock, self.symmetric)
+        found = Factors(self._engine, eliminated, self._arguments, self._lock, self.symmetric)
+        if self.doubtful:
+            d, u, lower = (self.doubtful[name] for name in "dul")
+            found.doubtful = {"d": d, "u": lower, "l": u}
+        return found
 
     @exclusive
     @memory_errors
@@ -191,7 +199,7 @@ class Factors:
         *,
         out: Array | None = None,
         overwrite: bool = False,
-        check: bool = True,
+        check: bool | str = True,
         transpose: bool = False,
     ) -> Array:
         """Solve for right-hand sides in *natural* order.
@@ -200,9 +208,9 @@ class Factors:
         ----------
         b, out, overwrite
             As in `Solver.solve`.
-        check : bool
-            Raise `InputError` for values of `b` or `x` that are not finite, and warn as
-            `Solver.solve` does where the solution is inaccurate (NumPy only).
+        check : bool or "raise"
+            Raise `InputError` for values of `b` or `x` that are not finite (NumPy only), and warn
+            as `Solver.solve` does if the solution has lost digits and `factor` has checked.
         transpose : bool
             Solve with the transposed matrix, in which u and l swap.
 
@@ -217,14 +225,17 @@ class Factors:
         """
         if as_switch("transpose", transpose):
             return self.transposed().solve(b, out=out, overwrite=overwrite, check=check)
-        engine, forest = self._engine, self._arguments.forest
+        check, engine = as_check(check), self._engine
         rows = self._arguments.natural({"b": b})["b"]
         target = self._arguments.target(engine, b, rows, out, overwrite)
         late = self._arguments.may_check_late(engine, rows, target)
         if check and not late:
             self._arguments.check_finite("b", rows)
-        measured = check and engine.may_lose and isinstance(rows, np.ndarray)
-        before = {**self.eliminated.matrix_on_host(), "b": rows.copy()} if measured else {}
+        before: dict[str, np.ndarray] = {}
+        if check and self.doubtful:
+            before = {**self.doubtful, **on_host(self.queue, {"b": rows})}
+        elif check and engine.may_lose and isinstance(rows, np.ndarray):
+            before = {**self.eliminated.matrix_on_host(), "b": rows.copy()}
         if isinstance(rows, cla.Array):
             self.eliminated.solve_device(rows, target)
         else:
@@ -233,11 +244,12 @@ class Factors:
             if late:
                 self._arguments.check_finite("b", rows)
             self._arguments.check_finite("x", target)
-        if measured:
-            warn_where_lost(engine.plan, forest, before, target, self._arguments.dtype)
+        if before:
+            x = on_host(self.queue, {"x": target})["x"]
+            report_error(self._arguments, engine.plan, before, x, check)
         return target
 
-    def vjp(self, x: ArrayLike, g: ArrayLike, *, check: bool = True) -> Gradients:
+    def vjp(self, x: ArrayLike, g: ArrayLike, *, check: bool | str = True) -> Gradients:
         """Gradients of a loss with respect to d, u, l and b, by one transposed solve.
 
         Parameters
@@ -246,7 +258,7 @@ class Factors:
             The solution, as `solve` returned it, in natural order.
         g : like x
             Gradient of the loss with respect to `x`.
-        check : bool
+        check : bool or "raise"
             As in `solve`, of `g` and of the gradient with respect to `b`.
 
         Returns
@@ -300,4 +312,11 @@ class Factors:
     @exclusive
     def status(self) -> np.ndarray:
         """Return the first bad node of every cell as `Solver.status` does; waits."""
-        return first_nodes(self._arguments.forest, self.eliminated.bad_pivots())
+        found = self.eliminated.bad_pivots()
+        report_growth(self._arguments, found, True)
+        return first_nodes(self._arguments.forest, found)
+
+    @exclusive
+    def bad_pivots(self) -> BadPivots:
+        """Return all that kernels report of the matrix; waits."""
+        return self.eliminated.bad_pivots()

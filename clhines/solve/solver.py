@@ -12,7 +12,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 from numpy.typing import DTypeLike
 
-from clhines.checks import as_choice, as_switch, shown
+from clhines.checks import as_check, as_choice, as_switch, shown
 from clhines.device import devices as device_module
 from clhines.device.arrays import Array, Given, events_of, unmark
 from clhines.device.guard import Closed, Holder, check_process, exclusive, lock_of
@@ -20,8 +20,10 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.auto import MODES
 from clhines.plan.plan import Option, Plan, real_name
+from clhines.solve.accuracy import is_spoilt, report_error, report_growth
 from clhines.solve.arguments import Arguments, apart
-from clhines.solve.engines.engine import SolveEngine, first_nodes, on_host, warn_where_lost
+from clhines.solve.engines.engine import SolveEngine, on_host
+from clhines.solve.engines.pivots import BadPivots, first_nodes
 from clhines.solve.engines.several import OneDevice, Several
 from clhines.solve.factors import Factors, vjp
 from clhines.solve.memory import Memory, memory_errors, no_memory
@@ -132,12 +134,12 @@ class Solver(Holder):
             self.queue = device_module.given_queue(queue, device, self.dtype, timestamps)
             given = forest, method, self.dtype, self.queue, max_memory, tune, options
             self.engine, self.tuning = engine_for(*given)
-            self._arguments = Arguments(forest, self.dtype, self.queue)
+            self.arguments = Arguments(forest, self.dtype, self.queue)
             return
         each = {"method": method, "max_memory": max_memory, "tune": tune, **options}
         several, self._parts = _on_several(forest, devices, self.dtype, shares, each)
         self.engine, self.queue, self.shares = several, several.queue, several.shares
-        self._arguments = Arguments(forest, self.dtype, None)
+        self.arguments = Arguments(forest, self.dtype, None)
 
     def __repr__(self) -> str:
         state = "closed)" if isinstance(self.engine, Closed) else self.engine.describe()
@@ -225,7 +227,7 @@ class Solver(Holder):
             An array that is in device order already.
         """
         whole = self.engine.device_order("to_device_order()")
-        return whole.pack(self._arguments.checked("a", a, self.forest.num_nodes))
+        return whole.pack(self.arguments.checked("a", a, self.forest.num_nodes))
 
     @exclusive
     @memory_errors
@@ -248,10 +250,10 @@ class Solver(Holder):
         pyopencl.array.Array, (n,) or (k, n)
         """
         whole = self.engine.device_order("from_device_order()")
-        source = self._arguments.in_order("a", a, whole.order, as_switch("packed", packed))
+        source = self.arguments.in_order("a", a, whole.order, as_switch("packed", packed))
         shape = (*source.shape[:-1], self.forest.num_nodes)
         target = cla.empty(self.queue, shape, self.dtype) if out is None else out
-        self._arguments.check_unpacked(target, source, shape)
+        self.arguments.check_unpacked(target, source, shape)
         unmark(target)
         return whole.unpack(source, target)
 
@@ -304,7 +306,7 @@ class Solver(Holder):
                 if call is None:
                     given = {"d": d, "u": u, "l": l, "b": b}
                     declared = as_switch("packed", packed)
-                    operands = self._arguments.packed(given, out, whole.order, declared)
+                    operands = self.arguments.packed(given, out, whole.order, declared)
                     call = calls.add(arrays, whole.prepare(operands, out, overwrite), overwrite)
                     whole.order.mark(out)
                 waits += calls.waits(call, arrays)
@@ -325,7 +327,7 @@ class Solver(Holder):
         l: AnyArray | None = None,  # noqa: E741
         out: AnyArray | None = None,
         overwrite: bool = False,
-        check: bool = True,
+        check: bool | str = True,
     ) -> AnyArray:
         """Solve A x = b for arrays in *natural* order.
 
@@ -340,10 +342,11 @@ class Solver(Holder):
             Written and returned, also before an error; may be `b` itself.
         overwrite : bool
             Allow `d` and `b` to be destroyed; without `out`, the solution then goes to `b`.
-        check : bool
+        check : bool or "raise"
             Wait, and raise `PivotError` for a pivot that is zero, negative, NaN or infinite, or
             so small that its inverse is infinite, `InputError` for values of `b` or `x` that are
-            not finite (NumPy only). Without it, `status` tells on request.
+            not finite (NumPy only); warn if the solution has lost digits. "raise" raises that
+            warning. Without a check, `status` tells on request.
 
         Returns
         -------
@@ -352,33 +355,44 @@ class Solver(Holder):
         Warns
         -----
         AccuracyWarning
-            With `check`: the error of ``cr``, ``pcr`` or ``cr_pcr`` is above 32 eps.
+            With `check`: the componentwise backward error is above 32 eps; see
+            `clhines.solve.accuracy`. If `out` is one of the operands, the warning comes without
+            the error, and also where that may be small.
         """
-        arrays = self._arguments.natural({"d": d, "u": u, "l": l, "b": b})
-        target = self._arguments.target(self.engine, b, arrays["b"], out, overwrite)
+        check = as_check(check)
+        arrays = self.arguments.natural({"d": d, "u": u, "l": l, "b": b})
+        target = self.arguments.target(self.engine, b, arrays["b"], out, overwrite)
         before = on_host(self.queue, arrays) if check and self.engine.may_lose else {}
-        late = self._arguments.may_check_late(self.engine, arrays["b"], target)
+        late = self.arguments.may_check_late(self.engine, arrays["b"], target)
         if check and not late:
-            self._arguments.check_finite("b", arrays["b"])
+            self.arguments.check_finite("b", arrays["b"])
         if isinstance(target, cla.Array):
             self.engine.solve_device(arrays, target)
         else:
             fresh = out is None and target is not b
             self.engine.solve_host(arrays if fresh else apart(arrays, target), target)
-        if check:
-            self._check_solved(arrays["b"] if late else None, target)
+        if not check:
+            return target
+        found = self._check_solved(arrays["b"] if late else None, target)
+        if found.first(bad=False) is not None and is_spoilt(arrays, target):
+            report_growth(self.arguments, found, check)
+        elif found.first(bad=False) is not None:
+            before = on_host(self.queue, arrays)
         if before:
-            warn_where_lost(self.plan, self.forest, before, target, self.dtype)
+            host = on_host(self.queue, {"x": target})
+            report_error(self.arguments, self.plan, before, host["x"], check)
         return target
 
-    def _check_solved(self, b: Array | None, x: Array) -> None:
+    def _check_solved(self, b: Array | None, x: Array) -> BadPivots:
         """Raise for a bad pivot, and for values that are not finite; `b` where not yet checked."""
         known_finite = b is not None and self.engine.found_finite
         if b is not None and not known_finite:
-            self._arguments.check_finite("b", b)
-        self._arguments.raise_bad_pivot(self.engine.bad_pivots())
+            self.arguments.check_finite("b", b)
+        found = self.engine.bad_pivots()
+        self.arguments.raise_bad_pivot(found)
         if not known_finite:
-            self._arguments.check_finite("x", x)
+            self.arguments.check_finite("x", x)
+        return found
 
     @exclusive
     @memory_errors
@@ -388,7 +402,7 @@ class Solver(Holder):
         u: Given,
         *,
         l: Given | None = None,  # noqa: E741
-        check: bool = True,
+        check: bool | str = True,
     ) -> Factors:
         """Eliminate a matrix in *natural* order once, to solve it for many right-hand sides.
 
@@ -396,9 +410,9 @@ class Solver(Holder):
         ----------
         d, u, l : (n,) NumPy or pyopencl arrays
             As in `solve`; they are copied.
-        check : bool
-            Raise `PivotError` for a bad pivot; waits for the device. Without it,
-            `Factors.status` tells on request.
+        check : bool or "raise"
+            Raise `PivotError` for a bad pivot; waits for the device. Solves then warn as
+            `Solver.solve` does. Without it, `Factors.status` tells on request.
 
         Returns
         -------
@@ -412,11 +426,16 @@ class Solver(Holder):
         DeviceMemoryError
             Also where the batch is solved in slices.
         """
-        arrays = self._arguments.natural({"d": d, "u": u, "l": l})
+        check = as_check(check)
+        arrays = self.arguments.natural({"d": d, "u": u, "l": l})
         eliminated = self.engine.factor(arrays)
+        factors = Factors(self.engine, eliminated, self.arguments, self._lock, l is None)
         if check:
-            self._arguments.raise_bad_pivot(eliminated.bad_pivots())
-        return Factors(self.engine, eliminated, self._arguments, self._lock, l is None)
+            found = eliminated.bad_pivots()
+            self.arguments.raise_bad_pivot(found)
+            if found.first(bad=False) is not None:
+                factors.doubtful = on_host(self.queue, arrays)
+        return factors
 
     vjp = vjp
 
@@ -425,9 +444,17 @@ class Solver(Holder):
         """Return the first bad node of every cell in the last solve; waits for the device.
 
         (num_cells,) int64: -1 where all pivots were positive and finite, else the natural index
-        of the first node of the elimination whose pivot was not.
+        of the first node of the elimination whose pivot was not. `AccuracyWarning` where solutions
+        may have lost digits.
         """
-        return first_nodes(self.forest, self.engine.bad_pivots())
+        found = self.engine.bad_pivots()
+        report_growth(self.arguments, found, True)
+        return first_nodes(self.forest, found)
+
+    @exclusive
+    def bad_pivots(self) -> BadPivots:
+        """Return all that kernels report of the last solve; waits."""
+        return self.engine.bad_pivots()
 
 
 def _factored(forest: Forest, method: str, dtype: np.dtype, matrix: dict[str, Any]) -> Factors:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from clhines.checks import as_switch
+from clhines.checks import as_check, as_switch
 from clhines.errors import InputError
 from clhines.solve.factors import Factors as SolverFactors
 from clhines.solve.solver import Solver
@@ -25,10 +25,10 @@ Tensors = tuple[torch.Tensor | None, ...]
 class _Plain:
     """A way to solve with a matrix or its transpose, from host to host, eliminating each time."""
 
-    def __init__(self, solver: Solver, check: bool) -> None:
+    def __init__(self, solver: Solver, check: bool | str) -> None:
         if not isinstance(solver, Solver):
             raise InputError(f"solver is {type(solver).__name__}; expected a clhines.Solver")
-        self.solver, self.check = solver, as_switch("check", check)
+        self.solver, self.check = solver, as_check(check)
         parent = np.asarray(solver.forest.parent, np.int64)
         self.parent = torch.from_numpy(np.maximum(parent, 0))
         self.inner = torch.from_numpy((parent >= 0).astype(solver.dtype))
@@ -41,7 +41,7 @@ class _Plain:
 
 
 class _Factored(_Plain):
-    def __init__(self, solver: Solver, matrix: dict[str, np.ndarray], check: bool) -> None:
+    def __init__(self, solver: Solver, matrix: dict[str, np.ndarray], check: bool | str) -> None:
         super().__init__(solver, check)
         self.factors: SolverFactors = solver.factor(**matrix, check=self.check)
 
@@ -121,7 +121,7 @@ def solve(
     b: torch.Tensor,
     *,
     l: torch.Tensor | None = None,  # noqa: E741
-    check: bool = True,
+    check: bool | str = True,
 ) -> torch.Tensor:
     """Solve A x = b, differentiable with respect to d, u, l and b.
 
@@ -131,7 +131,7 @@ def solve(
     d, u, l : (n,) tensors of the solver's dtype
         As in `Solver.solve`.
     b : (n,) or (k, n)
-    check : bool
+    check : bool or "raise"
         As in `Solver.solve`, of the gradient's solve too.
 
     Returns
@@ -151,7 +151,7 @@ class TorchFactors:
     solver : Solver
     d, u, l : (n,) tensors of the solver's dtype
         They are copied: what is written to them later has no effect.
-    check : bool
+    check : bool or "raise"
         As in `Solver.factor`; and of all solves.
     """
 
@@ -162,7 +162,7 @@ class TorchFactors:
         u: torch.Tensor,
         *,
         l: torch.Tensor | None = None,  # noqa: E741
-        check: bool = True,
+        check: bool | str = True,
     ) -> None:
         if not isinstance(solver, Solver):
             raise InputError(f"solver is {type(solver).__name__}; expected a clhines.Solver")

@@ -4,7 +4,7 @@ There is no pivoting, unlike in LAPACK's ``gtsv``: the pivots of the elimination
 after rows with a negative `d` have been multiplied by -1. They are where each system is strictly
 diagonally dominant, by rows or by columns, whatever the signs; or symmetric and positive or
 negative definite. Other systems may be solved or may raise `PivotError`, by the order in which a
-method eliminates; a pivot that is small next to its row costs accuracy without an error.
+method eliminates; a pivot that is small next to its row costs digits, for which `check` warns.
 
 Row i of a system is a node, and its parent is the row before. So its entry `dl` is the node's `l`,
 and the entry `du` of the row before is the node's `u`.
@@ -18,8 +18,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, TypeAlias, cast, overload
@@ -35,7 +34,7 @@ from clhines.device import devices, program
 from clhines.device.arrays import Array, Given, check_out, unmark
 from clhines.device.devices import wide_groups
 from clhines.device.guard import Closed, Holder, check_process
-from clhines.errors import InputError, PivotError
+from clhines.errors import InputError
 from clhines.forest import Forest, Trees
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
@@ -45,7 +44,8 @@ from clhines.solve.engines.loaded import only_event
 from clhines.solve.factors import Factors
 from clhines.solve.solver import Solver
 
-_ROW_BYTES = 8  # at least, for each row of a batch
+_ROW_BYTES = 64  # at least, for each row of a batch: the arrays of its forest
+MOST_OF_ALL = 2**31 - 1  # rows of a batch: kernels count them in 32 bits
 MIXED = "dl, d, du and b mix NumPy, or numbers, and pyopencl arrays; expected one kind"
 Shape: TypeAlias = tuple[int, ...]
 
@@ -93,7 +93,10 @@ def sizes_of(sizes: object) -> np.ndarray:
         raise InputError(
             f"sizes is {text} of {rows.dtype}; expected whole numbers of 1 or more, one per system"
         )
-    check_room(_ROW_BYTES * float(rows.sum(dtype=float)), f"{len(rows)} systems")
+    total = float(rows.sum(dtype=float))
+    if total > MOST_OF_ALL:
+        raise InputError(f"sizes has {total:.0f} rows in all; expected at most {MOST_OF_ALL}")
+    check_room(_ROW_BYTES * total, f"{len(rows)} systems")
     return rows.astype(np.int64)
 
 
@@ -343,7 +346,8 @@ class Tridiagonal(Holder):
         self.chains = Chains(self.sizes, self.dtype)
         self.solver = Solver(self.chains.forest(), method, dtype, **options)
         queue = None if options.get("devices") is not None else self.solver.queue
-        self._arguments = Arguments(self.solver.forest, self.dtype, queue)
+        self._arguments = Arguments(self.solver.forest, self.dtype, queue, chains=True)
+        self.solver.arguments = self._arguments
         self._device: DeviceChains | None = None
 
     def __repr__(self) -> str:
@@ -361,7 +365,7 @@ class Tridiagonal(Holder):
         b: Given,
         *,
         out: Array | None = None,
-        check: bool = True,
+        check: bool | str = True,
         columns: bool = False,
     ) -> Array:
         """Solve the systems.
@@ -372,11 +376,12 @@ class Tridiagonal(Holder):
             Lower, main and upper diagonal, and right-hand sides, of the shapes above.
         out : like x, optional
             Written and returned, also before an error; may be `b` itself.
-        check : bool
+        check : bool or "raise"
             Wait, and raise `PivotError` for a pivot that is zero, negative after rows have been
             multiplied, or not finite, and `InputError` for values of `b` or `x` that are not finite
-            (NumPy only). Without it, `x` of such a system is not defined (often NaN or infinite),
-            other systems are right, and `status` has the row.
+            (NumPy only); warn if the solution has lost digits. "raise" raises that warning.
+            Without a check, `x` of such a system is not defined (often NaN or infinite), other
+            systems are right, and `status` has the row.
         columns : bool
             Right-hand sides are the last axis of `b` and `x`.
 
@@ -391,19 +396,25 @@ class Tridiagonal(Holder):
         PivotError
             `cell` is the system, `node` the row, counted over all systems.
         DeviceMemoryError
+
+        Warns
+        -----
+        AccuracyWarning
+            As `Solver.solve`; on a device, or if `out` is `b`, always without the error.
         """
         columns, device = as_switch("columns", columns), on_device(dl, d, du, b)
-        with self._by_row():
-            matrix = self._matrix(dl, d, du, device)
+        matrix = self._matrix(dl, d, du, device)
 
-            def solve(rows: Array, out: Array | None) -> Array:
-                given = matrix.d, matrix.u, rows
-                return self.solver.solve(*given, l=matrix.l, out=out, check=check)
+        def solve(rows: Array, out: Array | None) -> Array:
+            given = matrix.d, matrix.u, rows
+            return self.solver.solve(*given, l=matrix.l, out=out, check=check)
 
-            side = self._device_side() if device else None
-            return Rows(self, side, matrix.sign).solve(solve, b, out, columns)
+        side = self._device_side() if device else None
+        return Rows(self, side, matrix.sign).solve(solve, b, out, columns)
 
-    def factor(self, dl: Given, d: Given, du: Given, *, check: bool = True) -> TridiagonalFactors:
+    def factor(
+        self, dl: Given, d: Given, du: Given, *, check: bool | str = True
+    ) -> TridiagonalFactors:
         """Eliminate a matrix once, to solve it for many right-hand sides.
 
         Parameters
@@ -420,9 +431,8 @@ class Tridiagonal(Holder):
         ------
         InputError, PivotError, DeviceMemoryError
         """
-        with self._by_row():
-            matrix = self._matrix(dl, d, du, on_device(dl, d, du))
-            factors = self.solver.factor(matrix.d, matrix.u, l=matrix.l, check=check)
+        matrix = self._matrix(dl, d, du, on_device(dl, d, du))
+        factors = self.solver.factor(matrix.d, matrix.u, l=matrix.l, check=check)
         side = self._device_side() if on_device(dl, d, du) else None
         return TridiagonalFactors(self, factors, Rows(self, side, matrix.sign))
 
@@ -451,21 +461,6 @@ class Tridiagonal(Holder):
         if not isinstance(a, cla.Array):
             raise InputError(MIXED)
         return self._arguments.of_device(name, a, False)
-
-    @contextmanager
-    def _by_row(self) -> Iterator[None]:
-        """Raise `PivotError` in the words of tridiagonal systems."""
-        try:
-            yield
-        except PivotError as error:
-            row = error.node - int(self.chains.offsets[error.cell])
-            raise PivotError(
-                f"system {error.cell}, row {row} (row {error.node} of all): pivot is zero, "
-                "negative, NaN or infinite; expected positive and finite, as in diagonally "
-                "dominant systems",
-                error.cell,
-                error.node,
-            ) from None
 
 
 class Rows:
@@ -554,7 +549,7 @@ class TridiagonalFactors:
         b: Given,
         *,
         out: Array | None = None,
-        check: bool = True,
+        check: bool | str = True,
         columns: bool = False,
         transpose: bool = False,
     ) -> Array:
@@ -564,7 +559,7 @@ class TridiagonalFactors:
         ----------
         b, out, columns
             As in `Tridiagonal.solve`; `b` is where the matrix was, on the host or the device.
-        check : bool
+        check : bool or "raise"
             As in `Factors.solve`.
         transpose : bool
             Solve with the transposed matrix.
@@ -610,7 +605,7 @@ def solve_tridiagonal(
     method: str = "auto",
     dtype: DTypeLike | None = None,
     out: np.ndarray | None = None,
-    check: bool = True,
+    check: bool | str = True,
     columns: bool = False,
     **options: Any,
 ) -> np.ndarray: ...
@@ -626,7 +621,7 @@ def solve_tridiagonal(
     method: str = "auto",
     dtype: DTypeLike | None = None,
     out: np.ndarray | None = None,
-    check: bool = True,
+    check: bool | str = True,
     columns: bool = False,
     **options: Any,
 ) -> np.ndarray | list[np.ndarray]:

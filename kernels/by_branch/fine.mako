@@ -54,12 +54,19 @@
             const int branch = first + k, length = ${length_of(level)};
             const int root = start + ${offset_of(level)} + k;   // end nearest the root
             real sum_d = 0, sum_b[RHS];
+% if not spec.symmetric:
+            real change = 0;   // of a diagonal: the sum of magnitudes
+            int grown = 0;
+% endif
             for (int r = 0; r < RHS; ++r) sum_b[r] = 0;
 % if level is None or level + 1 < len(spec.levels):
             for (int c = branch_children[branch]; c < branch_children[branch + 1]; ++c) {
                 const int child = start + child_first[c];
                 const real coupling = u[child];
                 sum_d += coupling * FACTOR(child);
+% if not spec.symmetric:
+                change += fabs(coupling * FACTOR(child));
+% endif
                 for (int r = 0; r < RHS; ++r) sum_b[r] += coupling * SOLUTION(child, r);
             }
 % endif
@@ -102,11 +109,20 @@
                     }
                     if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && bad == 0)
                         bad = j - s + 1;
+% if not spec.symmetric:
+                    if (change > GROWTH * fabs(row_d[s])) grown = j - s + 1;
+                    change = fabs(sum_d);
+% endif
                 }
             }
             if (bad)   // the deepest bad node of the cell wins, whoever finds it first
                 atomic_max(status + cell_number[block_cells[block] + branch_slot[branch]],
-                           branch_rank[branch] + bad);
+                           BAD | (branch_rank[branch] + bad));
+% if not spec.symmetric:
+            else if (grown)
+                atomic_max(status + cell_number[block_cells[block] + branch_slot[branch]],
+                           branch_rank[branch] + grown);
+% endif
         }
 </%def>\
 <%def name="substitute(level)">\
@@ -167,6 +183,10 @@ typedef ${spec.real} real;
 
 #define RHS ${spec.rhs}
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
+#define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
+% if not spec.symmetric:
+#define GROWTH ${spec.growth}   // see there
+% endif
 #define WORK_GROUP ${spec.work_group}
 #define AHEAD ${ahead}   // nodes of a branch that are read at once
 % if local:

@@ -27,7 +27,12 @@
 % if spec.natural:
             ${from_nodes}
 % endif
+% if spec.symmetric:
             value pivot = ${take("d")} - sum_d;
+% else:
+            const value its_d = ${take("d")};
+            value pivot = its_d - sum_d;
+% endif
 % if kind == "ragged":
             pivot = active ? pivot : (value)(1);
 % endif
@@ -45,8 +50,13 @@
             const value f = ${take("l")} * inverse;
 % endif
             sum_d = ${"active ? coupling * f : child_d" if kind == "ragged" else "coupling * f"};
+% if not spec.symmetric:
+            small &= ${"~active | " if kind == "ragged" else ""}(pivot < GROWTH * its_d);
+% endif
             least = pivot < least ? pivot : least;
+% if spec.symmetric:
             most = pivot > most ? pivot : most;
+% endif
 % if local:
             kept[(uint)place / W * 2] = f;
 % else:
@@ -132,6 +142,10 @@ ${indent(capture(back, stored), "    ")}\
 % endif
 #define SLOT (W * (1 + RHS))   // values of `lost` that belong to one vector
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
+#define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
+% if not spec.symmetric:
+#define GROWTH ${spec.growth}   // see there
+% endif
 
 typedef ${spec.real} real;
 typedef ${spec.real}${width} value;
@@ -253,20 +267,33 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
         const int rows = vector_rows[v], even = vector_even[v];
         __local real *own = lost + (v - first + 1) * SLOT;
         value child_d = 0, child_b[RHS];
+% if not spec.symmetric:
+        value child_change = 0;   // the sum of magnitudes
+        mask small = -1;   // no pivot is `GROWTH` times its diagonal, or infinite
+% endif
         for (int r = 0; r < RHS; ++r) child_b[r] = 0;
         for (int round = vector_rounds[v]; round < vector_rounds[v + 1]; ++round) {
             const int whole = round_vector[round];
             if (whole >= 0) {   // the children are a vector, lane for lane
                 __local const value *from = (__local const value *)(lost + whole * SLOT);
                 child_d += from[0];
+% if not spec.symmetric:
+                child_change += fabs(from[0]);
+% endif
                 for (int r = 0; r < RHS; ++r) child_b[r] += from[1 + r];
             } else {
                 const places child = indices(round_child, round * W);
+% if spec.symmetric:
                 child_d += collect(lost, child);
+% else:
+                const value from_child = collect(lost, child);
+                child_d += from_child;
+                child_change += fabs(from_child);
+% endif
                 for (int r = 0; r < RHS; ++r) child_b[r] += collect(lost + (1 + r) * W, child);
             }
         }
-        value sum_d = child_d, sum_b[RHS], least = 1, most = 1;
+        value sum_d = child_d, sum_b[RHS], least = 1${", most = 1" if spec.symmetric else ""};
         for (int r = 0; r < RHS; ++r) sum_b[r] = child_b[r];
         mask wrong;
         int place = vector_place[v];
@@ -287,33 +314,63 @@ ${row("top")}\
             *(__local value *)own = sum_d;
             for (int r = 0; r < RHS; ++r) ((__local value *)own)[1 + r] = sum_b[r];
             // a NaN goes on to the last pivot; least and most pass over it
+% if spec.symmetric:
             wrong = !(least > (value)(SMALLEST)) | !(most < (value)(INFINITY)) | (pivot != pivot);
+% else:
+            wrong = !(least > (value)(SMALLEST)) | (pivot != pivot);
+            small &= !(child_change > GROWTH * fabs(child_d));   // or the children's sum cancels
+% endif
         }
 % if W > 1:
-        if (!any(wrong)) continue;
+        if (!any(${"wrong" if spec.symmetric else "wrong | ~small"})) continue;
 % else:
-        if (!wrong) continue;
+        if (!${"wrong" if spec.symmetric else "(wrong | ~small)"}) continue;
 % endif
 
         // rare: which node it was, lane by lane
-        real sums[W];
-        ${word} flags[W];
+        real sums[W]${"" if spec.symmetric else ", changes[W]"};
+        ${word} flags[W]${"" if spec.symmetric else ", keeps[W]"};
         *(loose_value *)sums = child_d;
+% if not spec.symmetric:
+        *(loose_value *)changes = child_change;
+% endif
         *(loose_mask *)flags = wrong;
+% if not spec.symmetric:
+        *(loose_mask *)keeps = small;
+% endif
         for (int k = 0; k < W; ++k) {
             const int length = lane_length[v * W + k];
-            if (!flags[k] || length == 0) continue;
+            if (${"!flags[k]" if spec.symmetric else "(!flags[k] && keeps[k])"} || length == 0) continue;
             real sum = sums[k];
             int bad = 0;
+% if not spec.symmetric:
+            real change = changes[k];
+            int grown = 0;
+% endif
             for (int j = length - 1; j >= 0 && bad == 0; --j) {
                 const int at = ${"gather[top + k - j * W]" if spec.natural else "top + k - j * W"};
                 const real pivot = d[at] - sum;
                 if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY)) bad = j + 1;
+% if not spec.symmetric:
+                const real most = GROWTH * fabs(d[at]);
+                if (!(change < most && pivot < most)) grown = j + 1;
+% endif
                 sum = u[at] * (${"u" if spec.symmetric else "l"}[at] * ((real)1 / pivot));
+% if not spec.symmetric:
+                change = fabs(sum);
+% endif
             }
+% if not spec.symmetric:
+            if (!bad && !flags[k] && !grown) continue;
+% endif
             // the deepest bad node of the cell wins; division may round differently in vectors
             atomic_max(status + cell_number[block_cells[block] + lane_slot[v * W + k]],
-                       lane_rank[v * W + k] + max(bad, 1));
+% if spec.symmetric:
+                       BAD | (lane_rank[v * W + k] + max(bad, 1)));
+% else:
+                       bad || flags[k] ? BAD | (lane_rank[v * W + k] + max(bad, 1))
+                                       : lane_rank[v * W + k] + grown);
+% endif
         }
     }
 

@@ -54,6 +54,10 @@ typedef ${spec.real} real;
 #define AHEAD ${max(1, spec.ahead // spec.rhs)}   // nodes of a branch that are read at once
 % if backward:
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
+#define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
+% if not spec.symmetric:
+#define GROWTH ${spec.growth}   // see there
+% endif
 % endif
 
 % if backward:
@@ -83,11 +87,18 @@ void solve(${signature(spec)})
 
     real sum_d = 0, sum_b[RHS];
     int below = 0, own = 0;   // bad pivots: the key of the children's, the node of this branch + 1
+% if not spec.symmetric:
+    int grown = 0;
+    real change = 0;   // of a diagonal: the sum of magnitudes
+% endif
     for (int r = 0; r < RHS; ++r) sum_b[r] = 0;
     for (int c = branch_children[branch]; c < branch_children[branch + 1]; ++c) {
         const int from = child_first[c];
         const real coupling = u[from];
         sum_d += coupling * factor[from];
+% if not spec.symmetric:
+        change += fabs(coupling * factor[from]);
+% endif
         for (int r = 0; r < RHS; ++r) sum_b[r] += coupling * x[from + (long)r * num_values];
         below = max(below, branch_bad[child[c]]);
     }
@@ -129,6 +140,10 @@ void solve(${signature(spec)})
 % endif
             factor[place] = f;
             sum_d = ${"inside ? coupling * f : sum_d" if padded else "coupling * f"};
+% if not spec.symmetric:
+            if (${"inside && " if padded else ""}change > GROWTH * fabs(row_d[s])) grown = j - s + 1;
+            ${"if (inside) " if padded else ""}change = fabs(sum_d);
+% endif
             for (int r = 0; r < RHS; ++r) {
                 const long shift = (long)r * num_values;
 % if padded:
@@ -143,7 +158,12 @@ void solve(${signature(spec)})
             if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && own == 0) own = j - s + 1;
         }
     }
-    const int bad = max(below, own ? branch_rank[branch] + own : 0);   // the deepest wins
+% if spec.symmetric:
+    const int mine = own ? BAD | (branch_rank[branch] + own) : 0;
+% else:
+    const int mine = own ? BAD | (branch_rank[branch] + own) : grown ? branch_rank[branch] + grown : 0;
+% endif
+    const int bad = max(below, mine);   // the deepest wins
     branch_bad[branch] = bad;
     if (!top) return;
 

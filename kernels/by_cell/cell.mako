@@ -30,12 +30,13 @@
             const int up = start + parent * stride;
 % endif
 % if spec.chains:
-            const value pivot = ${read("d")} - sum_d[lane];
+            const value before = ${read("d")};
 % elif ahead > 1:
-            const value pivot = (waiting ? load(factor, place) : d_read[k]) - sum_d[lane];
+            const value before = waiting ? load(factor, place) : d_read[k];
 % else:
-            const value pivot = load(waiting ? factor : d, place) - sum_d[lane];
+            const value before = load(waiting ? factor : d, place);
 % endif
+            const value pivot = before - sum_d[lane];
             const value inverse = (real)1 / pivot;
             const value coupling = at ? ${read("u")} : (value)(0);
 % if spec.symmetric:
@@ -63,14 +64,33 @@
 % if vector > 1:
             const ${mask} wrong = ~((pivot > (real)SMALLEST) & (pivot < (real)INFINITY));
             bad[lane] = (wrong & (bad[lane] == 0)) ? (${mask})(at + 1) : bad[lane];
+% if not spec.symmetric:
+            grown[lane] = pivot < GROWTH * before ? grown[lane] : (${mask})(at + 1);
+% endif
 % else:
+% if spec.symmetric:
             if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && bad[lane] == 0)
                 bad[lane] = at + 1;
+% else:
+            if (!(pivot > (real)SMALLEST && pivot < GROWTH * before)) {   // rare: which of both
+                if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY)) {
+                    if (bad[lane] == 0) bad[lane] = at + 1;
+                } else if (pivot > GROWTH * fabs(before)) {
+                    grown[lane] = at + 1;
+                }
+            }
+% endif
 % endif
 % if not spec.chains:
 
             if (parent != at - 1) {
-                store(factor, up, load(first ? d : factor, up) - sum_d[lane]);
+                const value its_d = load(first ? d : factor, up);
+                store(factor, up, its_d - sum_d[lane]);
+% if not spec.symmetric and vector > 1:
+                grown[lane] = fabs(sum_d[lane]) > GROWTH * fabs(its_d) ? (${mask})(parent + 1) : grown[lane];
+% elif not spec.symmetric:
+                if (fabs(sum_d[lane]) > GROWTH * fabs(its_d)) grown[lane] = parent + 1;
+% endif
                 sum_d[lane] = 0;
                 for (int r = 0; r < RHS; ++r) {
                     const long shift = (long)r * num_values;
@@ -224,6 +244,10 @@ typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // vload is 
 
 #define RHS ${spec.rhs}
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
+#define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
+% if not spec.symmetric:
+#define GROWTH ${spec.growth}   // see there
+% endif
 % if ahead > 1:
 #define AHEAD ${ahead}   // nodes of a cell that are read at once
 % endif
@@ -262,7 +286,7 @@ void solve(${signature(spec)})
     if (item >= num_lanes) return;
 
     value sum_d[LANES], sum_b[LANES][RHS], above[LANES][RHS];
-    ${mask} bad[LANES];
+    ${mask} bad[LANES]${"" if spec.symmetric else ", grown[LANES]"};
 % if rows:
     const int longest = ROWS;
 % else:
@@ -271,6 +295,9 @@ void solve(${signature(spec)})
     for (int lane = 0; lane < LANES; ++lane) {
         sum_d[lane] = 0;
         bad[lane] = 0;
+% if not spec.symmetric:
+        grown[lane] = 0;
+% endif
         for (int r = 0; r < RHS; ++r) sum_b[lane][r] = 0;
         for (int r = 0; r < RHS; ++r) above[lane][r] = 0;
 % if not rows:
@@ -363,6 +390,13 @@ ${substitute()}\
     }
 % endif
     // 0: all pivots positive and finite; otherwise 1 + the first bad node of the elimination
+    for (int lane = 0; lane < LANES; ++lane) {
+% if vector > 1:
+        bad[lane] = bad[lane] != 0 ? bad[lane] | (${mask})(BAD) : ${"(%s)(0)" % mask if spec.symmetric else "grown[lane]"};
+% else:
+        bad[lane] = bad[lane] ? bad[lane] | BAD : ${"0" if spec.symmetric else "grown[lane]"};
+% endif
+    }
 % if vector > 1:
     for (int k = 0; k < ${vector}; ++k)
         if (cell_number[item + k] >= 0) status[cell_number[item + k]] = (int)((${mask.rstrip("0123456789")} *)bad)[k];

@@ -23,6 +23,7 @@
     def place_of(k): return f"to{k}" if spec.of_pieces else order.read("place", f"to{k}")
     # with a symmetric matrix A[v, parent] is A[parent, v]
     link, then, family, order = spec.link, spec.at_elimination, spec.family, spec.order
+    def measure(pivot, own): return f"measure({pivot})" if sym else f"compare({pivot}, {own})"
     def lower(name): return name if sym else name.replace("up", "low", 1)
 %>\
 // Contraction: rake and compress, one work-group a block of cells, one work-item a segment.
@@ -84,15 +85,25 @@ typedef ${spec.real}${V} chunk;   // 16 bytes
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // finite inverse
 #define LARGEST INFINITY
 % endif
+#define BAD (${spec.status.write(bad="1")})     // see STATUS in kernel_spec.py
 #define CLEAN (${spec.status.write(clean="1")})   // the pivot was bad by itself
 #define GOOD ${"0x7f000000u" if spec.real == "float" else "0x7fc00000u" if spec.ptx else "0x7fe00000u"}   // see `measure`
+
+% if not spec.symmetric:
+#define GROWTH ${spec.growth}   // of a diagonal by the elimination: above it digits are lost
+% endif
 
 // What is known of the bad pivots of a segment after its node `node`, whose diagonal was `own`.
 static int note(int bad, int node, real pivot, real own)
 {
-    if (pivot > (real)SMALLEST && pivot < (real)LARGEST) return bad;
-    if (isfinite(pivot)${"" if spec.derived else " || !isfinite(own)"}) return max(bad, node | CLEAN);   // by itself
-    return bad ? bad : node;                                                // made so by another
+    if (pivot > (real)SMALLEST && pivot < (real)LARGEST)
+% if spec.symmetric:
+        return bad;
+% else:
+        return bad || pivot <= GROWTH * fabs(own) ? bad : node;             // or its digits are lost
+% endif
+    if (isfinite(pivot)${"" if spec.derived else " || !isfinite(own)"}) return max(bad, node | BAD | CLEAN);   // by itself
+    return bad & BAD ? bad : node | BAD;                                    // made so by another
 }
 
 // Below `GOOD` only where the pivot is positive, normal and below LARGEST: its upper bits.
@@ -105,6 +116,21 @@ static uint measure(real pivot)
 % endif
 }
 
+% if not spec.symmetric:
+// Below `GOOD` only where `measure` is, and the pivot is not more than `GROWTH` times its diagonal: a
+// difference of upper bits is about that of exponents. It warns early; `note` decides.
+static uint compare(real pivot, real own)
+{
+% if spec.real == "double":
+    const uint grown = (uint)(as_long(pivot) >> 32) - ((uint)(as_long(own) >> 32) & 0x7fffffffu);
+    return max(measure(pivot), grown + (GOOD - ((${spec.growth.bit_length() - 2}u) << 20)));
+% else:
+    const uint grown = as_uint(pivot) - (as_uint(own) & 0x7fffffffu);
+    return max(measure(pivot), grown + (GOOD - ((${spec.growth.bit_length() - 2}u) << 23)));
+% endif
+}
+
+% endif
 ${part("common/reciprocal")}
 % endif
 % if bulk:
@@ -390,7 +416,7 @@ ${part("common/segment_registers")}\
             const real low = ${"up" if sym else f"l[{at('next')}]"};
 % if eliminates:
             const real inverse = reciprocal(my_d);
-            worst = max(worst, measure(my_d));
+            worst = max(worst, ${measure('my_d', 'own')});
 % endif
             const real f1 = ${lower("my_up")} * inverse, f2 = up * inverse;
 % if eliminates:
@@ -432,6 +458,9 @@ ${part("common/segment_registers")}\
 % if j:
 % if eliminates:
             my_d = next_d - sum_d;
+% if not sym:
+            own = next_d;
+% endif
 % else:
             inverse = next_d;
 % endif
@@ -446,7 +475,7 @@ ${part("common/segment_registers")}\
 % endif
 % if eliminates:
             const real inverse = reciprocal(my_d);
-            worst = max(worst, measure(my_d));
+            worst = max(worst, ${measure('my_d', 'own')});
 % endif
             const real f = ${lower("my_up")} * inverse;
 % if eliminates:
@@ -499,14 +528,23 @@ ${part("common/segment_registers")}\
     __local real tree_low[WORK_GROUP];
 % endif
     if (is_inner) {
+% if eliminates and not sym:
+        real change = 0;   // of the diagonal: the sum of magnitudes
+% endif
         for (int k = ${family.read("first_mailbox", "family")}; k < (${family.read("first_mailbox", "family")}) + (${family.read("number", "family")}); ++k) {
 % if eliminates:
             my_d -= lost_d[k];
+% if not sym:
+            change += fabs(lost_d[k]);
+% endif
 % endif
 % if solves:
             my_b -= lost_b[k];
 % endif
         }
+% if eliminates and not sym:
+        if (change > GROWTH * fabs(own) && !bad) bad = length;
+% endif
 % if direct:
     }
     barrier(CLK_LOCAL_MEM_FENCE);   // the rows lie where the mailboxes were
@@ -557,11 +595,14 @@ ${part("common/segment_registers")}\
             const real next_b = above_b[other], its_b = tree_b[above];
 % endif
 % if eliminates:
-            if (measure(pivot) >= GOOD) bad = note(bad, length, pivot, own);
+            if (${measure('pivot', 'own')} >= GOOD) bad = note(bad, length, pivot, own);
 % endif
             ${"const real " if make else ""}f1 = ${"up" if sym else "tree_low[lane]"} * inverse;
 % if eliminates:
             tree_d[above] = its_d - up * f1;
+% if not sym:
+            if (fabs(up * f1) > GROWTH * fabs(its_d) && !bad) bad = length;
+% endif
 % endif
 % if solves:
             g = rest * inverse;
@@ -626,8 +667,11 @@ ${part("common/segment_registers")}\
             my_x = (tree_b[lane] - above_b[lane]) / pivot;
         } else {
             my_x = rest_x[kept[kept_start[get_group_id(0)] + above]];
+% if not sym:
+            if (tree_d[lane] - above_d[lane] > GROWTH * fabs(own) && !bad) bad = length;
+% endif
 % if not spec.derived:
-            if (!isfinite(own)) bad = max(bad, length | CLEAN);
+            if (!isfinite(own)) bad = max(bad, length | BAD | CLEAN);
 % endif
         }
 % endif
@@ -733,12 +777,12 @@ ${part("common/segment_registers")}\
 % if eliminates:
     if (bad) {   // bad ones by themselves go first, and the deepest of them, whoever finds it
 % if spec.shared:
-        const int node = (bad & ~CLEAN) - 1, at = row[is_leaf ? length - 1 - node : node] + column;
+        const int node = (bad & ~(BAD | CLEAN)) - 1, at = row[is_leaf ? length - 1 - node : node] + column;
 % if spec.phase == "expand":
         const int key = whole ? lane_rank[first + lane] + bad
-                              : (bad & CLEAN) | (node_rank[block.s0 + at] + 1);
+                              : (bad & (BAD | CLEAN)) | (node_rank[block.s0 + at] + 1);
 % else:
-        const int key = (bad & CLEAN) | (node_rank[block.s0 + at] + 1);
+        const int key = (bad & (BAD | CLEAN)) | (node_rank[block.s0 + at] + 1);
 % endif
 % else:
         const int key = lane_rank[first + lane] + bad;

@@ -57,7 +57,7 @@
             own = top_${j};
         }
         const real inverse = reciprocal(pivot);
-        if (goes) worst = max(worst, measure(pivot));
+        if (goes) worst = max(worst, ${f"measure(pivot)" if sym else f"compare(pivot, top_{j})"});
         top_${j} = goes ? low * inverse : (real)0;
         rhs_${j} = goes ? right * inverse : (real)0;
         next_${j} = goes ? tie * inverse : (real)-1;

@@ -24,6 +24,10 @@ typedef ${spec.real} real;
 
 #define RHS ${spec.rhs}
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
+#define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
+% if not spec.symmetric:
+#define GROWTH ${spec.growth}   // see there
+% endif
 #define WORK_GROUP ${spec.work_group}
 #define LANES ${spec.lanes}
 % if spec.capacity:
@@ -74,11 +78,17 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
         const int end = step < steps ? step_first[step + 1] : 0;
         if (place < end) {
             real sum_d = 0, sum_b[RHS];
+% if not spec.symmetric:
+            real change = 0;   // of the diagonal: the sum of magnitudes
+% endif
             for (int r = 0; r < RHS; ++r) sum_b[r] = 0;
             for (int c = node_children[place]; c < node_children[place + 1]; ++c) {
                 const int child = node_child[c];
                 const real coupling = u[child];
                 sum_d += coupling * f[child];
+% if not spec.symmetric:
+                change += fabs(coupling * f[child]);
+% endif
                 for (int r = 0; r < RHS; ++r) sum_b[r] += coupling * g[child + r * row];
             }
             const real pivot = d[place] - sum_d;
@@ -88,7 +98,10 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
             for (int r = 0; r < RHS; ++r)
                 g[place + r * row] = (b[place + (long)r * num_values] - sum_b[r]) * inverse;
             if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY))
-                bad = max(bad, node_order[place] + 1);
+                bad = max(bad, BAD | (node_order[place] + 1));
+% if not spec.symmetric:
+            if (change > GROWTH * fabs(d[place])) bad = max(bad, node_order[place] + 1);
+% endif
         }
 ${wait()}\
     } while (++step < most_steps);

@@ -41,6 +41,10 @@ typedef ${spec.real} real;
 
 #define RHS ${spec.rhs}
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
+#define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
+% if not spec.symmetric:
+#define GROWTH ${spec.growth}   // see there
+% endif
 #define WORK_GROUP ${spec.work_group}
 #define LANES ${spec.lanes}
 #define CELLS ${spec.cells}   // of a work-group
@@ -87,7 +91,7 @@ ${ahead("0", values)}\
 % if not spec.symmetric:
         const real below = step + 1 < steps ? next_l : (real)0;
 % endif
-        real sum_d = 0, sum_b[RHS], right[RHS];
+        real sum_d = 0, sum_b[RHS], right[RHS]${"" if spec.symmetric else ", change = 0"};
         for (int r = 0; r < RHS; ++r) {
             right[r] = next_b[r];
             sum_b[r] = 0;
@@ -97,12 +101,18 @@ ${ahead("step + 1", values)}\
             const int slot = (${word.read("slot", "code")}) * CELLS;
             if (${word.read("inherits", "code")}) {
                 sum_d = lost[slot];
+% if not spec.symmetric:
+                change = fabs(sum_d);   // of the diagonal: the sum of magnitudes
+% endif
                 for (int r = 0; r < RHS; ++r) sum_b[r] = passed[slot + r * SLOTS * CELLS];
             }
             if (${word.read("joins", "code")})
                 for (int c = node_joins[node]; c < node_joins[node + 1]; ++c) {
                     const int other = join_slot[c] * CELLS;
                     sum_d += lost[other];
+% if not spec.symmetric:
+                    change += fabs(lost[other]);
+% endif
                     for (int r = 0; r < RHS; ++r) sum_b[r] += passed[other + r * SLOTS * CELLS];
                 }
             const real pivot = diagonal - sum_d;
@@ -116,7 +126,10 @@ ${ahead("step + 1", values)}\
                 passed[slot + r * SLOTS * CELLS] = coupling * g;
             }
             if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY))
-                bad = max(bad, node_order[node] + 1);
+                bad = max(bad, BAD | (node_order[node] + 1));
+% if not spec.symmetric:
+            if (change > GROWTH * fabs(diagonal)) bad = max(bad, node_order[node] + 1);
+% endif
         }
 ${wait()}\
     } while (++step < most_steps);

@@ -28,6 +28,7 @@
 typedef ${spec.real} real;
 typedef ${spec.real}4 row;   // low, mid, up, right
 
+#define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
 #define WORK_GROUP ${spec.work_group}
 #define CAPACITY ${spec.capacity}   // unknowns in local memory
 #define SWITCH ${spec.switch}   // unknowns left for PCR, at most; 1: no PCR
@@ -254,6 +255,7 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
     barrier(CLK_LOCAL_MEM_FENCE);
     if (lane == 0) {
         const int named = found ? first_bad(d, u, l, nodes) : 0;
-        status[cell_number[chain]] = named ? named : found;
+        const int node = named ? named : found;
+        status[cell_number[chain]] = node ? node | BAD : 0;
     }
 }

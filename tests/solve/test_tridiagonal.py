@@ -152,7 +152,7 @@ def test_what_does_not_fit_is_refused(queue):
             solve_tridiagonal(*arguments, sizes=sizes[0] if sizes else None, queue=queue)
         assert "\n" not in str(caught.value)
     flat[3] = np.nan
-    with pytest.raises(InputError, match="node 3: b is nan; expected finite"):
+    with pytest.raises(InputError, match="row 3 .row 3 of all.: b is nan; expected finite"):
         solve_tridiagonal(np.zeros(6), np.ones(6), np.zeros(6), flat, dtype=np.float32, queue=queue)
 
 

@@ -16,7 +16,7 @@ from clhines.plan.by_segment import codes, room, schedule
 from clhines.plan.by_segment import layout as segment_layout
 from clhines.plan.by_segment.cut import USUAL_PLACES, Cut, cut_trees, joined
 from clhines.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
-from clhines.plan.kernel_spec import STATUS, KernelSpec, Word
+from clhines.plan.kernel_spec import KernelSpec, Word
 from clhines.plan.plan import (
     COARSE,
     Limits,
@@ -134,7 +134,6 @@ class ContractionSpec(KernelSpec):
     family: ClassVar[Word] = schedule.FAMILY
     lane_counts: ClassVar[Word] = schedule.LANE_COUNTS
     order: ClassVar[Word] = layout.ORDER
-    status: ClassVar[Word] = STATUS
     tables: ClassVar[tuple[str, ...]] = (
         "blocks:place/8",
         "cell_number:cell",

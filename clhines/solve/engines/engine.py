@@ -12,19 +12,15 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines import reference
 from clhines.device import devices
 from clhines.device.arrays import Array, Order
 from clhines.device.templates import render
-from clhines.errors import AccuracyWarning, InputError, warn_caller
-from clhines.forest import Forest
+from clhines.errors import InputError
 from clhines.plan.methods import METHODS
 from clhines.plan.plan import Plan
 from clhines.solve.engines.loaded import Step
+from clhines.solve.engines.pivots import BadPivots
 from clhines.solve.memory import Memory
-
-MOST_LOST = 32.0  # componentwise backward error, eps of the dtype: above it a warning is given
-BadPivots = tuple[np.ndarray, np.ndarray]  # cells, and the natural index of a node in each
 
 
 class DeviceOrder(Protocol):
@@ -134,29 +130,7 @@ def nothing_solved() -> InputError:
     return InputError("status() was asked for before anything was solved")
 
 
-def first_nodes(forest: Forest, found: BadPivots) -> np.ndarray:
-    """(num_cells,) int64: the bad node of each cell, -1 for none."""
-    status = np.full(forest.num_cells, -1)
-    status[found[0]] = found[1]
-    return status
-
-
 def on_host(queue: cl.CommandQueue, arrays: dict[str, Array]) -> dict[str, np.ndarray]:
     return {
         name: a.get(queue) if isinstance(a, cla.Array) else a.copy() for name, a in arrays.items()
     }
-
-
-def warn_where_lost(
-    plan: Plan, forest: Forest, given: dict[str, np.ndarray], x: Array, dtype: np.dtype
-) -> None:
-    """Warn where the componentwise backward error exceeds `MOST_LOST`; `given` in natural order."""
-    found = x.get() if isinstance(x, cla.Array) else x
-    with np.errstate(all="ignore"):  # values that are not finite show in the result
-        error = reference.residual(forest, **given, x=found) / float(np.finfo(dtype).eps)
-    if not error <= MOST_LOST:
-        warn_caller(
-            f"the componentwise backward error of {plan.method!r} is {error:.3g} eps; expected at "
-            f"most {MOST_LOST:g}: use method 'auto', whose methods are stable",
-            AccuracyWarning,
-        )

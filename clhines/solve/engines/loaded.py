@@ -15,6 +15,7 @@ from clhines.device import devices, program
 from clhines.device.arrays import set_zero
 from clhines.plan.kernel_spec import NOT_FINITE, STATUS, TemplateSpec
 from clhines.plan.plan import Part, Plan
+from clhines.solve.engines.pivots import NO_PIVOTS, BadPivots
 from clhines.solve.memory import OPERANDS, Buffers, scratch_buffers, table_buffers
 
 _FAR = ("far_low", "far_mid", "far_up", "far_right")  # scratch of a launch that solves
@@ -344,20 +345,21 @@ class Resident:
         kernel.set_args(plan.packed_size, plan.forest.num_nodes, self.gather.base_data, *buffers)
         return cl.enqueue_nd_range_kernel(self.queue, kernel, size, local, wait_for=wait_for)
 
-    def first_bad(self, status: cla.Array | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Wait, and return the cells with a bad pivot and the natural index of that node."""
+    def first_bad(self, status: cla.Array | None = None) -> BadPivots:
+        """Wait, and return the bad pivots and lost digits of a status on the device."""
         return self.bad_of((self.status if status is None else status).get(self.queue))
 
-    def bad_of(self, status: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def bad_of(self, status: np.ndarray) -> BadPivots:
         """Return the same as `first_bad`, from a status on the host."""
         cells = np.flatnonzero(status & ~NOT_FINITE)
         if not len(cells):
-            return cells, cells
+            return NO_PIVOTS
         ranks = STATUS.unpack("key", status[cells]) - 1
         nodes = [
             self.plan.forest.node_index(int(c), int(r)) for c, r in zip(cells, ranks, strict=True)
         ]
-        return cells, np.array(nodes, np.int64)
+        bad = STATUS.unpack("bad", status[cells]) > 0
+        return BadPivots(cells, np.array(nodes, np.int64), bad)
 
 
 def _names(symmetric: bool) -> list[str]:

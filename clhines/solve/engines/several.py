@@ -16,7 +16,8 @@ from clhines.checks import shown
 from clhines.device import devices
 from clhines.errors import BuildError, DeviceError, DeviceMemoryError, DeviceShareError, InputError
 from clhines.forest import Forest
-from clhines.solve.engines.engine import BadPivots, DeviceOrder, SolveEngine
+from clhines.solve.engines.engine import DeviceOrder, SolveEngine
+from clhines.solve.engines.pivots import BadPivots
 from clhines.solve.factors import Factors
 from clhines.solve.memory import Memory
 
@@ -193,17 +194,11 @@ class Several(SolveEngine):
             raise
 
     def bad_pivots(self) -> BadPivots:
-        return self.joined(self.each(lambda k: self.solvers[k].status(), threads=True))
+        return self.joined(self.each(lambda k: self.solvers[k].bad_pivots(), threads=True))
 
-    def joined(self, status: list[np.ndarray]) -> BadPivots:
-        cells = [np.flatnonzero(one >= 0) for one in status]
-        nodes = [
-            one[c] + self.nodes[k] for k, (one, c) in enumerate(zip(status, cells, strict=True))
-        ]
-        return (
-            np.concatenate([c + self.cells[k] for k, c in enumerate(cells)]),
-            np.concatenate(nodes),
-        )
+    def joined(self, parts: list[BadPivots]) -> BadPivots:
+        starts = zip(parts, self.cells.tolist(), self.nodes.tolist(), strict=False)
+        return BadPivots.joined([part.moved(cell, node) for part, cell, node in starts])
 
     def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> Any:
         def work(k: int) -> Factors:
@@ -235,7 +230,7 @@ class SeveralFactors:
 
     def bad_pivots(self) -> BadPivots:
         return self.engine.joined(
-            self.engine.each(lambda k: self.factors[k].status(), threads=True)
+            self.engine.each(lambda k: self.factors[k].bad_pivots(), threads=True)
         )
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:

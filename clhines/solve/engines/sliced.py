@@ -19,9 +19,10 @@ from clhines.device import copies
 from clhines.errors import DeviceMemoryError
 from clhines.forest import Forest
 from clhines.plan.plan import Plan
-from clhines.solve.engines.engine import BadPivots, DeviceOrder, SolveEngine, nothing_solved
+from clhines.solve.engines.engine import DeviceOrder, SolveEngine, nothing_solved
 from clhines.solve.engines.hosted import Ended, Transfer
 from clhines.solve.engines.loaded import Resident, only_event
+from clhines.solve.engines.pivots import BadPivots
 from clhines.solve.engines.whole import Whole, memory_of
 from clhines.solve.memory import (
     STAGES,
@@ -130,18 +131,16 @@ class Sliced(SolveEngine):
             self._bad = self.pipeline.solve(arrays, target)
 
     def _one_by_one(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> BadPivots:
-        found, where = [], []
+        found = []
         for k, plan in enumerate(tqdm(self.plans, "slices", disable=None, leave=False)):
             cells = self.bounds[k : k + 2]
             nodes = slice(*self.forest.cell_offsets[cells].tolist())
             one = Whole(plan, self.queue, self.dtype, self.room, self.transfer)
             given = {name: a[..., nodes] for name, a in arrays.items()}
             one.solve_host(given, target[..., nodes])
-            bad_cells, bad_nodes = one.bad_pivots()
-            found.append(bad_cells + cells[0])
-            where.append(bad_nodes + nodes.start)
+            found.append(one.bad_pivots().moved(int(cells[0]), nodes.start))
             del one  # with its buffers, before the next one takes others
-        return np.concatenate(found), np.concatenate(where)
+        return BadPivots.joined(found)
 
 
 class Pipeline:
@@ -175,17 +174,14 @@ class Pipeline:
     def pinned_bytes(self) -> int:
         return int(self.sending.pinned_bytes + self.fetching.pinned_bytes)
 
-    def solve(
-        self, arrays: dict[str, np.ndarray], target: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def solve(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> BadPivots:
         rows = {name: np.atleast_2d(a) for name, a in arrays.items()}
         try:
             found = _Stages(self, rows, np.atleast_2d(target)).all_stages()
         finally:
             if self._resident is not None:
                 self._resident.take_factor(None)  # which was the run's
-        cells, nodes = zip(*found, strict=True)
-        return np.concatenate(cells), np.concatenate(nodes)
+        return BadPivots.joined(found)
 
     def nodes(self, k: int) -> slice:
         return slice(*self.forest.cell_offsets[self.bounds[k : k + 2]].tolist())
@@ -229,8 +225,8 @@ class _Stages:
             _ = taken[name]
         return taken
 
-    def all_stages(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        found: list[tuple[np.ndarray, np.ndarray]] = []
+    def all_stages(self) -> list[BadPivots]:
+        found: list[BadPivots] = []
         errors: list[BaseException | None] = []
         with (
             tqdm(total=len(self.plans), desc="slices", disable=None, leave=False) as bar,
@@ -337,7 +333,7 @@ class _Stages:
         names = [*self.arrays, "x"]
         return {k: taken.view(k, (*rows, size) if k in "bx" else (size,)) for k in names}
 
-    def _take(self, found: list[tuple[np.ndarray, np.ndarray]], bar: tqdm) -> None:
+    def _take(self, found: list[BadPivots], bar: tqdm) -> None:
         pipeline = self.pipeline
         for _ in range(self.num_jobs):
             job = self._get(self.done)
@@ -349,7 +345,7 @@ class _Stages:
                 continue
             status = np.empty(job.resident.plan.forest.num_cells, np.int32)
             cl.enqueue_copy(pipeline.out_queue, status, job.slot.buffers["status"].base_data)
-            cells, bad = job.resident.bad_of(status)
+            bad = job.resident.bad_of(status)
             self.free.put(job.slot)
-            found.append((cells + pipeline.bounds[job.number], bad + nodes.start))
+            found.append(bad.moved(int(pipeline.bounds[job.number]), nodes.start))
             bar.update()

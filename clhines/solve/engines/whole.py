@@ -16,8 +16,9 @@ from clhines.device.arrays import Order
 from clhines.errors import InputError
 from clhines.plan.plan import Plan
 from clhines.solve.engines import hosted
-from clhines.solve.engines.engine import BadPivots, SolveEngine, nothing_solved
+from clhines.solve.engines.engine import SolveEngine, nothing_solved
 from clhines.solve.engines.loaded import Resident, Slot, Step, only_event
+from clhines.solve.engines.pivots import NO_PIVOTS, BadPivots
 from clhines.solve.memory import (
     OPERANDS,
     Buffer,
@@ -35,7 +36,6 @@ from clhines.solve.memory import (
 )
 
 MOST_WAYS = 2  # prepared for NumPy arrays: numbers of right-hand sides that take turns
-_NONE: BadPivots = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 class Whole(SolveEngine):
@@ -141,7 +141,7 @@ class Whole(SolveEngine):
     def solve_values(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> BadPivots:
         """Solve from NumPy to NumPy, as many rows at once as memory allows."""
         names, b = tuple(arrays), arrays["b"]
-        found: BadPivots = _NONE
+        found: BadPivots = NO_PIVOTS
         self.found_finite, finite = False, True
 
         def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
@@ -150,7 +150,7 @@ class Whole(SolveEngine):
             status = way.solve(arrays if b is arrays["b"] else {**arrays, "b": b}, target)
             good = not status.any()
             finite &= good and way.finds_infinite
-            found = _NONE if good else self.loaded.bad_of(status)
+            found = NO_PIVOTS if good else self.loaded.bad_of(status)
 
         with hosted.Ended(self.queue):  # before arrays of the host that kernels use are gone
             self._in_turn(solve, b, target)

@@ -21,7 +21,7 @@ from clhines import (
 )
 from clhines.device import devices
 from clhines.literature.reduction import SPARE_BYTES
-from clhines.solve.engines.engine import MOST_LOST
+from clhines.solve.accuracy import MOST_LOST
 
 pytestmark = pytest.mark.optimised
 ROWS = [name for name, row in METHODS.items() if row.chains_only]
@@ -229,7 +229,7 @@ def test_without_check_nothing_is_measured(fast_queue, monkeypatch):
     def measured(*_):
         raise AssertionError("measured")
 
-    monkeypatch.setattr("clhines.solve.solver.warn_where_lost", measured)
+    monkeypatch.setattr("clhines.solve.solver.report_error", measured)
     forest = Forest(chain(30))
     system = make_system(forest, np.float32)
     solver = Solver(forest, "cr", np.float32, queue=fast_queue)

@@ -133,7 +133,7 @@ def test_kernels_in_natural_order_find_finite_values_by_themselves(fast_queue, m
     solver = Solver(forest, "fine", np.float32, queue=fast_queue)
     assert solver.engine.finds_finite
     read = []
-    monkeypatch.setattr(arguments, "check_finite", lambda *_: read.append(1))
+    monkeypatch.setattr(arguments, "not_finite", lambda *_: read.append(1))
     system = make_system(forest, np.float32, rows=rows)
     system.assert_solved(solver.solve(**system.arrays))
     system.assert_solved(solver.factor(system.d, system.u).solve(system.b))
