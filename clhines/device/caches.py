@@ -22,7 +22,7 @@ from typing import ClassVar
 
 import pyopencl as cl
 
-from clhines.errors import CacheWarning, DeviceError, warn_caller
+from clhines.errors import CacheWarning, DeviceError, shown, warn_caller
 
 _ROOM = 16 << 20  # bytes: a program takes up to 0.3 MiB, and 0.5 while it is compiled
 _LEAST = 2 << 20  # bytes for one program
@@ -180,6 +180,12 @@ def _is_whole(path: str) -> bool:
 
 def _pocl_problem() -> str:
     folder = pocl_folder()
+    named = os.environ.get("POCL_CACHE_DIR")
+    if named is not None and not os.path.isabs(named):
+        return (
+            f"POCL_CACHE_DIR={shown(named)} is {'relative' if named else 'empty'}, so that each "
+            "process builds its kernels again: set it to an absolute path, or unset it"
+        )
     why = _unusable(folder)
     return why and (
         f"PoCL cannot use its cache, {folder} ({why}), so that each process builds its kernels "

@@ -13,11 +13,12 @@ x86-64 level that the processor reports, where the record looks exactly as expec
 from __future__ import annotations
 
 import ctypes
-import os
 import re
 import struct
 
 import pyopencl as cl
+
+from clhines.checks import is_switched_on
 
 # LLVM's name, and the flags of /proc/cpuinfo that it stands for
 _LEVELS: tuple[tuple[bytes, set[str]], ...] = (
@@ -43,7 +44,7 @@ _SIZES = {"double": 8, "real": 8, "long": 8, "ulong": 8, "float": 4, "int": 4, "
 _VECTOR = re.compile(rf"\b({'|'.join(_SIZES)})(2|4|8|16)\b")
 _UNNAMED = re.compile(r"-(x86_64-[\w-]+)-generic\s*$")
 _OTHER = 32
-SWITCH = "CLHINES_NO_POCL_WORKAROUND"  # any value but "" and "0" turns `name_processor` off
+SWITCH = "CLHINES_NO_POCL_WORKAROUND"  # 1 turns `name_processor` off
 _RECORD_BYTES = 1024  # the names lie in the first part of PoCL's device record
 _NAMES = [ctypes.create_string_buffer(name) for name, _ in _LEVELS]  # must outlive the devices
 
@@ -100,7 +101,7 @@ def name_processor(device: cl.Device) -> str | None:
 
 
 def switched_off() -> bool:
-    return os.environ.get(SWITCH, "") not in ("", "0")
+    return is_switched_on(SWITCH)
 
 
 def _find_name(record: int, triple: bytes, name: bytes = b"generic") -> int | None:

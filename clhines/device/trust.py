@@ -27,6 +27,7 @@ from numpy.typing import DTypeLike
 
 import clhines
 from clhines import files
+from clhines.checks import is_switched_on
 from clhines.device import devices, pocl
 from clhines.device.templates import digest
 from clhines.device.watch import watching
@@ -34,7 +35,7 @@ from clhines.errors import DeviceError, warn_caller
 from clhines.plan.plan import Limits
 from clhines.progress import phase
 
-SWITCH = "CLHINES_TRUST"  # any value but "" and "0" leaves the checks out
+SWITCH = "CLHINES_TRUST"  # 1 leaves the checks out
 FAMILIES = {
     "solve": "solves in vectors",
     "steps": "channels from texts and NMODL, by steps",
@@ -52,6 +53,7 @@ _PROGRAM = (
     "from clhines.simulate.known_answers import main; main(sys.argv[2:])"
 )
 _WORD = "clhines-known-answers: "  # begins the lines that the child says
+_UNCHECKED = "unchecked: "  # begins an answer that says nothing of the device
 _SCHEMA = 1  # of the files
 _log = logging.getLogger(__name__)
 _LOCK = threading.RLock()
@@ -76,7 +78,7 @@ class _TrustState:
 
 
 def switched_off() -> bool:
-    return os.environ.get(SWITCH, "") not in ("", "0")
+    return is_switched_on(SWITCH)
 
 
 def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
@@ -240,8 +242,13 @@ def _tried(device: cl.Device, index: str, family: str, dtype: str) -> Outcome | 
         phase(f"{what}, once for each device, with vectors of {width} bytes")
         with watching(what, SWITCH):
             answer = _answer(command(index, family, dtype, width))
-        if answer is None:
-            _log.info("%s could not be checked (%s)", devices.label(device), title(family))
+        if answer.startswith(_UNCHECKED):
+            warn_caller(
+                f"{devices.label(device)} could not be checked for known answers ({title(family)}, "
+                f"{dtype}): {answer[len(_UNCHECKED) :]}; it is used unchecked: 'clhines doctor' "
+                "tries again",
+                UserWarning,
+            )
             return None
         seconds = round(time.perf_counter() - begin, 3)
         if answer == "right":
@@ -258,19 +265,20 @@ def command(index: str, family: str, dtype: str, width: int) -> list[str]:
     return [sys.executable, "-c", _PROGRAM, json.dumps(path), index, family, dtype, *numbers]
 
 
-def _answer(arguments: Sequence[str]) -> str | None:
-    """Run a process and return ``right`` or what is wrong; None where it could not begin."""
+def _answer(arguments: Sequence[str]) -> str:
+    """Run a process and return ``right``, what is wrong, or `_UNCHECKED` and why."""
     try:
         with tempfile.TemporaryDirectory(prefix="clhines-") as folder:
             # A killed build leaves PoCL's cache unusable; and what is checked is the compiler.
             own = {SWITCH: "1", "POCL_CACHE_DIR": folder, "PYOPENCL_NO_CACHE": "1"}
             out, code = _run(arguments, {**os.environ, **own, "CLHINES_DUMP": ""})
     except OSError as error:
-        _log.info("no process could be started: %s", error)
-        return None
+        return f"{_UNCHECKED}its process could not be started ({error})"
     words = [line[len(_WORD) :] for line in out.splitlines() if line.startswith(_WORD)]
-    if not words or words[-1] == "unsure":
-        return None
+    if not words:
+        return f"{_UNCHECKED}its process ended before it began (code {code})"
+    if words[-1] == "unsure":
+        return f"{_UNCHECKED}its process had too little memory"
     if words[-1] == "right":
         return "right"
     if words[-1].startswith("wrong: "):

@@ -11,7 +11,8 @@ import pytest
 from commands import assert_one_line, process
 
 from clhines import DeviceError
-from clhines.device import caches, devices
+from clhines.device import caches, devices, trust
+from clhines.device import pocl as workaround
 from clhines.errors import CacheWarning
 
 SOLVE = ("solve", "--cells", "3", "--steps", "1", "--method", "fine")
@@ -231,3 +232,21 @@ def test_doctor_says_so(pocl, blocked, tmp_path):
     assert "dosetPOCL_CACHE_DIRtoafolderthatiswritable" in said
     assert f"FAULTPyOpenCLcannotuseitscache,{blocked}" in said
     assert "solvesinfloat64" in said
+
+
+@pytest.mark.parametrize(("value", "what"), [("", "empty"), ("a/b", "relative")])
+def test_a_folder_that_is_no_absolute_path(monkeypatch, value, what):
+    monkeypatch.setenv("POCL_CACHE_DIR", value)
+    monkeypatch.setattr(caches._CacheState, "pocl", "")
+    said = caches.pocl_problem()
+    assert said.startswith(f"POCL_CACHE_DIR='{value}' is {what}") and "absolute path" in said
+
+
+@pytest.mark.parametrize("module", [workaround, trust])
+def test_switches_that_are_neither_on_nor_off(monkeypatch, module):
+    for value, is_on in (("", False), ("0", False), ("1", True)):
+        monkeypatch.setenv(module.SWITCH, value)
+        assert module.switched_off() == is_on
+    monkeypatch.setenv(module.SWITCH, "nonsense")
+    with pytest.warns(UserWarning, match=f"{module.SWITCH}='nonsense'; expected 0 or 1"):
+        assert module.switched_off()
