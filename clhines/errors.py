@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from difflib import get_close_matches
+from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -174,11 +175,22 @@ class RankError(ClhinesError, RuntimeError):
     Attributes
     ----------
     rank : int
+    is_refusal : bool
+        Whether all ranks that have failed refuse the run; see `is_refusal`.
     """
 
-    def __init__(self, message: str, rank: int) -> None:
+    def __init__(self, message: str, rank: int, is_refusal: bool = False) -> None:
         super().__init__(message)
-        self.rank = rank
+        self.rank, self.is_refusal = rank, is_refusal
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether a run is refused, cannot be built, or lacks memory, and has not failed otherwise."""
+    if hasattr(error, "is_refusal"):
+        return bool(error.is_refusal)
+    opencl = getattr(sys.modules.get("pyopencl"), "Error", InputError)
+    kinds = InputError, DeviceError, BuildError, SpikeOverflowError, MemoryError, opencl
+    return isinstance(error, kinds)
 
 
 def say_to_caller(message: str) -> None:
@@ -190,10 +202,21 @@ def say_to_caller(message: str) -> None:
     known = (f for f in warnings.filters if f[1] is None and issubclass(UserWarning, f[2]))
     is_off = next(known, None) == ("ignore", None, Warning, None, 0)
     if is_off and "ignore" not in sys.warnoptions:
-        with suppress(OSError, ValueError, AttributeError):
-            print(f"clhines: {message}", file=sys.stderr, flush=True)
+        tell(message)
         return
     warn_caller(message, UserWarning)
+
+
+def tell(message: str) -> None:
+    """Print a line on stderr, if there is one."""
+    with suppress(OSError, ValueError, AttributeError):
+        print(f"clhines: {message}", file=sys.stderr, flush=True)
+
+
+@cache
+def tell_once(message: str) -> None:
+    """Print a line on stderr, the first time in this process."""
+    tell(message)
 
 
 def launched() -> bool:

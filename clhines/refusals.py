@@ -340,7 +340,7 @@ REFUSALS = {
         "install NEURON 9.0",
     ),
     "neuron.gather": Refusal("{line}"),
-    "neuron.gather-and-own-procedure": Refusal("{gathered}, and {procedure}() of the model's own"),
+    "neuron.gather-and-own-procedure": Refusal("{gathered}, and {procedure}"),
     "neuron.graph-another-object-records-each-step": Refusal(
         "a Graph or another object that records in each step"
     ),
@@ -423,13 +423,12 @@ REFUSALS = {
     "neuron.outside-secondorder": Refusal(
         "{what} with secondorder = {order:g}", "set secondorder to 0"
     ),
-    "neuron.own-procedure": Refusal("{procedure}() of the model's own", "use clhines.neuron.run"),
+    "neuron.own-procedure": Refusal("{procedure}", "use clhines.neuron.run"),
     "neuron.own-step": Refusal(
-        "{said}() of the model's own, which hoc calls in each step: it {does}"
+        "{name}() of the model's own, which hoc calls in each step: it is not {expected} alone",
+        "do it between runs",
     ),
-    "neuron.own-step-unreadable": Refusal(
-        "{said}() of the model's own, whose code is not as expected: {error}"
-    ),
+    "neuron.own-step-of-bmtk": Refusal("advance() of BMTK: it {error}"),
     "neuron.parallelcontext": Refusal("ParallelContext.{what}"),
     "neuron.parallelcontext-source-var-extracellular-potential-inside": Refusal(
         "ParallelContext.source_var, which in extracellular is the potential inside",

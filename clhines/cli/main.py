@@ -104,7 +104,7 @@ def _run(arguments: argparse.Namespace) -> tuple[int, str]:
     except BuildError as error:  # the one message with lines: the numbered source
         return 2, str(error)
     except ClhinesError as error:
-        return 2, " ".join(str(error).splitlines())
+        return getattr(error, "status", 2), " ".join(str(error).splitlines())
     except KeyboardInterrupt:
         return 130, "interrupted"
     except BrokenPipeError:  # the reader of our output has gone

@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import clhines
 from clhines import files
@@ -26,6 +26,9 @@ from clhines.cli.report import (
     when_of,
 )
 from clhines.errors import InputError
+
+if TYPE_CHECKING:
+    from clhines.neuron.switch import Switch
 
 SUFFIXES = (".py", ".hoc")
 _DRAWN = 10  # cells whose voltages are drawn
@@ -54,10 +57,11 @@ def add_model(networks: Any) -> None:
     add("words", nargs="*", metavar="WORD",
         help="what the script finds in sys.argv; after a --, as all options")  # fmt: skip
     add("--stop", type=positive_number, metavar="MS",
-        help="simulate the model up to this time; default: the runs of the script")  # fmt: skip
-    add("--fallback", choices=("neuron",), metavar="neuron",
-        help="without --stop: NEURON runs what cannot be simulated, with a warning")  # fmt: skip
-    add("--check", action="store_true", help="only list what cannot be simulated")
+        help="simulate the model up to this time, and skip the runs of the script")  # fmt: skip
+    add("--strict", action="store_true",
+        help="without --stop: raise an error where NEURON would take a run")  # fmt: skip
+    add("--check", action="store_true",
+        help="only list what cannot be simulated; the script's runs are skipped")  # fmt: skip
     add("--fixed-step", type=positive_number, metavar="MS",
         help="without --stop: in place of CVode's variable steps")  # fmt: skip
     add("--progress", action="store_true",
@@ -65,7 +69,7 @@ def add_model(networks: Any) -> None:
         "on a terminal by itself")  # fmt: skip
     add("--mechanisms", metavar="FILE", help="compiled mechanisms: libnrnmech.so of nrnivmodl")
     add("--v-init", type=finite, metavar="MV", help="default: h.v_init of the script")
-    add("--out", metavar="FILE.npz", help="write spikes of all sources")
+    add("--out", metavar="FILE.npz", help="write spikes of all sources but stimuli")
     add("--plot", metavar="FILE",
         help="draw spikes, and the voltages of up to ten cells: .png, .svg or .pdf")  # fmt: skip
     add_engine(model)
@@ -77,16 +81,18 @@ def run_model(arguments: argparse.Namespace) -> int:
     _find(arguments)
     if arguments.stop is None and not arguments.check:
         return _run_script(arguments)
-    for option in ("fallback", "fixed_step", "progress"):
+    for option in ("strict", "fixed_step", "progress"):
         if getattr(arguments, option):
             name = option.replace("_", "-")
             raise InputError(f"--{name} is for scripts that run their model; expected no --stop")
     if arguments.out is not None:
         check_writable(arguments.out, "--out", (".npz",))
     check_picture(arguments.plot)
+    from clhines.neuron.switch import skipping
+
     begin = time.perf_counter()
-    with doing("building the model"):
-        code = _execute(arguments)
+    with doing("building the model"), skipping() as switch:
+        code = _execute(arguments, switch)
         if code:
             raise InputError(f"{arguments.script} has ended with status {code}; expected a model")
         h = clhines.neuron.interpreter()
@@ -105,7 +111,9 @@ def run_model(arguments: argparse.Namespace) -> int:
         sim.record("v", sim.network.soma[:_DRAWN])
     steps = max(round((arguments.stop - sim.t) / sim.model.dt), 1)
     result = sim.run(steps * sim.model.dt, progress=sys.stderr.isatty())
-    time_of, source, gid = model.spikes(result)
+    of_cells = ~model.stimuli
+    spikes = model.spikes(result)
+    time_of, source, gid = (column[of_cells[spikes[1]]] for column in spikes)
     report = {
         "sections": model.num_sections,
         "nodes": sim.network.forest.num_nodes,
@@ -119,7 +127,7 @@ def run_model(arguments: argparse.Namespace) -> int:
         "script_s": built - begin,
         "import_s": ready - built,
         "run_s": result.cost["all"],
-        "sources": model.num_sources,
+        "sources": int(of_cells.sum()),
         **when_of(time_of),
     }
     if arguments.out is not None:
@@ -165,28 +173,32 @@ def _run_script(arguments: argparse.Namespace) -> int:
         if getattr(arguments, option) is not None:
             raise InputError(f"--{option.replace('_', '-')} needs --stop, until when to simulate")
     begin = time.perf_counter()
-    names = "device", "dtype", "engine", "fallback", "fixed_step"
+    names = "device", "dtype", "engine", "strict", "fixed_step"
     given = {n: getattr(arguments, n) for n in names}
     given["progress"] = arguments.progress or sys.stderr.isatty()
     with clhines.neuron.enable(**given) as enabled:
         code = _execute(arguments)
-        reasons = enabled.reasons
-    if not enabled.steps and arguments.fallback is None:
-        raise InputError(f"{arguments.script} has run nothing here; expected --stop, or a run")
     report = {
         "steps": enabled.steps,
         "t_ms": float(clhines.neuron.interpreter().t),
         "script_s": time.perf_counter() - begin,
     }
     words = "simulated here: {steps} steps, until {t_ms:g} ms; the script took {script_s:.3f} s"
-    for reason in reasons:  # again: frameworks turn warnings off
-        tell(f"NEURON itself has run this model, as {reason}")
     print(as_json(report) if arguments.json else words.format(**report))
     return code
 
 
-def _execute(arguments: argparse.Namespace) -> int:
-    """Run the script; return the exit status that it asks for."""
+class ScriptError(clhines.ClhinesError):
+    """The script has ended by an exception, with the status that Python gives it."""
+
+    status = 1
+
+
+def _execute(arguments: argparse.Namespace, switch: Switch | None = None) -> int:
+    """Run the script; return the exit status that it asks for.
+
+    Where `switch` has skipped runs, an error ends the script, and the model is as it is there.
+    """
     script = _find(arguments)
     h = clhines.neuron.interpreter()
     if arguments.mechanisms is not None:
@@ -216,10 +228,15 @@ def _execute(arguments: argparse.Namespace) -> int:
         if isinstance(end.code, str):
             tell(end.code)
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except (clhines.ClhinesError, KeyboardInterrupt):
+    except KeyboardInterrupt:
         raise
+    except clhines.RankError:  # that rank says what it is
+        raise ScriptError("") from None
     except BaseException as error:
-        raise InputError(_failed(script, error)) from None
+        if switch is None or not switch.skipped:
+            raise ScriptError(_failed(script, error)) from None
+        arguments.kept = error
+        tell(f"{_failed(script, error)}; runs are skipped, and the model is that of this line")
     finally:
         sys.argv = argv
     return 0
@@ -229,7 +246,10 @@ def _failed(script: Path, error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(script)]
     where = f", line {lines[-1]}" if lines else ""
-    text = " ".join(str(error).split()) or "no message"
+    text = str(error)
+    if isinstance(error, clhines.BuildError):  # which shows the source
+        text = text.splitlines()[0]
+    text = " ".join(text.split()) or "no message"
     unknown = "HocObject' object has no attribute" in text
     if "mechanism" in text or "not a template" in text or unknown:
         text += "; compiled mechanisms are found in the working folder, or with --mechanisms"

@@ -12,7 +12,7 @@ Who owns what
     mechanisms), `importer` (a model to a network). `back`: values in and out, records, events.
     `kept`: a model between two calls of `run`, compared with what NEURON has by its `fingerprint`.
     `stepping`: a model's own code of each step. `entry`: `run`, `from_neuron`, `check`, also of
-    several MPI ranks. `switch`: `enable`, `disable`; `loops`: steps of loops around ``fadvance``.
+    several MPI ranks. `switch`: `enable`, `disable`, by hoc's functions that `redirect` replaces.
 
 >>> from neuron import h  # doctest: +SKIP
 >>> import clhines

@@ -91,10 +91,6 @@ class RejectedError(InputError):
         self.rejected = list(rejected)
 
 
-class SteppingError(RejectedError):
-    """All that is rejected is an `advance()` or `step()` that a loop around fadvance() may have."""
-
-
 def converted(
     entry: CatalogueEntry,
     pointers: Sequence[str] = (),

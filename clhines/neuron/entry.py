@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from clhines.checks import as_choice, as_number, as_switch, as_whole_number
-from clhines.errors import InputError, RankError, say_to_caller
+from clhines.errors import InputError, RankError, say_to_caller, tell_once
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.neuron.back.queue import LATE
 from clhines.neuron.back.states import OneCopy, step_of, take_values
 from clhines.neuron.back.writeback import clock
-from clhines.neuron.convert import Rejected, RejectedError, SteppingError
+from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.extracellular.outside import Ahead
 from clhines.neuron.importer import Imported, copied, network_of
 from clhines.neuron.kept import ComesError, KeptModel, RunOptions, keep, kept_model
@@ -28,10 +28,8 @@ from clhines.neuron.read.hooks import GATHERED
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.read.wiring import on_ranks
 from clhines.neuron.reading import read_model
+from clhines.neuron.redirect import without_redirects
 from clhines.neuron.stepping.bmtk import potentials_ahead
-from clhines.neuron.stepping.reads import SteppingRejected
-from clhines.neuron.stepping.replay import StopRunError
-from clhines.neuron.stepping.taken import neurons_own
 from clhines.neuron.versions import supported
 from clhines.progress import showing
 from clhines.refusals import refusal, sentence_of
@@ -46,6 +44,12 @@ from clhines.simulate.simulation import Simulation
 _ASIDE = "TABLE that the next step makes, which sets what other blocks use"
 _BEHIND = "events on their way that were due before the next step"
 _FEW = 3  # steps that psolve takes one by one
+
+
+class NeuronError(InputError):
+    """NEURON itself would not come to an end in a call, or would end the process."""
+
+    is_refusal = False
 
 
 def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
@@ -64,7 +68,8 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
         Empty where all can; each prints as a line.
     """
     h = supported()
-    with neurons_own(), uncollected():  # what is gone while NEURON's memory is read would be missed
+    with without_redirects(), uncollected():
+        # what is gone while NEURON's memory is read would be missed
         ranks = ranks_of(h)
         uncalled = list[Rejected]()
         try:
@@ -225,6 +230,24 @@ class ImportedModel:
         """Connections of all copies."""
         return len(self._imported.connections)
 
+    @property
+    def stimuli(self) -> np.ndarray:
+        """(num_sources,) bool: which sources are stimuli, as NetStim and VecStim, and no cells.
+
+        They are artificial cells with ``Stim`` in their name, or that no other source drives.
+        """
+        model = self._imported.model
+        points, wires = model.contents.points, model.wires
+        driven = {wires.senders[k] for k in np.unique(wires.target[wires.origin >= 0]).tolist()}
+
+        def is_stimulus(sender: tuple[str, int] | None) -> bool:
+            if sender is None or sender[0] in model.trains.names:
+                return sender is not None
+            is_artificial = points[sender[0]].entry.kind == "artificial"
+            return is_artificial and ("stim" in sender[0].lower() or sender not in driven)
+
+        return np.array([is_stimulus(origin.sender) for origin in wires.origins], bool)
+
     def spikes(self, result: Result) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the events of NEURON's sources in a result, by time.
 
@@ -286,7 +309,7 @@ def from_neuron(
         raise InputError("from_neuron() is for one process; expected no comm")
     if on_ranks(supported()):
         raise InputError("from_neuron() is for one process; expected clhines.neuron.run on ranks")
-    with neurons_own(), uncollected():
+    with without_redirects(), uncollected():
         model = read_model(supported(), vectors or {})
         model.rejected += _of_run_alone(model)
         imported = network_of(model)
@@ -311,9 +334,8 @@ def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
         if used:
             yield Rejected("", refusal("neuron.not-in-from-neuron", what=thing))
     yield from model.uncalled
-    if model.stepping is not None:
-        what = refusal("neuron.own-procedure", procedure=model.stepping.procedure)
-        yield Rejected("", what)
+    if model.step_code is not None:
+        yield Rejected("", refusal("neuron.own-procedure", procedure=model.step_code.name))
     for name, instances in model.every.items():  # a Simulation may have another dt or celsius
         if instances.entry.channel is not None and instances.entry.channel.of_step:
             yield Rejected(name, refusal("neuron.kschan-usetable"))
@@ -387,8 +409,9 @@ def advance(
     request: RunOptions,
     progress: bool = False,
     vectors: dict[Hoc, Hoc] | None = None,
-) -> int:
-    """Advance by `count()` steps as `run` does; those of `CVode.event` are NEURON's own."""
+    tell: Callable[[int], object] = int,
+) -> None:
+    """Advance by `count()` steps as `run` does; `tell` is called with each number that is done."""
     ranks = ranks_of(h)
     if request.solves and ranks is None and h.ParallelContext().nhost() > 1:
         raise InputError(
@@ -396,8 +419,8 @@ def advance(
             "and h.finitialize() before"
         )
     progress = as_switch("progress", progress) and (ranks is None or not ranks.rank)
-    with showing(progress), neurons_own():
-        return _advance(h, count, request, progress, vectors, ranks)
+    with showing(progress), without_redirects():
+        _advance(h, count, request, progress, vectors, ranks, tell)
 
 
 def _advance(
@@ -407,15 +430,14 @@ def _advance(
     progress: bool,
     vectors: dict[Hoc, Hoc] | None,
     ranks: Ranks | None,
-) -> int:
-    rest, done = same_on(ranks, count(), h), 0
-    stopped, ahead = None, None  # by code of each step; potentials outside that it sets
+    tell: Callable[[int], object],
+) -> None:
+    rest = same_on(ranks, count, h)
     while rest:
         with uncollected():
-            if stopped is None:
-                ahead = potentials_ahead(h, rest) if request.calls and ranks is None else None
+            # outside of cells, that BMTK sets after each step
+            ahead = potentials_ahead(h, rest) if request.calls and ranks is None else None
             kept = kept_or_read(h, request, vectors, ranks, ahead)
-            kept.is_called = stopped is not None or not request.calls
             if kept.gathering is not None:
                 kept.gathering.begin(request.solves)
             if ranks is None and h.t < 0 and step_of(h, h.dt) < 0:
@@ -431,19 +453,16 @@ def _advance(
                     raise RejectedError([Rejected("", what)])
                 kept.sim, most = None, 1
             steps = together(ranks, kept, kept.steps_ahead(most))
-            try:
-                steps = _run_ahead(kept, steps - 1, progress, ranks) + 1
-            except StopRunError as stop:  # once more, up to there: its code has run
-                rest, stopped, h.stoprun = stop.steps, stop, 0
-                continue
+            steps = _run_ahead(kept, steps - 1, progress, ranks) + 1
             before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
             if ahead is not None:
                 ahead.go_on(steps)
             kept.step()
             _refuse(kept, ranks)
-            if not vectors and ahead is None and stopped is None:
+            if not vectors and ahead is None:
                 keep(kept)
-        rest, done = rest - steps, done + steps
+        rest = rest - steps
+        tell(steps)
         if rest and request.solves and h.dt != before[0]:
             raise InputError(
                 f"h.dt has been set to {h.dt:g} ms in psolve, where NEURON takes it from the next "
@@ -451,15 +470,8 @@ def _advance(
             )
         if _of_any_rank(ranks, bool(h.stoprun)):
             break
-        if (h.dt, h.t) != before:  # by such code
-            rest = count()
-        rest = same_on(ranks, rest, h)
-    if stopped is not None:
-        stopped.put(kept.model.plays.recorders)
-        h.stoprun = stopped.stoprun
-        if stopped.error is not None:
-            raise stopped.error
-    return done
+        changed = (h.dt, h.t) != before  # by code of an event
+        rest = same_on(ranks, count if changed else partial(int, rest), h)
 
 
 def _refuse(kept: KeptModel, ranks: Ranks | None = None) -> None:
@@ -480,11 +492,10 @@ def kept_or_read(
     vectors: dict[Hoc, Hoc] | None,
     ranks: Ranks | None,
     ahead: Ahead | None,
-    stepped: bool = False,
 ) -> KeptModel:
-    """Return the model that is kept, or read it; `stepped`: for a loop around ``fadvance``."""
+    """Return the model that is kept, or read it."""
     with agreed(ranks):
-        kept = None if vectors or ahead else kept_model(request, stepped)
+        kept = None if vectors or ahead else kept_model(request)
     kept = kept_by_all(ranks, kept)
     model = kept.model if kept else read_model(h, vectors or {}, ranks=ranks, ahead=ahead)
     rejected = [*_unsolved(model)] if request.solves else []
@@ -492,9 +503,12 @@ def kept_or_read(
     uncalled = model.uncalled if request.calls else []
     with agreed(ranks):
         if rejected or uncalled:
-            seen = not rejected and all(isinstance(r, SteppingRejected) for r in uncalled)
-            raise (SteppingError if seen else RejectedError)(rejected + uncalled)
-        return kept or KeptModel(model, request)
+            raise RejectedError(rejected + uncalled)
+        if kept is None and request.calls and model.draws_graphs:
+            tell_once("graphs get no points during a run on the device")
+        kept = kept or KeptModel(model, request)
+        kept.calls = request.calls
+        return kept
 
 
 def _unsolved(model: NeuronModel) -> Iterator[Rejected]:
@@ -570,7 +584,7 @@ def fix_steps(h: Hoc, step: float | None) -> None:
 def check_dt(h: Hoc) -> None:
     """Refuse a step with which NEURON would never come to an end."""
     if not 0 < h.dt < math.inf:
-        raise InputError(f"h.dt is {h.dt:g} ms; expected more than 0")
+        raise NeuronError(f"h.dt is {h.dt:g} ms; expected more than 0")
 
 
 def steps_until(h: Hoc, tstop: float) -> Callable[[], int]:
@@ -604,10 +618,10 @@ def num_steps(h: Hoc, tstop: float, begun: float | None = None) -> int:
 
 def solve_steps(h: Hoc, tstop: float, t: float, dt: float) -> int:
     """Return how many steps ``ParallelContext.psolve(tstop)`` takes; `t`, `dt`: its last step's."""
-    check_dt(h)
     end = as_number("tstop", tstop, "ms") * (1 + 1e-11)
     if h.CVode().active():
         return int(h.t < end)
+    check_dt(h)
     steps = _steps_of_solve(t, float(h.dt), end)
     if t != h.t and (dt == h.dt or steps != _steps_of_solve(float(h.t), float(h.dt), end)):
         raise InputError(
@@ -626,12 +640,12 @@ def _steps_of_solve(t: float, dt: float, end: float) -> int:
 
 def batch_steps(h: Hoc, tstop: float) -> int:
     """Return how many steps ``batch_run(tstop, tstep)`` takes."""
-    check_dt(h)
     if h.stoprun:
         raise InputError(f"h.stoprun is {h.stoprun:g}, with which batch_run ends; expected 0")
     t, dt, end = float(h.t), float(h.dt), as_number("tstop", tstop, "ms")
     if h.CVode().active():
         return int(t < end)
+    check_dt(h)
     return _steps_before(t, dt, end - dt / 4)
 
 
@@ -653,8 +667,10 @@ def ranks_of(h: Hoc) -> Ranks | None:
     return Ranks(comm)
 
 
-def same_on(ranks: Ranks | None, steps: int, h: Hoc) -> int:
-    """Return a number of steps, which must be the same on all ranks, as must NEURON's clock."""
+def same_on(ranks: Ranks | None, count: Callable[[], int], h: Hoc) -> int:
+    """Count steps, whose number must be the same on all ranks, as must NEURON's clock."""
+    with agreed(ranks):
+        steps = count()
     if ranks is not None:
         ranks.same({"steps": steps, "h.t": float(h.t), "h.dt": float(h.dt)})
     return steps

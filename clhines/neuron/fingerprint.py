@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import groupby
@@ -32,7 +32,7 @@ from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.channels import read_channel
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, gathering, random_plays, settings_of
-from clhines.neuron.stepping.reads import stepping_of
+from clhines.neuron.stepping.advance import step_code_of
 
 _COUNTERS = (  # of NEURON's library: what they count is changes of sections and mechanisms
     "structure_change_cnt", "diam_change_cnt", "tree_changed", "v_structure_change",
@@ -41,15 +41,11 @@ _COUNTERS = (  # of NEURON's library: what they count is changes of sections and
 _TEMPLATE_WORDS = 8
 _PLACE_WORDS = 4  # of a place that is no variable, at most
 _BLOCK = 1 << 13  # addresses whose words are read at once
-_NONE = frozenset[str]()  # code in hoc that changes what follows from other things, which is seen
-_OF_NETCONS = frozenset({"delay", "active", "setpost"})
-_OF_STYLES = frozenset({"ion_style"})
 _LARGE, _MOST_THREADS = 1 << 24, 8  # bytes from which on threads compare and copy them; how many
 
 
 class ReadValue:
     size = 0  # bytes that are compared without NEURON's code
-    names: frozenset[str] | None = None
 
     def __init__(self, read: Callable[[], object]) -> None:
         self.read, self.known = read, read()
@@ -65,12 +61,10 @@ class ReadValue:
 
 
 class Words:
-    """Runs of `width` words at each of some addresses; `names` as of `Column`."""
+    """Runs of `width` words at each of some addresses."""
 
-    def __init__(
-        self, addresses: np.ndarray, width: int = 1, names: frozenset[str] | None = None
-    ) -> None:
-        self._addresses, self._width, self.names = addresses, width, names
+    def __init__(self, addresses: np.ndarray, width: int = 1) -> None:
+        self._addresses, self._width = addresses, width
         self.take()
         self.size = self._known.nbytes
 
@@ -80,35 +74,18 @@ class Words:
     def take(self) -> None:
         self._known = gather(self._addresses, self._width)
 
-    def words(self) -> np.ndarray:
-        """(n,) int64: addresses of all."""
-        every = self._addresses.astype(np.int64)[:, None] + 8 * np.arange(self._width)
-        return every.ravel()
-
     @classmethod
-    def by_blocks(
-        cls, addresses: np.ndarray, width: int = 1, names: frozenset[str] | None = None
-    ) -> list[Words]:
+    def by_blocks(cls, addresses: np.ndarray, width: int = 1) -> list[Words]:
         """Return parts that are read block by block, which stay in the cache."""
         blocks = (addresses[k : k + _BLOCK] for k in range(0, len(addresses), _BLOCK))
-        return [cls(block, width, names) for block in blocks]
+        return [cls(block, width) for block in blocks]
 
 
 class Column:
-    """NEURON's column of a variable of `count` instances; those `played` are not compared.
+    """NEURON's column of a variable of `count` instances; those `played` are not compared."""
 
-    `names`: code in hoc that changes it has one of these; None: any may.
-    """
-
-    def __init__(
-        self,
-        address: int,
-        count: int,
-        played: Sequence[int] = (),
-        names: frozenset[str] | None = None,
-    ) -> None:
-        self.names = names
-        self.address, self._begin, self.size = address, WORD.from_address(address), 8 * count
+    def __init__(self, address: int, count: int, played: Sequence[int] = ()) -> None:
+        self._begin, self.size = WORD.from_address(address), 8 * count
         self._played = list(played)
         self._copy = np.empty(count, np.uint64)
         self._at = self._copy.ctypes.data
@@ -125,10 +102,6 @@ class Column:
         now = (ctypes.c_char * self.size).from_address(self._known)
         words = np.frombuffer(memoryview(now), np.uint64) != self._copy
         return bool(np.isin(np.flatnonzero(words), self._played).all())
-
-    def words(self) -> np.ndarray:
-        """(n,) int64: addresses of all numbers, as long as the column is where it is."""
-        return self._begin.value + 8 * np.arange(len(self._copy))
 
     def take(self) -> None:
         self._known = self._begin.value
@@ -186,14 +159,14 @@ class Fingerprint:
         fixed: list[Compared] = [
             ReadValue(lambda: [memory.objects_of(list(model.h.List(n))).tolist() for n in cells]),
             ReadValue(lambda: settings_of(model.h, memory)),
-            *Words.by_blocks(model.wires.every, NETCON_WORDS, _OF_NETCONS),
-            *Words.by_blocks(tree.addresses + 8 * model.fields.rinv, names=_NONE),
+            *Words.by_blocks(model.wires.every, NETCON_WORDS),
+            *Words.by_blocks(tree.addresses + 8 * model.fields.rinv),
             self._sources,
             ReadValue(memory.play_words),
             ReadValue(lambda: acting(model.h, memory)),
             ReadValue(lambda: gather(gathering()).tobytes()),
             ReadValue(lambda: random_plays(model.h, memory)),
-            ReadValue(stepping_of(model)),
+            ReadValue(step_code_of(model)),
             ReadValue(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),
         ]
         self._given: list[tuple[str, Compared]] = []
@@ -204,14 +177,14 @@ class Fingerprint:
             ReadValue(lambda: float(model.h.t)),
             ReadValue(model.queue.words),
         ]
-        weights = Words.by_blocks(model.wires.weight_addresses, names=frozenset({"weight"}))
+        weights = Words.by_blocks(model.wires.weight_addresses)
         moving: list[Compared] = [*weights]
         rows = int(model.fields.rows(tree.v, tree.addresses)[1].max()) + 1
-        moving.append(Column(tree.v, rows, names=frozenset("v")))
-        fixed.append(Column(memory.area(int(tree.inner[0])).column, rows, names=_NONE))
+        moving.append(Column(tree.v, rows))
+        fixed.append(Column(memory.area(int(tree.inner[0])).column, rows))
         for name in ("cm", "diam"):
             column = memory.place(ref(tree.sections[0](0.5), name)).column
-            fixed.append(Column(column, len(tree.inner), names=frozenset({name})))
+            fixed.append(Column(column, len(tree.inner)))
         self._add_mechanisms(fixed, moving)
         self._fixed, self._moving = fixed, moving
 
@@ -261,7 +234,7 @@ class Fingerprint:
             if program is not None:  # of what blocks set, only what they keep is taken
                 set_here = {split_name(q)[0] for q in program.states}
                 at = [np.zeros(0, np.uint64), *(local_of(model, name, q) for q in program.states)]
-                moving += Words.by_blocks(np.concatenate(at), names=_NONE)
+                moving += Words.by_blocks(np.concatenate(at))
             first = {"usetable", *model.beyond.get(name, ())}
             kinds = first, {*given} - first, set_here - {*first, *given}
             if program is None:
@@ -273,7 +246,7 @@ class Fingerprint:
             self._played += [of_kinds[1]] * any((name, n) in self._stepped for n in kinds[1])
             moving.append(of_kinds[2])
         for ion in contents.ions.values():
-            fixed += Words.by_blocks(ion.instances.places + 8 * POINTER, names=_OF_STYLES)
+            fixed += Words.by_blocks(ion.instances.places + 8 * POINTER)
             moving += _columns(memory, ion.instances).values()
         self._add_outside(fixed, moving)
 
@@ -292,23 +265,6 @@ class Fingerprint:
         self.covers_all &= {*HELD} <= {*columns}
         if (layers := model.tree.layers) is not None:
             moving += Words.by_blocks(layers.addresses)
-
-    def words(self, names: Set[str] | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return addresses, int64, of words by which changes are seen without NEURON's code.
-
-        As long as the first are as they were the others are where they were: those that code in
-        hoc with some names changes, None: any code; and the rest.
-        """
-        parts = [*self._fixed, *(part for _, part in self._given), *self._moving]
-        columns = [part.address for part in parts if isinstance(part, Column)]
-        counts = [ctypes.addressof(one) for one in self._templates]
-        inside: tuple[list[np.ndarray], ...] = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for part in parts:
-            if isinstance(part, Words | Column):
-                is_named = names is None or part.names is None or not names.isdisjoint(part.names)
-                inside[not is_named].append(part.words())
-        changed, rest = map(np.concatenate, inside)
-        return np.array([*counts, *columns], np.int64), changed, rest
 
     def follow_recordings(self) -> None:
         """Take other Vectors into which sources record, where that alone of them has changed."""
@@ -381,11 +337,7 @@ def _columns(
     for one in played:
         at = int(numbers[one.number]) * sizes.get(one.name, 1) + (one.place or 0)
         moved.setdefault(one.name, []).append(at)
-    own = instances.entry.name
-    return {
-        n: Column(at, rows * sizes[n], moved.get(n, ()), frozenset({n, f"{n}_{own}"}))
-        for n, at in found.items()
-    }
+    return {n: Column(at, rows * sizes[n], moved.get(n, ())) for n, at in found.items()}
 
 
 def _streams(model: NeuronModel, name: str, variable: str) -> np.ndarray:

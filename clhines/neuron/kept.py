@@ -7,21 +7,22 @@ are taken again; all else is read anew. Nothing of NEURON's is held between call
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import starmap
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhines.errors import InputError
+from clhines.errors import ClhinesError, InputError
 from clhines.neuron.back.states import Iterated, put_values, take_values
 from clhines.neuron.back.writeback import (
     NEAR,
     Counters,
     Records,
     Runaways,
+    check_values,
     clock,
     last_delivery,
     put_events,
@@ -30,9 +31,8 @@ from clhines.neuron.fingerprint import Fingerprint
 from clhines.neuron.importer import Imported, values_of
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.patterns import OF_GID
-from clhines.neuron.stepping.everything import Everything
 from clhines.neuron.stepping.gathered import Gathering
-from clhines.neuron.stepping.replay import Replay, alone, call_own
+from clhines.neuron.stepping.step_values import StepValues
 from clhines.simulate.engines.arena_run import state_follows
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.ranks.split import JoinedRun, Joints
@@ -90,10 +90,9 @@ class KeptModel:
         self._counters: Counters | None = None
         self._runaways: Runaways | None = None
         self._iterated: Iterated | None = None
-        self._replay: Replay | None = None
+        self._step_values: StepValues | None = None
         self.gathering = Gathering(model) if model.gathers else None
-        self.everything: Everything | None = None  # that the simulation records for loops
-        self.is_called = False  # code of each step, for all steps to come
+        self.calls = request.calls  # code of each step
         self.known: Fingerprint | None = None
         self._start: dict[str, np.ndarray] | None = None  # arrays of the simulation at its start
         self._lag, self.delivered = 0, -np.inf
@@ -105,8 +104,7 @@ class KeptModel:
         """Whether NEURON still has this model; parts that change in a run are read again."""
         if self.known is None or request[:3] != self.request[:3]:
             return False
-        if self.everything is None:
-            self.known.follow_recordings()
+        self.known.follow_recordings()
         if not self.known.structure_is_same():
             return False
         changed = self.known.take_parameters()
@@ -184,11 +182,12 @@ class KeptModel:
     def start(self, sim: Simulation, imported: Imported, joints: Joints | None = None) -> None:
         leave_warnings(sim)  # to `Runaways`, which see more voltages
         self.sim, self.imported, self.joints = sim, imported, joints
-        self._start = self.everything = None
+        self._start = None
         self.records, self._counters = Records(sim, imported), Counters(sim, imported)
         self._runaways = Runaways(sim, imported, self.records)
         self._iterated = None if joints else Iterated(sim, imported)
-        self._replay = Replay(sim, imported) if self.model.stepping is not None else None
+        code = self.model.step_code
+        self._step_values = None if code is None else StepValues(sim, imported, code.reads)
         if self.gathering is not None:
             self.gathering.start(sim, imported)
         self._begin()
@@ -203,24 +202,26 @@ class KeptModel:
         result = sim.run((steps + self._lag) * dt, progress)
         if before is not None:
             self._foresee(result, begin, steps, before)
-        of_hoc = dict[int, np.ndarray]()
-        if self._replay is not None and not self.is_called:
-            with alone(self.joints is not None):
-                of_hoc = self._replay.play(result, begin, first)
+        self._call_code(result, first, begin)
         if self.gathering is not None:
             self.gathering.play(result, first, begin, dt)
         if self.joints is not None:
             sim.runner.exchange()  # type: ignore[attr-defined]
+        arrays = sim.runner.save()
+        for instances in (*self.model.every.values(), *self.model.contents.others):
+            instances.columns.refresh()
+        with nullcontext() if self.joints is None else self.joints.agreed():
+            check_values(sim, imported, arrays)  # before any rank has written
+        if self.joints is not None:
             self.model.queue.exchange(begin)  # NEURON's last step's, which `sim` has as well
         h.t = float(clock(begin, dt, steps)[-1])
         if self.joints is not None:
             self.model.queue.exchange(float(h.t))  # of none, but NEURON counts steps from it
         last = last_delivery(begin, dt, steps)
-        with nullcontext() if self.joints is None else self.joints.agreed():
+        with nullcontext() if self.joints is None else self.joints.agreed(), _writing():
             self._counters.fill(result, first)  # before numbers of the end are in NEURON's memory
-            self.records.fill(result, begin, first, of_hoc)
+            self.records.fill(result, begin, first)
             self.records.fill_spikes(result, begin, self.delivered, last)
-            arrays = sim.runner.save()
             put_values(sim, imported, arrays)
             put_events(sim, imported, arrays, last)
             if self._iterated is not None:
@@ -228,6 +229,18 @@ class KeptModel:
             self._runaways.tell(result, first, arrays["v"])
         imported.crossed.clear()
         self._lag = 0
+
+    def _call_code(self, result: Result, first: int, begin: float) -> None:
+        """Call code for each step of a run from `begin`, ms, less its `first` rows."""
+        code, values = self.model.step_code, self._step_values
+        if code is None or values is None or not self.calls:
+            return
+        assert self.sim is not None
+        t = clock(begin, self.sim.model.dt, len(result.t) - first)[1:]
+        with values.given(result, first, t) as give:
+            for _ in t:
+                give()
+                code.call()
 
     def _foresee(self, result: Result, begin: float, steps: int, before: Checkpoint) -> None:
         """Let NEURON itself take the step in which a statement comes, and the one before it.
@@ -250,18 +263,6 @@ class KeptModel:
         if earlier < steps:
             self.go_back(before)
             raise ComesError(earlier)
-
-    def ahead(self, steps: int) -> tuple[Result, int]:
-        """Run some steps that NEURON does not know of; return what is found, less first rows.
-
-        NEURON's memory stays as it is; `go_back` goes back to where that is.
-        """
-        assert self.sim is not None and self.imported is not None
-        first = self._first
-        result = self.sim.run((steps + self._lag) * self.sim.model.dt)
-        self._lag = 0
-        self.imported.crossed.clear()
-        return result, first
 
     def place(self, t: float) -> Checkpoint:
         """Return where the simulation is, at a time, ms."""
@@ -293,8 +294,8 @@ class KeptModel:
             return 1
         if self.model.draws:
             most = min(most, self.model.draws.most_steps)
-        if self.model.stepping is not None and not self.is_called:
-            most = min(most, self.model.stepping.most_steps)
+        if self.model.step_code is not None and self.calls:
+            most = min(most, self.model.step_code.most_steps)
         if self.gathering is not None:
             most = min(most, self.gathering.most_steps)
         if self._calls:
@@ -313,15 +314,14 @@ class KeptModel:
         self.call(self._step)
 
     def call(self, step: Callable[[], object]) -> None:
-        """Take a step, in the model's own procedure where it has one."""
-        own, model = self.model.stepping, self.model
+        """Take a step, and call the model's code after it."""
         if self.gathering is not None:
             with self.gathering.watched():
                 step()
-        elif own is None or self.is_called:
-            step()
         else:
-            call_own(model.h, model.memory, own.procedure, step)
+            step()
+        if self.model.step_code is not None and self.calls:
+            self.model.step_code.call()
 
     @property
     def is_tried(self) -> bool:
@@ -395,17 +395,21 @@ class KeptModel:
         return self._is_free and self.known is not None and self.known.covers_all
 
 
+@contextmanager
+def _writing() -> Iterator[None]:
+    """Let no error be taken for a refusal: NEURON's memory is written in part."""
+    try:
+        yield
+    except Exception as error:
+        raise ClhinesError(f"results cannot be written to NEURON's memory: {error}") from error
+
+
 _kept: list[KeptModel] = []
 
 
-def kept_model(request: RunOptions, stepped: bool = False) -> KeptModel | None:
-    """Return the model that is kept, if NEURON has it still; it is kept no more.
-
-    Its simulation records everything if that is for a loop's steps, and else does not.
-    """
+def kept_model(request: RunOptions) -> KeptModel | None:
+    """Return the model that is kept, if NEURON has it still; it is kept no more."""
     found, same = _kept.pop() if _kept else None, False
-    if found is not None and (found.everything is not None) != stepped:
-        found.sim = found.everything = None
     try:
         same = found is not None and found.is_of(request)
         return found if same else None

@@ -51,7 +51,7 @@ from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree
 from clhines.neuron.read.wiring import NeuronWires
 from clhines.neuron.read.written import WrittenPointers
-from clhines.neuron.stepping.reads import Stepping
+from clhines.neuron.stepping.step_code import StepCode
 from clhines.refusals import refusal
 
 
@@ -94,8 +94,9 @@ class NeuronModel:
     beyond: dict[str, set[str]] = field(default_factory=dict)  # what TABLEs are made of but DEPEND
     # by mechanism and block: TABLEs that set what others use, beside their columns
     aside: list[tuple[str, str]] = field(default_factory=list)
-    stepping: Stepping | None = None  # code of its own in each step of continuerun()
-    uncalled: list[Rejected] = field(default_factory=list)  # of such code
+    step_code: StepCode | None = None  # that runs after each step of continuerun()
+    draws_graphs: bool = False  # advance() or Plot() of its own does, which a run leaves out
+    uncalled: list[Rejected] = field(default_factory=list)  # of advance(), step() and Plot()
     gathers: bool = False  # whether functions are called in the middle of each step
     lone: Hoc | None = None  # section of a model of artificial cells alone, held here
 

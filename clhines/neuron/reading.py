@@ -46,7 +46,7 @@ from clhines.neuron.read.trains import read_trains
 from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.wiring import on_ranks, read_wires
 from clhines.neuron.read.written import play_pointers, read_steered
-from clhines.neuron.stepping.reads import read_stepping
+from clhines.neuron.stepping.advance import read_step_code
 from clhines.progress import phase
 from clhines.refusals import refusal
 from clhines.simulate.ranks.mpi import Ranks, agreed
@@ -98,13 +98,10 @@ def read_model(
             model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)
         if ranks is not None and h.ParallelContext().spike_compress():
             model.rejected += check_compressed(model.queue, float(h.t), float(h.dt))
-        model.stepping, model.uncalled = read_stepping(model)
-        if model.gathers and model.stepping is not None:
-            what = refusal(
-                "neuron.gather-and-own-procedure",
-                gathered=GATHERED,
-                procedure=model.stepping.procedure,
-            )
+        model.step_code, model.draws_graphs, model.uncalled = read_step_code(model)
+        if model.gathers and model.step_code is not None:
+            code = model.step_code.name
+            what = refusal("neuron.gather-and-own-procedure", gathered=GATHERED, procedure=code)
             model.rejected.append(Rejected("", what))
     return model
 

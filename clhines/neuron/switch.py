@@ -1,24 +1,27 @@
-"""The switch: while it is on, NEURON's own calls that run a model run it here.
+"""The switch: while it is on, NEURON's own calls that run a model run it on the device.
 
-hoc's ``continuerun()`` is defined anew, and ``ParallelContext.psolve`` and ``batch_run`` are other
-functions in NEURON's tables. All keep an exception, let hoc stop, and Python raises it.
+hoc's ``continuerun()`` is defined again, and ``ParallelContext.psolve`` and ``batch_run`` are other
+functions in NEURON's tables. NEURON takes a call that is refused, and a line says why. An exception
+that is to be raised is kept, hoc stops, and Python raises it.
 """
 
 from __future__ import annotations
 
 import ctypes
 import multiprocessing
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from numpy.typing import DTypeLike
 
 from clhines.checks import as_switch
-from clhines.errors import InputError, RankError, meant, say_to_caller, shown
-from clhines.neuron.convert import SteppingError
+from clhines.errors import InputError, is_refusal, say_to_caller, shown, tell
 from clhines.neuron.entry import (
+    NeuronError,
     RunOptions,
     advance,
     as_step,
@@ -27,18 +30,17 @@ from clhines.neuron.entry import (
     solve_steps,
     steps_until,
 )
-from clhines.neuron.loops import Loops, LostError
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.hooks import is_standard, standard
 from clhines.neuron.read.wiring import on_ranks
-from clhines.neuron.stepping.taken import HocArguments, Taken, neurons_own
+from clhines.neuron.redirect import HocArguments, Redirect, without_redirects
 from clhines.neuron.versions import supported
 from clhines.progress import long_bars
 
 _NAME = "clhines_neuron_switch"  # in hoc
 _OWN = "clhines_neuron_continuerun"  # stdrun.hoc's, while the switch is on
-_TAKEN = f"""proc continuerun() {{ local begun
+_CONTINUERUN = f"""proc continuerun() {{ local begun
     begun = startsw()
     eventcount = 0
     eventslow = 1
@@ -46,22 +48,24 @@ _TAKEN = f"""proc continuerun() {{ local begun
     flushPlot()
     realtime = startsw() - begun
 }}"""
+_MOST = 1e9  # ms, that psolve takes
 _SHORT = 2.0  # s: runs that show no bar, of which a script may call many
 _SHOWN = 400  # characters of a message that hoc prints
 
 
 @dataclass(frozen=True)
 class SwitchOptions:
+    """`skips`: runs are left out, and only the clock is set."""
+
     request: RunOptions
-    fallback: str | None
-    fixed_step: float | None
-    progress: bool
+    strict: bool = False
+    fixed_step: float | None = None
+    progress: bool = False
+    skips: bool = False
 
     def __post_init__(self) -> None:
+        as_switch("strict", self.strict)
         as_switch("progress", self.progress)
-        if self.fallback not in (None, "neuron"):
-            hint = meant(self.fallback, ["neuron"])
-            raise InputError(f"fallback is {shown(self.fallback)}; expected 'neuron' or None{hint}")
 
 
 class Switch:
@@ -69,17 +73,24 @@ class Switch:
 
     def __init__(self, h: Hoc) -> None:
         self.message = ""
-        self._steps = 0  # run here, but for those of loops
-        self._h = h
+        self.steps = 0  # that were run on the device
+        self.skipped = False  # whether a run has been left out
+        self.reasons = list[str]()  # why NEURON has taken calls
         self.options: SwitchOptions | None = None  # None: it is off
+        self._h = h
         self._library = Objects(h)
         self._arguments = HocArguments(self._library)
         self._error: BaseException | None = None
-        self._is_running, self.reasons = False, list[str]()
-        self._method = self._library.method("ParallelContext", "psolve")
-        self._own_method = self._method.value
+        self._depth = 0  # calls of hoc by Python that have not returned
+        self._is_running = self._is_in_neuron = False
         kind = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)
-        self._taken_method = kind(self._psolve)
+        self._methods = [
+            (at, at.value, kind(function))
+            for at, function in (
+                (self._library.method("ParallelContext", "psolve"), self._psolve),
+                (self._library.method("CVode", "solve"), self._solve),
+            )
+        ]
         self._kind, self._own_call = type(h), type(h).__call__
         integer = ctypes.c_int.from_address
         self._interrupt = integer(self._library.address("hoc_intset"))
@@ -87,46 +98,40 @@ class Switch:
         self._aborts = integer(self._library.address("nrn_mpiabort_on_error_"))
         self._own_aborts = self._aborts.value  # whether an error of hoc ends all MPI ranks
         self._in_python = integer(self._library.address("nrn_is_python_extension"))
-        self._code: list[int] = []  # where that of the taken procedure is
-        self._batch = TakenBatch(h, self._library, self._batch_run)
-        with self._batch.being(on=True):  # what is left of it where a loop ends
-            self._loops = Loops(h, self._library, self._asked, self._warn_of_loop, self._stop)
+        self._code: list[int] = []  # where that of the switch's own continuerun() is
+        self._loop = Redirect(self._library.built_in("fadvance"), self._fadvance)
+        self._batch = Redirect(self._library.function_of_hoc("batch_run"), self._batch_run)
 
-    @property
-    def steps(self) -> int:
-        """Steps that were run here."""
-        return self._steps + self._loops.steps
-
-    def set(self, options: SwitchOptions | None) -> None:
+    def set(self, options: SwitchOptions | None, reasons: list[str]) -> None:
         if (options is None) != (self.options is None):
             self._turn_off() if options is None else self._turn_on()
-        self.options = options
-        self.reasons.clear()
+        self.options, self.reasons = options, reasons
+        self._loop.is_on = options is not None
 
     def _turn_on(self) -> None:
         h = self._h
         h.load_file("stdrun.hoc")
         if is_standard(h, self._library, "continuerun"):
             own = standard(h, "continuerun").replace("proc continuerun", f"proc {_OWN}", 1)
-            h(own.replace("flushPlot()", ""))  # which `_TAKEN` calls
+            h(own.replace("flushPlot()", ""))  # which `_CONTINUERUN` calls
             h(f"objref {_NAME}")
             setattr(h, _NAME, self)
-            h(_TAKEN)
+            h(_CONTINUERUN)
             self._code = self._library.procedure("continuerun")
-        self._take_method()
+        self._take_methods()
         self._kind.__call__ = self._calling()
         self._batch.is_on = True
-        self._loops.begin(self._step)
 
-    def _take_method(self) -> None:
-        self._method.value = ctypes.cast(self._taken_method, ctypes.c_void_p).value or 0
+    def _take_methods(self) -> None:
+        for at, _, function in self._methods:
+            at.value = ctypes.cast(function, ctypes.c_void_p).value or 0
 
     def _turn_off(self) -> None:
         h = self._h
-        self._loops.end()
         self._batch.is_on = False
         self._kind.__call__ = self._own_call
-        self._method.value = self._own_method
+        for at, original, _ in self._methods:
+            at.value = original
         if self._code and self._library.procedure("continuerun") == self._code:
             h(standard(h, "continuerun"))
         self._code = []
@@ -136,9 +141,7 @@ class Switch:
         own = self._own_call
 
         def call(function: Hoc, *arguments: object, **named: object) -> object:
-            loops = self._loops
-            loops.called(function)
-            loops.calling.append(function)
+            self._depth += 1
             try:
                 result = own(function, *arguments, **named)
             except BaseException:
@@ -147,7 +150,7 @@ class Switch:
                     raise
                 raise kept from None
             finally:
-                loops.calling.pop()
+                self._depth -= 1
             kept = self._kept()
             if kept is not None:
                 raise kept
@@ -164,106 +167,136 @@ class Switch:
     # -- what NEURON calls -----------------------------------------------------------------------
 
     def continuerun(self, stop: float) -> int:
-        """Run until a time, ms, for hoc; 1 where that has failed."""
+        """Run until a time, ms, for hoc; 1 if that has failed."""
         h = self._h
         h.stoprun = 0
-        ran = self._attempt(steps_until(h, stop), lambda: getattr(h, _OWN)(stop))
+        ran = self._attempt(stop, steps_until(h, stop), lambda: getattr(h, _OWN)(stop))
         return int(not ran)
 
     def _psolve(self, _: int) -> float:
         stop = self._arguments.number(1)
         h, own = self._h, (ctypes.c_double * 2).from_address(self._library.variable("nrn_threads"))
-        t = float(h.t)  # which does not move in NEURON's own
+        t, dt = float(h.t), float(h.dt)  # h.t does not move in NEURON's own
 
         def count() -> int:
+            if not own[0] <= stop * (1 + 1e-11):
+                raise NeuronError(
+                    f"psolve({stop:g}): NEURON's last step ends at {own[0]:g} ms; expected a later "
+                    "time, or h.finitialize() before"
+                )
             return solve_steps(h, stop, *own)
 
-        ran = self._attempt(count, lambda: self._own_psolve(stop, t), calls=False, solves=True)
-        if not ran:  # psolve() itself calls no advance() of the model's own
+        def in_neuron() -> None:
+            now, h.t, h.dt = float(h.dt), t, dt
+            h.ParallelContext().psolve(stop)
+            if h.dt == dt:
+                h.dt = now  # set by code of an event, for the next psolve
+
+        if stop < t or stop > _MOST:  # NEURON's own error
+            ran = self._in_neuron(in_neuron)
+        else:  # psolve() calls no advance() of the model's own
+            ran = self._attempt(stop, count, in_neuron, calls=False, solves=True)
+        if not ran:
             self._interrupt.value = 1  # hoc stops before what comes next
         return 0.0
 
-    def _batch_run(self, words: list[object], own: Callable[[], object]) -> None:
-        h = self._h
+    def _solve(self, _: int) -> float:
+        """Take steps of ``CVode.solve``."""
+        words, result = self._arguments.all(), list[float]()
+        stop = words[0] if words else self._h.t + self._h.dt
+
+        def in_neuron() -> None:
+            result.append(float(self._h.CVode().solve(*words)))
+
+        if not self._skips(stop):
+            self._say("CVode.solve()")
+            if not self._in_neuron(in_neuron):
+                self._interrupt.value = 1
+        return result[0] if result else 0.0
+
+    def _batch_run(self) -> None:
+        words, h = self._arguments.all(), self._h
+
+        def in_neuron() -> None:
+            h.batch_run(*words)
+
         match words:
             case [float(stop), float()]:
-                if not self._attempt(lambda: batch_steps(h, stop), own, calls=False):
-                    self._interrupt.value = 1
+                count = partial(batch_steps, h, stop)
+                ran = self._attempt(stop, count, in_neuron, calls=False)
+            case [first, *_] if self._skips(first):
+                ran = True
             case _:  # NEURON writes a file in its steps, or says what is wrong
-                try:
-                    with neurons_own():
-                        own()
-                except BaseException as error:
-                    self._stop(error)
+                self._say("batch_run() writes a file in its steps")
+                ran = self._in_neuron(in_neuron)
+        if not ran:
+            self._interrupt.value = 1
+        self._arguments.give(1.0)
 
-    def _asked(self) -> tuple[RunOptions, float | None]:
-        assert self.options is not None
-        request = self.options.request
-        return RunOptions(*request[:3], calls=False), self.options.fixed_step  # a loop calls all
+    def _fadvance(self) -> None:
+        """Take the first step of a loop around ``fadvance``; NEURON takes the others."""
+        h = self._h
+        if not self._skips(float(h.t) + float(h.dt)):
+            self._say("a loop around fadvance(), in place of h.continuerun()")
+            if not self._in_neuron(h.fadvance):
+                self._interrupt.value = 1
+            self._loop.is_on = False
+        self._arguments.give(1.0)
 
-    def _step(self) -> None:
-        """Take a step of a loop, in place of ``fadvance``."""
-        options = self.options
-        assert options is not None
-        try:
-            try:
-                self._loops.advance()
-            except InputError as error:
-                if options.fallback is None or isinstance(error, LostError):
-                    raise
-                self._warn(str(error))
-                self._loops.leave("")
-                self._h.fadvance()
-        except BaseException as error:
-            self._stop(error)
+    # -- who takes a call ------------------------------------------------------------------------
 
-    def _stop(self, error: BaseException) -> None:
-        """Keep an exception, and let hoc stop before what comes next."""
-        self._keep_error(error)
-        self._interrupt.value = 1
-
-    def _warn_of_loop(self, why: str) -> None:
-        """Say why NEURON takes the steps of a loop, where anything is said of runs."""
-        assert self.options is not None
-        if self.options.fallback is not None or self.options.progress:
-            self._warn(why)
-
-    def _own_psolve(self, stop: float, t: float) -> None:
-        self._h.t = t
-        self._method.value = self._own_method
-        try:
-            self._h.ParallelContext().psolve(stop)
-        finally:
-            self._take_method()
-
-    def _attempt(self, count: Callable[[], int], own: Callable[[], object], **how: bool) -> bool:
+    def _attempt(
+        self, stop: float, count: Callable[[], int], own: Callable[[], object], **how: bool
+    ) -> bool:
         """Run, or let NEURON's `own` do; `how` are fields of `RunOptions`."""
         options = self.options
         assert options is not None
+        if self._skips(stop):
+            return True
+        if self._is_in_neuron:  # a call by code in a call that NEURON takes
+            return self._in_neuron(own)
         try:
-            try:
-                device, dtype, engine = options.request[:3]
-                self._run(count, options, RunOptions(device, dtype, engine, **how))
-            except (InputError, RankError) as error:
-                if isinstance(error, SteppingError) and not on_ranks(self._h):
-                    own()  # a loop around `fadvance`, which sees what is done between steps
-                    return self._error is None
-                if options.fallback is None:
-                    raise
-                if on_ranks(self._h):
-                    raise InputError(f"{error}; fallback='neuron' is for one process") from error
-                self._warn(str(error))
-                with neurons_own():
-                    own()
+            device, dtype, engine = options.request[:3]
+            self._run(count, options, RunOptions(device, dtype, engine, **how))
+        except BaseException as error:
+            if options.strict or not is_refusal(error):
+                self._keep_error(error)
+                return False
+            self._say(str(error))
+        else:
+            return True
+        return self._in_neuron(own)
+
+    def _in_neuron(self, call: Callable[[], object]) -> bool:
+        """Let NEURON itself take a call; False if it has raised an exception."""
+        before, self._is_in_neuron = self._is_in_neuron, True
+        for at, original, _ in self._methods:
+            at.value = original
+        try:
+            with without_redirects():
+                call()
         except BaseException as error:
             self._keep_error(error)
+        finally:
+            self._is_in_neuron = before
+            if self.options is not None and not before:
+                self._take_methods()
         return self._error is None
 
+    def _skips(self, stop: object) -> bool:
+        """Leave a run out, and set NEURON's clock to its end, if that is asked for."""
+        assert self.options is not None
+        if self.options.skips and isinstance(stop, float):
+            clock = ctypes.c_double.from_address(self._library.variable("nrn_threads"))
+            clock.value = self._h.t = max(stop, float(self._h.t))
+            self.skipped = True
+        return self.options.skips
+
     def _keep_error(self, error: BaseException) -> None:
-        """Keep an exception, which Python raises, and let hoc say it where there is no Python."""
+        """Keep an exception that Python raises; hoc prints it if Python has not called."""
         error = self._kept() or error  # one of a step, which has let hoc stop
         self._error, self._own_aborts = error, self._aborts.value
-        if self._loops.calling:  # Python raises it, on the ranks that have it
+        if self._depth:  # Python raises it, on the ranks that have it
             self._aborts.value = 0
         self.message = " ".join(str(error).split())[:_SHOWN]
         if multiprocessing.parent_process() is not None:  # whose pool may drop exceptions
@@ -277,44 +310,26 @@ class Switch:
         try:
             fix_steps(self._h, options.fixed_step)
             with long_bars(_SHORT):
-                self._steps += advance(self._h, count, request, options.progress)
+                advance(self._h, count, request, options.progress, tell=self._add)
         finally:
             self._is_running = False
 
-    def _warn(self, message: str) -> None:
-        message = " ".join(message.split())
-        if message not in self.reasons:
-            self.reasons.append(message)
-            say_to_caller(f"NEURON itself runs this model, as {message}")
+    def _add(self, steps: int) -> None:
+        self.steps += steps
+
+    def _say(self, reason: str) -> None:
+        """Say on stderr, once, why NEURON takes a call; of MPI ranks the first does."""
+        reason = " ".join(reason.split())
+        if _kind(reason) in map(_kind, self.reasons):
+            return
+        self.reasons.append(reason)
+        if not (on_ranks(self._h) and self._h.ParallelContext().id()):
+            tell(f"stepped by NEURON: {reason}")
 
 
-class TakenBatch(Taken):
-    """Lets hoc's ``batch_run`` be another function while it is on.
-
-    Parameters
-    ----------
-    h, library
-    run : callable
-        Called with its arguments and with what calls NEURON's own.
-    """
-
-    def __init__(
-        self, h: Hoc, library: Objects, run: Callable[[list[object], Callable[[], object]], None]
-    ) -> None:
-        library.built_in("fadvance")  # where others are as this one
-        arguments = HocArguments(library)
-
-        def called() -> None:
-            words = arguments.all()
-
-            def own() -> None:
-                with self.off():
-                    h.batch_run(*words)
-
-            run(words, own)
-            arguments.give(1.0)
-
-        super().__init__(library.function_of_hoc("batch_run"), called)
+def _kind(reason: str) -> str:
+    """Return a reason without its numbers, as of a time: one line is enough."""
+    return re.sub(r"[-+.\d]+", "", reason)
 
 
 _switch: list[Switch] = []
@@ -325,45 +340,50 @@ class Enabled(AbstractContextManager["Enabled"]):
 
     def __init__(self, switch: Switch, options: SwitchOptions) -> None:
         self._switch, self._before, self._first = switch, switch.options, switch.steps
-        switch.set(options)
+        self._reasons, self._reasons_before = list[str](), switch.reasons
+        switch.set(options, self._reasons)
+
+    def __repr__(self) -> str:
+        is_on = self._switch.reasons is self._reasons and self._switch.options is not None
+        text = f"clhines switch, {'on' if is_on else 'off'}: {self.steps} steps run on the device"
+        return text + (f"; stepped by NEURON: {'; '.join(self.reasons)}" if self.reasons else "")
 
     @property
     def steps(self) -> int:
-        """Number of steps run here, and not by NEURON, since it was turned on."""
+        """Number of steps run on the device, and not by NEURON, since it was turned on."""
         return self._switch.steps - self._first
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why NEURON has run what it ran itself, since it was turned on."""
-        return tuple(self._switch.reasons)
+        """Why NEURON has taken calls itself, since it was turned on."""
+        return tuple(self._reasons)
 
     def __exit__(self, *_: object) -> None:
-        self._switch.set(self._before)
+        self._switch.set(self._before, self._reasons_before)
 
 
 def enable(
     device: object = None,
     dtype: DTypeLike = "float64",
     engine: str = "auto",
-    fallback: str | None = None,
+    strict: bool = False,
     fixed_step: float | None = None,
     progress: bool = False,
 ) -> Enabled:
-    """Let NEURON's own calls run models here, as `run` does, until `disable`.
+    """Let NEURON's own calls run models on the device, as `run` does, until `disable`.
 
     These are ``h.run()`` and ``h.continuerun(tstop)``, from Python and hoc,
-    ``ParallelContext.psolve(tstop)``, ``h.batch_run(tstop, tstep)`` without a file, and loops
-    around ``h.fadvance()``. With ``with enable():``
-    the switch is set to what it was at the end of the block.
+    ``ParallelContext.psolve(tstop)``, and ``h.batch_run(tstop, tstep)`` without a file. If a call
+    is refused, cannot be built, or lacks memory on the device, NEURON takes it and goes on from the
+    steps before; a line on stderr names the reason. NEURON also takes loops around ``h.fadvance()``
+    and says so. With ``with enable():`` the switch is set to what it was at the end of the block.
 
     Parameters
     ----------
     device, dtype, engine
         See `Simulation`.
-    fallback : None or "neuron"
-        ``"neuron"``: NEURON runs what cannot be simulated here, with a warning that says why; not
-        on several MPI ranks.
-
+    strict : bool
+        Raise the exception of `run` instead of letting NEURON take a call that is refused.
     fixed_step : float, ms, optional
         See `run`.
     progress : bool
@@ -372,18 +392,24 @@ def enable(
     Returns
     -------
     Enabled
-        A context manager; its `steps` counts those that were run here, `reasons` says why NEURON
-        has run others.
+        A context manager; its `steps` counts those that were run on the device, `reasons` says why
+        NEURON has taken calls.
 
     Raises
     ------
     InputError
         NEURON is not installed, or cannot be switched; an argument is wrong. While the switch is
-        on, NEURON's calls raise what `run` does, where Python has called hoc; in processes of
-        `multiprocessing`, whose caller may drop exceptions, a UserWarning says it, too.
+        on, NEURON's calls raise SimulationError, and with `strict` what `run` does, if Python has
+        called hoc; in processes of `multiprocessing`, whose caller may drop exceptions, a
+        UserWarning says it, too.
     """
     request = RunOptions.of(device, dtype, engine)
-    options = SwitchOptions(request, fallback, as_step(fixed_step), progress)
+    switch, step = _made(), as_step(fixed_step)
+    skips = switch.options is not None and switch.options.skips
+    return Enabled(switch, SwitchOptions(request, strict, step, progress, skips))
+
+
+def _made() -> Switch:
     h = supported()
     if not _switch:
         try:
@@ -392,13 +418,23 @@ def enable(
             raise InputError(
                 f"NEURON cannot be switched here ({error}); expected NEURON 9 on Linux or macOS"
             ) from None
-    return Enabled(_switch[0], options)
+    return _switch[0]
+
+
+@contextmanager
+def skipping() -> Iterator[Switch]:
+    """Leave the runs of a block out: each sets NEURON's clock to its end."""
+    switch = _made()
+    options = SwitchOptions(RunOptions.of(None, "float64", "auto"), skips=True)
+    switch.skipped = False
+    with Enabled(switch, options):
+        yield switch
 
 
 def disable() -> None:
     """Let NEURON run models itself again, also inside of ``with enable():``."""
     if _switch:
-        _switch[0].set(None)
+        _switch[0].set(None, [])
 
 
 def enable_as(value: str) -> None:

@@ -21,7 +21,7 @@ def test_reports_of_bmtk_are_those_of_neuron_step_by_step():
     assert max(found["last"]) < 1e-7
     assert found["steps"] == 2 * 200
     (other, first), (unknown, second) = found["refused"]
-    assert "its Other may change the model in a step; expected reports alone" in other
+    assert "has a module Other that may change the model in a step; expected reports alone" in other
     assert "expected the reports of BMTK 1.2" in unknown and first == second == 0
     assert found["starts"] == [40, 80]
     assert max(found["starts_apart"]) < 1e-7

@@ -151,7 +151,7 @@ def ours(stop):
     clhines.neuron.run(stop, engine="reference")
 
 def switched(stop):
-    with clhines.neuron.enable(engine="reference") as switch:
+    with clhines.neuron.enable(engine="reference", strict=True) as switch:
         h.continuerun(stop)
     assert switch.steps == round(stop / h.dt)
 

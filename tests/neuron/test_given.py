@@ -162,7 +162,7 @@ def test_what_is_set_where_a_table_is_made(cell, early, engine):
     vectors.append(h.Vector().record(section(0.5)._ref_ik))
 
     def loop(until):
-        with clhines.neuron.enable(engine=engine):
+        with clhines.neuron.enable(engine=engine, strict=True):
             while h.t < until - 0.5 * h.dt:
                 h.fadvance()
 

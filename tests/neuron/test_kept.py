@@ -334,7 +334,7 @@ for changes in (
     truth, last = ran(h.continuerun, changes)
     plain = ran(h.continuerun, [])[0]
     found, own = ran(lambda time: clhines.neuron.run(time, engine=sys.argv[1]), changes)
-    with clhines.neuron.enable(engine=sys.argv[1]):
+    with clhines.neuron.enable(engine=sys.argv[1], strict=True):
         looped, of_loop = ran(loop, changes)
     rows.append([np.abs(found - truth).max(), np.abs(looped - truth).max(),
                  np.abs(plain - truth).max(), last == own == of_loop])
@@ -407,7 +407,7 @@ for h.dt in (0.025, 2.0**-4):
         start = -start * h.dt
         for extra in ((), (start + 0.6, 0.0, 3.0)):
             truth = ran(start, h.continuerun)
-            with clhines.neuron.enable(engine=sys.argv[1]) as switch:
+            with clhines.neuron.enable(engine=sys.argv[1], strict=True) as switch:
                 found = ran(start, h.continuerun, extra)
             off = [float(abs(a - b).max(initial=0)) for a, b in zip(truth, found)
                    if len(a) == len(b)]

@@ -194,7 +194,7 @@ def test_events_of_the_past_send_what_is_due_at_once_as_in_neuron(engine, by):
         h.finitialize(-65)
         h.continuerun(1)
         kept.restore(1)
-        with clhines.neuron.enable(engine=engine) if on else nullcontext() as switch:
+        with clhines.neuron.enable(engine=engine, strict=True) if on else nullcontext() as switch:
             if on:
                 with pytest.raises(InputError, match="events on their way that were due before"):
                     clhines.from_neuron()

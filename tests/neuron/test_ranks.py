@@ -64,7 +64,7 @@ def compare(runs, of_neuron, engine, others=(), tolerance=TOLERANCE):
 def of_two():
     """What two ranks give: refusals, runs by three engines, and what cannot be undone."""
     refused = (
-        *("setting", "changed", "early", "infinite", "played", "calling", "fallback"),
+        *("setting", "changed", "early", "infinite", "played", "calling"),
         "from_neuron",
     )
     return told(2, *refused, "auto", "back", "steps", "epochs-gpu", "crowded", "pieces")
@@ -186,17 +186,21 @@ def test_potentials_outside_are_those_of_each_rank(of_neuron):
         compare(runs, whole, engine, tolerance=6e-7)
 
 
-def test_code_of_each_step_runs_on_each_rank():
-    """It reads its own voltage and the time; spikes go into other Vectors in the middle."""
-    found = told(2, "seen", "seen-auto", "seen-steps", "stopping")
-    for engine in ("seen-auto", "seen-steps"):
-        for ours, neurons in zip(found[engine], found["seen"], strict=True):
-            assert list(map(len, ours)) == list(map(len, neurons))
-            assert len(neurons[0]) == 640 and len(neurons[2]) and len(neurons[4])
-            for x, y in zip(ours, neurons, strict=True):
-                assert max(abs(a - b) for a, b in zip(x, y)) < TOLERANCE
-    assert all("sets stoprun on several MPI ranks" in line for line in found["stopping"])
-    assert ended(2, "failing").returncode  # NEURON ends all ranks where hoc has an error on one
+def test_what_one_rank_refuses_neuron_takes_on_all(of_neuron):
+    """Also what cannot be built there, and what is seen once all have run: nothing is written."""
+    runs, said = told(2, "left")["left"]
+    spikes, v = of_neuron[0]
+    planted = "not simulated", "no kernel", "no memory", "at the end"
+    for ((found, own), steps), lines, what in zip(runs, said, [*planted, ""], strict=True):
+        assert [gid for _, gid in found] == [gid for _, gid in spikes], what
+        assert max(abs(a - b) for (a, _), (b, _) in zip(found, spikes)) < TOLERANCE, what
+        assert len(own) == len(v) and max(abs(a - b) for a, b in zip(own, v)) < TOLERANCE, what
+        assert bool(steps) == (not what), what
+        if what:
+            first = [reasons[0] for reasons in lines]
+            assert first == [f"rank 1: planted: {what}", f"planted: {what}"]
+    first, second = said[-1]
+    assert "StateTransitionEvent" in second[0] and first[0].startswith("rank 1: ")
 
 
 def test_what_one_rank_refuses_all_raise(of_two):
@@ -216,7 +220,6 @@ def test_what_one_rank_refuses_all_raise(of_two):
     assert "Random.play on several MPI ranks" in of_two["played"][1]
     for what in ("NetCon.record of a statement or a function", "Vector.play of a statement"):
         assert f"{what}, on several MPI ranks" in of_two["calling"][1]
-    assert all("fallback='neuron' is for one process" in line for line in of_two["fallback"])
     assert all(line.startswith("InputError: from_neuron() is") for line in of_two["from_neuron"])
     assert all("ParallelContext.splitcell_connect" in line for line in of_two["pieces"])
 
@@ -283,7 +286,7 @@ def cell(amp):
 
 def run(stop, here):
     if here:
-        enable(engine="reference")
+        enable(engine="reference", strict=True)
     try:
         h.finitialize(-65)
         h.continuerun(stop)
@@ -316,7 +319,7 @@ def both():
 
 
 own, line = both(), "nothing"
-enable(engine="reference")
+enable(engine="reference", strict=True)
 try:
     pc.psolve(12)
 except InputError as error:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from forked import result_of
 
@@ -24,7 +25,7 @@ USES = {  # of `uses_program`: ms of each step, 1/40 or 1/20, that are run here
     "other_steps": 20 * 40 + 20 * 20 + 5 * 20 + 5 * 40,
     "stops": (4 + 8 + 20) * 40,
     "fails": 20 * 40,  # a run that raises counts no step
-    "goes_back": (8 + 8 + 4) * 40 + (15 - 12) * 40,
+    "goes_back": (8 + 8 + 4) * 40 + (15 - 12) * 40 - 2,  # two steps are NEURON's
     "grows": 4 * 20 * 40,
 }
 
@@ -39,7 +40,8 @@ def test_what_is_recorded_is_as_by_neuron(engine):
     found = told("ways", engine)
     assert len(found) == 9
     for way, one in found.items():
-        assert one["steps"] == STEPS, way
+        loops = way in ("by_hoc_batch_run", "in_turns")  # around fadvance(), for half of it
+        assert one["steps"] == (STEPS / 2 if loops else STEPS), way
         assert one["spikes"] > 2 and one["off"] == 0, way
         assert one["worst"] < TOLERANCE, way
 
@@ -54,16 +56,18 @@ def test_the_switch_is_what_it_was_after_a_block():
 def test_what_is_refused_is_raised_or_run_by_neuron():
     found = told("refusals", "reference")
     wrong, engine = found["options"]
-    assert wrong == "fallback is 'neurn'; expected 'neuron' or None; did you mean 'neuron'?"
+    assert wrong == "strict is 'no'; expected True or False"
     assert "engine" in engine and "nothing" in engine
     for way in ("by_run", "by_hoc", "by_psolve", "by_hoc_psolve", "by_batch_run"):
         message, t, steps, after = found[way]
         assert message.startswith("RejectedError: the model has 1 thing that is not simulated"), way
         assert "extracellular" in message and (t, steps, after) == (0, 0, 0), way
-    messages, files, solved, ran, steps = found["fallback"]
-    assert files == [PROGRAM.name]  # once, at the line that has called
-    assert messages[0].startswith("NEURON itself runs this model, as the model has 1 thing")
-    assert "\n" not in messages[0] and solved == ran == steps == 0
+    said, reasons, solved, ran, steps, shown = found["default"]
+    assert said.splitlines() == [f"clhines: stepped by NEURON: {reasons[0]}"]  # once
+    assert reasons[0].startswith("the model has 1 thing that is not simulated: extracellular")
+    assert len(reasons) == 1 and solved == ran == steps == 0
+    on = "clhines switch, on: 0 steps run on the device; stepped by NEURON: "
+    assert shown == on + reasons[0]
     assert found["wrong"] == "RuntimeError"
 
 
@@ -97,18 +101,18 @@ def test_command_line_runs_a_script_that_runs_its_model(tmp_path):
     own, report = done.stdout.split("\n", 1)
     assert own.startswith("script.py 5.0")
     assert json.loads(report)["steps"] == 200
-    done = run(tmp_path, "extracellular", *command)
-    assert done.returncode == 2 and "Traceback" not in done.stderr
+    done = run(tmp_path, "extracellular", *command, "--strict")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "extracellular" in done.stderr.splitlines()[-1]
-    done = run(tmp_path, "extracellular", *command, "--fallback", "neuron")
-    assert not done.returncode and "simulated here: 0 steps, until 5 ms" in done.stdout
-    assert "NEURON itself runs this model" in done.stderr
-    done = run(tmp_path, "extracellular", "-W", "ignore", *command, "--fallback", "neuron")
-    assert "NEURON itself has run this model, as" in done.stderr
+    for words in ([], ["-W", "ignore"]):
+        done = run(tmp_path, "extracellular", *words, *command)
+        assert not done.returncode and "simulated here: 0 steps, until 5 ms" in done.stdout
+        lines = [x for x in done.stderr.splitlines() if x.startswith("clhines: ")]
+        assert len(lines) == 1 and lines[0].startswith("clhines: stepped by NEURON: the model has")
     done = run(tmp_path, "hh", *command, "--", "-v", "--stop")
     assert done.stdout.startswith("script.py -v --stop 5.0"), done.stderr
     stop = ["--stop", "1"]
-    given = ["--out", "a.npz"], ["--v-init", "-60"], [*stop, "--fallback", "neuron"]
+    given = ["--out", "a.npz"], ["--v-init", "-60"], [*stop, "--strict"]
     for words in (*given, [*stop, "--progress"]):
         done = run(tmp_path, "hh", *command, *words)
         assert done.returncode == 2 and "--stop" in done.stderr.splitlines()[-1]
@@ -146,7 +150,7 @@ def test_command_line_ends_as_the_script_does(tmp_path, end, code):
 def test_an_exception_of_any_class_is_one_line(tmp_path):
     (tmp_path / "ends.py").write_text("class Own(BaseException):\n    pass\n\n\nraise Own('x')\n")
     done = run(tmp_path, "hh", "-m", "clhines.cli", "simulate", "ends.py")
-    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert done.returncode == 1 and "Traceback" not in done.stderr  # as of Python
     assert done.stderr.splitlines()[-1] == "clhines: ends.py, line 5: Own: x"
     done = run(tmp_path, "hh", "-m", "clhines.cli", "simulate", "script.py", "--v-init", "nan")
     assert done.returncode == 2 and "--v-init: got 'nan', expected a finite" in done.stderr
@@ -165,7 +169,7 @@ def score():
     with suppress(Exception):
         h.run()
 if __name__ == "__main__":
-    clhines.neuron.enable(engine="reference")
+    clhines.neuron.enable(engine="reference", strict=True)
     score()
     process = multiprocessing.get_context("fork").Process(target=score)
     process.start()
@@ -204,7 +208,10 @@ def test_command_line_runs_a_script_of_hoc(tmp_path):
             assert not done.returncode and "solved to 3" in done.stdout
             assert "run to 5" in done.stdout and "simulated here: 320 steps" in done.stdout
         else:
-            assert done.returncode == 2 and "solved to" not in done.stdout
+            assert not done.returncode and "solved to 3" in done.stdout
+            assert "run to 5" in done.stdout and "simulated here: 0 steps" in done.stdout
+            done = run(tmp_path, "hh", *command, "--strict")
+            assert done.returncode == 1 and "solved to" not in done.stdout
             assert "extracellular" in done.stderr.splitlines()[-1]
             assert "Traceback" not in done.stderr
 
@@ -232,7 +239,7 @@ def to_rest():
 
 truth = to_rest()
 found, said = [], []
-with clhines.neuron.enable(engine="reference"):
+with clhines.neuron.enable(engine="reference", strict=True):
     found = to_rest()
     for t in (-2, 7):
         h.finitialize(-60)
@@ -240,7 +247,7 @@ with clhines.neuron.enable(engine="reference"):
         h.t = t
         try:
             pc.psolve(3)
-        except clhines.InputError as error:
+        except (clhines.InputError, RuntimeError) as error:
             said.append(str(error))
     times, at_times = h.Vector([0.5]), h.Vector()
     at_times.record(h._ref_t, times)
@@ -263,8 +270,277 @@ def test_psolve_goes_on_from_the_time_of_the_last_step():
     assert (
         "Vector.record of h.t at given times, in psolve, where NEURON's h.t" in said[2] and said[3]
     )
-    for t, one in zip((-2, 7), said[:2], strict=True):
-        assert one.startswith(f"h.t has been set to {t} ms, and psolve goes on from NEURON's last")
+    assert said[0].startswith("h.t has been set to -2 ms, and psolve goes on from NEURON's last")
+    assert "Arg out of range" in said[1]  # NEURON's own
+
+
+PAST = """
+import json
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+soma = h.Section(name="soma")
+soma.insert("hh")
+pc = h.ParallelContext()
+pc.set_maxstep(10)
+
+def said(stop, t=None):
+    h.finitialize(-65)
+    pc.psolve(2)
+    if t is not None:
+        h.t = t
+    try:
+        pc.psolve(h.t if stop is None else stop)
+    except (RuntimeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return "ran"
+
+stops = None, 1.5, 0, -3, 2e9, float("inf")
+truth = [said(stop) for stop in stops]
+rows = [truth]
+for strict in (False, True):
+    with clhines.neuron.enable(engine="reference", strict=strict) as on:
+        rows.append([said(stop) for stop in stops])
+        rows.append([said(float("nan")), said(1.5, 1)])  # NEURON ends the process in these
+        rows.append([on.steps, on.reasons])
+print(json.dumps(rows))
+"""
+
+
+def test_psolve_to_the_past_raises_as_in_neuron():
+    truth, *rows = result_of(PAST)
+    assert truth[0] == "ran" and len({*truth[1:]}) == 1 and "Arg out of range" in truth[1]
+    for own, ends, counts in (rows[:3], rows[3:]):
+        assert own == truth and counts == [8 * 80, []]
+        for line, stop in zip(ends, ("nan", "1.5"), strict=True):
+            assert line == (
+                f"NeuronError: psolve({stop}): NEURON's last step ends at 2 ms; expected a later "
+                "time, or h.finitialize() before"
+            )
+
+
+LEFT = """
+import json, sys
+from neuron import h
+import numpy as np
+import clhines
+from clhines.errors import BuildError, DeviceMemoryError, InputError, SimulationError
+from clhines.neuron import entry, kept
+h.load_file("stdrun.hoc")
+soma = h.Section(name="soma")
+soma.L = soma.diam = 20
+soma.insert("hh")
+clamp, noise = h.IClamp(soma(0.5)), h.IClamp(soma(0.5))
+clamp.amp, clamp.dur, noise.dur = 0.3, 100, 100
+random = h.Random()
+random.Random123(1, 2, 3)
+random.uniform(0, 0.1)
+random.play(noise._ref_amp)
+stim, synapse = h.NetStim(), h.ExpSyn(soma(0.5))
+stim.interval, stim.noise, stim.number, stim.start = 1, 1, 100, 0
+stim.noiseFromRandom123(4, 5, 6)
+netcon, times, v = h.NetCon(stim, synapse), h.Vector(), h.Vector().record(soma(0.5)._ref_v)
+netcon.weight[0], netcon.delay = 0.01, 0.3
+netcon.record(times)
+pc, cvode = h.ParallelContext(), h.CVode()
+pc.set_maxstep(10)
+
+def refuse():  # after some steps: from then on there is what is refused
+    global event
+    event = h.StateTransitionEvent(2)
+
+def by_run(at):
+    handler = h.FInitializeHandler(lambda: cvode.event(at, refuse)) if at else None
+    h.tstop = 8
+    h.run()
+
+def by_psolve(at):
+    handler = h.FInitializeHandler(lambda: cvode.event(at, refuse)) if at else None
+    h.finitialize(-65)
+    pc.psolve(3)
+    pc.psolve(8)
+
+def by_batch(at):
+    handler = h.FInitializeHandler(lambda: cvode.event(at, refuse)) if at else None
+    h.finitialize(-65)
+    h.batch_run(8, 0.1)
+
+def taken(way, at=0):
+    global event
+    event = None
+    random.seq(0), stim.ranvar.set_seq(0)
+    way(at)
+    return np.array([*v, *times, h.t, random.seq(), soma(0.5).m_hh])
+
+def raises(error):
+    def fail(*_, **__):
+        raise error
+    return fail
+
+found = []
+faults = {
+    "_simulation": BuildError("planted: no kernel"), "read_model": InputError("planted: no model"),
+    "network_of": DeviceMemoryError("planted: no memory"),
+    "check_values": InputError("planted: at the end"), "at 4": None,
+}
+for way in (by_run, by_psolve, by_batch):
+    for name, error in faults.items():
+        at = 4.01 if error is None else 0
+        truth = taken(way, at)
+        module = kept if hasattr(kept, name) else entry
+        if not at:
+            own, _ = getattr(module, name), setattr(module, name, raises(error))
+        with clhines.neuron.enable(engine=sys.argv[1]) as on:
+            got = taken(way, at)
+        if not at:
+            setattr(module, name, own)
+        off = float(np.abs(truth - got).max()) if len(truth) == len(got) else -1.0
+        found.append([way.__name__, name, off, on.steps, on.reasons])
+ends, event = [], None
+for error in (SimulationError("planted", 0, 0, 0.0, None), KeyboardInterrupt("planted")):
+    own, entry._simulation = entry._simulation, raises(error)
+    with clhines.neuron.enable(engine=sys.argv[1]) as on:
+        try:
+            h.run()
+        except BaseException as ended:
+            ends.append([ended is error, h.t, on.reasons])
+    entry._simulation = own
+print(json.dumps([found, ends]))
+"""
+
+
+def test_neuron_takes_a_call_from_the_steps_that_it_has():
+    """At once, and after steps; its own streams of random numbers go on from where they are."""
+    found, ends = result_of(LEFT, "reference")
+    assert len(found) == 15
+    for way, name, off, steps, (reason, *more) in found:
+        assert 0 <= off < TOLERANCE and not more, (way, name)
+        late = name == "at 4"
+        assert (4 * 40 < steps < 4.2 * 40) if late else not steps, (way, name, steps)
+        assert ("StateTransitionEvent" if late else "planted") in reason, (way, name)
+        assert late or off == 0, (way, name)
+    assert ends == [[True, 0, []]] * 2
+
+
+LOOPS = """
+import json
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+soma = h.Section(name="soma")
+soma.L = soma.diam = 20
+soma.insert("hh")
+clamp, v = h.IClamp(soma(0.5)), h.Vector().record(soma(0.5)._ref_v)
+clamp.amp, clamp.dur = 0.3, 100
+h("proc loop() { while (t < $1) { fadvance() } }")
+h("proc continuerun_of_mine() { while (t < $1) { step() } }")
+
+def by_python():
+    while h.t < 4:
+        h.fadvance()
+
+ways = {
+    "python": by_python, "hoc": lambda: h.loop(4), "steprun": lambda: [h.steprun() for _ in v],
+    "mine": lambda: h.continuerun_of_mine(4), "after": lambda: (h.continuerun(2), by_python()),
+    "before": lambda: (h.loop(2), h.continuerun(4)), "variable": lambda: h.CVode().solve(4),
+}
+
+def taken(way, name):
+    h.CVode().active(name == "variable")
+    h.finitialize(-65)
+    way()
+    h.CVode().active(0)
+    return [*v, h.t]
+
+found = []
+for name, way in ways.items():
+    truth = taken(way, name)
+    with clhines.neuron.enable(engine="reference", strict=True) as on:
+        got = taken(way, name)
+    off = max(abs(a - b) for a, b in zip(truth, got)) if len(truth) == len(got) else -1
+    found.append([name, off, on.steps, on.reasons])
+print(json.dumps(found))
+"""
+
+
+def test_neuron_takes_loops_around_fadvance_and_one_line_says_so():
+    loop = "a loop around fadvance(), in place of h.continuerun()"
+    for name, off, steps, reasons in result_of(LOOPS):
+        mixed = name in ("after", "before")
+        assert 0 <= off < (TOLERANCE if mixed else 1e-300), name
+        assert steps == 80 * mixed, name
+        assert reasons == ["CVode.solve()" if name == "variable" else loop], name
+
+
+CHILD = """
+import multiprocessing, sys
+from neuron import h
+h.load_file("stdrun.hoc")
+soma = h.Section(name="soma")
+soma.insert("hh")
+
+def score(stop):
+    h.tstop = stop
+    h.run()
+    return h.t
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        print(pool.map(score, [1.0, 2.0]))
+    sys.exit(CODE)
+"""
+
+
+@pytest.mark.parametrize("code", [0, 4])
+def test_command_line_ends_as_a_script_does_whose_children_run(tmp_path, code):
+    (tmp_path / "child.py").write_text(CHILD.replace("CODE", str(code)), "utf-8")
+    done = run(tmp_path, "hh", "-m", "clhines.cli", "simulate", "child.py")
+    assert done.returncode == code, done.stderr
+    assert "has run nothing" not in done.stderr and done.stdout.startswith("[")
+
+
+SKIPPED = """
+import sys
+from neuron import h
+h.load_file("stdrun.hoc")
+soma = h.Section(name="soma")
+soma.L = soma.diam = 20
+soma.insert("hh")
+stim, synapse = h.NetStim(), h.ExpSyn(soma(0.5))
+stim.start, stim.number, stim.interval = 0, 100, 0.5
+netcon = h.NetCon(stim, synapse)
+netcon.weight[0] = 0.5
+spikes = h.NetCon(soma(0.5)._ref_v, None, sec=soma)
+v = h.Vector().record(soma(0.5)._ref_v)
+pc = h.ParallelContext()
+pc.set_maxstep(10)
+h.finitialize(-65)
+while h.t < 10:
+    h.fadvance()
+while pc.t(0) < 1e6:
+    pc.psolve(pc.t(0) + 5e5)
+h.tstop = 1e9
+h.run()
+h.batch_run(2e9, 1e9)
+assert soma(0.5).v == -65 and h.t >= 2e9
+clamp = h.IClamp(soma(0.5))  # of what comes after a run
+print(v[1])
+clamp = None
+"""
+
+
+def test_check_and_stop_skip_the_runs_of_a_script(tmp_path):
+    (tmp_path / "skipped.py").write_text(SKIPPED, "utf-8")
+    command = ["-m", "clhines.cli", "simulate", "skipped.py"]
+    done = run(tmp_path, "hh", *command, "--check")
+    assert not done.returncode and done.stdout == "all is simulated\n", done.stderr
+    assert "skipped.py, line 26: IndexError" in done.stderr  # of a Vector that has nothing
+    words = "--stop", "8", "--json", "--out", "a.npz", "--engine", "reference"
+    done = run(tmp_path, "hh", *command, *words)
+    report = json.loads(done.stdout)
+    assert "IClamp" in report["mechanisms"] and report["sources"] == 1
+    with np.load(tmp_path / "a.npz") as file:
+        assert 0 < len(file["spike_time"]) == report["spikes"] < 5  # 16 are the NetStim's
 
 
 def test_environment_variable_turns_the_switch_on(tmp_path):

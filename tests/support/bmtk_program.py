@@ -195,7 +195,7 @@ sim.net = SimpleNamespace(get_cell_gid=cells.get)
 h.pysim = sim
 
 truth, starts = run(), other_starts()
-with clhines.neuron.enable() as on:
+with clhines.neuron.enable(strict=True) as on:
     ours = run(), run((2.0, STOP))
     steps = on.steps
     found = [refused([Other()]), refused([MembraneReport("no such")])]
@@ -205,7 +205,7 @@ with clhines.neuron.enable() as on:
     h.pysim.nsteps = 10**6
     h.continuerun(1)
     own = sim.tstep
-with clhines.neuron.enable(fallback="neuron") as on:
+with clhines.neuron.enable() as on:
     report = MembraneReport("v")
     sim.tstep, sim._sim_mods, h.tstop = 0, [Other(), report], STOP
     h.run()
@@ -230,7 +230,7 @@ def in_field(*stops):
 
 sim.nsteps = round(STOP / h.dt)
 truth_outside = in_field(STOP)
-with clhines.neuron.enable() as on:
+with clhines.neuron.enable(strict=True) as on:
     ours_outside = in_field(STOP), in_field(2.0, STOP)
     steps_outside = on.steps
 

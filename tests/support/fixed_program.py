@@ -51,11 +51,11 @@ def compared(engine):
 
     def by_switch():
         h.cvode_active(1)
-        with clhines.neuron.enable(engine=engine, fixed_step=STEP):
+        with clhines.neuron.enable(engine=engine, fixed_step=STEP, strict=True):
             h.run()
 
     def again():
-        with clhines.neuron.enable(engine=engine):
+        with clhines.neuron.enable(engine=engine, strict=True):
             h.run()
 
     truth, found = taken(net, more, own), {}
@@ -89,7 +89,7 @@ def refusal(way, dt):
     """What a way to run says, where `dt` is longer than the run as CVode's steps are on."""
     h.dt = dt
     try:
-        with clhines.neuron.enable():
+        with clhines.neuron.enable(strict=True):
             way(STOP)
     except clhines.InputError as error:
         return str(error)

@@ -17,7 +17,9 @@ from neuron import h
 
 import clhines
 from clhines import ClhinesError
-from clhines.neuron import disable, enable
+from clhines.errors import BuildError, DeviceMemoryError, InputError
+from clhines.neuron import disable, enable, entry, reading
+from clhines.neuron import kept as kept_models
 from clhines.simulate.ranks.split import JoinedRun
 from clhines.simulate.simulation import Simulation
 
@@ -155,13 +157,17 @@ pc.set_maxstep(10)
 def ran(v_init=-65, engine=None, back=STOPS[-1], stops=STOPS):
     """Spikes of all ranks, v and a current of cell 0; after `back`, ms, NEURON takes all steps."""
     if engine:
-        enable(engine=engine)
+        enable(engine=engine, strict=True)
     h.finitialize(v_init)
     for stop in stops:
         if stop > back:
             disable()
         pc.psolve(stop)
     disable()
+    return found_by_all()
+
+
+def found_by_all():
     spikes = comm.gather([*zip(times.to_python(), gids.to_python(), strict=True)])
     return sorted(pair for some in spikes or [] for pair in some), [*v, *i]
 
@@ -294,9 +300,50 @@ def calling():
         netcon.record("")
 
 
-def fallback():
-    with enable(fallback="neuron"):
-        setting()
+@contextmanager
+def planted(module, name, error):
+    """Let a function that a run calls fail on one rank."""
+    own = getattr(module, name)
+
+    def fail(*_, **__):
+        raise error
+
+    if rank == 1:
+        setattr(module, name, fail)
+    try:
+        yield
+    finally:
+        setattr(module, name, own)
+
+
+def left():
+    """Runs that NEURON takes on all ranks: what one refuses, cannot build, or cannot write."""
+    runs, said = [], []
+    faults = (
+        (reading, "check_made", InputError("planted: not simulated")),
+        (entry, "network_of", BuildError("planted: no kernel")),
+        (entry, "_simulation", DeviceMemoryError("planted: no memory")),
+        (kept_models, "check_values", InputError("planted: at the end")),
+    )
+    for module, name, error in faults:
+        on = enable(engine="steps")
+        with planted(module, name, error):
+            h.finitialize(-65)
+            for stop in STOPS:
+                pc.psolve(stop)
+        runs.append([found_by_all(), on.steps])
+        said.append(comm.gather(on.reasons))
+        disable()
+    on = enable(engine="steps")
+    h.finitialize(-65)
+    pc.psolve(STOPS[0])
+    event = h.StateTransitionEvent(2) if rank == 1 else None  # waits for nothing
+    pc.psolve(STOPS[-1])
+    del event
+    runs.append([found_by_all(), on.steps])
+    said.append(comm.gather(on.reasons))
+    disable()
+    return runs, said
 
 
 def pieces():
@@ -310,7 +357,7 @@ def pieces():
 
 def epochs():
     """Kernels that do not exchange voltages in each step."""
-    with enable(engine="epochs"):
+    with enable(engine="epochs", strict=True):
         h.finitialize(-65)
         pc.psolve(5)
 
@@ -341,51 +388,7 @@ def again(engine):
     return runs, comm.gather(made), comm.gather(called)
 
 
-@contextmanager
-def own_advance(does):
-    """Let stdrun.hoc take steps by a procedure of the model's own."""
-    h.load_file("stdrun.hoc")
-    h("objref own, seen, seen_at\nseen = new Vector()\nseen_at = new Vector()")
-    h.own = h.SectionRef(sec=cells[rank].soma)
-    h(f"proc advance() {{\nfadvance()\n{does}\n}}")
-    h.stdinit()
-    try:
-        yield
-    finally:
-        h("proc advance() {\nfadvance()\n}")
-
-
-SEES = "own.sec seen.append(v(0.5) + 0.01 * seen.size())\nseen_at.append(t)"
-
-
-def seen(engine=None):
-    """What each rank's own code finds in each step; spikes record elsewhere from 9 ms on."""
-    later = [h.Vector(), h.Vector()]
-    if engine:
-        enable(engine=engine)
-    with own_advance(SEES):
-        for stop in (9.0, 12.0, 16.0):
-            h.continuerun(stop)
-            if stop == 9.0:
-                pc.spike_record(-1, *later)
-    disable()
-    pc.spike_record(-1, times, gids)
-    return comm.gather([[*x] for x in (h.seen, h.seen_at, times, gids, *later)])
-
-
-def stopping():
-    """Code that stops one rank alone, which the others would wait for."""
-    with own_advance("if (t > 2) stoprun = 1"):
-        h.continuerun(5)
-
-
-def failing():
-    """Code with an error on one rank, in a step of a block."""
-    with own_advance(f"{SEES}\nif (t > 2 && {rank}) seen.x[100000] = 1"):
-        h.continuerun(5)
-
-
-OTHERS = infinite, crowded, played, calling, fallback, pieces, epochs, stopping, failing
+OTHERS = infinite, crowded, played, calling, pieces, epochs
 REFUSED = {f.__name__: f for f in (setting, changed, early, loose, shifted, mixed, *OTHERS)}
 REFUSED["from_neuron"] = clhines.from_neuron
 found = {}
@@ -398,14 +401,14 @@ for scenario in sys.argv[1:]:
         if rank == 1:
             raise ValueError("of the script")
         ran(-65, "auto")
-    if scenario.startswith("seen"):
-        found[scenario] = seen(scenario.partition("-")[2])
+    if scenario == "left":
+        found[scenario] = left()
         continue
     if scenario.startswith("again"):
         found[scenario] = again(scenario.partition("-")[2])
         continue
     if scenario in REFUSED:
-        enable(engine="steps")
+        enable(engine="steps", strict=True)
         found[scenario] = refused(REFUSED[scenario])
         disable()
         continue

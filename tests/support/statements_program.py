@@ -138,7 +138,7 @@ def by_psolve():
 
 
 def on(way, engine):
-    with clhines.neuron.enable(engine=engine) as enabled:
+    with clhines.neuron.enable(engine=engine, strict=True) as enabled:
         way()
     assert enabled.steps, "by NEURON"
 
@@ -191,7 +191,7 @@ def refused():
         lines.append(str(error).splitlines()[-1].strip())
     handler = h.FInitializeHandler(lambda: cvode.event(3, lambda: h.continuerun(20)))
     h.finitialize(-65)
-    with clhines.neuron.enable(engine="reference"):
+    with clhines.neuron.enable(engine="reference", strict=True):
         try:
             h.continuerun(5)
         except RuntimeError as error:

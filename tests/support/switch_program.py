@@ -1,8 +1,9 @@
 """A model run by NEURON's own calls, with the switch off and on: ``switch_program.py WHAT``."""
 
+import io
 import json
 import sys
-import warnings
+from contextlib import redirect_stderr
 from pathlib import Path
 
 import numpy as np
@@ -95,7 +96,7 @@ def ways(engine):
     net, found = Net(), {}
     for way in WAYS:
         truth = taken(net, way)
-        with enable(engine=engine) as on:
+        with enable(engine=engine, strict=True) as on:
             got = taken(net, way)
         again = taken(net, way)
         found[way.__name__] = {
@@ -149,7 +150,7 @@ def nesting(engine):
 def refusals(engine):
     """What is raised of a model that is not simulated, and what falls back."""
     kept, found, h.tstop = Net(), {"options": []}, 1.0
-    for options in ({"fallback": "neurn"}, {"engine": "nothing"}):
+    for options in ({"strict": "no"}, {"engine": "nothing", "strict": True}):
         try:
             with enable(**options):
                 h.run()
@@ -160,26 +161,28 @@ def refusals(engine):
     other(0.5).xc[0] = -1
     for way in (by_run, by_hoc, by_psolve, by_hoc_psolve, by_batch_run):
         h.hoc_after = 0
-        with enable(engine=engine) as on:
+        with enable(engine=engine, strict=True) as on:
             try:
                 way()
             except clhines.InputError as error:
                 said = f"{type(error).__name__}: {error}"
             found[way.__name__] = [said, h.t, on.steps, h.hoc_after]
-    with warnings.catch_warnings(record=True) as caught, enable(fallback="neuron") as on:
-        warnings.simplefilter("always")
+    said = io.StringIO()
+    with redirect_stderr(said), enable() as on:
         truth = taken(kept, by_psolve)
         got = taken(kept, by_run)
+        shown = repr(on)
     disable()
     expected = taken(kept, by_run)
-    found["fallback"] = [
-        [str(w.message) for w in caught],
-        [Path(w.filename).name for w in caught],
+    found["default"] = [
+        said.getvalue(),
+        on.reasons,
         max(worst(a, b) for a, b in zip(truth, expected, strict=True)),
         max(worst(a, b) for a, b in zip(got, expected, strict=True)),
         on.steps,
+        shown,
     ]
-    with enable(), warnings.catch_warnings():
+    with enable():
         try:
             h.continuerun("soon")
         except RuntimeError as error:  # NEURON's own

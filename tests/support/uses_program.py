@@ -161,9 +161,9 @@ def main():
     found = {}
     for use in SAME:
         truth = taken(use)
-        with clhines.neuron.enable(engine="reference") as on:
+        with clhines.neuron.enable(engine="reference", strict=True) as on:
             found[use.__name__] = [truth, taken(use), on.steps]
-    with clhines.neuron.enable(engine="reference"):
+    with clhines.neuron.enable(engine="reference", strict=True):
         for use in (variable_steps, steps_of_nothing):
             found[use.__name__] = taken(use)
     print(json.dumps(found))

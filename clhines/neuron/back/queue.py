@@ -42,10 +42,6 @@ class EventQueue:
         at = self.address
         return words_at(at, _WORDS) if at else []
 
-    def word_addresses(self) -> np.ndarray:
-        """(n,) int64: where `words` are."""
-        return self.address + 8 * np.arange(_WORDS)
-
     def columns(self) -> Queued:
         items = list[int]()
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)

@@ -378,6 +378,15 @@ def _take_watches(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays)
         queue["above"][0, place] = np.tile(flags, imported.copies)
 
 
+def check_numbers(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+    """Refuse a variable that is NaN after a run and was a number before."""
+    for name in imported.groups:
+        for values, base, element, place, owner in _variables(sim, imported, arrays, name):
+            lost = np.flatnonzero(np.isnan(values[place]))
+            if len(lost) and not np.isnan(owner.values(base, element)[lost]).all():
+                raise InputError(f"{base} of {name} is no number after the run")
+
+
 def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
     """Write a simulation's values, but events and records, into NEURON's memory."""
     model = imported.model
@@ -390,11 +399,7 @@ def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
         put_numbers(layers.addresses, v[layers.numbers])
     for name in imported.groups:
         for values, base, element, place, owner in _variables(sim, imported, arrays, name):
-            now = values[place].astype(np.float64)
-            lost = np.flatnonzero(np.isnan(now))
-            if len(lost) and not np.isnan(owner.values(base, element)[lost]).all():
-                raise InputError(f"{base} of {name} is no number after the run")
-            owner.put(base, now, element)
+            owner.put(base, values[place].astype(np.float64), element)
         _put_globals(sim, imported, arrays, name)
         k, place = sim.model.instances[imported.groups[name].number]
         for variable, drawn in sim.model.schema.named(arrays, "drawn", k).items():

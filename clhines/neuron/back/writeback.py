@@ -12,7 +12,7 @@ from clhines.mechanisms.ir.program import SET, SET_AT
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.meaning.verbatim import counts_crossings
 from clhines.network.times import half_steps
-from clhines.neuron.back.states import Arrays, rings_of, voltages
+from clhines.neuron.back.states import Arrays, check_numbers, rings_of, voltages
 from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.importer import Imported
 from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, ION, OF_HOC, Variable
@@ -274,19 +274,14 @@ class Records:
             for recorder, at in zip(self._recorders, self._at, strict=True)
         ]
 
-    def fill(self, result: Result, begin: float, first: int, of_hoc: dict[int, np.ndarray]) -> None:
-        """Append a run from `begin`, ms, to all vectors, less its `first` rows.
-
-        `of_hoc`: what variables of hoc, by address, have in each step, (steps,); else they stay.
-        """
+    def fill(self, result: Result, begin: float, first: int) -> None:
+        """Append a run from `begin`, ms, to all vectors, less its `first` rows."""
         t = clock(begin, self._sim.model.dt, len(result.t) - first)
         every = zip(self._recorders, self._at, self.rows(result, first), strict=True)
         for k, (recorder, at, row) in enumerate(every):
             own = self._set[k]
             after = None if own is None else tuple(result[n][first:, 0] for n in own)
             values = t[1:] if row is None else row
-            if recorder.variable is not None and recorder.variable.owner == OF_HOC:
-                values = of_hoc.get(recorder.variable.number, values)
             if at is not None and recorder.place is not None and recorder.place.row and len(values):
                 self._imported.model.memory.set_value(
                     recorder.place, float(values[-1])
@@ -511,6 +506,14 @@ class Counters:
                 vector.x[int(counts[row + 1]) - 1] = float(result[time][first + row, 0])
 
 
+def check_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+    """Refuse, before anything is written, what NEURON's memory cannot take."""
+    netcons = sim.model.netcons
+    counts = arrays["count"][netcons.source] - arrays["cursor"]
+    check_rings(counts, rings_of(sim)[1][netcons.source])  # ranks have told each other since
+    check_numbers(sim, imported, arrays)
+
+
 def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float) -> None:
     """Replace the events on their way by a simulation's; given times were sent up to `last`, ms."""
     model = imported.model
@@ -586,7 +589,6 @@ def _put_netcons(
     model, netcons, t = imported.model, sim.model.netcons, imported.model.h.t
     first, size = rings_of(sim)
     counts = arrays["count"][netcons.source] - arrays["cursor"]
-    check_rings(counts, size[netcons.source])  # no launch has looked since ranks told each other
     c = np.repeat(np.arange(len(counts)), counts)
     source, event = netcons.source[c], ranges(arrays["cursor"], counts)
     sent = arrays["ring"][first[source] + event % size[source]]

@@ -201,10 +201,6 @@ class NeuronMemory(Objects):
     def new_vector(self) -> Hoc:
         return self._h.Vector(1)
 
-    def plays_at(self) -> int:
-        """Return where NEURON has its list of what records and plays, a ``std::vector``."""
-        return int(self._list())
-
     def vector_data(self, address: int) -> np.ndarray:
         """(n,) uint64: the numbers of a Vector, by the address of its C++ object."""
         return np.array(raw.vector_at(self.vector_words(address)), np.uint64)
@@ -264,12 +260,6 @@ class NeuronMemory(Objects):
         _, own_dt, factor = self.clock()
         never = own_dt != dt or not dt or not factor  # it sets them anew, or has not yet
         return never or factor == _factor(order, dt)
-
-    def keep_order(self, order: float, dt: float) -> None:
-        """Let NEURON's steps be of the order of time that a first step with dt has given them."""
-        clock = self.clock()
-        if clock[1] != dt:
-            clock[1], clock[2] = dt, _factor(order, dt)
 
     def clock(self) -> ctypes.Array[ctypes.c_double]:
         """Return the time of NEURON's steps, their dt, and the `_factor` of both."""

@@ -71,13 +71,6 @@ class MemoryPlaces:
             self._capacitive = {place: node for place, node in known if place is not None}
         return self._capacitive
 
-    def capacitive_of_all(self) -> tuple[int, np.ndarray, np.ndarray]:
-        """Column of `i_cap`, addresses of rows, (k,) int64, and nodes that have one."""
-        found = self._all_capacitive()
-        column = next((place.column for place in found), 0)
-        rows = np.array([place.row for place in found], np.int64)
-        return column, rows, np.array([*found.values()], np.int64)
-
     def find(self, place: Place) -> Variable | None:
         if place not in self._known:
             self._known[place] = self._find(place)

@@ -55,10 +55,6 @@ class EventSources:
             signed[at], signed[at + 2], signed[at + 1] >= 0, bool(words[f["rank"]]),
         )  # fmt: skip
 
-    def listed_at(self) -> int:
-        """Return where NEURON has its list of sources, a ``std::vector``."""
-        return int(self._list())
-
     def words(self) -> np.ndarray:
         """(s, 11) uint64: addresses of all sources, and what `sources` and `threshold` take."""
         f, address, chosen = self._fields, *self._chosen()
@@ -73,11 +69,6 @@ class EventSources:
         first = f["place"]
         words = [*range(first, first + 5), f["times"], f["times"] + 1, f["rank"], f["threshold"]]
         return np.array(vector_at(list_) if list_ else [], np.int64), words
-
-    def word_addresses(self) -> np.ndarray:
-        """(n,) int64: where these words are."""
-        address, chosen = self._chosen()
-        return (address[:, None] + 8 * np.array(chosen)).ravel()
 
     def threshold(self, address: int) -> float:
         return float(ctypes.c_double.from_address(address + 8 * self._fields["threshold"]).value)

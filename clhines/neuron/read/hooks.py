@@ -82,11 +82,6 @@ def _entries(name: str) -> list[int] | None:
     return vector_at(_known[name]) if name in _known else None
 
 
-def list_words() -> list[int]:
-    """Return where the lists that have been found are."""
-    return [_known[name] for name in ("random", "scatter") if name in _known]
-
-
 def _find(name: str, path: str, is_last: Callable[[int], bool]) -> None:
     """Find a list of NEURON's library, at `path`, by its last entry, and keep it for `_entries`."""
     readable = Readable(8 * _ENTRY_WORDS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, OF_HOC, MemoryPlaces, Variable
+from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.memory.raw import Place, PlayRead, ref
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Contents
@@ -67,15 +66,6 @@ class Recorder:
     event: int = 0  # address of that by which it records; 0: in each step
     now: float = 0.0  # present value of what it records
     place: Place | None = None
-
-
-def of_hoc(recorders: Iterable[Recorder]) -> dict[int, list[Recorder]]:
-    """Return those of variables of hoc's own, by the address of the variable."""
-    found = dict[int, list[Recorder]]()
-    for recorder in recorders:
-        if recorder.variable is not None and recorder.variable.owner == OF_HOC:
-            found.setdefault(recorder.variable.number, []).append(recorder)
-    return found
 
 
 @dataclass(eq=False)

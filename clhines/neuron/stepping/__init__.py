@@ -1,11 +1,7 @@
-"""Code that runs with each step: a model's own `advance()` and `step()`, and loops' bodies.
+"""Code of a model that NEURON runs in each step, and values of a step in NEURON's memory.
 
-`code`: procedures as the interpreter has them; `following`: what they read, set and call; `reads`:
-whether that only reads the model, and which variables; `replay`: calls them after a block of steps,
-with the values of each; `bmtk`: what BMTK's code, which is in Python, reads and sets; `gathered`:
-functions that NEURON calls within each step.
-
-Of loops around ``fadvance``: `taken`, which is that function meanwhile; `loop_run`: blocks of steps
-that the loop gets one by one; `everything`: what of a model a step changes; `late`: events at a
-step's end; `watch`: whether the body has changed anything; `asked`: what Python asks for.
+`advance`: stdrun.hoc's `advance()`, `step()` and `Plot()` that the model replaces; `bmtk`: BMTK's
+`advance()`; `step_code`: what runs after each step; `gathered`: functions that NEURON calls within
+each step, `access`: hooks that see what they ask for; `step_values`: values of each step of a run,
+put into NEURON's memory.
 """

@@ -10,33 +10,82 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from clhines.errors import InputError
+from clhines.mechanisms.ir.program import Program
 from clhines.neuron.extracellular.drivers import POTENTIAL
 from clhines.neuron.extracellular.outside import Ahead
 from clhines.neuron.memory import raw
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.places import MemoryPlaces, Variable
 from clhines.neuron.memory.session import Hoc
+from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.hooks import is_standard
 from clhines.neuron.read.played import steps_at_once
 from clhines.neuron.read.wiring import on_ranks
+from clhines.neuron.stepping.step_code import StepCode
 
 _BIONET = "bmtk.simulator.bionet"
 _BASES = f"{_BIONET}.modules.sim_module", "bmtk.simulator.core.modules.simulator_module"
 _CALLED = "post_fadvance"
+_OBJREF = 2  # of name_declared
 
 
-def is_called(h: Hoc, name: str) -> bool:
-    """Whether a method of hoc's `pysim` is BMTK's own function of each step."""
+def is_loaded(h: Hoc) -> bool:
+    """Whether hoc's `pysim` is BMTK's simulator, with BMTK's own function of each step."""
     bionet = sys.modules.get(_BIONET)
-    if bionet is None or name != _CALLED or not h.name_declared("pysim"):
+    if bionet is None or h.name_declared("pysim") != _OBJREF:
         return False
     return getattr(type(h.pysim), _CALLED, 0) is getattr(bionet.BioSimulator, _CALLED)
+
+
+def step_code(model: NeuronModel) -> StepCode:
+    """Return BMTK's function of each step; an InputError: it reads what a run cannot give it."""
+    h, variables = model.h, reads(model.h, model.memory, model.places)
+    _check(model, variables)
+
+    def call() -> None:
+        h.pysim.post_fadvance()
+
+    return StepCode("advance() of BMTK", variables, call, partial(steps_of_block, h))
+
+
+def _check(model: NeuronModel, variables: dict[raw.Place, Variable]) -> None:
+    """Refuse what BMTK may find otherwise than Vectors record it.
+
+    NEURON records before it delivers the events of the second half of a step.
+    """
+    played = {(p.variable.owner, p.variable.name, p.variable.number): p for p in model.players}
+    for variable in variables.values():
+        owner, name = variable.owner, variable.name
+        if (owner, name, variable.number) in played:
+            what = played[owner, name, variable.number].what
+            raise InputError(f"reads {name} of {owner}, which {what} sets")
+        if (owner, name) == ("", "v"):
+            late = [n for n, m in model.mechanisms.items() if m.program.sets_v]
+        else:
+            mechanism = model.mechanisms.get(owner)
+            late = [owner] if mechanism and name in set_by_events(mechanism.program) else []
+        if late:
+            of = f" of {owner}" if owner else ""
+            raise InputError(f"reads {name}{of}, which events of {late[0]} set late in a step")
+
+
+def set_by_events(program: Program) -> set[str]:
+    """Return names of variables that NET_RECEIVE sets."""
+    set_ = {
+        argument.name
+        for block, arguments in program.blocks.items()
+        if block == "receive" or block.startswith("for_netcons")
+        for argument in arguments
+        if argument.direction != "in"
+    }
+    return {(q.public or q.name).split("[")[0] for q in program.states if q.name in set_}
 
 
 def steps_of_block(h: Hoc) -> int:
@@ -51,7 +100,7 @@ def potentials_ahead(h: Hoc, most: int) -> Ahead | None:
 
     All is as it was then; None where no module of it does.
     """
-    if not is_called(h, _CALLED):
+    if not is_loaded(h):
         return None
     sim = h.pysim
     setters = [mod for mod in getattr(sim, "_sim_mods", ()) if _sets_potentials(mod)]
@@ -86,7 +135,7 @@ def reads(h: Hoc, memory: NeuronMemory, places: MemoryPlaces) -> dict[raw.Place,
                 raise InputError(f"reads {name} of {thing}, which cannot be recorded")
             found[place] = variable
     except (AttributeError, LookupError) as error:
-        raise InputError(f"calls BMTK: {error}; expected the reports of BMTK 1.2") from None
+        raise InputError(f"fails: {error}; expected the reports of BMTK 1.2") from None
     return found
 
 
@@ -115,7 +164,7 @@ def _read_by(h: Hoc) -> Iterator[tuple[Any, str]]:
                 yield from ((segment, "i_membrane_") for sec in cell.hobj.all for segment in sec)
         elif type(mod).step not in idle and (on_ranks(h) or not _sets_potentials(mod)):
             raise InputError(
-                f"calls BMTK: its {type(mod).__name__} may change the model in a step; expected "
+                f"has a module {type(mod).__name__} that may change the model in a step; expected "
                 "reports alone"
             )
 

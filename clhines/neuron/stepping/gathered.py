@@ -24,9 +24,8 @@ from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.hooks import BETWEEN, GATHERED, gathering
 from clhines.neuron.read.played import steps_at_once
-from clhines.neuron.stepping.asked import OF_SECTIONS, Asking, named
-from clhines.neuron.stepping.reads import VECTOR_METHODS, of_nodes, used_vectors
-from clhines.neuron.stepping.replay import StepValues
+from clhines.neuron.stepping.access import OF_SECTIONS, AccessHooks, named
+from clhines.neuron.stepping.step_values import StepValues, of_nodes, used_vectors
 from clhines.refusals import refusal
 from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
@@ -35,8 +34,13 @@ _READ = "v", "i_membrane_"
 _OF_SEGMENTS = frozenset({*_READ, "x", "sec", "node_index"})
 _OF_MECHANISMS = frozenset({"name", "segment"})
 _OF_HOC = frozenset({"t", "dt", "tstop", "Vector", "allsec", "hname"})
+_VECTOR_METHODS = (
+    "x", "get", "set", "size", "append", "resize", "fill", "sum", "max", "min", "mean", "contains",
+    "indwhere", "buffer_size", "fwrite", "printf", "add", "sub", "mul", "div", "remove", "insrt",
+    "max_ind", "min_ind", "vwrite",
+)  # fmt: skip
 _OF_VECTORS = frozenset({
-    *VECTOR_METHODS, "copy", "c", "clear", "dot", "sumsq", "as_numpy", "to_python", "from_python",
+    *_VECTOR_METHODS, "copy", "c", "clear", "dot", "sumsq", "as_numpy", "to_python", "from_python",
     "hname",
 })  # fmt: skip
 _METHODS = {
@@ -57,14 +61,14 @@ class GatherError(ClhinesError):
     """A function asks in a later step for what it did not ask for in the first."""
 
 
-class _Seen(Asking):
+class _Seen(AccessHooks):
     """Sees what functions ask NEURON for while it is `on`, and keeps the first that is not equal.
 
     `solves`: in psolve, where h.t does not move; `holds`: raise it.
     """
 
     def __init__(self, model: NeuronModel) -> None:
-        super().__init__(model.h, self._acts, self._acts, self._acts)
+        super().__init__(model.h, self._acts)
         self._model, self._pointers = model, dict[int, list[int]]()
         used = used_vectors(model)
         self._used = {str(v) for at, v in model.memory.vectors().items() if at in used}
@@ -86,7 +90,7 @@ class _Seen(Asking):
     def line(self) -> str:
         return f"{GATHERED}: f {self.what}; expected v, i_membrane_ and what steps do not change"
 
-    def _acts(self, *_: object) -> None:
+    def _acts(self) -> None:
         self.note("sets a variable, or reads one by a reference")
 
     def _named(self, names: frozenset[str]) -> Callable[..., Any]:

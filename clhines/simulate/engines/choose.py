@@ -192,6 +192,7 @@ def _first(engines: Sequence[Engine], needs: frozenset[str], job: Job) -> tuple[
 def make_joined(job: Job, engine: str, joints: Joints) -> JoinedRun:
     """Make a run of this rank's own network, joined to others, by the first engine that can."""
     needs = job.model.needs
+    joints.ranks.agree(None)  # a rank that has failed before this tells the others here
     if joints.ranks.gather_numbers([len(job.model.remote_v)]).any():
         needs |= {"ranked_pointers"}
     device = "cpu" if devices.is_cpu(job.queue.device) else "gpu"

@@ -22,7 +22,14 @@ from numpy.typing import DTypeLike
 
 from clhines.arrays import starts
 from clhines.device import devices
-from clhines.errors import InputError, RankError, end_all, install, stop_all_on_errors
+from clhines.errors import (
+    InputError,
+    RankError,
+    end_all,
+    install,
+    is_refusal,
+    stop_all_on_errors,
+)
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -90,11 +97,14 @@ class Ranks:
                 )
 
     def _raise(self, error: BaseException | None) -> None:
-        lines = self.comm.allgather("" if error is None else one_line(error))
-        if error is not None:
+        refuses = error is None or is_refusal(error)
+        found = self.comm.allgather(("" if error is None else one_line(error), refuses))
+        are_refusals = all(refuses for _, refuses in found)
+        if error is not None and (are_refusals or not refuses):
             raise error
-        rank = next(r for r, line in enumerate(lines) if line)
-        raise RankError(f"rank {rank}: {lines[rank]}", rank)
+        failed = [r for r, (line, _) in enumerate(found) if line]
+        rank = next((r for r in failed if not found[r][1]), failed[0])
+        raise RankError(f"rank {rank}: {found[rank][0]}", rank, are_refusals)
 
     def _wait(self, request: MPI.Request) -> None:
         """Wait for a request, without taking the processor from a device that is it."""
@@ -184,7 +194,8 @@ def finish(comm: MPI.Comm, message: str, code: int) -> int:
     request, begin = comm.Iallgather(mine, found), time.perf_counter()
     while not request.Test():
         if code and time.perf_counter() - begin > _PATIENCE:
-            print(f"clhines: rank {comm.rank}: {message}", file=sys.stderr)
+            words = message or f"ended with status {code}"
+            print(f"clhines: rank {comm.rank}: {words}", file=sys.stderr)
             end_all(comm, code)
         time.sleep(1e-3)
     texts = [bytes(row[1:]).rstrip(b"\0").decode(errors="replace") for row in found]

@@ -1,0 +1,81 @@
+"""Other functions in place of hoc's own, in NEURON's tables: ``fadvance``, ``batch_run``."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from clhines.neuron.memory.objects import Objects
+
+_redirects: list[Redirect] = []
+
+
+class HocArguments:
+    """Arguments of the function that hoc calls now, and its result."""
+
+    def __init__(self, library: Objects) -> None:
+        number = ctypes.POINTER(ctypes.c_double)
+        self._has = library.function("_Z5ifargi", ctypes.c_int, ctypes.c_int)
+        self._number = library.function("_Z10hoc_getargi", number, ctypes.c_int)
+        self._text = library.function("_Z11hoc_gargstri", ctypes.c_char_p, ctypes.c_int)
+        self._is_text = library.function("_Z14hoc_is_str_argi", ctypes.c_int, ctypes.c_int)
+        self._is_number = library.function("_Z17hoc_is_double_argi", ctypes.c_int, ctypes.c_int)
+        self._push = library.function("_Z12hoc_retpushxd", None, ctypes.c_double)
+
+    def number(self, k: int) -> float:
+        """Return argument `k`, 1 for the first; hoc raises its error if it is no number."""
+        return float(self._number(k)[0])
+
+    def all(self) -> list[object]:
+        """Return all texts and numbers; None for an argument of another kind."""
+        words = list[object]()
+        while self._has(k := len(words) + 1):
+            if self._is_text(k):
+                words.append(self._text(k).decode())
+            else:
+                words.append(self.number(k) if self._is_number(k) else None)
+        return words
+
+    def give(self, value: float) -> None:
+        """Return a value from the function to hoc."""
+        self._push(value)
+
+
+class Redirect:
+    """Lets hoc call `function`, which raises nothing, in place of its own while `is_on`.
+
+    `at` is where hoc finds the address of the function.
+    """
+
+    def __init__(self, at: ctypes.c_uint64, function: Callable[[], None]) -> None:
+        self._at, self._original = at, at.value
+        self._function = ctypes.CFUNCTYPE(None)(function)
+        self._address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+        _redirects.append(self)
+
+    @property
+    def is_on(self) -> bool:
+        return self._at.value == self._address
+
+    @is_on.setter
+    def is_on(self, on: bool) -> None:
+        self._at.value = self._address if on else self._original
+
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        """Let hoc call its own function for a while."""
+        before, self.is_on = self.is_on, False
+        try:
+            yield
+        finally:
+            self.is_on = before
+
+
+@contextmanager
+def without_redirects() -> Iterator[None]:
+    """Let hoc call NEURON's own functions for a while."""
+    with ExitStack() as stack:
+        for redirect in _redirects:
+            stack.enter_context(redirect.off())
+        yield

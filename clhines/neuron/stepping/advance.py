@@ -1,0 +1,134 @@
+"""A model's own `advance()`, `step()` and `Plot()`, which ``continuerun()`` calls in each step.
+
+`advance()` runs if it equals a compiled example: ``fadvance()`` alone, or BMTK's. Methods of Graphs
+may stand beside: a run leaves them out. NEURON steps a model with any other.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from math import prod
+
+from clhines.errors import InputError
+from clhines.neuron.convert import Rejected
+from clhines.neuron.memory.memory import NeuronMemory
+from clhines.neuron.memory.objects import Objects
+from clhines.neuron.memory.raw import words_at
+from clhines.neuron.memory.session import Hoc
+from clhines.neuron.model import NeuronModel
+from clhines.neuron.read.hooks import STEPPING, is_standard
+from clhines.neuron.stepping import bmtk
+from clhines.neuron.stepping.step_code import StepCode
+from clhines.refusals import refusal
+
+_EXAMPLES = "{ fadvance() }", "{ fadvance() return }"
+_BMTK = "{ fadvance() pysim.post_fadvance() }"
+_GRAPHS = {"Graph", "PlotShape", "Shape"}
+_DRAWING = {"plot", "flush", "fastflush", "begin", "line", "beginline", "mark", "label", "color",
+            "brush", "erase", "view_count", "size"}  # fmt: skip
+_PURE = "doNotify", "doEvents", "Plot"  # this one is judged by itself
+_OBJREF = 2  # of name_declared
+_SETS = 2  # bit of the last word of a component
+_OBJECT, _COMPONENT, _CALL = "hoc_objectvar", "hoc_object_component", "hoc_call"
+_WORDS = {  # instructions of calls with numbers and texts: how many words follow each
+    _CALL: 2, _OBJECT: 1, _COMPONENT: 6, "hoc_object_eval": 0, "hoc_cmp_otype": 1, "hoc_nopop": 0,
+    "hoc_procret": 0, "hoc_varpush": 1, "hoc_eval": 0, "hoc_constpush": 1, "hoc_pushzero": 0,
+    "hoc_push_string": 1, "hoc_chk_sym_has_ndim1": 1, "sec_access_push": 1, "rangevareval": 1,
+    "rangepoint": 1, "hoc_add": 0, "hoc_sub": 0, "hoc_mul": 0, "hoc_div": 0, "hoc_negate": 0,
+}  # fmt: skip
+
+
+def read_step_code(model: NeuronModel) -> tuple[StepCode | None, bool, list[Rejected]]:
+    """Return what runs after each step, whether Graphs are left out, and what is rejected."""
+    h, memory = model.h, model.memory
+    names = STEPPING if h.name_declared("continuerun") else ("advance",)
+    replaced = [name for name in names if not is_standard(h, memory, name)]
+    code, draws = None, False
+    if "advance" in replaced and _is_as("advance", _BMTK, h, memory) and bmtk.is_loaded(h):
+        replaced.remove("advance")
+        try:
+            code = bmtk.step_code(model)
+        except InputError as error:
+            return None, False, [Rejected("", refusal("neuron.own-step-of-bmtk", error=error))]
+    for name in replaced:
+        if name == "advance" and any(_is_as(name, text, h, memory) for text in _EXAMPLES):
+            continue
+        several = name == "step" and getattr(h, "nstep_steprun", 1) != 1
+        if several or not _only_draws(h, memory, name):
+            step = {"advance": "fadvance() and ", "step": "advance() and ", "Plot": ""}[name]
+            what = refusal("neuron.own-step", name=name, expected=f"{step}methods of Graphs")
+            return None, False, [Rejected("", what)]
+        draws = True
+    return code, draws, []
+
+
+def step_code_of(model: NeuronModel) -> Callable[[], list[object]]:
+    """Return a function that reads what stays the same as long as the model is as it was read."""
+    h, memory = model.h, model.memory
+
+    def read() -> list[object]:
+        at = [memory.procedure(name) for name in STEPPING if h.name_declared(name) == 1]
+        code, draws, rejected = read_step_code(model)
+        return [at, [words_at(*one) for one in at], code and code.reads, draws, rejected]
+
+    return read
+
+
+def _is_as(name: str, text: str, h: Hoc, memory: Objects) -> bool:
+    """Whether a procedure of hoc has the code of a text."""
+    if text == _BMTK and h.name_declared("pysim") != _OBJREF:
+        return False
+    example = f"clhines_example_of_{name}"
+    with memory.example(example, f"proc {example}() {text}"):
+        return memory.is_same(name, example)
+
+
+def _only_draws(h: Hoc, memory: NeuronMemory, name: str) -> bool:
+    """Whether a procedure takes a step, `Plot()` none, and only calls methods of Graphs besides."""
+    taking, steps = {"fadvance", "advance"} - {name}, int(name != "Plot")
+    operations = {
+        ctypes.cast(memory.symbol(f"_Z{len(n)}{n}v"), ctypes.c_void_p).value: n for n in _WORDS
+    }
+    words = words_at(*memory.procedure(name))
+    at = 0
+    while at < len(words):
+        instruction = operations.get(words[at], "")
+        if not instruction:
+            return False  # also a zero, which ends a part that depends on a condition
+        more = words[at + 1 : at + 1 + _WORDS[instruction]]
+        at += 1 + len(more)
+        if instruction == _CALL:
+            called = _name_of(more[0])
+            steps -= called in taking
+            if called not in taking and called not in _PURE:
+                return False
+        elif instruction == _OBJECT:
+            classes = {_class_of(one) for one in _objects_in(memory, more[0])}
+            if not classes or not classes <= _GRAPHS:
+                return False
+        elif instruction == _COMPONENT:
+            if more[5] & _SETS or _name_of(more[0]) not in _DRAWING:
+                return False
+    return not steps
+
+
+def _name_of(symbol: int) -> str:
+    return ctypes.string_at(words_at(symbol, 1)[0]).decode("utf-8", "replace")
+
+
+def _class_of(thing: int) -> str:
+    """Return the name of the class of a hoc object, by its address."""
+    return _name_of(words_at(words_at(thing, 3)[2], 1)[0])
+
+
+def _objects_in(memory: NeuronMemory, symbol: int) -> Iterator[int]:
+    """Yield addresses of the objects that an objref of the top level, or an array of them, has."""
+    words = words_at(symbol, 5)
+    if memory.symbol_in(_name_of(symbol)) != symbol:
+        return  # of a class
+    space, array = memory.variable("hoc_top_level_data"), words[4]
+    first = words_at(space + 8 * (words[2] & 0xFFFFFFFF), 1)[0]
+    half = ctypes.c_uint32.from_address
+    sizes = [half(array + 16 + 4 * k).value for k in range(half(array + 8).value)] if array else []
+    yield from (one for one in words_at(first, prod(sizes)) if one)

@@ -1,0 +1,94 @@
+"""Values of each step of a run in NEURON's memory, for code that reads them after the run."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from clhines.errors import InputError
+from clhines.neuron.back.writeback import Records
+from clhines.neuron.importer import Imported
+from clhines.neuron.memory.places import Variable
+from clhines.neuron.memory.raw import Place, numbers_in, ref, words_at
+from clhines.neuron.model import NeuronModel
+from clhines.neuron.read.played import Recorder
+from clhines.neuron.read.trains import held
+from clhines.simulate.result import Result
+from clhines.simulate.simulation import Simulation
+
+
+class StepValues:
+    """Records variables in a simulation, and puts those of each step into NEURON's memory."""
+
+    def __init__(self, sim: Simulation, imported: Imported, reads: dict[Place, Variable]) -> None:
+        self._memory, self._h = imported.model.memory, imported.model.h
+        self._places = [*reads]
+        self._records = Records(sim, imported, [
+            Recorder(0, None, variable, now=self._memory.value(place), place=place)
+            for place, variable in reads.items()
+        ])  # fmt: skip
+
+    @contextmanager
+    def given(self, result: Result, first: int, t: np.ndarray) -> Iterator[Callable[[], None]]:
+        """Give a function that puts the next step of a run, less its `first` rows, into memory.
+
+        h.t is then that of `t`, (steps,) ms. NEURON's memory is as before in the end.
+        """
+        rows = np.empty((len(t), len(self._places) + 1))
+        for k, row in enumerate(self._records.rows(result, first)):
+            rows[:, k] = row
+        rows[:, -1] = t
+        places = [*self._places, self._memory.place(ref(self._h, "t"))]
+        numbers = (self._memory.number(place) for place in places)
+        at = np.array([ctypes.addressof(number) for number in numbers], np.int64)
+        memory, where = numbers_in(at)
+        before, each = memory[where], iter(rows)
+
+        def take() -> None:
+            memory[where] = next(each)
+
+        try:
+            yield take
+        finally:
+            memory[where] = before
+
+
+def of_nodes(model: NeuronModel, name: str) -> dict[Place, Variable]:
+    """Return ``v``, or ``i_membrane``, of all nodes that have it, by place."""
+    tree = model.tree
+    column, addresses, numbers = tree.v, tree.addresses, tree.numbers
+    if name != "v":
+        place = model.memory.known_place(next(iter(tree.sections[0])), "i_membrane_")
+        if place is None or not place.column:
+            raise InputError("i_membrane_ cannot be read; expected CVode.use_fast_imem(1)")
+        column, addresses, numbers = place.column, tree.inner, tree.inner_numbers
+    rows = model.fields.rows_at(addresses).tolist()
+    nodes = zip(rows, numbers.tolist(), strict=True)
+    return {Place(column, row, 0): Variable("", name, node) for row, node in nodes}
+
+
+def held_vectors(model: NeuronModel) -> set[int]:
+    """Return Vectors that point processes may have, by address."""
+    known, found = model.memory.vectors(), set[int]()
+    for instances in model.contents.points.values():
+        if "VERBATIM" in instances.entry.text:
+            found.update(*(held(model.memory, one, known) for one in instances.things))
+    return found
+
+
+def used_vectors(model: NeuronModel) -> set[int]:
+    """Return C++ objects that record, are played, or that mechanisms have, by address."""
+    found = {*model.plays.in_use} | held_vectors(model)
+    for origin in model.wires.origins:
+        found |= {origin.times, origin.numbers}
+    texts, every = (i.entry.text for i in model.every.values()), model.memory.vectors()
+    if any("FUNCTION_TABLE" in text for text in texts):
+        found |= {*every}  # any of them
+    for at in every if model.written.elements else ():
+        begin, end = words_at(model.memory.vector_words(at), 2)
+        if any(begin <= element < end for element in model.written.elements):
+            found.add(at)
+    return found - {0}
