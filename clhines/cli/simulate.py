@@ -97,7 +97,7 @@ def run_ring(arguments: argparse.Namespace) -> int:
     comm, first = _ranks_of(arguments)
     steps = _whole_steps(arguments.duration, arguments.dt)
     recorded = arguments.out is not None or arguments.plot is not None
-    with nullcontext() if comm is None else Ranks(comm).agreed():
+    with nullcontext() if comm is None else Ranks(comm, "clhines simulate").agreed():
         if arguments.out is not None and first:
             check_writable(arguments.out, "--out", (".npz", ".csv"))
         check_picture(arguments.plot if first else None)

@@ -70,7 +70,7 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
     h = supported()
     with without_redirects(), uncollected():
         # what is gone while NEURON's memory is read would be missed
-        ranks = ranks_of(h)
+        ranks = ranks_of(h, "clhines.neuron.check()")
         uncalled = list[Rejected]()
         try:
             model = read_model(h, vectors or {}, every=True, ranks=ranks)
@@ -655,7 +655,7 @@ def _steps_before(t: float, dt: float, end: float) -> int:
     return int(np.searchsorted(clock(t, dt, most), end))
 
 
-def ranks_of(h: Hoc) -> Ranks | None:
+def ranks_of(h: Hoc, call: str = "clhines.neuron.run()") -> Ranks | None:
     if not on_ranks(h):
         return None
     comm, size = world(), int(h.ParallelContext().nhost())
@@ -664,7 +664,7 @@ def ranks_of(h: Hoc) -> Ranks | None:
             f"mpi4py has {comm.size} ranks, NEURON {size}: they have loaded two MPI libraries, or "
             "there are subworlds; expected MPI_LIB_NRN_PATH to be that of mpi4py, and all ranks"
         )
-    return Ranks(comm)
+    return Ranks(comm, call)
 
 
 def same_on(ranks: Ranks | None, count: Callable[[], int], h: Hoc) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from inspect import signature
@@ -47,10 +49,24 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 _Self = TypeVar("_Self", bound="Simulation")
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 # Whether spikes are exchanged during the next epoch; None: see `partition.exchanged_during`.
 OVERLAP: bool | None = None
 _HOST = "the host, NumPy"
 _COMPILES = "kernels compile before the first steps of a new model"
+
+
+def collective(method: _Method) -> _Method:
+    """Make a method `exclusive`; MPI ranks, which all call it, compare its name first."""
+
+    @functools.wraps(method)
+    def met(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.ranks is not None:
+            closed = " of a closed simulation" * isinstance(self._runner, Closed)
+            self.ranks.meet(f"{method.__name__}(){closed}")
+        return method(self, *args, **kwargs)
+
+    return exclusive(met)  # type: ignore[return-value]
 
 
 class Simulation(Holder):
@@ -134,7 +150,7 @@ class Simulation(Holder):
         **options: object,
     ) -> None:
         self._lock, self._on_host, self._warns = lock_of(self), engine == "reference", True
-        self.ranks = ranks_of(comm)
+        self.ranks = ranks_of(comm, "Simulation()")
         with agreed(self.ranks):
             if not isinstance(network, Network):
                 raise InputError(f"network is {type(network).__name__}; expected a Network")
@@ -252,7 +268,7 @@ class Simulation(Holder):
         """Time, ms."""
         return self.step * self._runner.model.known.dt
 
-    @exclusive
+    @collective
     def run(self, duration: float, progress: bool = False) -> Result:
         """Advance by a time.
 
@@ -477,7 +493,7 @@ class Simulation(Holder):
         kept = {"every": every, "reduce": reduce, "threshold": threshold, "matrix": matrix}
         return self._recordings.add(what, at, index, to, name, **kept)
 
-    @exclusive
+    @collective
     def set(self, group: Group | None = None, /, **values: object) -> None:
         """Change values from now on; time and state stay as they are.
 
@@ -514,7 +530,7 @@ class Simulation(Holder):
         self._check_together("set()")
         self._changing.set(group, values)
 
-    @exclusive
+    @collective
     def reset(self) -> None:
         """Go back to t = 0, with the values as they are now.
 
@@ -523,7 +539,7 @@ class Simulation(Holder):
         """
         self._changing.reset()
 
-    @exclusive
+    @collective
     def replicate(self: _Self, count: int) -> _Self:
         """Return a simulation of copies of the network, each in the state that this one has now.
 
@@ -562,13 +578,13 @@ class Simulation(Holder):
         self._runner.load(saved, unit)
         self._progress.go_to(step, spikes)
 
-    @exclusive
+    @collective
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order, as they are now."""
         self._changing.settle()
         return self.runner.voltages()
 
-    @exclusive
+    @collective
     def weights(self) -> np.ndarray:
         """(m,) float64: of all connections as they are now, in the order of `connect`.
 
@@ -589,7 +605,7 @@ class Simulation(Holder):
         every[model.exact_numbers] = exact[: len(model.exact_numbers)]  # from outside come last
         return every
 
-    @exclusive
+    @collective
     def reward(self, reward: float) -> None:
         """Do now what ``on reward`` says in the rule of the plastic connections, to each of them.
 
@@ -620,7 +636,7 @@ class Simulation(Holder):
         self._progress.at_start, self._runner.moved = False, True
         self.runner.reward(reward, self.step - 1)
 
-    @exclusive
+    @collective
     def save(self, path: PathLike) -> None:
         """Write all that is needed to go on to an ``.npz`` file, whole or not at all.
 
@@ -644,7 +660,7 @@ class Simulation(Holder):
             if self._first:
                 saved_states.write(path, arrays, self.step, self._runner.model.signature)
 
-    @exclusive
+    @collective
     def restore(self, path: PathLike) -> None:
         """Go on from a file that `save` has written; the bits are those of not having stopped.
 
@@ -673,7 +689,7 @@ class Simulation(Holder):
                 step, saved = saved_states.read(path, self.model, self.dtype, known)
         self._go_on(step, saved, f"{path!s} was not restored")
 
-    @exclusive
+    @collective
     def arrays(self) -> dict[str, np.ndarray]:
         """Return copies of all arrays that `save` would write, by name."""
         self._check_together("arrays()")
@@ -681,7 +697,7 @@ class Simulation(Holder):
         self._changing.settle()
         return {name: np.array(array) for name, array in self._runner.save().items()}
 
-    @exclusive
+    @collective
     def set_arrays(self, step: int, arrays: dict[str, np.ndarray]) -> None:
         """Go on at the begin of a step from arrays as `arrays` gives them, with other values.
 

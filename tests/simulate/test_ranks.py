@@ -451,6 +451,27 @@ def test_a_failing_rank_ends_all(tmp_path, scenario, expected):
     assert done.stderr.count("clhines: rank 1 of 2 stops all") == (scenario != "killed")
 
 
+@pytest.mark.mpi
+@needs_mpi
+def test_ranks_that_call_different_methods_raise_and_go_on(tmp_path):
+    """All pairs of methods, a new simulation, two objects, one that is closed: none hangs."""
+    done, _ = mpiexec(2, PROGRAM, "pairs", tmp_path, seconds=300)
+    assert done.returncode == 0, done.stderr
+    (said, spikes), (other, own) = json.loads((tmp_path / "pairs.json").read_text())
+    assert said == other and spikes == own == sorted(spikes) and spikes
+    names = {
+        "two objects": ("run() of object 1", "that of object 2"),
+        "closed": ("run()", "run() of a closed simulation"),
+    }
+    for pair, text in said.items():
+        first, second = names.get(pair) or (f"{name}()" for name in pair.split())
+        assert text == (
+            f"InputError: rank 0 calls {first} and rank 1 {second}; expected the same call on all "
+            "ranks"
+        ), pair
+    assert len(said) == 92
+
+
 def check_overflow(found):
     """One rank has too many spikes, the others say which one, or have too many as well."""
     assert "SpikeOverflowError" in [kind for kind, _ in found]

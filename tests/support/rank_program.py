@@ -5,6 +5,8 @@ import json
 import os
 import signal
 import sys
+from functools import partial
+from itertools import permutations
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "simulate"))
@@ -258,6 +260,44 @@ def differing(comm):
     return texts
 
 
+CALLS = {
+    "run": lambda sim, path: sim.run(0.5),
+    "set": lambda sim, path: sim.set(v_init=-60.0),
+    "reset": lambda sim, path: sim.reset(),
+    "voltages": lambda sim, path: sim.voltages(),
+    "weights": lambda sim, path: sim.weights(),
+    "save": lambda sim, path: sim.save(path),
+    "restore": lambda sim, path: sim.restore(path),
+    "arrays": lambda sim, path: sim.arrays(),
+    "reward": lambda sim, path: sim.reward(1.0),
+}
+
+
+def pairs(comm, folder):
+    """What ranks say that call two different methods, of all pairs, and the bits afterwards."""
+    sim, found = simulation(busy_network, comm), {}
+    path = str(folder / "kept.npz")
+    sim.save(path)
+    calls = {name: partial(call, sim, path) for name, call in CALLS.items()}
+    calls["Simulation"] = partial(simulation, busy_network, comm)
+    for names in permutations(calls, 2):
+        found[" ".join(names)] = _said(calls[names[comm.rank]])
+    another = simulation(busy_network, comm)
+    found["two objects"] = _said(partial((sim, another)[comm.rank].run, 0.5))
+    if comm.rank:
+        another.close()
+    found["closed"] = _said(partial(another.run, 0.5))
+    return found, sim.run(5.0).spike_time.tolist()
+
+
+def _said(call):
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
+
+
 def break_rank(sim, rank, do):
     """Do something in the third epoch of a rank."""
     advance, calls = sim.runner.run.advance, []
@@ -292,6 +332,11 @@ def main():
             found["differing"] = comm.allgather(differing(comm))
         if comm.rank == 0:
             (folder / f"found{comm.size}.json").write_text(json.dumps(found))
+        return
+    if scenario == "pairs":
+        every = comm.allgather(pairs(comm, folder))
+        if comm.rank == 0:
+            (folder / "pairs.json").write_text(json.dumps(every))
         return
     if scenario == "refused":  # before anything else has used MPI; the others wait for this rank
         Network(CABLES, comm.size - 1 - comm.rank)

@@ -458,7 +458,7 @@ class Population:
         executor: Executor | None = None,
         **options: object,
     ) -> None:
-        self._ranks = ranks_of(comm)
+        self._ranks = ranks_of(comm, "Population()")
         places = devices is not None or comm is not None
         self._executor = shares.as_executor(executor, places, options)
         if not isinstance(model, Network) or model.num_cells != 1:
@@ -539,6 +539,8 @@ class Population:
             There is no memory for the voltages; raised before any is taken.
         """
         ranks, found = self._ranks, list[BatchResults]()
+        if ranks is not None:
+            ranks.meet("Population.run()")
         with agreed(ranks):
             values, progress = self._sets(sets), as_switch("progress", progress)
             number, stops = len(values), self._recipe.stops

@@ -8,6 +8,7 @@ run that does so is `split.SplitRun`; `partition.split` divides the cells.
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import sys
@@ -34,6 +35,7 @@ from clhines.errors import (
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+_CALL_BYTES = 56  # of the name of a call that ranks exchange
 _FAILED = 0xFFFFFFFF  # instead of a number of spikes
 _CAPACITY = 15  # spikes of a rank that fit into a message, at first and at most
 _MAX_CAPACITY = 4095
@@ -57,16 +59,39 @@ class Ranks:
     `comm` is duplicated, so that nothing else gets in between. `local_rank` and `local_size` are
     among the ranks of this machine; `seconds` are spent in exchanges, waiting for others included,
     in which this rank got `received` bytes; for `spin` s it looks again and again before it sleeps.
+    `call` is what makes it, see `meet`.
     """
 
-    def __init__(self, comm: MPI.Comm) -> None:
-        self.comm = _own(comm)
+    def __init__(self, comm: MPI.Comm, call: str) -> None:
+        self.comm, numbers = _own(comm)
+        self._number = 0
         self.rank, self.size = comm.rank, comm.size
-        machines = comm.allgather(platform.node())
+        self.spin, self._capacity = _SPIN, _CAPACITY
+        self.meet(call)
+        self._number = next(numbers)  # of the object, where all ranks make it
+        machines = self.comm.allgather(platform.node())
         here = [r for r, name in enumerate(machines) if name == machines[self.rank]]
         self.local_rank, self.local_size = here.index(self.rank), len(here)
         self.seconds, self.received, self.exchanges = 0.0, 0, 0
-        self.spin, self._capacity = _SPIN, _CAPACITY
+
+    def meet(self, call: str) -> None:
+        """Refuse, on all ranks, calls that differ: each begins with an exchange of its name.
+
+        So does a call of the same name of another object of this communicator.
+        """
+        name = np.frombuffer(call.encode()[:_CALL_BYTES].ljust(_CALL_BYTES), np.int64)
+        found = self.gather_numbers([*name.tolist(), self._number])
+        other = next((r for r in range(self.size) if (found[r] != found[0]).any()), 0)
+        if not other:
+            return
+        names = [row[:-1].tobytes().decode(errors="replace").rstrip() for row in found]
+        if names[other] == names[0]:
+            names = [f"that of object {row[-1]}" for row in found]
+            names[0] = f"{call} of object {found[0, -1]}"
+        raise InputError(
+            f"rank 0 calls {names[0]} and rank {other} {names[other]}; expected the same call on "
+            "all ranks"
+        )
 
     def agree(self, error: BaseException | None) -> None:
         """Wait for all ranks, and raise where one has an error: its own, or a `RankError`."""
@@ -168,17 +193,18 @@ def one_line(error: BaseException) -> str:
     return text if isinstance(error, Exception) and text else f"{type(error).__name__} {text}"
 
 
-_known: list[tuple[MPI.Comm, MPI.Comm]] = []  # communicators, and our own of the same ranks
+# communicators, our own of the same ranks, and numbers of what uses it
+_known: list[tuple[MPI.Comm, MPI.Comm, Iterator[int]]] = []
 
 
-def _own(comm: MPI.Comm) -> MPI.Comm:
-    for given, own in _known:
+def _own(comm: MPI.Comm) -> tuple[MPI.Comm, Iterator[int]]:
+    for given, own, numbers in _known:
         if given == comm and own.size == comm.size:
-            return own
-    own = comm.Dup()
+            return own, numbers
+    own, numbers = comm.Dup(), itertools.count(1)
     stop_all_on_errors()
-    _known.append((comm, own))
-    return own
+    _known.append((comm, own, numbers))
+    return own, numbers
 
 
 def agreed(ranks: Ranks | None) -> AbstractContextManager[None]:

@@ -86,7 +86,7 @@ def split(costs: np.ndarray, size: int) -> np.ndarray:
     return np.minimum(bounds, cells - size + number)
 
 
-def ranks_of(comm: MPI.Comm | None) -> Ranks | None:
+def ranks_of(comm: MPI.Comm | None, call: str) -> Ranks | None:
     """Return the ranks of a communicator of mpi4py; None where there is one alone, or no `comm`."""
     if comm is None:
         return None
@@ -100,7 +100,7 @@ def ranks_of(comm: MPI.Comm | None) -> Ranks | None:
         raise InputError(
             f"comm has no ranks ({error}); expected one of mpi4py, like MPI.COMM_WORLD"
         ) from error
-    return Ranks(comm) if size > 1 else None
+    return Ranks(comm, call) if size > 1 else None
 
 
 def check_same(ranks: Ranks, model: Model, signature: str, given: dict[str, object]) -> None:
