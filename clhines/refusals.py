@@ -294,7 +294,7 @@ REFUSALS = {
     ),
     "neuron.current-membrane-end-section-extracellular": Refusal(
         "a current of the membrane at an end of a section with extracellular",
-        "expected it in sections without",
+        "put it into a segment",
     ),
     "neuron.cvode-event-statement-point-process-t-ms": Refusal(
         "CVode.event with a statement and a point process, at t = {t:g} ms",
@@ -340,7 +340,7 @@ REFUSALS = {
         "install NEURON 9.0",
     ),
     "neuron.gather": Refusal("{line}"),
-    "neuron.gather-and-own-procedure": Refusal("{gathered}, and {procedure}"),
+    "neuron.gather-and-own-procedure": Refusal("{gathered}, and {procedure}", "use one of them"),
     "neuron.graph-another-object-records-each-step": Refusal(
         "a Graph or another object that records in each step"
     ),
@@ -365,7 +365,7 @@ REFUSALS = {
         "an instance of {name} has more than {room} self events on their way"
     ),
     "neuron.into-no-parameter-mechanism": Refusal(
-        "{what} into {name}, which is no parameter of a mechanism", "play one of them"
+        "{what} into {name}, which is no parameter of a mechanism"
     ),
     "neuron.into-vector-played-into-too": Refusal(
         "{what} into {name}, which a Vector is played into, too", "play one of them"
@@ -585,7 +585,7 @@ REFUSALS = {
         "Vector.record of {name}, into which target_var brings no voltage here", "record its source"
     ),
     "neuron.vector-record-into-vector-netcon-record": Refusal(
-        "Vector.record into a Vector of NetCon.record"
+        "Vector.record into a Vector of NetCon.record", "use two Vectors"
     ),
     "neuron.vector-record-not-simulated": Refusal(
         "Vector.record of {name}, which is not simulated"
