@@ -383,8 +383,12 @@ class CellBlocksSpec(ArenaSpec):
 
     @cached_property
     def ahead(self) -> tuple[GroupedKind, ...]:
-        """Those of them whose currents are worked out when their states have advanced."""
-        return () if self.sets_v else tuple(kind for kind in self.early if not kind.outputs)
+        """Those of them whose currents are worked out when their states have advanced.
+
+        Neither they nor their currents leave anything that is recorded at the end of the step.
+        """
+        found = () if self.sets_v else self.early
+        return tuple(k for k in found if not k.outputs and not k.sets_states("current"))
 
     @property
     def own_v(self) -> str:

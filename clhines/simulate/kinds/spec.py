@@ -350,6 +350,9 @@ class KindBlocks:
     def arguments(self, block: str) -> tuple[Argument, ...]:
         return next(arguments for name, _, arguments in self.blocks if name == block)
 
+    def sets_states(self, block: str) -> bool:
+        return any(a.role == "state" and a.direction != "in" for a in self.arguments(block))
+
     def asks(self, block: str, role: str) -> list[str]:
         return [a.name for a in self.arguments(block) if a.role == role]
 
