@@ -9,7 +9,8 @@ from functools import cached_property
 from clhines.errors import InputError
 from clhines.mechanisms.emit import random123, scop
 from clhines.mechanisms.emit.helpers import helpers
-from clhines.mechanisms.emit.printer import Printer, folded, safe, vector, wrapped
+from clhines.mechanisms.emit.printer import Printer, folded, vector, wrapped
+from clhines.mechanisms.emit.words import safe
 from clhines.mechanisms.ir.blocks import make_block
 from clhines.mechanisms.ir.compiled import BOUNDS, NEVER, Body, Compiled, Loop
 from clhines.mechanisms.ir.expressions import Graph, Node, postorder

@@ -8,41 +8,17 @@ names begin with an underscore or have two underscores in a row, which no name o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from fractions import Fraction
-from keyword import kwlist
 
 import numpy as np
 
 from clhines.errors import InputError
+from clhines.mechanisms.emit.words import safe
 from clhines.mechanisms.ir.blocks import Assignments, without_sign
 from clhines.mechanisms.ir.expressions import Node
 
-# words of OpenCL C that may be names in a text; functions may not, for locals would hide them
-_WORDS = set(
-    """auto bool break case char const constant continue default do double else enum extern float
-    for global goto half if image1d_t image2d_t image3d_t inline instant int kernel local long main
-    private real register restrict return sampler_t short signed size_t sizeof static struct
-    switch typedef uchar uint ulong union unsigned ushort void volatile while event_t true false
-    NULL
-    complex imaginary pipe generic NAN INFINITY HUGE_VAL HUGE_VALF MAXFLOAT CHAR_BIT linux unix
-    i386 fabs exp log pow sqrt sin cos tan sinh cosh tanh sign any np range""".split()
-) | set(kwlist)
 _NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2"}
-_MACRO = re.compile("(M|FLT|DBL|HALF|U?INT|U?LONG|[US]?CHAR|U?SHRT|FP|CLK|CL|cl)_")
-
-
-def safe(name: str) -> str:
-    """Return a name as it stands in generated source.
-
-    It gets an underscore if it is a word of the language, as pointers do; a name that has one of
-    its own at its end gets more, so that it is not the pointer of another.
-    """
-    if name.endswith("_"):
-        return name + "_own"
-    vector = name.rstrip("0123456789") in _WORDS  # float4 and the like
-    return name + "_" if vector or _MACRO.match(name) else name
 
 
 def vector(width: int) -> str:
