@@ -139,6 +139,7 @@ REFUSALS = {
     "mod.function-table-arguments": Refusal("FUNCTION_TABLE {name} of {count} arguments"),
     "mod.function-table-without-table": Refusal("FUNCTION_TABLE {name} without a table"),
     "mod.include-not": Refusal('INCLUDE "{name}" is not there'),
+    "mod.include-unreadable": Refusal("INCLUDE {error}"),
     "mod.include-too-much-text": Refusal("INCLUDE of too much text"),
     "mod.include-within-others": Refusal("INCLUDE within {max_includes} others"),
     "mod.index-not-constant": Refusal("an index that is not constant"),
@@ -176,6 +177,7 @@ REFUSALS = {
         "net_send({first} {sign} ...): NEURON puts t + before the loop's {first}"
     ),
     "mod.neuron-block": Refusal("'{word}' in NEURON block"),
+    "mod.neuron-refuses": Refusal("{what}; NEURON refuses it, too"),
     "mod.newton-iteration-states": Refusal("Newton's iteration of {size} states"),
     "mod.no-array": Refusal("'{name}' is no array"),
     "mod.no-compartment-before-has": Refusal("{of}, which no COMPARTMENT before it has"),

@@ -101,7 +101,7 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "VERBATIM",
     ),
     "return beside a LOCAL": (
-        _with("if (v > 0) { LOCAL x x = 2\nVERBATIM\nreturn;\nENDVERBATIM\n}\nx = 1"),
+        _with("if (v > 0) { LOCAL x\nx = 2\nVERBATIM\nreturn;\nENDVERBATIM\n}\nx = 1"),
         "VERBATIM: a return beside a LOCAL",
         "if",
     ),
@@ -452,6 +452,8 @@ def test_one_argument_may_draw_or_set_what_the_others_do_not_read(body):
 @pytest.mark.parametrize("which", REFUSED)
 def test_refused_by_name_and_line(which):
     text, construct, beside = REFUSED[which]
+    if "NET_RECEIVE" in text:
+        text = text.replace("SUFFIX", "POINT_PROCESS")
     line = 1 + next(k for k, part in enumerate(text.split("\n")) if beside in part)
     with pytest.raises(NmodlError) as caught:
         Mechanism.from_nmodl(text, path="some.mod")
@@ -697,7 +699,7 @@ FUNCTION looked(a) { TABLE FROM 0 TO 1 WITH 4
         "x = 1 + looked(y[at])",
         "n = 2 WHILE (n <= 2 && y[at] > 0) { n = n + 1 x = 2 }",
         "x = at if (at > 2 || at < 0) { x = y[3] }",
-        "LOCAL w[2] w[1] = at IF (w[1] < 3 && w[1] >= 0) { x = at } ELSE { x = w[2] }",
+        "IF (1) { LOCAL w[2]\nw[1] = at IF (w[1] < 3 && w[1] >= 0) { x = at } ELSE { x = w[2] } }",
     ],
 )
 def test_decisions_by_what_is_outside_of_an_array_are_no_number(condition):
@@ -768,8 +770,8 @@ def test_neurons_own_files():
 def test_a_name_with_an_underscore_is_not_another_ones_pointer():
     text = (
         "NEURON { POINT_PROCESS both NONSPECIFIC_CURRENT i }\nASSIGNED { i (nA) A_ }\n"
-        "STATE { A }\nINITIAL { A = 0 A_ = 2 }\nBREAKPOINT { SOLVE step METHOD cnexp i = A*A_ }\n"
-        "DERIVATIVE step { A' = -A*A_ }\nNET_RECEIVE(w) { A = A + w A_ = A_ + A }\n"
+        "STATE { A }\nINITIAL { A = 0 A_ = 2 }\nBREAKPOINT { SOLVE steps METHOD cnexp i = A*A_ }\n"
+        "DERIVATIVE steps { A' = -A*A_ }\nNET_RECEIVE(w) { A = A + w A_ = A_ + A }\n"
     )
     source = Mechanism.from_nmodl(text).functions("double")
     heads = re.findall(r"static \w+ both_(\w+)\(([^)]*)\)", source)

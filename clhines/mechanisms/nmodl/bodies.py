@@ -299,10 +299,9 @@ class _Work:
                 run = Execution(self.shared, block)
                 run.body(self._main(name))
                 self._keep(block, run)
-        for name in ("CONSTRUCTOR", "TERMINAL"):
-            for s in self._main(name):
-                if s.kind != "verbatim" or not is_empty(str(s.names[0])):
-                    raise Refused(refusal("mod.constructor", name=name), s.line)
+        for s in self._main("CONSTRUCTOR"):
+            if s.kind != "verbatim" or not is_empty(str(s.names[0])):
+                raise Refused(refusal("mod.constructor", name="CONSTRUCTOR"), s.line)
 
     # ---------------------------------------------------------------------------------- events
 

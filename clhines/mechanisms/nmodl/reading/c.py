@@ -98,7 +98,7 @@ def translations(parts: Sequence[re.Match[str]]) -> dict[int, str]:
         if part.lastgroup == "verbatim" and depth and not _stays(part.group(), around.function):
             blocks.append((part.start(), translated(part.group(), around)))
         elif not depth and words[k] in _BLOCKS:
-            function = words[k + 1] if words[k] == "FUNCTION" else ""
+            function = "".join(words[k + 1 : k + 2]) if words[k] == "FUNCTION" else ""
             own = frozenset(_locals(_block(words, k))) | of_file
             around = Around(function, own, *known, words[k] != "NET_RECEIVE", defined)
         depth += {"{": 1, "}": -1}.get(words[k], 0)

@@ -15,15 +15,15 @@ MAX_TEXT, MAX_INCLUDES = 2_000_000, 20
 
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\f\v\ufeff]+|\n)
-    |(?P<verbatim>VERBATIM\b.*?\bENDVERBATIM\b)
-    |(?P<comment>COMMENT\b.*?\bENDCOMMENT\b|[:?][^\n]*)
+    |(?P<verbatim>VERBATIM\b.*?^[ \t]*ENDVERBATIM\b)
+    |(?P<comment>COMMENT\b.*?^[ \t]*ENDCOMMENT\b|[:?][^\n]*)
     |(?P<title>TITLE\b[^\n]*)
     |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)
     |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
     |(?P<text>"[^"\n]*")
     |(?P<sign><->|<<|->|<=|>=|==|!=|&&|\|\||.)
     """,
-    re.X | re.S,
+    re.X | re.S | re.M | re.A,
 )
 _END = "\x1a"  # of a file, in DOS and in NEURON
 _SKIPPED = "space", "comment", "title", "text"
@@ -38,6 +38,7 @@ class Token:
     line: int  # of the file that was given: what an INCLUDE brings stands on its line
     start: int  # in the whole text
     end: int
+    of_c: bool = False  # whether it is what VERBATIM says in NMODL
 
 
 @dataclass
@@ -71,13 +72,16 @@ def _tokens(
     text: str, includes: Includes, depth: int, fixed: int, of_c: bool = False
 ) -> list[Token]:
     """Return tokens; those of an included file, or of C, have the line that they stand for."""
-    result, row, include = list[Token](), 1, False
+    result, row, closed, include = list[Token](), 1, 0, False
     parts = list(_TOKEN.finditer(text))
     known = {} if of_c else translations([p for p in parts if p.lastgroup not in _SKIPPED])
     for found in parts:
         line, sort, part = fixed or row, str(found.lastgroup), found.group()
         if part == _END:
             break
+        if closed == row and sort not in _SKIPPED and not of_c:
+            what = f"'{part[:40]}' behind ENDVERBATIM in its line, which NEURON drops"
+            raise Refused(refusal("mod.neuron-refuses", what=what), line, "begin a line with it")
         statements = said(part) if sort == "verbatim" else None
         if sort == "verbatim" and statements is None:
             statements = known.get(found.start())
@@ -88,8 +92,9 @@ def _tokens(
         elif statements is not None:
             result += _tokens(statements, includes, depth, line, of_c=True)
         elif sort in ("name", "number", "sign", "text", "verbatim"):
-            result.append(Token(sort, part, line, *found.span()))
+            result.append(Token(sort, part, line, *found.span(), of_c))
         row += part.count("\n")
+        closed = row if sort == "verbatim" else closed
         if sort != "space":
             include = sort == "name" and part == "INCLUDE"
         if len(result) > MAX_TEXT:

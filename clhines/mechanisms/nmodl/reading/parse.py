@@ -8,6 +8,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from clhines.mechanisms.nmodl.meaning.verbatim import without_returns
+from clhines.mechanisms.nmodl.reading.checks import check
+from clhines.mechanisms.nmodl.reading.keywords import BLOCKS
 from clhines.mechanisms.nmodl.reading.lexer import MAX_TEXT, Includes, tokens
 from clhines.mechanisms.nmodl.reading.statements import Statements
 from clhines.mechanisms.nmodl.reading.tree import (
@@ -27,10 +29,10 @@ _NAMED = {  # blocks that have a name and arguments
     "PROCEDURE", "FUNCTION", "DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE",
 }  # fmt: skip
 _VALUED = {"DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE"}  # C's returns
-_PLAIN = {"INITIAL", "BREAKPOINT", "CONSTRUCTOR", "DESTRUCTOR", "TERMINAL", "EQUATION"}
+_PLAIN = {"INITIAL", "BREAKPOINT", "CONSTRUCTOR", "DESTRUCTOR"}
 _DECLARED = {
     "PARAMETER": "parameter", "CONSTANT": "constant", "ASSIGNED": "assigned",
-    "DEPENDENT": "assigned", "STATE": "state",
+    "STATE": "state",
 }  # fmt: skip
 _LISTS = {
     "RANGE": "range", "GLOBAL": "globals", "NONSPECIFIC_CURRENT": "nonspecific",
@@ -38,7 +40,7 @@ _LISTS = {
     "EXTERNAL": "external", "RANDOM": "random",
 }  # fmt: skip
 _KINDS = {"SUFFIX": "density", "POINT_PROCESS": "point", "ARTIFICIAL_CELL": "artificial"}
-_NEURON = {*_LISTS, *_KINDS, "USEION", "THREADSAFE", "SECTION", "REPRESENTS"}
+_NEURON = {*_LISTS, *_KINDS, "USEION", "THREADSAFE", "REPRESENTS"}
 _PART = re.compile(r"([A-Za-z]+)\^?(\d*)|([-+]?\d*\.?\d+(?:[eE][-+]?\d+|[-+]\d+)?)|([/*\s.-])")
 _MOLE = Fraction("6.02214076e23")  # a number, as in NEURON's table of units
 _E, _K = Fraction("1.602176634e-19"), Fraction("1.380649e-23")
@@ -71,6 +73,7 @@ class FileParser(Statements):
         self.result = File(path)
         while self.token.sort != "end":
             self._top()
+        check(self.result, self.used)
         stem = Path(path).stem
         if not self.result.suffix and path.endswith(".mod") and stem.isidentifier():
             self.result.suffix = stem  # as NEURON calls it
@@ -147,10 +150,10 @@ class FileParser(Statements):
         else:
             reader = {
                 "NEURON": self._neuron, "UNITS": self._units,
-                "INDEPENDENT": self._skipped, "LOCAL": self._locals,
+                "INDEPENDENT": self._independent, "LOCAL": self._locals,
                 "DEFINE": self._define, "NET_RECEIVE": self._receive, "BEFORE": self._when,
                 "AFTER": self._when, "FUNCTION_TABLE": self._function_table,
-                "UNITSON": lambda: None, "UNITSOFF": lambda: None, "PLOT": self._skipped,
+                "UNITSON": lambda: None, "UNITSOFF": lambda: None,
             }.get(word)  # fmt: skip
             if reader is None:
                 raise self.wrong()
@@ -168,8 +171,9 @@ class FileParser(Statements):
         line = self.token.line
         self.place += 1
         name = self.name()
-        arguments = self.arguments() if self.token.text == "(" else ()
-        self.unit()
+        arguments = self.arguments() if sort in ("PROCEDURE", "FUNCTION") else ()
+        if arguments or sort in ("PROCEDURE", "FUNCTION"):
+            self.unit()
         if sort in ("LINEAR", "NONLINEAR", "KINETIC") and self.take("SOLVEFOR"):
             self.names()
         block = Block(sort, name, line, arguments, self.block(sort))
@@ -177,14 +181,15 @@ class FileParser(Statements):
             raise Refused(refusal("mod.second-block-of-name", name=name), line)
         self.result.blocks[name] = block
 
-    def _skipped(self) -> None:
-        """Skip a block that says nothing to a simulation."""
-        depth = 0
-        while self.token.sort != "end":
-            depth += {"{": 1, "}": -1}.get(self.token.text, 0)
-            self.place += 1
-            if depth == 0:
-                return
+    def _independent(self) -> None:
+        """Skip ``{ t FROM 0 TO 1 WITH 1 (ms) }``, which says nothing to a simulation."""
+        self.need("{")
+        self.name()
+        for word in ("FROM", "TO", "WITH"):
+            self.need(word)
+            self.signed()
+        self.unit()
+        self.need("}")
 
     def _function_table(self) -> None:
         line, name = self.token.line, self.name()
@@ -199,7 +204,7 @@ class FileParser(Statements):
 
     def _when(self) -> None:
         line, before = self.token.line, self.tokens[self.place - 1].text
-        which = self.name()
+        which = self.word()
         if which not in ("BREAKPOINT", "SOLVE", "INITIAL", "STEP"):
             raise Refused(refusal("mod.second-declaration", before=before, which=which), line)
         self._main(f"{before} {which}", Block(before, which, line, (), self.block()))
@@ -209,51 +214,54 @@ class FileParser(Statements):
     def _neuron(self) -> None:
         self.need("{")
         while not self.take("}"):
-            word, line = self.name(), self.tokens[self.place - 1].line
+            word, line = self.word(), self.tokens[self.place - 1].line
             if word in _KINDS:
                 self.result.kind, self.result.line = _KINDS[word], line
                 self.result.suffix = self.name()
             elif word in _LISTS:
                 target: dict[str, int] = getattr(self.result, _LISTS[word])
-                target.update(dict.fromkeys(self._listed(), line))
+                target.update(dict.fromkeys(self.names(), line))
             elif word == "USEION":
                 self._ion()
             elif word == "REPRESENTS":
                 self._represents()
-            elif word == "SECTION":
-                self._listed()
             elif word == "THREADSAFE":
                 self.result.thread_safe = True
+            elif word in BLOCKS:
+                self.place -= 1
+                raise self.wrong()
             else:
                 raise Refused(refusal("mod.neuron-block", word=word), line)
-
-    def _listed(self) -> list[str]:
-        """Return names up to the next word of the block; commas between them may be missing."""
-        found = []
-        while self.token.sort == "name" and self.token.text not in _NEURON | {"READ", "WRITE"}:
-            if self.token.text == "VALENCE":
-                break
-            found.append(self.name())
-            if not self.take(","):
-                break
-        return found
 
     def _represents(self) -> None:
         while self.token.sort != "end" and self.token.text not in _NEURON | {"}"}:
             self.place += 1
 
     def _ion(self) -> None:
-        ion = UseIon(self.name())
-        while self.token.text in ("READ", "WRITE", "VALENCE", "REPRESENTS"):
-            word = self.name()
-            if word == "VALENCE":
-                ion.valence = float(self.signed())
-            elif word == "REPRESENTS":
-                self._represents()
-            elif word == "READ":
-                ion.reads = (*ion.reads, *self._listed())
-            else:
-                ion.writes = (*ion.writes, *self._listed())
+        line, ion = self.token.line, UseIon(self.name())
+        if any(other.name == ion.name for other in self.result.ions):
+            raise Refused(
+                refusal("mod.neuron-refuses", what=f"a second USEION {ion.name}"), line, "join them"
+            )
+        if self.take("READ"):
+            ion.reads = self.names()
+        if self.take("WRITE"):
+            ion.writes = self.names()
+        if not (ion.reads or ion.writes):
+            raise self.wrong()
+        own = {pattern.format(ion.name) for pattern in ("e{}", "i{}", "{}i", "{}o")}
+        for name in (*ion.reads, *ion.writes):
+            if name not in own:
+                what = f"'{name[:40]}' of USEION {ion.name}"
+                raise Refused(
+                    refusal("mod.neuron-refuses", what=what),
+                    line,
+                    f"it has {', '.join(sorted(own))}",
+                )
+        if self.take("VALENCE"):
+            ion.valence = float(self.signed())
+        if self.take("REPRESENTS"):
+            self._represents()
         self.result.ions.append(ion)
 
     def _units(self) -> None:
@@ -267,23 +275,30 @@ class FileParser(Statements):
                 continue
             name = self.name()
             self.need("=")
-            if self.token.sort == "number" or self.token.text == "-":
+            if self.token.sort == "number":
                 value = self.signed()
-                self.unit()
+                self._needed_unit()
             else:
-                first = self.unit()
+                first = self._needed_unit()
                 self.take("->")
-                value = factor(first, self.unit(), self.own_units, line)
+                value = factor(first, self._needed_unit(), self.own_units, line)
             self._declare(Declaration(name, "constant", line, value=value))
+
+    def _needed_unit(self) -> str:
+        if self.token.text != "(":
+            raise self.wrong()
+        return self.unit()
 
     # ------------------------------------------------------------------------- declarations
 
     def _declare(self, variable: Declaration) -> None:
         known = self.result.variables.get(variable.name)
+        if variable.name in self.defines:
+            raise Refused(
+                refusal("mod.neuron-refuses", what=f"'{variable.name}', a DEFINE, is declared"),
+                variable.line,
+            )
         if known is not None and known.sort != "pointer" and not self._hides(variable, known):
-            if {known.sort, variable.sort} == {"parameter", "assigned"}:
-                known.value = variable.value if known.value is None else known.value
-                return  # NEURON takes both, as one
             raise Refused(refusal("mod.declared-twice", name=variable.name), variable.line)
         self.result.variables[variable.name] = variable
 
@@ -297,19 +312,22 @@ class FileParser(Statements):
         changes = sort in ("assigned", "state")
         self.need("{")
         while not self.take("}"):
-            if self.take("UNITSON") or self.take("UNITSOFF") or (changes and self.take(",")):
-                continue
-            line, name, length = self.token.line, self.name(), self.length()
+            line, name = self.token.line, self.name()
+            length = 0 if sort == "constant" else self.length()
             if changes and self.take("FROM"):
                 self.signed()
                 self.need("TO")
                 self.signed()
-            given = self.take("START" if changes else "=")
-            if sort == "constant" and not given:
+            given = self.take("=") if not changes else sort == "state" and self.take("START")
+            if (given and not changes and length) or (sort == "constant" and not given):
                 raise self.wrong()
             value = self.signed() if given else None
             unit = self.unit()
-            self.limits()
+            if sort == "parameter":
+                self.limits()
+            elif sort == "state" and self.take("<"):  # a tolerance
+                self.signed()
+                self.need(">")
             self._declare(Declaration(name, sort, line, length, value, unit))
 
     def _locals(self) -> None:
@@ -320,8 +338,10 @@ class FileParser(Statements):
                 return
 
     def _define(self) -> None:
-        name = self.name()
-        self.defines[name] = int(self.signed())
+        line, name = self.token.line, self.name()
+        if name in self.defines:
+            raise Refused(refusal("mod.neuron-refuses", what=f"a second DEFINE {name}"), line)
+        self.defines[name] = self.whole()
 
 
 def parse(text: str, path: str = "", includes: Includes | None = None) -> File:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from clhines.mechanisms.ir import exact
+from clhines.mechanisms.nmodl.reading.keywords import BLOCKS, KEYWORDS
 from clhines.mechanisms.nmodl.reading.lexer import Token
 from clhines.mechanisms.nmodl.reading.tree import PICK, Expression, Refused, Statement, rate_of
 from clhines.refusals import refusal
@@ -25,6 +26,7 @@ class Cursor:
         self.sort = ""  # of the block
         self.drawn: dict[str, bool] = {}  # first arguments of draws; whether by a Random of hoc
         self.has_exponential = False  # whether exprand is called
+        self.used: list[tuple[str, bool, int]] = []  # names, whether with an index, lines; not of C
         self.rates: dict[str, int] = {}  # states whose rates expressions use, as X', and where
 
     # ------------------------------------------------------------------------------- tokens
@@ -37,6 +39,20 @@ class Cursor:
     def wrong(self) -> Refused:
         """Return the refusal of the next token."""
         what = f"unexpected '{self.token.text[:40]}'" if self.token.text else "unexpected end"
+        if self.token.sort == "end" or self.token.text in BLOCKS:
+            texts = enumerate(token.text for token in self.tokens[: self.place])
+            opened = list[int]()
+            for k, text in texts:
+                opened += [k] if text == "{" else []
+                del opened[len(opened) - (text == "}") :]
+            if opened:
+                what = f"'{{' without its '}}' before {what.removeprefix('unexpected ')}"
+                end = f"line {self.token.line}"
+                return Refused(
+                    refusal("mod.neuron-refuses", what=f"{what} in {end}"),
+                    self.tokens[opened[-1]].line,
+                    "close it",
+                )
         return Refused(refusal("mod.no-nmodl-read", what=what), self.token.line)
 
     def take(self, text: str) -> bool:
@@ -50,12 +66,19 @@ class Cursor:
         if not self.take(text):
             raise self.wrong()
 
-    def name(self) -> str:
-        """Return a name and go on."""
+    def word(self) -> str:
+        """Return a name or a keyword and go on."""
         if self.token.sort != "name":
             raise self.wrong()
         self.place += 1
         return self.tokens[self.place - 1].text
+
+    def name(self) -> str:
+        """Return a name and go on."""
+        token = self.token
+        if token.text in KEYWORDS or (token.text.startswith("_") and not token.of_c):
+            raise self.wrong()
+        return self.word()
 
     def names(self) -> tuple[str, ...]:
         """Return names with commas between them."""
@@ -69,11 +92,15 @@ class Cursor:
         if self.token.text != "(":
             return ""
         found, before = "", self.token
+        begin = before.line
         self.place += 1
-        while not self.take(")"):
+        while self.token.line != begin or not self.take(")"):
             token = self.token
-            if token.sort == "end":
-                raise self.wrong()
+            if token.sort == "end" or token.text in ("{", "}", "(") or token.line != begin:
+                what = f"unit ({found.strip()[:40]} without its ')'"
+                raise Refused(
+                    refusal("mod.neuron-refuses", what=what), begin, "close it in its line"
+                )
             found += token.text if token.start == before.end else " " + token.text
             before = token
             self.place += 1
@@ -81,10 +108,7 @@ class Cursor:
 
     def signed(self) -> Fraction:
         """Return a number with a sign, or a DEFINE."""
-        minus = False
-        while self.token.text in ("-", "+"):
-            minus ^= self.token.text == "-"
-            self.place += 1
+        minus = self.take("-")
         token = self.token
         if token.text in self.defines:
             value = Fraction(self.defines[token.text])
@@ -99,28 +123,38 @@ class Cursor:
         """Return the length of an array in square brackets, 0 if there are none."""
         if not self.take("["):
             return 0
-        value = self.signed()
+        value = self.whole()
         self.need("]")
         if not 1 <= value <= 10_000:
-            raise Refused(refusal("mod.array-size", value=value), self.token.line)
-        return int(value)
+            raise Refused(
+                refusal("mod.neuron-refuses", what=f"an array of {value}"), self.token.line
+            )
+        return value
+
+    def whole(self) -> int:
+        """Return a whole number, or a DEFINE."""
+        if not self.token.text.isdigit() and self.token.text not in self.defines:
+            raise self.wrong()
+        return int(self.signed())
 
     def limits(self) -> None:
         """Skip limits of a value."""
         if self.take("<"):
             self.signed()
-            if self.take(","):
-                self.signed()
+            self.need(",")
+            self.signed()
             self.need(">")
 
     def arguments(self) -> tuple[str, ...]:
         """Return the arguments of a block, without their units."""
         found: list[str] = []
         self.need("(")
-        while not self.take(")"):
+        while found or not self.take(")"):
             found.append(self.name())
             self.unit()
-            self.take(",")
+            if not self.take(","):
+                self.need(")")
+                break
         return tuple(found)
 
     # ---------------------------------------------------------------------------- expressions
@@ -139,7 +173,8 @@ class Cursor:
     def unary(self) -> Expression:
         """Return an expression with its signs."""
         signs = []
-        while self.token.sort == "sign" and self.token.text in ("-", "+", "!"):
+        known = ("-", "+", "!") if self.token.of_c else ("-", "!")
+        while self.token.sort == "sign" and self.token.text in known:
             signs.append(self.token.text)
             self.place += 1
         value = self._power()
@@ -178,13 +213,17 @@ class Cursor:
         return self._named()
 
     def _named(self) -> Expression:
-        line, name = self.token.line, self.name()
+        line, of_c, name = self.token.line, self.token.of_c, self.name()
+        if not of_c and self.token.text != "(":
+            self.used.append((name, self.token.text == "[", line))
         if self.token.text == "(" and name not in self.defines:
             self.place += 1
             values: list[Expression] = []
-            while not self.take(")"):
+            while values or not self.take(")"):
                 values.append(self.expression())
-                self.take(",")
+                if not self.take(","):
+                    self.need(")")
+                    break
             self._note(name, values)
             return ("call", name, tuple(values), line)
         if name in self.defines:
@@ -208,8 +247,30 @@ class Cursor:
         """Return an index in square brackets, if there is one."""
         if not self.take("["):
             return None
-        found = self.expression()
+        found = self.integer()
         self.need("]")
+        return found
+
+    def integer(self) -> Expression:
+        """Return an expression of whole numbers and plain names, as NMODL's indices are."""
+        begin = self.place
+        found = self.expression()
+        for token in self.tokens[begin : self.place]:
+            plain = token.sort == "name" or token.text.isdigit() or token.text in "+-*/()"
+            if not plain and not token.of_c:
+                what = f"'{token.text[:40]}' in an index or a bound of FROM"
+                raise Refused(
+                    refusal("mod.neuron-refuses", what=what),
+                    token.line,
+                    "use whole numbers and names",
+                )
+        if found[0] in ("neg", "call") and not self.tokens[begin].of_c:
+            raise Refused(
+                refusal(
+                    "mod.neuron-refuses", what="a sign or a call in an index or a bound of FROM"
+                ),
+                self.token.line,
+            )
         return found
 
 
@@ -232,7 +293,13 @@ class Statements(Cursor):
         self.need("{")
         found: list[Statement] = []
         while not self.take("}"):
-            one = self.statement()
+            token, one = self.token, self.statement()
+            if one is not None and one.kind == "local" and found and not token.of_c:
+                raise Refused(
+                    refusal("mod.neuron-refuses", what="LOCAL behind a statement"),
+                    one.line,
+                    "begin the block with it",
+                )
             if one is not None:
                 found.append(one)
         self.depth -= 1
@@ -259,8 +326,6 @@ class Statements(Cursor):
             "FOR_NETCONS": self._for_netcons, "INITIAL": self._initial,
             "CONDUCTANCE": self._conductance, "UNITSON": self._none, "UNITSOFF": self._none,
             "MUTEXLOCK": self._none, "MUTEXUNLOCK": self._none, "LAG": self._refused,
-            "FORALL": self._refused, "RESET": self._refused, "SENS": self._refused,
-            "PUTQ": self._refused, "GETQ": self._refused, "MATCH": self._refused,
         }  # fmt: skip
         reader = readers.get(token.text)
         if reader is not None:
@@ -277,12 +342,13 @@ class Statements(Cursor):
     def _bare(self) -> Statement | None:
         """Return an assignment or a call."""
         line = self.token.line
-        if self.take(";"):
+        if self.token.of_c and self.take(";"):
             return None
         if self.token.text == "{":  # a block of its own
             return Statement("if", line, values=(("number", Fraction(1)),), blocks=[self.block()])
-        start, left = self.place, self.unary()
-        if left[0] == "name":
+        start, is_named = self.place, self.token.sort == "name"
+        left = self.unary()
+        if left[0] == "name" and (is_named or self.sort in ("LINEAR", "NONLINEAR")):
             primes = 0
             while self.take("'"):
                 primes += 1
@@ -324,27 +390,32 @@ class Statements(Cursor):
     def _from(self, line: int) -> Statement:
         name = self.name()
         self.need("=")
-        first = self.expression()
+        first = self.integer()
         self.need("TO")
-        last = self.expression()
-        by: Expression = self.expression() if self.take("BY") else ("number", Fraction(1))
+        last = self.integer()
+        by: Expression = self.integer() if self.take("BY") else ("number", Fraction(1))
         return Statement("from", line, (name,), (first, last, by), [self.block()])
 
     def _local(self, line: int) -> Statement:
         found = [(self.name(), self.length())]
         while self.take(","):
             found.append((self.name(), self.length()))
+        before, after = self.tokens[self.place - 1], self.token
+        if before.line == after.line and after.text != "}" and not before.of_c:
+            raise Refused(
+                refusal("mod.neuron-refuses", what=f"'{after.text[:40]}' behind LOCAL in its line"),
+                line,
+                "end the line",
+            )
         return Statement("local", line, tuple(found))
 
     def _solve(self, line: int) -> Statement:
         name, method, steady = self.name(), "", False
         while True:
-            if self.take("METHOD") or self.take("USING"):
+            if self.take("METHOD"):
                 method = self.name()
             elif self.take("STEADYSTATE"):
                 method, steady = self.name(), True
-            elif self.take("IFERROR"):
-                self.block()
             else:
                 return Statement("solve", line, (name, method, steady))
 
@@ -356,7 +427,7 @@ class Statements(Cursor):
         self.need("TO")
         high = self.expression()
         self.need("WITH")
-        return Statement("table", line, (columns, depends, int(self.signed())), (low, high))
+        return Statement("table", line, (columns, depends, self.whole()), (low, high))
 
     def _conserve(self, line: int) -> Statement:
         terms = self._terms()
@@ -437,7 +508,7 @@ class Statements(Cursor):
             depth += (text in ("(", "[")) - (text in (")", "]"))
             if k > begin and not depth and any(text in level for level in _LEVELS[:4]):
                 what = refusal("mod.rate-sum-comparison-neuron-takes-end")
-                raise Refused(what, self.tokens[k].line)
+                raise Refused(refusal("mod.neuron-refuses", what=what), self.tokens[k].line)
         return found
 
     def _equation(self, line: int) -> Statement:

@@ -1,0 +1,30 @@
+"""Words that no variable of NMODL may have: keywords, and functions of NEURON."""
+
+KEYWORDS = frozenset(
+    """
+    AFTER ARTIFICIAL_CELL ASSIGNED BBCOREPOINTER BEFORE BREAKPOINT BY COMMENT COMPARTMENT
+    CONDUCTANCE CONSERVE CONSTANT CONSTRUCTOR DEFINE DEL DEL2 DEPEND DERIVATIVE DESTRUCTOR
+    DISCRETE ELECTRODE_CURRENT ELSE EQUATION EXTERNAL FOR_NETCONS FROM FUNCTION
+    FUNCTION_TABLE GLOBAL IF INCLUDE INDEPENDENT INITIAL INT KINETIC LAG LINEAR LOCAL
+    LONGITUDINAL_DIFFUSION METHOD MUTEXLOCK MUTEXUNLOCK NET_RECEIVE NEURON NONLINEAR
+    NONSPECIFIC_CURRENT PARAMETER POINTER POINT_PROCESS PROCEDURE PROTECT RANDOM RANGE READ
+    REPRESENTS SOLVE SOLVEFOR START STATE STEADYSTATE STEP SUFFIX SWEEP TABLE THREADSAFE
+    TITLE TO UNITS UNITSOFF UNITSON USEION VALENCE VERBATIM VS WATCH WHILE WITH WRITE else
+    if while
+    """.split()
+)
+BLOCKS = frozenset(  # words that begin a block of a file, and no statement
+    """
+    AFTER ASSIGNED BEFORE BREAKPOINT CONSTANT CONSTRUCTOR DERIVATIVE DESTRUCTOR FUNCTION
+    FUNCTION_TABLE INDEPENDENT KINETIC LINEAR NET_RECEIVE NEURON NONLINEAR PARAMETER PROCEDURE STATE
+    UNITS
+    """.split()
+)
+FUNCTIONS_OF_NEURON = frozenset(
+    """
+    acos asin at_time atan atan2 b_flux boundary ceil cos cosh derivs erf exp exprand f_flux fabs
+    factorial floor fmod force gauss hyperbol log log10 net_event net_move net_send normrand nrn_ghk
+    nrn_pointing pow printf pulse ramp random_negexp random_uniform romberg scop_random sigmoid sin
+    sinh spline sqrt state_discontinuity step tan tanh threshold
+    """.split()
+)

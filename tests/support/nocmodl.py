@@ -1,0 +1,40 @@
+"""NEURON's translator of .mod files, which nrnivmodl calls first."""
+
+import importlib.util
+import os
+import resource
+import subprocess
+import tempfile
+from pathlib import Path
+
+MEMORY, SECONDS = 1 << 30, 5  # it may take all there is for a text that is wrong
+
+
+def folder():
+    """NEURON's folder of programs and files, None where NEURON is not installed."""
+    spec = importlib.util.find_spec("neuron")
+    found = Path(spec.origin).parent / ".data" if spec and spec.origin else None
+    return found if found is not None and (found / "bin" / "nocmodl").is_file() else None
+
+
+def _limit():
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MEMORY >> 4, MEMORY >> 4))
+
+
+def takes(text, name="one", beside=()):
+    """Whether the translator takes a text; `beside` are files that it may include."""
+    data = folder()
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / f"{name}.mod"
+        path.write_text(text, "utf-8")
+        for other in beside:
+            (Path(place) / other.name).write_bytes(other.read_bytes())
+        home = {"NRNHOME": str(data), "NMODLHOME": str(data), "NEURONHOME": str(data / "share/nrn")}
+        done = subprocess.run(
+            [str(data / "bin" / "nocmodl"), str(path), "-o", place], cwd=place, check=False,
+            capture_output=True, preexec_fn=_limit, timeout=20 * SECONDS,
+            env={**os.environ, **home, "MODLUNIT": str(data / "share/nrn/lib/nrnunits.lib")},
+        )  # fmt: skip
+    return done.returncode == 0
