@@ -167,7 +167,7 @@ NEURON_UNITS: dict[Dimension, tuple[Fraction, str]] = {
 # --------------------------------------------------------------------------------------- reading
 
 _NAME = r"[A-Za-z]+"
-_POWER = rf"({_NAME})(?:(?:\^|\*\*)?([-+]?\d+))?"
+_POWER = rf"({_NAME})(?:(?:\^|\*\*)?([-+]?[0-9]+))?"
 _PRODUCT = rf"{_POWER}(?:(?:\s*\*\s*|\s+|\s*-\s*){_POWER})*"
 _FACTOR = rf"(?:{_POWER}|\(\s*{_PRODUCT}\s*\))"
 _QUOTIENTS = rf"(?:\s*/\s*{_FACTOR})"
@@ -202,7 +202,7 @@ def _parsed(given: str) -> Unit:
     return Unit(given, scale / unit, canonical, dimension)
 
 
-_NUMBER = r"[-+]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][-+]?\d{1,3})?"
+_NUMBER = r"[-+]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,3})?"
 _QUANTITY = re.compile(rf"({_NUMBER})\s*(?![eE]?[-+]?\d+$)([^\d\s.+-].*)", re.S)
 
 

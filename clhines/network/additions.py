@@ -197,7 +197,7 @@ class Added:
         self, name: str, nodes: ArrayLike, valence: float | None, given: Mapping[str, ArrayLike]
     ) -> None:
         inside(self.network).check_not_frozen("ion()")
-        if not isinstance(name, str) or not name.isidentifier():
+        if not isinstance(name, str) or not (name.isascii() and name.isidentifier()):
             raise InputError(f"ion is {shown(name)}; expected a name like 'ca'")
         where = as_indices("nodes", nodes, self.num_nodes, "node")
         units = {"e": "mV", "ci": "mM", "co": "mM"}

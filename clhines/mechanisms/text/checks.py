@@ -61,7 +61,7 @@ def checked(text: str) -> Equations:
     _check_noise(eq, rates)
     if given := eq.settings.get("substeps"):
         got = given.source
-        if not re.fullmatch(r"\d{1,9}", got) or not 1 <= int(got) <= MAX_SUBSTEPS:
+        if not re.fullmatch("[0-9]{1,9}", got) or not 1 <= int(got) <= MAX_SUBSTEPS:
             problem = f"substeps got '{shortened(got)}'; expected 1 to {MAX_SUBSTEPS}"
             raise eq.fail(given, problem)
         eq.substeps = int(got)

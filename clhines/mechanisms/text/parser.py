@@ -17,7 +17,7 @@ from clhines.mechanisms.ir.expressions import Graph, Node
 
 MAX_DEPTH = 100  # of brackets and powers within each other
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    r"\s*(?:(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<sign>\*\*|<=|>=|==|!=|[-+*/^()<>,]))"
 )
 _LEVELS = (  # operators, the loosest first; how many operands stand in a row, and their name

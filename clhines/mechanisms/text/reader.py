@@ -31,7 +31,7 @@ CURRENT_UNITS = {"density": "mA/cm2", "point": "nA"}
 # variables of an ion, and the statement by which a text writes each; none: it only reads it
 ION_NAMES = {"e{}": "", "{}i": "state", "{}o": "state", "i{}": "current"}
 NAME = r"[A-Za-z][A-Za-z0-9_]*"
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 
 
 @dataclass
@@ -382,7 +382,7 @@ _STATEMENTS: list[tuple[str, Callable[..., None]]] = [
     (rf"state\s+({NAME})\s*", Equations.no_value),
     (rf"d({NAME})\s*/\s*dt\s*=(?!=)(.*)", Equations.rate),
     (r"on\s+event\s*:(.*)", Equations.event),
-    (rf"ion\s+({NAME})(?:\s+valence\s+([-+]?\d{{1,2}}))?", Equations.ion),
+    (rf"ion\s+({NAME})(?:\s+valence\s+([-+]?[0-9]{{1,2}}))?", Equations.ion),
     (r"(spike|reset|refractory)\s*:(.*)", Equations.spikes),
     (r"(method|substeps)\s+([^=]*)", Equations.setting),
 ]
