@@ -141,14 +141,15 @@ def _open_regular(path: PathLike) -> BinaryIO:
     """Open a regular file; anything else may be endless, or wait for ever."""
     try:
         found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode):
-            what = "a folder" if stat.S_ISDIR(found.st_mode) else "no regular file"
-            raise InputError(f"{path_text(path)}: cannot be read: is {what}")
-        return open(path, "rb")
+        file = open(path, "rb") if stat.S_ISREG(found.st_mode) else None
     except OSError as error:
         raise InputError(f"{path_text(path)}: cannot be read: {error.strerror or error}") from error
     except (TypeError, ValueError) as error:
         raise InputError(f"{path_text(path)}: is no path of a file: {error}") from error
+    if file is None:
+        what = "a folder" if stat.S_ISDIR(found.st_mode) else "no regular file"
+        raise InputError(f"{path_text(path)}: cannot be read: is {what}")
+    return file
 
 
 @dataclass(frozen=True)
@@ -262,7 +263,8 @@ def _short(error: BaseException) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def read_json(path: PathLike, most: int = MOST_JSON) -> object:
+def read_bytes(path: PathLike, most: int) -> bytes:
+    """Read a regular file of at most `most` bytes."""
     name = path_text(path)
     with _open_regular(path) as file:
         try:
@@ -270,8 +272,12 @@ def read_json(path: PathLike, most: int = MOST_JSON) -> object:
         except OSError as error:
             raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
     if len(data) > most:
-        raise InputError(f"{name}: has more than {most} bytes; expected a small file")
-    return parse_json(data, name)
+        raise InputError(f"{name}: has more than {most} bytes; expected at most that")
+    return data
+
+
+def read_json(path: PathLike, most: int = MOST_JSON) -> object:
+    return parse_json(read_bytes(path, most), path_text(path))
 
 
 def parse_json(data: bytes, name: str) -> object:

@@ -28,7 +28,7 @@ ALLOWED = {  # imports for types count
     "solve": {*GROUND, "plan", "device"},
     "literature": {*GROUND, "plan", "device"},  # `METHODS` names its planners
     "cells": {*GROUND},
-    "mechanisms": {"errors", "refusals", "units", "arrays", "checks", "quantities"},
+    "mechanisms": {"errors", "refusals", "units", "arrays", "checks", "files", "quantities"},
     "network": {*GROUND, "cells", "mechanisms"},
     "model": {*GROUND, "cells", "mechanisms", "network"},
     "simulate": {

@@ -21,7 +21,6 @@ import os
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from math import isfinite
-from pathlib import Path
 from typing import Literal, NoReturn, overload
 
 import numpy as np
@@ -29,7 +28,7 @@ import numpy as np
 from clhines.arrays import place_of
 from clhines.cells.morphology import Morphology, Row
 from clhines.errors import InputError, MorphologyError, meant, shown
-from clhines.files import path_text
+from clhines.files import path_text, read_bytes
 
 _COLUMNS = ("id", "type", "x", "y", "z", "radius", "parent")
 _INT64_END = 2**63
@@ -135,15 +134,9 @@ def _refuse(name: str, line: int, message: str) -> NoReturn:
 
 def _read_bytes(path: str, name: str) -> bytes:
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_FILE * 2**20 + 1)  # of a pipe or a device the size is not known
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
-        reason = getattr(error, "strerror", None) or str(error)
-        raise MorphologyError(f"{name}: cannot be read: {reason}, expected an SWC file") from error
-    if len(data) > MAX_FILE * 2**20:
-        raise MorphologyError(
-            f"{name}: is larger than {MAX_FILE} MiB, expected an SWC file of at most that"
-        )
+        data = read_bytes(path, MAX_FILE * 2**20)
+    except InputError as error:
+        raise MorphologyError(f"{error}, expected an SWC file") from error
     lines = data.count(b"\n") + data.count(b"\r")
     if lines > _MAX_LINES:
         raise MorphologyError(f"{name}: has {lines} lines, expected at most {_MAX_LINES}")

@@ -62,6 +62,9 @@ class Copied:
         return len(self.sources)
 
 
+MAX_GAPS = 20_000_000  # gap junctions that are added at once
+
+
 class Network:
     """Cells, what is in their membranes, and how they are connected.
 
@@ -607,6 +610,8 @@ class Network:
         """
         self._inside.check_not_frozen("gap()")
         ends = broadcast({"a": a, "b": b, "g": g}, {"g": "uS"})
+        if ends["g"].size > MAX_GAPS:
+            raise InputError(f"{ends['g'].size} gap junctions; expected at most {MAX_GAPS}")
         n = self.forest.num_nodes
         here, there = (as_indices(name, ends[name], n, "node") for name in "ab")
         conductance = as_real("g", ends["g"])

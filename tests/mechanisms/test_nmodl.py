@@ -270,7 +270,7 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "LINEAR q",
     ),
     "method": (_with("").replace("cnexp", "adams"), "METHOD adams", "SOLVE"),
-    "not closed": ("NEURON { SUFFIX one\nRANGE x", "unexpected end", "RANGE"),
+    "not closed": ("NEURON { SUFFIX one\nRANGE x", "'{' without its '}'", "NEURON"),
     "INCLUDE": (_with('x = 3\n}\nINCLUDE "no.inc"\nINITIAL {'), "no.inc", "INCLUDE"),
     "FROM": (_with("FROM k=0 TO 3 BY v { x = k }"), "FROM with a step", "FROM k"),
     "array": (_with("y[3] = 1", "RANGE y", "ASSIGNED { y[3] }"), "y[3] of 3", "y[3] = 1"),
@@ -617,7 +617,7 @@ def test_a_table_beside_an_initial_that_is_refused_is_no_error_of_its_own():
 
 
 def test_a_name_that_no_file_can_have_is_an_error_of_input():
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="is no path of a file"):
         Mechanism.from_nmodl("na\0.mod")
 
 

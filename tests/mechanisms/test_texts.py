@@ -382,3 +382,24 @@ def test_built_in_mechanisms_are_in_neurons_units():
             line.split("=")[1].split()[0] for line in m.text.splitlines() if "parameter" in line
         ]
         assert list(m.defaults.values()) == [float(x) for x in numbers]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("parameter g = \u0665", "parameter g = 1\u0665 mS/cm2", "parameter g = 1 mS/cm\u0662"),
+        *("x = 3*\u0663", "substeps \u0662", "ion zn valence \u0662", "ion \u00f1", "ion n\u0662"),
+    ],
+)
+def test_digits_of_other_scripts_are_refused(line):
+    with pytest.raises(InputError, match="line 2"):
+        Mechanism(f"density one\n{line}\nparameter p = 1 mS/cm2\ncurrent i = p*v\n")
+
+
+def test_quantities_and_ions_are_of_ascii():
+    net = Network.from_arrays([-1], [0, 1], [300.0], [0.0], [0.005])
+    with pytest.raises(InputError, match="expected real numbers"):
+        net.insert("pas", g="\u0665 mS/cm2")
+    for name in ("\u00f1", "n\u0662"):
+        with pytest.raises(InputError, match="expected a name like 'ca'"):
+            net.ion(name, [0], valence=1)

@@ -386,21 +386,21 @@ def test_functions_of_the_distance_take_one_argument():
         group.parameters["g"] = fails
 
 
-NO_WEIGHT = """NEURON { ARTIFICIAL_CELL counter RANGE seen }
+COUNTER = """NEURON { ARTIFICIAL_CELL counter RANGE seen }
 ASSIGNED { seen }
-NET_RECEIVE() { seen = seen + 1 }
+NET_RECEIVE(w) { seen = seen + 1 }
 """
 
 
 def test_connect_returns_its_connections(tmp_path):
-    """As given or as drawn, also without and with several weights, where `weights` has them."""
+    """As given or as drawn, also with several weights, where `weights` has them."""
     net = Network.from_arrays([-1] * 6, np.arange(7), [300.0] * 6, [0.0] * 6, [0.005] * 6)
     net.insert("pas")
     synapses = net.add("expsyn", at=[5, 4, 3])
     train = net.spike_source([[0.5], [1.0]])
     several = net.add(mod_files.ours("ext_nmda"), at=[1])
     first = net.connect([0, 1], synapses, [2, 0], [0.1, 0.2], 1.5)
-    counts = net.connect(train, net.add_artificial(Mechanism.from_nmodl(NO_WEIGHT), 2))
+    counts = net.connect(train, net.add_artificial(Mechanism.from_nmodl(COUNTER), 2), weight=0.5)
     rows = net.connect(2, several, weight=[[0.3, 4.0]], delay=[2.0])
     assert len(net.connect([], synapses, [])) == 0
     drawn = net.connect(
@@ -411,12 +411,10 @@ def test_connect_returns_its_connections(tmp_path):
     assert first.sources.tolist() == [0, 1] and first.targets.tolist() == [2, 0]
     assert first.weights.tolist() == [0.1, 0.2] and first.delays.tolist() == [1.5, 1.5]
     assert first.target is synapses and last.sources.tolist() == [7, 6]
-    assert rows.weights.tolist() == [[0.3, 4.0, 0.0, 0.0]] and counts.weights.shape == (2, 0)
+    assert rows.weights.tolist() == [[0.3, 4.0, 0.0, 0.0]] and counts.weights.tolist() == [0.5, 0.5]
     assert sorted(drawn.targets) == [0, 0, 1, 1, 2, 2] and set(drawn.sources) <= {3, 4, 5}
     assert repr(first) == "Connections(2 to expsyn × 3; weight 0.1 to 0.2, delay 1.5 ms)"
-    assert repr(counts) == "Connections(2 to counter × 2; weight none, delay 1 ms)"
-    with pytest.raises(InputError, match="weight is given; counter takes events without one"):
-        net.connect(train, counts.target, weight=0.5)
+    assert repr(counts) == "Connections(2 to counter × 2; weight 0.5, delay 1 ms)"
     every = first, counts, rows, drawn, last
     net.save(tmp_path / "network.npz")
     for one in (net, Network.load(tmp_path / "network.npz")):
@@ -429,4 +427,10 @@ def test_connect_returns_its_connections(tmp_path):
             weights = sim.weights()[found.where][:kept]
             np.testing.assert_array_equal(weights, had.weights.ravel()[:kept])
     sim.set(weight=np.arange(len(sim.weights())))
-    assert sim.weights()[one.connections[4].where].tolist() == [12.0, 13.0]
+    assert sim.weights()[one.connections[4].where].tolist() == [14.0, 15.0]
+
+
+def test_too_many_gap_junctions_are_refused_before_they_are_made():
+    net = Network.from_arrays([-1, 0], [0, 2], [300.0] * 2, [0.0, 0.1], [0.005] * 2)
+    with pytest.raises(InputError, match="1000000000 gap junctions; expected at most 20000000"):
+        net.gap(np.broadcast_to(0, 10**9), 1, 0.1)

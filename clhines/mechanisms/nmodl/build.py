@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.errors import InputError, shown
+from clhines.files import read_bytes
 from clhines.mechanisms.ir.compiled import Body, Compiled, arguments_of
 from clhines.mechanisms.ir.expressions import (
     ExpressionError,
@@ -37,7 +39,7 @@ from clhines.mechanisms.ir.program import (
 from clhines.mechanisms.nmodl.bodies import Bodies, executed
 from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR, RAISED
 from clhines.mechanisms.nmodl.meaning.outside import noticed
-from clhines.mechanisms.nmodl.reading.lexer import Includes, tokens
+from clhines.mechanisms.nmodl.reading.lexer import MAX_TEXT, Includes, tokens
 from clhines.mechanisms.nmodl.reading.names import BUILT_IN, plain
 from clhines.mechanisms.nmodl.reading.parse import parse
 from clhines.mechanisms.nmodl.reading.tree import (
@@ -663,13 +665,9 @@ def read(
         raise InputError(f"text_or_path is {shown(text_or_path)}; expected a text or a path")
     if isinstance(text_or_path, Path) or "\n" not in text_or_path.strip():
         file = Path(text_or_path)
-        if "{" in str(text_or_path) and not file.is_file():
+        if "{" in str(text_or_path) and not os.path.isfile(file):
             return str(text_or_path), Nmodl(path, (), use_tables, secondorder, given)
-        try:
-            text = file.read_text("utf-8", "replace")
-        except (OSError, ValueError) as error:  # a name with a null byte is no OSError
-            said = getattr(error, "strerror", None) or error
-            raise InputError(f"cannot read {str(file)!r}: {said}") from error
+        text = read_bytes(file, MAX_TEXT).decode("utf-8", "replace")
         path, folder = path or str(file), file.parent
     else:
         text = text_or_path

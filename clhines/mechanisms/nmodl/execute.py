@@ -65,6 +65,14 @@ def _is_break(s: Statement) -> bool:
     return s.kind == "verbatim" and is_break(str(s.names[0]))
 
 
+def _literal_turns(s: Statement) -> int:
+    """Return the turns of a FROM whose bounds are numbers; 1 of others."""
+    bounds = [e[1] for e in s.values if e[0] == "number"] if s.kind == "from" else []
+    if len(bounds) < 3 or bounds[2] <= 0:  # type: ignore[operator]
+        return 1
+    return max(int((bounds[1] - bounds[0]) / bounds[2]) + 1, 0)  # type: ignore[operator]
+
+
 MAX_EXECUTED = 60_000  # statements of one block, calls and turns of loops counted
 MAX_TURNS = 10_000  # of one loop that is unrolled
 MAX_CALLS = 60  # within each other
@@ -193,15 +201,47 @@ class Execution(Evaluation):
         turns = range(start, end + (1 if step > 0 else -1), step)
         if len(turns) > MAX_TURNS:
             raise Refused(refusal("mod.from-turns", count=len(turns)), s.line)
-        name = str(s.names[0])
+        name, outer = str(s.names[0]), self.repeats
+        if not any(uses([replace(s, blocks=[])], name) for name in self.turning[:-1]):
+            self.repeats *= max(len(turns), 1)
+            self._check_executed(self.repeats * (len(s.blocks[0]) or 1), s.line)
         with self.scope():
             key = self.new_local(name)
             if breaks(s.blocks[0]):
                 self.body(nested(name, turns, s.blocks[0]))
-                return
-            for k in turns:
-                self.values[key] = self.graph.number(k)
-                self.body(s.blocks[0])
+            else:
+                for k in turns:
+                    self.values[key] = self.graph.number(k)
+                    self.body(s.blocks[0])
+        self.repeats = outer
+
+    def _check_executed(self, more: int, line: int) -> None:
+        """Refuse what would execute too many statements, before the first of them."""
+        if more > MAX_EXECUTED:
+            raise Refused(
+                refusal("mod.more-than-statements-executed", max_executed=MAX_EXECUTED), line
+            )
+
+    def _cost(self, block: Block) -> int:
+        """Return how many statements a call executes; a loop of unknown bounds is one turn."""
+        known = self.shared.costs
+        if block.name not in known:
+            known[block.name] = total = 1  # of itself: it is refused where it is executed
+            pending: list[tuple[object, int]] = [(block.body, 1)]
+            while pending:
+                one, times = pending.pop()
+                if isinstance(one, Statement):
+                    total += times
+                    inner = times * _literal_turns(one)
+                    pending += [(one.names, times), (one.values, times), (one.blocks, inner)]
+                elif isinstance(one, (tuple, list)):
+                    pending += [(part, times) for part in one]
+                    name = str(one[1]) if one[:1] == ("call",) else ""
+                    if name in self.file.blocks:
+                        total += times * self._cost(self.file.blocks[name])
+            has_table = any(s.kind == "table" for s in block.body) and self.shared.use_tables
+            known[block.name] = 1 if has_table else total
+        return known[block.name]
 
     def refuse_verbatim(self, construct: Sentence, line: int) -> None:
         """Refuse C where parameters say that it is executed, or keep it and find the others."""
@@ -387,6 +427,8 @@ class Execution(Evaluation):
             raise Refused(
                 refusal("mod.more-than-calls-within-each-other", max_calls=MAX_CALLS), line
             )
+        if not self._calls:
+            self._check_executed(self.repeats * self._cost(block), line)
         self._calls.append(block.name)
         with self.scope({}):
             for name, value in zip(block.arguments, values, strict=True):

@@ -90,6 +90,7 @@ class MechanismContext:
     is_stale: bool = False  # whether functions that NET_RECEIVE calls have an old v in NEURON
     outside: tuple[Node, int] | None = None  # of an array, at an index that varies; a line
     loops: int = 0
+    costs: dict[str, int] = field(default_factory=dict)  # statements of a call, by block
     behind: set[str] = field(default_factory=set)  # keys that a block sets behind its use
     verbatim: list[Refused] = field(default_factory=list)
     draws: bool = False  # whether NEURON's one generator is that of the one instance of the model
@@ -116,6 +117,7 @@ class BlockValues:
         self.sent: list[Sent] = []
         self.line = 0  # of the statement
         self.turning: tuple[str, ...] = ()  # variables of FROM loops
+        self.repeats = 1  # turns of all FROM loops around that are unrolled
         self.armed: list[tuple[Node, Expression, Fraction, int]] = []
         self.netcons: list[tuple[tuple[str, ...], Statement, Any, Node]] = []
         self.scopes: list[dict[str, str | list[str]]] = [{}]

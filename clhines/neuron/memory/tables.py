@@ -11,10 +11,11 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
+from clhines.errors import InputError
+from clhines.files import read_bytes
 from clhines.mechanisms.nmodl.reading.tree import FunctionTable
 from clhines.neuron.memory.raw import Readable, words_at
 
@@ -88,9 +89,9 @@ def read_force(file: str) -> FunctionTable | None:
     has in single precision. It looks in the present folder, in the first call of a process.
     """
     try:
-        lines = Path(file).read_bytes().decode("latin-1").splitlines()[_HEADER:]
+        lines = read_bytes(file, _MOST * _WIDTH).decode("latin-1").splitlines()[_HEADER:]
         rows = np.array([[float(word) for word in line.split()] for line in lines], np.float32)
-    except (OSError, ValueError):
+    except (InputError, ValueError):
         return None
     if rows.ndim != 2 or rows.shape[1] != 2 or not 1 < len(rows) <= _MOST:
         return None

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from clhines.errors import InputError
+from clhines.files import read_bytes
 from clhines.mechanisms.nmodl.meaning.verbatim import said
 from clhines.mechanisms.nmodl.reading.c import translations
 from clhines.mechanisms.nmodl.reading.tree import Refused
@@ -55,7 +57,10 @@ class Includes:
             if self.folder is None or not path.is_file():
                 way_out = "give the path of the file, so that others are found beside it"
                 raise Refused(refusal("mod.include-not", name=name), line, way_out)
-            self.texts[name] = path.read_text("utf-8", "replace")
+            try:
+                self.texts[name] = read_bytes(path, MAX_TEXT).decode("utf-8", "replace")
+            except InputError as error:
+                raise Refused(refusal("mod.include-unreadable", error=error), line) from error
         return self.texts[name]
 
 

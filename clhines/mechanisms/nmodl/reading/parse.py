@@ -75,7 +75,12 @@ class FileParser(Statements):
             self._top()
         check(self.result, self.used)
         stem = Path(path).stem
-        if not self.result.suffix and path.endswith(".mod") and stem.isascii() and stem.isidentifier():
+        if (
+            not self.result.suffix
+            and path.endswith(".mod")
+            and stem.isascii()
+            and stem.isidentifier()
+        ):
             self.result.suffix = stem  # as NEURON calls it
         main = (block for name, block in self.result.main.items() if name != "BREAKPOINT")
         for block in (*main, *self.result.blocks.values()):

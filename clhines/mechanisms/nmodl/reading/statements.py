@@ -126,9 +126,7 @@ class Cursor:
         value = self.whole()
         self.need("]")
         if not 1 <= value <= 10_000:
-            raise Refused(
-                refusal("mod.neuron-refuses", what=f"an array of {value}"), self.token.line
-            )
+            raise Refused(refusal("mod.array-size", value=value), self.token.line)
         return value
 
     def whole(self) -> int:
