@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -12,6 +15,9 @@ from numpy.typing import DTypeLike
 from clhines.errors import ForestError, HostMemoryError, InputError, meant, shown, warn_caller
 from clhines.quantities import as_numbers
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_Class = TypeVar("_Class", bound=type)
 MAX_COUNT = 10**15  # of anything: more cannot even be counted in memory
 _UNCHECKED = 2**20  # bytes: asking the system takes longer than allocating so few
 _MEMINFO = Path("/proc/meminfo")
@@ -97,6 +103,56 @@ def check_parameter(of: str, name: object, known: Collection[str]) -> None:
             f"{of} has no parameter {shown(name)}; expected one of "
             f"{', '.join(known) or 'none'}{meant(name, known)}"
         )
+
+
+def names_parameters(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Decorate a function so that arguments that it does not take are an `InputError`."""
+    signature = inspect.signature(function)
+    name = function.__qualname__.removesuffix(".__init__")
+    known = [n for n in signature.parameters if n not in ("self", "cls")]
+
+    @functools.wraps(function)
+    def checked(*given: _P.args, **named: _P.kwargs) -> _T:
+        try:
+            return function(*given, **named)
+        except TypeError:
+            _check_names(name, signature, known, given, named)
+            raise
+
+    return checked
+
+
+def _check_names(
+    name: str,
+    signature: inspect.Signature,
+    known: list[str],
+    given: tuple[object, ...],
+    named: Mapping[str, object],
+) -> None:
+    try:
+        signature.bind(*given, **named)
+    except TypeError as error:
+        wrong = next((n for n in named if n not in known), None)
+        what = str(error) if wrong is None else f"there is no parameter {shown(wrong)}"
+        raise InputError(
+            f"{name}: {what}; expected {', '.join(known)}{meant(wrong, known)}"
+        ) from None
+
+
+def unchangeable(advice: str | Callable[[object, str, object], str]) -> Callable[[_Class], _Class]:
+    """Decorate a class so that setting an attribute is an `InputError` that says what to do."""
+
+    def decorate(cls: _Class) -> _Class:
+        def refuse(self: object, name: str, *value: object) -> None:
+            text = advice(self, name, *value) if value and callable(advice) else advice
+            text = "another one" if callable(text) else text
+            raise InputError(f"{cls.__name__}: {name} cannot be set; expected {text}")
+
+        for method in ("__setattr__", "__delattr__"):
+            setattr(cls, method, refuse)
+        return cls
+
+    return decorate
 
 
 def as_switch(name: str, value: object) -> bool:

@@ -5,6 +5,7 @@ Each message is one line: what was given, what was expected, and where.
 
 from __future__ import annotations
 
+import inspect
 import os
 import pickle
 import sys
@@ -14,7 +15,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -332,10 +333,26 @@ def install(extra: str) -> str:
     return f"python -m pip install '.[{extra}]' in a checkout of clhines"
 
 
+def name_in_caller(value: object, otherwise: str) -> str:
+    """Return the name of a variable that has a value, outside this package, for a message."""
+    frame, _ = _caller()
+    known = {**frame.f_globals, **frame.f_locals}
+    names = [name for name, other in known.items() if other is value and name[0] != "_"]
+    return names[-1] if names else otherwise
+
+
 def warn_caller(message: str | Warning, category: type[Warning]) -> None:
     """Warn at the line outside this package that led here, however many calls away it is."""
+    _, level = _caller()
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _caller() -> tuple[FrameType, int]:
+    """Return the frame outside this package that led here, and the `stacklevel` of its callee."""
     package = os.path.dirname(__file__) + os.sep
-    level, frame = 2, sys._getframe(1)
+    frame: FrameType | None = inspect.currentframe()
+    assert frame is not None
+    level = 0
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    return frame, level

@@ -23,7 +23,7 @@ from clhines.analysis.spikes import (
     min_ahp_indices,
     peak_indices,
 )
-from clhines.checks import as_number, as_real
+from clhines.checks import as_number, as_real, names_parameters
 from clhines.errors import InputError
 
 VOLTAGE_AT = "voltage_at"
@@ -111,6 +111,7 @@ class Features:
         There is no such feature, or a value is not finite.
     """
 
+    @names_parameters
     def __init__(
         self,
         names: Iterable[str],

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 from clhines.arrays import climb, starts
 from clhines.cells.morphology import Morphology
 from clhines.cells.sections import Sections, as_positive, per_section, sections_of
-from clhines.checks import as_array, as_indices, as_real, shown
+from clhines.checks import as_array, as_indices, as_real, shown, unchangeable
 from clhines.errors import InputError
 from clhines.files import PathLike
 from clhines.quantities import as_numbers
@@ -170,6 +170,7 @@ class Axis:
         return cls(length[section], before.astype(np.int64))
 
 
+@unchangeable("discretise() with other arguments")
 @dataclass(frozen=True, eq=False)
 class Cable:
     """One cell as nodes: the segments of its sections, and junctions.
@@ -221,7 +222,8 @@ class Cable:
     def __repr__(self) -> str:
         nodes = f"{self.num_nodes} nodes in {self.sections.num_sections} sections"
         values = f"Ra {range_text(self.Ra)} Ω·cm, cm {range_text(self.cm)} µF/cm²"
-        return f"Cable({self.name}: {nodes} ({self._regions()}); {values})"
+        area = f"{self.area.sum():.5g} µm²"
+        return f"Cable({self.name}: {nodes} ({self._regions()}), {area}; {values})"
 
     def _repr_html_(self) -> str:
         rows = {

@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from clhines.checks import unchangeable
+
 Row = tuple[int, int, int, float, float, float, float]
 
 
+@unchangeable("dataclasses.replace(cell, ...)")
 @dataclass(frozen=True, eq=False)
 class Morphology:
     """One cell as a tree of samples, in the order of its file.

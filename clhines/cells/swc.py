@@ -27,11 +27,12 @@ import numpy as np
 
 from clhines.arrays import place_of
 from clhines.cells.morphology import Morphology, Row
-from clhines.errors import InputError, MorphologyError, meant, shown
+from clhines.errors import InputError, MorphologyError, meant, shown, warn_caller
 from clhines.files import path_text, read_bytes
 
 _COLUMNS = ("id", "type", "x", "y", "z", "radius", "parent")
 _INT64_END = 2**63
+LARGE = 1e6  # um2: no neuron has as much membrane
 MAX_FILE = 64  # MiB of an SWC file, a million samples
 _MAX_LINES = 2**22
 
@@ -92,6 +93,8 @@ def read_swc(
     -----
     RepairWarning
         For each repaired sample.
+    UserWarning
+        The area is above 1e6 µm²: the file may be in nm.
     """
     if roots not in ("refuse", "split"):
         near = meant(roots, ("refuse", "split"))
@@ -102,11 +105,26 @@ def read_swc(
         near = meant(repair, REPAIRS)
         raise InputError(f'repair is {shown(repair)}, expected "zero-radius" or None{near}')
     cell = _read(path)
+    _warn_of_units(cell)
     top = _root_of_each(cell)
     if roots == "split":
         return [repaired(each, repair) for each in _split(cell, top)]
     _refuse_several_roots(cell)
     return repaired(cell, repair)
+
+
+def _warn_of_units(cell: Morphology) -> None:
+    """Warn where a file seems to be in nm: neurons have some 1,000 to 100,000 um2."""
+    child = np.flatnonzero(cell.parent >= 0)
+    parent = cell.parent[child]
+    length = np.linalg.norm(cell.xyz[child] - cell.xyz[parent], axis=1)
+    area = float(np.pi * np.sum(length * np.abs(cell.radius[child] + cell.radius[parent])))
+    if np.isfinite(area) and area > LARGE:
+        warn_caller(
+            f"{cell.name}: the area of the cell is {area:.2g} um2, above {LARGE:.0e}; expected "
+            "lengths in um: divide coordinates and radii by 1000 if they are in nm",
+            UserWarning,
+        )
 
 
 def _read(path: str | os.PathLike[str]) -> Morphology:

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clhines.checks import unchangeable
 from clhines.errors import InputError, meant
 from clhines.mechanisms.builtin import BUILT_IN, NEURON_NAMES, library_names, library_text
 from clhines.mechanisms.emit import random123, scop
@@ -38,6 +39,7 @@ _WORDS = {  # what users cannot give by name
 _ALIVE: WeakValueDictionary[tuple[str, Text | Nmodl], Compiled] = WeakValueDictionary()
 
 
+@unchangeable("another Mechanism, or parameters of insert() and add()")
 @dataclass(frozen=True, repr=False)
 class Mechanism:
     """A channel, synapse or clamp, from its equations as text.

@@ -10,7 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.arrays import place_of
-from clhines.checks import as_array, as_indices, as_number, as_real, as_whole_number, shown, spread
+from clhines.checks import (
+    as_array,
+    as_indices,
+    as_number,
+    as_real,
+    as_whole_number,
+    shown,
+    spread,
+    unchangeable,
+)
 from clhines.errors import InputError
 from clhines.network.groups import Group, inside
 from clhines.quantities import as_numbers
@@ -19,6 +28,7 @@ CELSIUS = 6.3  # °C, NEURON's default
 _GIDS = 2**31  # NEURON's are int32
 
 
+@unchangeable("another one, by add_detector() or spike_source()")
 @dataclass(frozen=True, eq=False)
 class Sources:
     """Things that send events: detectors at nodes, or trains of given times.

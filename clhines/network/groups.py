@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from clhines.arrays import ascending, stretch_of
-from clhines.checks import as_array, as_real, check_parameter
-from clhines.errors import InputError
+from clhines.checks import as_array, as_real, check_parameter, unchangeable
+from clhines.errors import InputError, meant, name_in_caller, shown
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.structure import Places, Structure
@@ -76,6 +76,20 @@ class Parameters(dict[str, "float | np.ndarray"]):
         return Parameters, (*own, self._given, self._units)
 
 
+def _set_in_a_simulation(group: object, name: str, value: object) -> str:
+    """Say how a parameter is set, and of anything else what can be set."""
+    assert isinstance(group, Group)
+    called, known = name_in_caller(group, "group"), group.parameters
+    if name in known:
+        return (
+            f"sim.set({called}, {name}={shown(value)}), or before a Simulation is made "
+            f"{called}.parameters[{name!r}] = {shown(value)}"
+        )
+    parameters = ", ".join(known) or "none"
+    return f"a parameter, by sim.set({called}, ...): {parameters}{meant(name, known)}"
+
+
+@unchangeable(_set_in_a_simulation)
 @dataclass(frozen=True, eq=False)
 class Group:
     """Instances of a mechanism that were inserted or added together.
@@ -100,6 +114,11 @@ class Group:
     nodes: np.ndarray
     parameters: dict[str, float | np.ndarray] = field(repr=False)
     in_round: int = field(default=0, repr=False)
+
+    def __getattr__(self, name: str) -> Any:
+        known = vars(self).get("parameters", {})
+        expected = f"; expected parameters[{name!r}]" if name in known else ""
+        raise AttributeError(f"Group has no attribute {shown(name)}{expected}")
 
     def __repr__(self) -> str:
         return f"Group({self.number}: {self.mechanism.name} × {len(self.nodes)})"
@@ -166,7 +185,8 @@ class Inside:
         value = as_numbers(what, value, unit)
         if not len(nodes) or nodes[0] >= 0:  # artificial cells have no nodes
             value = self.places.resolved(what, value, nodes, unit)
-        return as_parameter(mechanism, name, value, len(nodes))
+        shapes = self.places.shapes(nodes)
+        return as_parameter(mechanism, name, value, len(nodes), shapes)
 
     def connect(self, source: np.ndarray, target: Group, *given: Any) -> Any:
         self.check_not_frozen("connect()")
@@ -240,11 +260,16 @@ def check_celsius(name: str, value: float | np.ndarray) -> None:
         raise InputError(f"{name} is {least:g} °C; expected above {ABSOLUTE_ZERO:g} °C")
 
 
-def as_parameter(mechanism: str, name: str, value: object, count: int) -> float | np.ndarray:
+def as_parameter(
+    mechanism: str, name: str, value: object, count: int, shapes: Mapping[str, int]
+) -> float | np.ndarray:
+    """Return a number or (count,) float64; `shapes` are the others that were accepted, by what."""
     array = as_array(f"{mechanism}: {name}", value)
     if array.shape not in ((), (count,)):
+        others = "".join(f", ({size},) by {what}" for what, size in shapes.items())
         raise InputError(
-            f"{mechanism}: {name} has shape {array.shape}; expected a number or ({count},)"
+            f"{mechanism}: {name} has shape {array.shape}; expected a number, ({count},) by "
+            f"instance{others}, or a function of the distance"
         )
     checked = as_real(f"{mechanism}: {name}", np.atleast_1d(array))
     if name == "celsius":

@@ -42,7 +42,7 @@ from clhines.network.groups import (
 from clhines.network.pairs import Drawn, Pairs
 from clhines.network.plasticity import Rule
 from clhines.network.structure import PerCell, Structure, Value, Where, of_arrays, of_cables
-from clhines.network.wiring import Connections, Wiring
+from clhines.network.wiring import Connections, Wiring, weight_or_none
 from clhines.summary import as_html, counted, range_text
 
 CELSIUS = 6.3  # °C, NEURON's default
@@ -674,7 +674,7 @@ class Network:
         source: ArrayLike | Sources | Group,
         target: Group,
         index: ArrayLike | Pairs | None = None,
-        weight: ArrayLike | Drawn = 0.0,
+        weight: ArrayLike | Drawn | None = None,
         delay: ArrayLike | Drawn = 1.0,
         rule: Rule | None = None,
         source_index: ArrayLike | None = None,
@@ -696,9 +696,9 @@ class Network:
             Which of the group's instances; default: all of them in order. With `Pairs`, which of
             the sources are connected to which of all instances.
         weight : float, (m,) or (m, k) float array, or Drawn
-            In the unit of the mechanism, µS for the built-in ones. Of a mechanism that takes
-            several weights a row for each connection; those not given are 0. With `Pairs` a number,
-            or `Drawn` for each pair.
+            In the unit of the mechanism, µS for the built-in ones; without it 0, as in NEURON, and
+            a warning. Of a mechanism that takes several weights a row for each connection; those
+            not given are 0. With `Pairs` a number, or `Drawn` for each pair.
         delay : float array, ms, or Drawn
             One step or more, which `clhines.model.compile` checks. It acts after the nearest whole
             number of steps, n + 1/2 steps after n + 1, as in NEURON: see `delay_steps`. Where
@@ -716,6 +716,7 @@ class Network:
         """
         self._inside.check_not_frozen("connect()")
         self._inside.wiring.check_target(target)
+        weight = weight_or_none(weight, target, "connect()")
         numbers = self._inside.added.source_numbers(source, source_index)
         if isinstance(index, Pairs):
             if self.gids is not None:
@@ -730,7 +731,11 @@ class Network:
         return self._inside.connect(numbers, target, index, weight, delay, rule)
 
     def add_event(
-        self, target: Group, index: ArrayLike = 0, time: ArrayLike = 0.0, weight: ArrayLike = 0.0
+        self,
+        target: Group,
+        index: ArrayLike = 0,
+        time: ArrayLike = 0.0,
+        weight: ArrayLike | None = None,
     ) -> None:
         """Send an event from outside; the arrays broadcast.
 
@@ -744,7 +749,9 @@ class Network:
             It acts in the first step whose middle is not before it, as in NEURON: see
             `event_steps`.
         weight : float array
+            Without it 0, and a warning.
         """
         self._inside.check_not_frozen("add_event()")
         self._inside.wiring.check_target(target)
+        weight = weight_or_none(weight, target, "add_event()")
         self._inside.wiring.add_event(target, index, time, weight)

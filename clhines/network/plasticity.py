@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from clhines.checks import as_number, shown
+from clhines.checks import as_number, names_parameters, shown
 from clhines.errors import InputError, meant
 from clhines.mechanisms.text.rules import SIDES, WEIGHT, RuleText, read_rule
 
@@ -166,6 +166,8 @@ class Rule:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name}: a rule does not change; expected another one")
 
+    __delattr__ = __setattr__  # type: ignore[assignment]
+
     def __repr__(self) -> str:
         given = "".join(f", {name}={value!r}" for name, value in self.parameters.items())
         return f"Rule({self.text!r}{given})"
@@ -306,3 +308,8 @@ class STDP(Rule):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return STDP, tuple(getattr(self, one.name) for one in fields(self))
+
+
+# A frozen dataclass has its own; `a_plus` and the others are named where a wrong one is given.
+STDP.__setattr__ = Rule.__setattr__  # type: ignore[method-assign]
+STDP.__init__ = names_parameters(STDP.__init__)  # type: ignore[method-assign]

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from clhines.arrays import repeat, repeat_moved, repeated_nodes, stretch_of
 from clhines.cells.around import Enclosing, as_around
-from clhines.cells.cable import WORDS, Axis, Cable, check_cables
+from clhines.cells.cable import NAMES, REGIONS, WORDS, Axis, Cable, check_cables
 from clhines.checks import (
     as_array,
     as_indices,
@@ -325,14 +325,14 @@ class Places:
 
     def _spread(self, what: str, array: np.ndarray, nodes: np.ndarray) -> np.ndarray:
         """Values by cell, by node of the one cable, or by node of the network."""
-        cells, sizes = self.cell_of(nodes), self.forest.sizes
-        fits = {}
-        if array.shape == (self.forest.num_cells,):
-            fits["cells"] = array[cells]
-        if len({id(cable) for cable in self.cables}) == 1 and array.shape == (sizes[0],):
-            fits["nodes of a cell"] = array[nodes - self.forest.cell_offsets[cells]]
-        if array.shape == (self.forest.num_nodes,):
-            fits["nodes"] = array[nodes]
+        cells = self.cell_of(nodes)
+        index = {
+            "cells": cells,
+            "nodes of a cell": nodes - self.forest.cell_offsets[cells],
+            "nodes": nodes,
+        }
+        sizes = {**self._sizes()}
+        fits = {what: array[index[what]] for what in sizes if array.shape == (sizes[what],)}
         found = list(fits.values())
         if any(not np.array_equal(one, found[0]) for one in found[1:]):
             raise InputError(
@@ -340,6 +340,24 @@ class Places:
                 "expected net.per_cell(values), or values of the nodes given"
             )
         return found[0] if found else array
+
+    def _sizes(self) -> dict[str, int]:
+        """Return lengths of arrays that have a value for each of some things."""
+        sizes = {"cells": self.forest.num_cells}
+        if len({id(cable) for cable in self.cables}) == 1:
+            sizes["nodes of a cell"] = int(self.forest.sizes[0])
+        return {**sizes, "nodes": self.forest.num_nodes}
+
+    def shapes(self, nodes: np.ndarray) -> dict[str, int]:
+        """Return `_sizes` that differ from each other and from the number of `nodes`, by name."""
+        if not len(nodes) or nodes[0] < 0:  # artificial cells have none
+            return {}
+        words = {"cells": "cell", "nodes of a cell": "node of a cell", "nodes": "node"}
+        found = dict[str, int]()
+        for what, size in self._sizes().items():
+            if size not in (len(nodes), *found.values()):
+                found[words[what]] = size
+        return found
 
     def _region(self, at: str) -> np.ndarray:
         if at not in (*WORDS, "soma.middle"):
@@ -371,10 +389,18 @@ class Places:
         nodes = structure.nodes_of(masks)
         if not len(nodes):
             raise InputError(
-                f"at={shown(at)}: no cell has such a section; expected types of the file, "
-                "see Cable.type"
+                f"at={shown(at)}: no cell has a section of this type; expected "
+                f"{', '.join(self._types())}, nodes or a mask"
             )
         return nodes
+
+    def _types(self) -> list[str]:
+        """Return the words of `at` for what the cells have, and types that have no word."""
+        types = sorted({t for cable in self.cables for t in np.unique(cable.type).tolist()})
+        words = [word for word, number in REGIONS.items() if number in types]
+        others = [f"np.flatnonzero(cable.type == {t})" for t in types if t not in NAMES]
+        has_soma = any(in_soma.any() for in_soma in self._structure.in_soma)
+        return [*(["soma"] if has_soma else []), "dendrites", *words, "all", *others]
 
     def _need_cables(self, what: str) -> None:
         if not self.cables:

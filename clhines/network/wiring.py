@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.arrays import each, once
-from clhines.checks import as_array, as_indices, as_real, broadcast
-from clhines.errors import InputError
+from clhines.checks import as_array, as_indices, as_real, broadcast, unchangeable
+from clhines.errors import InputError, warn_caller
 from clhines.network.changes import Changes
 from clhines.network.groups import Group, inside
 from clhines.network.pairs import Drawn, Pairs, connected
@@ -21,6 +21,7 @@ from clhines.summary import range_text
 CallColumns = list[tuple[np.ndarray, ...]]
 
 
+@unchangeable("sim.set(weight=...) for weights; other values in connect()")
 class Connections:
     """Connections that one call of `Network.connect` made, with what it was given.
 
@@ -30,7 +31,11 @@ class Connections:
     """
 
     def __init__(self, wiring: Wiring, number: int, target: Group) -> None:
-        self._wiring, self._number, self.target = wiring, number, target
+        vars(self).update(_wiring=wiring, _number=number, target=target)
+
+    _wiring: Wiring
+    _number: int
+    target: Group
 
     @property
     def sources(self) -> np.ndarray:
@@ -244,6 +249,23 @@ class Wiring:
 
 def weight_unit(target: Group) -> str | None:
     return "uS" if target.mechanism.name in ("expsyn", "exp2syn") else None
+
+
+_Weight = TypeVar("_Weight")
+
+
+def weight_or_none(weight: _Weight | None, target: Group, call: str) -> _Weight | float:
+    """Return a weight; warn where none is given to a mechanism whose events have one."""
+    if weight is not None:
+        return weight
+    net = target.mechanism.program.net
+    if net is None or net.weights:
+        warn_caller(
+            f"{call} without weight: events have weight 0 for {target.mechanism.name}; expected "
+            "weight=, 0 if it is meant",
+            UserWarning,
+        )
+    return 0.0
 
 
 def rows_of_weights(weight: ArrayLike, target: Group) -> np.ndarray:

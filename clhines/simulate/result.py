@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clhines.analysis.results import timed_record_of
+from clhines.checks import unchangeable
 from clhines.errors import InputError, shown, warn_caller
 from clhines.files import PathLike
 from clhines.simulate.records.features import FeatureValues
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@unchangeable("an array or attribute of yours: results stay as they are")
 @dataclass(frozen=True, eq=False)
 class Result:
     """Spikes and records of a run.

@@ -658,7 +658,8 @@ class Simulation(Holder):
         arrays = self._runner.save()
         with agreed(self.ranks):
             if self._first:
-                saved_states.write(path, arrays, self.step, self._runner.model.signature)
+                signature = self._runner.model.signature
+                saved_states.write(path, arrays, self.step, signature, self.model)
 
     @collective
     def restore(self, path: PathLike) -> None:

@@ -84,6 +84,40 @@ def test_sets_under_protocols_are_those_of_the_model_alone(engine, fast_queue, c
     assert found.num_spikes[:, 0].min() > 0
 
 
+def test_features_refer_to_the_clamp_of_the_model():
+    """As of voltages; the protocol was refused, which has no stimulus of its own."""
+
+    def model(clamps=1):
+        net = Network(CABLES[0], 1)
+        net.insert("hh", "soma")
+        net.insert("pas", "dendrites")
+        for k in range(clamps):
+            net.add("iclamp", at=net.soma, delay=1.0 + k, dur=3.0, amp=0.7)
+        return net
+
+    names = ["spike_count", "voltage_base", "ohmic_input_resistance_vb_ssse", "minimum_voltage"]
+    sets, alone = [[0.12], [0.01]], {"alone": {"stop": 6.0}}
+    parameters, options = {"g": ("hh", "gnabar")}, {"engine": "reference"}
+    found = Population(model(), parameters, alone, features=names, **options).evaluate(sets)
+    traces = Population(model(), parameters, alone, **options).evaluate(sets)
+    given = {"stim_start": 1.0, "stim_end": 4.0, "stimulus_current": 0.7}
+    expected = extract(traces.v[:, 0], traces.t, names, **given)
+    for name in names:  # sums of some 50 samples of 65 mV, rounded
+        np.testing.assert_allclose(found.features[name][:, 0], expected[name], 1e-12, 1e-10)
+    assert np.isfinite(found.features["voltage_base"]).all()
+    other = {"step": {"stop": 6.0, "stimuli": [{"amp": 0.0, "delay": 1.0, "dur": 3.0}]}}
+    again = Population(model(), parameters, other, features=names[:2], **options).evaluate(sets)
+    assert np.array_equal(again.features["voltage_base"], found.features["voltage_base"])
+    for net, changed, words in (
+        (model(0), parameters, "the model has no clamp of a current; expected 'stimuli'"),
+        (model(2), parameters, "the model has 2 clamps of currents; expected 'stimuli'"),
+        (model(), {"d": ("iclamp", "delay")}, "the clamp of the model changes from set to set"),
+        (model(), {"a": ("iclamp", "amp")}, "the clamp of the model changes from set to set"),
+    ):
+        with pytest.raises(InputError, match=f"alone has no stimulus, and {words}"):
+            Population(net, changed, alone, features=names)
+
+
 def test_spikes_of_the_threshold_and_of_efel_have_two_names():
     """A plateau of -5 mV is a spike of eFEL's, above -20 mV, and none of the network's 10 mV."""
     net = Network.from_arrays([-1], [0, 1], [1e3], [0.0], [1e-2])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias, cast
 
 import numpy as np
 import pyopencl as cl
@@ -17,7 +17,7 @@ import pyopencl.array as cla
 from clhines.device import trust
 from clhines.device.arrays import Reads, part_of
 from clhines.device.copies import shares_memory
-from clhines.errors import DeviceMemoryError, InputError
+from clhines.errors import DeviceMemoryError, InputError, shown
 from clhines.model.model import Model
 from clhines.simulate.events.grid_run import Grid, Spikes
 from clhines.simulate.records.records import Record
@@ -162,7 +162,23 @@ class Job:
     def of_user(self) -> Run:
         """Return the run of an engine of a user's own: an `ArenaRun`, say, or a `CellsRun`."""
         assert callable(self.request.engine)
-        return self.request.engine(self)
+        run: object = self.request.engine(self)
+        missing = [name for name in _METHODS if not callable(getattr(run, name, None))]
+        most = getattr(run, "max_steps", None)
+        if missing or not isinstance(most, int) or most < 1:
+            lacks = f"{missing[0]}()" if missing else f"max_steps above 0 (it is {shown(most)})"
+            raise InputError(
+                f"engine {_name_of(self.request.engine)} returned {type(run).__name__} without "
+                f"{lacks}; expected a Run, as of clhines.simulate.engines.cells_run.CellsRun"
+            )
+        return cast("Run", run)
+
+
+_METHODS = "begin advance deliver mark seconds end now voltages weights reward save load".split()
+
+
+def _name_of(engine: object) -> str:
+    return str(getattr(engine, "__name__", type(engine).__name__))
 
 
 def take_chunk(
@@ -181,7 +197,9 @@ def take_chunk(
     cost["steps"] += sum(end - begin for begin, end in zip(at[0::2], at[1::2], strict=False))
     cost["spikes"] += sum(end - begin for begin, end in zip(at[1::2], at[2::2], strict=False))
     clock = time.perf_counter()
-    chunk = run.end()
+    chunk: object = run.end()
+    if not isinstance(chunk, Chunk):
+        raise InputError(f"end() of the engine returned {type(chunk).__name__}; expected a Chunk")
     cost["collect"] += time.perf_counter() - clock
     return chunk
 

@@ -29,6 +29,7 @@ from clhines.checks import (
     check_room,
     shown,
     spread,
+    unchangeable,
 )
 from clhines.device import devices as device_list
 from clhines.errors import InputError, SimulationError, meant
@@ -47,6 +48,7 @@ from clhines.simulate.simulation import Simulation
 from clhines.summary import as_html, counted
 
 STIMULUS = {"amp": 0.0, "delay": 0.0, "dur": 1e9}
+CLAMPS = ("iclamp", "IClamp")  # built in, and NEURON's
 _UNITS = {"amp": "nA", "delay": "ms", "dur": "ms"}
 
 ParameterPath = tuple[str, str] | tuple[str, str, ArrayLike]
@@ -189,6 +191,7 @@ class Recipe:
     stimuli: list[dict[str, np.ndarray]]  # of each clamp its values by name, (P,)
     node: int  # whose voltage is recorded
     features: tuple[str, ...]  # to record instead
+    windows: dict[str, np.ndarray]  # (P,): the stimulus that they refer to
     dt: float
 
 
@@ -234,7 +237,7 @@ class Batch:
         self._groups = [[groups[k] for k in parts] for parts in pieces.of_parameter]
         reduce = None
         if recipe.features:
-            window = {name: recipe.stimuli[0][name][protocol] for name in STIMULUS}
+            window = {name: values[protocol] for name, values in recipe.windows.items()}
             reduce = Features(
                 recipe.features,
                 stim_start=window["delay"],
@@ -323,6 +326,7 @@ _HOST_BYTES = 1 << 30  # that a batch takes at most where there is no device
 _SHARE = 0.4  # of the memory of a device that a batch takes at most
 
 
+@unchangeable("an array or attribute of yours: results stay as they are")
 @dataclass(frozen=True, eq=False)
 class PopulationResult:
     """Results of a population.
@@ -410,7 +414,8 @@ class Population:
         they fit into memory.
     features : iterable of str, optional
         Compute these of `clhines.analysis.FEATURES` on the device and keep no voltages. The first
-        stimulus of a protocol is the one that they refer to. Their spikes are peaks above -20 mV,
+        stimulus of a protocol is the one that they refer to; without one it is the only IClamp that
+        the model has. Their spikes are peaks above -20 mV,
         whatever the threshold of the model.
     stop_early : bool
         Simulate no protocol beyond its own stop: those of each stop in a simulation of their own.
@@ -479,10 +484,11 @@ class Population:
         stops, stimuli = by_step(model, protocols, compiled.dt)
         pieces = divided(model, parameters)
         mechanisms = tuple(parameters[name][1] for name in self.names)
-        wanted = _features(features, protocols)
+        wanted = _features(features)
+        windows = _windows(model, protocols, stimuli, wanted, parameters.values())
         self._recipe = Recipe(
             model, compiled, pieces, mechanisms, self.protocols, stops, stimuli, int(node), wanted,
-            compiled.dt,
+            windows, compiled.dt,
         )  # fmt: skip
         early = as_switch("stop_early", stop_early) or bool(wanted)
         every = np.arange(len(stops))
@@ -737,17 +743,61 @@ class Population:
             threads.shutdown(cancel_futures=True)
 
 
-def _features(names: Iterable[str] | None, protocols: Mapping[str, Protocol]) -> tuple[str, ...]:
-    """Check the names of features, and that all protocols have a stimulus."""
+def _features(names: Iterable[str] | None) -> tuple[str, ...]:
+    """Check the names of features."""
     if names is None:
         return ()
     wanted = tuple(known_features(names))
     if not wanted:
         raise InputError(f"features is empty; expected some of {', '.join(FEATURES)}")
-    for name, given in protocols.items():
-        if not given.get("stimuli"):
-            raise InputError(f"protocol {name} has no stimulus; expected one, as features need it")
     return wanted
+
+
+def _windows(
+    model: Network,
+    protocols: Mapping[str, Protocol],
+    stimuli: Sequence[dict[str, np.ndarray]],
+    wanted: Sequence[str],
+    paths: Iterable[ParameterPath],
+) -> dict[str, np.ndarray]:
+    """Return the stimulus by protocol that features refer to: its first, else the model's clamp."""
+    if not wanted:
+        return {}
+    windows = {name: np.zeros(len(protocols)) for name in STIMULUS}
+    for k, (protocol, given) in enumerate(protocols.items()):
+        own: Mapping[str, float]
+        if given.get("stimuli"):
+            own = {name: float(stimuli[0][name][k]) for name in STIMULUS}
+        else:
+            own = _own_clamp(model, protocol, wanted, paths)
+        for name in STIMULUS:
+            windows[name][k] = own[name]
+    return windows
+
+
+def _own_clamp(
+    model: Network, protocol: str, wanted: Sequence[str], paths: Iterable[ParameterPath]
+) -> dict[str, float]:
+    """Return amplitude, delay and duration of the one clamp of a current that a model has."""
+    clamps = list[dict[str, float]]()
+    for group in (g for g in model.groups if g.mechanism.name in CLAMPS):
+        delay = "del" if "del" in group.parameters else "delay"  # NEURON's file has the former
+        columns = [np.broadcast_to(group.parameters[n], len(group)) for n in ("amp", delay, "dur")]
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        clamps += [dict(zip(STIMULUS, row, strict=True)) for row in rows if row[2] > 0]
+    expected = "'stimuli': [{'amp': 0.0, 'delay': ..., 'dur': ...}], ms, to which features refer"
+    if len(clamps) != 1:
+        had = "no clamp of a current" if not clamps else f"{len(clamps)} clamps of currents"
+        raise InputError(
+            f"protocol {protocol} has no stimulus, and the model has {had}; expected {expected}"
+        )
+    changed = {path[1] for path in paths if path[0] in CLAMPS}
+    if changed - {"amp"} or (changed and any("resistance" in name for name in wanted)):
+        raise InputError(
+            f"protocol {protocol} has no stimulus, and the clamp of the model changes from set to "
+            f"set; expected {expected}"
+        )
+    return clamps[0]
 
 
 def _places(

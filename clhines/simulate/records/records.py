@@ -26,6 +26,7 @@ from clhines.checks import (
     as_real,
     check_room,
     shown,
+    unchangeable,
 )
 from clhines.errors import InputError, meant
 from clhines.files import PathLike, path_text, whole, write_npz
@@ -230,6 +231,7 @@ def columns_of(
     return RecordColumns("node", number, cell if network.num_cells > 1 else None, is_soma)
 
 
+@unchangeable("another record(): a recording stays as it is")
 class Recording(int):
     """Result of `Simulation.record`: the number of a record, by which a result has it.
 
