@@ -163,7 +163,8 @@ def test_what_differs_from_a_saved_state_is_named(tmp_path):
         with pytest.raises(InputError, match=words):
             other.restore(tmp_path / "a.npz")
     with np.load(tmp_path / "a.npz") as file:
-        np.savez(tmp_path / "old.npz", **{k: file[k] for k in file.files if k != "settings"})
+        arrays = dict(file, network=np.array(str(file["network"]).split()[0]))
+        np.savez(tmp_path / "old.npz", **arrays)
     simulation().restore(tmp_path / "old.npz")
     with pytest.raises(InputError, match="of another network or another dt; expected one"):
         simulation(dt=0.05).restore(tmp_path / "old.npz")

@@ -119,7 +119,7 @@ def _warn_of_units(cell: Morphology) -> None:
     parent = cell.parent[child]
     length = np.linalg.norm(cell.xyz[child] - cell.xyz[parent], axis=1)
     area = float(np.pi * np.sum(length * np.abs(cell.radius[child] + cell.radius[parent])))
-    if np.isfinite(area) and area > LARGE:
+    if area > LARGE and length.max(initial=0.0) < 1e8:  # nm, 10 cm: what is longer is a fault
         warn_caller(
             f"{cell.name}: the area of the cell is {area:.2g} um2, above {LARGE:.0e}; expected "
             "lengths in um: divide coordinates and radii by 1000 if they are in nm",

@@ -20,7 +20,7 @@ from clhines.simulate.state.decisions import external_sums, incoming_scale, leng
 
 _WHAT = "a file that Simulation.save() has written"
 _SCALAR = np.dtype(np.int64)
-_TEXT = np.dtype("U120")
+_TEXT = np.dtype("U184")  # a digest, and settings
 _MOST = 2**31 - 1  # of all counts but those of a generator, which may be its state
 _MOST_DRAWN = 2**32 - 1
 
@@ -86,8 +86,8 @@ def _described(model: Model) -> bytes:
 def write(
     path: PathLike, arrays: dict[str, np.ndarray], step: int, digest: str, model: Model
 ) -> None:
-    texts = {"network": np.array(digest), "settings": np.array(_settings(model), _TEXT)}
-    write_npz(path, arrays | {"step": np.array(step, np.int64), **texts})
+    network = np.array(f"{digest} {_settings(model)}", _TEXT)
+    write_npz(path, arrays | {"step": np.array(step, np.int64), "network": network})
 
 
 def _settings(model: Model) -> str:
@@ -95,14 +95,14 @@ def _settings(model: Model) -> str:
     return f"dt={model.dt!r} ms, secondorder={model.secondorder}, seed={model.seed}"
 
 
-def _difference(file: Npz, model: Model) -> str:
+def _difference(given: str, model: Model) -> str:
     """Say which settings of a saved state differ from those of a model, or that the network does.
 
     Files of earlier versions do not have them.
     """
-    if "settings" not in file.names:
+    own = _settings(model)
+    if not given:
         return "of another network or another dt"
-    given, own = str(file.read("settings", Member((), _TEXT))), _settings(model)
     pairs = zip(given.split(", "), own.split(", "), strict=False)
     other = [f"{one} (here {two})" for one, two in pairs if one != two and one.isprintable()]
     return f"saved with {', '.join(other)}" if other else "of another network, with the same dt"
@@ -115,10 +115,13 @@ def read(
     with Npz(path, _WHAT) as file:
         if file.header("network")[1] == np.uint8:  # its text
             raise InputError(f"{file.name}: is a network, for Network.load(); expected {_WHAT}")
-        network = file.read("network", Member((), np.array(digest).dtype))
-        if str(network) != digest:
+        has_settings = file.header("network")[1] == _TEXT
+        text = _TEXT if has_settings else np.array(digest).dtype
+        network, _, settings = str(file.read("network", Member((), text))).partition(" ")
+        if network != digest:
             raise InputError(
-                f"{file.name}: {_difference(file, model)}; expected one saved by this simulation"
+                f"{file.name}: {_difference(settings, model)}; expected one saved by this "
+                "simulation"
             )
         step = int(file.read("step", Member((), _SCALAR, 0, LAST_STEP)))
         other = file.header("v")[1]
@@ -127,7 +130,7 @@ def read(
                 f"{file.name}: of a simulation in {other.name}; expected {dtype.name}, as this one"
             )
         expected = members(model, dtype, step)
-        unknown = sorted(set(file.names) - set(expected) - {"network", "settings", "step"})
+        unknown = sorted(set(file.names) - set(expected) - {"network", "step"})
         if unknown:
             raise InputError(f"{file.name}: {shown(unknown[0])} is unknown; expected {_WHAT}")
         found = {name: file.read(name, member) for name, member in expected.items()}
