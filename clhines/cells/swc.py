@@ -117,8 +117,9 @@ def _warn_of_units(cell: Morphology) -> None:
     """Warn where a file seems to be in nm: neurons have some 1,000 to 100,000 um2."""
     child = np.flatnonzero(cell.parent >= 0)
     parent = cell.parent[child]
-    length = np.linalg.norm(cell.xyz[child] - cell.xyz[parent], axis=1)
-    area = float(np.pi * np.sum(length * np.abs(cell.radius[child] + cell.radius[parent])))
+    with np.errstate(all="ignore"):
+        length = np.linalg.norm(cell.xyz[child] - cell.xyz[parent], axis=1)
+        area = float(np.pi * np.sum(length * np.abs(cell.radius[child] + cell.radius[parent])))
     if area > LARGE and length.max(initial=0.0) < 1e8:  # nm, 10 cm: what is longer is a fault
         warn_caller(
             f"{cell.name}: the area of the cell is {area:.2g} um2, above {LARGE:.0e}; expected "
