@@ -31,7 +31,7 @@ from clhines.neuron.entry import (
     steps_until,
 )
 from clhines.neuron.memory.objects import Objects
-from clhines.neuron.memory.session import Hoc
+from clhines.neuron.memory.session import Hoc, VersionError
 from clhines.neuron.read.hooks import is_standard, standard
 from clhines.neuron.read.wiring import on_ranks
 from clhines.neuron.redirect import HocArguments, Redirect, without_redirects
@@ -335,10 +335,25 @@ def _kind(reason: str) -> str:
 _switch: list[Switch] = []
 
 
+class NoSwitch:
+    """Stands for the switch where NEURON runs all models, as its memory is not read."""
+
+    steps = 0
+
+    def __init__(self, reason: str) -> None:
+        self.options: SwitchOptions | None = None
+        self.reasons, self._reason = list[str](), reason
+
+    def set(self, options: SwitchOptions | None, reasons: list[str]) -> None:
+        self.options, self.reasons = options, reasons
+        if options is not None and self._reason not in reasons:
+            reasons.append(self._reason)
+
+
 class Enabled(AbstractContextManager["Enabled"]):
     """The switch that `enable` has turned on; the end of a ``with`` block sets it as it was."""
 
-    def __init__(self, switch: Switch, options: SwitchOptions) -> None:
+    def __init__(self, switch: Switch | NoSwitch, options: SwitchOptions) -> None:
         self._switch, self._before, self._first = switch, switch.options, switch.steps
         self._reasons, self._reasons_before = list[str](), switch.reasons
         switch.set(options, self._reasons)
@@ -389,6 +404,8 @@ def enable(
     progress : bool
         See `run`; a bar is shown of runs that take longer than two seconds.
 
+    If this version of NEURON has failed its self-test, NEURON runs all models, and a line says so.
+
     Returns
     -------
     Enabled
@@ -404,7 +421,14 @@ def enable(
         UserWarning says it, too.
     """
     request = RunOptions.of(device, dtype, engine)
-    switch, step = _made(), as_step(fixed_step)
+    step = as_step(fixed_step)
+    try:
+        switch: Switch | NoSwitch = _made()
+    except VersionError as error:
+        if strict:
+            raise
+        say_to_caller(f"NEURON itself runs all models, as {error}")
+        switch = NoSwitch(str(error))
     skips = switch.options is not None and switch.options.skips
     return Enabled(switch, SwitchOptions(request, strict, step, progress, skips))
 

@@ -18,7 +18,7 @@ import tempfile
 import clhines
 from clhines import files
 from clhines.errors import InputError
-from clhines.neuron.memory.session import ANY, Hoc, as_flag, interpreter
+from clhines.neuron.memory.session import ANY, Hoc, VersionError, as_flag, interpreter
 from clhines.progress import phase
 
 SWITCH = "CLHINES_NEURON_TRUST"  # 1 leaves the self-test out
@@ -40,7 +40,9 @@ def supported() -> Hoc:
     Raises
     ------
     InputError
-        NEURON is not installed, too old or too new, or this version has failed.
+        NEURON is not installed or too old, or the self-test did not run.
+    VersionError
+        This version is too new, or has failed.
     """
     h = interpreter()
     if as_flag(SWITCH):
@@ -55,7 +57,7 @@ def supported() -> Hoc:
                 _save(key, wrong)
         _results[version] = wrong
     if _results[version]:
-        raise InputError(
+        raise VersionError(
             f"{version} has failed the self-test of clhines ({_results[version]}); expected "
             f"NEURON 9.0 (pip install 'neuron>=9.0,<9.1')"
         )

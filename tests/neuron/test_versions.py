@@ -21,7 +21,7 @@ ENTRIES = {
     "run": lambda: clhines.neuron.run(1),
     "from_neuron": clhines.from_neuron,
     "check": clhines.neuron.check,
-    "enable": clhines.neuron.enable,
+    "enable": lambda: clhines.neuron.enable(strict=True),
 }
 
 
@@ -72,6 +72,17 @@ def test_a_version_that_fails_is_refused_in_one_line(cell, monkeypatch, entry):
     assert cell and len(str(error.value).splitlines()) == 1 and h.nrnversion() in str(error.value)
 
 
+def test_the_switch_lets_neuron_run_with_a_version_that_fails(cell, monkeypatch):
+    monkeypatch.setattr(versions, "_tested", lambda version: "planted")
+    h.load_file("stdrun.hoc")
+    with pytest.warns(UserWarning, match="NEURON itself runs all models, as .*planted"):
+        on = clhines.neuron.enable()
+    with on:
+        h.continuerun(1)
+    assert cell and on.steps == 0 and h.t > 0.99
+    assert len(on.reasons) == 1 and "planted" in on.reasons[0]
+
+
 def simulate(folder, *words):
     script = folder / "script.py"
     script.write_text(
@@ -90,6 +101,8 @@ def test_the_command_refuses_a_version_that_has_failed(tmp_path):
     done = simulate(tmp_path, "--stop", "1", "--engine", "reference")
     assert done.returncode and "Traceback" not in done.stderr
     assert "has failed the self-test of clhines (planted)" in done.stderr
+    done = simulate(tmp_path)
+    assert "planted" in done.stderr and "t is 1" in done.stdout.replace("0.99999", "1")
 
 
 PLANTED = {

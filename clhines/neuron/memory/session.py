@@ -20,6 +20,10 @@ OLDEST, NEWEST = (9, 0), (9, 0)
 ANY = "CLHINES_NEURON_ANY"  # 1: newer versions, too
 
 
+class VersionError(InputError):
+    """NEURON's memory is not read, as this version is too new or has failed the self-test."""
+
+
 def interpreter() -> Hoc:
     """Return NEURON's interpreter, `neuron.h`.
 
@@ -38,7 +42,8 @@ def interpreter() -> Hoc:
     lifted = as_flag(ANY)
     if found < OLDEST or (found > NEWEST and not lifted):
         more = f" ({ANY}=1 lets newer ones take the self-test)" if found > NEWEST else ""
-        raise InputError(f"NEURON is {neuron.__version__}; expected 9.0{more}")
+        kind = VersionError if found > NEWEST else InputError
+        raise kind(f"NEURON is {neuron.__version__}; expected 9.0{more}")
     return neuron.h
 
 
