@@ -613,7 +613,7 @@ def test_code_of_cvode_events_that_cannot_be_run_is_refused():
 def test_code_that_events_and_vectors_call_runs_at_their_times_as_in_neuron(engine):
     """What it finds, i_cap too, which only NEURON's own step sets, and what it changes."""
     found = told(engine, "called", program=PROGRAM.with_name("statements_program.py"))
-    assert len(found) == 22
+    assert len(found) == 20
     for name, one in found.items():
         assert one["worst"] < TOLERANCE and one["calls"] + one["effect"], name
         assert one["counts"][0] == one["counts"][1], name

@@ -108,7 +108,6 @@ CALLED = {
     "plays": lambda net: net.player.play("hoc_count += $1*t", net.at_times),
     "plays into": lambda net: net.player.play("IClamp[0].amp = $1/10 hoc_count += t", 2.3),
     "both": lambda net: (net.player.play("hoc_count += $1*t", 0.7), net.each(net.seen)),
-    "advance": lambda net: (h("proc advance() { fadvance() hoc_count += t }"), net.each(net.seen)),
 }  # fmt: skip
 
 
