@@ -6,6 +6,7 @@ OpenCL is looked for when the first test wants a queue: `pytest tests/plan` runs
 import functools
 import gc
 import itertools
+import json
 import os
 import re
 import sys
@@ -105,6 +106,29 @@ def pytest_runtest_protocol(item):
             patch.setenv("CLHINES_TEST_FEW_MODS", "1")  # `mod_files` compiles no others
         patch.setenv("CLHINES_NEURON_TRUST", "1")
         yield
+
+
+@functools.cache
+def _raising():
+    """By test: ids of the catalogue of refusals that it raises, of `refusals.json`."""
+    path, found = Path(__file__).with_name("refusals.json"), {}
+    for name, test in json.loads(path.read_text("utf-8")).items():
+        found.setdefault(test, set()).add(name)
+    return found
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Let a test of `refusals.json` fail that does not raise what it is named for there."""
+    wanted = _raising().get(pyfuncitem.nodeid)
+    if wanted is None:
+        return (yield)
+    import raised
+
+    with raised.noting() as found:
+        result = yield
+    assert wanted <= found, f"refusals.json: {sorted(wanted - found)} not raised"
+    return result
 
 
 def _parameter(pair):

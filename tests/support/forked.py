@@ -55,6 +55,7 @@ def _server():
 
 def _serve():
     import neuron  # noqa: F401
+    import raised  # noqa: F401
 
     import clhines
     import clhines.neuron
@@ -82,6 +83,7 @@ def _run(command, files, environment, folder, _):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)
         os.environ.update(environment)
         os.chdir(folder)
+        sys.modules["raised"].note()
         if command[0] == "-c":
             sys.argv = ["-c", *command[2:]]
             sys.modules["__main__"] = main = ModuleType("__main__")

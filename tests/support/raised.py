@@ -1,0 +1,42 @@
+"""Notes the ids of refusals that a test raises, in its process and in those of `forked`."""
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from clhines import refusals
+
+FILE = "CLHINES_TEST_RAISED"  # environment variable: where processes note them
+_made = refusals._sentence
+
+
+def _noted(text, id_, way_out):
+    with open(os.environ[FILE], "a", encoding="utf-8") as file:
+        file.write(f"{id_}\n")
+    return _made(text, id_, way_out)
+
+
+_noted.__module__, _noted.__qualname__ = _made.__module__, _made.__qualname__  # for pickle
+
+
+def note():
+    """Note them in this process from now on, if a test asks for it."""
+    if FILE in os.environ:
+        refusals._sentence = _noted
+
+
+@contextlib.contextmanager
+def noting():
+    """Yield a set, which has the ids after the block."""
+    found = set()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "raised")
+        os.environ[FILE] = str(path)
+        note()
+        try:
+            yield found
+        finally:
+            refusals._sentence = _made
+            del os.environ[FILE]
+            found |= {*path.read_text("utf-8").split()} if path.exists() else set()
