@@ -376,6 +376,7 @@ references = {
 found = {"names": list(references), "record": [], "play": [], "statement": []}
 
 def look(kind):
+    h.dt = 0.025  # which a Vector that plays has set to 0
     h.finitialize(-65)
     found[kind].append([str(r) for r in clhines.neuron.check()])
 
