@@ -235,6 +235,18 @@ def test_no_memory_is_told_in_one_line(fast_queue, needs, monkeypatch):
         Simulation(net, DT, queue=fast_queue)
 
 
+@pytest.mark.parametrize("engine", ["steps", "reference"])
+def test_a_delay_far_ahead_takes_no_ring_of_steps(fast_queue, needs, engine):
+    needs(fast_queue, "float64")
+    net, syn = simple_network()
+    net.connect(0, syn, 0, 0.1, 2.0**20 * DT)
+    if engine == "reference":
+        Simulation(net, DT, engine=engine).run(DT)
+        return
+    with pytest.raises(InputError, match="longest delay is 1048576 steps; expected at most"):
+        Simulation(net, DT, engine=engine, queue=fast_queue)
+
+
 def test_progress(fast_queue, needs, capsys):
     needs(fast_queue, "float64")
     sim = Simulation(simple_network()[0], DT, queue=fast_queue)

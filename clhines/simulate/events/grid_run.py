@@ -471,6 +471,9 @@ def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, n
     return step, target, weight
 
 
+MAX_SLOTS = 1 << 20  # steps of a ring of events
+
+
 class Grid:
     """Sums of events, due step by step, and the list of spikes that they come from.
 
@@ -498,6 +501,11 @@ class Grid:
                 f"{decisions.network.connections.max_delay} steps after its spike, take "
                 f"{size / 2**20:.0f} MiB; the device allows {most / 2**20:.0f} MiB; expected "
                 "shorter delays"
+            )
+        if self.slots > MAX_SLOTS:
+            raise InputError(
+                f"the longest delay is {decisions.network.connections.max_delay} steps; expected "
+                f"at most {MAX_SLOTS - 2}, or engine='reference'"
             )
         self.incoming = cla.zeros(queue, max(self.slots * model.num_targets, 1), np.int64)
         step, target, weight = summed_events(model, self.scale)
