@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import clhines
-from clhines.cli.report import doing
+from clhines.cli.report import doing, folded
 from clhines.device import caches as kept
 from clhines.device import devices, pocl, trust
 from clhines.errors import ClhinesError, DeviceError, install
@@ -44,6 +44,7 @@ class Finding:
     good: bool
     what: str
     advice: str = ""
+    there: bool = True  # False: something optional is not installed
 
 
 def run_doctor(_: argparse.Namespace) -> int:
@@ -60,7 +61,8 @@ def run_doctor(_: argparse.Namespace) -> int:
             findings = check()
         for finding in findings:
             faults += not finding.good
-            _print("ok" if finding.good else "FAULT", finding.what)
+            good = "ok" if finding.there else "--"
+            _print(good if finding.good else "FAULT", finding.what)
             if finding.advice:
                 _print("" if finding.good else "do", finding.advice)
     print("no fault found" if not faults else f"{faults} fault{'s' if faults > 1 else ''} found")
@@ -70,7 +72,7 @@ def run_doctor(_: argparse.Namespace) -> int:
 def _print(label: str, text: str) -> None:
     lines = textwrap.wrap(" ".join(text.split()), 90)
     for k, line in enumerate(lines):
-        print(f"{label if k == 0 else '':<6} {line}")
+        print(f"{label if k == 0 else '':<6} {line}", flush=True)  # also into a pipe, at once
 
 
 def versions() -> list[Finding]:
@@ -255,7 +257,8 @@ def _difference(index: str, dtype: np.dtype) -> float:
 
 def mpi() -> list[Finding]:
     if _version("mpi4py") is None:
-        return [Finding(True, f"MPI is not installed; several processes need {install('mpi')}")]
+        what = f"MPI is not installed; several processes need {install('mpi')}"
+        return [Finding(True, what, there=False)]
     program = "from mpi4py import MPI; print(MPI.Get_library_version())"
     library = _output([sys.executable, "-c", program])
     reinstall = "pip install --force-reinstall mpi4py mpich"
@@ -297,7 +300,7 @@ def _output(command: list[str]) -> str | None:
 def extras() -> list[Finding]:
     names = {"matplotlib": f"pictures need {install('plot')}", "neuron": "NEURON is not installed"}
     return [
-        Finding(True, f"{name} {v}" if (v := _version(name)) else why)
+        Finding(True, f"{name} {v}" if (v := _version(name)) else why, there=v is not None)
         for name, why in names.items()
     ]
 
@@ -327,7 +330,7 @@ def run_devices(_: argparse.Namespace) -> int:
         print(line if len(line) <= 100 else line[:97] + "...")
     print(note)
     for finding in processors():
-        print(finding.what[:100])
+        print(folded(finding.what, 0))
     print("\nengines, of which auto takes the first that takes the network:")
     for name, on, about, lacks, limits in described():
         text = f"{name:<16}  {on:<4}  {about}" + f"; {limits}" * bool(limits)

@@ -6,7 +6,7 @@ import argparse
 
 import clhines
 from clhines.cli.arguments import Commands, add_cells, read_cells
-from clhines.cli.report import check_picture, doing, named_option
+from clhines.cli.report import check_picture, doing, folded, named_option
 from clhines.plan import plan as planning
 
 
@@ -44,5 +44,5 @@ def run_plan(arguments: argparse.Namespace) -> int:
     if arguments.plot is not None:
         with named_option("--plot"), doing("drawing"):
             made.plot(arguments.plot)
-    print(f"device            {name}"[:100] + f"\n{made.describe()}")
+    print(folded(f"device            {name}", 18) + f"\n{made.describe()}")
     return 0

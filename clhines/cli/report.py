@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import sys
+import textwrap
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,6 +23,7 @@ from clhines.progress import showing
 if TYPE_CHECKING:
     from clhines.solve.solver import Solver
 DELAY = 2.0  # seconds without a word
+COLUMNS = 100
 SPIKES = "{spikes}, the first at {first_spike_ms:g} ms, the last at {last_spike_ms:g} ms"
 _Item = TypeVar("_Item")
 
@@ -73,7 +75,15 @@ def as_json(report: Mapping[str, object]) -> str:
 
 def table(rows: Mapping[str, str], report: Mapping[str, object], width: int = 10) -> str:
     """Return the lines of a report, a name and a text to be filled in; empty ones are left out."""
-    return "\n".join(f"{k:<{width}} {v.format(**report)}"[:100] for k, v in rows.items() if v)
+    lines = [f"{k:<{width}} {v.format(**report)}" for k, v in rows.items() if v]
+    return "\n".join(folded(line, width + 1) for line in lines)
+
+
+def folded(line: str, indent: int) -> str:
+    """Fold a line that is longer than `COLUMNS`, so that nothing of it is lost."""
+    if len(line) <= COLUMNS:
+        return line
+    return textwrap.fill(line, COLUMNS, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 def when_of(spikes: np.ndarray) -> dict[str, object]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import clhines
 from clhines import files
 from clhines.cli.arguments import read_cells
-from clhines.cli.report import as_json, doing
+from clhines.cli.report import as_json, doing, folded
 from clhines.device import timing
 from clhines.device.devices import label
 from clhines.errors import InputError
@@ -71,7 +71,7 @@ def _tuning_table(report: Mapping[str, object], candidates: Sequence[Mapping[str
         "device     {device}",
         "floor      {floor_ms:.3f} ms",
     ]
-    lines = [line.format(**report)[:100] for line in lines]
+    lines = [folded(line.format(**report), 11) for line in lines]
     width = max(len(str(row["candidate"])) for row in candidates)
     for row in candidates:
         notes = ", ".join(what for what in ("chosen", "heuristic") if row[what])
