@@ -223,7 +223,7 @@ class Cable:
         nodes = f"{self.num_nodes} nodes in {self.sections.num_sections} sections"
         values = f"Ra {range_text(self.Ra)} Ω·cm, cm {range_text(self.cm)} µF/cm²"
         area = f"{self.area.sum():.5g} µm²"
-        return f"Cable({self.name}: {nodes} ({self._regions()}), {area}; {values})"
+        return f"Cable({self.name}: {nodes} ({self._regions()}); {values}; {area})"
 
     def _repr_html_(self) -> str:
         rows = {
