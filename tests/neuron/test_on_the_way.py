@@ -175,8 +175,7 @@ def test_watch_conditions_that_come_true_at_once_are_neurons(engine, parts):
 
 
 @pytest.mark.parametrize("engine", ["reference", "auto"])
-@pytest.mark.parametrize("by", ["run", "loop"])
-def test_events_of_the_past_send_what_is_due_at_once_as_in_neuron(engine, by):
+def test_events_of_the_past_send_what_is_due_at_once_as_in_neuron(engine):
     """A state is restored without its queue: NetStims of an earlier time send to a synapse."""
     h.load_file("stdrun.hoc")
     soma = h.Section(name="soma")
@@ -198,10 +197,7 @@ def test_events_of_the_past_send_what_is_due_at_once_as_in_neuron(engine, by):
             if on:
                 with pytest.raises(InputError, match="events on their way that were due before"):
                     clhines.from_neuron()
-            if by == "run":
-                h.continuerun(8)
-            while h.t < 7.99:
-                h.fadvance()
+            h.continuerun(8)
         found.append((np.array(each), soma(0.5).v, synapse.g))
         assert not on or switch.steps >= 190
     for neuron, ours in zip(*found, strict=True):
