@@ -139,7 +139,7 @@ def _compiled(
     weights = connections.weight if all_here else given_weights(wiring)
     exactly = np.delete(np.arange(len(weights)), on_grid) if exact else np.zeros(0, np.int64)
     threshold = spread("threshold", network.threshold, network.num_cells)
-    kinds, threshold = spiking(network, kinds, threshold)
+    kinds, threshold = spiking(network, kinds, threshold, dt)
     second_order = _second_order(times[2], exact)
     if second_order and any(kind.mechanism.program.spike for kind in kinds):
         raise InputError("secondorder: a text with 'spike:' resets v; expected secondorder=0")
@@ -186,7 +186,7 @@ def with_values(
     """Compile again with other values, from a model of the same connections and events."""
     changed = [(number, name) for number, own in changes.parameters.items() for name in own]
     now = changes.groups(groups)
-    kinds = revalued(model.kinds, model.instances, now, changed, changes.stored)
+    kinds = revalued(model.kinds, model.instances, now, changed, changes.stored, model.dt)
     check_temperature(kinds, network.celsius)
     constant_d, constant_b = sums.sums(changes)
     return replace(

@@ -17,7 +17,7 @@ from clhines.cells.around import Enclosing
 from clhines.checks import spread
 from clhines.errors import InputError
 from clhines.forest import Forest
-from clhines.mechanisms.ir.program import CAPACITANCE, GENERATOR
+from clhines.mechanisms.ir.program import CAPACITANCE, GENERATOR, HELD_STEPS, Program
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.mechanism import mechanism as built_in
 from clhines.model.model import DENSITY, Kind
@@ -25,6 +25,7 @@ from clhines.network.changes import Changes, ParameterValue
 from clhines.network.groups import Group, inside
 from clhines.network.network import Network
 from clhines.network.structure import NodeValues, Structure
+from clhines.network.times import refractory_steps
 
 ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms whose currents are no membrane's
 
@@ -145,7 +146,7 @@ def placed(groups: Sequence[Group], around: Enclosing | None) -> list[Group]:
 
 
 def spiking(
-    network: Network, kinds: Sequence[Kind], threshold: np.ndarray
+    network: Network, kinds: Sequence[Kind], threshold: np.ndarray, dt: float
 ) -> tuple[tuple[Kind, ...], np.ndarray]:
     """Kinds and thresholds, mV, of cells, where a text has a threshold of its own."""
     changed, has_text = list(kinds), np.zeros(network.num_cells, bool)
@@ -178,8 +179,20 @@ def spiking(
         threshold[cell] = at
         each = np.asarray(capacitance / kind.factor)
         capacitance = each[0] if (each == each[0]).all() else each  # one for all, if it is
-        changed[k] = replace(kind, parameters=kind.parameters | {CAPACITANCE: capacitance})
+        own = {CAPACITANCE: capacitance, **held_steps(kind.mechanism.program, kind.parameters, dt)}
+        changed[k] = replace(kind, parameters=kind.parameters | own)
     return tuple(changed), threshold
+
+
+def held_steps(
+    program: Program, values: Mapping[str, float | np.ndarray], dt: float
+) -> dict[str, float | np.ndarray]:
+    """Return by name the steps of a text's refractory time, if a text has any."""
+    if program.spike is None or HELD_STEPS not in program.built_in:
+        return {}
+    time = program.spike.refractory
+    steps = refractory_steps(values[time] if isinstance(time, str) else time, dt)
+    return {HELD_STEPS: steps if steps.ndim else float(steps)}
 
 
 def revalued(
@@ -188,6 +201,7 @@ def revalued(
     groups: Sequence[Group],
     changed: Collection[tuple[int, str]],
     stored: Collection[tuple[str, str]],
+    dt: float,
 ) -> tuple[Kind, ...]:
     """Return kinds with other values of the parameters `changed`, as `kinds_of` gives them."""
     found = []
@@ -199,6 +213,7 @@ def revalued(
         if names:
             order = inverse(np.concatenate([instances[g.number][1] for g in own]))
             values = {p: _merged(own, p, order, (mechanism.name, p) in stored) for p in names}
+            values |= held_steps(mechanism.program, {**kind.parameters, **values}, dt)
             kind = replace(kind, parameters=kind.parameters | values)
         found.append(kind)
     return tuple(found)

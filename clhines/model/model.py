@@ -16,7 +16,7 @@ from clhines.model.diffusion import Diffusion
 from clhines.model.layers import Layers
 from clhines.model.schema import EXACT, Field, Schema, plastic_fields, queue_of
 from clhines.network.structure import NodeValues
-from clhines.network.times import LAST_STEP
+from clhines.network.times import LAST_STEP, refractory_steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,7 +306,7 @@ class Model:
     @cached_property
     def detector_hold(self) -> np.ndarray:
         """(d,) int32: what `held` of a detector becomes when it sends an event; see `detect`."""
-        steps = np.floor(self.sources.detector_refractory / self.dt + 0.5)
+        steps = refractory_steps(self.sources.detector_refractory, self.dt)
         found: np.ndarray = np.clip(steps - 1, 1, LAST_STEP).astype(np.int32)
         return found
 

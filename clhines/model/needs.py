@@ -13,7 +13,7 @@ import numpy as np
 
 from clhines.arrays import stretch_of
 from clhines.errors import InputError
-from clhines.mechanisms.ir.program import CAPACITANCE, Program
+from clhines.mechanisms.ir.program import CAPACITANCE, HELD_STEPS, Program
 from clhines.model.model import Kind, Model, Written
 from clhines.network.additions import Added
 from clhines.network.groups import Group
@@ -91,7 +91,7 @@ def of_program(program: Program) -> set[str]:
         "random": program.random,
         "nmodl": program.tables
         or program.outputs
-        or {*program.built_in} - {CAPACITANCE}
+        or {*program.built_in} - {CAPACITANCE, HELD_STEPS}
         or _has_more(program),
         "single_events": net is not None and not net.summed,
         "set_voltages": program.sets_v,

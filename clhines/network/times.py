@@ -66,6 +66,12 @@ def ends_of(step: np.ndarray, dt: float) -> np.ndarray:
     return _ends(dt, 1 << (last + 1).bit_length())[step]
 
 
+def refractory_steps(time: float | np.ndarray, dt: float) -> np.ndarray:
+    """Round refractory times, ms, to whole steps; halves, also but for rounding, go up."""
+    rounded: np.ndarray = np.floor(np.asarray(time) / dt + (0.5 + 1e-9))
+    return rounded
+
+
 def whole_steps(duration: object, dt: float) -> int | None:
     """Count the steps of `dt` ms in `duration` ms; None where they are not a number of any run."""
     try:

@@ -148,6 +148,29 @@ def test_periods(fast_queue, needs, engine, dtype):
         assert (result[number][step, cell] > -50).all()
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_refractory_time_between_steps_is_rounded_once(fast_queue, needs, engine, dtype):
+    """Halves of a step go up, in binary numbers just below them too, and after `set`."""
+    if (engine, dtype) == ("reference", "float32"):
+        pytest.skip("float64 alone")
+    rest, held = np.array([0.15, 0.35, 0.25, 0.349]), np.array([2, 4, 3, 3])
+    net = points(4, 0.1)
+    group = net.add(LIF, at=net.soma, rest=rest)
+    net.add("iclamp", at=net.soma, dur=1e9, amp=0.35)
+    sim = started(net, engine, fast_queue, needs, 0.1, dtype, v_init=-60.0)
+    needed = 1 + int(np.ceil(-np.log(1 - 10 / 35) / np.log(1 + 0.1 / 10))) - 1
+    for wanted, given in ((held, None), (held[::-1], rest[::-1])):
+        if given is not None:
+            sim.reset()
+            sim.set(group, rest=given)
+        result = sim.run(20.0)
+        for cell in range(4):
+            step = np.rint(result.spike_time[result.spike_cell == cell] / 0.1).astype(int)
+            assert len(step) > 3
+            np.testing.assert_array_equal(np.diff(step), needed + wanted[cell])
+
+
 def passive_tree():
     rng = np.random.default_rng(4)
     parent = np.array([-1, 0, 1, 1, 0, 4, 5, 4])

@@ -65,6 +65,7 @@ NOISE = "noise"  # RANDOM variable of a text whose rates have noise
 GENERATOR = "scop_random"  # NEURON's one generator, as a RANDOM variable: of one instance alone
 UNLESS = "unless_initial", "unless"  # blocks that say where something would not be simulated
 CAPACITANCE = "capacitance"  # parameter: nF of the node, of density mechanisms per 0.01 µm²
+HELD_STEPS = "held__steps"  # parameter: a refractory time in whole steps; no text can name it
 
 
 @dataclass(frozen=True)
@@ -257,7 +258,8 @@ class Program:
     @cached_property
     def fixed(self) -> dict[str, str]:
         """Parameters that stay as they are in a network, and what each is."""
-        found = {CAPACITANCE: "that of the node"} if CAPACITANCE in self.built_in else {}
+        known = {CAPACITANCE: "that of the node", HELD_STEPS: "that of the refractory time"}
+        found = {name: what for name, what in known.items() if name in self.built_in}
         if self.spike is not None and isinstance(self.spike.threshold, str):
             found[self.spike.threshold] = "the threshold of the cell"
         for block in UNLESS:

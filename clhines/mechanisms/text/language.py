@@ -20,7 +20,15 @@ from clhines.mechanisms.ir.elimination import Entries, exponential_euler, solved
 from clhines.mechanisms.ir.exact import ExpressionError
 from clhines.mechanisms.ir.expressions import Node
 from clhines.mechanisms.ir.forms import adds_multiples, linear_form, linear_parts
-from clhines.mechanisms.ir.program import CAPACITANCE, HIDDEN, NOISE, Argument, Net, Program
+from clhines.mechanisms.ir.program import (
+    CAPACITANCE,
+    HELD_STEPS,
+    HIDDEN,
+    NOISE,
+    Argument,
+    Net,
+    Program,
+)
 from clhines.mechanisms.text import spikes
 from clhines.mechanisms.text.checks import IMPLICIT, checked
 from clhines.mechanisms.text.parser import shortened
@@ -302,7 +310,8 @@ def _program(eq: Equations, bodies: dict[str, Body]) -> Program:
     net = Net(("weight",), summed=_adds(eq)) if eq.events else None
     return Program(
         eq.name, eq.kind, eq.parameters, eq.kept, ions=eq.ion_uses, net=net, blocks=blocks,
-        built_in=(CAPACITANCE,) if eq.spike else (), spike=eq.spike,
+        built_in=tuple(q.name for q in eq.parameters if q.name in (CAPACITANCE, HELD_STEPS)),
+        spike=eq.spike,
         random=(NOISE,) if eq.is_noisy else (),
     )  # fmt: skip
 

@@ -19,7 +19,15 @@ from clhines.errors import InputError
 from clhines.mechanisms.ir import exact
 from clhines.mechanisms.ir.exact import ExpressionError, NotRealError
 from clhines.mechanisms.ir.expressions import Graph, Node
-from clhines.mechanisms.ir.program import CAPACITANCE, HELD, HIDDEN, IonUse, Quantity, Spike
+from clhines.mechanisms.ir.program import (
+    CAPACITANCE,
+    HELD,
+    HELD_STEPS,
+    HIDDEN,
+    IonUse,
+    Quantity,
+    Spike,
+)
 from clhines.mechanisms.ir.singular import remove_singularities
 from clhines.mechanisms.text.parser import FUNCTIONS, ExpressionParser, shortened
 from clhines.units import Unit, UnitError
@@ -108,7 +116,8 @@ class Equations:
         """Parameters with their defaults."""
         given = self.of_sort("parameter").values()
         found = [Quantity(p.name, _canonical(p), p.default) for p in given]
-        return (*found, *[Quantity(CAPACITANCE, "")] * bool(self.spiking))
+        added = [CAPACITANCE] * bool(self.spiking) + [HELD_STEPS] * ("refractory" in self.spiking)
+        return (*found, *(Quantity(name, "") for name in added))
 
     @property
     def kept(self) -> tuple[Quantity, ...]:

@@ -13,7 +13,7 @@ from clhines import units
 from clhines.mechanisms.ir.compiled import NEVER
 from clhines.mechanisms.ir.exact import ExpressionError
 from clhines.mechanisms.ir.expressions import Node
-from clhines.mechanisms.ir.program import CAPACITANCE, HELD, HIDDEN, Spike
+from clhines.mechanisms.ir.program import CAPACITANCE, HELD, HELD_STEPS, HIDDEN, Spike
 from clhines.mechanisms.text.parser import shortened
 from clhines.mechanisms.text.propagator import exact_current
 from clhines.mechanisms.text.reader import Equations, Scope
@@ -97,13 +97,9 @@ def advanced(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
 
 
 def held_steps(eq: Equations) -> Node:
-    """Return the refractory time in whole steps."""
+    """Return the refractory time in whole steps, which the host has rounded."""
     assert eq.spike is not None
-    graph = eq.graph
-    if eq.spike.refractory == 0.0:
-        return graph.zero
-    half = graph.number(Fraction(1, 2))
-    return graph.call("floor", _value(eq, eq.spike.refractory) / graph.symbol("dt") + half)
+    return eq.graph.zero if eq.spike.refractory == 0.0 else eq.graph.symbol(HELD_STEPS)
 
 
 def current(eq: Equations, i: Node) -> tuple[Node, Node]:
