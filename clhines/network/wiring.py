@@ -94,7 +94,8 @@ class Wiring:
         self._weights, self.rule = weights or [], rule
         # source, group, instance, first weight, delay and plastic of each `connect`
         self.columns = connections or []
-        self.outside = events or []  # group, instance, time and weight of each `event`
+        # group, instance, time and weight of each `add_event`
+        self.outside = [columns for columns in events or [] if len(columns[0])]
 
     def keep(self, events: CallColumns | None = None, rule: Rule | None = None) -> None:
         self.outside, self.rule = events or self.outside, rule or self.rule
@@ -195,7 +196,8 @@ class Wiring:
         times, weights = as_real("time", arrays["time"]), as_real("weight", arrays["weight"])
         if len(times) and times.min() < 0:
             raise InputError(f"time of an event is {times.min():g} ms; expected 0 or more")
-        self.outside.append((np.full(len(times), target.number), instance, times, weights))
+        if len(times):  # a train may be empty
+            self.outside.append((np.full(len(times), target.number), instance, times, weights))
 
     @property
     def given(self) -> CallColumns:

@@ -15,14 +15,16 @@ import pyopencl as cl
 from numpy.typing import ArrayLike
 
 from clhines.checks import as_array, as_real
-from clhines.errors import BuildError, InputError, meant, shown
+from clhines.errors import BuildError, DeviceMemoryError, InputError, meant, shown
 from clhines.files import PathLike
+from clhines.mechanisms.ir.program import HELD_STEPS
 from clhines.model.compiling import compile, with_values
 from clhines.model.instances import ConstantSums, placed
 from clhines.model.model import Model
 from clhines.network.changes import Changes, ParameterValue, as_events, as_value, check_not_past
 from clhines.network.groups import Group, check_begins, inside
 from clhines.network.network import Network
+from clhines.network.times import refractory_steps
 from clhines.plan.plan import real_name
 from clhines.progress import phase
 from clhines.simulate.engines.choose import MadeRun, by_steps, make_own, make_run
@@ -34,7 +36,7 @@ from clhines.simulate.ranks.mpi import Ranks, agreed
 from clhines.simulate.records import records as requests
 from clhines.simulate.records.records import Record, Recording
 from clhines.simulate.state import saved as saved_states
-from clhines.simulate.state.changes import from_start
+from clhines.simulate.state.changes import ParameterChanges, from_start, with_other_events
 from clhines.simulate.state.chunk import Chunk, UnderWay
 from clhines.simulate.state.decisions import incoming_scale
 from clhines.summary import counted
@@ -420,13 +422,24 @@ class Changing:
             if name in mechanism.program.begins:
                 unsettled.begun.add((group.number, name))
             device = None if unsettled.no_memory else self._runner.on_device
-            if device is None or not device.set_parameter(group.number, name, value):
+            if device is None or not self._put(device, group, name, value):
                 changes.stored.add((mechanism.name, name))
                 again.append(name)
             else:
                 unsettled.on_device = True
         if again:  # once for all that is set before the run is used
             unsettled.no_memory.append(f"{mechanism.name}: {', '.join(again)}")
+
+    def _put(
+        self, device: ParameterChanges, group: Group, name: str, value: ParameterValue
+    ) -> bool:
+        """Change a parameter, and steps of a refractory time, where they lie; whether it could."""
+        program, number = group.mechanism.program, group.number
+        if program.spike is not None and name == program.spike.refractory:
+            steps = refractory_steps(value.numbers, self._model.known.dt)
+            if not device.set_parameter(number, HELD_STEPS, replace(value, numbers=steps)):
+                return False
+        return device.set_parameter(number, name, value)
 
     def _settle_values(self) -> None:
         """Apply changed parameters: plan again where that is needed, or sum constants again."""
@@ -483,8 +496,8 @@ class Changing:
         if not again:
             return
         try:
-            self._remake(f"other {' and '.join(again)}", weight)  # type: ignore[arg-type]
-        except InputError:
+            self._remake(f"other {' and '.join(again)}", weight, "events" in values)  # type: ignore[arg-type]
+        except (InputError, DeviceMemoryError):
             settings["v_init"], runner.unsettled.start, changes.weight, changes.events = before
             raise
 
@@ -509,7 +522,7 @@ class Changing:
 
     # -- runs ----------------------------------------------------------------------------------
 
-    def _remake(self, why: str, weight: np.ndarray | None = None) -> None:
+    def _remake(self, why: str, weight: np.ndarray | None = None, events: bool = False) -> None:
         """Make another run of the network as it is now, which goes on from the same state."""
         runner = self._runner
         keep = not (self._progress.at_start or self._progress.broken)
@@ -517,6 +530,9 @@ class Changing:
         unit, unsettled = runner.unit, runner.unsettled
         with agreed(runner.ranks):
             model = self._model.compiled()
+            if saved and events:
+                own = inside(self._model.network).added.num_sources
+                saved = with_other_events(saved, self._model.known, model, own)
         restart = getattr(runner.run, "restart", None)  # of runs on one device
         same = model.sources is self._model.known.sources
         if same and restart is not None and restart(model):

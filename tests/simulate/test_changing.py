@@ -8,7 +8,7 @@ import pytest
 from networks import CABLES, DT, blocks
 
 import clhines
-from clhines import STDP, InputError, Network, Simulation
+from clhines import STDP, InputError, Mechanism, Network, Simulation
 from clhines.device import copies, devices, program
 from clhines.model import compile
 from clhines.network.groups import inside
@@ -532,6 +532,72 @@ def test_events_in_the_past_are_refused(engine, fast_queue):
     assert abs(v[node]) > 1.0 > abs(sim.voltages()[node])  # it acts: v is at the reversal potential
     sim.reset()
     sim.set(events=[(syn, 0, 0.0, 0.05)])
+
+
+ONE_BY_ONE = """
+    NEURON { POINT_PROCESS saturates NONSPECIFIC_CURRENT i RANGE g }
+    ASSIGNED { v (mV) i (nA) }
+    STATE { g (uS) }
+    BREAKPOINT { SOLVE states METHOD cnexp i = g*v }
+    DERIVATIVE states { g' = -g/2 }
+    NET_RECEIVE(w) { g = g + w*(1 - g/0.2) }
+"""
+IN_STEPS = "point saturates\nstate g = 0 uS\ndg/dt = -g/2\ncurrent i = g*v [nA]\n"
+KINDS = {
+    "single": ONE_BY_ONE,
+    "text": IN_STEPS + "on event: g += weight*(1 - g/0.2)",
+    "sums": "expsyn",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs"])
+def test_events_are_set_in_the_middle_of_a_run(engine, kind, fast_queue, needs):
+    """As many as before, more and none; those that have acted stay, others are replaced."""
+    needs(fast_queue, "float64")
+
+    def made(*events):
+        net = Network(CABLES, CELLS)
+        net.insert("pas", "all", g=1e-4, e=-65.0)
+        what = Mechanism.from_nmodl(KINDS[kind]) if kind == "single" else KINDS[kind]
+        syn = net.add(what, at=net.soma)
+        net.connect(np.arange(CELLS), syn, np.arange(CELLS), 0.05, 0.5)
+        for index, time, weight in events:
+            net.add_event(syn, index, time, weight)
+        return Simulation(net, DT, queue=fast_queue, engine=engine), syn
+
+    first = (0, [0.5, 2.0], 0.05), (3, [0.7, 3.0], 0.08)
+    early = (0, 0.5, 0.05), (3, 0.7, 0.08)
+    for others in (
+        [(1, [1.5, 1.5], 0.1), (0, [2.5, 4.0], 0.03)],
+        [(2, 1.2, 0.1)],
+        [(2, [], 0.1)],
+        [],
+    ):
+        sim, syn = made(*first)
+        sim.run(1.0)
+        sim.set(events=[(syn, *one) for one in others])
+        sim.run(4.0)
+        wanted, _ = made(*early, *others)
+        wanted.run(5.0)
+        np.testing.assert_allclose(sim.voltages(), wanted.voltages(), rtol=0, atol=1e-9)
+    with pytest.raises(InputError, match="99"):
+        sim.set(weight=0.5, events=[(syn, 99, 6.0, 0.1)])
+    before = sim.arrays()
+    assert all(
+        np.array_equal(a, before[name]) for name, a in wanted.arrays().items() if name == "v"
+    )
+
+
+def test_a_network_may_have_a_train_of_no_events(tmp_path):
+    """Of a synapse whose events act one by one, in network files, too."""
+    net = Network(CABLES, CELLS)
+    syn = net.add(Mechanism.from_nmodl(ONE_BY_ONE), at=net.soma)
+    net.add_event(syn, 0, [], 0.1)
+    net.save(tmp_path / "net.npz")
+    for one in (net, Network.load(tmp_path / "net.npz")):
+        sim = Simulation(one, DT, engine="reference")
+        sim.run(1.0)
 
 
 def delayed(weight, rule=None):

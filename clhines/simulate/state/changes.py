@@ -14,10 +14,12 @@ import pyopencl.array as cla
 from clhines.arrays import inverse, stretch_of
 from clhines.device import devices, program
 from clhines.device.arrays import set_soon, set_zero
+from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.network.changes import ParameterValue
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
+from clhines.simulate.events.sources import ring_sizes
 from clhines.simulate.kinds.spec import check_range
 from clhines.simulate.state.decisions import external_sums, shape_of
 
@@ -215,6 +217,40 @@ class DeviceChanges(ParameterChanges):
         set_zero(self.run.failed, self.queue)
         self.run.tell_early(self._first)
         return True
+
+
+def with_other_events(
+    saved: dict[str, np.ndarray], before: Model, model: Model, num_sources: int
+) -> dict[str, np.ndarray]:
+    """Return a state with the events from outside of `model` in place of those of `before`.
+
+    At exact times each of these is a source of its own, after the first `num_sources`, with one
+    connection, after all others.
+    """
+    if "cursor" not in saved or num_sources == max(before.sources.count, model.sources.count):
+        return saved
+    known = before.netcons.count - (before.sources.count - num_sources)
+    for k, kind in enumerate(before.kinds):
+        queue = before.schema.named(saved, "queue", k)
+        if queue and (queue["connection"][np.arange(len(queue["time"]))[:, None] < queue["size"]]
+                      >= known).any():  # fmt: skip
+            raise InputError(
+                f"events: a self event of {kind.mechanism.name} is under way that one of the "
+                "present events has sent; expected reset() before, or other events after it"
+            )
+    entries = int(ring_sizes(before)[:num_sources].sum())
+    new = model.sources.count - num_sources
+    order = np.argsort(model.sources.train_source, kind="stable")
+    times = [model.sources.train_time[k] for k in order.tolist()]
+    first = before.netcons.first_weight[known]
+    return saved | {
+        "ring": np.concatenate([saved["ring"][:entries], *times[len(times) - new :]]),
+        "count": np.append(saved["count"][:num_sources], np.ones(new, np.int64)),
+        "cursor": np.append(saved["cursor"][:known], np.zeros(new, np.int64)),
+        "weight": np.append(
+            saved["weight"][:first], model.netcons.weight[model.netcons.first_weight[known] :]
+        ).astype(saved["weight"].dtype),
+    }
 
 
 def from_start(model: Model, dtype: np.dtype) -> dict[str, np.ndarray]:
