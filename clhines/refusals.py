@@ -280,6 +280,14 @@ REFUSALS = {
         "a WATCH by a comparison with an element whose index is not constant"
     ),
     "mod.watch-flag-not-constant": Refusal("WATCH with a flag that is not constant"),
+    "mod.watch-ion-without-breakpoint": Refusal(
+        "WATCH on {name} without BREAKPOINT, where NEURON's copy of it never changes",
+        "add BREAKPOINT { }",
+    ),
+    "mod.watch-own-current": Refusal(
+        "WATCH on {name}, which the file writes: NEURON compares the file's own part of it",
+        "watch another variable, which BREAKPOINT sets",
+    ),
     "mod.watch-what-no-comparison": Refusal("WATCH of what is no comparison"),
     "mod.while-from-uses-what-for-netcons-has": Refusal(
         "a WHILE or FROM uses what FOR_NETCONS has changed"

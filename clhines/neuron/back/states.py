@@ -9,7 +9,7 @@ import numpy as np
 from clhines.arrays import shifted, starts
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import UNLESS, Quantity
-from clhines.mechanisms.nmodl.values import FAILED
+from clhines.mechanisms.nmodl.values import COPY, FAILED
 from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.importer import Imported, local_of, rejected_on_way, waiting
@@ -125,6 +125,13 @@ def _variables(
         base, element = split_name(quantity)
         if base == FAILED:
             continue  # NEURON has ended the run instead
+        if base.endswith(COPY.format("")):
+            hidden, base = imported.model.hidden_of(name), base.removesuffix(COPY.format(""))
+            if base not in hidden.columns:
+                what = refusal("neuron.not-found-neuron-memory", base=base)
+                raise RejectedError([Rejected(name, what)])
+            yield values, base, element, place, hidden
+            continue
         if base in instances.entry.ranges:
             yield values, base, element, place, instances
         elif base in instances.entry.globals_ and not quantity.is_global:
