@@ -41,32 +41,63 @@ ${e.static} void to_nernst_${ion}(__global real *mem, ${e.at}, const int a)
 
 % endfor
 % if e.played:
+// The value of what is played, p, at time t when its entries up to `low` have come.
+${e.static} instant played_value(const int p, const int low, const instant t,
+    __global const instant *clock, __global const int *ints, ${e.at})
+{
+    const int start = ints[played_first + p], last = ints[played_first + p + 1] - 1;
+    const int time = played_time, value = played_y;
+    if (!ints[played_continuous + p] || last == start) return clock[value + low];
+    const int k = min(low, last - 1);   // after the last one it extrapolates
+    const instant t0 = clock[time + k], t1 = clock[time + k + 1];
+    if (t <= clock[time + start] && t < t1) return clock[value + start];
+    const instant share = t0 == t1 ? 0.5 : (t - t0) / (t1 - t0);
+    return (1 - share) * clock[value + k] + share * clock[value + k + 1];
+}
+
 // The value that a parameter of an instance takes at time t, in the middle or at the end of a step;
 // one of those that are played. Entries after the middle do not count yet.
 ${e.static} void play(const int p, const instant middle, const instant t, __global real *mem,
-    __global const instant *clock, __global const int *ints, ${e.at})
+    __global const instant *clock, __global ${"" if e.plays_into_events else "const "}int *ints, ${e.at})
 {
     int low = ints[played_first + p], high = ints[played_first + p + 1] - 1;
-    const int start = low, last = high, continuous = ints[played_continuous + p];
-    const int time = played_time, value = played_value;
+    const int time = played_time;
     // the last entry at or before the middle; low stays there where there is none
     while (low < high) {
         const int between = (low + high + 1) / 2;
         if (clock[time + between] <= middle) low = between;
         else high = between - 1;
     }
-    instant y = clock[value + low];
-    if (continuous) {
-        if (clock[time + start] <= middle && last > start) {  // after the last one it extrapolates
-            low = min(low, last - 1);
-            const instant t0 = clock[time + low], t1 = clock[time + low + 1];
-            const instant share = t0 == t1 ? 0.5 : (t - t0) / (t1 - t0);
-            y = (1 - share) * clock[value + low] + share * clock[value + low + 1];
-        }
-    } else if (clock[time + low] > middle) return;
-    mem[ints[played_place + p]] = (real)y;
+    const int any = clock[time + low] <= middle;
+% if e.plays_into_events:
+    ints[played_next + p] = low + any;
+% endif
+    if (any) mem[ints[played_place + p]] = (real)played_value(p, low, t, clock, ints, ${e.regions_name});
+    else if (ints[played_continuous + p]) mem[ints[played_place + p]] = (real)clock[played_y + low];
 }
 % endif
+% for kind in e.net_kinds:
+% if kind.plays:
+<% k = kind.number %>\
+
+// What is played into instance j until a time, and before an event that is due, and was sent, then.
+// An entry was put into NEURON's queue when the one before it came.
+${e.static} void play_before_${k}(const int j, const instant limit, const instant due,
+    const instant sent, __global real *mem, __global const instant *clock, __global int *ints, ${e.at})
+{
+    for (int r = ints[first_plays_${k} + j]; r < ints[first_plays_${k} + j + 1]; r++) {
+        const int p = ints[plays_${k} + r], start = ints[played_first + p];
+        for (int n = ints[played_next + p]; n < ints[played_first + p + 1]; n++) {
+            const instant time = clock[played_time + n];
+            const instant then = n > start ? clock[played_time + n - 1] : -INFINITY;
+            if (time > limit || time > due || (time == due && then > sent)) break;
+            ints[played_next + p] = n + 1;
+            mem[ints[played_place + p]] = (real)played_value(p, n, time, clock, ints, ${e.regions_name});
+        }
+    }
+}
+% endif
+% endfor
 
 % if e.wide:
 
@@ -283,6 +314,9 @@ ${e.static} void receive_${k}(
     const instant t_begin = t, t_end = t + dt;
     const int weight_at = connection < 0 ? -1 : weight + ints[first_weight + connection];
     const real v_now = ${"0" if kind.kind == "artificial" else e.own_v};
+% if "move" in kind.sends:
+    if (flag == 1) ints[queue_last_${k} + j] = -1;
+% endif
 % if e.steers:
     if (connection >= 0 && t <= clock[set_at + connection]) atomic_max(&ints[error], ${LATE + k});
 % endif
@@ -345,7 +379,9 @@ ${kind.call("receive", values, 4)}\
             clock[queue_sent_${k} + q] = t;
             mem[queue_flag_${k} + q] = ${f"send_{number}_flag" if f"{number}.flag" in kind.asks("receive", "send") else "0"};
             ints[queue_connection_${k} + q] = connection;
-            ints[queue_last_${k} + j] = slot;
+% if f"{number}.flag" in kind.asks("receive", "send"):
+            if (send_${number}_flag == 1) ints[queue_last_${k} + j] = slot;  // net_move moves it
+% endif
             ints[queue_size_${k} + j] = slot + 1;
         }
 % else:
@@ -398,6 +434,11 @@ ${e.static} void deliver_${k}(
                 sent = then;
             }
         }
+% endif
+% if kind.plays:
+        play_before_${k}(j, limit, ${"slot >= 0 || connection >= 0" if kind.queue else "connection >= 0"} ? due : INFINITY, sent, mem, clock, ints, ${e.regions_name});
+% endif
+% if kind.queue:
         if (slot >= 0) {
             flag = mem[queue_flag_${k} + slot * count_${k} + j];
             connection = ints[queue_connection_${k} + slot * count_${k} + j];
@@ -479,7 +520,7 @@ ${e.static} void events_of_${k}(
 <%
     rest = f"dt, capacity, v, spike_count, spike_source, spike_time, mem,\n                 clock, ints, {e.regions_name});"
     two = e.bins and not kind.watches   # one text for both turns: a processor keeps few instructions
-    quick = two and e.looks_ahead and not kind.emits and kind.kind != "artificial"
+    quick = two and e.looks_ahead and not kind.emits and kind.kind != "artificial" and not kind.plays
 %>\
 % if quick:   # what has one event at most is looked through once
     int late = 0;
@@ -510,11 +551,15 @@ ${"    if (ints[queue_size_%d + j] == 0) {" % k if kind.queue else "    {"}
 % if two:
 % if kind.queue:
         deliver_${k}(j, a, late ? t_mid : t_begin, late, ${rest}
+% elif kind.plays:
+        play_before_${k}(j, late ? t_mid : t_begin, INFINITY, INFINITY, mem, clock, ints, ${e.regions_name});
 % endif
         ${"" if e.bins > 1 else "if (!late) "}bin_${k}(j, a, t_begin, late, ${rest}
     }
 % elif e.bins and kind.queue:
     deliver_${k}(j, a, t_begin, 0, ${rest}
+% elif e.bins and kind.plays:
+    play_before_${k}(j, t_begin, INFINITY, INFINITY, mem, clock, ints, ${e.regions_name});
 % elif kind.watches and not e.bins:
     deliver_${k}(j, a, t_begin, ${rest}
 % endif
@@ -545,6 +590,8 @@ ${"    if (ints[queue_size_%d + j] == 0) {" % k if kind.queue else "    {"}
 % elif not two:
 % if kind.queue:
     deliver_${k}(j, a, t_mid, 1, ${rest}
+% elif kind.plays:
+    play_before_${k}(j, t_mid, INFINITY, INFINITY, mem, clock, ints, ${e.regions_name});
 % endif
 % if e.bins > 1:
     bin_${k}(j, a, t_begin, 1, ${rest}

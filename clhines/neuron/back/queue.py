@@ -131,6 +131,18 @@ class EventQueue:
         ):
             send(movable or room, weight, point, time, flag)
 
+    def play(self, last: float, t: float) -> None:
+        """Let Vectors play at a step's end, `t`, as NEURON does; it has delivered up to `last`, ms.
+
+        Then events, and WATCH conditions, of NEURON's next step find what they find in NEURON.
+        """
+        self.deliver_until(last)
+        pointer, clock = ctypes.c_void_p, self._memory.clock()
+        play = self._memory.function("_Z21fixed_play_continuousP9NrnThread", None, pointer)
+        before, clock[0] = clock[0], t
+        play(self._memory.variable("nrn_threads"))
+        clock[0] = before
+
     def deliver_until(self, t: float) -> None:
         """Deliver what is due up to a time, but for what is in bins, as at the end of a step."""
         name, pointer = "_ZN8NetCvode14deliver_eventsEdP9NrnThread", ctypes.c_void_p

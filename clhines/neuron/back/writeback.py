@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -353,13 +354,24 @@ class Records:
             identifiers[origin.times] = origin.numbers
         found = list[tuple[int, np.ndarray, np.ndarray]]()
         for vector, events in every.items():
+            numbered = identifiers[vector] in vectors
+            if self._may_lack:
+                events = self._unrecorded(vector, identifiers[vector] * numbered, events, after)
             if not events:
                 continue
             t, numbers = np.array(sorted(events, key=lambda pair: pair[0])).T
             found.append((vector, t, t))
-            if identifiers[vector] in vectors:
+            if numbered:
                 found.append((identifiers[vector], t, numbers))
         return found
+
+    @property
+    def _may_lack(self) -> bool:
+        """Whether NEURON may lack events of its present time, of which it has others.
+
+        WATCH conditions send at the begin of a step, NEURON's bins hold events until then.
+        """
+        return bool(self._imported.model.watched) or self._imported.model.bins is not None
 
     def _sent(
         self, result: Result, begin: float, after: float, wanted: Sequence[Origin]
@@ -376,11 +388,8 @@ class Records:
             late = SPIKE_LATE if origin.is_compared else 0.0
             first, end = np.searchsorted(cells, [number, number + 1])
             times = spike_time[first:end] + late
-            if imported.model.bins is not None and origin.sender is not None:
-                key = origin.times, origin.numbers, origin.record_as
-                times = self._unrecorded(times, after, key)
-            else:
-                times = times[times > after]
+            may_lack = self._may_lack and not origin.is_compared
+            times = times[times >= after - SPIKE_LATE if may_lack else times > after]
             if origin.sender in trains:
                 times = trains[origin.sender]
             if number in imported.crossed:
@@ -400,17 +409,24 @@ class Records:
         return first
 
     def _unrecorded(
-        self, times: np.ndarray, after: float, known: tuple[int, int, int]
-    ) -> np.ndarray:
-        """Return spikes that NEURON lacks: in the bin of `after` it has those of self events."""
-        vectors, (of_times, of_numbers, number) = self._imported.model.plays.vectors, known
-        near = np.abs(times - after) <= SPIKE_LATE
-        if not near.any():
-            return times[times > after]
-        there = np.abs(np.array(vectors[of_times]) - after) <= SPIKE_LATE
-        if of_numbers in vectors:
-            there &= np.array(vectors[of_numbers])[: len(there)] == number
-        return times[np.where(near, not there.any(), times > after)]
+        self, vector: int, identifiers: int, events: list[tuple[float, int]], after: float
+    ) -> list[tuple[float, int]]:
+        """Return events, times and numbers, but those of the time `after` that NEURON has.
+
+        `vector`, and `identifiers` where it is not 0, are the addresses of its Vectors.
+        """
+        vectors = self._imported.model.plays.vectors
+        times = np.array(vectors[vector])
+        numbers = np.array(vectors[identifiers])[: len(times)] if identifiers else 0 * times
+        known = Counter(numbers[np.abs(times[: len(numbers)] - after) <= SPIKE_LATE].tolist())
+        found = []
+        for t, number in events:
+            key = number if identifiers else 0
+            if abs(t - after) <= SPIKE_LATE and known[key]:
+                known[key] -= 1
+            else:
+                found.append((t, number))
+        return found
 
 
 class Runaways:
@@ -536,6 +552,8 @@ def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float)
     _put_selves(sim, imported, arrays, movable)
     model.h.t = t
     _move_trains(imported, stims, last)
+    if model.plays.is_playing:
+        queue.play(last, t)
     _put_watches(sim, imported, arrays)
     above = dict(zip(sim.model.sources.detector_source.tolist(), arrays["held"], strict=True))
     for address, sources in imported.detectors.items():

@@ -133,6 +133,11 @@ class PlayReader:
                 said = Rejected(variable.owner, refusal("neuron.vector-record-by", how=how))
                 self.rejected.append(said)
 
+    @property
+    def is_playing(self) -> bool:
+        """Whether a Vector plays into anything."""
+        return bool(self.players or self.celsius or self.of_hoc)
+
     def continuous(self, owner: str) -> list[Variable]:
         """Return variables of a mechanism that vectors set in each step, also before the first."""
         every = [player.variable for player in self.players if player.continuous]

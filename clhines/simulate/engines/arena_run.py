@@ -44,6 +44,7 @@ from clhines.simulate.kinds.layouts import (
     Layout,
     at_parameter,
     check_events,
+    entries_come,
     locations,
     num_sums,
     owner_of,
@@ -434,6 +435,7 @@ class ArenaRun(DeviceRun):
         """Go to the start of a model; `host` is there, with one of its copies."""
         self.model, self.host = model, host
         self.taken = False
+        self._next = -1  # step to which the cursors of what is played belong; -1: to none
         self._shape: tuple[object, ...] | None = None  # what kernels are compiled for
         self._changed = dict[tuple[int, str], np.ndarray]()  # parameters, since the start
         self.grid = None
@@ -474,6 +476,7 @@ class ArenaRun(DeviceRun):
 
     def build(self, variables: Variables) -> None:
         """Go on from variables, of one copy or of all."""
+        self._next = -1
         self._waiting: Variables | None = variables
         if self.model.copies == 1 and not _follows.get():
             self.ready()
@@ -516,7 +519,19 @@ class ArenaRun(DeviceRun):
         if not self._bound:
             self.kernels.bind()
             self._bound = True
+        if first != self._next:
+            self._begin_plays(first)
+        self._next = first + count
         self.kernels.advance(first, count, row)
+
+    def _begin_plays(self, step: int) -> None:
+        """Put on the device which values of those that are played have come before a step."""
+        ints = self.arenas["ints"]
+        if "played_next" not in ints.offset:
+            return
+        until = Clock(self.model.dt).middle(step - 1) if step else -np.inf
+        came = entries_come(self.model, self.kernels.layout, until)
+        ints.view("played_next").set(came, self.queue)
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from clhines import reference
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.model.model import ADVANCE_REVERSAL, DENSITY, INITIAL_REVERSAL, Kind, Model, Played
+from clhines.model.model import ADVANCE_REVERSAL, DENSITY, INITIAL_REVERSAL, Kind, Model
 from clhines.refusals import refusal
 from clhines.simulate.engines.run import PartRun
 from clhines.simulate.engines.variables import BlockCall, Variables, of_all
@@ -35,6 +35,7 @@ def started(
     if wanted:
         variables.want(wanted)
     events = HostEvents(variables)
+    events.plays.start()
     for ion in model.ions:
         variables.to_nernst(ion, ion.node[(ion.style & INITIAL_REVERSAL) > 0])
     kinds, begin = range(len(model.kinds)), {"begin": 0.0, "now": 0.0, "end": 0.0}
@@ -248,24 +249,9 @@ class Clock:
         self._step = step
         return self._t
 
-
-def played_at(played: Played, t: float, middle: float) -> float:
-    """Value of what is played at a time, as NEURON gives it: after its end extrapolated.
-
-    At the end of a step an entry after its `middle` does not count yet: NEURON extrapolates.
-    """
-    times, y = played.t, played.y
-    k = int(np.searchsorted(times, middle, side="right")) - 1
-    if not played.continuous:
-        return float(y[k]) if k >= 0 else float("nan")
-    if k < 0 or len(times) == 1:
-        return float(y[0])
-    k = min(k + 1, len(times) - 1)
-    t0, t1 = times[k - 1], times[k]
-    if t0 == t1:
-        return float((y[k - 1] + y[k]) / 2)
-    share = (t - t0) / (t1 - t0)
-    return float((1 - share) * y[k - 1] + share * y[k])
+    def middle(self, step: int) -> float:
+        """Time of the middle of a step, ms."""
+        return self.at(step) + 0.5 * self._dt
 
 
 def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
@@ -312,6 +298,7 @@ class Reference(PartRun):
         if decisions is not None and decisions.split:  # until others' spikes act
             self.max_steps = decisions.epoch
         self.taken, self._clock = False, Clock(model.dt)  # `taken`: it has left the start
+        self._next = -1  # step to which the state of what is played belongs; -1: to none
         self.variables, self.events = started(model, self._wires, wanted, decisions)
         self.records: list[Record] = []
         self._reducers = Reducers(lambda record: HostReducer(record, model))
@@ -381,9 +368,12 @@ class Reference(PartRun):
         begin, half = self._clock.at(step), 0.5 * model.dt
         middle = begin + half
         end = middle + half
+        if step != self._next:
+            self.events.plays.begin(self._clock.middle(step - 1) if step else -np.inf)
+        self._next = step + 1
         self.events.deliver_sums(step, middle)
         self.events.deliver(begin, middle)
-        self._play(middle, middle)
+        self.events.plays.at(middle, middle)
         g, i = currents(variables, {"begin": begin, "now": middle, "end": end}, step)
         v = variables.v
         d = model.capacitance_over_dt + model.constant_d + g
@@ -398,7 +388,7 @@ class Reference(PartRun):
                 current = ion.variables[3]
                 variables.ions[current] += variables.ions[f"d{current}"] * dv
         variables.v = v + (2 * dv if model.secondorder else dv)
-        self._play(end, middle)
+        self.events.plays.at(end, middle)
         for block in ("advance", "after_solve", "before_step"):
             for k in range(len(model.kinds)):
                 variables.run_block(k, block, {"begin": begin, "now": end, "end": end})
@@ -406,14 +396,6 @@ class Reference(PartRun):
                 diffuse(variables)
         variables.failed[:] = runaways(variables.v[model.soma], variables.failed, step)
         self.events.detect(end, step)
-
-    def _play(self, t: float, middle: float) -> None:
-        for played in self.model.played:
-            if t > middle and not played.continuous:
-                continue  # NEURON sets these by events, after the states
-            value = played_at(played, t, middle)
-            if not np.isnan(value):
-                self.variables.parameters[played.kind][played.parameter][played.instance] = value
 
     # -- other ranks ---------------------------------------------------------------------------
 
@@ -482,6 +464,6 @@ class Reference(PartRun):
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` gave, or from such arrays of one of the copies."""
-        self.taken = True
+        self.taken, self._next = True, -1
         self.variables.load(of_all(self.model, saved))
         self._new_events()  # those of a start that was not

@@ -44,7 +44,7 @@ class Queue:
     sent: np.ndarray  # likewise, when sent, ms
     connection: np.ndarray  # likewise, whose event sent it, -1 for none
     size: np.ndarray  # (count,), how many are under way
-    last: np.ndarray  # (count,), the one that was sent last, -1 if it has come
+    last: np.ndarray  # (count,), the last one with flag 1, which net_move moves; -1: none
     armed: np.ndarray  # (watches, count)
     above: np.ndarray  # likewise
 

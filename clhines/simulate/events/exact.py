@@ -8,6 +8,7 @@ from clhines.arrays import ranges
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import Net
 from clhines.simulate.engines.variables import BlockCall, Queue, Variables
+from clhines.simulate.events.plays import PlayedValues
 from clhines.simulate.events.sources import (
     SPIKE_LATE,
     WATCH_MARGIN,
@@ -34,6 +35,7 @@ class HostEvents:
         self._armed_again = {k: np.zeros(variables.model.kinds[k].count, bool) for k in wires.kinds}
         self._set_at = np.full(connection.count + 1, -np.inf)  # when others set a weight; of none
         self._early = False  # whether events are sent before thresholds are compared
+        self.plays = PlayedValues(variables.model, variables.parameters)
         if variables.model.bins:
             self._rank = variables.model.connection_ranks
             self._detected = detected(variables.model)
@@ -190,14 +192,17 @@ class HostEvents:
         connection, time, sent = of_wire
         here = (self._target[connection] >= begin) & (self._target[connection] < begin + count)
         slot, self_time, self_sent = earliest(queue)
-        if not (here.any() or (self_time <= until).any()):
-            return False
         which, due, since = np.full(count, -1), np.full(count, np.inf), np.full(count, np.inf)
         instance = self._target[connection[here]] - begin
         which[instance], due[instance] = connection[here], time[here]
         since[instance] = sent[here]
-        mine = (self_time <= until) & (self._layer[begin : begin + count] == layer)
-        mine &= (self_time < due) | ((self_time == due) & (self_sent < since))
+        of_layer = self._layer[begin : begin + count] == layer
+        mine = (self_time < due) | ((self_time == due) & (self_sent < since))
+        first = np.where(mine, self_time, due), np.where(mine, self_sent, since)
+        self.plays.before(k, of_layer, until, *first)
+        mine &= (self_time <= until) & of_layer
+        if not (here.any() or mine.any()):
+            return False
         flag = np.zeros(count)
         if mine.any():
             due = np.where(mine, self_time, due)
@@ -222,6 +227,8 @@ class HostEvents:
         first = variables.model.netcons.first_weight
         if (t <= self._set_at[connection]).any():
             raise InputError(f"{self._named(k)}: {TOO_LATE}")
+        if k in variables.queues:  # what NET_RECEIVE gets with flag 1 moves no more
+            variables.queues[k].last[some[flag == 1]] = -1
         at = np.where(connection < 0, -1, first[np.maximum(connection, 0)])
         call = self._call(k, some, t, flag, at)
         for n in range(net.for_netcons):
@@ -404,12 +411,13 @@ def pushed(
         )
     queue.time[at, some], queue.flag[at, some] = time, flag
     queue.sent[at, some], queue.connection[at, some] = sent, connection
-    queue.last[some], queue.size[some] = at, at + 1
+    queue.size[some] = at + 1
+    queue.last[some] = np.where(flag == 1, at, queue.last[some])
 
 
 def moved(name: str, queue: Queue, some: np.ndarray, time: np.ndarray, sent: np.ndarray) -> None:
-    """Move the self event that each of some instances sent last to another time."""
+    """Move the self event with flag 1 that each of some instances sent last to another time."""
     at = queue.last[some]
     if (at < 0).any():
-        raise InputError(f"{name}: net_move without a self event under way")
+        raise InputError(f"{name}: {WRONG_EVENTS[1]}")
     queue.time[at, some], queue.sent[at, some] = time, sent

@@ -18,6 +18,7 @@ from clhines.mechanisms.text.language import Text
 from clhines.model.model import ADVANCE_REVERSAL, Kind, Model, ModelSources
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.variables import Variables, nernst_scale
+from clhines.simulate.events.plays import entries_until
 from clhines.simulate.events.sources import (
     SENDING,
     Wires,
@@ -410,9 +411,7 @@ def loose_targets(model: Model, wires: Wires) -> np.ndarray:
 def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, ints: Arena) -> None:
     """Add what is played, by active node; what is at none comes last."""
     kinds, given = variables.model.kinds, variables.model.played
-    at = [_owners(kinds[p.kind], np.array([p.instance]), layout) for p in given]
-    owner = np.concatenate([np.zeros(0, np.int64), *at])
-    order = np.argsort(owner, kind="stable")
+    owner, order = _order_of_played(variables.model, layout)
     played = [given[k] for k in order]
     if played:
         ints.add("first_played", layout.first(owner[order]))
@@ -420,7 +419,7 @@ def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, i
         none = np.zeros((1, layout.count // ints.copies))
         ints.tile("first_played", none, after=np.zeros(1))
     clock.add("played_time", np.concatenate([np.zeros(0), *(p.t for p in played)]))
-    clock.add("played_value", np.concatenate([np.zeros(0), *(p.y for p in played)]))
+    clock.add("played_y", np.concatenate([np.zeros(0), *(p.y for p in played)]))
     ints.add("played_first", offsets(np.array([len(p.t) for p in played], int)))
     ints.add("played_continuous", np.array([p.continuous for p in played], int))
     places = [
@@ -429,6 +428,36 @@ def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, i
         for p in played
     ]
     ints.add("played_place", np.array(places, int))
+    if not (into_events := [k for k in range(len(kinds)) if plays_into_events(variables.model, k)]):
+        return
+    ints.add("played_next", np.zeros(len(played)))
+    for k in into_events:
+        number = np.array([n for n, p in enumerate(played) if p.kind == k])
+        instance = np.array([played[n].instance for n in number])
+        ints.add(f"plays_{k}", number[np.argsort(instance, kind="stable")])
+        ints.add(f"first_plays_{k}", offsets(np.bincount(instance, minlength=kinds[k].count)))
+
+
+def _order_of_played(model: Model, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    """Owners of what is played, and its order in arenas."""
+    at = [_owners(model.kinds[p.kind], np.array([p.instance]), layout) for p in model.played]
+    owner = np.concatenate([np.zeros(0, np.int64), *at])
+    return owner, np.argsort(owner, kind="stable")
+
+
+def plays_into_events(model: Model, k: int) -> bool:
+    """Whether events of a kind read a parameter into which is played."""
+    mechanism, played = model.kinds[k].mechanism, {p.parameter for p in model.played if p.kind == k}
+    blocks = [b for b in mechanism.program.blocks if b.startswith(("receive", "watch", "for_net"))]
+    read = {a.name for b in blocks for a in mechanism.calls(b) if a.role == "parameter"}
+    return bool(played & read)
+
+
+def entries_come(model: Model, layout: Layout, t: float) -> np.ndarray:
+    """(played,) int32: how many entries of each have come until a time, in the order of arenas."""
+    _, order = _order_of_played(model, layout)
+    came = [entries_until(model.played[n], t) for n in order.tolist()]
+    return np.array(came, np.int32)
 
 
 def at_parameter(
@@ -577,6 +606,7 @@ def _blocks_of(variables: Variables, k: int, real: str, width: int, grouped: boo
         vectors=tuple((b, f"{mechanism.name}__v{width}_{b}") for b in wide),
         rows=width > 1 and bool(np.diff(kind.node).all()),
         last=model.of_last(k),
+        plays=k in variables.wires.first_target and plays_into_events(model, k),
         reads=tuple(name for of, name in model.read if of == k),
     )
 
@@ -658,7 +688,7 @@ TOO_MANY_EVENTS = (
 )
 WRONG_EVENTS = (
     "too many self events under way",
-    "net_move without a self event under way",
+    "net_move without a self event of flag 1 under way",
     "an event is sent at a time that is past, or no number",
     "net_event at a time before that of an earlier net_event; expected times that ascend",
 )

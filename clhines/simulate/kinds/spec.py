@@ -327,6 +327,7 @@ class KindBlocks:
     vectors: tuple[tuple[str, str], ...] = ()  # blocks with a function of `ArenaSpec.width`, and it
     rows: bool = False  # a node has one instance at most
     last: tuple[str, ...] = ()  # states of which blocks read the last instance's
+    plays: bool = field(default=False, repr=False)  # into what its events read
     # pointers to states of others
     reads: tuple[str, ...] = field(default=(), repr=False)
 
@@ -695,6 +696,11 @@ class ArenaSpec(TemplateSpec):
     @property
     def net_kinds(self) -> tuple[KindBlocks, ...]:
         return tuple(kind for kind in self.kinds if kind.has_net)
+
+    @property
+    def plays_into_events(self) -> bool:
+        """Whether events read a parameter into which is played."""
+        return any(kind.plays for kind in self.net_kinds)
 
     @property
     def summed_kinds(self) -> tuple[KindBlocks, ...]:

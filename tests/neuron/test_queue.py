@@ -1,0 +1,42 @@
+"""NEURON's one queue: events, self events, played values and WATCH conditions in order of time."""
+
+from pathlib import Path
+
+import forked
+import pytest
+from mod_files import FOLDER
+
+from clhines import InputError, Mechanism
+
+pytest.importorskip("neuron", reason="NEURON is not installed")
+pytestmark = pytest.mark.neuron
+PROGRAM = Path(__file__).parents[1] / "support" / "queue_program.py"
+SEEDS = {"moves": 6, "fires": 1, "interval": 6, "gain": 12, "level": 8, "ion": 4}
+ENGINES = "steps", "epochs-cpu", "epochs-gpu"
+CASES = [(case, seed, "reference", "0") for case, n in SEEDS.items() for seed in range(n)]
+CASES += [
+    (case, seed, e, "0") for case, n in SEEDS.items() for e in ENGINES for seed in range(n)[:2]
+]
+# in pieces, of which NEURON takes the last step itself
+CASES += [("fires", 1, "reference", "10,1,0.1,1e"), ("level", 0, "reference", "5,1,0.1,1e")]
+CASES += [
+    ("ion", 1, "reference", "5,1"),
+    ("gain", 3, "reference", "1,1e"),
+    ("gain", 4, "reference", "1"),
+]
+
+
+def test_a_copy_of_an_ion_that_never_changes_is_refused_in_watch(tmp_path):
+    with pytest.raises(InputError, match="WATCH on cai without BREAKPOINT"):
+        Mechanism.from_nmodl(FOLDER / "queue" / "ext_iond.mod")
+    text = (FOLDER / "queue" / "ext_ionb.mod").read_text().replace("READ cai", "READ cai WRITE ica")
+    text = text.replace("i = 0", "ica = 0 i = 0").replace(" i n last", " ica i n last")
+    with pytest.raises(InputError, match="WATCH on ica, which the file writes"):
+        Mechanism.from_nmodl(text.replace("WATCH (cai", "WATCH (ica"))
+
+
+@pytest.mark.parametrize(("case", "seed", "engine", "pieces"), CASES)
+def test_vectors_and_events_are_those_of_neuron(case, seed, engine, pieces):
+    said = forked.result_of(PROGRAM, case, seed, engine, pieces)
+    assert max(said["lengths"]) > 100
+    assert said["found"] == {piece: [] for piece in pieces.split(",")}

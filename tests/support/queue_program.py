@@ -1,0 +1,196 @@
+"""Events, played values and WATCH conditions of one time, by NEURON and by this package.
+
+``queue_program.py CASE SEED ENGINE PIECES``: prints for each piece, ms (0: one run; ``1e``: by a
+`CVode.event` that recurs), where vectors differ. Models are drawn by the seed, with round times,
+at which NEURON's queue has several things.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from neuron import h
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from mod_files import FOLDER, library
+
+KEPT = []
+
+
+def section(mechanism="pas"):
+    made = h.Section()
+    made.L = made.diam = 20
+    made.insert(mechanism)
+    KEPT.append(made)
+    return made(0.5)
+
+
+def connect(source, target, weight, delay):
+    made = h.NetCon(source, target)
+    made.weight[0], made.delay = weight, delay
+    times = h.Vector()
+    made.record(times)
+    KEPT.append(made)
+    return times
+
+
+def stim(start, interval, number=1e9):
+    made = h.NetStim()
+    made.start, made.interval, made.number = start, interval, number
+    KEPT.append(made)
+    return made
+
+
+def play(times, values, reference, continuous):
+    t, y = h.Vector(times), h.Vector(values)
+    KEPT.extend([t, y])
+    y.play(reference, t, *[1] * continuous)
+
+
+def clamp(at, amp=0.2):
+    made = h.IClamp(at)
+    made.delay, made.dur, made.amp = 1, 100, amp
+    KEPT.append(made)
+
+
+def recorded(*references):
+    return [h.Vector().record(r) for r in references]
+
+
+def knots(rng, count, low, high, steps=(0.5, 1, 1.25, 2.5, 0.733)):
+    """Times, most of them round, and values; from 0 on, where a run begins again."""
+    t = np.cumsum([0, *rng.choice([0, 1.3], 1, p=[0.75, 0.25]), *rng.choice(steps, count)])
+    return t.tolist(), rng.uniform(low, high, len(t)).round(2).tolist()
+
+
+def moves(rng):
+    """A self event is moved while others are on their way."""
+    at = section()
+    cell, target = h.ext_moves(), h.ExpSyn(at)
+    cell.order = rng.integers(3)
+    cell.first, cell.second, cell.by = (round(rng.uniform(2, 6), 1) for _ in range(3))
+    connect(stim(1, 1, 1), cell, 1, 0.5)
+    connect(stim(2.3, 1, 1), cell, -1, 0.5)
+    KEPT.extend([cell, target])
+    return [*recorded(at._ref_v), connect(cell, target, 0.01, 1)], 15
+
+
+def fires(rng):
+    """Neurons with voltages of their own send by WATCH and net_event to each other."""
+    at = section()
+    target = h.ExpSyn(at)
+    cells = [h.ext_fires(at) for _ in range(10)]
+    KEPT.extend([target, *cells])
+    found = recorded(at._ref_v)
+    for k, cell in enumerate(cells):
+        cell.drive = rng.uniform(200, 500)
+        found += [connect(cell, target, 0.001, float(rng.choice([0, 0.5, 1])))]
+        found += [*recorded(cell._ref_count), connect(cell, cells[k - 1], 2, 0.5)]
+    return found, 30
+
+
+def interval(rng):
+    """An interval of a NetStim is played, mostly at times of its events."""
+    at = section()
+    target, source = h.ExpSyn(at), stim(*rng.choice([1.0, 2.0, 5.0, 10.0], 2).tolist())
+    KEPT.append(target)
+    play(
+        [0, 25, 50, 75],
+        rng.choice([1.0, 2.0, 2.5, 4.0, 5.0], 4).tolist(),
+        source._ref_interval,
+        False,
+    )
+    return [connect(source, target, 0.001, 1), *recorded(at._ref_v)], 100
+
+
+def gain(rng):
+    """Events read a parameter that is played, in steps or continuously."""
+    at = section()
+    synapse = h.ext_gain(at)
+    KEPT.append(synapse)
+    play(*knots(rng, 10, 0, 10), synapse._ref_gain, bool(rng.integers(2)))
+    for k in range(int(rng.integers(1, 4))):
+        source = stim(float(rng.choice([0, 0.5, 1, 1.25, 1.501, 1.499, 1.5125])),
+                      float(rng.choice([0.5, 1, 2.5, 1.3])), 8)  # fmt: skip
+        connect(source, synapse, 0.001 * (k + 1), float(rng.choice([1, 1, 1.001, 0.5, 1.49, 0])))
+    names = "g", "seen", "gain", "last"
+    return recorded(at._ref_v, *(getattr(synapse, f"_ref_{n}") for n in names)), 15
+
+
+def level(rng):
+    """A WATCH condition compares the voltage with what is played."""
+    at = section("hh" if rng.integers(2) else "pas")
+    watch, target = h.ext_level(at), h.ExpSyn(at)
+    KEPT.extend([watch, target])
+    clamp(at)
+    play(*knots(rng, 14, -70, 20), watch._ref_level, bool(rng.integers(2)))
+    found = recorded(at._ref_v, watch._ref_n, watch._ref_last, watch._ref_level)
+    return [*found, connect(watch, target, 5e-4, 0.3)], 20
+
+
+def ion(rng):
+    """A WATCH condition compares a variable of an ion, as the mechanism has it."""
+    names = rng.permutation(["ext_iona", "ext_ionb", "ext_ionc", "ext_ione"])
+    at, found = section("hh"), []
+    clamp(at)
+    at.sec.insert("ext_wave")
+    at.ext_wave.size = rng.uniform(0.5, 3)
+    target = h.ExpSyn(at)
+    KEPT.append(target)
+    for name in names:
+        watch = getattr(h, name)(at)
+        watch.level = -rng.uniform(0.05, 0.8) if name == "ext_ionc" else rng.uniform(8e-5, 2.5e-4)
+        connect(stim(*rng.choice([0.5, 1.0, 1.7, 3.0], 2)), watch, 0, 1)
+        KEPT.append(watch)
+        found += recorded(watch._ref_n, watch._ref_last, watch._ref_seen)
+        found += [connect(watch, target, 2e-4, 0.3)]
+    return [*found, *recorded(at._ref_v, at._ref_cai)], 20
+
+
+def differences(ours, theirs):
+    found = []
+    for k, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        if len(a) != len(b):
+            found.append([k, "length", len(a), len(b)])
+        elif len(a) and (far := np.abs(a - b).max()) > 1e-9 * max(1, np.abs(b).max()):
+            at = int(np.argmax(np.abs(a - b)))
+            found.append([k, float(far), float(a[at]), float(b[at])])
+    return found
+
+
+def ran(vectors, tstop, piece, engine):
+    """Vectors after a run by NEURON, or by this package where an engine is named."""
+    import clhines
+
+    h.finitialize(-65)
+    if recurs := piece.endswith("e"):
+
+        def again():
+            h.cvode.event(h.t + 1, again)
+
+        h.cvode.event(1, again)
+    length = 0 if recurs else float(piece)
+    for until in np.arange(length, tstop + length / 2, length) if length else [tstop]:
+        if engine:
+            clhines.neuron.run(until, engine=engine)
+        else:
+            h.continuerun(until)
+    return [np.array(v) for v in vectors]
+
+
+if __name__ == "__main__":
+    case, seed, engine, pieces = sys.argv[1:5]
+    h.load_file("stdrun.hoc")
+    h.nrn_load_dll(
+        str(library([f"queue/{path.stem}" for path in sorted((FOLDER / "queue").iterdir())]))
+    )
+    vectors, tstop = globals()[case](np.random.default_rng(int(seed)))
+    h.dt = 0.025
+    theirs = {recurs: ran(vectors, tstop, "1e" if recurs else "0", "") for recurs in (False, True)}
+    found = {
+        piece: differences(ran(vectors, tstop, piece, engine), theirs[piece.endswith("e")])
+        for piece in pieces.split(",")
+    }
+    print(json.dumps({"lengths": [len(v) for v in theirs[False]], "found": found}))
