@@ -109,7 +109,7 @@ FILES = {  # ids, and files that are refused by them
     "mod.for-netcons-sets": event("FOR_NETCONS(x) { m = 1 }"),
     "mod.from-by-zero": breakpoint_("FROM k = 0 TO 3 BY 0 { b = k }"),
     "mod.from-turns": breakpoint_("FROM k = 0 TO 100000 { b = k }"),
-    "mod.index-outside-local": breakpoint_("LOCAL q[2] q[5] = 1").replace("i = a*v", "i = a*v"),
+    "mod.index-outside-local": breakpoint_("LOCAL q[2]\nq[5] = 1").replace("i = a*v", "i = a*v"),
     "mod.kinetic-without-states": density(
         "BREAKPOINT { SOLVE k METHOD sparse i = a*v }\nKINETIC k { b = 1 }\n"
     ),
@@ -138,9 +138,9 @@ FILES = {  # ids, and files that are refused by them
     "mod.variable-set": breakpoint_("celsius = 3"),
     "mod.watch-flag-not-constant": event("WATCH (v > 0) a"),
     "mod.watch-what-no-comparison": event("WATCH (v) 1"),
-    "mod.while-more-than-turns": breakpoint_("LOCAL k k = 0 WHILE (k < 100000) { k = k + 1 }"),
+    "mod.while-more-than-turns": breakpoint_("LOCAL k\nk = 0 WHILE (k < 100000) { k = k + 1 }"),
     "mod.while-within-another-iteration": breakpoint_(
-        "LOCAL k k = v WHILE (k < 3) { k = k + 1 LOCAL j j = v WHILE (j < 3) { j = j + 1 } }"
+        "LOCAL k, j\nk = v WHILE (k < 3) { k = k + 1 j = v WHILE (j < 3) { j = j + 1 } }"
     ),
     "mod.newton-iteration-states": "NEURON { SUFFIX x }\nSTATE { y[60] }\nBREAKPOINT { SOLVE s METHOD derivimplicit }\nDERIVATIVE s { FROM k = 0 TO 58 { y[k]' = -y[k]*y[k+1] } y[59]' = -y[59]*y[0] }\n",  # noqa: E501
     "mod.kinetic-states": "NEURON { SUFFIX x }\nSTATE { y[300] }\nBREAKPOINT { SOLVE k METHOD sparse }\nKINETIC k { FROM k = 0 TO 298 { ~ y[k] <-> y[k+1] (1, 1) } }\n",  # noqa: E501

@@ -126,21 +126,15 @@ def _check_places(file: File, block: Block) -> None:
             raise Refused(refusal("mod.neuron-refuses", what=f"INITIAL in {block.sort}"), s.line)
     for s in all_of(block.body, "table"):
         if block.sort not in ("FUNCTION", "PROCEDURE"):
-            raise Refused(
-                refusal("mod.neuron-refuses", what=f"TABLE in {block.sort}"),
-                s.line,
-                "put it in a PROCEDURE",
-            )
+            what = f"TABLE in {block.sort}"
+            raise Refused(refusal("mod.neuron-refuses", what=what), s.line, "use a PROCEDURE")
         if len(block.arguments) != 1:
-            raise Refused(
-                refusal("mod.neuron-refuses", what=f"TABLE of {len(block.arguments)} arguments"),
-                s.line,
-            )
-        if bool(s.names[0]) != (block.sort == "PROCEDURE"):
-            word = "without names" if block.sort == "PROCEDURE" else "with names"
-            raise Refused(
-                refusal("mod.neuron-refuses", what=f"TABLE of {block.name} {word}"), s.line
-            )
+            raise Refused(refusal("mod.table-arguments", count=len(block.arguments)), s.line)
+        if block.sort == "PROCEDURE" and not s.names[0]:
+            raise Refused(refusal("mod.table-without-names", name=block.name), s.line)
+        if block.sort == "FUNCTION" and s.names[0]:
+            what = f"TABLE of {block.name} with names"
+            raise Refused(refusal("mod.neuron-refuses", what=what), s.line)
     for s in all_of(block.body, "conductance"):
         if s.names[1] and s.names[1] not in ions:
             raise Refused(
@@ -161,10 +155,12 @@ def _check_places(file: File, block: Block) -> None:
 def _check_block(file: File, block: Block) -> None:
     kinds = _EQUATIONS.get(block.sort, ())
     if kinds and not any(all_of(block.body, kind) for kind in kinds):
-        raise Refused(
-            refusal("mod.neuron-refuses", what=f"{block.sort} {block.name} without an equation"),
-            block.line,
-        )
+        if block.sort == "DERIVATIVE":
+            raise Refused(refusal("mod.derivative-has-no-rate", name=block.name), block.line)
+        if block.sort == "KINETIC":
+            raise Refused(refusal("mod.kinetic-without-states", name=block.name), block.line)
+        what = f"{block.sort} {block.name} without an equation"
+        raise Refused(refusal("mod.neuron-refuses", what=what), block.line)
     if block.sort == "FUNCTION_TABLE" and not block.arguments:
         raise Refused(
             refusal("mod.neuron-refuses", what=f"FUNCTION_TABLE {block.name} without an argument"),
