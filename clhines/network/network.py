@@ -716,8 +716,10 @@ class Network:
         """
         self._inside.check_not_frozen("connect()")
         self._inside.wiring.check_target(target)
-        weight = weight_or_none(weight, target, "connect()")
         numbers = self._inside.added.source_numbers(source, source_index)
+        if len(numbers):
+            weight = weight_or_none(weight, target, "connect()")
+        weight = 0.0 if weight is None else weight
         if isinstance(index, Pairs):
             if self.gids is not None:
                 raise InputError("index is Pairs; expected instances, as the network has gids")
