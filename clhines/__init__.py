@@ -60,7 +60,10 @@ Names are imported when first used: forests, cells, networks and plans work with
 
 import logging
 import os
+import sys
 from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 __version__ = "0.2.0"
 # Where each public name is defined; `__init__.pyi` tells type checkers the same.
@@ -100,6 +103,27 @@ _MODULES = {
 __all__ = sorted(_HOME_OF)
 
 
+class _ShortNames:
+    """Finder and loader of ``import clhines.ring`` and the other short names of modules."""
+
+    @classmethod
+    def find_spec(cls, name: str, path: object = None, target: object = None) -> object:
+        known = _MODULES.get(name.removeprefix("clhines.")) if name.startswith("clhines.") else None
+        return ModuleSpec(name, cls) if known and "." in known else None  # type: ignore[arg-type]
+
+    @staticmethod
+    def create_module(spec: object) -> None:
+        return None
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        name = module.__name__.removeprefix("clhines.")
+        sys.modules[module.__name__] = import_module(f"clhines.{_MODULES[name]}")
+
+
+sys.meta_path.append(_ShortNames)  # type: ignore[arg-type]
+
+
 def __dir__() -> list[str]:
     # Completion in a terminal asks for each: not for what needs packages that may not be there.
     return sorted({*_HOME_OF, *_MODULES, "__version__"} - {"jax", "torch"})
@@ -107,7 +131,9 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> object:
     if name in _HOME_OF:
-        return getattr(import_module(f"clhines.{_HOME_OF[name]}"), name)
+        home = import_module(f"clhines.{_HOME_OF[name]}")
+        found = globals()[name] = _errors.suggest_keywords(home, name)
+        return found
     if name in _MODULES:
         return import_module(f"clhines.{_MODULES[name]}")
     from clhines.errors import meant

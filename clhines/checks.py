@@ -254,7 +254,22 @@ def real_numbers(name: str, a: object) -> np.ndarray:
 
 
 def to_numpy(name: str, a: object, dtype: np.dtype) -> np.ndarray:
-    return np.ascontiguousarray(real_numbers(name, a), dtype)
+    return np.ascontiguousarray(in_precision(name, real_numbers(name, a), dtype))
+
+
+def in_precision(name: str, a: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return an array in a precision; a right-hand side that is too large for it is refused."""
+    with np.errstate(over="ignore"):  # found below, or as bad pivots
+        found = a.astype(dtype, copy=False)
+    if name == "b" and found is not a and dtype.itemsize < a.dtype.itemsize:
+        lost = np.isinf(found)
+        if lost.any() and np.isfinite(a[lost]).any():
+            k = tuple(int(i) for i in np.argwhere(lost & np.isfinite(a))[0])
+            raise InputError(
+                f"{name}[{', '.join(map(str, k))}] is {a[k]:g}; expected at most "
+                f"{np.finfo(dtype).max:.3g}, the largest {dtype} (or dtype float64)"
+            )
+    return found
 
 
 def available() -> int | None:

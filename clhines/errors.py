@@ -5,9 +5,11 @@ Each message is one line: what was given, what was expected, and where.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import pickle
+import re
 import sys
 import time
 import warnings
@@ -15,15 +17,17 @@ from collections.abc import Iterable
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
-from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any
+from types import FrameType, FunctionType, ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     import numpy as np
 
+_NAMED = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
 _SHOWN = 60  # characters of a value that a message repeats
 # environment variables that launchers of MPI set: MPICH's and Intel's, Open MPI's, Slurm's
 _LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+_ENDLESS = re.compile(r"'[^'\n]{400,}'|\S{400,}")  # longer than any path that fits on a screen
 _hooks: list[object] = []  # that this package has given Python for errors that nobody catches
 
 
@@ -47,6 +51,14 @@ def meant(value: object, known: Iterable[str]) -> str:
 
 class ClhinesError(Exception):
     """Base class of every error that clhines raises on purpose; all can be pickled."""
+
+    def __init__(self, message: object = "", *more: object) -> None:
+        super().__init__(self._cut(str(message)), *more)
+
+    @staticmethod
+    def _cut(message: str) -> str:
+        """Cut names that users have given, which may be of any length."""
+        return _ENDLESS.sub(lambda m: m[0][:_SHOWN] + "..." + m[0][-1], message)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the message and the attributes, whatever the parameters of `__init__`."""
@@ -168,6 +180,10 @@ class DeviceShareError(DeviceError):
 
 class BuildError(ClhinesError, RuntimeError):
     """A generated kernel did not compile; the message ends with the numbered source."""
+
+    @staticmethod
+    def _cut(message: str) -> str:
+        return message
 
 
 class RankError(ClhinesError, RuntimeError):
@@ -356,3 +372,39 @@ def _caller() -> tuple[FrameType, int]:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
         level, frame = level + 1, frame.f_back
     return frame, level
+
+
+def suggest_keywords(home: ModuleType, name: str) -> object:
+    """Return a public function or class; wrong keywords of its calls say which were meant."""
+    found = getattr(home, name)
+    if isinstance(found, FunctionType) and not hasattr(found, "__suggests__"):
+        given, found = found, _suggesting(found)
+        for key in [key for key, value in vars(home).items() if value is given]:
+            setattr(home, key, found)
+    elif isinstance(found, type):
+        for key, method in list(vars(found).items()):
+            is_public = key == "__init__" or not key.startswith("_")
+            if isinstance(method, FunctionType) and is_public and key != "enqueue":  # is too fast
+                if not hasattr(method, "__suggests__"):
+                    setattr(found, key, _suggesting(method))
+    return found
+
+
+def _suggesting(function: FunctionType) -> FunctionType:
+    known = [p.name for p in inspect.signature(function).parameters.values() if p.kind in _NAMED]
+    begin = f"{function.__qualname__}() got an unexpected keyword argument '"
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            text = str(error)
+            if not kwargs or not text.startswith(begin) or "id you mean" in text:
+                raise
+            wrong = text[len(begin) :].partition("'")[0]
+            error.args = (f"{text}{meant(wrong, known)}",)
+            raise
+
+    wrapped.__suggests__ = True  # type: ignore[attr-defined]
+    return cast("FunctionType", wrapped)

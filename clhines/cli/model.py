@@ -214,7 +214,7 @@ def _execute(arguments: argparse.Namespace, switch: Switch | None = None) -> int
                 f"--mechanisms {arguments.mechanisms}: NEURON cannot load it; expected the "
                 "library that nrnivmodl has made, such as x86_64/libnrnmech.so"
             )
-    h.load_file("stdrun.hoc")
+    clhines.neuron.load_stdrun(h)
     argv, sys.argv = sys.argv, [str(script), *arguments.words]
     try:
         if script.suffix.lower() == ".py":

@@ -271,6 +271,8 @@ def given_queue(
 ) -> cl.CommandQueue:
     if queue is None:
         return make_queue(choose(device, dtype), timestamps)
+    if device is not None:
+        raise InputError("got device together with queue; expected one of them")
     check_process()
     if not isinstance(queue, cl.CommandQueue):
         raise InputError(f"queue is {type(queue).__name__}; expected pyopencl.CommandQueue")

@@ -32,7 +32,7 @@ cannot be simulated, and give it to the network in `importer`.
 
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.entry import ImportedModel, check, from_neuron, run
-from clhines.neuron.memory.session import interpreter
+from clhines.neuron.memory.session import interpreter, load_stdrun
 from clhines.neuron.switch import disable, enable
 
 __all__ = [
@@ -44,5 +44,6 @@ __all__ = [
     "enable",
     "from_neuron",
     "interpreter",
+    "load_stdrun",
     "run",
 ]

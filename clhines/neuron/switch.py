@@ -31,7 +31,7 @@ from clhines.neuron.entry import (
     steps_until,
 )
 from clhines.neuron.memory.objects import Objects
-from clhines.neuron.memory.session import Hoc, VersionError
+from clhines.neuron.memory.session import Hoc, VersionError, load_stdrun
 from clhines.neuron.read.hooks import is_standard, standard
 from clhines.neuron.read.wiring import on_ranks
 from clhines.neuron.redirect import HocArguments, Redirect, without_redirects
@@ -110,7 +110,7 @@ class Switch:
 
     def _turn_on(self) -> None:
         h = self._h
-        h.load_file("stdrun.hoc")
+        load_stdrun(h)
         if is_standard(h, self._library, "continuerun"):
             own = standard(h, "continuerun").replace("proc continuerun", f"proc {_OWN}", 1)
             h(own.replace("flushPlot()", ""))  # which `_CONTINUERUN` calls

@@ -58,7 +58,10 @@ class Method:
 
 
 # Of a `Solver`, whose other arguments come here as options: one may have been misspelled.
-_ARGUMENTS = ("method", "dtype", "device", "queue", "max_memory", "tune", "devices", "shares")
+_ARGUMENTS = (
+    "method", "dtype", "device", "queue", "max_memory", "tune", "devices", "shares", "profile",
+    "sizes", "out", "check", "columns",
+)  # fmt: skip
 
 
 def make_plan(

@@ -307,7 +307,7 @@ class Plan:
 def real_name(dtype: DTypeLike) -> str:
     try:
         known = np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):  # NumPy evaluates a text with commas
         known = None
     if known == np.float64:
         return "double"

@@ -56,7 +56,8 @@ class Arguments:
             )
         else:
             a = to_numpy(name, a, self.dtype)
-        if a.ndim not in (1, 2) or a.shape[-1] != size or 0 in a.shape:
+        is_empty = name == "b" and not on_device and a.shape == (0, size)  # no right-hand sides
+        if not is_empty and (a.ndim not in (1, 2) or a.shape[-1] != size or 0 in a.shape):
             order = "device" if on_device else "natural"
             rows = f" or (k, {size})" if name in ("b", "out", "x", "a") else ""
             raise InputError(

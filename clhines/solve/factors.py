@@ -231,6 +231,8 @@ class Factors:
         late = self._arguments.may_check_late(engine, rows, target)
         if check and not late:
             self._arguments.check_finite("b", rows)
+        if not rows.size:
+            return target
         before: dict[str, np.ndarray] = {}
         if check and self.doubtful:
             before = {**self.doubtful, **on_host(self.queue, {"b": rows})}

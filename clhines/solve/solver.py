@@ -52,9 +52,9 @@ class Solver(Holder):
     dtype : float64 or float32
         Precision of all values on the device.
     device : pyopencl.Device or str, optional
-        See `clhines.device.devices.choose`; ignored when `queue` is given.
+        See `clhines.device.devices.choose`.
     queue : pyopencl.CommandQueue, optional
-        An in-order queue to work on.
+        An in-order queue to work on, without `device`.
     max_memory : int, optional
         Bytes of device memory to use at most; default: nine tenths of the device's. A batch
         that needs more is solved in slices of whole cells.
@@ -362,6 +362,8 @@ class Solver(Holder):
         check = as_check(check)
         arrays = self.arguments.natural({"d": d, "u": u, "l": l, "b": b})
         target = self.arguments.target(self.engine, b, arrays["b"], out, overwrite)
+        if not arrays["b"].size:
+            return target
         before = on_host(self.queue, arrays) if check and self.engine.may_lose else {}
         late = self.arguments.may_check_late(self.engine, arrays["b"], target)
         if check and not late:

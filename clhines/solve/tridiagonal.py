@@ -29,7 +29,7 @@ import pyopencl.array as cla
 from numpy.typing import ArrayLike, DTypeLike
 
 from clhines.arrays import inverse, offsets
-from clhines.checks import as_switch, check_room, real_numbers
+from clhines.checks import as_switch, check_room, in_precision, real_numbers
 from clhines.device import devices, program
 from clhines.device.arrays import Array, Given, check_out, unmark
 from clhines.device.devices import wide_groups
@@ -161,7 +161,8 @@ class Chains:
         elif self.grid is not None and first[-2:] in (grid, (1, *grid[1:])) and len(first) < 4:
             shape = *first[:-2], *grid
         alone = shape in ((self.n,), grid)
-        if not shape or 0 in shape or (columns and alone and shape != (1, self.n)):
+        none = shape[:1] == (0,) and not alone  # of right-hand sides
+        if not shape or (0 in shape and not none) or (columns and alone and shape != (1, self.n)):
             one = f"({self.n},)" if self.grid is None else f"{grid} or ({self.n},)"
             where = "k last" if columns else "k first, or last with columns=True"
             expected = f"k of {one}" if columns else f"{one}, or k of these"
@@ -174,8 +175,7 @@ class Chains:
     def values(self, name: str, a: object) -> np.ndarray:
         if isinstance(a, cla.Array):
             raise InputError(MIXED)
-        with np.errstate(over="ignore"):  # infinite results are reported as such
-            return real_numbers(name, a).astype(self.dtype, copy=False)
+        return in_precision(name, real_numbers(name, a), self.dtype)
 
     def matrix(self, dl: object, d: object, du: object) -> Matrix:
         main = self._spread("d", self.values("d", d))
@@ -629,7 +629,7 @@ def solve_tridiagonal(
 
     Parameters
     ----------
-    dl, d, du : NumPy arrays
+    dl, d, du : NumPy arrays or numbers
         ``dl[i - 1] x[i - 1] + d[i] x[i] + du[i] x[i + 1] = b[i]`` is row i of a system. `d` is
         (m, n), m systems of n rows; (n,), one system; or (N,) with `sizes`. `dl` and `du` have one
         value less per system, as in LAPACK's ``gtsv``, or the shape of `d`, as in cuSPARSE's
@@ -667,7 +667,9 @@ def solve_tridiagonal(
     arrays = {name: _real_array(name, a) for name, a in given.items()}
     dtype = _dtype_of(arrays) if dtype is None else dtype
     real_name(dtype)
-    known = _grid(arrays) if sizes is None else sizes_of(sizes)
+    if _is_empty(arrays):
+        return np.empty(arrays["b"].shape, dtype) if own is None else list[np.ndarray]()
+    known = _grid(arrays, columns) if sizes is None else sizes_of(sizes)
     kept = _kept(known, method, np.dtype(dtype), options)
     x = cast("np.ndarray", kept.solve(**arrays, out=out, check=check, columns=columns))
     return x if own is None else np.split(x, np.cumsum(own)[:-1])
@@ -702,13 +704,27 @@ def _real_array(name: str, a: object) -> np.ndarray:
 
 
 def _dtype_of(arrays: dict[str, np.ndarray]) -> DTypeLike:
-    numbers = {name for name in ("dl", "du") if not arrays[name].ndim}
+    numbers = {name for name in ("dl", "d", "du") if not arrays[name].ndim}
     single = all(arrays[name].dtype == np.float32 for name in arrays.keys() - numbers)
     return np.float32 if single else np.float64
 
 
-def _grid(arrays: dict[str, np.ndarray]) -> tuple[int, int]:
-    d = arrays["d"]
+def _is_empty(arrays: dict[str, np.ndarray]) -> bool:
+    """Whether there are no systems: d and b, and so x, have no values, but their systems rows."""
+    d, b = arrays["d"], arrays["b"]
+    return d.ndim > 0 and not d.size and not b.size and d.shape[0] == 0
+
+
+def _grid(arrays: dict[str, np.ndarray], columns: bool) -> tuple[int, int]:
+    """Return the number of systems and of their rows; if all of the matrix are numbers, by b."""
+    d, b = arrays["d"], arrays["b"]
+    if not d.ndim:
+        like = [arrays[name] for name in ("dl", "du") if arrays[name].ndim]
+        shape = (b.shape[:-1] if columns else b.shape)[-2:]
+        if like or not shape or 0 in shape:
+            got = f"b has shape {b.shape}" if not like else "d is a number, and dl or du is not"
+            raise InputError(f"{got}; expected d as an array, or b of (m, n) or (n,) and numbers")
+        return (1, *shape)[-2], shape[-1]
     if not d.size or d.ndim not in (1, 2):
         raise InputError(f"d has shape {d.shape}; expected (m, n) or (n,), or (N,) with sizes")
     counts = [len(arrays[name]) for name in ("d", "dl", "du") if arrays[name].ndim == 2]

@@ -47,6 +47,15 @@ def interpreter() -> Hoc:
     return neuron.h
 
 
+def load_stdrun(h: Hoc) -> None:
+    """Load stdrun.hoc; NEURON cannot go back to a folder whose path has ``$(``, so this does."""
+    folder = os.getcwd()
+    try:
+        h.load_file("stdrun.hoc")
+    finally:
+        os.chdir(folder)
+
+
 def as_flag(name: str) -> bool:
     """Return whether an environment variable is 1; it may be 0, empty or not set, too."""
     value = os.environ.get(name, "")
