@@ -604,8 +604,8 @@ class ArenaRun(DeviceRun):
 
     # -- events --------------------------------------------------------------------------------
 
-    def _empty(self) -> None:
-        super()._empty()
+    def empty_events(self) -> None:
+        super().empty_events()
         self.events.empty()
 
     @property

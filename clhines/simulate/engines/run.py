@@ -308,7 +308,7 @@ class DeviceRun(ABC):
         self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        self._empty()
+        self.empty_events()
         few = self.max_steps if shares_memory(self.device) else min(self.max_steps, _FEW_STEPS)
         at_once = rows <= few and (self.grid is None or not self.grid.delivers)
         self.ending.begin(at_once and self._decisions is None)  # of one process
@@ -323,7 +323,7 @@ class DeviceRun(ABC):
             self._views = [replace(view, array=parts[id(view.array)]) for view in self._room]
             self._rows = rows
 
-    def _empty(self) -> None:
+    def empty_events(self) -> None:
         if self.grid is not None:
             self.grid.empty()
 
