@@ -576,6 +576,11 @@ REFUSALS = {
         ),
     ),
     "neuron.vector-record-by": Refusal("Vector.record, {how}", "record it in each step"),
+    "neuron.vector-record-current-twice": Refusal(
+        "Vector.record of {current}, which {name} writes and has AFTER SOLVE or BEFORE STEP, where "
+        "NEURON adds it up once more",
+        "record the mechanism's own variable",
+    ),
     "neuron.vector-record-depends-i-membrane": Refusal(
         "Vector.record of {name}, which depends on i_membrane", "record i_membrane"
     ),

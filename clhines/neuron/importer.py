@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -82,9 +82,24 @@ class Imported:
         return found
 
 
+def _counted_twice(model: NeuronModel) -> Iterator[Rejected]:
+    """Yield recorded currents of ions that NEURON adds up once more after a step."""
+    recorded = {r.variable.name for r in model.plays.recorders if r.variable is not None}
+    for name, mechanism in model.mechanisms.items():
+        program = mechanism.program
+        if not program.blocks.keys() & {"after_solve", "before_step"}:
+            continue
+        written = {f"i{ion.name}" for ion in program.ions if f"i{ion.name}" in ion.writes}
+        for current in sorted(written & recorded):
+            what = refusal("neuron.vector-record-current-twice", name=name, current=current)
+            yield Rejected(name, what)
+
+
 def network_of(model: NeuronModel) -> Imported:
     if model.rejected:
         raise RejectedError(model.rejected)
+    if twice := [*_counted_twice(model)]:
+        raise RejectedError(twice)
     tree = model.tree
     netcons = counted(len(model.wires.read.address), "NetCon")
     phase(f"making a network of {counted(tree.num_nodes, 'node')} and {netcons}")

@@ -35,6 +35,30 @@ def test_a_copy_of_an_ion_that_never_changes_is_refused_in_watch(tmp_path):
         Mechanism.from_nmodl(text.replace("WATCH (cai", "WATCH (ica"))
 
 
+TWICE = """
+import json, sys
+sys.path.insert(0, {folder!r})
+import queue_program as q
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+h.nrn_load_dll(str(q.built()))
+at = q.section()
+at.sec.insert("ext_twice")
+current, = q.recorded(at._ref_ica)
+h.finitialize(-65)
+h.continuerun(1)
+print(json.dumps([current[3] / current[0], [str(r) for r in clhines.neuron.check()]]))
+"""
+
+
+def test_a_current_that_neuron_adds_up_twice_is_not_recorded():
+    """``neuron.vector-record-current-twice``."""
+    factor, said = forked.result_of(TWICE.format(folder=str(PROGRAM.parent)))
+    assert factor == pytest.approx(2, rel=0.1)
+    assert len(said) == 1 and "Vector.record of ica, which ext_twice writes" in said[0]
+
+
 @pytest.mark.parametrize(("case", "seed", "engine", "pieces"), CASES)
 def test_vectors_and_events_are_those_of_neuron(case, seed, engine, pieces):
     said = forked.result_of(PROGRAM, case, seed, engine, pieces)

@@ -19,6 +19,11 @@ from mod_files import FOLDER, library
 KEPT = []
 
 
+def built():
+    """Library of the mechanisms."""
+    return library([f"queue/{path.stem}" for path in sorted((FOLDER / "queue").iterdir())])
+
+
 def section(mechanism="pas"):
     made = h.Section()
     made.L = made.diam = 20
@@ -183,9 +188,7 @@ def ran(vectors, tstop, piece, engine):
 if __name__ == "__main__":
     case, seed, engine, pieces = sys.argv[1:5]
     h.load_file("stdrun.hoc")
-    h.nrn_load_dll(
-        str(library([f"queue/{path.stem}" for path in sorted((FOLDER / "queue").iterdir())]))
-    )
+    h.nrn_load_dll(str(built()))
     vectors, tstop = globals()[case](np.random.default_rng(int(seed)))
     h.dt = 0.025
     theirs = {recurs: ran(vectors, tstop, "1e" if recurs else "0", "") for recurs in (False, True)}
