@@ -83,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
     if "." in name:  # the process that started this one reports what is wrong
         return int(module.main(rest) or 0)
     from bench import MissingError
-    from clhines.errors import ClhinesError
+    from clhines.core.errors import ClhinesError
 
     try:
         return int(module.main(rest) or 0)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import MissingError
-from clhines.errors import install
+from clhines.core.errors import install
 
 BENCH = Path(__file__).resolve().parent
 

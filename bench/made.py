@@ -7,13 +7,16 @@ before children. They raise InputError for a number that is out of range.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.cells.synthetic import MAX_NODES, Seed, generator, number_nodes
-from clhines.checks import as_array, as_whole_number
-from clhines.model.connections import GridConnections
+from clhines.core.checks import as_array, as_whole_number
+from clhines.solver.trees import MAX_NODES, Seed, generator, number_nodes
+
+if TYPE_CHECKING:
+    from clhines.simulator.model.connections import GridConnections
 
 
 def chain(n: int) -> np.ndarray:
@@ -153,6 +156,8 @@ def random_connections(
         first, last = as_array("delay", delay).tolist()
         delays = generator.integers(first, last, count, endpoint=True)
     source, target = np.divmod(pairs, max(1, num_targets))
+    from clhines.simulator.model.connections import GridConnections
+
     return GridConnections(source, target, weights, delays, num_sources, num_targets)
 
 

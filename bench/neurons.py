@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from clhines.cells.cable import Cable, discretise
-from clhines.cells.morphology import Morphology
-from clhines.mechanisms.mechanism import Mechanism
-from clhines.network.network import Network
+from clhines.simulator.cells.cable import Cable, discretise
+from clhines.simulator.cells.morphology import Morphology
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.network.network import Network
 
 MODS = Path(__file__).parent / "mods"
 CELSIUS = 34.0

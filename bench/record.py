@@ -18,7 +18,7 @@ import pyopencl as cl
 
 import clhines
 from bench import table
-from clhines.device import devices
+from clhines.solver.device import devices
 
 RESULTS = Path(__file__).parent / "results"
 SEED = 2018

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
@@ -19,10 +19,11 @@ from pyopencl.reduction import ReductionKernel
 import clhines
 from bench.made import chain, random_binary_tree
 from bench.record import SEED
-from clhines.cells import swc, synthetic
-from clhines.cells.morphology import Morphology
-from clhines.device import devices, timing
-from clhines.solve import tune
+from clhines.solver import tune
+from clhines.solver.device import devices, timing
+
+if TYPE_CHECKING:
+    from clhines.simulator.cells.morphology import Morphology
 
 System = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -47,6 +48,8 @@ def batch(num_cells: int, num_nodes: int, num_branches: int, shapes: int = 64) -
 
 def real_cells(folder: str | None) -> list[Morphology]:
     """All SWC files of a folder; without one the sample cells of the package."""
+    from clhines.simulator.cells import swc, synthetic
+
     paths = sorted(Path(folder).glob("*.swc")) if folder else []
     return [swc.read_swc(p) for p in paths] or synthetic.sample_cells()
 

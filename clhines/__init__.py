@@ -14,18 +14,18 @@ The map. One half solves systems, the other describes neurons, and simulations u
 ======================  ==========================================================================
 `forest`                `Forest`: trees of cells, their shapes, branches, levels and heights
 `reference`             the slow truth in NumPy: serial Hines, dense, residuals, pivot errors
-`clhines.plan`          forest -> `Plan`: methods, layouts, schedules, `reroot`; without a device
-`clhines.literature`    methods that are here to be compared with; `METHODS` loads them
-`clhines.device`        OpenCL: devices, queues, programs, copies, times
-`clhines.solve`         plan, queue and arrays -> x: `Solver`, `Factors`, `Tridiagonal`
-`clhines.cells`         files and synthetic trees -> `Morphology` -> `Cable` -> matrix
-`clhines.mechanisms`    channels, synapses and clamps from equations: `Mechanism`
+`solver.plan`          forest -> `Plan`: methods, layouts, schedules, `reroot`; without a device
+`solver.literature`    methods that are here to be compared with; `METHODS` loads them
+`solver.device`        OpenCL: devices, queues, programs, copies, times
+`clhines.solver`         plan, queue and arrays -> x: `Solver`, `Factors`, `Tridiagonal`
+`simulator.cells`         files and synthetic trees -> `Morphology` -> `Cable` -> matrix
+`simulator.mechanisms`    channels, synapses and clamps from equations: `Mechanism`
 `clhines.library`       `mechanisms.library`: mechanisms of the literature
-`clhines.network`       what users describe: `Network`, `Pairs`, `Rule`, the ring network
-`clhines.model`         the arrays that a network becomes
-`clhines.simulate`      a network in time: `Simulation`, `Population`, `PassiveCells`
+`simulator.network`       what users describe: `Network`, `Pairs`, `Rule`, the ring network
+`simulator.model`         the arrays that a network becomes
+`clhines.simulator`      a network in time: `Simulation`, `Population`, `PassiveCells`
 `clhines.neuron`        models in NEURON's memory: `from_neuron`, `run`, `check`
-`clhines.analysis`      results: features of voltages by eFEL's definitions; pandas, Neo, SONATA
+`simulator.analysis`      results: features of voltages by eFEL's definitions; pandas, Neo, SONATA
 `clhines.torch`         `solve.torch`: solves that PyTorch differentiates
 `clhines.jax`           `solve.jax`: solves that JAX differentiates
 `clhines.cli`           the command line
@@ -68,36 +68,38 @@ from types import ModuleType
 __version__ = "0.2.0"
 # Where each public name is defined; `__init__.pyi` tells type checkers the same.
 _HOMES = {
-    "cells.cable": "Cable discretise discretize",
-    "cells.morphology": "Morphology",
-    "cells.swc": "read_swc",
-    "cells.synthetic": "sample_cells sample_swc",
-    "errors": "AccuracyWarning BuildError CableError CacheWarning ClhinesError DeviceError"
+    "simulator.cells.cable": "Cable discretise discretize",
+    "simulator.cells.morphology": "Morphology",
+    "simulator.cells.swc": "read_swc",
+    "simulator.cells.synthetic": "sample_cells sample_swc",
+    "core.errors": "AccuracyWarning BuildError CableError CacheWarning ClhinesError DeviceError"
     " DeviceMemoryError ForestError HostMemoryError InputError MorphologyError PivotError RankError"
     " RepairWarning RunInterrupt DeviceShareError SimulationError SpikeOverflowError StoreWarning",
-    "forest": "Forest",
-    "mechanisms.mechanism": "Mechanism",
-    "network.network": "Network",
-    "network.pairs": "Drawn Pairs",
-    "network.plasticity": "STDP Rule",
+    "solver.forest": "Forest",
+    "simulator.mechanisms.mechanism": "Mechanism",
+    "simulator.network.network": "Network",
+    "simulator.network.pairs": "Drawn Pairs",
+    "simulator.network.plasticity": "STDP Rule",
     "neuron.entry": "from_neuron",
-    "plan.methods": "METHODS make_plan",
-    "plan.plan": "Plan",
-    "plan.transforms": "Rerooted reroot",
-    "simulate.passive": "PassiveCells",
-    "simulate.population.population": "Population",
-    "simulate.simulation": "Simulation",
-    "solve.factors": "Factors",
-    "solve.solver": "Solver",
-    "solve.tridiagonal": "Tridiagonal solve_tridiagonal",
+    "solver.plan.methods": "METHODS make_plan",
+    "solver.plan.plan": "Plan",
+    "solver.plan.transforms": "Rerooted reroot",
+    "simulator.passive": "PassiveCells",
+    "simulator.population.population": "Population",
+    "simulator.simulation": "Simulation",
+    "solver.factors": "Factors",
+    "solver.solver": "Solver",
+    "solver.tridiagonal": "Tridiagonal solve_tridiagonal",
 }
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _MODULES = {
     name.rpartition(".")[2]: name
     for name in (
-        "analysis cells cli device draw literature mechanisms mechanisms.library model network"
-        " network.ring neuron plan reference simulate solve solve.jax solve.torch"
+        "cli core core.draw neuron simulator simulator.analysis simulator.cells"
+        " simulator.mechanisms simulator.mechanisms.library simulator.model simulator.network"
+        " simulator.network.ring solver solver.device solver.jax solver.literature solver.plan"
+        " solver.reference solver.torch"
     ).split()
 }
 __all__ = sorted(_HOME_OF)
@@ -136,13 +138,13 @@ def __getattr__(name: str) -> object:
         return found
     if name in _MODULES:
         return import_module(f"clhines.{_MODULES[name]}")
-    from clhines.errors import meant
+    from clhines.core.errors import meant
 
-    near = meant(name, [*_HOME_OF, *_MODULES])
+    near = meant(name, [*_MODULES, *_HOME_OF])
     raise AttributeError(f"module 'clhines' has no attribute {name!r}{near}")
 
 
-_errors = import_module("clhines.errors")
+_errors = import_module("clhines.core.errors")
 if _errors.launched():  # before the first use of MPI, which may be another rank's alone
     _errors.stop_all_on_errors()
 if os.environ.get("CLHINES_NEURON", "0") not in ("", "0"):

@@ -17,8 +17,8 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 import clhines
-from clhines.plan import examples
-from clhines.refusals import REFUSALS
+from clhines.simulator.refusals import REFUSALS
+from clhines.solver.plan import examples
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

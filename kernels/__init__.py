@@ -1,1 +1,1 @@
-"""OpenCL templates of clhines; `clhines.device.templates` reads them from here."""
+"""OpenCL templates of clhines; `clhines.solver.device.templates` reads them from here."""

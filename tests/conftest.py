@@ -1,6 +1,6 @@
 """Fixtures: every OpenCL device found, one queue each for the whole session.
 
-OpenCL is looked for when the first test wants a queue: `pytest tests/plan` runs without it.
+OpenCL is looked for when the first test wants a queue: `pytest tests/solver/plan` runs without it.
 """
 
 import functools
@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "kernels"))
-sys.path.insert(0, str(Path(__file__).parent / "simulate"))
-sys.path.insert(0, str(Path(__file__).parent / "solve"))
+sys.path.insert(0, str(Path(__file__).parent / "simulator"))
+sys.path.insert(0, str(Path(__file__).parent / "solver"))
 sys.path.insert(0, str(Path(__file__).parent / "support"))  # others import from these
 sys.path.append(str(Path(__file__).parents[1]))  # bench; behind an installed clhines
 pytest.register_assert_rewrite("solvers", "commands", "made_cells", "swc_files", "systems")
@@ -27,8 +27,8 @@ pytest.register_assert_rewrite("solvers", "commands", "made_cells", "swc_files",
 @functools.cache
 def found():
     """All devices, as (index, device), and why there are none."""
-    from clhines.device import devices
-    from clhines.errors import DeviceError
+    from clhines.core.errors import DeviceError
+    from clhines.solver.device import devices
 
     try:
         return devices.all_devices(), ""
@@ -78,8 +78,7 @@ def _neuron_as_new(request):
 
 
 QUICK = {
-    *("bench", "cli", "kernels", "literature", "mechanisms", "network", "neuron", "simulate"),
-    *("slow", "solve", "test_gallery.py"),
+    *("bench", "cli", "kernels", "neuron", "simulator", "slow", "solver"),
 }
 _flags = [""]  # with which PoCL has compiled the programs that are kept
 
@@ -92,11 +91,12 @@ def pytest_runtest_protocol(item):
     engine, and bits of kernels that differ. Runs of slow tests optimise everything. PoCL's cache
     tells the two apart. A hook comes before fixtures of modules, a fixture of each test after.
     """
-    folder = item.path.relative_to(Path(__file__).parent).parts[0]
-    quick = folder in QUICK and not re.search("(?<!not )slow", item.config.option.markexpr)
+    folder, *rest = item.path.relative_to(Path(__file__).parent).parts
+    is_quick = "test_gallery.py" in rest or (folder in QUICK and rest[:1] != ["device"])
+    quick = is_quick and not re.search("(?<!not )slow", item.config.option.markexpr)
     flags = "-cl-opt-disable" if quick and not item.get_closest_marker("optimised") else ""
-    if flags != _flags[0] and "clhines.device.program" in sys.modules:
-        sys.modules["clhines.device.program"].forget()
+    if flags != _flags[0] and "clhines.solver.device.program" in sys.modules:
+        sys.modules["clhines.solver.device.program"].forget()
     _flags[0] = flags
     with pytest.MonkeyPatch.context() as patch:
         if flags:
@@ -133,7 +133,7 @@ def pytest_pyfunc_call(pyfuncitem):
 
 def _parameter(pair):
     """Test parameter of a device; tests on a simulator are marked `oclgrind`."""
-    from clhines.device import devices
+    from clhines.solver.device import devices
 
     index, device = pair
     name = f"{device.platform.name.split()[0]}-{index}"
@@ -230,7 +230,7 @@ def pytest_generate_tests(metafunc):
 
 
 def _queue(pair):
-    from clhines.device import devices
+    from clhines.solver.device import devices
 
     index, device = pair
     if index not in _queues:
@@ -273,7 +273,7 @@ def fast_queue(request):
 @pytest.fixture(scope="session")
 def needs():
     """Skip where a queue's device lacks float64: ``needs(queue, dtype)``."""
-    from clhines.device import devices
+    from clhines.solver.device import devices
 
     def check(queue, dtype):
         if np.dtype(dtype) == np.float64 and not devices.has_fp64(queue.device):

@@ -9,24 +9,17 @@ import numpy as np
 import pytest
 
 from bench.made import chain
-from clhines import (
-    Forest,
-    ForestError,
-    HostMemoryError,
-    InputError,
-    Network,
-    Simulation,
-    checks,
-)
-from clhines.cells.cable import discretise
-from clhines.cells.synthetic import ring_cell
+from clhines import Forest, ForestError, HostMemoryError, InputError, Network, Simulation
 from clhines.cli.main import main
-from clhines.errors import AccuracyWarning
-from clhines.model import compile
-from clhines.model.connections import GridConnections
-from clhines.network.ring import ring_cables, ring_network
-from clhines.network.times import whole_steps
-from clhines.simulate.passive import PassiveCells
+from clhines.core import checks
+from clhines.core.errors import AccuracyWarning
+from clhines.simulator.cells.cable import discretise
+from clhines.simulator.cells.synthetic import ring_cell
+from clhines.simulator.model import compile
+from clhines.simulator.model.connections import GridConnections
+from clhines.simulator.network.ring import ring_cables, ring_network
+from clhines.simulator.network.times import whole_steps
+from clhines.simulator.passive import PassiveCells
 
 CABLE = discretise(ring_cell(2, 0.6, 3, seed=3, stems=1), max_length=90.0)
 MASKED = np.ma.masked_array([1, 2], [True, False])
@@ -182,7 +175,7 @@ def test_memory_is_asked_before_it_is_taken(monkeypatch):
     finally:
         tracemalloc.stop()
     said = []
-    monkeypatch.setattr("clhines.forest.check_room", lambda size, what: said.append(size))
+    monkeypatch.setattr("clhines.solver.forest.check_room", lambda size, what: said.append(size))
     Forest.repeat([chain(40)], cells)
     assert 0.7 * peak < said[0] < 1.1 * peak
 

@@ -10,8 +10,8 @@ from networks import CABLES, DT
 
 import clhines
 from clhines import Drawn, InputError, Network, Pairs, Simulation
-from clhines.analysis import Features
-from clhines.simulate.engines.reference import Reference
+from clhines.simulator.analysis import Features
+from clhines.simulator.engines.reference import Reference
 
 
 @pytest.fixture

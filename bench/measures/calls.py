@@ -22,8 +22,8 @@ from tqdm import tqdm
 
 import clhines
 from bench import record, systems, table
-from clhines import reference
-from clhines.device import copies
+from clhines.solver import reference
+from clhines.solver.device import copies
 
 CALLS = ("solve", "solve out", "factor", "f.solve", "f.solve out")
 PEERS = ("solve_banded", "ptsv")

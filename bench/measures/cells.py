@@ -29,9 +29,9 @@ import clhines
 from bench import MissingError, child, neurons, plot, record, systems, table
 from bench.measures.ring import GOOD_CHOICE, style
 from bench.peers import cells as peers
-from clhines.cells.cable import Cable
-from clhines.device import devices, program
-from clhines.errors import ClhinesError
+from clhines.core.errors import ClhinesError
+from clhines.simulator.cells.cable import Cable
+from clhines.solver.device import devices, program
 
 APART = {"float64": 1e-6, "float32": 0.5}  # mV, from the reference
 SHIFT = {"float64": 0.0, "float32": neurons.DT, "Arbor": 0.2, "Jaxley": 0.2}  # ms, of a spike

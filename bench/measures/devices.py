@@ -25,9 +25,9 @@ import pyopencl.array as cla
 import clhines
 from bench import record, systems, table
 from bench.made import random_binary_tree
-from clhines import reference
-from clhines.device import copies as device_copies
-from clhines.device import devices
+from clhines.solver import reference
+from clhines.solver.device import copies as device_copies
+from clhines.solver.device import devices
 
 SHAPES = 64
 SLICED_ROUNDS = 7

@@ -5,7 +5,7 @@
 Needs eFEL. Cells of a soma and two dendrites with `hh` get steps of current, some noise, too; their
 sodium conductances differ. dt is a power of 2 and eFEL interpolates at dt, so that it takes the
 samples as they are. Times: of a run that computes all features; of one that records the traces; of
-`clhines.analysis.extract` and of eFEL on these, on one core.
+`clhines.simulator.analysis.extract` and of eFEL on these, on one core.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 import clhines
 from bench import MissingError, record, table
-from clhines.analysis import FEATURES, Features, RaggedArray, extract
+from clhines.simulator.analysis import FEATURES, Features, RaggedArray, extract
 
 DT, START, END, STOP = 2.0**-5, 50.0, 250.0, 300.0  # ms
 NEEDED = 1e-9  # relative, of values that are not ratios of what cancels

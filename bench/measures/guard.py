@@ -29,10 +29,10 @@ import pyopencl.array as cla
 
 import clhines
 from bench import MissingError, neurons, record, systems, table
-from clhines import reference
-from clhines.device import devices, timing
-from clhines.errors import ClhinesError
-from clhines.network import ring
+from clhines.core.errors import ClhinesError
+from clhines.simulator.network import ring
+from clhines.solver import reference
+from clhines.solver.device import devices, timing
 
 BOUND = 0.05  # of the record's ratio, by which a row may be slower
 AGAIN = 3  # times that a row above the bound is measured again

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from bench.peers.neuron import bare_sections
-from clhines.errors import InputError
-from clhines.network.network import Network
-from clhines.network.ring import ring_cables
+from clhines.core.errors import InputError
+from clhines.simulator.network.network import Network
+from clhines.simulator.network.ring import ring_cables
 
 NEEDS = Path(__file__).parents[1] / "mods/needs"  # of what goes by steps
 DENTATE_CELLS = 10  # of each kind

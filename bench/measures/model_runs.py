@@ -352,8 +352,8 @@ def exchanging() -> Iterator[dict[str, float]]:
 
     `message_s` is the part that messages take, waiting for slower ranks included.
     """
-    from clhines.simulate.ranks.mpi import Ranks
-    from clhines.simulate.ranks.split import JoinedRun
+    from clhines.simulator.ranks.mpi import Ranks
+    from clhines.simulator.ranks.split import JoinedRun
 
     spent = dict.fromkeys(("exchanges", "exchange_s", "message_s"), 0.0)
     owns = JoinedRun._tell, Ranks.exchange

@@ -62,7 +62,7 @@ from bench.measures.model_runs import (
     together,
     whole_run,
 )
-from clhines.errors import InputError
+from clhines.core.errors import InputError
 
 
 def prepared(case: Case, folder: Path, copy: Path, for_core: bool = False) -> Path:

@@ -22,11 +22,11 @@ import pyopencl.array as cla
 
 from bench import record, table
 from bench.made import random_connections
-from clhines.literature import synapses
-from clhines.model.connections import GridConnections
-from clhines.network.plasticity import STDP
-from clhines.simulate.events.grid import Delivery
-from clhines.simulate.events.grid_run import Plasticity
+from clhines.simulator.events import weight_order
+from clhines.simulator.events.grid import Delivery
+from clhines.simulator.events.grid_run import Plasticity
+from clhines.simulator.model.connections import GridConnections
+from clhines.simulator.network.plasticity import STDP
 
 STEPS, TURNS, ROUNDS = 20, 9, 5
 ACTIVITY = (0.01, 0.2)  # cells that spike in a step
@@ -37,11 +37,14 @@ def orders_of(connections: GridConnections) -> dict[str, tuple[np.ndarray, dict[
     """Places of the weights in each order, chunks per synapse, and the time to find them, s."""
     c = connections
     source, delay, target = (a[c.order] for a in (c.source, c.delay, c.target))
-    forward, backward = synapses.group_numbers(source, delay), synapses.group_numbers(target)
+    forward, backward = (
+        weight_order.group_numbers(source, delay),
+        weight_order.group_numbers(target),
+    )
     makers = {
         "source": lambda: np.arange(c.count),
-        "target": lambda: synapses.placed(target, source, delay),
-        "cut": lambda: synapses.graph_cut(forward, backward),
+        "target": lambda: weight_order.placed(target, source, delay),
+        "cut": lambda: weight_order.graph_cut(forward, backward),
     }
     found = {}
     for name, make in makers.items():
@@ -49,7 +52,7 @@ def orders_of(connections: GridConnections) -> dict[str, tuple[np.ndarray, dict[
         place = make()
         numbers = {"found_in": time.perf_counter() - begin}
         for direction, groups in (("forward", forward), ("backward", backward)):
-            numbers[direction] = synapses.cost(place, groups) / c.count
+            numbers[direction] = weight_order.cost(place, groups) / c.count
         found[name] = place, numbers
     return found
 

@@ -26,9 +26,9 @@ import clhines
 from bench import MissingError, plot, record, systems, table
 from bench.peers import cuda, host, jaxley
 from bench.systems import Candidate, Case, Repeats
-from clhines import reference
-from clhines.device import timing
-from clhines.errors import DeviceMemoryError
+from clhines.core.errors import DeviceMemoryError
+from clhines.solver import reference
+from clhines.solver.device import timing
 
 BOUND = 32  # largest componentwise backward error, in units of the dtype's eps
 CACHED = 1 << 26  # bytes of d, u, b and x up to which caches are warmed before each timed run

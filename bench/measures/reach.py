@@ -25,8 +25,8 @@ from tqdm import tqdm
 import clhines
 from bench import made as shapes
 from bench import record, systems, table
-from clhines import reference
-from clhines.device import timing
+from clhines.solver import reference
+from clhines.solver.device import timing
 
 CACHED = 1 << 24  # nodes; two sets of arrays take turns below
 

@@ -30,11 +30,11 @@ import pyopencl.array as cla
 
 from bench import MissingError, child, plot, record, systems, table
 from clhines import Simulation
-from clhines.device import devices
-from clhines.network import ring
-from clhines.simulate import simulation
-from clhines.simulate.ranks import mpi
-from clhines.simulate.state.decisions import MAX_EPOCH
+from clhines.simulator import simulation
+from clhines.simulator.network import ring
+from clhines.simulator.ranks import mpi
+from clhines.simulator.state.decisions import MAX_EPOCH
+from clhines.solver.device import devices
 
 RATE, EVENT_WEIGHT = 10.0, 0.05  # Hz, µS: of the events from outside
 PIECES = 5

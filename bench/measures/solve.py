@@ -21,9 +21,9 @@ from tqdm import tqdm
 
 import clhines
 from bench import record, systems, table
-from clhines import reference
-from clhines.device import devices, program, timing
-from clhines.device.templates import render
+from clhines.solver import reference
+from clhines.solver.device import devices, program, timing
+from clhines.solver.device.templates import render
 
 
 def time_method(

@@ -27,8 +27,8 @@ from tqdm import tqdm
 import clhines
 from bench import MissingError, plot, record, table
 from clhines import Drawn, Pairs
-from clhines.model.connections import GridConnections
-from clhines.simulate.events.grid import Delivery
+from clhines.simulator.events.grid import Delivery
+from clhines.simulator.model.connections import GridConnections
 
 DT = 0.1  # ms
 SOURCE = f"""

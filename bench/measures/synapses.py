@@ -26,10 +26,10 @@ import clhines
 from bench import record, table
 from bench.measures.scale import host_bytes
 from clhines import Pairs
-from clhines.device import devices
-from clhines.model import compile
-from clhines.model.model import Model
-from clhines.simulate.events.grid import Delivery, random_list
+from clhines.simulator.events.grid import Delivery, random_list
+from clhines.simulator.model import compile
+from clhines.simulator.model.model import Model
+from clhines.solver.device import devices
 
 DT, RUN = 0.1, 10.0  # ms
 LIF = """

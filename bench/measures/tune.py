@@ -6,8 +6,8 @@
 
 The first times five batch sizes of each shape; `h` marks what the heuristic chooses, `m` what
 `Solver(tune="measure")` chose beforehand, by itself. `--join` puts runs of some `--shapes` each
-together. `--fit` writes ``clhines/plan/costs.json`` anew for the kinds of device in the files, and
-says how well the model does on them, and on each shape when fitted to the others.
+together. `--fit` writes ``clhines/solver/plan/costs.json`` anew for the kinds of device in the
+files, and says how well the model does on them, and on each shape when fitted to the others.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ from tqdm import tqdm
 import clhines
 from bench import made as shapes
 from bench import record, systems
-from clhines import reference
-from clhines.device import devices, timing
-from clhines.plan import auto
-from clhines.plan.auto import CANDIDATES, Candidate, Statistics
-from clhines.plan.plan import Limits
-from clhines.solve import tune
+from clhines.solver import reference, tune
+from clhines.solver.device import devices, timing
+from clhines.solver.plan import auto
+from clhines.solver.plan.auto import CANDIDATES, Candidate, Statistics
+from clhines.solver.plan.plan import Limits
 
 BUDGET = 0.2  # s, of counted solves for each candidate; twice that of `measure`
 BATCHES = 5

@@ -31,7 +31,7 @@ import pyopencl as cl
 import clhines
 from bench import child, neurons, record, table
 from bench.peers import variants
-from clhines.device import devices, program
+from clhines.solver.device import devices, program
 
 KEPT, LEFT = 100, 20  # variants whose features a file has, and one put together of several
 SAME = 0.9  # share of traces with as many spikes as NEURON's, at least, in float64

@@ -12,7 +12,7 @@ import numpy as np
 
 import clhines
 from bench import plot, systems
-from clhines import reference
+from clhines.solver import reference
 
 ROWS = {"Thomas": "interleaved", "CR": "cr", "PCR": "pcr", "CR-PCR": "cr_pcr"}
 STYLES: dict[str, dict[str, Any]] = {

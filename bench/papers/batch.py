@@ -15,7 +15,7 @@ from bench.made import chain, random_binary_tree
 from bench.papers import accuracy, cases, pictures
 from bench.papers.cases import MULTICORE, NEW, PEERS, SEQUENTIAL_ENTRY, Entry, Run, method, timed
 from bench.systems import Candidate, Case
-from clhines.device import devices, timing
+from clhines.solver.device import devices, timing
 
 COUNTS = (256, 2560, 25_600, 256_000)
 LARGE_COUNTS = (20, 200, 2000, 20_000)  # of chains of 1,024 nodes and more

@@ -17,7 +17,7 @@ from bench.measures import peers
 from bench.papers import traffic
 from bench.peers import cuda, host
 from bench.systems import Candidate, Case
-from clhines.errors import ClhinesError
+from clhines.core.errors import ClhinesError
 
 SEQUENTIAL = "C, one thread"  # what every speed-up is over
 PERIOD = 1024  # cells, at least, after which the random values of a batch repeat

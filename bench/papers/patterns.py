@@ -14,7 +14,7 @@ import clhines
 from bench import MissingError, record, systems, table
 from bench.papers import pictures
 from bench.papers.cases import Run
-from clhines import reference
+from clhines.solver import reference
 
 ROWS = 8  # of the system of figure 8
 WAYS = {"CR": "cyclic reduction", "PCR": "parallel cyclic reduction"}

@@ -22,9 +22,10 @@ from bench.papers.batch import add, found
 from bench.papers.cases import Entry, Run, timed
 from bench.peers import old
 from bench.systems import Candidate, Case
-from clhines.arrays import ranges, starts
-from clhines.cells.synthetic import grow, number_nodes
-from clhines.network.ring import BRANCHING, COMPARTMENTS, LEVELS, STEMS
+from clhines.core.arrays import ranges, starts
+from clhines.simulator.cells.synthetic import grow
+from clhines.simulator.network.ring import BRANCHING, COMPARTMENTS, LEVELS, STEMS
+from clhines.solver.trees import number_nodes
 
 COUNTS = (16, 64, 256, 1024, 4096, 16_384, 100_000)
 FEWER = (64, 4096, 100_000)

@@ -11,7 +11,7 @@ import pyopencl as cl
 
 import clhines
 from bench.table import ruled, wrapped
-from clhines.solve.engines.loaded import Launch
+from clhines.solver.engines.loaded import Launch
 
 VERBOSE = "-cl-nv-verbose"  # makes NVIDIA's compiler tell the registers of a kernel
 PLAIN = 4  # arrays that every method moves: d, u, b read, x written
@@ -40,9 +40,11 @@ def arrays(plan: clhines.Plan) -> int | None:
         return None
     if not plan.needs_factor:
         return PLAIN
-    if templates == {"by_cell/cell"}:  # factors written and read, and x where that lies in memory
+    if templates == {
+        "solver/by_cell/cell"
+    }:  # factors written and read, and x where that lies in memory
         return PLAIN + (2 if spec.rhs_local else 4)
-    return PLAIN + 4 if templates == {"by_branch/levels"} else None
+    return PLAIN + 4 if templates == {"solver/by_branch/levels"} else None
 
 
 def facts(solver: clhines.Solver) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import numpy as np
 
 from bench import MissingError
 from bench.peers.ring import CELSIUS, Case, Clock, Running, totals
-from clhines.cells.cable import Cable
-from clhines.network import ring
+from clhines.simulator.cells.cable import Cable
+from clhines.simulator.network import ring
 
 
 def segments(arbor: Any, cable: Cable, tag: Callable[[int, int], int]) -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 import clhines
 from bench import neurons, nrn
 from bench.peers.ring import Clock, attempted, timed
-from clhines.cells.cable import Cable
+from clhines.simulator.cells.cable import Cable
 
 LEAST, PIECES = 3, 5  # pieces that are timed
 WARM = 8  # steps before any is timed

@@ -10,7 +10,7 @@ from bench import MissingError, neurons
 from bench.peers.arbor import context_of, segments
 from bench.peers.cells import Case, Running
 from bench.peers.ring import Clock
-from clhines.cells.cable import Cable
+from clhines.simulator.cells.cable import Cable
 
 CHANNELS = {  # ours -> Arbor's of the same equations, and the name of the density
     "nata": ("NaTa_t", "gNaTa_tbar"),

@@ -21,7 +21,7 @@ import numpy as np
 from bench import MissingError, neurons
 from bench.peers import ring as peer
 from bench.peers.cells import Case, Running
-from clhines.cells.cable import Cable
+from clhines.simulator.cells.cable import Cable
 
 Values = dict[str, Any]
 _LINE = re.compile(r"(state |current |parameter )?(d)?(\w+)(?:/dt)? = ([^\[]+)")

@@ -14,7 +14,7 @@ from bench import MissingError, neurons
 from bench.peers.cells import Case, Running
 from bench.peers.neuron import bare_sections
 from bench.peers.ring import Clock, printed_to
-from clhines.cells.cable import Cable
+from clhines.simulator.cells.cable import Cable
 
 
 def loaded(case: Case) -> Any:

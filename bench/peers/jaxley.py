@@ -14,8 +14,8 @@ from bench.peers import ring as peer
 from bench.peers.host import out_of_place
 from bench.systems import Candidate
 from bench.systems import Case as Batch
-from clhines.cells.cable import Cable
-from clhines.network import ring
+from clhines.simulator.cells.cable import Cable
+from clhines.simulator.network import ring
 
 JAXLEY_NODES = 1_500_000  # largest batch for Jaxley, which compiles each case anew
 JAXLEY_LEVELS = 256  # of a GPU's solve, which unrolls them: 512 take a minute to compile

@@ -10,8 +10,8 @@ import numpy as np
 
 from bench import MissingError
 from bench.peers.ring import CELSIUS, Case, Clock, Running, printed_to, totals
-from clhines.cells.cable import Cable
-from clhines.network import ring
+from clhines.simulator.cells.cable import Cable
+from clhines.simulator.network import ring
 
 
 def bare_sections(h: Any, cable: Cable) -> list[Any]:

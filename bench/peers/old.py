@@ -17,7 +17,7 @@ import pyopencl.array as cla
 from bench import systems
 from bench.systems import Candidate, Case, Repeats
 from clhines import Forest
-from clhines.device import pocl
+from clhines.solver.device import pocl
 
 WIDTH = 32  # cells of a block, and multiple that its length is rounded up to
 SOURCE = """

@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from bench import MissingError
-from clhines.cells.cable import Cable
-from clhines.network import ring
+from clhines.simulator.cells.cable import Cable
+from clhines.simulator.network import ring
 
 WARM = 8  # steps before any is timed
 LEAST, MOST = 3, 25  # timed pieces
@@ -162,7 +162,7 @@ def printed_to(file: Any) -> Iterator[None]:
 def clhines_start(case: Case) -> Running:
     """Start clhines on the device of the case."""
     import clhines
-    from clhines.device import devices, program
+    from clhines.solver.device import devices, program
 
     clock = Clock()
     cables = case.cables()

@@ -12,7 +12,7 @@ import numpy as np
 
 from bench import neurons
 from bench.record import SEED
-from clhines.analysis import RaggedArray, extract
+from clhines.simulator.analysis import RaggedArray, extract
 
 CELL = "l5pc-firing"
 VARIED = (("nata", neurons.SOMA), ("skv", neurons.SOMA), ("im", neurons.SOMA))

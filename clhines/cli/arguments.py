@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, TypeAlias
 
 import clhines
-from clhines.cells import cable, swc, synthetic
-from clhines.cells.samples import REPAIRS
 from clhines.cli.report import bar
-from clhines.errors import InputError, meant, shown
-from clhines.simulate.engines.table import CHOICES, ENGINES, FAMILY
+from clhines.core.errors import InputError, meant, shown
+from clhines.simulator.cells import cable, swc, synthetic
+from clhines.simulator.cells.samples import REPAIRS
+from clhines.simulator.engines.table import CHOICES, ENGINES, FAMILY
 
 MAX_COUNT = 10**15  # cells or steps: more cannot even be counted in memory
 

@@ -22,10 +22,10 @@ import numpy as np
 
 import clhines
 from clhines.cli.report import doing, folded
-from clhines.device import caches as kept
-from clhines.device import devices, pocl, trust
-from clhines.errors import ClhinesError, DeviceError, install
-from clhines.simulate.engines.choose import described
+from clhines.core.errors import ClhinesError, DeviceError, install
+from clhines.simulator.choose import described
+from clhines.solver.device import caches as kept
+from clhines.solver.device import devices, pocl, trust
 
 _SECONDS = 30  # to wait for MPI
 _OTHER_NAMES = {"neuron": ("neuron-nightly",)}  # distributions of the same package
@@ -250,7 +250,7 @@ def _difference(index: str, dtype: np.dtype) -> float:
     n = forest.num_nodes
     children = np.bincount(forest.parent[forest.parent >= 0], minlength=n)
     d, u, b = 3.0 + children, np.full(n, -1.0), np.cos(np.arange(n))
-    expected = clhines.reference.solve_serial(forest, d, u, b)
+    expected = clhines.solver.reference.solve_serial(forest, d, u, b)
     found = clhines.Solver(forest, dtype=dtype, device=index).solve(d, u, b)
     return float(np.abs(found - expected).max() / np.abs(expected).max())
 

@@ -22,7 +22,7 @@ from clhines.cli.plan import add_plan
 from clhines.cli.report import tell
 from clhines.cli.simulate import add_ring
 from clhines.cli.solve import add_solve
-from clhines.errors import BuildError, ClhinesError, RankError, other_ranks
+from clhines.core.errors import BuildError, ClhinesError, RankError, other_ranks
 
 if TYPE_CHECKING:
     from clhines.cli.arguments import Commands
@@ -49,7 +49,7 @@ def _end(arguments: argparse.Namespace) -> int:
     code, message = _run(arguments)
     comm = arguments.communicator or (other_ranks() if code else None)
     if comm is not None:
-        from clhines.simulate.ranks import mpi
+        from clhines.simulator.ranks import mpi
 
         return mpi.finish(comm, message, code % 256 or int(code != 0))
     if message:

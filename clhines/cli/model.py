@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import clhines
-from clhines import files
 from clhines.cli.arguments import add_engine, finite, positive_number
 from clhines.cli.report import (
     SPIKES,
@@ -25,7 +24,8 @@ from clhines.cli.report import (
     tell,
     when_of,
 )
-from clhines.errors import InputError
+from clhines.core import files
+from clhines.core.errors import InputError
 
 if TYPE_CHECKING:
     from clhines.neuron.switch import Switch

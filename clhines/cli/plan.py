@@ -7,7 +7,7 @@ import argparse
 import clhines
 from clhines.cli.arguments import Commands, add_cells, read_cells
 from clhines.cli.report import check_picture, doing, folded, named_option
-from clhines.plan import plan as planning
+from clhines.solver.plan import plan as planning
 
 
 def add_plan(commands: Commands) -> None:
@@ -23,7 +23,7 @@ def add_plan(commands: Commands) -> None:
 
 
 def run_plan(arguments: argparse.Namespace) -> int:
-    from clhines.plan import examples
+    from clhines.solver.plan import examples
 
     if arguments.layouts:
         print(examples.page())
@@ -35,7 +35,7 @@ def run_plan(arguments: argparse.Namespace) -> int:
     limits = planning.Limits()
     name = "none given: limits of an average GPU (--device takes a real one)"
     if arguments.device is not None:
-        from clhines.device import devices
+        from clhines.solver.device import devices
 
         found = devices.choose(arguments.device, arguments.dtype)
         limits, name = devices.limits(found), devices.label(found)

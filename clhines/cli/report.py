@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from tqdm import tqdm
 
-from clhines import draw, files
-from clhines.errors import InputError
-from clhines.progress import showing
+from clhines.core import draw, files
+from clhines.core.errors import InputError
+from clhines.core.progress import showing
 
 if TYPE_CHECKING:
-    from clhines.solve.solver import Solver
+    from clhines.solver.solver import Solver
 DELAY = 2.0  # seconds without a word
 COLUMNS = 100
 SPIKES = "{spikes}, the first at {first_spike_ms:g} ms, the last at {last_spike_ms:g} ms"
@@ -45,7 +45,7 @@ def devices_and_memory(arguments: argparse.Namespace) -> dict[str, object]:
 
 def state_memory(solver: Solver) -> None:
     """Say what will be taken, where it is more than arrays on one device."""
-    from clhines.device.devices import label
+    from clhines.solver.device.devices import label
 
     if len(solver.queues) == 1 and solver.num_slices == 1:
         return
@@ -54,7 +54,7 @@ def state_memory(solver: Solver) -> None:
 
 
 def where(solver: Solver) -> dict[str, object]:
-    from clhines.device.devices import label
+    from clhines.solver.device.devices import label
 
     return {
         "device": ", ".join(label(queue.device) for queue in solver.queues),

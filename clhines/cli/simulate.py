@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import clhines
-from clhines import draw, files
-from clhines.cells import cable
 from clhines.cli.arguments import (
     Commands,
     add_engine,
@@ -37,13 +35,15 @@ from clhines.cli.report import (
     table,
     when_of,
 )
-from clhines.errors import InputError, launched
-from clhines.network import ring
-from clhines.network.times import whole_steps
+from clhines.core import draw, files
+from clhines.core.errors import InputError, launched
+from clhines.simulator.cells import cable
+from clhines.simulator.network import ring
+from clhines.simulator.network.times import whole_steps
 
 if TYPE_CHECKING:
-    from clhines.network.network import Network
-    from clhines.simulate.result import Result
+    from clhines.simulator.network.network import Network
+    from clhines.simulator.result import Result
 
 
 SWC_WEIGHT = 0.2  # µS: dendrites of reconstructed cells draw more current from a soma
@@ -90,9 +90,9 @@ def add_ring(networks: Commands) -> None:
 
 
 def run_ring(arguments: argparse.Namespace) -> int:
-    from clhines.device import program
-    from clhines.simulate.ranks.mpi import Ranks
-    from clhines.simulate.simulation import Simulation
+    from clhines.simulator.ranks.mpi import Ranks
+    from clhines.simulator.simulation import Simulation
+    from clhines.solver.device import program
 
     comm, first = _ranks_of(arguments)
     steps = _whole_steps(arguments.duration, arguments.dt)
@@ -137,7 +137,7 @@ def run_ring(arguments: argparse.Namespace) -> int:
 
 
 def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
-    from clhines.simulate.ranks import mpi
+    from clhines.simulator.ranks import mpi
 
     if not arguments.mpi and not launched():
         return None, True
@@ -155,7 +155,7 @@ def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
 
 def _queue_of(arguments: argparse.Namespace) -> tuple[object, str]:
     """Return a queue on the device asked for, and its name; none where all is done on the host."""
-    from clhines.device.devices import choose, label, make_queue
+    from clhines.solver.device.devices import choose, label, make_queue
 
     if arguments.engine == "reference":
         return None, "the host, NumPy"

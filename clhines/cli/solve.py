@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
-from clhines import files
-from clhines.arrays import repeat
-from clhines.cells import cable
 from clhines.cli.arguments import Commands, add_cells, count, finite, positive_number, read_cells
 from clhines.cli.report import (
     as_json,
@@ -27,12 +24,15 @@ from clhines.cli.report import (
     tell,
     where,
 )
-from clhines.errors import DeviceMemoryError, PivotError
-from clhines.plan.auto import MODES
+from clhines.core import files
+from clhines.core.arrays import repeat
+from clhines.core.errors import DeviceMemoryError, PivotError
+from clhines.simulator.cells import cable
+from clhines.solver.plan.auto import MODES
 
 if TYPE_CHECKING:
-    from clhines.simulate.passive import PassiveCells
-    from clhines.solve.solver import Solver
+    from clhines.simulator.passive import PassiveCells
+    from clhines.solver.solver import Solver
 
 
 # Elimination without pivoting is backward stable on diagonally dominant matrices: a few epsilon a
@@ -63,8 +63,8 @@ def add_solve(commands: Commands) -> None:
 
 
 def run_solve(arguments: argparse.Namespace) -> int:
-    from clhines.device import program
-    from clhines.simulate.passive import PassiveCells
+    from clhines.simulator.passive import PassiveCells
+    from clhines.solver.device import program
 
     if arguments.out is not None:
         check_writable(arguments.out)
@@ -124,7 +124,7 @@ def run_solve(arguments: argparse.Namespace) -> int:
 
 def _speed(cells: PassiveCells, step_s: float) -> dict[str, float]:
     """Time of a solve next to the memory floor; in slices that of a step."""
-    from clhines.device import timing
+    from clhines.solver.device import timing
 
     solver, n = cells.solver, cells.forest.num_nodes
     solve_s = step_s
@@ -183,7 +183,7 @@ def _check(cells: PassiveCells, report: dict[str, object]) -> str:
 
 
 def _table(report: Mapping[str, object], solver: Solver) -> str:
-    from clhines.solve.memory import size_text
+    from clhines.solver.engines.memory import size_text
 
     used, pinned = (sum(getattr(m, of) for m in solver.memory) for of in ("device", "pinned"))
     rows = {

@@ -7,15 +7,15 @@ import json
 from collections.abc import Mapping, Sequence
 
 import clhines
-from clhines import files
 from clhines.cli.arguments import read_cells
 from clhines.cli.report import as_json, doing, folded
-from clhines.device import timing
-from clhines.device.devices import label
-from clhines.errors import InputError
-from clhines.plan.auto import Candidate
-from clhines.solve import tune
-from clhines.solve.solver import Solver
+from clhines.core import files
+from clhines.core.errors import InputError
+from clhines.solver import tune
+from clhines.solver.device import timing
+from clhines.solver.device.devices import label
+from clhines.solver.plan.auto import Candidate
+from clhines.solver.solver import Solver
 
 
 def run_tune(arguments: argparse.Namespace) -> int:

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
-from clhines.errors import InputError
-from clhines.mechanisms.ir.program import Quantity
-from clhines.mechanisms.ir.singular import is_beside, value_of
-from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.build import CHANGES, MAX_QUEUE, FunctionTables, read
-from clhines.mechanisms.nmodl.reading.lexer import Includes
-from clhines.mechanisms.nmodl.reading.parse import parse
-from clhines.mechanisms.nmodl.reading.tree import (
+from clhines.core.errors import InputError
+from clhines.neuron.memory.catalogue import CatalogueEntry
+from clhines.simulator.mechanisms.ir.program import Quantity
+from clhines.simulator.mechanisms.ir.singular import is_beside, value_of
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.mechanisms.nmodl.build import CHANGES, MAX_QUEUE, FunctionTables, read
+from clhines.simulator.mechanisms.nmodl.reading.lexer import Includes
+from clhines.simulator.mechanisms.nmodl.reading.parse import parse
+from clhines.simulator.mechanisms.nmodl.reading.tree import (
     GIVEN,
     Block,
     File,
@@ -29,8 +30,7 @@ from clhines.mechanisms.nmodl.reading.tree import (
     set_by,
     uses,
 )
-from clhines.neuron.read.catalogue import CatalogueEntry
-from clhines.refusals import Sentence, id_of, refusal, way_out_of
+from clhines.simulator.refusals import Sentence, id_of, refusal, way_out_of
 
 # words of a NEURON block behind a list that may be empty
 _WORDS = r"(?:THREADSAFE|[A-Z]+_CURRENT|RANGE|GLOBAL|(?:BBCORE)?POINTER|USEION|EXTERNAL|RANDOM)\b"
@@ -67,7 +67,7 @@ class Rejected:
 
     @property
     def id(self) -> str:
-        """The id of its sentence in the catalogue, `clhines.refusals`."""
+        """The id of its sentence in the catalogue, `simulator.refusals`."""
         return id_of(self.construct)
 
     def __str__(self) -> str:

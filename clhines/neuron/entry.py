@@ -11,11 +11,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhines.checks import as_choice, as_number, as_switch, as_whole_number
-from clhines.errors import InputError, RankError, say_to_caller, tell_once
-from clhines.network.additions import Sources
-from clhines.network.groups import Group
-from clhines.neuron.back.queue import LATE
+from clhines.core.checks import as_choice, as_number, as_switch, as_whole_number
+from clhines.core.errors import InputError, RankError, say_to_caller, tell_once
+from clhines.core.progress import showing
 from clhines.neuron.back.states import OneCopy, step_of, take_values
 from clhines.neuron.back.writeback import clock
 from clhines.neuron.convert import Rejected, RejectedError
@@ -26,20 +24,22 @@ from clhines.neuron.memory.session import Hoc, uncollected
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.hooks import GATHERED
 from clhines.neuron.read.patterns import OF_GID
+from clhines.neuron.read.queue import LATE
 from clhines.neuron.read.wiring import on_ranks
 from clhines.neuron.reading import read_model
 from clhines.neuron.redirect import without_redirects
 from clhines.neuron.stepping.bmtk import potentials_ahead
 from clhines.neuron.versions import supported
-from clhines.progress import showing
-from clhines.refusals import refusal, sentence_of
-from clhines.simulate.engines.arena_run import state_follows
-from clhines.simulate.engines.choose import make_joined
-from clhines.simulate.engines.table import CHOICES
-from clhines.simulate.ranks.mpi import Ranks, agreed, own_queue, world
-from clhines.simulate.ranks.split import NO_WORDS, Joints
-from clhines.simulate.result import Result
-from clhines.simulate.simulation import Simulation
+from clhines.simulator.choose import make_joined
+from clhines.simulator.engines.arena_run import state_follows
+from clhines.simulator.engines.table import CHOICES
+from clhines.simulator.network.additions import Sources
+from clhines.simulator.network.groups import Group
+from clhines.simulator.ranks.mpi import Ranks, agreed, own_queue, world
+from clhines.simulator.ranks.split import NO_WORDS, Joints
+from clhines.simulator.refusals import refusal, sentence_of
+from clhines.simulator.result import Result
+from clhines.simulator.simulation import Simulation
 
 _ASIDE = "TABLE that the next step makes, which sets what other blocks use"
 _BEHIND = "events on their way that were due before the next step"

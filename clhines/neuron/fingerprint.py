@@ -16,23 +16,23 @@ from itertools import groupby
 
 import numpy as np
 
-from clhines.mechanisms.nmodl.meaning.verbatim import VECTOR_OF_COUNTER, counts_crossings
 from clhines.neuron.convert import RejectedError, function_tables_of, split_name, statics_of
 from clhines.neuron.extracellular.drivers import POTENTIAL
 from clhines.neuron.extracellular.outside import HELD
 from clhines.neuron.importer import local_of
 from clhines.neuron.mechanisms import asks_generator
+from clhines.neuron.memory.catalogue import OUTSIDE
+from clhines.neuron.memory.channels import read_channel
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
-from clhines.neuron.memory.places import Variable
 from clhines.neuron.memory.raw import WORD, compare, gather, ref, words_at
 from clhines.neuron.memory.sources import NETCON_WORDS, RECORDING
 from clhines.neuron.model import NeuronModel
-from clhines.neuron.read.catalogue import OUTSIDE
-from clhines.neuron.read.channels import read_channel
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, gathering, random_plays, settings_of
+from clhines.neuron.read.places import Variable
 from clhines.neuron.stepping.advance import step_code_of
+from clhines.simulator.mechanisms.nmodl.reading.verbatim import VECTOR_OF_COUNTER, counts_crossings
 
 _COUNTERS = (  # of NEURON's library: what they count is changes of sections and mechanisms
     "structure_change_cnt", "diam_change_cnt", "tree_changed", "v_structure_change",

@@ -9,30 +9,30 @@ from itertools import pairwise
 
 import numpy as np
 
-from clhines.arrays import inverse, place_of, shifted
-from clhines.mechanisms.builtin import CROSSING, GIVEN_CURRENT, KEPT_NUMBER
-from clhines.mechanisms.ir.program import Quantity
-from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.reading.tree import GIVEN, PICKED
-from clhines.network.additions import Sources
-from clhines.network.copies import copies_of
-from clhines.network.groups import Group, inside
-from clhines.network.network import Network
-from clhines.network.stored import put_group
-from clhines.network.structure import of_arrays
+from clhines.core.arrays import inverse, place_of, shifted
+from clhines.core.progress import phase
+from clhines.core.summary import counted
 from clhines.neuron.convert import CELSIUS, Rejected, RejectedError, split_name
 from clhines.neuron.extracellular.drivers import FACTOR, POTENTIAL
 from clhines.neuron.extracellular.outside import Coupling
-from clhines.neuron.memory.places import ELEMENT, Variable
+from clhines.neuron.memory.catalogue import OUTSIDE
 from clhines.neuron.memory.tables import local_at
 from clhines.neuron.model import NeuronModel
-from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
+from clhines.neuron.read.places import ELEMENT, Variable
 from clhines.neuron.read.played import EVERY, Player
-from clhines.progress import phase
-from clhines.refusals import refusal
-from clhines.simulate.events.sources import SPIKE_LATE
-from clhines.summary import counted
+from clhines.simulator.mechanisms.builtin import CROSSING, GIVEN_CURRENT, KEPT_NUMBER
+from clhines.simulator.mechanisms.ir.program import Quantity
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.mechanisms.nmodl.reading.tree import GIVEN, PICKED
+from clhines.simulator.network.additions import Sources
+from clhines.simulator.network.copies import copies_of
+from clhines.simulator.network.groups import Group, inside
+from clhines.simulator.network.network import Network
+from clhines.simulator.network.stored import put_group
+from clhines.simulator.network.structure import of_arrays
+from clhines.simulator.refusals import refusal
+from clhines.simulator.state.sources import SPIKE_LATE
 
 
 @dataclass(eq=False)

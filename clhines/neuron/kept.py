@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhines.errors import ClhinesError, InputError
+from clhines.core.errors import ClhinesError, InputError
 from clhines.neuron.back.states import Iterated, put_values, take_values
 from clhines.neuron.back.writeback import (
     NEAR,
@@ -33,11 +33,11 @@ from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.stepping.gathered import Gathering
 from clhines.neuron.stepping.step_values import StepValues
-from clhines.simulate.engines.arena_run import state_follows
-from clhines.simulate.events.sources import SPIKE_LATE
-from clhines.simulate.ranks.split import JoinedRun, Joints
-from clhines.simulate.result import Result
-from clhines.simulate.simulation import Simulation, leave_warnings, take_state
+from clhines.simulator.engines.arena_run import state_follows
+from clhines.simulator.ranks.split import JoinedRun, Joints
+from clhines.simulator.result import Result
+from clhines.simulator.simulation import Simulation, leave_warnings, take_state
+from clhines.simulator.state.sources import SPIKE_LATE
 
 _BETWEEN = 512  # steps that are taken at once where events may call a statement
 _LOOKED_AHEAD = 1 << 20  # steps at once where statements come, at most

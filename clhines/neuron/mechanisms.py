@@ -8,12 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from clhines.mechanisms.ir.program import UNLESS
-from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.build import CHANGES, MAX_QUEUE
-from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
-from clhines.mechanisms.nmodl.reading.tree import GIVEN, FunctionTable
-from clhines.mechanisms.nmodl.values import MADE
+from clhines.core.progress import each
 from clhines.neuron.convert import (
     Rejected,
     begins_as,
@@ -29,13 +24,18 @@ from clhines.neuron.convert import (
     with_lookups,
     with_statics,
 )
-from clhines.neuron.memory.places import ELEMENT, OF_HOC, Variable
+from clhines.neuron.memory.catalogue import CatalogueEntry
 from clhines.neuron.model import NeuronModel
-from clhines.neuron.read.catalogue import CatalogueEntry
+from clhines.neuron.read.places import ELEMENT, OF_HOC, Variable
 from clhines.neuron.read.written import read_pointed, read_written
-from clhines.progress import each
-from clhines.refusals import refusal
-from clhines.simulate.engines.reference import asked
+from clhines.simulator.engines.reference import asked
+from clhines.simulator.mechanisms.ir.program import UNLESS
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.mechanisms.nmodl.build import CHANGES, MAX_QUEUE
+from clhines.simulator.mechanisms.nmodl.evaluate import ONE_GENERATOR
+from clhines.simulator.mechanisms.nmodl.reading.tree import GIVEN, FunctionTable
+from clhines.simulator.mechanisms.nmodl.values import MADE
+from clhines.simulator.refusals import refusal
 
 _ROWS = 1e-12  # relative: rows of TABLEs that differ by more are not of rounding
 _EACH = 8  # self events that an instance may have under way for each of its connections

@@ -9,11 +9,6 @@ from functools import cache, cached_property, partial
 
 import numpy as np
 
-from clhines.mechanisms.ir.program import GENERATOR
-from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.reading.tree import GIVEN, FunctionTable
-from clhines.mechanisms.nmodl.values import MADE
-from clhines.neuron.back.queue import Bins, EventQueue, Pending, in_no_bin, read_pending
 from clhines.neuron.convert import (
     Rejected,
     RejectedError,
@@ -25,7 +20,6 @@ from clhines.neuron.convert import (
 from clhines.neuron.extracellular.outside import Outside
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.places import MemoryPlaces, Variable
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.sources import EventSources
 from clhines.neuron.memory.streams import (
@@ -46,13 +40,19 @@ from clhines.neuron.memory.tables import (
 )
 from clhines.neuron.read.contents import Contents, Hidden, Instances, WatchSlots
 from clhines.neuron.read.draws import Draws
+from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
+from clhines.neuron.read.queue import Bins, EventQueue, Pending, in_no_bin, read_pending
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree
 from clhines.neuron.read.wiring import NeuronWires
 from clhines.neuron.read.written import WrittenPointers
 from clhines.neuron.stepping.step_code import StepCode
-from clhines.refusals import refusal
+from clhines.simulator.mechanisms.ir.program import GENERATOR
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.mechanisms.nmodl.reading.tree import GIVEN, FunctionTable
+from clhines.simulator.mechanisms.nmodl.values import MADE
+from clhines.simulator.refusals import refusal
 
 
 @dataclass(eq=False)

@@ -6,18 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from clhines.errors import InputError
-from clhines.mechanisms.ir.program import GENERATOR
-from clhines.mechanisms.mechanism import Mechanism
-from clhines.model.model import ADVANCE_REVERSAL
-from clhines.neuron.back.queue import (
-    LATE,
-    Bins,
-    EventQueue,
-    check_bins,
-    check_compressed,
-    read_pending,
-)
+from clhines.core.errors import InputError
+from clhines.core.progress import phase
 from clhines.neuron.convert import CELSIUS, Rejected, RejectedError
 from clhines.neuron.extracellular.layers import are_own, with_layers
 from clhines.neuron.extracellular.outside import Ahead, Outside
@@ -30,26 +20,36 @@ from clhines.neuron.mechanisms import (
     find_written,
     mechanism_of,
 )
+from clhines.neuron.memory.catalogue import Catalogue
 from clhines.neuron.memory.fields import find_fields
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.places import MemoryPlaces, Variable
 from clhines.neuron.memory.session import Hoc, all_sections
 from clhines.neuron.memory.sources import EventSources
 from clhines.neuron.memory.streams import Pointed, SomePointed
 from clhines.neuron.model import NeuronModel
-from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, WatchSlots, read_contents
 from clhines.neuron.read.draws import Draws
 from clhines.neuron.read.hooks import GATHERED, acting, gathering, refused_settings
+from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import PlayReader
+from clhines.neuron.read.queue import (
+    LATE,
+    Bins,
+    EventQueue,
+    check_bins,
+    check_compressed,
+    read_pending,
+)
 from clhines.neuron.read.trains import read_trains
 from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.wiring import on_ranks, read_wires
 from clhines.neuron.read.written import play_pointers, read_steered
 from clhines.neuron.stepping.advance import read_step_code
-from clhines.progress import phase
-from clhines.refusals import refusal
-from clhines.simulate.ranks.mpi import Ranks, agreed
+from clhines.simulator.mechanisms.ir.program import GENERATOR
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.model.model import ADVANCE_REVERSAL
+from clhines.simulator.ranks.mpi import Ranks, agreed
+from clhines.simulator.refusals import refusal
 
 
 def read_model(

@@ -18,8 +18,9 @@ from typing import Any
 
 from numpy.typing import DTypeLike
 
-from clhines.checks import as_switch
-from clhines.errors import InputError, is_refusal, say_to_caller, shown, tell
+from clhines.core.checks import as_switch
+from clhines.core.errors import InputError, is_refusal, say_to_caller, shown, tell
+from clhines.core.progress import long_bars
 from clhines.neuron.entry import (
     NeuronError,
     RunOptions,
@@ -36,7 +37,6 @@ from clhines.neuron.read.hooks import is_standard, standard
 from clhines.neuron.read.wiring import on_ranks
 from clhines.neuron.redirect import HocArguments, Redirect, without_redirects
 from clhines.neuron.versions import supported
-from clhines.progress import long_bars
 
 _NAME = "clhines_neuron_switch"  # in hoc
 _OWN = "clhines_neuron_continuerun"  # stdrun.hoc's, while the switch is on

@@ -16,10 +16,10 @@ import sys
 import tempfile
 
 import clhines
-from clhines import files
-from clhines.errors import InputError
+from clhines.core import files
+from clhines.core.errors import InputError
+from clhines.core.progress import phase
 from clhines.neuron.memory.session import ANY, Hoc, VersionError, as_flag, interpreter
-from clhines.progress import phase
 
 SWITCH = "CLHINES_NEURON_TRUST"  # 1 leaves the self-test out
 _WORD = "clhines-neuron-selftest: "  # begins the line with the result, as JSON

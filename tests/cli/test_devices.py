@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace
 
-from clhines.device import devices, pocl
-from clhines.simulate.engines.choose import described
+from clhines.simulator.choose import described
+from clhines.solver.device import devices, pocl
 
 
 def test_devices(cli):

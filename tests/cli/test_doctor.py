@@ -9,7 +9,7 @@ import pytest
 from commands import process
 
 from clhines.cli import doctor
-from clhines.device import devices, pocl
+from clhines.solver.device import devices, pocl
 
 
 @dataclass(frozen=True, eq=False)  # each is another, of whatever name

@@ -89,7 +89,7 @@ def test_no_engine_ignores_an_option_that_is_misspelled(engine):
 
 @pytest.mark.parametrize("arguments", [["-v", "plan", "--device"], ["plan", "-v", "--device"]])
 def test_verbose_says_what_was_chosen_on_stderr(cli, fast_queue, arguments):
-    from clhines.device import devices
+    from clhines.solver.device import devices
 
     index = next(i for i, d in devices.all_devices() if d == fast_queue.device)
     result = cli(*arguments, index)

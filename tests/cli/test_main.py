@@ -13,10 +13,10 @@ import pytest
 from commands import OTHER, SWC, TWO_ROOTS, assert_one_line, backward_euler, process
 
 import clhines
-from clhines.cells.cable import discretise
-from clhines.cells.swc import read_swc
-from clhines.device import devices
-from clhines.simulate.passive import PassiveCells
+from clhines.simulator.cells.cable import discretise
+from clhines.simulator.cells.swc import read_swc
+from clhines.simulator.passive import PassiveCells
+from clhines.solver.device import devices
 
 BAD_FILES = {
     "no samples": ("# nothing\n\n", 2, "no samples"),

@@ -3,8 +3,8 @@
 import pytest
 from commands import TREE_METHODS, index_of, process
 
-from clhines.cells.cable import discretise
-from clhines.cells.swc import read_swc
+from clhines.simulator.cells.cable import discretise
+from clhines.simulator.cells.swc import read_swc
 
 
 @pytest.mark.parametrize("method", TREE_METHODS)

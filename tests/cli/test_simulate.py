@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from commands import OTHER, TWO_ROOTS, index_of
 
-from clhines.cells.cable import discretise
-from clhines.cells.swc import read_swc
-from clhines.cells.synthetic import sample_swc
-from clhines.network.ring import ring_cables, ring_network
-from clhines.simulate.simulation import Simulation
+from clhines.simulator.cells.cable import discretise
+from clhines.simulator.cells.swc import read_swc
+from clhines.simulator.cells.synthetic import sample_swc
+from clhines.simulator.network.ring import ring_cables, ring_network
+from clhines.simulator.simulation import Simulation
 
 RING = ("simulate", "ring", "--depth", 2, "--compartments", 3, "--cells", 3)
 REFERENCE = (*RING, "--engine", "reference", "--duration", 15)

@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 from commands import (
     OTHER,
-    SAMPLE_NODES,
     TREE_METHODS,
     TWO_ROOTS,
     assert_one_line,
     backward_euler,
     index_of,
+    sample_nodes,
 )
 
 from clhines import METHODS
-from clhines.cells.cable import discretise
-from clhines.cells.swc import read_swc
-from clhines.cells.synthetic import sample_cells
-from clhines.device import devices, program, templates
-from clhines.simulate.passive import PassiveCells, PassiveSpec
-from clhines.solve.solver import Solver
+from clhines.simulator.cells.cable import discretise
+from clhines.simulator.cells.swc import read_swc
+from clhines.simulator.cells.synthetic import sample_cells
+from clhines.simulator.passive import PassiveCells, PassiveSpec
+from clhines.solver.device import devices, program, templates
+from clhines.solver.solver import Solver
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -36,7 +36,7 @@ def test_solve_the_sample(cli, fast_queue, needs, method, dtype):
     assert result.err == ""  # no progress bar either
     assert max(map(len, result.out.splitlines())) <= 100
     table = result.table()
-    expected_nodes = SAMPLE_NODES + discretise(sample_cells()[0]).num_nodes
+    expected_nodes = sample_nodes() + discretise(sample_cells()[0]).num_nodes
     assert table["cells"] == "7 (6 distinct shapes)"
     assert table["nodes"] == str(expected_nodes)
     assert int(table["branches"]) < expected_nodes
@@ -112,7 +112,7 @@ def test_json(cli):
     result = cli("solve", "--steps", 3, "--json")
     assert (result.code, result.err) == (0, "")
     report = result.report()
-    assert (report["cells"], report["shapes"], report["nodes"]) == (6, 6, SAMPLE_NODES)
+    assert (report["cells"], report["shapes"], report["nodes"]) == (6, 6, sample_nodes())
     assert (report["dtype"], report["steps"], report["check"]) == ("float64", 3, "good")
     assert report["method"] in METHODS
     assert 0 < report["residual"] < 1e-14

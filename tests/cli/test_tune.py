@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from commands import SAMPLE_NODES, index_of
+from commands import index_of, sample_nodes
 
-from clhines.device import devices
-from clhines.plan.auto import CANDIDATES, Candidate
-from clhines.solve import tune
+from clhines.solver import tune
+from clhines.solver.device import devices
+from clhines.solver.plan.auto import CANDIDATES, Candidate
 
 TUNE_ROW = re.compile(
     r"(?P<name>[a-z_]+( [a-z_]+=\d+)*) +\d+\.\d{3} ms +\d+\.\d\d x floor(  (?P<notes>[a-z, ]+))?"
@@ -80,7 +80,7 @@ def test_tune_list_and_clear(cli, swc):
     head, *lines = result.out.splitlines()
     assert head == f"2 stored in {folder}"
     assert len(lines) == 2 and all(len(line) <= 100 and "float32: " in line for line in lines)
-    assert any(line.startswith(f"6 cells, {SAMPLE_NODES} nodes, ") for line in lines)
+    assert any(line.startswith(f"6 cells, {sample_nodes()} nodes, ") for line in lines)
     entries = json.loads(cli("tune", "--list", "--json").out)
     assert entries == list(tune.stored())
     (Path(folder) / "tuned-broken.json").write_text("{")

@@ -20,24 +20,25 @@ from systems import families, forest_for, make_system, updates_for
 
 from bench.made import caterpillar, chain, random_binary_tree, random_connections, star
 from clhines import METHODS, Forest, Mechanism, Network, PivotError, Simulation, Solver, Tridiagonal
-from clhines.analysis import Features
-from clhines.cells.cable import discretise
-from clhines.cells.synthetic import ring_cell
-from clhines.device import devices, program
-from clhines.device.timing import FloorSpec
-from clhines.mechanisms.builtin import KEPT_NUMBER
-from clhines.network.plasticity import STDP, Rule
-from clhines.plan.by_branch import fine
-from clhines.plan.plan import Limits
-from clhines.simulate.cpu import blocks as cell_blocks
-from clhines.simulate.cpu import vectors
-from clhines.simulate.cpu.blocks import CellBlocks
-from clhines.simulate.cpu.plan import blocks_of, work_of
-from clhines.simulate.engines import choose, steps
-from clhines.simulate.events.grid import ALGORITHMS, Delivery
-from clhines.simulate.events.grid_run import Plasticity
-from clhines.simulate.passive import PassiveSpec
-from clhines.simulate.state.arena import Tiler
+from clhines.simulator import choose
+from clhines.simulator.analysis import Features
+from clhines.simulator.cells.cable import discretise
+from clhines.simulator.cells.synthetic import ring_cell
+from clhines.simulator.cpu import blocks as cell_blocks
+from clhines.simulator.cpu import vectors
+from clhines.simulator.cpu.blocks import CellBlocks
+from clhines.simulator.cpu.plan import blocks_of, work_of
+from clhines.simulator.engines import steps
+from clhines.simulator.events.grid import ALGORITHMS, Delivery
+from clhines.simulator.events.grid_run import Plasticity
+from clhines.simulator.mechanisms.builtin import KEPT_NUMBER
+from clhines.simulator.network.plasticity import STDP, Rule
+from clhines.simulator.passive import PassiveSpec
+from clhines.simulator.state.arena import Tiler
+from clhines.solver.device import devices, program
+from clhines.solver.device.timing import FloorSpec
+from clhines.solver.plan.by_branch import fine
+from clhines.solver.plan.plan import Limits
 
 SPIKES = 1000  # a chunk: for each byte of a buffer Oclgrind keeps some forty
 OWN_LEVELS = "fine, own levels"  # the others of `fine` are for any number of levels

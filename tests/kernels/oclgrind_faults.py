@@ -13,7 +13,7 @@ from oclgrind_cases import (
 )
 from systems import make_system
 
-from clhines.device import program
+from clhines.solver.device import program
 
 # What is changed in a kernel's source, and what Oclgrind must then say.
 BACKWARD = "        barrier(CLK_GLOBAL_MEM_FENCE);\n    } while (level > 0);"
@@ -155,7 +155,7 @@ def fault_case(config, old, new):
 
     def changed(spec):
         source = real_render(spec)
-        if spec.template != "around/permute":
+        if spec.template != "solver/around/permute":
             there.append(old in source)
         return source.replace(old, new)
 

@@ -21,35 +21,35 @@ import numpy as np
 sys.path.append(str(Path(__file__).parents[2]))  # where this is run as a program
 from bench.made import chain, random_binary_tree, star
 from clhines import METHODS, Forest, Network, make_plan
-from clhines.cells.cable import discretise
-from clhines.cells.synthetic import ring_cell
-from clhines.device.templates import render
-from clhines.device.timing import FloorSpec
-from clhines.mechanisms.emit.noise import normal_source
-from clhines.model import compile
-from clhines.network.plasticity import RULES, Rule
-from clhines.plan.plan import Limits, real_name
-from clhines.simulate import passive
-from clhines.simulate.cpu import vectors as epoch_vector
-from clhines.simulate.cpu.blocks import BlockLayout, CellBlocksSpec, level_ions, make_tiles
-from clhines.simulate.cpu.plan import blocks_of, work_of
-from clhines.simulate.engines.arena_run import TakenSpec
-from clhines.simulate.engines.steps import DiffusionSpec, LayersSpec
-from clhines.simulate.engines.variables import Variables
-from clhines.simulate.events import grid as delivery
-from clhines.simulate.events import grid_run
-from clhines.simulate.events.sources import wires_of
-from clhines.simulate.gpu import plan as epoch_plan
-from clhines.simulate.gpu.arena_epochs import ArtificialSpec
-from clhines.simulate.gpu.arena_spec import with_blocks
-from clhines.simulate.kinds import spec as kinds
-from clhines.simulate.kinds.layouts import filled_arenas, spec_of
-from clhines.simulate.records.features import FeaturesSpec
-from clhines.simulate.records.reduced import ReducedSpec
-from clhines.simulate.state.arena import TiledSpec
-from clhines.simulate.state.changes import SpreadSpec
-from clhines.solve.engines.loaded import PermuteSpec
-from clhines.solve.tridiagonal import ChainsSpec
+from clhines.simulator import passive
+from clhines.simulator.cells.cable import discretise
+from clhines.simulator.cells.synthetic import ring_cell
+from clhines.simulator.cpu import vectors as epoch_vector
+from clhines.simulator.cpu.blocks import BlockLayout, CellBlocksSpec, level_ions, make_tiles
+from clhines.simulator.cpu.plan import blocks_of, work_of
+from clhines.simulator.engines.arena_run import TakenSpec
+from clhines.simulator.engines.steps import DiffusionSpec, LayersSpec
+from clhines.simulator.events import grid as delivery
+from clhines.simulator.events import grid_run
+from clhines.simulator.gpu import plan as epoch_plan
+from clhines.simulator.gpu.arena_epochs import ArtificialSpec
+from clhines.simulator.gpu.arena_spec import with_blocks
+from clhines.simulator.kinds import spec as kinds
+from clhines.simulator.kinds.layouts import filled_arenas, spec_of
+from clhines.simulator.mechanisms.emit.noise import normal_source
+from clhines.simulator.model import compile
+from clhines.simulator.network.plasticity import RULES, Rule
+from clhines.simulator.records.features import FeaturesSpec
+from clhines.simulator.records.reduced import ReducedSpec
+from clhines.simulator.state.arena import TiledSpec
+from clhines.simulator.state.changes import SpreadSpec
+from clhines.simulator.state.sources import wires_of
+from clhines.simulator.state.variables import Variables
+from clhines.solver.device.templates import render
+from clhines.solver.device.timing import FloorSpec
+from clhines.solver.engines.loaded import PermuteSpec
+from clhines.solver.plan.plan import Limits, real_name
+from clhines.solver.tridiagonal import ChainsSpec
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # where this is run as a program
 import exact_cells

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import clhines
-from clhines.device.templates import FOLDER
+from clhines.solver.device.templates import FOLDER
 
 TESTS = Path(__file__).parents[1]
 SOLVE = """
@@ -18,9 +18,9 @@ import numpy as np
 from systems import dissimilar, make_system
 import clhines
 from clhines import Forest, PivotError, Solver
-from clhines.device import devices
+from clhines.solver.device import devices
 assert clhines.__file__.startswith(COPY), clhines.__file__
-test = runpy.run_path("tests/plan/by_cell/test_toy.py")
+test = runpy.run_path("tests/solver/plan/by_cell/test_toy.py")
 test["test_example_by_hand_of_toy"]()
 queue = devices.make_queue(next(d for _, d in devices.all_devices() if str(d.name) == DEVICE))
 forest = Forest.from_parents(dissimilar(12))
@@ -47,9 +47,9 @@ SIMULATE = """
 import numpy as np
 import clhines
 from clhines import Network, Simulation
-from clhines.cells.cable import discretise
-from clhines.cells.synthetic import ring_cell
-from clhines.device import devices
+from clhines.simulator.cells.cable import discretise
+from clhines.simulator.cells.synthetic import ring_cell
+from clhines.solver.device import devices
 assert clhines.__file__.startswith(COPY), clhines.__file__
 queue = devices.make_queue(next(d for _, d in devices.all_devices() if str(d.name) == DEVICE))
 found = []
@@ -71,7 +71,7 @@ def copy(tmp_path):
     ignored = shutil.ignore_patterns("kernels", "__pycache__")
     shutil.copytree(Path(clhines.__file__).parent, tmp_path / "clhines", ignore=ignored)
     shutil.copytree(FOLDER, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
-    for path in ("docs/reference", "tests/plan/by_cell"):
+    for path in ("docs/reference", "tests/solver/plan/by_cell"):
         (tmp_path / path).mkdir(parents=True)
     page = TESTS.parent / "docs" / "reference" / "methods.md"
     if not page.is_file():
@@ -134,5 +134,5 @@ def test_a_new_method_needs_a_new_name(copy, name):
 
 
 def test_a_mechanism_is_one_text(copy, fast_queue):
-    append(copy / "clhines" / "mechanisms" / "builtin.py", TEXT)
+    append(copy / "clhines/simulator/mechanisms/builtin.py", TEXT)
     assert run(copy, SIMULATE, fast_queue) == "simulated"

@@ -10,22 +10,22 @@ from template_modules import PAIRS
 
 from bench.made import chain, random_binary_tree
 from clhines import METHODS, Forest, make_plan
-from clhines.device.templates import FOLDER, render
-from clhines.plan.by_cell.cell import STEP
-from clhines.plan.by_segment.schedule import LINK
-from clhines.plan.kernel_spec import STATUS, KernelSpec, TemplateSpec, Word, parameter
+from clhines.solver.device.templates import FOLDER, render
+from clhines.solver.plan.by_cell.cell import STEP
+from clhines.solver.plan.by_segment.schedule import LINK
+from clhines.solver.plan.kernel_spec import STATUS, KernelSpec, TemplateSpec, Word, parameter
 
 PARAMETERS = re.compile(r"\nvoid solve\((.*?)\)\s*(?://[^\n]*)?\n\{", re.DOTALL)
 BITS = re.compile(r"(?:<<|>>)\s*\d+|&\s*\(?(?:0x[0-9a-f]+|\d+)")
 OWN_BITS = {  # reading a float as an int, a bit a step or a turn, the halves of a power of two
-    "by_segment/contraction": {">> 32"},
-    "by_branch/fine_vector": {">> 31"},  # the sign of an index
-    "common/rates": {"& 0x7fffffff", "<< 20", "<< 23", "<< 31"},
-    "common/instances_step": {"& 1"},
-    "simulate/delivery": {"& 1"},
+    "solver/by_segment/contraction": {">> 32"},
+    "solver/by_branch/fine_vector": {">> 31"},  # the sign of an index
+    "simulator/common/rates": {"& 0x7fffffff", "<< 20", "<< 23", "<< 31"},
+    "simulator/common/instances_step": {"& 1"},
+    "simulator/delivery": {"& 1"},
 }
 OWN_NUMBERS = {  # numbers that a module has as well, with another meaning
-    "by_branch/fine_vector": {128},  # alignment of local memory
+    "solver/by_branch/fine_vector": {128},  # alignment of local memory
 }
 
 
@@ -64,7 +64,7 @@ def test_a_template_takes_what_its_spec_says(method, device):
 def test_parameter_lists_are_printed_from_specs(name):
     """No kernel has a list of its own."""
     kernels = re.split(r"__kernel\b(?!\s*%)", TEMPLATES[name])[1:]
-    assert bool(kernels) != name.startswith("common/")
+    assert bool(kernels) != ("/common/" in name)
     for text in kernels:
         found = re.search(r"\bvoid\s+\w+\(\s*(.{16})", text, re.DOTALL)
         assert found
@@ -77,10 +77,9 @@ def test_bit_fields_are_stated_once(name):
     assert set(BITS.findall(TEMPLATES[name])) <= OWN_BITS.get(name, set())
 
 
-@pytest.mark.parametrize("name", [t for t in TEMPLATES if not t.startswith("common/")])
+@pytest.mark.parametrize("name", [t for t in TEMPLATES if "/common/" not in t])
 def test_no_constant_stands_in_python_and_in_the_template(name):
-    family, _, own = name.partition("/")
-    place = f"plan.{family}.{own}" if family.startswith("by_") else f"{family}.{own}"
+    place = name.replace("/", ".").replace("solver.by_", "solver.plan.by_")
     module = importlib.import_module(f"clhines.{PAIRS.get(name, place)}")
     constants = {v for k, v in vars(module).items() if k.isupper() and type(v) is int and v > 4}
     text = re.sub(r"cl_khr_\w+|-cl-\S+|\bl?o?n?g?u?int\d+", "", TEMPLATES[name])

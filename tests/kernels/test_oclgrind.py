@@ -23,10 +23,10 @@ from oclgrind_cases import CONFIGS, mixed_forest, open_queue, share_of
 from oclgrind_faults import FAULTS, fault_case, planted_faults
 
 from clhines import make_plan
-from clhines.device import devices
-from clhines.device.templates import FOLDER
-from clhines.plan.by_branch import fine_vector
-from clhines.simulate.gpu.spec import EpochSpec
+from clhines.simulator.gpu.spec import EpochSpec
+from clhines.solver.device import devices
+from clhines.solver.device.templates import FOLDER
+from clhines.solver.plan.by_branch import fine_vector
 
 pytestmark = pytest.mark.oclgrind
 
@@ -132,27 +132,27 @@ def test_every_template_is_covered():
         for method, options in CONFIGS.values()
     }
     alone = {
-        "around/permute",
-        "around/chains",
-        "around/floor",
-        "around/passive",
-        "simulate/delivery",
-        "simulate/plasticity",
+        "solver/around/permute",
+        "solver/around/chains",
+        "solver/around/floor",
+        "simulator/around/passive",
+        "simulator/delivery",
+        "simulator/plasticity",
     }
     networks = {
-        "simulate/artificial",
-        "simulate/steps",
-        "simulate/epoch_vector",
+        "simulator/artificial",
+        "simulator/steps",
+        "simulator/epoch_vector",
         *EpochSpec.templates,
-        "simulate/events",
-        "simulate/features",
-        "simulate/reduced",
-        "simulate/blocks",
-        "simulate/diffusion",
-        "simulate/layers",
-        "simulate/spread",
-        "simulate/taken",
-        "simulate/tiled",
+        "simulator/events",
+        "simulator/features",
+        "simulator/reduced",
+        "simulator/blocks",
+        "simulator/diffusion",
+        "simulator/layers",
+        "simulator/spread",
+        "simulator/taken",
+        "simulator/tiled",
     }
     taken_in = {
         "common/epoch": ("functions", "lane", "local", "macros", "meeting", "records", "title"),

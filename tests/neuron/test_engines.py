@@ -6,7 +6,7 @@ import forked
 import mod_files
 import pytest
 
-from clhines.simulate.engines.table import ENGINES
+from clhines.simulator.engines.table import ENGINES
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = [pytest.mark.neuron, pytest.mark.core]

@@ -6,7 +6,7 @@ import pytest
 
 import clhines
 from clhines import Mechanism
-from clhines.errors import InputError, SimulationError
+from clhines.core.errors import InputError, SimulationError
 from clhines.neuron.convert import with_lookups
 
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import clhines
-from clhines.errors import InputError
+from clhines.core.errors import InputError
 from tests.support import mod_files
 
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h

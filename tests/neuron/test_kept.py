@@ -155,7 +155,7 @@ for dtype in ("float64", "float32"):
     h.finitialize(-65)
     try:
         clhines.neuron.run(1, dtype=dtype)
-    except clhines.errors.InputError as error:
+    except clhines.core.errors.InputError as error:
         refused.append(str(error))
     point = netcon = None
 print(json.dumps([rows, refused]))
@@ -423,7 +423,7 @@ for number, run in ((-10.01, here), (-4.0, lambda _: clhines.from_neuron()), (-3
         cells[0](0.5).xc[0] = -1
     try:
         run(5)
-    except clhines.errors.InputError as error:
+    except clhines.core.errors.InputError as error:
         said.append((str(error), float(h.t)))
 print(json.dumps([rows, said]))
 """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import clhines
-from clhines.errors import InputError
+from clhines.core.errors import InputError
 from clhines.neuron.memory import raw
 from clhines.neuron.memory.memory import NeuronMemory
 

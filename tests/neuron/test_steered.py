@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import clhines
-from clhines.errors import InputError
+from clhines.core.errors import InputError
 
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h
 pytestmark = pytest.mark.neuron

@@ -11,7 +11,7 @@ import pytest
 from forked import result_of
 
 import clhines
-from clhines.errors import InputError
+from clhines.core.errors import InputError
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
@@ -324,7 +324,7 @@ import json, sys
 from neuron import h
 import numpy as np
 import clhines
-from clhines.errors import BuildError, DeviceMemoryError, InputError, SimulationError
+from clhines.core.errors import BuildError, DeviceMemoryError, InputError, SimulationError
 from clhines.neuron import entry, kept
 h.load_file("stdrun.hoc")
 soma = h.Section(name="soma")
@@ -551,7 +551,7 @@ def test_environment_variable_turns_the_switch_on(tmp_path):
         words = ["-X", "importtime", "script.py"]
         done = run(tmp_path, "hh", *words, PYTHONPATH=path, CLHINES_NEURON=value)
         assert not done.returncode, done.stderr[-2000:]
-        assert ("clhines.simulate.simulation" in done.stderr) == bool(ran)
+        assert ("clhines.simulator.simulation" in done.stderr) == bool(ran)
     done = run(tmp_path, "hh", "-c", "import clhines", CLHINES_NEURON="yes")
     assert done.stderr.splitlines()[-1].endswith("CLHINES_NEURON is 'yes'; expected 1 or 0")
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.convert import converted, pointing
-from clhines.neuron.read.catalogue import Catalogue
+from clhines.neuron.memory.catalogue import Catalogue
+from clhines.simulator.mechanisms.mechanism import Mechanism
 
 neuron = pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron

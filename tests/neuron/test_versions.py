@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import clhines
-from clhines import files
+from clhines.core import files
 from clhines.neuron import selftest, versions
 
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h
@@ -106,9 +106,9 @@ def test_the_command_refuses_a_version_that_has_failed(tmp_path):
 
 
 PLANTED = {
-    "events are lost": "from clhines.neuron.back.queue import EventQueue as owner\nname = 'send'",
+    "events are lost": "from clhines.neuron.read.queue import EventQueue as owner\nname = 'send'",
     "callbacks are not seen": "from clhines.neuron import reading as owner\nname = 'gathering'",
-    "self events are lost": "from clhines.neuron.back.queue import EventQueue as owner\n"
+    "self events are lost": "from clhines.neuron.read.queue import EventQueue as owner\n"
     "name = 'send_selves'",
     "numbers are not written": "from clhines.neuron.back import states as owner\n"
     "name = 'put_numbers'",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from real_cells import FOLDER, needs_folder
 
-from clhines.device import devices
+from clhines.solver.device import devices
 
 pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
 from bench import MissingError

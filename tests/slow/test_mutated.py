@@ -8,9 +8,9 @@ from pathlib import Path
 import nocmodl
 import pytest
 
-from clhines.mechanisms.nmodl import NmodlError
-from clhines.mechanisms.nmodl.build import build
-from clhines.mechanisms.nmodl.reading.lexer import Includes
+from clhines.simulator.mechanisms.nmodl import NmodlError
+from clhines.simulator.mechanisms.nmodl.build import build
+from clhines.simulator.mechanisms.nmodl.reading.lexer import Includes
 
 pytestmark = pytest.mark.skipif(nocmodl.folder() is None, reason="NEURON is not installed")
 MOD = Path(__file__).parents[1] / "mod"

@@ -1,4 +1,4 @@
-"""Spikes and weights of Brian 2 for tests/simulate: ``python brian_program.py FILE``.
+"""Spikes and weights of Brian 2 for tests/simulator: ``python brian_program.py FILE``.
 
 It runs where Brian 2 is installed, which the tests need not: they read the file. The step is that
 of this package (implicit in v, then exact in conductances), written out by `run_regularly`, as

@@ -1,5 +1,6 @@
 """Results of the command line, and cells for it."""
 
+import functools
 import json
 import os
 import subprocess
@@ -8,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines import METHODS, Forest, reference
-from clhines.cells.cable import discretise
-from clhines.cells.synthetic import sample_cells
-from clhines.device import devices
+import clhines
+from clhines import METHODS, Forest
+from clhines.solver import reference
+from clhines.solver.device import devices
 
 SWC = """# a ball and three sticks
 1 1 0 0 0 10 -1
@@ -23,7 +24,11 @@ SWC = """# a ball and three sticks
 OTHER = "1 1 0 0 0 6 -1\n2 2 6 0 0 0.7 1\n3 2 200 0 0 0.7 2\n"
 TWO_ROOTS = SWC + "6 3 500 0 0 1 -1\n7 3 600 0 0 1 6\n"
 TREE_METHODS = [name for name, row in METHODS.items() if not row.chains_only]
-SAMPLE_NODES = sum(discretise(cell).num_nodes for cell in sample_cells())
+
+
+@functools.cache
+def sample_nodes():
+    return sum(clhines.discretise(cell).num_nodes for cell in clhines.sample_cells())
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from exact_cells import network as exact_network
 from networks import DT, mixed_network
 
 from clhines import Simulation
-from clhines.device import devices
+from clhines.solver.device import devices
 
 STOP = 10.0  # ms
 

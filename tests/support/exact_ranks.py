@@ -9,7 +9,7 @@ import mod_files
 import numpy as np
 
 from clhines import Network, Simulation
-from clhines.simulate.ranks import mpi
+from clhines.simulator.ranks import mpi
 
 # whether each has gap junctions between cells, and so between ranks
 ENGINES = {"reference": True, "steps": True, "epochs-cpu": False, "epochs-gpu": False}

@@ -1,9 +1,9 @@
-"""What NEURON's SWC importer makes of a file, to compare with `clhines.cells.cable`."""
+"""What NEURON's SWC importer makes of a file, to compare with `clhines.simulator.cells.cable`."""
 
 import numpy as np
 import pytest
 
-from clhines.cells.samples import from_soma
+from clhines.simulator.cells.samples import from_soma
 
 neuron = pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
 h = neuron.h

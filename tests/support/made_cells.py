@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from clhines.cells.morphology import Morphology
+from clhines.simulator.cells.morphology import Morphology
 
 
 def cell(*rows, name="test.swc"):

@@ -6,11 +6,11 @@ import mod_files
 import numpy as np
 
 from clhines import Mechanism, Network, Simulation
-from clhines.cells.cable import discretise
-from clhines.cells.synthetic import ring_cell
-from clhines.mechanisms.builtin import KEPT_NUMBER
-from clhines.network.groups import inside
-from clhines.simulate.gpu import epochs
+from clhines.simulator.cells.cable import discretise
+from clhines.simulator.cells.synthetic import ring_cell
+from clhines.simulator.gpu import epochs
+from clhines.simulator.mechanisms.builtin import KEPT_NUMBER
+from clhines.simulator.network.groups import inside
 
 DT, ENGINES = 0.025, ("steps", "epochs")
 CABLES = [

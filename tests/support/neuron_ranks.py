@@ -17,11 +17,11 @@ from neuron import h
 
 import clhines
 from clhines import ClhinesError
-from clhines.errors import BuildError, DeviceMemoryError, InputError
+from clhines.core.errors import BuildError, DeviceMemoryError, InputError
 from clhines.neuron import disable, enable, entry, reading
 from clhines.neuron import kept as kept_models
-from clhines.simulate.ranks.split import JoinedRun
-from clhines.simulate.simulation import Simulation
+from clhines.simulator.ranks.split import JoinedRun
+from clhines.simulator.simulation import Simulation
 
 CELLS, STIM, FIRES = 6, 50, 60  # of gid STIM: a NetStim; from FIRES on: IntFire1
 TRAINS, CROWDED = 70, 80

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FAMILIES = ("by_cell", "by_branch", "by_segment")
-TABLE = "clhines/plan/methods.py"
+TABLE = "clhines/solver/plan/methods.py"
 PAGE = "docs/reference/methods.md"
 
 TEMPLATE = """\
@@ -56,17 +56,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from clhines.arrays import ranges
-from clhines.forest import Forest
-from clhines.plan.kernel_spec import KernelSpec
-from clhines.plan.plan import Limits, Options, Part, Plan, as_int32
+from clhines.core.arrays import ranges
+from clhines.solver.forest import Forest
+from clhines.solver.plan.kernel_spec import KernelSpec
+from clhines.solver.plan.plan import Limits, Options, Part, Plan, as_int32
 
 
 @dataclass(frozen=True)
 class @Name@Spec(KernelSpec):
     """Numbers and switches of ``@name@.mako``: those of `KernelSpec`."""
 
-    template: ClassVar[str] = "@family@/@name@"
+    template: ClassVar[str] = "solver/@family@/@name@"
     tables: ClassVar[tuple[str, ...]] = (
         "cell_start:place",
         "cell_size",
@@ -136,9 +136,9 @@ def files_of(name: str, family: str) -> dict[str, str]:
         "Name": "".join(word.capitalize() for word in name.split("_")),
     }
     texts = {
-        f"kernels/{family}/{name}.mako": TEMPLATE,
-        f"clhines/plan/{family}/{name}.py": MODULE,
-        f"tests/plan/{family}/test_{name}.py": TEST,
+        f"kernels/solver/{family}/{name}.mako": TEMPLATE,
+        f"clhines/solver/plan/{family}/{name}.py": MODULE,
+        f"tests/solver/plan/{family}/test_{name}.py": TEST,
     }
     return {
         path: re.sub(r"@(\w+)@", lambda found: words[found[1]], text)
@@ -149,9 +149,9 @@ def files_of(name: str, family: str) -> dict[str, str]:
 def with_row(text: str, name: str, family: str) -> str:
     """Text of `methods.py` with an import, in order, and a row at the end of `METHODS`."""
     lines = text.splitlines(keepends=True)
-    imports = [k for k, line in enumerate(lines) if line.startswith("from clhines.plan.by_")]
+    imports = [k for k, line in enumerate(lines) if line.startswith("from clhines.solver.plan.by_")]
     first, last = imports[0], imports[-1] + 1
-    added = f"from clhines.plan.{family}.{name} import plan_{name}\n"
+    added = f"from clhines.solver.plan.{family}.{name} import plan_{name}\n"
     lines[first:last] = sorted([*lines[first:last], added], key=lambda line: line.split()[1])
     if lines[-1] != "}\n" or last - first != len(imports):
         raise SystemExit(f"{TABLE} does not end with METHODS, or its imports are not side by side")
@@ -191,8 +191,9 @@ def main() -> None:
     args = parser.parse_args()
     for path in make(args.root, args.name, args.family):
         print(path)
-    print("next: python tests/kernels/snapshots.py; pytest -n 0 tests/plan tests/test_docs.py")
-    print(f'      pytest -n 0 tests/solve/test_solver.py -k "{args.name} and not Oclgrind"')
+    print("next: python tests/kernels/snapshots.py")
+    print("      pytest -n 0 tests/solver/plan tests/docs/test_docs.py")
+    print(f'      pytest -n 0 tests/solver/test_solver.py -k "{args.name} and not Oclgrind"')
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from nmodl_host import Cell, Instance, NetCon
 
-from clhines.mechanisms import Mechanism
+from clhines.simulator.mechanisms import Mechanism
 
 OWN = Path(__file__).parents[1] / "mod" / "nmodl"
 FILES = {"IClamp": "stim", "pas": "passive", "ExpSyn": "expsyn", "Exp2Syn": "exp2syn", "hh": "hh"}

@@ -4,7 +4,7 @@ import numpy as np
 import pyopencl as cl
 from nmodl_host import Cell, Instance
 
-from clhines.mechanisms.emit.functions import name_of
+from clhines.simulator.mechanisms.emit.functions import name_of
 
 COUNT = 64
 

@@ -12,10 +12,10 @@ from networks import CABLES, DT
 from rank_program import break_rank, busy_network, digest, fail
 
 from clhines import Network, Simulation
-from clhines.errors import ClhinesError
-from clhines.network.plasticity import STDP
-from clhines.simulate import simulation as simulation_module
-from clhines.simulate.ranks import mpi
+from clhines.core.errors import ClhinesError
+from clhines.simulator import simulation as simulation_module
+from clhines.simulator.network.plasticity import STDP
+from clhines.simulator.ranks import mpi
 
 CELLS = 40
 DURATION = 12.0  # ms

@@ -5,8 +5,8 @@ from systems import dissimilar, families
 
 from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import METHODS, Forest
-from clhines.plan import packing
-from clhines.plan.plan import Limits
+from clhines.solver.plan import packing
+from clhines.solver.plan.plan import Limits
 
 CPU = Limits(compute_units=2, max_work_group=4096, is_cpu=True, vector_bytes=32)
 GPU = Limits()

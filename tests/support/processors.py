@@ -75,7 +75,7 @@ def collect(width, path):
 
     import clhines
     from clhines.cli.main import main
-    from clhines.device import devices, program
+    from clhines.solver.device import devices, program
 
     devices._vector_bytes = lambda device: (width, width)
     found = {}
@@ -123,7 +123,7 @@ def compile_all(name, path):
 
     import pyopencl as cl
 
-    from clhines.device import pocl
+    from clhines.solver.device import pocl
 
     (platform,) = cl.get_platforms()
     (device,) = platform.get_devices()
@@ -232,7 +232,7 @@ def compiled(name, library, path, folder, limit=LIMIT):
 
 def width_of(name):
     """Bytes of vectors that clhines takes for a name."""
-    from clhines.device import pocl
+    from clhines.solver.device import pocl
 
     return next((size for size, names in pocl._REGISTERS.items() if name in names), pocl._OTHER)
 

@@ -5,7 +5,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from clhines import refusals
+from clhines.simulator import refusals
 
 FILE = "CLHINES_TEST_RAISED"  # environment variable: where processes note them
 _made = refusals._sentence

@@ -9,19 +9,19 @@ from functools import partial
 from itertools import permutations
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "simulate"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "simulator"))
 
 import mod_files
 import numpy as np
 from networks import CABLES, DT, layered_network, mixed_network
 
 from clhines import Network, Population, Simulation, SimulationError
-from clhines.analysis import Features
-from clhines.errors import InputError, RankError, RunInterrupt, SpikeOverflowError
-from clhines.network.plasticity import STDP, Rule
-from clhines.simulate import simulation as simulation_module
-from clhines.simulate.events import grid_run as received
-from clhines.simulate.ranks import mpi
+from clhines.core.errors import InputError, RankError, RunInterrupt, SpikeOverflowError
+from clhines.simulator import simulation as simulation_module
+from clhines.simulator.analysis import Features
+from clhines.simulator.events import grid_run as received
+from clhines.simulator.network.plasticity import STDP, Rule
+from clhines.simulator.ranks import mpi
 
 
 def busy_network(cells=40, rule=None):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from clhines.simulate.records.records import RecordColumns
-from clhines.simulate.result import Result
+from clhines.simulator.records.records import RecordColumns
+from clhines.simulator.result import Result
 
 
 def drawn(num_cells, spikes, v):

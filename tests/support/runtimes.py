@@ -12,18 +12,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SELECTION = (  # test -> what it covers
-    "tests/solve/test_solver.py::test_every_shape_is_solved",  # each method, both precisions
-    "tests/solve/test_factors.py::test_every_row_solves_and_factors",
-    "tests/solve/test_factors.py::test_bad_pivots_are_named_once",
-    "tests/simulate/test_passive.py::test_repeated_cells_follow_the_reference",
-    "tests/simulate/test_epoch.py::test_blocks_follow_the_reference",
-    "tests/simulate/test_epoch.py::test_lists_of_nodes_follow_the_reference",
-    "tests/simulate/test_epoch.py::test_any_name_may_stand_in_a_text",  # every engine
-    "tests/simulate/test_epoch_vector.py::test_lanes_do_not_change_cells",
-    "tests/simulate/test_epoch_vector.py::test_groups_of_instances_that_lie_anywhere",
-    "tests/simulate/test_delivery.py::test_every_algorithm_gives_the_bits_of_numpy",
-    "tests/simulate/test_plasticity.py::test_the_bits_of_numpy",
-    "tests/simulate/test_exact.py::test_kernels_on_every_device",  # needs NEURON
+    "tests/solver/test_solver.py::test_every_shape_is_solved",  # each method, both precisions
+    "tests/solver/test_factors.py::test_every_row_solves_and_factors",
+    "tests/solver/test_factors.py::test_bad_pivots_are_named_once",
+    "tests/simulator/test_passive.py::test_repeated_cells_follow_the_reference",
+    "tests/simulator/test_epoch.py::test_blocks_follow_the_reference",
+    "tests/simulator/test_epoch.py::test_lists_of_nodes_follow_the_reference",
+    "tests/simulator/test_epoch.py::test_any_name_may_stand_in_a_text",  # every engine
+    "tests/simulator/test_epoch_vector.py::test_lanes_do_not_change_cells",
+    "tests/simulator/test_epoch_vector.py::test_groups_of_instances_that_lie_anywhere",
+    "tests/simulator/test_delivery.py::test_every_algorithm_gives_the_bits_of_numpy",
+    "tests/simulator/test_plasticity.py::test_the_bits_of_numpy",
+    "tests/simulator/test_exact.py::test_kernels_on_every_device",  # needs NEURON
 )
 
 
@@ -50,7 +50,7 @@ def row(name: str, index: str, version: str, words: list[str]) -> tuple[str, lis
 
 def main() -> None:
     """Run the selection on each device."""
-    from clhines.device import devices
+    from clhines.solver.device import devices
 
     rows, failures = [], []
     for index, device in devices.all_devices():

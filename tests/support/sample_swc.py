@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-FOLDER = Path(__file__).parents[2] / "clhines/cells"
+FOLDER = Path(__file__).parents[2] / "clhines/simulator/cells"
 SOMA, AXON, BASAL, APICAL = 1, 2, 3, 4
 STEP = 8.0  # µm between samples
 

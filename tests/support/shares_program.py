@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from mpi4py.futures import MPIPoolExecutor
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "simulate")]
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "simulator")]
 
 if __name__ == "__main__":
     from test_population import PARAMETERS, PROTOCOLS, SETS, model

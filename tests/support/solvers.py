@@ -6,7 +6,7 @@ import pytest
 from systems import forest_for, make_system, updates_for
 
 from clhines import METHODS, Solver
-from clhines.device.devices import limits
+from clhines.solver.device.devices import limits
 
 DTYPES = [np.float64, np.float32]
 SHORT = 6  # nodes of a segment: a shorter kernel, sooner built

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from clhines.cells.swc import read_swc
-from clhines.errors import MorphologyError
+from clhines.core.errors import MorphologyError
+from clhines.simulator.cells.swc import read_swc
 
 
 def swc(tmp_path, text, name="cell.swc"):

@@ -6,22 +6,22 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from clhines.arrays import shifted, starts
-from clhines.errors import InputError
-from clhines.mechanisms.ir.program import UNLESS, Quantity
-from clhines.mechanisms.nmodl.values import COPY, FAILED
-from clhines.network.groups import Group
+from clhines.core.arrays import shifted, starts
+from clhines.core.errors import InputError
 from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.importer import Imported, local_of, rejected_on_way, waiting
 from clhines.neuron.memory.raw import Place, numbers_at, put_numbers
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.contents import Hidden, Instances
-from clhines.refusals import refusal
-from clhines.simulate.engines.reference import check_unless, started
-from clhines.simulate.events.sources import SPIKE_LATE, ring_sizes, wires_of
-from clhines.simulate.records.records import Recording
-from clhines.simulate.simulation import Simulation, take_state
+from clhines.simulator.engines.reference import check_unless, started
+from clhines.simulator.mechanisms.ir.program import UNLESS, Quantity
+from clhines.simulator.mechanisms.nmodl.values import COPY, FAILED
+from clhines.simulator.network.groups import Group
+from clhines.simulator.records.records import Recording
+from clhines.simulator.refusals import refusal
+from clhines.simulator.simulation import Simulation, take_state
+from clhines.simulator.state.sources import SPIKE_LATE, ring_sizes, wires_of
 
 Arrays = dict[str, np.ndarray]
 _SAME = 1e-9  # ms: times of sending that differ by rounding

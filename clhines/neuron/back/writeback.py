@@ -7,27 +7,27 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from clhines.arrays import ranges
-from clhines.errors import say_to_caller
-from clhines.mechanisms.ir.program import SET, SET_AT
-from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.meaning.verbatim import counts_crossings
-from clhines.network.times import half_steps
+from clhines.core.arrays import ranges
+from clhines.core.errors import say_to_caller
 from clhines.neuron.back.states import Arrays, check_numbers, rings_of, voltages
 from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.importer import Imported
-from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, ION, OF_HOC, Variable
-from clhines.neuron.read.catalogue import OUTSIDE
+from clhines.neuron.memory.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
+from clhines.neuron.read.places import CAPACITIVE, ELEMENT, ION, OF_HOC, Variable
 from clhines.neuron.read.played import Recorder
 from clhines.neuron.read.trains import held_vector
 from clhines.neuron.read.tree import CAPACITANCE
 from clhines.neuron.read.wiring import Origin
-from clhines.refusals import refusal
-from clhines.simulate.events.exact import check_rings
-from clhines.simulate.events.sources import SPIKE_LATE
-from clhines.simulate.result import Result
-from clhines.simulate.simulation import Simulation
+from clhines.simulator.events.exact import check_rings
+from clhines.simulator.mechanisms.ir.program import SET, SET_AT
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.mechanisms.nmodl.reading.verbatim import counts_crossings
+from clhines.simulator.network.times import half_steps
+from clhines.simulator.refusals import refusal
+from clhines.simulator.result import Result
+from clhines.simulator.simulation import Simulation
+from clhines.simulator.state.sources import SPIKE_LATE
 
 _CHARGED = "", CAPACITIVE
 _V = "", "v"

@@ -14,15 +14,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from clhines.mechanisms.ir.program import Quantity
-from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.reading.parse import parse
-from clhines.mechanisms.nmodl.reading.tree import File, Refused, Statement, all_of, set_by, uses
 from clhines.neuron.convert import Rejected, converted, without_pointers
-from clhines.neuron.memory.places import Variable
-from clhines.neuron.read.catalogue import OUTSIDE, CatalogueEntry, without_comments
+from clhines.neuron.memory.catalogue import OUTSIDE, CatalogueEntry, without_comments
 from clhines.neuron.read.contents import Instances
-from clhines.refusals import Sentence, refusal
+from clhines.neuron.read.places import Variable
+from clhines.simulator.mechanisms.ir.program import Quantity
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.mechanisms.nmodl.reading.parse import parse
+from clhines.simulator.mechanisms.nmodl.reading.tree import (
+    File,
+    Refused,
+    Statement,
+    all_of,
+    set_by,
+    uses,
+)
+from clhines.simulator.refusals import Sentence, refusal
 
 POTENTIAL = "e_extracellular"
 _MEMBRANE = "i_membrane"

@@ -14,12 +14,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from clhines.arrays import offsets, starts, stretch_of
-from clhines.model.model import DENSITY
+from clhines.core.arrays import offsets, starts, stretch_of
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import ref
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.tree import CAPACITANCE, Tree, TreeLayers
+from clhines.simulator.model.model import DENSITY
 
 OWN = {"xg": 1e9, "xc": 0.0, "xraxial": 1e9}  # NEURON's: S/cm², µF/cm², MOhm/cm
 _HALF = 0.5e-4  # of 1 µm, cm

@@ -16,9 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.arrays import offsets, ranges
-from clhines.mechanisms.mechanism import Mechanism
-from clhines.network.times import half_steps
+from clhines.core.arrays import offsets, ranges
 from clhines.neuron.convert import Rejected
 from clhines.neuron.extracellular.drivers import (
     POTENTIAL,
@@ -29,14 +27,16 @@ from clhines.neuron.extracellular.drivers import (
     pointing_of,
 )
 from clhines.neuron.extracellular.layers import OWN
+from clhines.neuron.memory.catalogue import OUTSIDE
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.places import MemoryPlaces, Variable
 from clhines.neuron.memory.session import Hoc
-from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Contents, Instances, Things
+from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import Player
 from clhines.neuron.read.tree import Tree
-from clhines.refusals import refusal
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.network.times import half_steps
+from clhines.simulator.refusals import refusal
 
 HELD = (*OWN, POTENTIAL)
 _LAYERS = "layers of its own"

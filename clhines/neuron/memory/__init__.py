@@ -2,6 +2,6 @@
 
 `session`: NEURON itself. `memory`: lists that the interpreter does not show; `sources`: sources of
 events, NetCons; `raw`: words and records; `fields`: sections, nodes, data and values of mechanisms,
-all at once; `places`: variables by place; `objects`: objects of hoc; `streams`: random numbers;
-`tables`: those of FUNCTION_TABLE, and LOCALs.
+all at once; `catalogue`: mechanisms and their texts; `channels`: texts of KSChan; `objects`:
+objects of hoc; `streams`: random numbers; `tables`: those of FUNCTION_TABLE, and LOCALs.
 """

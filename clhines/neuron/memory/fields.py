@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clhines.arrays import starts
+from clhines.core.arrays import starts
 from clhines.neuron.memory import raw
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.session import Hoc, Section, all_sections

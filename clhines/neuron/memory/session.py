@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from clhines.errors import InputError, install, shown
+from clhines.core.errors import InputError, install, shown
 
 if TYPE_CHECKING:  # types without stubs: to mypy they are Any
     from neuron.hoc import HocObject as Hoc

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.mechanisms.emit import random123, scop
-from clhines.mechanisms.emit.noise import philox
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Readable, gather, put_numbers, words_at
 from clhines.neuron.memory.session import Hoc
-from clhines.refusals import Sentence, refusal
+from clhines.simulator.mechanisms.emit import random123, scop
+from clhines.simulator.mechanisms.emit.noise import philox
+from clhines.simulator.refusals import Sentence, refusal
 
 _RANDOM123 = 4  # number of this generator
 _STREAM_WORDS, _DISTRIBUTION_WORDS = 5, 8

@@ -14,10 +14,10 @@ from functools import cache
 
 import numpy as np
 
-from clhines.errors import InputError
-from clhines.files import read_bytes
-from clhines.mechanisms.nmodl.reading.tree import FunctionTable
+from clhines.core.errors import InputError
+from clhines.core.files import read_bytes
 from clhines.neuron.memory.raw import Readable, words_at
+from clhines.simulator.mechanisms.nmodl.reading.tree import FunctionTable
 
 _SYMBOLS = 2  # type of a section of an ELF file
 _OBJECT = 1  # type of the symbol of a static variable

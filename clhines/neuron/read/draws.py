@@ -14,12 +14,12 @@ import numpy as np
 
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.places import MemoryPlaces, Variable
 from clhines.neuron.memory.raw import Place, words_at
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.hooks import random_plays
+from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import Player, name_of, steps_at_once
-from clhines.refusals import refusal
+from clhines.simulator.refusals import refusal
 
 _RANDOM_WORDS = 2  # of a hoc Random: generator, distribution
 _CACHING = "Normal", "LogNormal"  # distributions that keep every second number

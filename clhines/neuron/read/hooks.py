@@ -23,7 +23,7 @@ from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.raw import WORD, Place, Readable, ref, vector_at, words_at
 from clhines.neuron.memory.session import Hoc, library_path
 from clhines.neuron.read.wiring import on_ranks
-from clhines.refusals import refusal
+from clhines.simulator.refusals import refusal
 
 _MOST = 1 << 20  # entries of a list
 _ENTRY_WORDS = 10  # of an entry that can be read

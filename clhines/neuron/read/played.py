@@ -11,12 +11,12 @@ import numpy as np
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.places import CAPACITIVE, ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.memory.raw import Place, PlayRead, ref
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Contents
+from clhines.neuron.read.places import CAPACITIVE, ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.read.tree import Tree
-from clhines.refusals import Sentence, refusal
+from clhines.simulator.refusals import Sentence, refusal
 
 EVERY = -2  # number of a GLOBAL variable that is played: it is of all instances
 _SCALAR = 5  # of hoc's name_declared

@@ -13,13 +13,13 @@ from functools import cached_property
 
 import numpy as np
 
-from clhines.arrays import place_of, starts
-from clhines.cells.cable import Axis
-from clhines.errors import InputError
+from clhines.core.arrays import place_of, starts
+from clhines.core.errors import InputError
 from clhines.neuron.memory.fields import Data, Fields, column_at
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Place, gather, ref
 from clhines.neuron.memory.session import Hoc, Section, Segment, all_sections
+from clhines.simulator.cells.cable import Axis
 
 _EQUAL = 1e-9  # mV: voltages of nodes that differ by rounding
 CAPACITANCE = 1e-5  # µF/cm² times µm² in nF

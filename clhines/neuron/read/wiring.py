@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from clhines.arrays import place_of, ranges, starts
+from clhines.core.arrays import place_of, ranges, starts
 from clhines.neuron.convert import Rejected
+from clhines.neuron.memory.catalogue import OUTSIDE
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import Objects
-from clhines.neuron.memory.places import MemoryPlaces, Variable
 from clhines.neuron.memory.raw import Source, numbers_at
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.sources import EventSources, NetConColumns
-from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.patterns import OF_GID, is_pattern
+from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import name_of
-from clhines.refusals import refusal
+from clhines.simulator.refusals import refusal
 
 _SENDS = r"\b(net_event|INCLUDE)\b"
 Sender = tuple[str, int]  # a point process or artificial cell: its name, and which one

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from clhines.arrays import place_of
-from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.reading.parse import parse
-from clhines.mechanisms.nmodl.reading.tree import Refused
+from clhines.core.arrays import place_of
 from clhines.neuron.convert import PLAYED, Rejected, played_into
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.places import ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.memory.raw import Place
 from clhines.neuron.memory.session import interpreter
 from clhines.neuron.read.contents import Instances
+from clhines.neuron.read.places import ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.read.played import PlayReader, name_of
 from clhines.neuron.read.wiring import NeuronWires
-from clhines.refusals import refusal
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.mechanisms.nmodl.reading.parse import parse
+from clhines.simulator.mechanisms.nmodl.reading.tree import Refused
+from clhines.simulator.refusals import refusal
 
 
 @dataclass(eq=False)

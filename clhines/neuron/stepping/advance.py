@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from math import prod
 
-from clhines.errors import InputError
+from clhines.core.errors import InputError
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import Objects
@@ -20,7 +20,7 @@ from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.hooks import STEPPING, is_standard
 from clhines.neuron.stepping import bmtk
 from clhines.neuron.stepping.step_code import StepCode
-from clhines.refusals import refusal
+from clhines.simulator.refusals import refusal
 
 _EXAMPLES = "{ fadvance() }", "{ fadvance() return }"
 _BMTK = "{ fadvance() pysim.post_fadvance() }"

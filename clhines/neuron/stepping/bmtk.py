@@ -15,20 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from clhines.errors import InputError
-from clhines.mechanisms.ir.program import Program
+from clhines.core.errors import InputError
 from clhines.neuron.extracellular.drivers import POTENTIAL
 from clhines.neuron.extracellular.outside import Ahead
 from clhines.neuron.memory import raw
+from clhines.neuron.memory.catalogue import OUTSIDE
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.places import MemoryPlaces, Variable
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
-from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.hooks import is_standard
+from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import steps_at_once
 from clhines.neuron.read.wiring import on_ranks
 from clhines.neuron.stepping.step_code import StepCode
+from clhines.simulator.mechanisms.ir.program import Program
 
 _BIONET = "bmtk.simulator.bionet"
 _BASES = f"{_BIONET}.modules.sim_module", "bmtk.simulator.core.modules.simulator_module"

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from clhines.errors import ClhinesError
+from clhines.core.errors import ClhinesError
 from clhines.neuron.back.writeback import clock
 from clhines.neuron.convert import Rejected
 from clhines.neuron.importer import Imported
@@ -26,9 +26,9 @@ from clhines.neuron.read.hooks import BETWEEN, GATHERED, gathering
 from clhines.neuron.read.played import steps_at_once
 from clhines.neuron.stepping.access import OF_SECTIONS, AccessHooks, named
 from clhines.neuron.stepping.step_values import StepValues, of_nodes, used_vectors
-from clhines.refusals import refusal
-from clhines.simulate.result import Result
-from clhines.simulate.simulation import Simulation
+from clhines.simulator.refusals import refusal
+from clhines.simulator.result import Result
+from clhines.simulator.simulation import Simulation
 
 _READ = "v", "i_membrane_"
 _OF_SEGMENTS = frozenset({*_READ, "x", "sec", "node_index"})

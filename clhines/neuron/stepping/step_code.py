@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from clhines.neuron.memory.places import Variable
 from clhines.neuron.memory.raw import Place
+from clhines.neuron.read.places import Variable
 from clhines.neuron.read.played import steps_at_once
 
 

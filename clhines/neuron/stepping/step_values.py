@@ -8,16 +8,16 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from clhines.errors import InputError
+from clhines.core.errors import InputError
 from clhines.neuron.back.writeback import Records
 from clhines.neuron.importer import Imported
-from clhines.neuron.memory.places import Variable
 from clhines.neuron.memory.raw import Place, numbers_in, ref, words_at
 from clhines.neuron.model import NeuronModel
+from clhines.neuron.read.places import Variable
 from clhines.neuron.read.played import Recorder
 from clhines.neuron.read.trains import held
-from clhines.simulate.result import Result
-from clhines.simulate.simulation import Simulation
+from clhines.simulator.result import Result
+from clhines.simulator.simulation import Simulation
 
 
 class StepValues:

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from bench.measures import devices as measure
-from clhines.device import devices as choice
-from clhines.solve.solver import Solver
+from clhines.solver.device import devices as choice
+from clhines.solver.solver import Solver
 
 
 def half_of_what_is_needed(case, queue):

@@ -9,9 +9,9 @@ import pytest
 from bench.measures import model_runs, models
 from bench.measures.model_cases import STEPPING, loaded
 from bench.measures.model_runs import EQUAL_V, WAYS, compared, together
-from clhines.errors import InputError
-from clhines.simulate.ranks.mpi import Ranks
-from clhines.simulate.ranks.split import JoinedRun
+from clhines.core.errors import InputError
+from clhines.simulator.ranks.mpi import Ranks
+from clhines.simulator.ranks.split import JoinedRun
 
 DT = 0.025
 

@@ -16,7 +16,7 @@ from bench import made as cells_shapes
 from bench import record, systems
 from bench.measures import peers
 from bench.peers import host
-from clhines.device import devices
+from clhines.solver.device import devices
 
 BENCH = Path(record.__file__).parent
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bench.measures import scale
-from clhines.model import compile
+from clhines.simulator.model import compile
 
 
 def scale_row(kind, count, cells, seconds, **more):

@@ -8,9 +8,9 @@ import pytest
 from bench.made import chain, random_binary_tree, star
 from bench.measures import tune
 from clhines import Forest
-from clhines.plan import auto
-from clhines.plan.auto import CANDIDATES
-from clhines.plan.plan import Limits
+from clhines.solver.plan import auto
+from clhines.solver.plan.auto import CANDIDATES
+from clhines.solver.plan.plan import Limits
 
 CPU = Limits(compute_units=2, is_cpu=True, vector_bytes=32)
 

@@ -5,7 +5,7 @@ import pytest
 
 from bench import MissingError, systems
 from bench.papers import claims, patterns, traffic
-from clhines import reference
+from clhines.solver import reference
 
 
 def row(name, cells, seconds, **more):

@@ -19,9 +19,9 @@ from bench import made as shapes
 from bench.measures import peers
 from bench.papers import batch, cases, command, report
 from bench.peers import host
-from clhines import reference
-from clhines.device import devices
-from clhines.errors import DeviceMemoryError
+from clhines.core.errors import DeviceMemoryError
+from clhines.solver import reference
+from clhines.solver.device import devices
 
 BENCH = Path(record.__file__).parent
 TREES = [shapes.random_binary_tree(n, 7, n) for n in (1, 12, 40, 41)]

@@ -9,8 +9,8 @@ from bench import systems
 from bench.measures import peers
 from bench.papers import cases, report, report_claims
 from bench.peers import old
-from clhines import reference
-from clhines.cells.synthetic import ring_cell
+from clhines.simulator.cells.synthetic import ring_cell
+from clhines.solver import reference
 
 TREES = [shapes.random_binary_tree(n, 7, n) for n in (1, 12, 40, 41)]
 

@@ -11,8 +11,8 @@ from trees import complete_binary
 
 from bench.made import chain, star
 from clhines import Forest, PivotError, Solver
-from clhines.device import devices
-from clhines.plan.by_branch import fine
+from clhines.solver.device import devices
+from clhines.solver.plan.by_branch import fine
 
 
 @pytest.mark.optimised

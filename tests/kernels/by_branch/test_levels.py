@@ -12,8 +12,8 @@ from trees import complete_binary
 
 from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import Forest, Solver, make_plan
-from clhines.device import devices
-from clhines.plan.by_branch import levels as branch_levels
+from clhines.solver.device import devices
+from clhines.solver.plan.by_branch import levels as branch_levels
 
 PADDING = ["compute", "skip"]
 

@@ -13,8 +13,8 @@ from systems import (
 
 from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import Forest, Solver
-from clhines.device import devices
-from clhines.plan.by_cell import cell
+from clhines.solver.device import devices
+from clhines.solver.plan.by_cell import cell
 
 
 @pytest.mark.parametrize("width", [2, 4, 8, 16])

@@ -13,7 +13,7 @@ from systems import (
 
 from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import Forest, InputError, PivotError, Solver
-from clhines.device import devices
+from clhines.solver.device import devices
 
 pytestmark = pytest.mark.optimised
 
@@ -29,7 +29,7 @@ def test_cells_above_local_memory(fast_queue, needs, dtype, monkeypatch):
     cells += [chain(2 * most + 1), cells[0], caterpillar(2 * most)]
     forest = Forest.from_parents(cells)
     solver = Solver(forest, "contraction", dtype, queue=fast_queue, segment=SHORT)
-    assert {p.spec.template for p in solver.plan.parts} == {"by_segment/contraction"}
+    assert {p.spec.template for p in solver.plan.parts} == {"solver/by_segment/contraction"}
     assert {p.phase for p in solver.plan.parts} == {"solve", "reduce", "expand"}
     updates = sum(p.statistics["rounds"] for p in solver.plan.parts if p.phase != "expand")
     symmetric, rows = (True, None) if dtype == np.float64 else (False, 3)
@@ -113,7 +113,7 @@ def test_a_tree_of_pieces_larger_than_local_memory(fast_queue, needs, dtype, mon
     forest = Forest.from_parents([chain(60_000), random_binary_tree(3000, 300, 2), star(700)])
     solver = Solver(forest, "contraction", dtype, queue=fast_queue, work_group=64, segment=SHORT)
     assert {p.source for p in solver.plan.parts} >= {0, 1, 2}
-    assert solver.plan.parts[-1].spec.template == "by_branch/fine"
+    assert solver.plan.parts[-1].spec.template == "solver/by_branch/fine"
     system = make_system(forest, dtype)
     system.assert_solved(solver.solve(**system.arrays))
     d = system.d.copy()

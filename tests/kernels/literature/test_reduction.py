@@ -11,17 +11,11 @@ from systems import SIZES, children_first, make_system, renumbered
 from tolerances import REDUCTION_UPDATES, assert_close
 
 from bench.made import chain
-from clhines import (
-    METHODS,
-    AccuracyWarning,
-    Forest,
-    PivotError,
-    Solver,
-    reference,
-)
-from clhines.device import devices
-from clhines.literature.reduction import SPARE_BYTES
-from clhines.solve.accuracy import MOST_LOST
+from clhines import METHODS, AccuracyWarning, Forest, PivotError, Solver
+from clhines.solver import reference
+from clhines.solver.accuracy import MOST_LOST
+from clhines.solver.device import devices
+from clhines.solver.literature.reduction import SPARE_BYTES
 
 pytestmark = pytest.mark.optimised
 ROWS = [name for name, row in METHODS.items() if row.chains_only]
@@ -229,7 +223,7 @@ def test_without_check_nothing_is_measured(fast_queue, monkeypatch):
     def measured(*_):
         raise AssertionError("measured")
 
-    monkeypatch.setattr("clhines.solve.solver.report_error", measured)
+    monkeypatch.setattr("clhines.solver.solver.report_error", measured)
     forest = Forest(chain(30))
     system = make_system(forest, np.float32)
     solver = Solver(forest, "cr", np.float32, queue=fast_queue)

@@ -24,10 +24,10 @@ from bench.measures.checks.common import (
     start,
     unlike,
 )
-from clhines import reference
-from clhines.cells.cable import Cable, discretise
-from clhines.cells.swc import read_swc
-from clhines.errors import ClhinesError
+from clhines.core.errors import ClhinesError
+from clhines.simulator.cells.cable import Cable, discretise
+from clhines.simulator.cells.swc import read_swc
+from clhines.solver import reference
 
 DT, DURATION, V_INIT = 0.025, 50.0, -65.0
 G_PAS, E_PAS, RA, CM = 1e-4, -65.0, 100.0, 1.0
@@ -37,7 +37,7 @@ DEPOLARISED = 150.0  # mV: what the current would do in the end to the cell with
 PULSES, WIDTH = (2.0, 14.0, 26.0, 38.0), 3.0  # ms
 LARGEST = 60_000  # segments of a cell that is simulated
 
-# What is made otherwise on purpose; the reasons are in `clhines.cells.sections`.
+# What is made otherwise on purpose; the reasons are in `clhines.simulator.cells.sections`.
 DIFFERENT = {
     "CA1_n120.CNG.swc": "order of the samples",
     "RGC_Image001-005-01.CNG.swc": "order of the samples",

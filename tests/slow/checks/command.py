@@ -31,7 +31,7 @@ from bench.measures.checks.common import Outcome, Settings
 from bench.measures.checks.kinetics import kinetics, units
 from bench.measures.checks.networks import networks
 from bench.measures.checks.timing import delays, hh
-from clhines.device import devices
+from clhines.solver.device import devices
 
 CHECKS: dict[str, Callable[[Settings], list[Outcome]]] = {
     "networks": networks,

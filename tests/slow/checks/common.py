@@ -16,8 +16,8 @@ import pyopencl as cl
 
 import clhines
 from bench import MissingError, nrn
-from clhines.cells.cable import Cable, discretise
-from clhines.cells.morphology import Morphology
+from clhines.simulator.cells.cable import Cable, discretise
+from clhines.simulator.cells.morphology import Morphology
 
 MOD_FOLDER = Path(__file__).resolve().parents[3] / "tests" / "mod"
 EPS = float(np.finfo(np.float64).eps)

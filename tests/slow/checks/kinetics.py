@@ -20,7 +20,7 @@ from bench.measures.checks.common import (
     simulate,
     start,
 )
-from clhines.errors import InputError
+from clhines.core.errors import InputError
 
 DT, V_INIT, DURATION = 0.025, -65.0, 50.0
 PULSES = ((2.0, 8.0, 0.3), (15.0, 5.0, -0.2), (25.0, 15.0, 0.15))  # ms, ms, nA

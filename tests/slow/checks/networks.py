@@ -18,8 +18,8 @@ from bench.measures.checks.common import (
     start,
     unlike,
 )
-from clhines.cells.cable import Cable, discretise
-from clhines.cells.synthetic import ring_cell
+from clhines.simulator.cells.cable import Cable, discretise
+from clhines.simulator.cells.synthetic import ring_cell
 
 DTS = (0.1, 0.05, 0.025)
 

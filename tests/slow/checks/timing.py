@@ -17,8 +17,8 @@ from bench.measures.checks.common import (
     start,
     unlike,
 )
-from clhines.errors import InputError
-from clhines.model import compile
+from clhines.core.errors import InputError
+from clhines.simulator.model import compile
 
 DTS = (0.1, 0.05, 0.025)
 LAST_DELAY = 2.0  # ms

@@ -171,7 +171,7 @@ def _own_array(arguments: dict[str, Any], forest: Any) -> None:
 
 
 def _network() -> Any:
-    from clhines.network.network import Network
+    from clhines.simulator.network.network import Network
 
     net = Network(_THINGS["cable"], 2)
     net.insert("pas")
@@ -202,7 +202,7 @@ def _threshold(threshold: Any) -> None:
 
 
 def _simulate(**arguments: Any) -> Any:
-    from clhines.simulate.simulation import Simulation
+    from clhines.simulator.simulation import Simulation
 
     if "queue" not in arguments and arguments.get("engine") != "reference":
         arguments["queue"] = _THINGS["queue"]
@@ -232,8 +232,8 @@ def _again() -> None:
 
 def _late(call: str) -> None:
     """Change a network after a simulation of it was made: an error, or it acts."""
-    from clhines.errors import ClhinesError
-    from clhines.simulate.simulation import Simulation
+    from clhines.core.errors import ClhinesError
+    from clhines.simulator.simulation import Simulation
 
     net = _network()
     sim = Simulation(net, engine="reference")
@@ -312,7 +312,7 @@ def _copied(arguments: dict[str, Any]) -> dict[str, Any]:
 def prepare(folder: Path) -> None:
     """Make what the calls need."""
     import clhines
-    from clhines.device import devices
+    from clhines.solver.device import devices
 
     Path("cell.swc").write_text("1 1 0 0 0 8 -1\n2 3 10 0 0 1 1\n3 3 90 0 0 1 2\n")
     _THINGS["cell"] = clhines.read_swc("cell.swc")
@@ -404,7 +404,7 @@ def kind(case: Case) -> str:
 
 def check(case: Case) -> str:
     """Call, and check the error or the result."""
-    from clhines.errors import ClhinesError
+    from clhines.core.errors import ClhinesError
 
     call = _THINGS["calls"][case.call]
     arguments = call.base()

@@ -63,7 +63,7 @@ def prepare(folder: Path) -> None:
     """Make the cell and the queue of runs on a device."""
     global _CABLE, _QUEUE
     import clhines
-    from clhines.device import devices
+    from clhines.solver.device import devices
 
     Path("ball.swc").write_text("1 1 0 0 0 10 -1\n")
     _CABLE = clhines.discretise(clhines.read_swc("ball.swc"), max_length=50.0)
@@ -75,8 +75,8 @@ def prepare(folder: Path) -> None:
 
 def check(case: Case) -> str:
     """Read a text and compare what it means with the evaluation of its description."""
-    from clhines.errors import ClhinesError
-    from clhines.mechanisms.mechanism import Mechanism
+    from clhines.core.errors import ClhinesError
+    from clhines.simulator.mechanisms.mechanism import Mechanism
 
     try:
         text: Text | None = language.read(case.text)
@@ -379,7 +379,7 @@ def _fits(m: Any, dtype: str) -> bool:
 
 def _check_device(m: Any, dtype: str) -> None:
     """Compare a run on the device with NumPy, within what a small change of the start does."""
-    from clhines.errors import SimulationError
+    from clhines.core.errors import SimulationError
 
     if not _fits(m, dtype):
         return

@@ -115,7 +115,7 @@ def prepare(folder: Path) -> None:
     """Make the queue of runs on a device."""
     global _QUEUE
     from clhines import Rule
-    from clhines.device import devices
+    from clhines.solver.device import devices
 
     _QUEUE = devices.make_queue(devices.choose())
     _found(Rule("dopamine"), *_events(1), device=True)
@@ -125,7 +125,7 @@ def prepare(folder: Path) -> None:
 def check(case: Case) -> str:
     """Read a rule, and compare its weights with the evaluation of its description."""
     from clhines import Rule
-    from clhines.errors import ClhinesError
+    from clhines.core.errors import ClhinesError
 
     try:
         rule = Rule(case.text)
@@ -164,8 +164,8 @@ def _events(seed: int) -> tuple[np.ndarray, dict[int, float]]:
 
 def _found(rule: Any, trains: np.ndarray, rewards: dict[int, float], device: bool) -> np.ndarray:
     """Weights after each step, of one connection from cell 0 to cell 1."""
-    from clhines.model.connections import GridConnections
-    from clhines.simulate.events.grid_run import HostGrid, settled
+    from clhines.simulator.model.connections import GridConnections
+    from clhines.simulator.state.host_grid import HostGrid, settled
 
     start = float(np.clip(START, rule.w_min, rule.w_max))
     given = GridConnections([0], [0], start, 1, 2, 1, True, rule)
@@ -197,8 +197,9 @@ def _on_device(
 ) -> np.ndarray:
     import pyopencl.array as cla
 
-    from clhines.simulate.events.grid import Delivery
-    from clhines.simulate.events.grid_run import Plasticity, settled
+    from clhines.simulator.events.grid import Delivery
+    from clhines.simulator.events.grid_run import Plasticity
+    from clhines.simulator.state.host_grid import settled
 
     delivery = Delivery(_QUEUE, given, 1, 8, 2 * STEPS, "pull", largest=given.largest)
     ran = Plasticity(delivery, rule, DT, np.array([1]))

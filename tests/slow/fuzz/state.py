@@ -70,7 +70,7 @@ def prepare(folder: Path) -> None:
 def _simulation(engine: str, dtype: str = "float64") -> Any:
     """Three cells in a ring whose connections learn, with a spike every few ms."""
     import clhines
-    from clhines.device import devices
+    from clhines.solver.device import devices
 
     Path("cell.swc").write_text("1 1 0 0 0 8 -1\n2 3 10 0 0 1 1\n3 3 90 0 0 1 2\n")
     cable = clhines.discretise(clhines.read_swc("cell.swc"), max_length=40.0)
@@ -117,7 +117,7 @@ def ready(case: Case) -> None:
 
 def check(case: Case) -> str:
     """Restore a file; whatever became of it, the simulation restores a whole one after it."""
-    from clhines.errors import ClhinesError
+    from clhines.core.errors import ClhinesError
 
     if case.place:
         return _check_place(case)
@@ -142,7 +142,7 @@ def check(case: Case) -> str:
 
 def _check_precision() -> str:
     """Restore a state of float64 into a simulation in float32: that is refused."""
-    from clhines.errors import ClhinesError
+    from clhines.core.errors import ClhinesError
 
     try:
         _SIMS["float32"].restore(_FOLDER / "steps.npz")
@@ -154,7 +154,7 @@ def _check_precision() -> str:
 
 def _check_restored(engine: str, file: Path) -> str:
     """Compare what goes on from an accepted file with what it holds."""
-    from clhines.errors import InputError, SimulationError
+    from clhines.core.errors import InputError, SimulationError
 
     sim, whole, failed = _SIMS[engine], _MEMBERS[engine], False
     try:
@@ -195,7 +195,7 @@ def _check_restored(engine: str, file: Path) -> str:
 
 
 def _compare_paths(file: Path, after: np.ndarray) -> None:
-    from clhines.errors import ClhinesError
+    from clhines.core.errors import ClhinesError
 
     reference = _SIMS["reference"]
     try:
@@ -242,7 +242,7 @@ PLACES: dict[str, Callable[[Path], Any]] = {
 
 def _check_place(case: Case) -> str:
     """Save to what may be no ordinary file: it is refused or, a link, followed; never replaced."""
-    from clhines.errors import ClhinesError
+    from clhines.core.errors import ClhinesError
 
     place = _FOLDER / "place.npz"
     if place.is_dir():

@@ -292,8 +292,8 @@ def prepare(folder: Path) -> None:
 
 def check(case: Case) -> str:
     """Read, discretise and make the matrix of a case."""
-    from clhines.cells.swc import read_swc
-    from clhines.errors import ClhinesError, MorphologyError
+    from clhines.core.errors import ClhinesError, MorphologyError
+    from clhines.simulator.cells.swc import read_swc
 
     _NODES[0] = 0
     path = case.path or str(_FOLDER / "case.swc")
@@ -338,8 +338,8 @@ def _check_samples(cells: list[Any], rows: list[Row]) -> None:
 
 def _check_cell(cell: Any, case: Case, path: str) -> bool:
     """Discretise a cell; returns whether it was accepted."""
-    from clhines.cells.cable import discretise
-    from clhines.errors import ClhinesError, InputError
+    from clhines.core.errors import ClhinesError, InputError
+    from clhines.simulator.cells.cable import discretise
 
     try:
         cable = discretise(cell, max_length=case.max_length)

@@ -30,7 +30,7 @@ from tqdm import tqdm
 
 from bench import nrn, record, table
 from bench.measures.random.worker import MARK
-from clhines.device import devices
+from clhines.solver.device import devices
 
 ROOT = Path(__file__).resolve().parents[3]
 SHOWN = 40  # seeds that are told one by one

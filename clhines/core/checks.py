@@ -1,0 +1,315 @@
+"""Checks of arguments, and of the room that the host has for them: NumPy only, one wording."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from clhines.core.errors import ForestError, HostMemoryError, InputError, meant, shown, warn_caller
+from clhines.core.quantities import as_numbers
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_Class = TypeVar("_Class", bound=type)
+MAX_COUNT = 10**15  # of anything: more cannot even be counted in memory
+_UNCHECKED = 2**20  # bytes: asking the system takes longer than allocating so few
+_MEMINFO = Path("/proc/meminfo")
+_GROUPS = (  # of control groups: limit, and use; versions 2 and 1
+    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    (
+        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+        Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ),
+)
+
+
+def _array(
+    name: str, values: object, dtype: DTypeLike | None = None, unit: str | None = None
+) -> np.ndarray:
+    """Return values as an array; masked entries, which NumPy would read, are refused."""
+    values = as_numbers(name, values, unit)
+    parts = values if isinstance(values, (list, tuple)) else [values]
+    masked = sum(int(np.ma.count_masked(p)) for p in parts if isinstance(p, np.ma.MaskedArray))
+    if masked:
+        raise InputError(
+            f"{name} has {masked} masked values; expected none (see MaskedArray.filled)"
+        )
+    try:
+        return np.asarray(values, dtype)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"{name} is not an array: {error}") from error
+
+
+def as_array(
+    name: str, values: object, dtype: DTypeLike | None = None, unit: str | None = None
+) -> np.ndarray:
+    """Return values of at most one dimension, converted to `unit`; masked entries are rejected."""
+    array = _array(name, values, dtype, unit)
+    if array.ndim > 1:
+        raise InputError(f"{name} has shape {array.shape}; expected one dimension")
+    return array
+
+
+def as_number(name: str, value: object, unit: str | None = None) -> float:
+    array = as_array(name, value, unit=unit)
+    if array.ndim or array.dtype.kind not in "fiu" or not np.isfinite(array):
+        raise InputError(f"{name} is {shown(value)}; expected a finite number")
+    return float(array)
+
+
+def as_real(name: str, values: object, unit: str | None = None) -> np.ndarray:
+    array = _array(name, values, unit=unit)
+    if array.size and array.dtype.kind not in "fiu":
+        raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
+    with np.errstate(over="ignore"):  # longdouble beyond float64 is found below
+        array = array.astype(np.float64)
+    if not np.isfinite(array).all():
+        at = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
+        raise InputError(f"{name}{list(at) or ''} is {array[at]}; expected a finite number")
+    return array
+
+
+def as_whole_number(name: str, value: object, least: int, most: int = MAX_COUNT) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InputError(f"{name} is {shown(value)}; expected a whole number, {least} or more")
+    if value > most:
+        raise InputError(f"{name} is {shown(value)}; expected a whole number, at most {most}")
+    return int(value)
+
+
+def as_seed(seed: object) -> int:
+    if isinstance(seed, (int, np.integer)) and seed >= 2**64:
+        raise InputError(f"seed is {shown(seed)}; expected less than 2**64")
+    return as_whole_number("seed", seed, 0, 2**64 - 1)
+
+
+def as_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
+    if not isinstance(value, str) or value not in choices:
+        near = meant(value, choices)
+        raise InputError(f"{name}={shown(value)}; expected {', '.join(choices)}{near}")
+    return value
+
+
+def check_parameter(of: str, name: object, known: Collection[str]) -> None:
+    if name not in known:
+        raise InputError(
+            f"{of} has no parameter {shown(name)}; expected one of "
+            f"{', '.join(known) or 'none'}{meant(name, known)}"
+        )
+
+
+def names_parameters(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Decorate a function so that arguments that it does not take are an `InputError`."""
+    signature = inspect.signature(function)
+    name = function.__qualname__.removesuffix(".__init__")
+    known = [n for n in signature.parameters if n not in ("self", "cls")]
+
+    @functools.wraps(function)
+    def checked(*given: _P.args, **named: _P.kwargs) -> _T:
+        try:
+            return function(*given, **named)
+        except TypeError:
+            _check_names(name, signature, known, given, named)
+            raise
+
+    return checked
+
+
+def _check_names(
+    name: str,
+    signature: inspect.Signature,
+    known: list[str],
+    given: tuple[object, ...],
+    named: Mapping[str, object],
+) -> None:
+    try:
+        signature.bind(*given, **named)
+    except TypeError as error:
+        wrong = next((n for n in named if n not in known), None)
+        what = str(error) if wrong is None else f"there is no parameter {shown(wrong)}"
+        raise InputError(
+            f"{name}: {what}; expected {', '.join(known)}{meant(wrong, known)}"
+        ) from None
+
+
+def unchangeable(advice: str | Callable[[object, str, object], str]) -> Callable[[_Class], _Class]:
+    """Decorate a class so that setting an attribute is an `InputError` that says what to do."""
+
+    def decorate(cls: _Class) -> _Class:
+        def refuse(self: object, name: str, *value: object) -> None:
+            text = advice(self, name, *value) if value and callable(advice) else advice
+            text = "another one" if callable(text) else text
+            raise InputError(f"{cls.__name__}: {name} cannot be set; expected {text}")
+
+        for method in ("__setattr__", "__delattr__"):
+            setattr(cls, method, refuse)
+        return cls
+
+    return decorate
+
+
+def as_switch(name: str, value: object) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise InputError(f"{name} is {shown(value)}; expected True or False")
+    return bool(value)
+
+
+def is_switched_on(variable: str) -> bool:
+    """Whether an environment variable is a switch that is on; warns if it is neither 0 nor 1."""
+    value = os.environ.get(variable, "")
+    if value not in ("", "0", "1"):
+        warn_caller(f"{variable}={shown(value)}; expected 0 or 1: works as 1", UserWarning)
+    return value not in ("", "0")
+
+
+def as_check(value: object) -> bool | str:
+    if isinstance(value, str) and value == "raise":
+        return value
+    if not isinstance(value, (bool, np.bool_)):
+        raise InputError(f"check is {shown(value)}; expected True, False or 'raise'")
+    return bool(value)
+
+
+def as_indices(name: str, given: object, count: int, what: str) -> np.ndarray:
+    """(m,) int64: numbers, one or several, of things of which there are `count`."""
+    values = np.atleast_1d(as_array(name, given))
+    if not values.size:
+        return np.zeros(0, np.int64)
+    if values.dtype.kind not in "iu":
+        text = values.dtype.kind == "U"
+        got = f"is {shown(str(values[0]))}" if text else f"has dtype {values.dtype}"
+        raise InputError(f"{name} {got}; expected whole numbers of {what}s")
+    bad = np.flatnonzero((values < 0) | (values >= count))
+    if len(bad):
+        k = int(bad[0])
+        raise InputError(f"{name}[{k}]: there is no {what} {values[k]}; expected 0 to {count - 1}")
+    return values.astype(np.int64)
+
+
+def as_places(name: str, values: np.ndarray, count: int, what: str) -> np.ndarray:
+    if values.dtype.kind != "b":
+        return as_indices(name, values, count, what)
+    if values.shape != (count,):
+        raise InputError(f"{name} is a mask of shape {values.shape}; expected ({count},)")
+    return np.flatnonzero(values)
+
+
+def spread(
+    name: str, value: object, count: int, own: bool = True, unit: str | None = None
+) -> np.ndarray:
+    """Return (count,) float64 of a number or as many; a number is not repeated unless `own`."""
+    array = as_array(name, value, unit=unit)
+    if array.shape not in ((), (count,)):
+        raise InputError(f"{name} has shape {array.shape}; expected a number or ({count},)")
+    found = as_real(name, np.atleast_1d(array))
+    return np.broadcast_to(found, count).copy() if own else found
+
+
+def broadcast(given: Mapping[str, object], units: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """Return arrays of one dimension and one length; `units` has those of some of them."""
+    arrays = {
+        name: np.atleast_1d(as_array(name, values, unit=units.get(name)))
+        for name, values in given.items()
+    }
+    try:
+        equal = np.broadcast_arrays(*arrays.values())
+    except ValueError as error:
+        shapes = ", ".join(f"{name} {a.shape}" for name, a in arrays.items())
+        raise InputError(f"{shapes} do not go together; expected equal lengths or 1") from error
+    return dict(zip(arrays, equal, strict=True))
+
+
+def integers(values: np.ndarray, name: str) -> np.ndarray:
+    """Return a 1-D signed integer array; `ForestError` for other values."""
+    try:
+        array = _array(name, values)
+    except InputError as error:
+        raise ForestError(str(error)) from error
+    if array.ndim != 1:
+        raise ForestError(f"{name} has {array.ndim} dimensions; expected 1")
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise ForestError(f"{name} holds {array.max()}; expected at most {np.iinfo(np.int64).max}")
+    if array.dtype.kind == "u" or (array.dtype.kind == "i" and array.dtype.itemsize < 4):
+        array = array.astype(np.int64)
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        raise ForestError(f"{name}[{int(np.flatnonzero(np.isnan(array))[0])}] is NaN")
+    if array.dtype.kind != "i" and array.size:
+        raise ForestError(f"{name} has dtype {array.dtype}; expected an integer dtype")
+    return np.ascontiguousarray(array if array.size else array.astype(np.int64))
+
+
+def real_numbers(name: str, a: object) -> np.ndarray:
+    """Return an array; `InputError` if it is not of real numbers, or has masked ones."""
+    array = _array(name, a)
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
+    return array
+
+
+def to_numpy(name: str, a: object, dtype: np.dtype) -> np.ndarray:
+    return np.ascontiguousarray(in_precision(name, real_numbers(name, a), dtype))
+
+
+def in_precision(name: str, a: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return an array in a precision; a right-hand side that is too large for it is refused."""
+    with np.errstate(over="ignore"):  # found below, or as bad pivots
+        found = a.astype(dtype, copy=False)
+    if name == "b" and found is not a and dtype.itemsize < a.dtype.itemsize:
+        lost = np.isinf(found)
+        if lost.any() and np.isfinite(a[lost]).any():
+            k = tuple(int(i) for i in np.argwhere(lost & np.isfinite(a))[0])
+            raise InputError(
+                f"{name}[{', '.join(map(str, k))}] is {a[k]:g}; expected at most "
+                f"{np.finfo(dtype).max:.3g}, the largest {dtype} (or dtype float64)"
+            )
+    return found
+
+
+def available() -> int | None:
+    found = [n for n in (_of_system(), *(_of_group(*names) for names in _GROUPS)) if n is not None]
+    return min(found, default=None)
+
+
+def _of_system() -> int | None:
+    try:
+        for line in _MEMINFO.read_text("ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # neither Linux nor another POSIX
+        return None
+
+
+def _of_group(limit: Path, use: Path) -> int | None:
+    try:
+        return max(int(limit.read_text("ascii")) - int(use.read_text("ascii")), 0)
+    except (OSError, ValueError):  # no such group, or no limit: "max"
+        return None
+
+
+def check_room(needed: float, what: str) -> None:
+    """Raise HostMemoryError where `needed` bytes, a lower bound, do not fit; `what` takes them."""
+    if needed < _UNCHECKED:
+        return
+    there, needed = available(), min(needed, 2.0**100)
+    if there is not None and needed > there:
+        raise HostMemoryError(
+            f"{what} take {_size(needed)} or more of the host's memory; there are {_size(there)}"
+        )
+
+
+def _size(size: float) -> str:
+    for unit, bytes_ in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20)):
+        if size >= bytes_:
+            return f"{size / bytes_:.3g} {unit}"
+    return f"{size:.0f} bytes"

@@ -1,0 +1,524 @@
+"""Pictures of plans (who works when in the first block), of cells and of simulations.
+
+Needs matplotlib, and only here. All have the look of ``clhines.mplstyle``; `style` gives it to
+pictures of one's own.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clhines.core import files
+from clhines.core.errors import InputError, install
+from clhines.core.files import PathLike
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import LineCollection
+    from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike
+
+
+__all__ = ["plot_morphology", "plot_raster", "plot_result", "plot_traces", "style"]
+FORMATS = (".png", ".svg", ".pdf")
+_BARRIER = "#D55E00"  # of Okabe and Ito's palette; stands out from all of cividis
+_WIDE, _HIGH, _LINE = 9.0, 4.8, 0.14  # inches: picture, bars with their axes, a line of text
+_COVERED = 40.0  # points of the width that all barriers together may cover
+_APART = 64  # lanes above which bars touch: gaps of less than a pixel only make patterns
+_STYLE = Path(__file__).with_name("clhines.mplstyle")
+_THIN = 1.5  # points: width of the thinnest neurite
+_DRAWN = 10  # traces of a picture at most
+_LOW = 2.6  # inches
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Give pictures that are made within the look of all pictures of clhines."""
+    check_matplotlib()
+    import matplotlib
+
+    with matplotlib.rc_context(fname=_STYLE):
+        yield
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """Work of one block in the forward sweep: begin, lane and length in steps of each bar."""
+
+    start: np.ndarray
+    lane: np.ndarray
+    length: np.ndarray
+    edges: np.ndarray
+    lanes: int
+    what: str
+
+
+def first_block(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
+    """Work of the first block of a launch, from a spec and the tables of the same `plan.Part`."""
+    kinds = {"fine": _level_bars, "fine_vector": _vector_bars, "cell": _cell_bars}
+    template = spec.template.rpartition("/")[2]
+    if template not in kinds:
+        raise InputError(
+            f"plot() draws plans with one work-item per cell or branch; got {template!r}"
+        )
+    return kinds[template](spec, tables)
+
+
+def _level_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
+    template = int(tables["block_template"][0])
+    levels = range(*tables["template_levels"][template : template + 2].tolist())
+    begin, found, edges = 0, [], [0]
+    for level in levels:
+        length = tables["branch_length"][slice(*tables["level_branches"][level : level + 2])]
+        passes = -(-len(length) // spec.work_group)
+        rows = np.zeros(passes * spec.work_group, np.int64)
+        rows[: len(length)] = length
+        ends = np.cumsum(rows.reshape(passes, -1), axis=0)
+        start = (ends - rows.reshape(passes, -1)).reshape(-1)[: len(length)]
+        lane = np.arange(len(length)) % spec.work_group
+        found.append((start + begin, lane, length.astype(np.int64)))
+        begin += int(ends[-1].max())
+        edges.append(begin)
+    start, lane, length = (np.concatenate(a) for a in zip(*found, strict=True))
+    return Bars(start, lane, length, np.array(edges), spec.work_group, "branch")
+
+
+def _vector_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
+    width, template = spec.vector_width, int(tables["block_template"][0])
+    first, end = tables["template_vectors"][template : template + 2].tolist()
+    rows = tables["vector_rows"][first:end][::-1].astype(np.int64)
+    begin = np.repeat(np.cumsum(rows) - rows, width)
+    length = tables["lane_length"].reshape(-1, width)[first:end][::-1].reshape(-1)
+    lane = np.tile(np.arange(width), end - first)
+    used = length > 0
+    edges = np.append(0, np.cumsum(rows))
+    return Bars(begin[used], lane[used], length[used].astype(np.int64), edges, width, "branch")
+
+
+def _cell_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
+    lanes = min(len(tables["cell_size"]), spec.work_group * spec.vector_width)
+    length = tables["cell_size"][:lanes].astype(np.int64)
+    start, edges = np.zeros(lanes, np.int64), np.array([0, length.max()])
+    return Bars(start, np.arange(lanes), length, edges, lanes, "cell")
+
+
+@style()
+def picture(
+    bars: Bars, title: str, numbers: dict[str, str], notes: list[str], path: PathLike | None = None
+) -> Any:
+    """Draw the bars over lanes and steps, coloured by length, above a strip of numbers."""
+    check_format(path)
+    lines = [f"{name:<17}{text}" for name, text in numbers.items()]
+    middle = -(-len(lines) // 2)
+    notes = [line for note in notes for line in textwrap.wrap(note, 110)]
+    below = _LINE * (middle + len(notes) + 1.5)
+    figure = _figure(figsize=(_WIDE, _HIGH + below))
+    from matplotlib.collections import PolyCollection
+
+    axes, strip = figure.subplots(2, 1, height_ratios=[_HIGH, below])
+    gap = 0.06 if bars.lanes <= _APART else 0
+    left, top = bars.start, bars.lane + gap
+    right, bottom = bars.start + bars.length, bars.lane + 1 - gap
+    corners = np.stack((left, top, left, bottom, right, bottom, right, top), axis=1)
+    drawn = PolyCollection(list(corners.reshape(-1, 4, 2)), cmap="cividis_r", lw=0)
+    drawn.set_array(bars.length)
+    drawn.set_clim(0, int(bars.length.max()))
+    axes.add_collection(drawn)
+    thin = min(0.8, _COVERED / len(bars.edges))
+    axes.vlines(bars.edges[1:-1], 0, bars.lanes, color=_BARRIER, lw=thin)
+    axes.set(xlim=(0, int(bars.edges[-1])), ylim=(bars.lanes, 0), facecolor="#e8e8e8", title=title)
+    axes.set_xlabel("step of the forward sweep, from the roots outwards [nodes]")
+    axes.set_ylabel("lane (work-item or lane of a vector)")
+    axes.locator_params(integer=True)
+    figure.colorbar(drawn, ax=axes, label=f"length of the {bars.what} [nodes]", pad=0.01)
+    strip.axis("off")
+    for x, text in (
+        (0, "\n".join(lines[:middle])),
+        (0.5, "\n".join(lines[middle:])),
+        (0, "\n" * middle + "\n".join(notes)),
+    ):
+        shown = strip.text(x, 1, text, va="top", family="monospace", fontsize=8)
+        shown.set_in_layout(False)
+    _save(figure, path)
+    return figure
+
+
+@style()
+def plot_raster(
+    result: Any, title: str = "", ax: Axes | None = None, path: PathLike | None = None
+) -> Figure:
+    """Draw the spikes of cells over time, a row for each cell.
+
+    `title`, `ax`, `path`, what is returned and errors are as here in all functions.
+
+    Parameters
+    ----------
+    result : Result
+        Of `Simulation.run`. Events of sources that are no cells are left out.
+    title : str
+    ax : matplotlib.axes.Axes, optional
+        Drawn into; default: those of a new figure.
+    path : str or path, optional
+        Ends in .png, .svg or .pdf; written where it is given.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    InputError
+        matplotlib is missing, or `path` has another ending.
+    """
+    with _drawing(ax, path, (9, 4)) as (figure, axes):
+        _raster(axes, result)
+        axes.set_title(title, loc="left")
+        axes.set_xlabel("time [ms]")
+    return figure
+
+
+@style()
+def plot_traces(
+    result: Any,
+    record: int | str | None = None,
+    names: Sequence[str] | None = None,
+    title: str = "",
+    ax: Axes | None = None,
+    path: PathLike | None = None,
+) -> Figure:
+    """Draw what was recorded over time, a line for each place.
+
+    Parameters
+    ----------
+    result : Result
+        Of `Simulation.run`.
+    record : int or str, optional
+        What `Simulation.record` returned, or its name; default: all voltages with rows, also with
+        ``every``; without voltages, all records with rows in the unit of the first. A note names
+        the records that are left out; of the places the first ten are drawn, and the title says so.
+    names : sequence of str, optional
+        One for each line; default: those of `Result.columns`.
+    title : str
+    ax : matplotlib.axes.Axes, optional
+        Drawn into; default: those of a new figure.
+    path : str or path, optional
+        Ends in .png, .svg or .pdf; written where it is given.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    InputError
+        matplotlib is missing, `path` has another ending, there is no such record with rows, or
+        `names` are not as many as lines.
+    """
+    with _drawing(ax, path, (9, 4)) as (figure, axes):
+        left_out = _traces(axes, result, record, names, is_beside=ax is None)
+        axes.set_title("; ".join(filter(None, (title, left_out))), loc="left")
+    return figure
+
+
+@style()
+def plot_result(
+    result: Any,
+    record: int | str | None = None,
+    names: Sequence[str] | None = None,
+    title: str | None = None,
+    path: PathLike | None = None,
+) -> Figure:
+    """Draw spikes as in `plot_raster` above what was recorded, as in `plot_traces`.
+
+    `title` is the number of spikes by default; the other arguments are those of `plot_traces`.
+    """
+    check_format(path)
+    figure = _figure(figsize=(9, 6))
+    heights = [3, 2] if _top(result) > 4 else [1, 4]
+    raster, below = figure.subplots(2, 1, sharex=True, height_ratios=heights)
+    count = _raster(raster, result)
+    left_out = _traces(below, result, record, names)
+    title = f"{count} spikes" if title is None else title
+    raster.set_title("; ".join(filter(None, (title, left_out))), loc="left")
+    _save(figure, path)
+    return figure
+
+
+def _top(result: Any) -> int:
+    """Return how many cells a raster shows: only as far up as cells spike."""
+    cells = result.spike_cell[result.spike_cell < result.num_cells]
+    few = max(10, int(1.2 * (cells.max() + 1))) if len(cells) else result.num_cells
+    return min(result.num_cells, few)
+
+
+def _raster(axes: Any, result: Any) -> int:
+    of_cells = result.spike_cell < result.num_cells
+    when, cell, top = result.spike_time[of_cells], result.spike_cell[of_cells], _top(result)
+    size = min(max(2000.0 / top, 1.5), 60.0)  # points², so that many cells stay apart
+    axes.scatter(when, cell, s=size, marker="|" if top <= 128 else ".", color="black")
+    if top < result.num_cells:
+        silent = int(cell.max(initial=-1)) + 1
+        last = result.num_cells - 1
+        _note(axes, f"cells {silent} to {last}: no spikes; {top} to {last} not shown")
+    if not len(when):
+        axes.text(0.5, 0.5, "no spikes", transform=axes.transAxes, ha="center")
+    axes.set(ylim=(-0.5, top - 0.5), ylabel=f"cell, out of {result.num_cells}")
+    axes.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    if len(result.t) > 1:
+        axes.set_xlim(float(result.t[0]), float(result.t[-1]))
+    return len(when)
+
+
+def _traces(
+    axes: Axes,
+    result: Any,
+    record: int | str | None,
+    names: Sequence[str] | None,
+    is_beside: bool = True,
+) -> str:
+    """Draw what was recorded, with the legend beside; return what is said of lines left out."""
+    lines, label, others = result.traces(record)
+    default = [name for *_, names_of_record in lines for name in names_of_record]
+    names = default if names is None else list(names)
+    if len(names) != len(default):
+        raise InputError(f"got {len(names)} names for {len(default)} lines; expected as many")
+    columns = [(t, column) for t, rows, _ in lines for column in rows.T]
+    for name, (t, column) in zip(names[:_DRAWN], columns, strict=False):
+        axes.plot(t, column, lw=1.1, label=name, marker="." if len(t) == 1 else "")
+    axes.set(xlabel="time [ms]", ylabel=label)
+    axes.ticklabel_format(axis="y", useOffset=False)
+    if not columns:
+        text = "no record with rows" if others else "nothing recorded"
+        axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center")
+    if others:
+        _note(axes, f"not drawn: {', '.join(others)}")
+    ends = [end for t in (result.t, *(t for t, *_ in lines)) if len(t) for end in t[[0, -1]]]
+    if ends and min(ends) < max(ends):
+        axes.set_xlim(float(min(ends)), float(max(ends)))
+    if names and is_beside:
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    elif names:
+        axes.legend()
+    return f"{_DRAWN} of {len(names)} traces" if len(names) > _DRAWN else ""
+
+
+def _note(axes: Axes, text: str) -> None:
+    """Say in small letters above a picture what it leaves out."""
+    axes.set_title(textwrap.shorten(text, 100), loc="right", fontsize=8, color="0.35")
+
+
+@contextmanager
+def _drawing(
+    ax: Axes | None, path: PathLike | None, size: tuple[float, float]
+) -> Iterator[tuple[Figure, Axes]]:
+    check_format(path)
+    axes = _figure(figsize=size).subplots() if ax is None else ax
+    figure = _figure_of(axes)
+    yield figure, axes
+    _save(figure, path)
+
+
+def _figure_of(ax: object) -> Any:
+    if not hasattr(ax, "get_figure"):
+        raise InputError(f"ax is {type(ax).__name__}; expected matplotlib's Axes")
+    return ax.get_figure()
+
+
+@style()
+def plot_morphology(
+    cable: Any,
+    values: ArrayLike,
+    label: str = "",
+    titles: Sequence[str] | None = None,
+    limits: tuple[float, float] | None = None,
+    ax: Axes | None = None,
+    path: PathLike | None = None,
+) -> Figure:
+    """Draw values at the nodes of a cell as colours on its branches.
+
+    The cell is drawn in the plane of its two longest extents, with the diameters of its sections;
+    neurites thinner than a line are drawn as a line.
+
+    Parameters
+    ----------
+    cable : Cable
+    values : (n,) or (k, n) array
+        A value for each node of the cable; of several rows, one panel each, with one scale. Values
+        at junctions, which have no membrane, are not drawn. A value that is not finite is grey.
+    label : str
+        Of the colour bar: what it is, and its unit.
+    titles : sequence of str, optional
+        One for each panel.
+    limits : (float, float), optional
+        Values of the ends of the colour bar; default: the smallest and the largest.
+    ax : matplotlib.axes.Axes, optional
+        Drawn into, where there is one row of values; default: those of a new figure.
+    path : str or path, optional
+        Ends in .png, .svg or .pdf; written where it is given.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    InputError
+        matplotlib is missing, `path` has another ending, or the shapes do not fit.
+    """
+    check_format(path)
+    if not hasattr(cable, "first_node"):
+        raise InputError(f"cable is {type(cable).__name__}; expected a Cable, of discretise()")
+    rows = np.atleast_2d(np.asarray(values, np.float64))
+    if rows.ndim != 2 or not len(rows) or rows.shape[1] != cable.num_nodes:
+        raise InputError(
+            f"values have shape {np.shape(values)}; expected ({cable.num_nodes},) or "
+            f"(k, {cable.num_nodes}), a value for each node of the cable"
+        )
+    titles = [""] * len(rows) if titles is None else list(titles)
+    if len(titles) != len(rows):
+        raise InputError(
+            f"got {len(titles)} titles for {len(rows)} rows of values; expected as many"
+        )
+    if ax is not None and len(rows) > 1:
+        raise InputError(f"ax with {len(rows)} rows of values; expected one row")
+    figure = _panels(cable, rows, titles, limits, label, ax)
+    _save(figure, path)
+    return figure
+
+
+def _panels(
+    cable: Any,
+    rows: np.ndarray,
+    titles: list[str],
+    limits: tuple[float, float] | None,
+    label: str,
+    ax: Axes | None,
+) -> Figure:
+    finite = rows[np.isfinite(rows)]
+    limits = limits or ((finite.min(), finite.max()) if len(finite) else (0.0, 1.0))
+    node, ends, diameter = _strokes(cable)
+    extent = np.ptp(ends.reshape(-1, 3), axis=0)
+    plane = np.sort(np.argsort(extent, kind="stable")[1:])
+    ends = ends[:, :, plane]
+    wide, high = np.maximum(extent[plane], 0.15 * extent.max()) + 0.08 * extent.max()
+    columns = min(len(rows), 4)
+    lines = -(-len(rows) // columns)
+    side = min(4.0, 10.0 / columns)
+    tall = side * min(2.0, high / wide) * lines
+    is_low = tall < _LOW  # too low for the label of a bar beside it
+    size = side * columns + 1.0, max(tall, 1.0 * lines) + 0.9 if is_low else tall
+    if ax is None:
+        figure = _figure(figsize=size)
+        panels = figure.subplots(lines, columns, squeeze=False).reshape(-1)
+        width, height = side, size[1] / lines
+    else:
+        figure, panels = _figure_of(ax), np.array([ax])
+        width, height = ax.get_position().size * figure.get_size_inches()
+    scale = 72 * min(width / wide, height / high) * 0.85  # points per µm, about
+    corners = ends.reshape(-1, 2)
+    (x, y) = (corners.min(axis=0) + corners.max(axis=0)) / 2
+    for axes, row, title in zip(panels, rows, titles, strict=False):
+        drawn = _strokes_drawn(axes, ends, np.maximum(diameter * scale, _THIN), row[node])
+        drawn.set_clim(*limits)
+        axes.set(title=title, aspect="equal")
+        axes.set(xlim=(x - wide / 2, x + wide / 2), ylim=(y - high / 2, y + high / 2))
+    for axes in panels:
+        axes.axis("off")
+    _scale_bar(panels[0], float(extent.max()))
+    place = "bottom" if is_low and ax is None else "right"
+    figure.colorbar(drawn, ax=list(panels), label=label, shrink=0.7, pad=0.02, location=place)
+    return figure
+
+
+def _strokes(cable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Nodes, ends, (m, 2, 3), and diameters, µm, of sections cut at points and segments' ends."""
+    node, ends, diameter = [], [], []
+    points = cable.sections.points.astype(np.float64)
+    for s, count in enumerate(cable.nseg.tolist()):
+        p = points[slice(*cable.sections.offsets[s : s + 2])]
+        at = np.append(0.0, np.cumsum(np.linalg.norm(np.diff(p[:, :3], axis=0), axis=1)))
+        cuts = np.unique(np.concatenate((at, np.linspace(0.0, at[-1], count + 1))))
+        found = np.stack([np.interp(cuts, at, column) for column in p.T], axis=1)
+        middle = (cuts[1:] + cuts[:-1]) / 2
+        segment = np.minimum((middle / at[-1] * count).astype(np.int64), count - 1)
+        node.append(cable.first_node[s] + segment)
+        ends.append(np.stack((found[:-1, :3], found[1:, :3]), axis=1))
+        diameter.append((found[:-1, 3] + found[1:, 3]) / 2)
+    return np.concatenate(node), np.concatenate(ends), np.concatenate(diameter)
+
+
+def _strokes_drawn(
+    axes: Axes, ends: np.ndarray, width: np.ndarray, values: np.ndarray
+) -> LineCollection:
+    from matplotlib import colormaps
+    from matplotlib.collections import LineCollection
+
+    colours = colormaps["cividis"].with_extremes(bad="0.7")
+    order = np.argsort(width, kind="stable")
+    drawn = LineCollection(list(ends[order]), linewidths=width[order], cmap=colours)
+    drawn.set_capstyle("butt" if len(order) and width.max() > 8 else "round")
+    drawn.set_array(np.ma.masked_invalid(values[order]))
+    axes.add_collection(drawn)
+    return drawn
+
+
+def _scale_bar(axes: Axes, extent: float) -> None:
+    """Draw a round length of about a fifth of the cell."""
+    power = 10.0 ** np.floor(np.log10(extent / 3))
+    length = power * max(k for k in (1, 2, 5) if k * power <= extent / 3)
+    (left, right), (bottom, _) = axes.get_xlim(), axes.get_ylim()
+    x = left + 0.02 * (right - left)
+    axes.plot([x, x + length], [bottom] * 2, color="black", lw=1.5, ls="-", clip_on=False)
+    axes.text(x, bottom, f"{length:g} µm", va="bottom", fontsize=8)
+
+
+def check_format(path: PathLike | None) -> None:
+    """Refuse a path that ends in none of `FORMATS`, and one that cannot be written to."""
+    if path is None:
+        return
+    files.check_target(path)
+    name = os.fsdecode(path)
+    if Path(name).suffix.lower() not in FORMATS:
+        raise InputError(f"{name} cannot be drawn; expected a name in {', '.join(FORMATS)}")
+
+
+def _save(figure: Any, path: PathLike | None) -> None:
+    if path is not None:
+        with files.whole(path) as file:
+            figure.savefig(file, format=Path(os.fsdecode(path)).suffix.lower()[1:])
+
+
+def check_matplotlib() -> None:
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise InputError(f"a plot needs matplotlib: {install('plot')}") from error
+
+
+def _figure(**options: Any) -> Any:
+    from matplotlib.figure import Figure
+
+    figure: Any = Figure(layout="constrained", **options)
+    # Notebooks look for this name, and show the picture whatever their settings are.
+    figure._repr_png_ = partial(_as_png, figure)
+    return figure
+
+
+def _as_png(figure: Any) -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=100)
+    return file.getvalue()

@@ -1,0 +1,356 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import stat
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, BinaryIO, NoReturn, cast
+
+import numpy as np
+
+from clhines.core.errors import InputError, shown
+
+PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+MOST_JSON = 1 << 20  # bytes of a JSON file that is read
+_SHOWN_PATH = 120  # characters of a path in a message
+
+
+def cache_folder() -> Path:
+    """Folder of what clhines keeps: ``CLHINES_CACHE_DIR``, or its own in the user's cache."""
+    named = os.environ.get("CLHINES_CACHE_DIR")
+    if named:
+        return Path(named)
+    from platformdirs import user_cache_dir  # not needed where the folder is named
+
+    return Path(user_cache_dir("clhines", appauthor=False))
+
+
+# ---------------------------------------------------------------------------------- writing
+
+
+def check_target(path: PathLike) -> None:
+    """Refuse a path that `whole` cannot write to, by its mode also for root."""
+    try:
+        _target(path)
+    except OSError as error:
+        raise _cannot(path, error) from error
+
+
+def check_new(path: PathLike) -> None:
+    if os.path.isfile(path):
+        raise InputError(f"{path_text(path)} is there already; expected another name")
+
+
+@contextmanager
+def whole(path: PathLike, part: str = ".clhines-{}.part") -> Iterator[BinaryIO]:
+    """Give a binary file whose bytes are at `path` when the block ends, all or none of them.
+
+    Links are followed; mode, and owner where allowed, are kept. Until then the file is `part`,
+    ``{}`` some letters. Errors of the system are InputErrors.
+    """
+    try:
+        name, older = _target(path)
+        with _replacing(name, older, part) as file:
+            yield file
+    except OSError as error:
+        raise _cannot(path, error) from error
+
+
+def _cannot(path: PathLike, error: OSError) -> InputError:
+    return InputError(f"{path_text(path)}: cannot be written: {error.strerror or error}")
+
+
+def path_text(path: PathLike) -> str:
+    """Return a path as a message of one line shows it: cut, and without line ends."""
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        return shown(path)
+    text = text if text.isprintable() else ascii(text)
+    return text if len(text) <= _SHOWN_PATH else "..." + text[3 - _SHOWN_PATH :]
+
+
+def _target(path: PathLike) -> tuple[str, os.stat_result | None]:
+    try:
+        name = os.fsdecode(path)
+        older = os.stat(name) if name else None
+    except FileNotFoundError:
+        older = None
+    except (TypeError, ValueError) as error:  # no path; one with a NUL
+        raise InputError(f"{path_text(path)}: is no path of a file: {error}") from error
+    if not name:
+        raise InputError("the name of the file is empty; expected one")
+    if older is not None:
+        _check_older(name, older)
+    real = os.path.realpath(name)
+    folder = os.path.dirname(real)
+    os.stat(folder)
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"{name}: expected a file in a folder that exists and is writable")
+    if name.endswith(("/", os.sep)):
+        raise InputError(f"{name}: is the name of a folder; expected that of a file")
+    return real, older
+
+
+def _check_older(name: str, older: os.stat_result) -> None:
+    if not stat.S_ISREG(older.st_mode):
+        what = "a folder" if stat.S_ISDIR(older.st_mode) else "no regular file"
+        raise InputError(f"{name}: is {what}; expected the name of a file")
+    with suppress(OSError):  # of a standard output that is closed
+        if os.path.samestat(older, os.fstat(1)):
+            raise InputError(f"{name}: is the standard output; expected the name of another file")
+    if not older.st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):
+        raise InputError(f"{name}: is read-only; expected a file that may be replaced")
+    if not os.access(name, os.W_OK):
+        raise InputError(f"{name}: is not writable; expected a file that is")
+
+
+@contextmanager
+def _replacing(path: str, older: os.stat_result | None, part: str) -> Iterator[BinaryIO]:
+    temporary = os.path.join(os.path.dirname(path), part.format(secrets.token_hex(8)))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    handle = os.open(temporary, flags, 0o666 if older is None else 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        if older is not None:
+            with suppress(OSError, AttributeError):  # only root may give files away
+                os.chown(temporary, older.st_uid, older.st_gid)
+            os.chmod(temporary, stat.S_IMODE(older.st_mode))
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+# ---------------------------------------------------------------------------------- reading
+
+
+def _open_regular(path: PathLike) -> BinaryIO:
+    """Open a regular file; anything else may be endless, or wait for ever."""
+    try:
+        found = os.stat(path)
+        file = open(path, "rb") if stat.S_ISREG(found.st_mode) else None
+    except OSError as error:
+        raise InputError(f"{path_text(path)}: cannot be read: {error.strerror or error}") from error
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path_text(path)}: is no path of a file: {error}") from error
+    if file is None:
+        what = "a folder" if stat.S_ISDIR(found.st_mode) else "no regular file"
+        raise InputError(f"{path_text(path)}: cannot be read: is {what}")
+    return file
+
+
+@dataclass(frozen=True)
+class Member:
+    """Shape, dtype with byte order, and range of an array of a file, which must be finite."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    low: float | np.ndarray | None = None  # included
+    high: float | np.ndarray | None = None  # included
+
+
+def check_values(name: str, array: np.ndarray, expected: Member) -> None:
+    if array.dtype.kind not in "fiu" or not array.size:
+        return
+    wrong = ~np.isfinite(array)
+    text = "finite numbers"
+    if expected.low is not None and expected.high is not None:
+        wrong |= ~((array >= expected.low) & (array <= expected.high))
+        text = "numbers in its range"
+        if np.ndim(expected.low) == np.ndim(expected.high) == 0:
+            text = f"{expected.low:g} to {expected.high:g}"
+    if wrong.any():
+        place = tuple(int(k) for k in np.argwhere(wrong)[0])
+        at = f"[{', '.join(map(str, place))}]" if place else ""
+        raise InputError(f"{name}{at} is {array[place]}; expected {text}")
+
+
+class Npz:
+    """An ``.npz`` file that should be `what`, whose members are checked; nothing is unpickled."""
+
+    def __init__(self, path: PathLike, what: str) -> None:
+        self.name, self._what = path_text(path), what
+        self._file = _open_regular(path)
+        self.size = os.fstat(self._file.fileno()).st_size  # bytes
+        try:
+            self._zip = zipfile.ZipFile(self._file)
+            members = self._zip.infolist()
+        except Exception as error:
+            self._file.close()
+            raise InputError(f"{self.name}: not {what}: {_short(error)}") from error
+        self._members = {m.filename.removesuffix(".npy"): m for m in members}
+
+    def __enter__(self) -> Npz:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._members)
+
+    def _refuse(self, name: str, why: str, error: BaseException | None = None) -> NoReturn:
+        raise InputError(f"{self.name}: {shown(name)} {why}") from error
+
+    def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
+        with self._opened(name) as member:
+            shape, _, dtype = member[1]
+            return shape, dtype
+
+    def read(self, name: str, expected: Member) -> np.ndarray:
+        with self._opened(name) as (file, (shape, fortran, dtype)):
+            if (shape, dtype) != (expected.shape, expected.dtype):
+                self._refuse(
+                    name,
+                    f"has shape {shown(shape)}, dtype {shown(str(dtype))[1:-1]}; expected "
+                    f"{expected.shape}, {expected.dtype}",
+                )
+            size = dtype.itemsize * int(np.prod(shape, dtype=object))
+            data = file.read(size)
+            if len(data) != size or file.read(1):
+                self._refuse(name, f"has not the {size} bytes of its shape; expected a whole file")
+        array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C").copy("C")
+        check_values(f"{self.name}: {name}", array, expected)
+        return array
+
+    @contextmanager
+    def _opened(
+        self, name: str
+    ) -> Iterator[tuple[IO[bytes], tuple[tuple[int, ...], bool, np.dtype]]]:
+        if name not in self._members:
+            self._refuse(name, f"is missing; expected {self._what}")
+        try:
+            with self._zip.open(self._members[name]) as file:
+                yield file, _npy_header(file)
+        except Exception as error:  # zipfile, zlib and NumPy raise all kinds of damaged bytes
+            if isinstance(error, InputError):
+                raise
+            self._refuse(name, f"is damaged: {_short(error)}", error)
+
+
+def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of headers of Python 2, say
+        version = np.lib.format.read_magic(file)
+        if version == (1, 0):
+            return np.lib.format.read_array_header_1_0(file)
+        if version == (2, 0):
+            return np.lib.format.read_array_header_2_0(file)
+    raise ValueError(f"version {version} of NumPy's format")
+
+
+def _short(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def read_bytes(path: PathLike, most: int) -> bytes:
+    """Read a regular file of at most `most` bytes."""
+    name = path_text(path)
+    with _open_regular(path) as file:
+        try:
+            data = file.read(most + 1)
+        except OSError as error:
+            raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
+    if len(data) > most:
+        raise InputError(f"{name}: has more than {most} bytes; expected at most that")
+    return data
+
+
+def read_json(path: PathLike, most: int = MOST_JSON) -> object:
+    return parse_json(read_bytes(path, most), path_text(path))
+
+
+def parse_json(data: bytes, name: str) -> object:
+    """Parse strict JSON; an `InputError` names the text."""
+    try:
+        return json.loads(data.decode(), parse_constant=_no_constant, object_pairs_hook=_distinct)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name}: is not JSON: {_short(error)}") from error
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
+
+
+def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name comes twice")
+    return found
+
+
+def write_npz(path: PathLike, arrays: dict[str, np.ndarray]) -> None:
+    with whole(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def write_text(path: PathLike, text: str, part: str = ".clhines-{}.part") -> None:
+    with whole(path, part) as file:
+        file.write(text.encode())
+
+
+# ---------------------------------------------------------------------------------- the store
+
+
+def entry_path(name: str, key: Mapping[str, object]) -> Path:
+    """File of an entry of a store in `cache_folder`: ``NAME-DIGEST.json``."""
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+    return cache_folder() / f"{name}-{digest[:32]}.json"
+
+
+def write_entry(name: str, schema: int, key: Mapping[str, object], **more: object) -> Path:
+    path = entry_path(name, key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"schema": schema, "key": key, **more}, indent=1)
+    try:
+        write_text(path, text, part=f"{name}-{{}}.tmp")
+    except InputError as error:
+        raise OSError(str(error)) from error
+    return path
+
+
+def read_entry(path: Path, schema: int) -> dict[str, Any] | None:
+    try:
+        entry = read_json(path)
+    except InputError:
+        return None
+    good = isinstance(entry, dict) and entry.get("schema") == schema
+    return cast("dict[str, Any]", entry) if good else None
+
+
+@contextmanager
+def one_process(name: str) -> Iterator[None]:
+    """Let one process of this machine at a time execute the block; the others wait for it."""
+    try:
+        import fcntl
+
+        folder = cache_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(folder / f"{name}.lock", "a", encoding="utf-8")
+    except (ImportError, OSError):  # Windows; a folder that cannot be written
+        yield
+        return
+    with file:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

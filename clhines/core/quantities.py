@@ -1,0 +1,118 @@
+"""Quantities: numbers with units of pint, quantities (Neo), astropy and the like, and texts.
+
+`as_numbers` is called for each number that users give. It converts a quantity to the unit of the
+argument, and rejects it where the argument has none: NumPy would take 100 pA for 100.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from clhines.core.errors import InputError, shown
+from clhines.core.units import UnitError, number_in
+
+_MEMBERS = (  # of types with units: of pint and quantities; astropy and unyt; brian2
+    ("magnitude", "units"),
+    ("unit", "to_value"),
+    ("units", "to_value"),
+    ("dimensions", "in_best_unit"),
+)
+
+
+@lru_cache(maxsize=1000)
+def _has_unit(kind: type) -> bool:
+    return any(all(hasattr(kind, name) for name in names) for names in _MEMBERS)
+
+
+def _is_quantity(value: object) -> bool:
+    kind: type = type(value)
+    return _has_unit(kind)
+
+
+def has_unit(value: object) -> bool:
+    if _is_quantity(value):
+        return True
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        value = value.reshape(-1).tolist()
+    if not isinstance(value, (list, tuple)):
+        return False
+    kinds = set(map(type, value))
+    if any(map(_has_unit, kinds)):
+        return True
+    nested = tuple(k for k in kinds if issubclass(k, (list, tuple, np.ndarray)))
+    return bool(nested) and any(has_unit(one) for one in value if isinstance(one, nested))
+
+
+def as_numbers(name: str, value: object, unit: str | None = None) -> object:
+    """Quantities, or texts of them, as numbers in `unit`; anything else as it is."""
+    if isinstance(value, str) and unit:
+        return _of_text(name, value, unit)
+    if not has_unit(value):
+        return value
+    if _is_quantity(value):
+        return _converted(name, value, unit)
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    assert isinstance(value, (list, tuple))
+    bare = [one for one in value if not has_unit(one)]
+    if bare:
+        raise InputError(
+            f"{name} has quantities beside {shown(bare[0])}; expected units in all or in none"
+        )
+    return [as_numbers(f"{name}[{k}]", one, unit) for k, one in enumerate(value)]
+
+
+def _of_text(name: str, text: str, unit: str) -> object:
+    """Return the number of a text with a unit, and any other text as it is."""
+    try:
+        found = number_in(text, unit)
+    except UnitError as error:
+        raise InputError(
+            f"{name} is {shown(text)}: {error}; expected a number, or one in {unit}"
+        ) from error
+    return text if found is None else found
+
+
+def _converted(name: str, value: object, unit: str | None) -> object:
+    if not unit:
+        raise InputError(f"{name} has a unit ({_unit_of(value)}); expected a number without one")
+    expected = f"a quantity in {unit}, or a number" if unit != "1" else "a pure number"
+    target = re.sub(r"(?<=[A-Za-z])(\d)", r"**\1", unit).replace(" ", "*")
+    target = "dimensionless" if unit == "1" else target
+    for method in ("rescale", "to_value", "to"):
+        convert: Callable[[str], object] | None = getattr(value, method, None)
+        if convert is None:
+            continue
+        try:
+            found = convert(target)
+        except Exception as error:  # of many packages
+            raise InputError(f"{name} is in {_unit_of(value)}; expected {expected}") from error
+        found = getattr(found, "magnitude", found)
+        return found.item() if isinstance(found, np.ndarray) and not found.ndim else found
+    raise InputError(f"{name} has a unit ({_unit_of(value)}); expected a number in {unit}")
+
+
+def _unit_of(value: object) -> str:
+    for attribute in ("dimensionality", "units", "unit", "dimensions"):
+        found = getattr(value, attribute, None)
+        if attribute == "dimensionality" and not hasattr(found, "string"):
+            continue  # pint's is of no unit
+        if found is not None:
+            return _text(getattr(found, "string", found))
+    return "?"
+
+
+def _text(unit: object) -> str:
+    try:
+        return format(unit, "~C")  # pint's short names
+    except (TypeError, ValueError):
+        return str(unit)
+
+
+def check_no_units(**given: object) -> None:
+    for name, value in given.items():
+        as_numbers(name, value)

@@ -1,0 +1,321 @@
+"""Units: of the mechanism language a text becomes a factor to NEURON's unit and a dimension.
+
+A mechanism computes with NEURON's numbers: mV, ms, mA/cm2, nA and so on. `parse` reads a unit as
+text and returns what a number written in it is to be multiplied by. Grammar::
+
+    unit    = ["1"] { "/" factor } | product { "/" factor }
+    product = power { ("*" | "-" | " ") power }
+    factor  = power | "(" product ")"
+    power   = NAME [ ["^" | "**"] EXPONENT ]         # cm2, ms-1, cm^2; EXPONENT from -9 to 9, not 0
+
+``a/b/c`` is ``a/(b c)``; a product after a division (``a/b c``, ``a/b*c``) has two readings and is
+refused. ``/ms`` is ``1/ms``; ``1`` is a pure number; ``-`` before a letter is a product, as in
+NMODL (``ohm-cm``), and before a digit the sign of an exponent. ``µ`` is ``u`` and ``Ω`` is
+``ohm``. Names are those of `BASES` with at most one SI prefix. No number but the ``1`` is part of a
+unit.
+
+Which unit is NEURON's? Its units do not form one coherent system, so the dimension decides:
+
+1. The dimensions of `NEURON_UNITS` have the unit of that table.
+2. Each other dimension that is a product of voltage, time, concentration, temperature difference
+   and *either* current *or* current per area, with whole exponents, has the product of mV, ms, mM,
+   K and nA or mA/cm2 (time at most squared). Within each of the two sets NEURON's units are
+   coherent (S/cm2 times mV is mA/cm2, uS times mV is nA), so that this product is unique. The
+   exception is capacitance per area, of rule 1: uF/cm2 times mV/ms is 0.001 mA/cm2.
+3. Any other dimension is refused (length per time, C/mol, J/K/mol ...): NEURON has no one unit
+   of it, and formulas differ in which they expect. Leave such a unit out; the number then counts
+   as it is written.
+
+``degC`` has an offset to K and is accepted alone only; a difference of temperatures inside a
+product is in K. Exact numbers are kept: ``parse("mS/cm2").exact`` is ``Fraction(1, 1000)``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fractions import Fraction
+from functools import lru_cache
+from itertools import product
+from typing import NoReturn
+
+from clhines.core.errors import InputError
+
+Dimension = tuple[int, ...]  # exponents of metre, kilogram, second, ampere, mole and kelvin
+Scaled = tuple[Fraction, Dimension]  # a unit as a multiple of the SI's unit of its dimension
+
+MAX_TEXT, MAX_EXPONENT, MAX_TIME = 100, 9, 2
+PREFIXES = {
+    **{"T": 12, "G": 9, "M": 6, "k": 3, "h": 2, "da": 1, "d": -1, "c": -2, "m": -3, "u": -6},
+    **{"n": -9, "p": -12, "f": -15, "a": -18},
+}
+LONG_PREFIXES = {
+    **{"yotta": 24, "zetta": 21, "exa": 18, "peta": 15, "tera": 12, "giga": 9, "mega": 6},
+    **{"kilo": 3, "hecto": 2, "deka": 1, "deci": -1, "centi": -2, "milli": -3, "micro": -6},
+    **{"nano": -9, "pico": -12, "femto": -15, "atto": -18},
+}
+SYMBOLS = set("m s A K mol V F S C J W L l M mho ohm Hz amp sec molar".split())
+WORDS = set(
+    """metre meter second ampere amp kelvin mole volt farad siemens mho ohm coulomb joule watt
+    litre liter molar hertz""".split()
+)
+PLAIN = {"degC", "micron", "min", "minute", "hour", "angstrom"}  # these take no prefix
+BASES = SYMBOLS | WORDS | PLAIN
+
+_NONE: Dimension = (0, 0, 0, 0, 0, 0)
+_VOLT, _SECOND, _AMPERE = (2, 1, -3, -1, 0, 0), (0, 0, 1, 0, 0, 0), (0, 0, 0, 1, 0, 0)
+_METRE, _MOLAR, _KELVIN = (1, 0, 0, 0, 0, 0), (-3, 0, 0, 0, 1, 0), (0, 0, 0, 0, 0, 1)
+_SIEMENS, _FARAD, _OHM = (-2, -1, 3, 2, 0, 0), (-2, -1, 4, 2, 0, 0), (2, 1, -3, -2, 0, 0)
+_JOULE, _WATT, _HERTZ = (2, 1, -2, 0, 0, 0), (2, 1, -3, 0, 0, 0), (0, 0, -1, 0, 0, 0)
+_COMMON = """uV mV V us ms s pA nA uA mA A pS nS uS mS S mho mmho umho pF nF uF F ohm Mohm um
+    micron mm cm m nM uM mM M Hz kHz K""".split()  # what a wrong name probably means
+_TABLE: dict[str, tuple[str | int, Dimension]] = {  # names: size, and dimension
+    "m meter metre": (1, _METRE),
+    "s sec second": (1, _SECOND),
+    "A amp ampere": (1, _AMPERE),
+    "K degC kelvin degK celsius": (1, _KELVIN),
+    "mol mole": (1, (0, 0, 0, 0, 1, 0)),
+    "g gram gm": ("1e-3", (0, 1, 0, 0, 0, 0)),
+    "minute min": (60, _SECOND),
+    "hour hr": (3600, _SECOND),
+    "C coulomb coul": (1, (0, 0, 1, 1, 0, 0)),
+    "V volt": (1, _VOLT),
+    "ohm": (1, _OHM),
+    "S siemens mho": (1, _SIEMENS),
+    "F farad": (1, _FARAD),
+    "J joule": (1, _JOULE),
+    "N newton": (1, (1, 1, -2, 0, 0, 0)),
+    "W watt": (1, _WATT),
+    "Hz hertz": (1, _HERTZ),
+    "L l liter litre": ("1e-3", (3, 0, 0, 0, 0, 0)),
+    "M molar": (1000, _MOLAR),
+    "micron": ("1e-6", _METRE),
+    "angstrom": ("1e-10", _METRE),
+    "inch": ("0.0254", _METRE),
+    "dyne": ("1e-5", (1, 1, -2, 0, 0, 0)),
+    "erg": ("1e-7", _JOULE),
+    "cal calorie": ("4.184", _JOULE),
+}
+# Units without a prefix, of both languages; those of texts are `BASES`.
+UNITS: dict[str, Scaled] = {
+    name: (Fraction(size), dimension)
+    for names, (size, dimension) in _TABLE.items()
+    for name in names.split()
+}
+
+
+def _ten(power: int) -> Fraction:
+    return Fraction(10) ** power
+
+
+class UnitError(InputError):
+    """A unit cannot be read, or NEURON has no unit of its dimension."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit as written, and what makes NEURON's number of a number written in it."""
+
+    text: str
+    exact: Fraction  # NEURON's number is this times the number written
+    canonical: str  # NEURON's unit of this dimension; ``1`` for a pure number
+    dimension: Dimension  # exponents of metre, kilogram, second, ampere, mole and kelvin
+
+    @property
+    def factor(self) -> float:
+        """Factor of a number in this unit, rounded to float64."""
+        return float(self.exact)
+
+    def per_time(self) -> Unit:
+        """NEURON's unit of the rate of a state in this unit, per ms, or UnitError."""
+        scale, name = _neuron_unit(self.dimension, self.text)
+        dimension = _product([(self.dimension, 1), (_SECOND, -1)])
+        try:
+            rate, rate_name = _neuron_unit(dimension, f"{name}/ms")
+        except UnitError:
+            rate, rate_name = Fraction(0), ""
+        if rate != scale * 1000:
+            raise UnitError(
+                f"unit '{_short(self.text)}': a state of this unit has no rate in NEURON's units; "
+                "expected a unit of voltage, time, concentration, current, conductance or charge"
+            )
+        return Unit(rate_name, Fraction(1), rate_name, dimension)
+
+
+# NEURON's own units: the names that its programmers' reference and its mechanisms have.
+NEURON_UNITS: dict[Dimension, tuple[Fraction, str]] = {
+    _NONE: (Fraction(1), "1"),
+    _VOLT: (_ten(-3), "mV"),
+    _SECOND: (_ten(-3), "ms"),
+    _HERTZ: (_ten(3), "1/ms"),
+    _AMPERE: (_ten(-9), "nA"),
+    (-2, 0, 0, 1, 0, 0): (_ten(1), "mA/cm2"),
+    _SIEMENS: (_ten(-6), "uS"),
+    (-4, -1, 3, 2, 0, 0): (_ten(4), "S/cm2"),
+    _FARAD: (_ten(-9), "nF"),
+    (-4, -1, 4, 2, 0, 0): (_ten(-2), "uF/cm2"),
+    _OHM: (_ten(6), "Mohm"),
+    (3, 1, -3, -2, 0, 0): (_ten(-2), "ohm cm"),
+    _METRE: (_ten(-6), "um"),
+    (2, 0, 0, 0, 0, 0): (_ten(-12), "um2"),
+    (3, 0, 0, 0, 0, 0): (_ten(-18), "um3"),
+    _MOLAR: (Fraction(1), "mM"),
+}
+
+
+# --------------------------------------------------------------------------------------- reading
+
+_NAME = r"[A-Za-z]+"
+_POWER = rf"({_NAME})(?:(?:\^|\*\*)?([-+]?[0-9]+))?"
+_PRODUCT = rf"{_POWER}(?:(?:\s*\*\s*|\s+|\s*-\s*){_POWER})*"
+_FACTOR = rf"(?:{_POWER}|\(\s*{_PRODUCT}\s*\))"
+_QUOTIENTS = rf"(?:\s*/\s*{_FACTOR})"
+_GRAMMAR = re.compile(rf"(?:1|1?{_QUOTIENTS}+|{_PRODUCT}{_QUOTIENTS}*)")
+_SIGNS = str.maketrans({"µ": "u", "μ": "u", "²": "2", "³": "3", "⁻": "-", "¹": "1", "·": "*"})
+_OHMS = str.maketrans({"Ω": "ohm", "\u2126": "ohm", "°": "deg"})
+
+
+def parse(text: str) -> Unit:
+    """Read a unit, as the module says; nothing of the text is executed."""
+    if not isinstance(text, str):
+        raise UnitError(f"unit is {type(text).__name__}; expected a text such as 'mS/cm2'")
+    if len(text) > MAX_TEXT:
+        raise UnitError(f"unit has {len(text)} characters; expected at most {MAX_TEXT}")
+    return _parsed(" ".join(text.split()))
+
+
+@lru_cache(maxsize=1000)
+def _parsed(given: str) -> Unit:
+    plain = given.translate(_SIGNS).translate(_OHMS)
+    if plain == "degC":
+        return Unit(given, Fraction(1), "degC", _KELVIN)
+    scale, powers = Fraction(1), []
+    for name, exponent in unit_powers(plain, given):
+        size, dimension = _named(name, given)
+        scale *= size**exponent
+        powers.append((dimension, exponent))
+    dimension = _product(powers)
+    if dimension == _KELVIN:
+        _fail(given, "a temperature of its own is in degC in NEURON; expected degC")
+    unit, canonical = _neuron_unit(dimension, given)
+    return Unit(given, scale / unit, canonical, dimension)
+
+
+_NUMBER = r"[-+]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,3})?"
+_QUANTITY = re.compile(rf"({_NUMBER})\s*(?![eE]?[-+]?\d+$)([^\d\s.+-].*)", re.S)
+
+
+def number_in(text: str, unit: str) -> float | None:
+    """Correctly rounded number in `unit` of a text like ``5 ms``, or None."""
+    found = _QUANTITY.fullmatch(text.strip())
+    if found is None:
+        return None
+    own, wanted = parse(found[2]), parse(unit)
+    if own.dimension != wanted.dimension:
+        raise UnitError(f"unit '{_short(own.text)}' is not one of {unit}")
+    return float(Fraction(found[1]) * own.exact / wanted.exact)
+
+
+def unit_powers(text: str, given: str) -> list[tuple[str, int]]:
+    """Return names and exponents of a text that the grammar accepts."""
+    if not _GRAMMAR.fullmatch(text):
+        if re.search(r"/[^()/]*[A-Za-z0-9]\s*[* ]\s*[A-Za-z]", text):
+            _fail(given, "a product after '/' has two readings; expected a/b/c, a/(b c) or a*c/b")
+        _fail(given, "expected products and quotients of names, such as mA/cm2, 1/ms or ohm cm")
+    found = []
+    first, *divisors = text.split("/")
+    for sign, part in [(1, first), *((-1, divisor) for divisor in divisors)]:
+        for name, digits in re.findall(_POWER, part):
+            exponent = int(digits) if digits else 1
+            if not 0 < abs(exponent) <= MAX_EXPONENT:
+                _fail(
+                    given,
+                    f"exponent of '{name}' is {_short(digits)}; "
+                    f"expected -{MAX_EXPONENT} to {MAX_EXPONENT}, not 0",
+                )
+            found.append((name, sign * exponent))
+    return found
+
+
+def _named(name: str, given: str) -> Scaled:
+    name = name.replace("Ohm", "ohm")
+    if name == "degC":
+        _fail(given, "degC has an offset and stands alone; expected K for a difference")
+    if name not in all_names():
+        near = _suggested(name)
+        hint = f"did you mean '{near}'?" if near else "expected V, A, S, s, m, M and the like"
+        _fail(given, f"unknown unit '{_short(name)}'; {hint}")
+    return all_names()[name]
+
+
+@lru_cache(maxsize=1)
+def all_names() -> dict[str, Scaled]:
+    """Every name: bases, and bases with a prefix."""
+    found = {base: UNITS[base] for base in BASES}
+    for prefixes, bases in ((PREFIXES, SYMBOLS), (LONG_PREFIXES, WORDS)):
+        for prefix, base in product(prefixes, bases):
+            size, dimension = UNITS[base]
+            found[prefix + base] = size * _ten(prefixes[prefix]), dimension
+    return found
+
+
+def _suggested(name: str) -> str:
+    same = [known for known in _COMMON if known.lower() == name.lower()]
+    long = (prefix + word for prefix in LONG_PREFIXES for word in sorted(WORDS))
+    near = same or get_close_matches(name, [*_COMMON, *sorted(BASES), *long], n=1, cutoff=0.6)
+    return near[0] if near else ""
+
+
+# ------------------------------------------------------------------------------------ dimensions
+
+
+def _product(powers: list[tuple[Dimension, int]]) -> Dimension:
+    return tuple(sum(d[k] * exponent for d, exponent in powers) for k in range(len(_NONE)))
+
+
+def _neuron_unit(dimension: Dimension, given: str) -> tuple[Fraction, str]:
+    """Return NEURON's unit of a dimension: its size in SI's units and its name."""
+    if dimension in NEURON_UNITS:
+        return NEURON_UNITS[dimension]
+    length, mass, time, current, substance, temperature = dimension
+    # Solve for exponents: the kilogram is in the volt alone, the mole in mM alone; lengths left
+    # over come from currents per area, which then must be all the current there is, or none.
+    voltage, concentration = mass, substance
+    rest = length - 2 * voltage + 3 * concentration
+    amperes, seconds = current + voltage, time + 3 * voltage
+    density = -rest // 2
+    if rest % 2 or density not in (0, amperes) or abs(seconds) > MAX_TIME:
+        _fail(
+            given,
+            "NEURON has no one unit of this dimension; expected one of voltage, time, "
+            "concentration and current, or current per area; or leave the unit out",
+        )
+    parts = {"nA": amperes - density, "mA/cm2": density, "mV": voltage, "mM": concentration}
+    parts |= {"ms": seconds, "K": temperature}
+    sizes = {"nA": -9, "mA/cm2": 1, "mV": -3, "mM": 0, "ms": -3, "K": 0}
+    return _ten(sum(sizes[name] * exponent for name, exponent in parts.items())), _text(parts)
+
+
+def _text(parts: dict[str, int]) -> str:
+    """Write a product of powers as `parse` reads it, with conductances by their names."""
+    parts = dict(parts)
+    powers: list[tuple[str, int]] = []
+    for current, conductance in (("nA", "uS"), ("mA/cm2", "S/cm2")):
+        if parts[current] == 1 and parts["mV"] < 0:
+            parts |= {current: 0, "mV": parts["mV"] + 1, conductance: 1}
+    for name in sorted(parts, key=lambda name: "S" not in name):
+        above, _, below = name.partition("/")
+        powers.append((above, parts[name]))
+        powers += [("cm", -2 * parts[name])] if below else []
+    over = [n + (str(e) if e > 1 else "") for n, e in powers if e > 0]
+    under = [n + (str(-e) if e < -1 else "") for n, e in powers if e < 0]
+    return "/".join([" ".join(over) or "1", *under])
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _fail(given: str, problem: str) -> NoReturn:
+    raise UnitError(f"unit '{_short(given)}': {problem}")

@@ -1,0 +1,142 @@
+"""Which mechanisms NEURON knows: names, source texts, and the variables that hoc sees."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from clhines.neuron.memory.channels import Channel, channels_of, read_channel
+from clhines.neuron.memory.objects import Objects
+from clhines.neuron.memory.raw import ref
+from clhines.neuron.memory.session import Hoc, Segment
+
+_COMMENTS = re.compile(r"COMMENT.*?ENDCOMMENT|/\*.*?\*/|(?://|:)[^\n]*", re.DOTALL)
+GLOBAL, PARAMETER, ASSIGNED, STATE = -1, 1, 2, 3  # what MechanismStandard takes
+_DECLARED = 1  # what name_declared() says of range variables
+# part of every section, and read with the tree
+STRUCTURE = ("morphology", "capacitance")
+OUTSIDE = "extracellular"  # without NMODL; see `outside`
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\s+", "", without_comments(text))
+
+
+def without_comments(text: str) -> str:
+    return _COMMENTS.sub("", text)
+
+
+@dataclass(frozen=True, eq=False)
+class CatalogueEntry:
+    name: str
+    number: int
+    kind: str  # ``density``, ``point``, ``artificial`` or ``ion``
+    text: str  # NMODL; empty where NEURON has none
+    file: str
+    ranges: dict[str, int]  # RANGE variables without the suffix: how many numbers each has
+    states: tuple[str, ...]
+    globals_: dict[str, int]  # GLOBAL variables, likewise
+    channel: Channel | None = None  # whose text it is, where hoc has built it
+
+
+class Catalogue:
+    def __init__(self, h: Hoc) -> None:
+        self._h, self._found = h, dict[str, CatalogueEntry]()
+        self._numbers: dict[str, tuple[int, int]] = {}
+        self._of_number: dict[int, str] = {}
+        self._types = [h.MechanismType(0), h.MechanismType(1)]
+        self._built = channels_of(h)
+        name = _text(h)
+        for points, types in enumerate(self._types):
+            for k in range(int(types.count())):
+                types.select(k)
+                types.selected(name)
+                self._numbers[name[0]] = (points, k)
+
+    def names(self, points: bool) -> list[str]:
+        return [n for n, (p, _) in self._numbers.items() if p == int(points)]
+
+    def has_artificial(self) -> bool:
+        cells = (n for n, (p, k) in self._numbers.items() if p and self._types[1].is_artificial(k))
+        return any(len(self._h.List(n)) for n in cells)
+
+    def without_text(self, points: bool) -> list[str]:
+        """Names of mechanisms without NMODL: those of `make_pointprocess` and such."""
+        types, found = self._types[points], list[str]()
+        for name in self.names(points):
+            types.select(self._numbers[name][1])
+            known = name in STRUCTURE or name in self._built
+            if not known and not types.is_ion() and not types.code():
+                found.append(name)
+        return found
+
+    def hiding(self, segment: Segment) -> list[tuple[str, str]]:
+        """Point processes whose variables hide others, as ``Segment.x``, in Python."""
+        return [
+            (name, variable)
+            for name in self.without_text(points=True)
+            for variable in self[name].ranges
+            if hasattr(type(segment), variable) or self._h.name_declared(variable) == _DECLARED
+        ]
+
+    def with_channel(self, entry: CatalogueEntry, memory: Objects) -> CatalogueEntry:
+        """Return an entry with NMODL, where hoc has built the channel."""
+        if entry.name not in self._built:
+            return entry
+        channel = read_channel(self._h, memory, entry.name)
+        ranges = dict.fromkeys(channel.variables.values(), 1) or entry.ranges
+        return replace(entry, text=channel.text, channel=channel, ranges=ranges)
+
+    def of_number(self, number: int) -> CatalogueEntry:
+        if number not in self._of_number:
+            for name, (points, k) in self._numbers.items():
+                if not points:
+                    self._types[0].select(k)
+                    self._of_number[int(self._types[0].internal_type())] = name
+        return self[self._of_number[number]]
+
+    def __getitem__(self, name: str) -> CatalogueEntry:
+        if name not in self._found:
+            self._found[name] = self._read(name)
+        return self._found[name]
+
+    def _read(self, name: str) -> CatalogueEntry:
+        points, k = self._numbers[name]
+        types = self._types[points]
+        types.select(k)
+        if types.is_ion():
+            kind = "ion"
+        elif points:
+            kind = "artificial" if types.is_artificial(k) else "point"
+        else:
+            kind = "density"
+        suffix = "" if points else f"_{name}"
+        ranges = {
+            n: size
+            for what in (PARAMETER, ASSIGNED, STATE)
+            for n, size in self._variables(name, what, suffix).items()
+        }
+        return CatalogueEntry(
+            name,
+            int(types.internal_type()),
+            kind,
+            types.code() or "",
+            types.file() or "",
+            ranges,
+            tuple(self._variables(name, STATE, suffix)),
+            self._variables(name, GLOBAL, f"_{name}") if kind != "ion" else {},
+        )
+
+    def _variables(self, name: str, what: int, suffix: str) -> dict[str, int]:
+        h, found = self._h, dict[str, int]()
+        variable = _text(h)
+        known = h.MechanismStandard(name, what)
+        for k in range(int(known.count())):
+            found[variable[0].removesuffix(suffix)] = int(known.name(variable, k))
+        return found
+
+
+def _text(h: Hoc) -> Hoc:
+    """Return a reference to a text of hoc, also where hoc has a variable `ref`."""
+    h("strdef clhines_text_")
+    return ref(h, "clhines_text_")

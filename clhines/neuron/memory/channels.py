@@ -1,0 +1,261 @@
+"""Channels that hoc builds (KSChan, as ChannelBuilder does), written as NMODL.
+
+The texts follow kschan.cpp of NEURON 9: *hh* gates, of one state, go on by exponentials with rates
+of the present voltage; kinetic schemes (*ks*) take a step of implicit Euler in any `secondorder`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from clhines.core.errors import InputError
+from clhines.neuron.memory.objects import Objects
+from clhines.neuron.memory.raw import numbers_at, words_at
+from clhines.neuron.memory.session import Hoc
+from clhines.simulator.mechanisms.nmodl.reading.tree import FunctionTable
+from clhines.simulator.refusals import Sentence, refusal
+
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_USED = frozenset(  # by NMODL, or the text
+    "v t dt celsius area diam exp fabs nrn_ghk if while IF WHILE FROM LOCAL SOLVE TABLE CONSERVE "
+    "COMPARTMENT LONGITUDINAL_DIFFUSION WATCH FOR_NETCONS INITIAL CONDUCTANCE PROTECT UNITSON "
+    "UNITSOFF MUTEXLOCK MUTEXUNLOCK LAG FORALL RESET SENS PUTQ GETQ MATCH TITLE".split()
+)
+_TABLE, _PAIR = 7, (5, 6)  # types of functions: a table; Borg-Graham's inf and tau
+_FORMS = (  # of each type of function, and how many numbers it has
+    ("1", 0),
+    ("{0}", 1),
+    ("{0}*{p}exp({1}*(v - {2}))", 3),
+    ("{p}linoid({0}, {1}*(v - {2}))", 3),
+    ("{0}/(1 + {p}exp({1}*(v - {2})))", 3),
+    ("{p}inf({0}, {3}, {x}*{2}*(v - {1}))", 5),
+    ("(1/{p}sum({0}, {3}, {x}*{2}*(v - {1})) + {4})", 5),
+)
+_OUTSIDE = 2  # type of transitions that a concentration outside drives; those of 3, inside
+_TABLES = 9  # word of a transition (KSTransition) that has its first table
+_SAMPLES = 50  # voltages at which a table is compared with what hoc says
+_E_OVER_K = 1.602176634e-19 / 1.380649e-23 / 1000  # K/mV, of CODATA 2018 as NEURON has it
+_HELPERS = """
+FUNCTION {p}exp(x) {{ LOCAL y
+    y = x
+    if (x > 700) {{ y = 700 }} else if (x < -700) {{ y = -700 }}
+    {p}exp = exp(y)
+}}
+FUNCTION {p}linoid(a, x) {{
+    if (fabs(x) > 1e-6) {{ {p}linoid = a*x/(1 - {p}exp(-x)) }} else {{ {p}linoid = a*(1 + x/2) }}
+}}
+FUNCTION {p}sum(a, y, x) {{ {p}sum = a*{p}exp(y*x) + a*{p}exp((y - 1)*x) }}
+FUNCTION {p}inf(a, y, x) {{ {p}inf = a*{p}exp(y*x)/{p}sum(a, y, x) }}
+"""
+
+
+class Channel(NamedTuple):
+    """NMODL of a channel with its tables, or why there is none."""
+
+    text: str
+    tables: dict[str, FunctionTable]
+    variables: dict[str, str]  # hoc's name of each by that of its column
+    of_step: bool = False  # its text has the tables of usetable, of one celsius and dt
+    refused: Sentence | None = None
+
+
+def channels_of(h: Hoc) -> dict[str, Hoc]:
+    """Return all KSChan by the names of their mechanisms."""
+    return {str(ks.name()): ks for ks in h.List("KSChan")}
+
+
+def read_channel(h: Hoc, memory: Objects, name: str) -> Channel:
+    try:
+        writer = _Writer(h, memory, channels_of(h)[name])
+        return Channel(writer.text(), writer.tables, writer.variables, writer.of_step)
+    except InputError as error:
+        return Channel("", {}, {}, refused=refusal("neuron.kschan", error=error))
+
+
+class _Writer:
+    def __init__(self, h: Hoc, memory: Objects, ks: Hoc) -> None:
+        if ks.single():
+            raise InputError("in single-channel mode; single(0) turns it off")
+        self._h, self._memory, self._ks = h, memory, ks
+        self.of_step = bool(ks.usetable())
+        self.tables = dict[str, FunctionTable]()
+        self._names = [str(ks.state(k).name()) for k in range(int(ks.nstate()))]
+        with memory.printed() as lines:
+            ks.pr()
+        self._hh = int(re.findall(r"\bnhhstate=(\d+)", "".join(lines))[0])
+        every = [ks.trans(k) for k in range(int(ks.ntrans()))]
+        self._of_hh, self._of_ks = every[: self._hh], every[self._hh :]
+        self._ion = "" if ks.ion() == "NonSpecific" else str(ks.ion())
+        self._goldman = bool(self._ion) and int(ks.iv_type()) == 2
+        columns = ["gmax", *(() if self._ion else ("e",)), "g", "i"]
+        self._own = [n.replace("g", "p") for n in columns] if self._goldman else columns
+        self._taken = {*columns, *self._own}
+        self.variables = dict(zip(columns, self._own, strict=True)) | {n: n for n in self._names}
+        self._p = "ks_"
+        while any(name.startswith(self._p) for name in self._names):
+            self._p += "k_"
+
+    def text(self) -> str:
+        p, ion, own = self._p, self._ion, self._own
+        reads = dict.fromkeys(self._ligand(t) for t in self._of_ks if t.type() >= _OUTSIDE)
+        if ion:
+            current = (f"{ion}i", f"{ion}o") if self._goldman else (f"e{ion}",)
+            reads |= dict.fromkeys((ion, name) for name in current)
+        written = [f"i{ion}"] if ion else []
+        others = [name for _, name in reads] + written
+        self._check_names([*self._names, *self._taken, *others])
+        kind = "POINT_PROCESS" if self._ks.is_point() else "SUFFIX"
+        lines = [f"NEURON {{ {kind} {self._ks.name()}", f"RANGE {', '.join(own)}"]
+        for one in dict.fromkeys(x for x, _ in reads):
+            names = ", ".join(name for x, name in reads if x == one)
+            lines.append(f"USEION {one} READ {names}" + f" WRITE i{one}" * (one == ion))
+        lines += ["}" if ion else "NONSPECIFIC_CURRENT i }"]
+        lines += [f"PARAMETER {{ {' '.join(f'{n} = 0' for n in own[:-2])} }}"]
+        lines += [f"ASSIGNED {{ v celsius dt {' '.join([*own[-2:], *others])} }}"]
+        lines += [f"STATE {{ {' '.join(self._names)} }}"] * bool(self._names)
+        start, step = self._hh_lines()
+        scheme = self._scheme()
+        lines += ["INITIAL {", *start, *self._first()]
+        lines += [f"SOLVE {p}scheme STEADYSTATE sparse"] * bool(scheme)
+        lines += ["}", "BREAKPOINT {"]
+        lines += [f"SOLVE {p}step"] * bool(step) + [f"SOLVE {p}scheme METHOD sparse"] * bool(scheme)
+        lines += [f"{own[-2]} = {'*'.join([own[0], *self._gates()])}", f"i = {self._current()}"]
+        lines += [f"i{ion} = i", "}"] if ion else ["}"]
+        lines += [f"PROCEDURE {p}step() {{ LOCAL {p}a, {p}b", *step, "}"] * bool(step)
+        lines += [f"KINETIC {p}scheme {{", *scheme, "}"] * bool(scheme)
+        lines += [f"FUNCTION_TABLE {name}(x)" for name in self.tables]
+        return "\n".join(lines) + _HELPERS.format(p=p)
+
+    def _check_names(self, names: list[str]) -> None:
+        texts = [*names, str(self._ks.name())]
+        for name in texts:
+            if not _IDENTIFIER.fullmatch(name):
+                raise InputError(f"with a name that NMODL has not: {name!r}")
+        twice = [name for name in texts if texts.count(name) > 1 or name in _USED]
+        if twice:
+            raise InputError(f"with a name that NMODL has for something else: {twice[0]!r}")
+
+    def _current(self) -> str:
+        if not self._goldman:
+            return f"g*(v - e{self._ion})"
+        ion, unit = self._ion, "*1e6" * bool(self._ks.is_point())
+        z = _number(self._h.ion_charge(f"{ion}_ion"))
+        return f"p*nrn_ghk(v, {ion}i, {ion}o, {z}){unit}"
+
+    def _gates(self) -> list[str]:
+        """Return the factor of each gate, without those that are 1."""
+        found = list[str]()
+        for gate in map(self._ks.gate, range(int(self._ks.ngate()))):
+            first, power = int(gate.sindex()), int(gate.power())
+            shares = [self._ks.state(first + k).frac() for k in range(int(gate.nstate()))]
+            states = self._names[first:]
+            terms = [f"{_number(x)}*{n}" for x, n in zip(shares, states, strict=False) if x]
+            found += [f"({' + '.join(terms) or '0'})^{power}"] * bool(power)
+        return found
+
+    def _first(self) -> list[str]:
+        """Return where kinetic schemes start: each gate in its first state."""
+        firsts = {int(self._ks.gate(k).sindex()) for k in range(int(self._ks.ngate()))}
+        states = enumerate(self._names[self._hh :], self._hh)
+        return [f"{name} = {int(k in firsts)}" for k, name in states]
+
+    def _hh_lines(self) -> tuple[list[str], list[str]]:
+        """Return the lines that start the hh states, and those of a step."""
+        p, start, step = self._p, list[str](), list[str]()
+        for name, t in zip(self._names, self._of_hh, strict=False):
+            a, b = self._function(t, 0), self._function(t, 1)
+            start += [f"{name} = {a}" if t.type() == 1 else f"{name} = {a}/({a} + {b})"]
+            if self._ks.usetable():
+                a, b = self._tables_of_step(t)
+                step += [f"{name} = {name} + ({a} - {name})*{b}"]
+                continue
+            step += [f"{p}a = {a}", f"{p}b = {self._second(t)}"]
+            if t.type() != 1:
+                step += [f"{p}b = 1/({p}a + {p}b)", f"{p}a = {p}a*{p}b"]
+            step += [f"{name} = {name} + ({p}a - {name})*(1 - {p}exp(-dt/{p}b))"]
+        return start, step
+
+    def _scheme(self) -> list[str]:
+        found = list[str]()
+        for t in self._of_ks:
+            source, target = str(t.src().name()), str(t.target().name())
+            if t.type() >= _OUTSIDE:
+                a, b = (_number(self._numbers(t, k, 1)[0]) for k in (0, 1))
+                a = f"{a}*{self._ligand(t)[1]}^{int(t.stoichiometry())}"
+            else:
+                a, b = self._function(t, 0), self._second(t)
+                a, b = (f"{a}/{b}", f"(1 - {a})/{b}") if t.type() == 1 else (a, b)
+            found += [f"~ {source} <-> {target} ({a}, {b})"] * (source != target)
+        return found
+
+    def _ligand(self, t: Hoc) -> tuple[str, str]:
+        """Return ion and concentration of a transition."""
+        name = str(t.ligand())
+        return name[:-1], name
+
+    def _second(self, t: Hoc) -> str:
+        """Return the second function: of a pair NEURON takes both from the numbers of the first."""
+        pair = (t.ftype(0), t.ftype(1)) == _PAIR
+        return self._function(t, 0, _PAIR[1]) if pair else self._function(t, 1)
+
+    def _function(self, t: Hoc, which: int, type_: int | None = None) -> str:
+        own = int(t.ftype(which))
+        type_ = own if type_ is None else type_
+        if own == _TABLE:
+            return self._table(t, which)
+        form, count = _FORMS[type_]
+        values = [_number(x) for x in self._numbers(t, which, count)]
+        x = f"{_number(_E_OVER_K)}/(273.15 + celsius)"
+        return "(" + form.format(*values, p=self._p, x=x) + ")"
+
+    def _numbers(self, t: Hoc, which: int, count: int) -> list[float]:
+        if t.ftype(which) < 0:
+            raise InputError(f"whose transition {int(t.index())} lacks a function")
+        found = [float(x) for x in t.parm(which)]
+        if len(found) < count or not np.isfinite(found).all():
+            raise InputError(f"whose transition {int(t.index())} has numbers of another function")
+        return found
+
+    def _tables_of_step(self, t: Hoc) -> list[str]:
+        """Return inf, and the share of the way to it in a step, by the tables that NEURON has."""
+        h, words = self._h, words_at(self._memory.inside(t), _TABLES + 3)
+        ends = h.ref(0.0), h.ref(0.0)
+        count = int(self._ks.usetable(*ends))
+        knots = np.linspace(ends[0][0], ends[1][0], count)
+        own = words[1], words[4], words[_TABLES + 2] & 0xFFFFFFFF
+        if own != (self._memory.object_of(t), self._memory.inside(self._ks), count - 1):
+            raise InputError("whose tables of rates are not found in NEURON's memory")
+        found = [numbers_at(at + 8 * np.arange(count)) for at in words[_TABLES : _TABLES + 2]]
+        inf, tau = h.Vector(), h.Vector()
+        t.inftau(h.Vector(knots), inf, tau)
+        now = np.array(inf), 1 - np.exp(-float(h.dt) / np.array(tau))
+        if not np.allclose(found, now, rtol=1e-9, atol=1e-12):
+            raise InputError("with tables of other rates, celsius or dt; usetable(1) renews them")
+        name = f"{self._p}step{int(t.index())}"
+        return [self._new_table(name + "ab"[k], knots, x) for k, x in enumerate(found)]
+
+    def _new_table(self, name: str, knots: np.ndarray, values: Sequence[float] | np.ndarray) -> str:
+        self.tables[name] = FunctionTable((tuple(knots.tolist()),), tuple(map(float, values)))
+        return f"{name}(v)"
+
+    def _table(self, t: Hoc, which: int) -> str:
+        h, name = self._h, f"{self._p}table{int(t.index())}{'ab'[which]}"
+        ends = h.ref(0.0), h.ref(0.0)
+        t.parm(which, *ends)
+        least, greatest = (float(end[0]) for end in ends)
+        values = self._numbers(t, which, 2)
+        knots = np.linspace(least, greatest, len(values))
+        at = np.linspace(least - 1, greatest + 1, _SAMPLES)
+        told = [t.f(which, x) for x in at.tolist()]
+        if not np.allclose(told, np.interp(at, knots, values), rtol=1e-9, atol=1e-300):
+            raise InputError(f"whose transition {int(t.index())} has a table that was resized")
+        return self._new_table(name, knots, values)
+
+
+def _number(x: float) -> str:
+    """Return a number for NMODL, with all its bits."""
+    return f"({float(x)!r})" if x < 0 else repr(float(x))

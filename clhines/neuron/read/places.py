@@ -1,0 +1,132 @@
+"""Places in NEURON's memory, and which variables of a model they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.core.arrays import place_of
+from clhines.neuron.memory.catalogue import OUTSIDE
+from clhines.neuron.memory.fields import Fields
+from clhines.neuron.memory.memory import NeuronMemory
+from clhines.neuron.memory.raw import Place, ref
+from clhines.neuron.read.contents import Contents, Instances
+from clhines.neuron.read.tree import Tree
+
+ELEMENT = "Vector"  # owner of an element of a Vector, whose number is its address
+OF_HOC = "hoc"  # owner of a variable of hoc's own, whose number is its address
+CAPACITIVE = "i_cap"  # of a node's voltage: what Vectors record, and nothing else
+ION = "_ion"  # behind the name of an ion that owns a variable
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable by owner, an ion's with `ION` behind it, empty for a node's, and name."""
+
+    owner: str
+    name: str
+    number: int  # of the node, or of the instance of the mechanism
+    place: int | None = None  # in an array
+
+
+class MemoryPlaces:
+    def __init__(
+        self, memory: NeuronMemory, fields: Fields, tree: Tree, contents: Contents
+    ) -> None:
+        self._memory, self._tree, self._contents = memory, tree, contents
+        self._columns: dict[int, tuple[str, str, int]] = {}
+        self._known: dict[Place, Variable | None] = {}
+        self._rows: dict[str, dict[int, int]] = {}
+        self._every = {**contents.density, **contents.points}
+        self._outside: dict[int, Variable] | None = None
+        if contents.outside is not None:
+            self._every[OUTSIDE] = contents.outside
+        self._ions = {ion.name: ion.instances for ion in contents.ions.values()}
+        self._voltage = tree.v
+        self._row = fields.rows_at(tree.addresses)
+        self._order = np.argsort(self._row)
+        current = memory.known_place(next(iter(tree.sections[0])), "i_membrane_")
+        self._membrane = (current and current.column) or -1  # without `CVode.use_fast_imem`
+        self._capacitive: dict[Place, int] | None = None
+
+    def node_at(self, row: int) -> int:
+        """Node of a row by its address, -1 where it is of something else."""
+        at = int(place_of(self._row, np.array([row], self._row.dtype), self._order)[0])
+        return int(self._tree.numbers[at]) if at >= 0 else -1
+
+    def node(self, place: Place) -> int:
+        """Node whose voltage is at a place, -1 where it is something else."""
+        return self.node_at(place.row) if place.column == self._voltage else -1
+
+    def capacitive(self, place: Place) -> int:
+        """Node whose `i_cap` is at a place, -1 where it is something else."""
+        return self._all_capacitive().get(place, -1)
+
+    def _all_capacitive(self) -> dict[Place, int]:
+        if self._capacitive is None:
+            segments = [seg for section in self._tree.sections for seg in section]
+            places = (self._memory.known_place(seg, CAPACITIVE) for seg in segments)
+            known = zip(places, self._tree.inner_numbers.tolist(), strict=True)
+            self._capacitive = {place: node for place, node in known if place is not None}
+        return self._capacitive
+
+    def find(self, place: Place) -> Variable | None:
+        if place not in self._known:
+            self._known[place] = self._find(place)
+        return self._known[place]
+
+    def _find(self, place: Place) -> Variable | None:
+        node = self.node(place)
+        if node >= 0:
+            return Variable("", "v", node)
+        if place.column == self._membrane and self.node_at(place.row) >= 0:
+            return Variable("", "i_membrane", self.node_at(place.row))
+        if not place.row and OUTSIDE in self._every and place.column in self._layers():
+            return self._layers()[place.column]
+        if not self._columns:
+            self._read_columns()
+        if place.column not in self._columns:
+            return None
+        owner, name, size = self._columns[place.column]
+        number = self._instance(owner, place)
+        return Variable(owner, name, number, place.place if size > 1 else None)
+
+    def globals_(self) -> list[tuple[str, str]]:
+        """Mechanism and name of each GLOBAL variable that is no array."""
+        entries = [(name, instances.entry.globals_) for name, instances in self._every.items()]
+        return [(name, n) for name, of in entries for n, size in of.items() if size == 1]
+
+    def _layers(self) -> dict[int, Variable]:
+        """Return the potentials of all layers outside, which have no column, by address."""
+        if self._outside is None:
+            things = self._every[OUTSIDE].things
+            size = self._every[OUTSIDE].entry.ranges["vext"]
+            first = (self._memory.place(ref(s, "vext", 2)).column for s in things)
+            self._outside = {
+                at + 8 * layer: Variable(OUTSIDE, "vext", k, layer)
+                for k, at in enumerate(first)
+                for layer in range(size)
+            }
+        return self._outside
+
+    def _read_columns(self) -> None:
+        """Find the columns of all variables, from the first instance of each mechanism."""
+        for owner, instances in self._every.items():
+            for name, size in instances.entry.ranges.items():
+                self._add_column(owner, name, size, instances)
+        for owner, instances in self._ions.items():
+            for name in (f"e{owner}", f"{owner}i", f"{owner}o", f"i{owner}"):
+                self._add_column(owner + ION, name, 1, instances)
+
+    def _add_column(self, owner: str, name: str, size: int, instances: Instances) -> None:
+        at = self._memory.known_place(instances.things[0], name, size)
+        if at is not None and at.column:
+            self._columns[at.column] = owner, name, size
+
+    def _instance(self, owner: str, place: Place) -> int:
+        if owner not in self._rows:
+            instances = self._every.get(owner) or self._ions[owner.removesuffix(ION)]
+            rows = instances.columns.rows.tolist()
+            self._rows[owner] = {row: k for k, row in enumerate(rows)}
+        return self._rows[owner].get(place.row, -1)

@@ -1,0 +1,347 @@
+"""Events on their way: NEURON's queue, and its bins, of ``CVode.queue_mode(1, 0)``."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from clhines.core.arrays import place_of
+from clhines.core.errors import warn_caller
+from clhines.neuron.convert import Rejected, RejectedError
+from clhines.neuron.memory.memory import NeuronMemory
+from clhines.neuron.memory.raw import Queued, gather, halves, is_address, words_at
+from clhines.neuron.read.wiring import NeuronWires, Sender
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.refusals import refusal
+
+_WORDS_OF_ITEM, _WORDS_OF_EVENT = 6, 5
+_BIN_OF_ITEM = 40  # bytes: where an entry of the queue has the number of its bin, or -1
+_WORDS = 16
+_EVENTS = "net_cvode_instance", "nrn_threads"  # of NEURON's library
+_ROOM = (ctypes.c_uint64 * 8)()  # for events that no instance keeps; NEURON writes there
+_SEARCHED = 6  # words of NEURON's queue, and of its bins
+LATE = "CVode.queue_mode(1, 0) where t or dt has been set since finitialize()"
+_NEAR = 1e-6  # steps: where NEURON's bins begin beside its t
+
+
+class EventQueue:
+    def __init__(self, memory: NeuronMemory) -> None:
+        self._memory = memory
+
+    @property
+    def address(self) -> int:
+        name, pointer = "_Z30net_cvode_instance_event_queueP9NrnThread", ctypes.c_void_p
+        queue = self._memory.function(name, pointer, pointer)
+        return queue(self._memory.variable("nrn_threads")) or 0
+
+    def words(self) -> list[int]:
+        at = self.address
+        return words_at(at, _WORDS) if at else []
+
+    def columns(self) -> Queued:
+        items = list[int]()
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
+        name = "_ZN6TQueue15forall_callbackEPFvPK6TQItemiE"
+        each = self._memory.function(name, None, ctypes.c_void_p, kind)
+        at = self.address
+        if at:
+            each(at, kind(lambda item, _: items.append(item)))
+        item = np.array(items, np.int64)
+        entry = gather(item, _WORDS_OF_ITEM)
+        event = gather(entry[:, 0], _WORDS_OF_EVENT)
+        tables, which = np.unique(event[:, 0], return_inverse=True)
+        what = np.array([self._memory.kinds.get(int(t), "other") for t in tables] or [""])[which]
+        bin_number = entry[:, _BIN_OF_ITEM // 8].astype(np.uint32).view(np.int32)
+        bin_order = np.where(bin_number >= 0, np.arange(len(item)), -1)
+        time, flag = (np.ascontiguousarray(a[:, 1]).view(np.float64) for a in (entry, event))
+        columns = what, time, entry[:, 0], item, flag, event[:, 2], event[:, 3], bin_order
+        order = np.argsort(time, kind="stable")
+        return Queued(*(column[order] for column in columns))
+
+    def events(self, *kinds: str) -> list[Queued]:
+        """Return all events, or those of some kinds, by time."""
+        found = self.columns()
+        if kinds:
+            at = np.isin(found.what, kinds)
+            found = Queued(*(column[at] for column in found))
+        return [Queued(*event) for event in zip(*(a.tolist() for a in found), strict=True)]
+
+    def next_of(self, addresses: Iterable[int]) -> float:
+        """Return when the first of some events of Vectors comes, ms; inf: none does."""
+        wanted = {*addresses}
+        events = self.events("PlayRecordEvent") if wanted else []
+        return min((event.time for event in events if event.address in wanted), default=np.inf)
+
+    def others(self) -> list[np.ndarray]:
+        """Return the columns of events that neither call statements nor exchange spikes, sorted."""
+        found = self.columns()
+        kept = np.flatnonzero(~np.isin(found.what, ("HocEvent", "NetParEvent")))
+        kept = kept[np.argsort(found.item[kept])]  # the queue has those of one time in any order
+        return [column[kept] for column in found[:-1]]
+
+    def statements(self) -> tuple[list[float], list[float]]:
+        """Return the times of statements between steps, and of those with a point process."""
+        return _statements(self.events("HocEvent", "other"))
+
+    def remove(self, *items: int) -> None:
+        name, pointer = "_ZN6TQueue6removeEP6TQItem", ctypes.c_void_p
+        remove, at = self._memory.function(name, None, pointer, pointer), self.address
+        for item in items:
+            remove(at, item)
+
+    def move(self, item: int, time: float) -> None:
+        name, pointer = "_ZN6TQueue4moveEP6TQItemd", ctypes.c_void_p
+        move = self._memory.function(name, None, pointer, pointer, ctypes.c_double)
+        move(self.address, item, time)
+
+    def exchange(self, t: float) -> None:
+        """Let NEURON exchange the spikes that it has found, on all ranks at once, at a time, ms.
+
+        With ``spike_compress`` it counts the steps to the next ones from its thread's time.
+        """
+        pointer, clock = ctypes.c_void_p, self._memory.clock()  # hoc's t is another number
+        exchange = self._memory.function("_Z18nrn_spike_exchangeP9NrnThread", None, pointer)
+        before, clock[0] = clock[0], t
+        exchange(self._memory.variable("nrn_threads"))
+        clock[0] = before
+
+    def put_exchange_off(self, t: float) -> None:
+        """Let NEURON exchange spikes with other ranks no earlier than at a time, ms."""
+        for event in self.events("NetParEvent"):
+            self.move(event.item, max(event.time, t))
+
+    def send(self, netcons: np.ndarray, times: np.ndarray) -> None:
+        name, pointer = "_ZN8NetCvode5eventEdP13DiscreteEventP9NrnThread", ctypes.c_void_p
+        send = self._memory.function(name, None, pointer, ctypes.c_double, pointer, pointer)
+        events, threads = map(self._memory.variable, _EVENTS)
+        for netcon, time in zip(netcons.tolist(), times.tolist(), strict=True):
+            send(events, time, netcon, threads)
+
+    def send_selves(self, *columns: np.ndarray) -> None:
+        """Put self events into the queue, by addresses of instances and weights, or 0."""
+        name = "_Z12nrn_net_sendPN6neuron9container19generic_data_handleEPdP13Point_processdd"
+        pointers, room = [ctypes.c_void_p] * 3, ctypes.addressof(_ROOM)
+        send = self._memory.function(name, None, *pointers, ctypes.c_double, ctypes.c_double)
+        for point, time, flag, weight, movable in zip(
+            *map(np.ndarray.tolist, columns), strict=True
+        ):
+            send(movable or room, weight, point, time, flag)
+
+    def play(self, last: float, t: float) -> None:
+        """Let Vectors play at a step's end, `t`, as NEURON does; it has delivered up to `last`, ms.
+
+        Then events, and WATCH conditions, of NEURON's next step find what they find in NEURON.
+        """
+        self.deliver_until(last)
+        pointer, clock = ctypes.c_void_p, self._memory.clock()
+        play = self._memory.function("_Z21fixed_play_continuousP9NrnThread", None, pointer)
+        before, clock[0] = clock[0], t
+        play(self._memory.variable("nrn_threads"))
+        clock[0] = before
+
+    def deliver_until(self, t: float) -> None:
+        """Deliver what is due up to a time, but for what is in bins, as at the end of a step."""
+        name, pointer = "_ZN8NetCvode14deliver_eventsEdP9NrnThread", ctypes.c_void_p
+        deliver = self._memory.function(name, None, pointer, ctypes.c_double, pointer)
+        events, threads = map(self._memory.variable, _EVENTS)
+        deliver(events, t, threads)
+
+
+@dataclass(frozen=True)
+class SelfEvent:
+    """A self event on its way; `netcon` is the connection whose weights it has, -1 for none."""
+
+    time: float
+    flag: float
+    target: Sender
+    netcon: int
+
+
+@dataclass(eq=False)
+class Pending:
+    """All events on their way, ms; those `binned`, and times of `CVode.event`'s statements."""
+
+    netcons: list[tuple[int, float]] = field(default_factory=list)
+    binned: list[tuple[int, float]] = field(default_factory=list)
+    selves: list[SelfEvent] = field(default_factory=list)
+    statements: list[float] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+
+
+def read_pending(queue: EventQueue, wires: NeuronWires) -> Pending:
+    pending, events = Pending(), queue.events()
+    binned: list[tuple[int, list[tuple[int, float]]]] = []
+    listeners, delay = _listeners(wires, events), wires.read.delay
+    selves = [event for event in events if event.what == "SelfEvent"]
+    targets = wires.senders.of_points(np.array([e.target for e in selves], np.int64)).tolist()
+    weights = _places(wires.read.weight, [event.weight for event in selves])
+    for event in events:
+        if event.what in ("NetCon", "PreSyn"):
+            heard = listeners.get(event.address, [])
+            least = min((delay[k] for k in heard), default=0.0)
+            pairs = [(k, event.time + float(delay[k] - least)) for k in heard]
+            pending.netcons += pairs
+            if event.bin_order >= 0:
+                binned.append((event.bin_order, pairs))
+    pending.statements, of_points = _statements(events)
+    for t in of_points:
+        what = refusal("neuron.cvode-event-statement-point-process-t-ms", t=t)
+        pending.rejected.append(Rejected("", what))
+    for event, target, netcon in zip(selves, targets, weights, strict=True):
+        if target >= 0:
+            number = netcon if event.weight else -1
+            pending.selves.append(SelfEvent(event.time, event.flag, wires.senders[target], number))
+    pending.netcons.sort(key=lambda pair: pair[1])
+    for _, pairs in sorted(binned, reverse=True):
+        pending.binned += pairs[::-1]
+    return pending
+
+
+def _statements(events: Iterable[Queued]) -> tuple[list[float], list[float]]:
+    """Return the times of statements that NEURON runs between steps, and of those it does not."""
+    found = [event for event in events if event.has_statement]
+    between = [event.time for event in found if event.is_between_steps]
+    return between, [event.time for event in found if not event.is_between_steps]
+
+
+def _listeners(wires: NeuronWires, events: list[Queued]) -> dict[int, list[int]]:
+    """Return the NetCons that get each event of a NetCon or a source, by its address."""
+    own = [event.address for event in events if event.what == "NetCon"]
+    found = {a: [k] for a, k in zip(own, _places(wires.read.address, own), strict=True) if k >= 0}
+    sent = np.unique([event.address for event in events if event.what == "PreSyn"])
+    if len(sent):
+        chosen = np.flatnonzero(np.isin(wires.read.source, sent) & wires.read.active)
+        for k, source in zip(chosen.tolist(), wires.read.source[chosen].tolist(), strict=True):
+            found.setdefault(source, []).append(k)
+    return found
+
+
+def _places(known: np.ndarray, wanted: list[int]) -> list[int]:
+    return place_of(known, np.array(wanted, np.int64)).tolist() if wanted else []
+
+
+class Bins:
+    """NEURON's bins of events, counted from a time of its own; see `simulate.events.sources`.
+
+    Those that are `late` begin at another time than NEURON's next step asks for, until this is
+    taken: t or dt has been set, or stepped otherwise, since ``finitialize()``.
+    """
+
+    def __init__(self, memory: NeuronMemory, queue: EventQueue, t: float, dt: float) -> None:
+        self._memory, self._queue, self._dt = memory, queue, dt
+        table = memory.address("_ZTV4BinQ") + 16
+        words = words_at(queue.address, _SEARCHED)[2:]
+        found = [word for word in words if is_address(word) and words_at(word, 1)[0] == table]
+        if len(found) != 1:
+            raise OSError("NEURON's bins of events are not found")
+        begins = [
+            found[0] + 8 * k
+            for k in range(2, _SEARCHED)
+            if abs(ctypes.c_double.from_address(found[0] + 8 * k).value - (t - 0.5 * dt))
+            <= _NEAR * dt
+        ]
+        self.late = len(begins) != 1
+        found_in = queue.columns()
+        binned = found_in.bin_order >= 0
+        if not self.late:
+            self._begin = ctypes.c_double.from_address(begins[0])
+        if binned.any() and (
+            self.late or not self._in_time(found_in.time[binned], found_in.item[binned])
+        ):
+            what = refusal("neuron.cvode-queue-mode-events-their-way-neuron-bins")
+            raise RejectedError([Rejected("", what)])
+
+    def _in_time(self, times: np.ndarray, items: np.ndarray) -> bool:
+        """Whether the bins that entries of the queue are in are those of their times, ms."""
+        size, first = halves(words_at(ctypes.addressof(self._begin) + 8, 1))
+        number = (gather(items + _BIN_OF_ITEM)[:, 0] & 0xFFFFFFFF).astype(np.int64)
+        middle = (number - first) % size + 0.5
+        return bool((abs((times - self._begin.value) / self._dt - middle) <= 0.5 + _NEAR).all())
+
+    def begin_at(self, t: float) -> None:
+        """Let the first bin begin at a time; all are empty."""
+        self._begin.value = t
+
+    def put(self, netcons: np.ndarray, times: np.ndarray) -> None:
+        name, pointer = "_ZN6TQueue11enqueue_binEdPv", ctypes.c_void_p
+        put = self._memory.function(name, pointer, pointer, ctypes.c_double, pointer)
+        at, times = self._queue.address, np.maximum(times, self._begin.value)
+        for netcon, time in zip(netcons.tolist(), times.tolist(), strict=True):
+            put(at, time, netcon)
+
+
+def check_bins(
+    wires: NeuronWires, pending: Pending, mechanisms: dict[str, Mechanism], dt: float
+) -> list[Rejected]:
+    """Return why a model with bins cannot be simulated; warn where the order of events differs."""
+    _warn_of_order(wires, mechanisms)
+    _warn_of_time(wires, mechanisms, dt)
+    return in_no_bin(wires, pending)
+
+
+def check_compressed(queue: EventQueue, t: float, dt: float) -> list[Rejected]:
+    """Return what ``spike_compress`` counts from a time between steps, of the first exchange."""
+    delays = [event.time - t for event in queue.events("NetParEvent")[:1]]
+    loose = [delay for delay in delays if abs(delay / dt - round(delay / dt)) > _NEAR]
+    return [
+        Rejected(
+            "",
+            refusal(
+                "neuron.parallelcontext-spike-compress-smallest-delay-ms-between-steps", delay=delay
+            ),
+        )
+        for delay in loose
+    ]
+
+
+def in_no_bin(wires: NeuronWires, pending: Pending) -> list[Rejected]:
+    """Return events of NetCons on their way that are in no bin."""
+    loose = Counter(pending.netcons) - Counter(pending.binned)
+    what = refusal("neuron.netcon-event-way-cvode-queue-mode-where-no-bin")
+    names = sorted({wires.target_of(k)[0] for k, _ in loose})
+    return [Rejected(name, what) for name in names]
+
+
+def _warn_of_time(wires: NeuronWires, mechanisms: dict[str, Mechanism], dt: float) -> None:
+    """Warn of events that come within half a step: NEURON's t is that of any last self event."""
+    has_sender = np.array([*(o.sender is not None for o in wires.origins), False])
+    soon = has_sender[wires.origin] & (wires.read.delay < 0.5 * dt)
+    told = [
+        name
+        for name in _names(wires, wires.target[soon])
+        if name in mechanisms and any(a.role == "t" for a in mechanisms[name].calls("receive"))
+    ]
+    if told:
+        warn_caller(
+            f"CVode.queue_mode(1, 0): NET_RECEIVE of {', '.join(told)} has the time of the sending "
+            "as t where an object sends with a delay below dt/2; in NEURON it is that of the last "
+            "self event of the model in that step, up to dt/2 later where there is another one",
+            UserWarning,
+        )
+
+
+def _warn_of_order(wires: NeuronWires, mechanisms: dict[str, Mechanism]) -> None:
+    """Warn where events of several instances that answer events of a bin come in one bin."""
+    senders, sends = wires.senders, wires.sending()
+    answers = np.zeros(len(senders.name) + 1, bool)
+    answers[wires.target[wires.origin >= 0]] = True
+    known = np.array([name in mechanisms for name in senders.names] + [False])
+    some = answers[sends] & known[np.append(senders.name, -1)[sends]]
+    pairs = np.unique(np.column_stack([sends[some], wires.target[some]]), axis=0)
+    targets, counts = np.unique(pairs[:, 1], return_counts=True)
+    names = _names(wires, np.sort(targets[counts > 1]))
+    if names:
+        warn_caller(
+            f"CVode.queue_mode(1, 0): events that several instances send to {', '.join(names)} in "
+            "one step come in the order of the instances, in NEURON in that of its queue",
+            UserWarning,
+        )
+
+
+def _names(wires: NeuronWires, targets: np.ndarray) -> list[str]:
+    numbers, first = np.unique(wires.senders.name[targets], return_index=True)
+    return [wires.senders.names[k] for k in numbers[np.argsort(first)]]

@@ -1,6 +1,0 @@
-"""State of a run: its values on the device, files, copies.
-
-`arena` names parts of one array on the device. `chunk`: what a run has found in some steps.
-`decisions`: what no partition of a network may change, made once. `saved`: files, checked against
-`Model.schema`. `changes`: values set on the device.
-"""

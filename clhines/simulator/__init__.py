@@ -1,0 +1,47 @@
+"""Describe cells and networks, and advance them in time.
+
+`cells` reads morphologies and makes cables, `mechanisms` compiles equations, `network` is what a
+user describes, `model` the arrays that it becomes (NumPy, without OpenCL). `analysis` computes
+features of results; `refusals` is the catalogue of sentences for models that cannot be simulated.
+The other modules advance a model, or passive cells without connections.
+
+Words: a *step* advances voltages and states by dt. An *epoch* is as many steps as the smallest
+delay: spikes of one epoch act in the next at the earliest, so that cells do not interact within
+it. A *chunk* is a whole number of epochs between two accesses of the host. An *engine* is a way to
+advance a network; a *run* is what an engine makes of one: its state, its kernels and the delivery
+of events, *in whole steps* or *at exact times*. A *rank* is an MPI process.
+
+Who owns what
+    `simulation`: `Simulation`, what users call, and `result`: `Result`. A simulation owns a
+    `runner`: the run in use, the network as a model, `Changing`, which takes values on the way, and
+    `Recordings`. `choose` takes an engine for it. `engines`: the table of engines, runs, the
+    reference in NumPy, which is the oracle; `gpu` and `cpu`: epochs of whole cells. `kinds`: all
+    that a template needs to know of one mechanism. `events`: spikes to targets, weights. `state`:
+    values on the device, their start, files, copies. `records`: recorded quantities. `ranks`: MPI.
+    `population`: many sets of parameters. `interrupt`: Ctrl-C, at the end of a chunk. `passive`:
+    `PassiveCells`. `known_answers`: problems for `solver.device.trust`.
+
+A cell with a current into its soma, on the device and by the oracle:
+
+>>> import numpy as np
+>>> import clhines
+>>> cable = clhines.discretise(clhines.sample_cells()[0], max_length=20)  # µm
+>>> net = clhines.Network([cable])
+>>> hh, pas = net.insert("hh", at="soma"), net.insert("pas", at="dendrites")
+>>> clamp = net.add("iclamp", at=net.soma, delay=1.0, dur=2.0, amp=3.0)  # ms, ms, nA
+>>> sim = clhines.Simulation(net, dt=0.025)
+>>> v = sim.record("v", net.soma)
+>>> result = sim.run(5.0)  # ms
+>>> result[v].shape, len(result.spike_time)
+((201, 1), 1)
+>>> slow = clhines.Simulation(net, dt=0.025, engine="reference")
+>>> v = slow.record("v", net.soma)
+>>> same = slow.run(5.0)
+>>> close = np.abs(same[v] - result[v]).max() < 1e-6  # mV
+>>> bool(close and (same.spike_time == result.spike_time).all())
+True
+
+To add an engine: a row of `engines.table` and a function that makes its run; to try it, give
+`Simulation` a function as `engine`, see `engines.run.Job.of_user`. To record more:
+`records.records`, `engines.reference`, and `record` and `sampled` of `DeviceRun` in `engines.run`.
+"""

@@ -1,0 +1,392 @@
+"""Extract: the table of features, and the function that computes some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.core.checks import as_real, shown
+from clhines.core.errors import InputError, meant
+from clhines.simulator.analysis.spikes import (
+    RaggedArray,
+    Traces,
+    checked_traces,
+    lists_of,
+    min_ahp_indices,
+    peak_indices,
+)
+
+_PRECISION = 1e-10  # ms, eFEL's precision_threshold
+
+
+def first_from(t: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """(m,) int64: the first sample at or after each time; ``len(t)`` where there is none."""
+    return np.searchsorted(t, times, side="left")
+
+
+def voltage_base(traces: Traces) -> np.ndarray:
+    """Mean of the last tenth of the time from 0 to the stimulus."""
+    start, t = traces.stim_start, traces.t
+    begin = first_from(t, 0.9 * start)
+    end = np.searchsorted(t, start + _PRECISION, side="left")
+    return np.where(0.9 * start < start, traces.mean(begin, end), np.nan)
+
+
+def steady_state_voltage_stimend(traces: Traces) -> np.ndarray:
+    """Mean of the last tenth of the stimulus."""
+    start, end = traces.stim_start, traces.stim_end
+    begin = first_from(traces.t, end - 0.1 * (end - start))
+    return traces.mean(begin, first_from(traces.t, end))
+
+
+def steady_state_voltage(traces: Traces) -> np.ndarray:
+    """Mean of all samples after the stimulus."""
+    begin = np.searchsorted(traces.t, traces.stim_end, side="right")
+    return traces.mean(begin, np.full_like(begin, len(traces.t)))
+
+
+def voltage_after_stim(traces: Traces) -> np.ndarray:
+    """Mean of the middle half of the time after the stimulus."""
+    t, end = traces.t, traces.stim_end
+    rest = t[-1] - end
+    begin, last = end + rest * 0.25, end + rest * 0.75
+    stop = np.minimum(np.searchsorted(t, last, side="right") + 1, len(t))
+    found = traces.mean(first_from(t, begin), stop)
+    return np.where(rest >= 0, found, np.nan)
+
+
+def _stimulus(traces: Traces) -> tuple[np.ndarray, np.ndarray]:
+    t, end = traces.t, np.minimum(traces.stim_end, traces.t[-1])
+    begin = first_from(t, traces.stim_start)
+    return begin, np.maximum(first_from(t, end), begin + 1)
+
+
+def minimum_voltage(traces: Traces) -> np.ndarray:
+    """Smallest voltage during the stimulus."""
+    return traces.smallest(*_stimulus(traces))
+
+
+def maximum_voltage(traces: Traces) -> np.ndarray:
+    """Largest voltage during the stimulus: the peak of the trace there."""
+    return traces.largest(*_stimulus(traces))
+
+
+def voltage_deflection(traces: Traces) -> np.ndarray:
+    """Five samples shortly before the end of the stimulus, minus the mean before it."""
+    t = traces.t
+    before = first_from(t, traces.stim_start)
+    after = np.searchsorted(t, traces.stim_end, side="right")
+    base = traces.mean(np.zeros_like(before), before)
+    late = traces.mean(np.maximum(after - 10, 0), np.maximum(after - 5, 0))
+    return np.where((after >= 10) & (after < len(t)), late - base, np.nan)
+
+
+Feature = Callable[[Traces], "np.ndarray | RaggedArray"]
+_SKIPPED_FRACTION, _SKIPPED_MOST = 0.1, 2  # of spikes, in adaptation_index
+
+
+def _during(traces: Traces) -> RaggedArray:
+    times = traces.of(peak_time)
+    rows = times.rows
+    after = times.values >= traces.stim_start[rows]
+    return times.where(after & (times.values <= traces.stim_end[rows]))
+
+
+def spike_count(traces: Traces) -> np.ndarray:
+    return traces.of(peak_indices).counts
+
+
+def spike_count_stimint(traces: Traces) -> np.ndarray:
+    return traces.of(_during).counts
+
+
+def peak_time(traces: Traces) -> RaggedArray:
+    peaks = traces.of(peak_indices)
+    return RaggedArray(peaks.offsets, traces.t[peaks.values])
+
+
+def peak_voltage(traces: Traces) -> RaggedArray:
+    peaks = traces.of(peak_indices)
+    return RaggedArray(peaks.offsets, traces.v[peaks.rows, peaks.values])
+
+
+def time_to_first_spike(traces: Traces) -> np.ndarray:
+    """Time of the first peak after the begin of the stimulus, ms; negative if it comes before."""
+    return traces.of(peak_time).at(0) - traces.stim_start
+
+
+def time_to_last_spike(traces: Traces) -> np.ndarray:
+    """Time of the last peak after the begin of the stimulus, ms."""
+    return traces.of(peak_time).at(-1) - traces.stim_start
+
+
+def inv_time_to_first_spike(traces: Traces) -> np.ndarray:
+    """1000 over `time_to_first_spike`, Hz."""
+    return 1000.0 / traces.of(time_to_first_spike)
+
+
+def mean_frequency(traces: Traces) -> np.ndarray:
+    """Spikes during the stimulus over the time until the last of them, Hz."""
+    during = traces.of(_during)
+    last = np.where(during.counts > 0, during.at(-1), 0.0)
+    elapsed = last - traces.stim_start
+    some = (traces.of(spike_count) > 0) & (elapsed != 0)
+    return np.where(some, during.counts * 1000 / np.where(elapsed == 0, 1.0, elapsed), np.nan)
+
+
+def _intervals(times: RaggedArray) -> RaggedArray:
+    rows = times.rows
+    within = np.flatnonzero(rows[1:] == rows[:-1])
+    return lists_of(rows[within], np.diff(times.values)[within], len(times))
+
+
+def all_isi_values(traces: Traces) -> RaggedArray:
+    """Intervals between peaks, ms."""
+    return _intervals(traces.of(peak_time))
+
+
+def isi_values(traces: Traces) -> RaggedArray:
+    """Intervals between peaks but for the first, ms."""
+    every = traces.of(all_isi_values)
+    kept = np.ones(len(every.values), bool)
+    kept[every.offsets[:-1][every.counts > 0]] = False
+    return every.where(kept)
+
+
+def isi_cv(traces: Traces) -> np.ndarray:
+    """Coefficient of variation of `ISI_values`, of two or more."""
+    found = traces.of(isi_values)
+    count = np.maximum(found.counts, 1)
+    mean = found.reduced(np.add) / count
+    squares = RaggedArray(found.offsets, (found.values - mean[found.rows]) ** 2)
+    deviation = np.sqrt(squares.reduced(np.add) / np.maximum(count - 1, 1))
+    return np.where(found.counts > 1, deviation / mean, np.nan)
+
+
+def irregularity_index(traces: Traces) -> np.ndarray:
+    """Mean of the absolute changes from one of `ISI_values` to the next, ms."""
+    changes = _intervals(traces.of(isi_values))
+    absolute = RaggedArray(changes.offsets, np.abs(changes.values))
+    return absolute.reduced(np.add) / np.maximum(absolute.counts, 1)
+
+
+def inv_first_isi(traces: Traces) -> np.ndarray:
+    return 1000.0 / traces.of(all_isi_values).at(0)
+
+
+def doublet_isi(traces: Traces) -> np.ndarray:
+    return traces.of(all_isi_values).at(0)
+
+
+def adaptation_index(traces: Traces) -> np.ndarray:
+    """Mean of ``(b - a) / (b + a)`` of intervals in a row, without the first tenth of spikes."""
+    during = traces.of(_during)
+    skipped = (during.counts * _SKIPPED_FRACTION + 0.5).astype(np.int64)
+    skipped = np.minimum(skipped, _SKIPPED_MOST)
+    number = np.arange(len(during.values)) - during.offsets[:-1][during.rows]
+    spikes = during.where(number >= skipped[during.rows])
+    isi = _intervals(spikes)
+    rows = isi.rows
+    within = np.flatnonzero(rows[1:] == rows[:-1])
+    before, after = isi.values[within], isi.values[within + 1]
+    each = lists_of(rows[within], (after - before) / (after + before), len(isi))
+    found = each.reduced(np.add) / np.maximum(each.counts, 1)
+    return np.where(spikes.counts >= 4, found, np.nan)
+
+
+def min_ahp_values(traces: Traces) -> RaggedArray:
+    """Voltages of the minima after the peaks, mV."""
+    found = traces.of(min_ahp_indices)
+    return RaggedArray(found.offsets, traces.v[found.rows, found.values])
+
+
+def ahp_depth(traces: Traces) -> RaggedArray:
+    """Minima after the peaks minus `voltage_base`, mV; empty where that is not there."""
+    base, found = traces.of(voltage_base), traces.of(min_ahp_values)
+    depth = RaggedArray(found.offsets, found.values - base[found.rows])
+    return depth.where(~np.isnan(depth.values))
+
+
+def voltage_deflection_vb_ssse(traces: Traces) -> np.ndarray:
+    """`steady_state_voltage_stimend` minus `voltage_base`, mV."""
+    return traces.of(steady_state_voltage_stimend) - traces.of(voltage_base)
+
+
+def _per_current(traces: Traces, deflection: np.ndarray) -> np.ndarray:
+    if traces.current is None:
+        raise InputError("stimulus_current is None; expected nA, for the input resistance")
+    flows = traces.current != 0
+    return np.where(flows, deflection / np.where(flows, traces.current, 1.0), np.nan)
+
+
+def ohmic_input_resistance(traces: Traces) -> np.ndarray:
+    """`voltage_deflection` over the current, MΩ."""
+    return _per_current(traces, traces.of(voltage_deflection))
+
+
+def ohmic_input_resistance_vb_ssse(traces: Traces) -> np.ndarray:
+    """`voltage_deflection_vb_ssse` over the current, MΩ."""
+    return _per_current(traces, traces.of(voltage_deflection_vb_ssse))
+
+
+def sag_amplitude(traces: Traces) -> np.ndarray:
+    """`steady_state_voltage_stimend` minus `minimum_voltage`, mV; of deflections downwards."""
+    sag = traces.of(steady_state_voltage_stimend) - traces.of(minimum_voltage)
+    return np.where(traces.of(voltage_deflection_vb_ssse) <= 0, sag, np.nan)
+
+
+def _per_fall(traces: Traces, numerator: np.ndarray) -> np.ndarray:
+    fall = traces.of(voltage_base) - traces.of(minimum_voltage)
+    return np.where(fall != 0, numerator / np.where(fall == 0, 1.0, fall), np.nan)
+
+
+def sag_ratio1(traces: Traces) -> np.ndarray:
+    """`sag_amplitude` over the fall from `voltage_base` to `minimum_voltage`."""
+    return _per_fall(traces, traces.of(sag_amplitude))
+
+
+def sag_ratio2(traces: Traces) -> np.ndarray:
+    """Fall to `steady_state_voltage_stimend` over that to `minimum_voltage`."""
+    return _per_fall(traces, -traces.of(voltage_deflection_vb_ssse))
+
+
+FEATURES: dict[str, Feature] = {  # by eFEL's names
+    "spike_count": spike_count,
+    "spike_count_stimint": spike_count_stimint,
+    "peak_indices": peak_indices,
+    "peak_time": peak_time,
+    "peak_voltage": peak_voltage,
+    "time_to_first_spike": time_to_first_spike,
+    "time_to_last_spike": time_to_last_spike,
+    "inv_time_to_first_spike": inv_time_to_first_spike,
+    "mean_frequency": mean_frequency,
+    "all_ISI_values": all_isi_values,
+    "ISI_values": isi_values,
+    "ISI_CV": isi_cv,
+    "irregularity_index": irregularity_index,
+    "inv_first_ISI": inv_first_isi,
+    "doublet_ISI": doublet_isi,
+    "adaptation_index": adaptation_index,
+    "min_AHP_indices": min_ahp_indices,
+    "min_AHP_values": min_ahp_values,
+    "AHP_depth_abs": min_ahp_values,
+    "AHP_depth": ahp_depth,
+    "voltage_base": voltage_base,
+    "steady_state_voltage": steady_state_voltage,
+    "steady_state_voltage_stimend": steady_state_voltage_stimend,
+    "voltage_after_stim": voltage_after_stim,
+    "minimum_voltage": minimum_voltage,
+    "maximum_voltage": maximum_voltage,
+    "voltage_deflection": voltage_deflection,
+    "voltage_deflection_vb_ssse": voltage_deflection_vb_ssse,
+    "ohmic_input_resistance": ohmic_input_resistance,
+    "ohmic_input_resistance_vb_ssse": ohmic_input_resistance_vb_ssse,
+    "sag_amplitude": sag_amplitude,
+    "sag_ratio1": sag_ratio1,
+    "sag_ratio2": sag_ratio2,
+}
+
+
+WITHOUT_STIMULUS = (  # of the whole trace
+    "spike_count peak_indices peak_time peak_voltage all_ISI_values ISI_values ISI_CV"
+    " irregularity_index inv_first_ISI doublet_ISI min_AHP_indices min_AHP_values AHP_depth_abs"
+).split()
+
+
+def check_stimulus(names: Iterable[str], start: object, end: object) -> None:
+    """Raise InputError if there is no stimulus, or half of one, and a feature needs it."""
+    missing = [n for n, v in (("stim_start", start), ("stim_end", end)) if v is None]
+    needs = [name for name in names if name in FEATURES and name not in WITHOUT_STIMULUS]
+    if len(missing) == 1:
+        raise InputError(f"{missing[0]} is None; expected ms, as the other end of the stimulus")
+    if missing and needs:
+        raise InputError(
+            f"{needs[0]} is of a stimulus; expected stim_start and stim_end, ms (without them "
+            f"there are {', '.join(WITHOUT_STIMULUS)})"
+        )
+
+
+def known_features(names: Iterable[str]) -> list[str]:
+    wanted = [names] if isinstance(names, str) else list(names)
+    for name in wanted:
+        if name not in FEATURES:
+            raise InputError(
+                f"there is no feature {shown(name)}; expected {', '.join(FEATURES)}"
+                f"{meant(name, FEATURES)}"
+            )
+    return wanted
+
+
+def extract(
+    v: ArrayLike,
+    t: ArrayLike,
+    names: Iterable[str],
+    *,
+    stim_start: ArrayLike | None = None,
+    stim_end: ArrayLike | None = None,
+    stimulus_current: ArrayLike | None = None,
+    threshold: float = -20.0,
+    interp_step: float | None = None,
+) -> dict[str, np.ndarray | RaggedArray]:
+    """Compute features of traces, by eFEL's definitions and with its default settings.
+
+    Parameters
+    ----------
+    v : (k,) or (m, k) float, mV
+        Traces in rows: ``result[voltage].T``.
+    t : (k,) float, ms
+        Ascending times of the samples.
+    names : iterable of str
+        Keys of `FEATURES`, eFEL's names.
+    stim_start, stim_end : float or (m,), ms, optional
+        Of the stimulus of each trace. Not needed for features of the whole trace, as
+        ``spike_count``.
+    stimulus_current : float or (m,), nA, optional
+        Needed for input resistances.
+    threshold : float, mV
+        Of spikes, which are peaks above it: eFEL's default, not `Network.threshold`.
+    interp_step : float, optional, ms
+        Interpolate the traces first, as eFEL does with 0.1 by default. Default:
+        the samples as they are.
+
+    Returns
+    -------
+    dict of str to (m,) array or RaggedArray
+        By name, in the order given. NaN where eFEL has no value.
+
+    Raises
+    ------
+    InputError
+    """
+    wanted = known_features(names)
+    check_stimulus(wanted, stim_start, stim_end)
+    given = v, t, stim_start, stim_end, stimulus_current, threshold, interp_step
+    traces = checked_traces(*given)
+    with np.errstate(divide="ignore", invalid="ignore"):  # peaks that coincide: inf and NaN
+        return {name: traces.of(FEATURES[name]) for name in wanted}
+
+
+def voltage_at(v: ArrayLike, t: ArrayLike, times: ArrayLike) -> np.ndarray:
+    """Voltages at times between samples, linearly interpolated.
+
+    Parameters
+    ----------
+    v : (k,) or (m, k) float, mV
+    t : (k,) float, ms
+    times : (q,) float, ms
+        Within `t`.
+
+    Returns
+    -------
+    (m, q) float64, mV
+    """
+    wanted = np.atleast_1d(as_real("times", times, "ms"))
+    at = as_real("t", t, "ms")
+    ends = at[[0, -1]] if at.ndim == 1 and at.size else np.zeros(2)
+    traces = checked_traces(v, at, ends[0], ends[1], None, 0.0, None)
+    outside = wanted[(wanted < ends[0]) | (wanted > ends[1])]
+    if len(outside):
+        raise InputError(f"times has {outside[0]:g}; expected {ends[0]:g} to {ends[1]:g} ms")
+    return np.stack([np.interp(wanted, traces.t, row) for row in traces.v])

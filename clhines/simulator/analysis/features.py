@@ -1,0 +1,225 @@
+"""Features of a run: a request, and features from what the run has kept of its traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.core.checks import as_number, as_real, names_parameters
+from clhines.core.errors import InputError
+from clhines.simulator.analysis.extract import (
+    FEATURES,
+    check_stimulus,
+    known_features,
+    min_ahp_values,
+    peak_voltage,
+)
+from clhines.simulator.analysis.segments import TraceSegments
+from clhines.simulator.analysis.spikes import (
+    RaggedArray,
+    Traces,
+    checked_stimuli,
+    min_ahp_indices,
+    peak_indices,
+)
+
+VOLTAGE_AT = "voltage_at"
+
+
+@dataclass(frozen=True, eq=False)
+class WindowSums:
+    """Sums and extremes, (windows, m) float64, mV, of the windows of `Features.windows`."""
+
+    segments: TraceSegments
+    sums: np.ndarray
+    smallest: np.ndarray
+    largest: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class _WindowsOnly(Traces):
+    """Traces without samples: what is asked of them in windows is noted."""
+
+    asked: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+
+    def _note(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+        self.asked.append((begin, end))
+        return np.full(len(self.stim_start), np.nan)
+
+    mean = smallest = largest = _note
+
+
+@dataclass(frozen=True, eq=False)
+class _Streamed(Traces):
+    """Traces of which windows were taken in a run, in the order in which they are asked for."""
+
+    kept: WindowSums | None = None
+    taken: list[int] = field(default_factory=list)
+
+    def _next(self, begin: np.ndarray, end: np.ndarray) -> tuple[int, np.ndarray]:
+        self.taken.append(len(self.taken))
+        return self.taken[-1], begin < end
+
+    def mean(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+        k, some = self._next(begin, end)
+        assert self.kept is not None
+        return np.where(some, self.kept.sums[k] / np.where(some, end - begin, 1), np.nan)
+
+    def smallest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+        k, some = self._next(begin, end)
+        assert self.kept is not None
+        return np.where(some, self.kept.smallest[k], np.nan)
+
+    def largest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+        k, some = self._next(begin, end)
+        assert self.kept is not None
+        return np.where(some, self.kept.largest[k], np.nan)
+
+
+class Features:
+    """Features of voltages that a run computes: ``sim.record("v", nodes, reduce=Features(...))``.
+
+    They are those of `extract`, by eFEL's definitions, without interpolation, of the trace that a
+    run would record at every step. All of them come from sums and extremes in windows and from a
+    few samples of each spike, which the device finds as the run goes: no trace is kept.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Keys of `FEATURES`, eFEL's names.
+    stim_start, stim_end : float or (m,), ms, optional
+        Of the stimulus of each of the m recorded places. Not needed for features of the whole
+        trace, as ``spike_count``.
+    stimulus_current : float or (m,), nA, optional
+        Needed for input resistances.
+    threshold : float, mV
+        Of spikes, which are peaks above it: eFEL's default, not `Network.threshold`.
+    times : (q,) float, ms, optional
+        Compute ``voltage_at``, too: voltages at times within the run, linearly interpolated.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The keys of what a run gives.
+
+    Raises
+    ------
+    InputError
+        There is no such feature, or a value is not finite.
+    """
+
+    @names_parameters
+    def __init__(
+        self,
+        names: Iterable[str],
+        *,
+        stim_start: ArrayLike | None = None,
+        stim_end: ArrayLike | None = None,
+        stimulus_current: ArrayLike | None = None,
+        threshold: float = -20.0,
+        times: ArrayLike | None = None,
+    ) -> None:
+        wanted = known_features(names)
+        self.times = np.zeros(0)
+        if times is not None:
+            self.times = as_real("times", np.atleast_1d(as_real("times", times, "ms")).reshape(-1))
+            wanted.append(VOLTAGE_AT)
+        if not wanted:
+            raise InputError(f"names is empty; expected some of {', '.join(FEATURES)}")
+        self.names = tuple(dict.fromkeys(wanted))
+        self.threshold = as_number("threshold", threshold, "mV")
+        check_stimulus(self.names, stim_start, stim_end)
+        self._begin = None if stim_start is None else as_real("stim_start", stim_start, "ms")
+        self._end = None if stim_end is None else as_real("stim_end", stim_end, "ms")
+        self._current = None
+        if stimulus_current is not None:
+            self._current = as_real("stimulus_current", stimulus_current, "nA")
+
+    def __repr__(self) -> str:
+        return f"Features({', '.join(self.names)})"
+
+    def windows(self, t: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the first sample of each window, and the one after its last.
+
+        Parameters
+        ----------
+        t : (k,) float64, ms
+            Times of the samples.
+        count : int
+            Traces.
+
+        Returns
+        -------
+        begin, end : (windows, count) int64
+
+        Raises
+        ------
+        InputError
+            A stimulus or one of `times` is not within the run.
+        """
+        if len(t) < 3:
+            raise InputError(f"features are of {len(t)} samples; expected 3 or more, a longer run")
+        if len(self.times) and not (t[0] <= self.times.min() and self.times.max() <= t[-1]):
+            raise InputError(
+                f"times has {self.times.min():g} to {self.times.max():g} ms; expected times within "
+                f"the run, {t[0]:g} to {t[-1]:g} ms"
+            )
+        traces = _WindowsOnly(**self._traces(t, count))  # type: ignore[arg-type]
+        self._of_none(traces)
+        begin, end = (np.zeros((len(traces.asked), count), np.int64) for _ in range(2))
+        for k, (first, last) in enumerate(traces.asked):
+            begin[k], end[k] = first, last
+        return begin, end
+
+    def found(self, t: np.ndarray, kept: WindowSums) -> dict[str, np.ndarray | RaggedArray]:
+        """Return (m,) arrays or `RaggedArray` by name, of `voltage_at` (m, q); see `extract`."""
+        segments, length = kept.segments, len(t)
+        traces = _Streamed(**self._traces(t, segments.count), kept=kept)  # type: ignore[arg-type]
+        found = segments.peaks(), segments.peak_voltages(), *segments.minima(length)
+        names = peak_indices, peak_voltage, min_ahp_indices, min_ahp_values
+        traces.done.update(zip(names, found, strict=True))
+        return self._computed(traces)
+
+    def nothing(self, count: int) -> dict[str, np.ndarray | RaggedArray]:
+        """Return NaN and empty lists: those of a run that has failed."""
+        v, t, none = np.zeros((count, 0)), np.arange(3.0), np.zeros(count)
+        found = self._of_none(_WindowsOnly(v, t, none, np.ones(count), none, self.threshold))
+        return {
+            name: value if isinstance(value, RaggedArray) else np.full(np.shape(value), np.nan)
+            for name, value in found.items()
+        }
+
+    def _of_none(self, traces: _WindowsOnly) -> dict[str, np.ndarray | RaggedArray]:
+        """Compute features of traces without samples: their windows are asked for."""
+        none = RaggedArray(np.zeros(len(traces.stim_start) + 1, np.int64), np.zeros(0, np.int64))
+        values = RaggedArray(none.offsets, np.zeros(0))
+        traces.done.update({peak_indices: none, min_ahp_indices: none})
+        traces.done.update({peak_voltage: values, min_ahp_values: values})
+        return self._computed(traces)
+
+    def _traces(self, t: np.ndarray, count: int) -> dict[str, object]:
+        begin, end, current = checked_stimuli(t, count, self._begin, self._end, self._current)
+        return {
+            "v": np.zeros((count, 0)), "t": t, "stim_start": begin, "stim_end": end,
+            "current": current, "threshold": self.threshold,
+        }  # fmt: skip
+
+    def _computed(self, traces: Traces) -> dict[str, np.ndarray | RaggedArray]:
+        found: dict[str, np.ndarray | RaggedArray] = {}
+        with np.errstate(divide="ignore", invalid="ignore"):  # peaks that coincide: inf and NaN
+            for name in self.names:
+                found[name] = self._at(traces) if name == VOLTAGE_AT else traces.of(FEATURES[name])
+        return found
+
+    def _at(self, traces: Traces) -> np.ndarray:
+        t, found = traces.t, list[np.ndarray]()
+        for time in self.times:
+            left = int(np.clip(np.searchsorted(t, time, side="right") - 1, 0, len(t) - 2))
+            at = np.full(len(traces.stim_start), left)
+            v, after = traces.mean(at, at + 1), traces.mean(at + 1, at + 2)
+            found.append(v + (after - v) / (t[left + 1] - t[left]) * (time - t[left]))
+        none = np.zeros((len(traces.stim_start), 0))
+        return np.stack(found, axis=1) if found else none

@@ -1,0 +1,172 @@
+"""Segments: the few samples of a trace that determine its peaks and the minima after them.
+
+A trace is divided where the voltage crosses the threshold. Of each segment a few samples are kept,
+found in one pass: a kernel keeps no more than these and the two last samples.
+
+>>> import numpy as np
+>>> v = np.array([[-70.0, 10.0, 30.0, -60.0, -75.0, -70.0, -70.0]])  # mV
+>>> segments = segments_of(v, -20.0)  # sample 0, from sample 1 on, and from sample 3 on
+>>> segments.kind.tolist(), segments.begin.tolist()
+([0, 1, 2], [0, 1, 3])
+>>> [found.values.tolist() for found in (segments.peaks(), segments.minima(v.shape[1]))]
+[[2], [4]]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from clhines.core.arrays import offsets
+from clhines.simulator.analysis.spikes import (
+    RaggedArray,
+    first_extreme,
+    following_local,
+    lists_of,
+    paired,
+)
+
+FIRST, UP, DOWN = 0, 1, 2  # how a segment begins: with the trace, or by a crossing
+INTEGERS = ("kind", "begin", "top", "before", "after", "any_rest", "rest")
+REALS = ("top_v", "before_v", "after_v", "any_rest_v", "rest_v")
+
+
+@dataclass(frozen=True, eq=False)
+class TraceSegments:
+    """Segments of traces, by trace and time: samples, int64, -1 for none, and voltages `_v`."""
+
+    row: np.ndarray  # the trace
+    kind: np.ndarray  # how it begins, see `UP`
+    begin: np.ndarray
+    top: np.ndarray  # first of its largest samples
+    before: np.ndarray  # first of the smallest before that; inf: none
+    after: np.ndarray  # first of the smallest from the top on
+    any_rest: np.ndarray  # first that neither of the next two is below
+    rest: np.ndarray  # the same from the top on
+    top_v: np.ndarray
+    before_v: np.ndarray
+    after_v: np.ndarray
+    any_rest_v: np.ndarray
+    rest_v: np.ndarray
+    count: int  # traces
+
+    @cached_property
+    def _highest(self) -> RaggedArray:
+        up, down = np.flatnonzero(self.kind == UP), np.flatnonzero(self.kind == DOWN)
+        ups, downs = (lists_of(self.row[k], self.begin[k], self.count) for k in (up, down))
+        rows, first, last = paired(ups, downs)
+        begin, end = up[first], down[last]
+        none = np.zeros(len(rows), np.int64)
+        return lists_of(rows, first_extreme(-self.top_v[None], none, begin, end), self.count)
+
+    def peaks(self) -> RaggedArray:
+        """Sample of each peak; see `spikes.peak_indices`."""
+        highest = self._highest
+        return RaggedArray(highest.offsets, self.top[highest.values])
+
+    def peak_voltages(self) -> RaggedArray:
+        highest = self._highest
+        return RaggedArray(highest.offsets, self.top_v[highest.values])
+
+    def minima(self, length: int) -> tuple[RaggedArray, RaggedArray]:
+        """Sample of the minimum after each peak, as `spikes.min_ahp_indices`, and its voltage."""
+        peak, rows = self._highest.values, self._highest.rows
+        begin = self.top[peak]
+        last = np.append(rows[1:] != rows[:-1], True)[: len(rows)]
+        next_peak = np.append(peak[1:], -1)[: len(peak)]
+        end = np.where(last, length, self.top[next_peak])
+        found, v = self._next_rest(peak, length)
+        same = begin >= end  # two peaks that are one sample
+        found, v = np.where(same, begin, found), np.where(same, self.top_v[peak], v)
+        none = np.flatnonzero((found + 2 >= end) & ~same)
+        # before and after the top of each segment in turn: the smallest from one top to the next
+        values = np.stack([self.before_v, self.after_v], axis=1).reshape(1, -1)
+        samples = np.stack([self.before, self.after], axis=1).reshape(-1)
+        beyond = np.searchsorted(self.row, rows, side="right")
+        stop = np.where(last, 2 * beyond, 2 * next_peak + 1)
+        at = first_extreme(values, np.zeros(len(none), np.int64), 2 * peak[none] + 1, stop[none])
+        found[none], v[none] = samples[at], values[0, at]
+        kept = found != length - 1
+        return tuple(lists_of(rows[kept], a[kept], self.count) for a in (found, v))  # type: ignore[return-value]
+
+    def _next_rest(self, peak: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+        """First sample after each peak, and its voltage, that neither of the next two is below."""
+        number = np.arange(len(self.row))
+        with_any = np.where(self.any_rest < 0, len(number), number)
+        following = np.minimum.accumulate(np.append(with_any, len(number))[::-1])[::-1]
+        later = following[peak + 1] if len(peak) else peak
+        inside = np.minimum(later, len(number) - 1)
+        there = (later < len(number)) & (self.row[inside] == self.row[peak])
+        found = np.where(there, self.any_rest[inside], length)
+        v = np.where(there, self.any_rest_v[inside], np.nan)
+        own = self.rest[peak] >= 0
+        return (np.where(own, self.rest[peak], found), np.where(own, self.rest_v[peak], v))
+
+
+def segments_of(v: np.ndarray, threshold: float) -> TraceSegments:
+    (count, length), flat = v.shape, v.reshape(-1)
+    above, below = v > threshold, v < threshold
+    kind = np.full(v.shape, -1)
+    kind[:, 1:][above[:, 1:] & below[:, :-1]] = UP
+    kind[:, 1:][below[:, 1:] & above[:, :-1]] = DOWN
+    kind[:, 0] = FIRST
+    row, begin = np.nonzero(kind >= 0)
+    start = row * length + begin
+    end = np.append(start[1:], flat.size)
+    following = following_local(v).reshape(-1)
+
+    def extreme(values: np.ndarray, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
+        """Flat index of the first smallest, -1 where there is no sample."""
+        found, some = np.full(len(first), -1), np.flatnonzero(first < stop)
+        none = np.zeros(len(some), np.int64)
+        found[some] = first_extreme(values[None], none, first[some], stop[some])
+        return found
+
+    def local(first: np.ndarray) -> np.ndarray:
+        at = row * length + following[first]
+        return np.where((following[first] < length) & (at < end), at, -1)
+
+    top = extreme(-flat, start, end)
+    places = [top, extreme(flat, start, top), extreme(flat, top, end), local(start), local(top)]
+    samples = [np.where(at < 0, -1, at - row * length) for at in places]
+    empty = np.inf, np.inf, np.inf, np.nan, np.nan
+    voltages = [np.where(at < 0, none, flat[at]) for at, none in zip(places, empty, strict=True)]
+    fields = [kind[row, begin], begin, *samples, *voltages]
+    named = dict(zip((*INTEGERS, *REALS), fields, strict=True))
+    return TraceSegments(row=row, count=count, **named)
+
+
+def packed(segments: TraceSegments) -> np.ndarray:
+    """(k, m) float64: counts of final and of all segments, `INTEGERS`, `REALS`; NaN to fill up."""
+    number = np.bincount(segments.row, minlength=segments.count)
+    fields = [getattr(segments, name) for name in (*INTEGERS, *REALS)]
+    most = int(number.max(initial=0))
+    found = np.full((most, len(fields), segments.count), np.nan)
+    rank = np.arange(len(segments.row)) - offsets(number)[:-1][segments.row]
+    found[rank, :, segments.row] = np.stack(fields, axis=1)
+    head = np.stack([np.zeros_like(number), number]).astype(np.float64)
+    return np.concatenate([head, found.reshape(most * len(fields), segments.count)])
+
+
+def joined(blocks: list[np.ndarray]) -> TraceSegments:
+    """Join `packed` segments of the chunks of a run; what is not final is of the last one."""
+    fields, count = len(INTEGERS) + len(REALS), blocks[0].shape[1]
+    found, rows, order = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+    for k, block in enumerate(blocks):
+        number = block[1 if k == len(blocks) - 1 else 0].astype(np.int64)
+        values = block[2:].reshape((len(block) - 2) // fields, fields, count)
+        rank, row = np.nonzero(np.arange(len(values))[:, None] < number)
+        found.append(values[rank, :, row])
+        rows.append(row)
+        order.append(np.full(len(row), k))
+    row = np.concatenate(rows)
+    values = np.concatenate(found)
+    sorted_by = np.lexsort((values[:, 1], row))
+    row, values = row[sorted_by], values[sorted_by]
+    named = {
+        name: values[:, k].astype(np.int64 if name in INTEGERS else np.float64)
+        for k, name in enumerate((*INTEGERS, *REALS))
+    }
+    return TraceSegments(row=row, count=count, **named)

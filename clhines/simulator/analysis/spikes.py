@@ -1,0 +1,277 @@
+"""Traces, voltages at shared times, and their spikes: crossings, peaks, minima after them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar, cast, overload
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.core.arrays import offsets, ranges
+from clhines.core.checks import as_number, as_real, spread
+from clhines.core.errors import InputError, shown
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, eq=False)
+class Traces:
+    """Voltages `v`, (m, k), mV, at times `t`, ms, ascending, and the stimulus of each, (m,)."""
+
+    v: np.ndarray
+    t: np.ndarray
+    stim_start: np.ndarray
+    stim_end: np.ndarray
+    current: np.ndarray | None
+    threshold: float
+    done: dict[object, object] = field(default_factory=dict)
+
+    def mean(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """(m,) float64, mV: mean of ``v[k, begin[k]:end[k]]``; NaN where it is empty."""
+        return mean(self.v, begin, end)
+
+    def smallest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """(m,) float64, mV: smallest of ``v[k, begin[k]:end[k]]``; NaN where it is empty."""
+        return reduced(np.minimum, self.v, begin, end)
+
+    def largest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """(m,) float64, mV: largest of ``v[k, begin[k]:end[k]]``; NaN where it is empty."""
+        return reduced(np.maximum, self.v, begin, end)
+
+    def of(self, feature: Callable[[Traces], _Value]) -> _Value:
+        """Return a feature, computed once."""
+        if feature not in self.done:
+            self.done[feature] = feature(self)
+        return cast("_Value", self.done[feature])
+
+
+def reduced(ufunc: np.ufunc, v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """(m,) float64: a reduction of ``v[k, begin[k]:end[k]]``; NaN where it is empty."""
+    reductions, nonempty = np.full(len(v), np.nan), np.flatnonzero(begin < end)
+    length = v.shape[1]
+    if not len(nonempty):
+        return reductions
+    bounds = np.stack([begin[nonempty], end[nonempty]], axis=1) + (nonempty * length)[:, None]
+    flat = v.reshape(-1)
+    ends_there = bounds[-1, 1] == flat.size  # `reduceat` goes to the end by itself
+    places = bounds.reshape(-1)[: -1 if ends_there else None]
+    reductions[nonempty] = ufunc.reduceat(flat, places)[::2]
+    return reductions
+
+
+def mean(v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """(m,) float64, mV: mean of ``v[k, begin[k]:end[k]]``, added in order as a lane does."""
+    found, size = np.full(len(v), np.nan), v.shape[1] + 1
+    windows, which = np.unique(begin * size + end, return_inverse=True)
+    for k, (first, last) in enumerate(zip(*np.divmod(windows, size), strict=True)):
+        rows = np.flatnonzero(which == k)
+        if first < last:
+            added = np.add.accumulate(v[rows, first:last], axis=1)[:, -1]
+            found[rows] = added / (last - first)
+    return found
+
+
+def checked_traces(
+    v: ArrayLike,
+    t: ArrayLike,
+    stim_start: ArrayLike | None,
+    stim_end: ArrayLike | None,
+    current: ArrayLike | None,
+    threshold: float,
+    interp_step: float | None,
+) -> Traces:
+    """Check and, on request, interpolate; see `extract`."""
+    rows, times = np.atleast_2d(as_real("v", v, "mV")), as_real("t", t, "ms")
+    if times.ndim != 1 or len(times) < 3 or not (np.diff(times) > 0).all():
+        raise InputError(f"t has shape {times.shape}; expected (k,) ascending times, 3 or more")
+    if rows.ndim != 2 or rows.shape[1] != len(times):
+        raise InputError(f"v has shape {rows.shape}; expected (m, {len(times)}), as many as t")
+    begin, end, amplitude = checked_stimuli(times, len(rows), stim_start, stim_end, current)
+    level = as_number("threshold", threshold, "mV")
+    if interp_step is not None:
+        step = as_number("interp_step", interp_step, "ms")
+        if not 0 < step <= times[-1] - times[0]:
+            raise InputError(f"interp_step is {step:g}; expected above 0 and within the trace, ms")
+        times, rows = interpolated(times, rows, step)
+    return Traces(rows, as_real("t", times), begin, end, amplitude, level)
+
+
+def checked_stimuli(
+    t: np.ndarray,
+    count: int,
+    stim_start: ArrayLike | None,
+    stim_end: ArrayLike | None,
+    current: ArrayLike | None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """(count,) float64 each: begin and end of the stimuli, ms, and their amplitudes, nA.
+
+    Without stimulus they are those of the traces.
+    """
+    stim_start = t[0] if stim_start is None else stim_start
+    stim_end = t[-1] if stim_end is None else stim_end
+    begin = spread("stim_start", stim_start, count, unit="ms")
+    end = spread("stim_end", stim_end, count, unit="ms")
+    bad = np.flatnonzero(~((begin < end) & (begin >= t[0]) & (begin < t[-1])))
+    if len(bad):
+        m = int(bad[0])
+        raise InputError(
+            f"stimulus of trace {m} is from {begin[m]:g} to {end[m]:g} ms; expected an interval "
+            f"that begins within {t[0]:g} to {t[-1]:g} ms"
+        )
+    return (
+        begin,
+        end,
+        None if current is None else spread("stimulus_current", current, count, unit="nA"),
+    )
+
+
+def interpolated(t: np.ndarray, v: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray]:
+    """Interpolate as eFEL does: at times that are added up, the last at or after the end."""
+    count = int(np.ceil((t[-1] - t[0]) / step))
+    grid = np.add.accumulate(np.concatenate([t[:1], np.full(count, step)]))
+    grid = grid if grid[count - 1] < t[-1] else grid[:count]
+    left = np.clip(np.searchsorted(t, grid, side="left") - 1, 0, len(t) - 2)
+    slope = (v[:, left + 1] - v[:, left]) / (t[left + 1] - t[left])
+    values = v[:, left] + slope * (grid - t[left])
+    return grid, np.where(grid > t[-1], v[:, -1:], values)
+
+
+@dataclass(frozen=True, eq=False)
+class RaggedArray:
+    """An array of values for each trace: ``ragged[k]`` is that of trace k, ``ragged[:3]`` of three.
+
+    Attributes
+    ----------
+    offsets : (m + 1,) int64
+        Values of trace k are ``offsets[k]:offsets[k + 1]``.
+    values : (count,) float64 or int64
+    """
+
+    offsets: np.ndarray
+    values: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, k: int) -> np.ndarray: ...
+
+    @overload
+    def __getitem__(self, k: slice) -> RaggedArray: ...
+
+    def __getitem__(self, k: int | slice) -> np.ndarray | RaggedArray:
+        if isinstance(k, slice):
+            some = np.arange(len(self))[k]
+            counts = self.counts[some]
+            return RaggedArray(offsets(counts), self.values[ranges(self.offsets[some], counts)])
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)):
+            raise InputError(f"ragged[{shown(k)}]: expected the number of a trace, or a slice")
+        if not -len(self) <= k < len(self):
+            raise IndexError(f"trace {k} of {len(self)}")
+        k %= len(self)
+        return self.values[self.offsets[k] : self.offsets[k + 1]]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[k] for k in range(len(self)))
+
+    @property
+    def counts(self) -> np.ndarray:
+        """(m,) int64: values of each trace."""
+        return np.diff(self.offsets)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """(count,) int64: the trace of each value."""
+        return np.repeat(np.arange(len(self)), self.counts)
+
+    def where(self, kept: np.ndarray) -> RaggedArray:
+        """Return the values for which `kept`, (count,) bool."""
+        return lists_of(self.rows[kept], self.values[kept], len(self))
+
+    def reduced(self, ufunc: np.ufunc, empty: float = np.nan) -> np.ndarray:
+        """(m,) float64: a reduction of each list, `empty` of those without values."""
+        found = np.full(len(self), empty)
+        some = np.flatnonzero(self.counts)
+        if len(some):
+            found[some] = ufunc.reduceat(self.values, self.offsets[:-1][some])
+        return found
+
+    def at(self, k: int) -> np.ndarray:
+        """(m,) float64: value k of each list, from the end if negative, NaN where it is short."""
+        found = np.full(len(self), np.nan)
+        long = self.counts > k if k >= 0 else self.counts >= -k
+        base = self.offsets[:-1] if k >= 0 else self.offsets[1:]
+        found[long] = self.values[base[long] + k]
+        return found
+
+
+def lists_of(rows: np.ndarray, values: np.ndarray, count: int) -> RaggedArray:
+    return RaggedArray(offsets(np.bincount(rows, minlength=count)), values)
+
+
+def peak_indices(traces: Traces) -> RaggedArray:
+    """Sample of each spike's peak: the first largest between crossings up and down, as in eFEL."""
+    v, level = traces.v, traces.threshold
+    above, below = v > level, v < level
+    up_row, up = np.nonzero(above[:, 1:] & below[:, :-1])
+    down_row, down = np.nonzero(below[:, 1:] & above[:, :-1])
+    ups = lists_of(up_row, up + 1, len(v))
+    downs = lists_of(down_row, down + 1, len(v))
+    rows, first, last = paired(ups, downs)
+    begin, end = ups.values[first], downs.values[last] + 1
+    return lists_of(rows, first_extreme(-v, rows, begin, end), len(v))
+
+
+def paired(ups: RaggedArray, downs: RaggedArray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pair crossings, given as samples: row of each spike, entry of `ups`, and of `downs`."""
+    later = downs.values >= ups.at(0)[downs.rows]  # NaN: no crossing upwards
+    entry = np.flatnonzero(later)
+    downs_after = lists_of(downs.rows[later], entry, len(downs))
+    pairs = np.minimum(ups.counts, downs_after.counts)
+    rows = np.repeat(np.arange(len(ups)), pairs)
+    first = ranges(ups.offsets[:-1], pairs)
+    last = entry[ranges(downs_after.offsets[:-1], pairs)]
+    sound = ups.values[first] <= downs.values[last]
+    return rows[sound], first[sound], last[sound]
+
+
+def min_ahp_indices(traces: Traces) -> RaggedArray:
+    """First sample after each peak that neither of the next two is below, else the smallest."""
+    v, peaks = traces.v, traces.of(peak_indices)
+    length, rows, begin = v.shape[1], peaks.rows, peaks.values
+    if not len(begin):
+        return peaks
+    end = np.append(begin[1:], length)
+    end[peaks.offsets[1:][peaks.counts > 0] - 1] = length
+    following = following_local(v)
+    found = following[rows, begin]
+    found = np.where(begin < end, found, begin)  # two peaks that are one sample
+    none = np.flatnonzero((found + 2 >= end) & (begin < end))
+    found[none] = first_extreme(v, rows[none], begin[none], end[none])
+    return lists_of(rows, found, len(v)).where(found != length - 1)
+
+
+def following_local(v: np.ndarray) -> np.ndarray:
+    """(m, k) int64: from each sample on, the first that neither of the next two is below, or k."""
+    length = v.shape[1]
+    sample = np.arange(length - 2)
+    local = (v[:, 1:-1] >= v[:, :-2]) & (v[:, 2:] >= v[:, :-2])
+    candidate = np.full(v.shape, length)
+    candidate[:, :-2] = np.where(local, sample, length)
+    return np.minimum.accumulate(candidate[:, ::-1], axis=1)[:, ::-1]
+
+
+def first_extreme(
+    v: np.ndarray, rows: np.ndarray, begin: np.ndarray, end: np.ndarray
+) -> np.ndarray:
+    """(count,) int64: first of the smallest samples of each interval, none of which is empty."""
+    sizes = end - begin
+    if not len(sizes):
+        return np.zeros(0, np.int64)
+    sample, first = ranges(begin, sizes), offsets(sizes)[:-1]
+    values = v[np.repeat(rows, sizes), sample]
+    smallest = np.minimum.reduceat(values, first)
+    hits = np.flatnonzero(values == np.repeat(smallest, sizes))
+    return sample[hits[np.searchsorted(hits, first)]]

@@ -1,0 +1,38 @@
+"""Files and synthetic trees -> compartments -> matrix; NumPy only.
+
+Words and units are NEURON's. A *sample* is a line of an SWC file: a point with a radius and a type.
+A *section* is an unbranched chain of samples of one type. It is divided into *segments* of equal
+length; each is a *node* (compartment) with the area of its part of the surface. Lengths and
+diameters are in µm, `Ra` in Ω·cm, `cm` in µF/cm², entries of the matrix in µS.
+
+Who owns what
+    `morphology`: `Morphology`, the samples of one cell. `swc`: a strict reader; errors give file
+    and line. `samples`: the tree rooted at the soma, what a section is, repairs on request.
+    `sections`: `Sections`, their 3-D points and connections, and the differences from NEURON's
+    importer. `cable`: regions of SWC types, distances, areas, resistances and centres of segments;
+    `Cable` (compartments) and `System` (the matrix of a backward-Euler step). `synthetic`: random
+    and sample cells with 3-D points, and two files. `around`: nodes that lie around others.
+
+From a morphology to a matrix of the passive membrane:
+
+>>> import numpy as np
+>>> from clhines import discretise, sample_cells
+>>> cell = sample_cells()[0]
+>>> cable = discretise(cell, max_length=20)  # µm; or d_lambda=0.1
+>>> cable.num_nodes, int(cable.soma)
+(210, 0)
+>>> step = cable.system(dt=0.025, g_pas=1e-4, e_pas=-65.0)  # ms, S/cm², mV
+>>> rest = np.full(cable.num_nodes, -65.0)
+
+The voltage at rest solves the system at rest:
+
+>>> from clhines import Forest
+>>> from clhines.solver import reference
+>>> forest = Forest(cable.parent)
+>>> v = reference.solve_serial(forest, step.d, step.u, step.rhs(rest))
+>>> bool(np.abs(v - rest).max() < 1e-9)
+True
+
+To add a file format: a module like `swc` that returns `Morphology`. To add a synthetic cell: a
+function in `synthetic`.
+"""

@@ -1,0 +1,235 @@
+"""Samples of a morphology as a tree rooted at the soma, and which of them share a section.
+
+The rules are those of NEURON's importer; the rest of them, and the differences, stand in
+`simulator.cells.sections`. The *first child* of a sample is the child with the smallest id.
+
+What a section is
+    A section is a chain of samples of one type, from a branching sample or a change of type to the
+    next. Its first 3-D point is a copy of the sample it leaves, with the diameter of that sample,
+    or with the diameter of its own first sample where a section of another type leaves a section
+    of type 1. The section at the root has no such point. Samples that coincide are all kept; a step
+    of the diameter there is a ring of membrane.
+
+The soma
+    The cell is rooted at the soma: the connected group of samples of type 1 that holds the root,
+    or otherwise the first such group in the file. A sample of type 1 whose first child is of type 1
+    does not end its section, whatever other sections leave it, unless it has a second child of type
+    1 and is not the root. So stacked samples are one section, and a soma that branches is several.
+
+    A section at the root that has a single sample, of whatever type, is a sphere: a cylinder in
+    the direction of x with length = diameter = 2 radius, whose area is the sphere's. So is a soma
+    of three samples (NeuroMorpho.Org) if they are all samples of type 1, the first two children
+    of the root have no children, their diameters are the root's, and their distances from it add
+    up to its diameter (1 % off is allowed).
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from clhines.core.arrays import climb
+from clhines.core.errors import CableError, RepairWarning
+from clhines.simulator.cells.morphology import Morphology
+
+SOMA = 1  # type code of SWC
+
+
+def check_tree(parent: np.ndarray, name: str) -> None:
+    n = len(parent)
+    if n and parent.min() >= -1 and parent.max() < n and np.count_nonzero(parent < 0) == 1:
+        top, _ = climb(parent)
+        if (parent[top] < 0).all():
+            return
+    raise CableError(f"{name}: the samples are not a tree, expected one root (-1) and no cycle")
+
+
+def at(mask: np.ndarray, index: np.ndarray) -> np.ndarray:
+    return (index >= 0) & mask[index]
+
+
+def soma_group(cell: Morphology) -> np.ndarray:
+    is_soma = cell.type == SOMA
+    below = is_soma & at(is_soma, cell.parent)
+    tops = np.flatnonzero(is_soma & ~below)
+    if not tops.size:
+        return is_soma
+    at_root = tops[cell.parent[tops] < 0]
+    top = at_root[0] if at_root.size else tops[0]
+    group, _ = climb(np.where(below, cell.parent, -1))
+    return group == top
+
+
+def rooted_at(parent: np.ndarray, root: int) -> np.ndarray:
+    """Turn round the edges between `root` and the root so far; (n,) int64 parents."""
+    end = len(parent)  # where the path ends: above the root, and above itself
+    above = np.append(np.where(parent < 0, end, parent), end)
+    path = np.array([root])
+    while path[-1] != end:
+        path = np.concatenate([path, above[path]])
+        above = above[above]
+    path = path[path != end]
+    turned = parent.copy()
+    turned[path[1:]] = path[:-1]
+    turned[root] = -1
+    return turned
+
+
+def from_soma(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
+    """Parents of the cell rooted at its soma, if it has one, and which samples are the soma."""
+    check_tree(cell.parent, cell.name)
+    soma = soma_group(cell)
+    if not soma.any():
+        return cell.parent, soma
+    top = np.flatnonzero(soma & ~at(soma, cell.parent))
+    return rooted_at(cell.parent, int(top[0])), soma
+
+
+def in_a_row(parent: np.ndarray, soma: np.ndarray) -> np.ndarray:
+    """(m,) int64: the soma's samples from one end to the other; none where they branch."""
+    inner = np.flatnonzero(soma & at(soma, parent))
+    if not inner.size:
+        return np.flatnonzero(soma)
+    neighbours = np.bincount(parent[inner], minlength=len(parent))
+    neighbours[inner] += 1
+    if neighbours.max() > 2:
+        return inner[:0]
+    root = np.flatnonzero(soma & (parent < 0))[0]
+    above = np.arange(len(parent))
+    inside = inner[parent[inner] != root]
+    above[inside] = parent[inside]
+    arm, depth = climb(above)
+    first_arm = inner[parent[inner] == root][0]
+    position = np.where(arm[inner] == first_arm, -1 - depth[inner], 1 + depth[inner])
+    return np.concatenate([inner, [root]])[np.argsort(np.append(position, 0))]
+
+
+@dataclass(frozen=True, eq=False)
+class SampleTree:
+    """Samples as a tree, and what the rules ask of it; all arrays are of length n."""
+
+    parent: np.ndarray
+    root: int
+    is_soma: np.ndarray
+    first: np.ndarray  # the child with the smallest id, -1 at tips
+    second: int  # the root's second child, -1 where there is none
+    soma_children: np.ndarray  # children of type 1, of samples of type 1
+    shared_begin: np.ndarray  # a section goes on into the first child; the others leave its begin
+    goes_on: np.ndarray  # whether the first child is in the same section
+
+
+def tree_of(cell: Morphology, parent: np.ndarray, root: int) -> SampleTree:
+    n, is_soma = len(parent), cell.type == SOMA
+    below = np.flatnonzero(parent >= 0)
+    below = below[np.lexsort((cell.id[below], parent[below]))]  # siblings together, by their ids
+    above = parent[below]
+    children = np.bincount(above, minlength=n)
+    first, last = np.full(n, -1), np.full(n, -1)
+    last[above] = below
+    first[above[::-1]] = below[::-1]
+    of_root = below[above == root]
+    soma_children = np.bincount(above[is_soma[above] & is_soma[below]], minlength=n)
+
+    shared = ~is_soma & at(is_soma, parent) & (np.arange(n) != first[root])
+    shared[root] = not is_soma[root]
+    # A soma goes on into a soma; a neurite as long as it neither branches nor changes its type.
+    soma_on = is_soma & at(is_soma, first) & (soma_children <= 1)
+    soma_on[root] = is_soma[root] and bool(at(is_soma, first[[root]])[0])
+    alike = (last >= 0) & (cell.type[last] == cell.type)
+    neurite_on = ~is_soma & alike & ((children == 1) | shared)
+    return SampleTree(
+        parent=parent,
+        root=root,
+        is_soma=is_soma,
+        first=first,
+        second=int(of_root[1]) if len(of_root) > 1 else -1,
+        soma_children=soma_children,
+        shared_begin=shared,
+        goes_on=soma_on | neurite_on,
+    )
+
+
+def is_sphere_of_three(cell: Morphology, tree: SampleTree) -> bool:
+    """Whether the soma is NeuroMorpho.Org's form of a sphere, as NEURON judges it."""
+    soma, pair = np.flatnonzero(tree.is_soma), [int(tree.first[tree.root]), tree.second]
+    if len(soma) != 3 or min(pair) < 0 or set(soma.tolist()) != {tree.root, *pair}:
+        return False
+    diameter = 2 * float(cell.radius[tree.root])
+    if (tree.first[pair] >= 0).any() or (cell.radius[pair] != cell.radius[tree.root]).any():
+        return False
+    across = np.linalg.norm(cell.xyz[pair] - cell.xyz[tree.root], axis=1).sum()
+    return bool(abs(across / diameter - 1) < 0.01)
+
+
+ZERO_RADIUS = "zero-radius"
+REPAIRS = (ZERO_RADIUS,)
+
+
+def zero_radii(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
+    """Interpolate radii of 0 along the neurites; return the samples that get one, and radii, µm.
+
+    A radius of 0 before the tip of a neurite lies between the nearest samples that have one; a tip
+    may end in 0, as a cone. A beginning takes the next radius. The soma keeps its zeros.
+    """
+    parent, soma = from_soma(cell)
+    n, radius = len(parent), cell.radius
+    tip = np.bincount(parent[parent >= 0], minlength=n) == 0
+    wanted = (radius == 0) & ~tip & ~soma
+    if not wanted.any():
+        return np.zeros(0, np.int64), np.zeros(0)
+    with np.errstate(over="ignore"):
+        edge = np.where(parent < 0, 0.0, np.linalg.norm(cell.xyz - cell.xyz[parent], axis=1))
+    _, depth = climb(parent)
+    order = np.lexsort((-cell.id, depth)).tolist()  # of two as near the smallest id comes first
+    within = ~soma & (parent >= 0) & ~at(soma, parent)  # the parent is of the same neurite
+    samples = np.flatnonzero(wanted)
+    above = _nearest(order, parent, within, (radius > 0) & ~soma, radius, edge)[samples]
+    ends = (radius > 0) | (tip & (radius == 0))
+    below = _nearest(order[::-1], parent, within, ends & ~soma, radius, edge, away=True)[samples]
+    whole = above[:, 1] + below[:, 1]
+    apart = np.isfinite(whole) & (whole > 0)
+    share = np.divide(above[:, 1], whole, out=np.full(len(whole), 0.5), where=apart)
+    new = above[:, 0] + share * (below[:, 0] - above[:, 0])
+    new = np.where(np.isinf(above[:, 1]), below[:, 0], new)
+    good = np.isfinite(new) & (new > 0)
+    return samples[good], new[good]
+
+
+def _nearest(
+    order: list[int],
+    parent: np.ndarray,
+    within: np.ndarray,
+    known: np.ndarray,
+    radius: np.ndarray,
+    edge: np.ndarray,
+    away: bool = False,
+) -> np.ndarray:
+    """(n, 2) radius and distance of the nearest known sample above, or `away` from the root."""
+    found = np.full((len(parent), 2), (np.nan, np.inf))
+    for i in order:
+        p = int(parent[i])
+        if not within[i]:
+            continue
+        here, there = (p, i) if away else (i, p)
+        value, distance = (radius[there], 0.0) if known[there] else found[there]
+        if distance + edge[i] < found[here, 1] and np.isfinite(value):
+            found[here] = value, distance + edge[i]
+    return found
+
+
+def repaired(cell: Morphology, repair: str | None) -> Morphology:
+    """Return the cell with the repair made; a `RepairWarning` for each sample that is changed."""
+    if repair is None:
+        return cell
+    samples, new = zero_radii(cell)
+    if not len(samples):
+        return cell
+    radius = cell.radius.copy()
+    radius[samples] = new
+    for i, value in zip(samples.tolist(), new.tolist(), strict=True):
+        where = f"{cell.name}:{cell.line[i]}" if cell.line[i] > 0 else cell.name
+        message = f"{where}: sample {cell.id[i]} has radius 0, repaired to {value:.6g} µm"
+        warnings.warn(message, RepairWarning, stacklevel=3)
+    return replace(cell, radius=radius, repaired=samples)

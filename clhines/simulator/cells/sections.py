@@ -1,0 +1,414 @@
+"""Sections: a cell cut into unbranched chains of 3-D points, by the rules of NEURON's importer.
+
+The rules are those of ``Import3d_SWC_read`` and ``Import3d_GUI.instantiate`` of NEURON 9.0, found
+by reading and by comparing, and written anew. They are stated for a file whose samples are in
+depth-first order. The *first child* of a sample below is the child with the smallest id.
+What a section is, and what belongs to the soma, stands in `simulator.cells.samples`.
+
+Differences from NEURON's importer, each on purpose
+    - *order*: the order of the samples in the file has no meaning here; a file in another order is
+      taken as if it were in depth-first order. NEURON ends a section where the only child of a
+      sample is not the next sample, and needs parents to have the smaller ids.
+    - *root*: a soma elsewhere than at the root becomes the root. NEURON makes a frustum of a soma
+      of one sample there, and no sphere.
+    - *outline*: a soma of three or more samples in a row that all have radius 0 is a sphere, at
+      their mean and with the radius of the circle of the outline's area. NEURON gives it the
+      diameter 0 and stops at ``lambda_f``. A soma whose samples all coincide is a sphere
+      of the largest radius; NEURON makes 1e-9 µm of any section without length and more than two
+      points.
+    - *one sample*: a neurite of one sample at the root of a soma that branches is kept, with the
+      point that it leaves. NEURON drops it.
+    - *ring*: a step of the diameter at the very end of a section always has its ring. In NEURON
+      rounding decides whether it has, where the section has more than one segment.
+    - A cell of one sample that is not of type 1 is refused, and a sphere of three samples has
+      nothing but samples of type 1. NEURON checks the type of the root only.
+
+How far the two agree
+    Of 30 files (``tests/simulator/cells/test_import3d.py``, NEURON 9.0.2) 25 agree as they are, and
+    all 30 when written depth first from their somas (the outlined one with the sphere instead of
+    the outline): the same sections, the same numbers of segments by the d_lambda rule, areas and
+    input resistances that differ by less than 1e-9. So do 160 random cells with somas, types and
+    coincident samples of all kinds.
+
+Where a section is connected, and whether it has the point that it leaves
+    - From a soma of a single sample: at 0.5. It has that point only if it has a single sample.
+    - From the sample at the root: at 0.0, with the point; without it if the root has two children
+      of type 1 and the section is not of type 1.
+    - From a sample inside a section of type 1: at 0.5; without the point if it is not of type 1 and
+      has more than one sample.
+    - From the last sample of any section: at 1.0, with the point; without it in sections of other
+      types and more than one sample where the sample has children of type 1, two or more.
+    - A neurite that branches at its first sample beside the soma goes on into its first child; its
+      other children are connected at 0.0. (So does a root that is not of type 1. The first child
+      of the root is an exception, where this is not so.) It ends there nevertheless if the last
+      child is of another type.
+
+Sections without length
+    are left out, and what leaves them is connected where they were.
+
+Radii
+    must be finite and above 0, with one exception besides the outline: a tip may have radius 0
+    where its parent has more. The neurite then ends in a cone, which has an area, and whose
+    resistance up to any node inside is finite. A radius that is missing, negative, or 0 elsewhere
+    raises `CableError`, which names the sample; `simulator.cells.samples` can interpolate zero
+    radii.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.core.arrays import climb, inverse
+from clhines.core.checks import as_number, spread
+from clhines.core.errors import CableError, InputError, shown
+from clhines.core.quantities import as_numbers
+from clhines.simulator.cells.morphology import Morphology
+from clhines.simulator.cells.samples import (
+    SampleTree,
+    at,
+    from_soma,
+    in_a_row,
+    is_sphere_of_three,
+    tree_of,
+    zero_radii,
+)
+
+_LAMBDA_FREQUENCY = 100.0  # Hz, of the d_lambda rule
+MAX_SEGMENTS = 2**20  # in a cell
+
+
+@dataclass(frozen=True, eq=False)
+class Sections:
+    """One cell as unbranched sections of 3-D points, parents before children, the soma first."""
+
+    parent: np.ndarray  # -1 at section 0 and only there
+    parent_x: np.ndarray  # where on it: 1.0 at the end, 0.5 in the middle (of a soma), 0.0
+    offsets: np.ndarray  # points of section s: ``offsets[s]:offsets[s + 1]``, two at least
+    points: np.ndarray  # (num_points, 4) float32, µm: x, y, z and diameter
+    soma: np.ndarray  # whether a section is of the soma
+    type: np.ndarray  # SWC's, of the first sample after the point that it leaves
+    name: str = "cell"
+
+    @property
+    def num_sections(self) -> int:
+        return len(self.parent)
+
+    @property
+    def has_soma(self) -> bool:
+        return bool(self.soma[0])
+
+    @cached_property
+    def needs_middle(self) -> np.ndarray:
+        """(num_sections,) bool: where one is connected, and in the first section of a soma."""
+        needed = np.zeros(self.num_sections, dtype=bool)
+        needed[self.parent[self.parent_x == 0.5]] = True
+        needed[0] |= self.has_soma
+        return needed
+
+    @cached_property
+    def arc(self) -> np.ndarray:
+        # NEURON subtracts in single precision before it goes over to double.
+        with np.errstate(over="ignore"):  # is found by `checked_counts`
+            step = np.diff(self.points[:, :3], axis=0).astype(np.float64)
+        x, y, z = step.T
+        distance = np.sqrt(x * x + y * y + z * z)
+        arc = np.zeros(len(self.points))
+        for begin, end in zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True):
+            np.cumsum(distance[begin : end - 1], out=arc[begin + 1 : end])
+        return arc
+
+    @cached_property
+    def length(self) -> np.ndarray:
+        return self.arc[self.offsets[1:] - 1]
+
+    def nseg_by_length(self, max_length: float) -> np.ndarray:
+        """Fewest segments of at most `max_length` µm, odd numbers where `needs_middle`."""
+        max_length = as_positive("max_length", max_length, "um")
+        with np.errstate(over="ignore"):
+            nseg = self.checked_counts(np.maximum(np.ceil(self.length / max_length), 1))
+        nseg[self.needs_middle] |= 1
+        return nseg
+
+    def nseg_by_lambda(
+        self, d_lambda: float = 0.1, Ra: float | np.ndarray = 100.0, cm: float | np.ndarray = 1.0
+    ) -> np.ndarray:
+        """Odd numbers of segments, by NEURON's d_lambda rule."""
+        d_lambda = as_positive("d_lambda", d_lambda)
+        given = (("Ra", Ra, "ohm cm"), ("cm", cm, "uF/cm2"))
+        Ra, cm = (per_section(n, v, self.num_sections, unit) for n, v, unit in given)
+        diameter = self.points[:, 3].astype(np.float64)
+        inside = np.ones(len(diameter) - 1, dtype=bool)  # no frustum between two sections
+        inside[self.offsets[1:-1] - 1] = False
+        height, both = np.diff(self.arc)[inside], (diameter[:-1] + diameter[1:])[inside]
+        each = np.divide(height, np.sqrt(both), out=np.zeros_like(both), where=both > 0)
+        lam = np.add.reduceat(each, self.offsets[:-1] - np.arange(self.num_sections))
+        lam *= np.sqrt(2) * 1e-5 * np.sqrt(4 * np.pi * _LAMBDA_FREQUENCY * Ra * cm)
+        with np.errstate(all="ignore"):  # is found by `checked_counts`
+            lambda_f = self.length / lam
+            counts = np.floor((self.length / (d_lambda * lambda_f) + 0.9) / 2) * 2 + 1
+        return self.checked_counts(counts)
+
+    def checked_counts(self, counts: np.ndarray) -> np.ndarray:
+        """Return numbers of segments as int64; refuse more than `MAX_SEGMENTS` in a cell."""
+        infinite = np.flatnonzero(~np.isfinite(self.length))
+        if len(infinite):
+            raise InputError(
+                f"{self.name}: section {infinite[0]} is longer than single precision can tell; "
+                "expected coordinates and lengths in µm"
+            )
+        total = float(counts.sum())
+        if not total <= MAX_SEGMENTS:  # false for NaN too
+            s = int(np.argmax(counts))
+            raise InputError(
+                f"{self.name}: {total:.6g} segments in a cell, of which {float(counts[s]):.6g} in "
+                f"section {s} of {self.length[s]:.6g} µm; expected at most {MAX_SEGMENTS}"
+            )
+        return counts.astype(np.int64)
+
+
+def sections_of(cell: Morphology) -> Sections:
+    """Cut a cell into sections by the rules at the top of this module, or raise CableError."""
+    parent, soma = from_soma(cell)
+    row = in_a_row(parent, soma)
+    outline = len(row) >= 3 and not cell.radius[row].any()
+    _check_numbers(cell, parent, soma, row if outline else row[:0])
+    root = int(np.flatnonzero(parent < 0)[0])
+    if len(parent) == 1 and not soma.any():
+        _refuse_without_length(cell)
+    tree = tree_of(cell, parent, root)
+    body = np.array([root])
+    if outline:
+        body = row
+    elif is_sphere_of_three(cell, tree):
+        body = np.append(root, np.flatnonzero(soma & (parent >= 0)))
+    return _cut(cell, tree, soma, body, _body_points(cell, body, outline))
+
+
+# ------------------------------------------------------------------------------------ checks
+
+
+def _check_numbers(
+    cell: Morphology, parent: np.ndarray, soma: np.ndarray, outline: np.ndarray
+) -> None:
+    with np.errstate(over="ignore", under="ignore"):
+        xyz = cell.xyz.astype(np.float32)
+        diameter = (2 * cell.radius).astype(np.float32)
+    numbers = np.logical_and.reduce(np.isfinite(xyz), axis=1)
+    tip = np.bincount(parent[parent >= 0], minlength=len(parent)) == 0
+    cone = (cell.radius == 0) & tip & ~at(soma, parent) & at(diameter > 0, parent)
+    outlined = np.isin(np.arange(len(parent)), outline)
+    positive = np.isfinite(diameter) & ((diameter > 0) | cone | outlined)
+    bad = np.flatnonzero(~(numbers & positive))
+    if not bad.size:
+        return
+    i = int(bad[0])
+    if not numbers[i]:
+        _refuse(cell, i, f"is at {cell.xyz[i].tolist()}", "finite numbers")
+    expected = "a finite number above 0 (µm)"
+    if cell.radius[i] == 0:
+        expected = "a finite number above 0 or, at a tip off the soma, 0 (µm)"
+        if i in zero_radii(cell)[0]:
+            expected += "; or an interpolated one, by repair='zero-radius', --repair zero-radius"
+    _refuse(cell, i, f"has radius {cell.radius[i]:g}", expected)
+
+
+def _refuse(cell: Morphology, sample: int | np.integer, got: str, expected: str) -> NoReturn:
+    line = f":{cell.line[sample]}" if cell.line[sample] > 0 else ""
+    raise CableError(f"{cell.name}{line}: sample {cell.id[sample]} {got}, expected {expected}")
+
+
+def _refuse_without_length(cell: Morphology) -> NoReturn:
+    raise CableError(
+        f"{cell.name}:{cell.line[0]}: sample {cell.id[0]} and those joined to it have no "
+        "length and are no soma; expected one of the two"
+    )
+
+
+# -------------------------------------------------------------------------------------- soma
+
+
+def _body_points(cell: Morphology, body: np.ndarray, outline: bool) -> np.ndarray:
+    """(3, 4) float32: what a root of a single sample stands for, or an outline."""
+    if not outline:
+        return _ball(cell.xyz[body[0]], float(cell.radius[body[0]]))
+    xyz = cell.xyz[body]
+    centred = xyz - xyz.mean(axis=0)
+    twice_area = np.linalg.norm(np.cross(centred, np.roll(centred, -1, axis=0)).sum(axis=0))
+    equivalent = float(np.sqrt(twice_area / (2 * np.pi)))
+    if not np.float32(equivalent) > 0:
+        _refuse(cell, body[0], "begins an outline without area", "a soma with a radius")
+    return _ball(xyz.mean(axis=0), equivalent)
+
+
+def _ball(centre: np.ndarray, radius: float) -> np.ndarray:
+    """(3, 4) float32: a cylinder with the area of a sphere, along x."""
+    with np.errstate(over="ignore"):  # NEURON too reads single precision, and then adds in double
+        x, y, z, half = np.array([*centre, radius], np.float32).astype(np.float64).tolist()
+        points = [(x + along, y, z, 2 * half) for along in (-half, 0.0, half)]
+        return np.array(points).astype(np.float32)
+
+
+# ---------------------------------------------------------------------------------- sections
+
+
+@dataclass(frozen=True, eq=False)
+class _SectionChains:
+    """Sections as chains of samples, by level, then in the order of the file; 0 is the root's."""
+
+    head: np.ndarray  # first sample of each
+    last: np.ndarray  # last sample of each
+    above: np.ndarray  # section that it leaves, -1 for 0
+    samples: np.ndarray  # of each, in their order
+    offsets: np.ndarray
+
+
+def _chains(tree: SampleTree, body: np.ndarray) -> _SectionChains:
+    """Cut the tree into chains; the samples of a body of several count as its root alone."""
+    n, inside = len(tree.parent), np.zeros(len(tree.parent), dtype=bool)
+    parent = tree.parent
+    if len(body) > 1:
+        inside[body] = True
+        parent = np.where(at(inside, parent), tree.root, parent)
+    head = ~at(tree.goes_on & ~inside, parent)
+    head |= np.arange(n) != tree.first[parent]
+    inside[tree.root] = False
+    head[inside], head[tree.root] = False, True
+    head_of, distance = climb(np.where(head, -1, parent))
+
+    heads = np.flatnonzero(head)
+    number = inverse(heads, n)
+    above = np.where(heads == tree.root, -1, number[head_of[parent[heads]]])
+    _, level = climb(above)
+    order = np.argsort(level, kind="stable")
+    rank = inverse(order)
+    of = rank[number[head_of]]
+    kept = np.flatnonzero(~inside)
+    samples = kept[np.lexsort((distance[kept], of[kept]))]
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(of[kept], minlength=len(heads)))])
+    return _SectionChains(
+        head=heads[order],
+        last=samples[offsets[1:] - 1],
+        above=np.where(above < 0, -1, rank[above])[order],
+        samples=samples,
+        offsets=offsets,
+    )
+
+
+def _connections(tree: SampleTree, chains: _SectionChains) -> tuple[np.ndarray, np.ndarray]:
+    """Where each section begins on its parent, and whether it lacks the point it leaves."""
+    head, up = chains.head, np.maximum(chains.above, 0)
+    leaves, several = tree.parent[head], np.diff(chains.offsets) > 1
+    neurite, of_soma = ~tree.is_soma[head], tree.is_soma[head[up]]
+    splits = tree.soma_children[leaves] > 1  # several parts of the soma begin there
+
+    at_ball = (up == 0) & neurite & of_soma & (chains.offsets[1] == 1)
+    at_root = (up == 0) & ~at_ball & (leaves == tree.root)
+    other = of_soma & ~at_ball & ~at_root
+    inner = other & (leaves != chains.last[up])
+    end = other & ~inner
+    x = np.where(at_ball | inner, 0.5, np.where(at_root, 0.0, 1.0))
+    lacks = (at_ball | inner | ((end | at_root) & splits)) & neurite & several
+    x[at(tree.shared_begin, leaves) & (head != tree.first[leaves])] = 0.0
+    return x, lacks
+
+
+def _cut(
+    cell: Morphology, tree: SampleTree, soma: np.ndarray, body: np.ndarray, ball: np.ndarray
+) -> Sections:
+    """Make the sections: chains with the points that they leave, and without those of no length."""
+    chains = _chains(tree, body)
+    x, lacks = _connections(tree, chains)
+    with np.errstate(over="ignore"):
+        points = np.column_stack([cell.xyz, 2 * cell.radius]).astype(np.float32)
+    head, up = chains.head, np.maximum(chains.above, 0)
+    left = points[tree.parent[head]]
+    narrow = tree.is_soma[head[up]] & ~tree.is_soma[head]
+    left[narrow, 3] = points[head[narrow], 3]
+    begun = ~lacks
+    begun[0] = False
+    made = np.insert(points[chains.samples], chains.offsets[:-1][begun], left[begun], axis=0)
+    offsets = chains.offsets + np.concatenate([[0], np.cumsum(begun)])
+    if chains.offsets[1] == 1:
+        made, offsets = np.concatenate([ball, made[1:]]), np.append(0, offsets[1:] + 2)
+    if soma.any() and (made[: offsets[1], :3] == made[0, :3]).all():
+        made, offsets = _largest_sphere(cell, chains, made, offsets)
+    return _with_length(cell, chains.above, x, offsets, made, soma[head], cell.type[head])
+
+
+def _largest_sphere(
+    cell: Morphology, chains: _SectionChains, points: np.ndarray, offsets: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    first = chains.samples[: chains.offsets[1]]
+    largest = int(first[np.argmax(cell.radius[first])])
+    ball = _ball(cell.xyz[chains.head[0]], float(cell.radius[largest]))
+    if (ball[:, :3] == ball[0, :3]).all():
+        got = f"is at {cell.xyz[first[0]].tolist()}"
+        _refuse(cell, first[0], got, "a soma that single precision can tell from a point there")
+    points = np.concatenate([ball, points[offsets[1] :]])
+    return points, np.append(0, offsets[1:] + len(ball) - offsets[1])
+
+
+def _with_length(
+    cell: Morphology,
+    above: np.ndarray,
+    x: np.ndarray,
+    offsets: np.ndarray,
+    points: np.ndarray,
+    soma: np.ndarray,
+    types: np.ndarray,
+) -> Sections:
+    """Leave out sections without length; what leaves them is connected where they were."""
+    num = len(above)
+    section = np.repeat(np.arange(num), np.diff(offsets))
+    moved = (points[:, :3] != points[offsets[:-1], :3][section]).any(axis=1)
+    kept = np.bincount(section[moved], minlength=num) > 0
+    if not kept.any():
+        _refuse_without_length(cell)
+    # Up to the first section on the way that is connected to one that is kept, or to none.
+    stays = kept[np.maximum(above, 0)] | (above < 0)
+    joint, _ = climb(np.where(stays, -1, above))
+    number = np.where(kept, np.cumsum(kept) - 1, -1)
+    parent = np.where(above[joint] < 0, -1, number[above[joint]])[kept]
+    parent_x = x[joint][kept]
+    rootless = parent < 0  # several where the section at the root has no length
+    parent[rootless], parent_x[rootless] = 0, 0.0
+    parent[0] = -1
+    return Sections(
+        parent=parent,
+        parent_x=parent_x,
+        offsets=np.concatenate([[0], np.cumsum(np.diff(offsets)[kept])]),
+        points=points[kept[section]],
+        soma=soma[kept],
+        type=types[kept],
+        name=cell.name,
+    )
+
+
+def as_positive(name: str, value: object, unit: str | None = None) -> float:
+    value = as_numbers(name, value, unit)
+    try:
+        number = as_number(name, value)
+    except InputError:
+        number = 0.0
+    if not number > 0:
+        raise InputError(f"{name} is {shown(value)}, expected a positive number")
+    return number
+
+
+def per_section(name: str, value: ArrayLike, num_sections: int, unit: str) -> float | np.ndarray:
+    """Return a positive number, or one for each section as (num_sections,) float64."""
+    value = as_numbers(name, value, unit)  # type: ignore[assignment]
+    if not isinstance(value, (np.ndarray, list, tuple)) or np.ndim(value) == 0:
+        return as_positive(name, value)
+    array = spread(name, value, num_sections)
+    bad = np.flatnonzero(~(array > 0))
+    if len(bad):
+        s = int(bad[0])
+        raise InputError(f"{name} of section {s} is {array[s]:g}, expected a positive number")
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,609 @@
+"""A network with exact times on a CPU: many steps in one launch, of blocks of whole cells.
+
+The state is that of `steps`, in the same arenas. A work-item has a block of cells, solves
+for them from the tips to the roots, and sees events of its own cells at once; events of other
+blocks are seen by the next launch, as a launch is no longer than their smallest delay.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import ClassVar
+
+import numpy as np
+import pyopencl.array as cla
+
+from clhines.core.arrays import inverse, offsets, starts, stretch_of
+from clhines.core.errors import InputError
+from clhines.simulator.cpu.groups import (
+    TOGETHER,
+    Groups,
+    class_changes,
+    eliminated,
+    make_groups,
+    node_classes,
+    nodes_in_part,
+    takes_twice,
+)
+from clhines.simulator.cpu.plan import CellRanges, plan_blocks
+from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun
+from clhines.simulator.engines.run import Job
+from clhines.simulator.kinds import layouts
+from clhines.simulator.kinds.spec import ArenaSpec, CallValues, KindBlocks, call_of, fields_of
+from clhines.simulator.mechanisms.emit.functions import Functions
+from clhines.simulator.mechanisms.ir.program import Argument
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.model.model import ADVANCE_REVERSAL, INITIAL_REVERSAL, Kind, Model
+from clhines.simulator.records.records import Record
+from clhines.simulator.state.arena import Arena
+from clhines.simulator.state.sources import SENDING, wires_of
+from clhines.simulator.state.variables import Variables
+from clhines.solver.device import devices, program
+from clhines.solver.device.arrays import set_soon, within_reach
+from clhines.solver.forest import Forest
+
+
+@dataclass(frozen=True, eq=False)
+class Tiles:
+    """Tiles block after block: cells side by side, and the places of nodes in them.
+
+    Where a tile has L lanes, each of its slots has L places; slots are nodes in the order of
+    elimination, the roots last. So a vector of L numbers is a node of L cells of one shape:
+
+        places of a tile of 2 lanes   slot 0: a0 b0   slot 1: a1 b1   slot 2 (the roots): a2 b2
+
+    A tile may have several times L cells, of several shapes: nodes that follow each other are then
+    mostly of different cells, and do not wait for each other.
+    """
+
+    node: np.ndarray  # (n,), at each place
+    block_place: np.ndarray  # (blocks + 1,), first place of each block
+    block: np.ndarray  # this and the next are by tile
+    width: np.ndarray  # lanes
+    place: np.ndarray  # first place
+    slots: np.ndarray
+    roots: np.ndarray
+    parents: np.ndarray  # where its entries of `parent` begin
+    parent: np.ndarray  # slots, -1 of roots
+
+    @property
+    def widths(self) -> list[int]:
+        return np.unique(self.width).tolist()
+
+
+def make_tiles(
+    model: Model, blocks: CellRanges, widest: int, network: Model | None = None
+) -> Tiles:
+    """Put cells of each block into tiles of powers of two lanes, in classes of the `network`."""
+    forest, classes = model.forest, node_classes(network or model)
+    if network is not None and network is not model:
+        classes = classes[nodes_in_part(model, network)]
+    trees = forest.trees
+    keys = -trees.depth, classes, -class_changes(trees, classes), trees.parent < 0
+    found: list[tuple[int, int, int]] = []
+    nodes, parents = list[np.ndarray](), list[np.ndarray]()
+    for block in range(blocks.count):
+        cells = blocks.order[blocks.cells[block] : blocks.cells[block + 1]]
+        for width, rows in _rows(forest, cells, widest):
+            shapes = forest.shape_of_cell[rows[:, 0]].tolist()
+            at, row, parent = eliminated(trees, shapes, keys)
+            within = at - trees.offsets[shapes][row]
+            nodes.append((forest.cell_offsets[rows][row] + within[:, None]).reshape(-1))
+            parents.append(parent)
+            found.append((block, width, len(rows)))
+    of_block, width, roots = np.array(found, np.int64).T
+    size, slots = (np.array([len(a) for a in some]) for some in (nodes, parents))
+    return Tiles(
+        node=np.concatenate(nodes),
+        block_place=offsets(np.bincount(of_block, size, blocks.count).astype(np.int64)),
+        block=of_block,
+        width=width,
+        place=starts(size),
+        slots=slots,
+        roots=roots,
+        parents=starts(slots),
+        parent=np.concatenate(parents),
+    )
+
+
+def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield widths, and rows of that many cells of one shape."""
+    rows = dict[int, list[np.ndarray]]()
+    shape = forest.shape_of_cell[cells]
+    for s in np.unique(shape).tolist():
+        alike = cells[shape == s]
+        while len(alike):
+            width = min(widest, 1 << (len(alike).bit_length() - 1))
+            rows.setdefault(width, []).append(alike[:width])
+            alike = alike[width:]
+    for width, several in rows.items():
+        group = starts(forest.sizes[[row[0] for row in several]]) * width // TOGETHER
+        for g in np.unique(group):
+            yield width, np.stack([several[k] for k in np.flatnonzero(group == g)])
+
+
+class BlockLayout(layouts.Layout):
+    """Where the arenas of blocks of cells have what belongs to nodes and instances: by place."""
+
+    def __init__(self, model: Model, tiles: Tiles, most: int, twice: bool) -> None:
+        super().__init__(model)
+        self.tiles, self._place = tiles, inverse(tiles.node)
+        self.groups: dict[int, Groups] = {
+            k: make_groups(
+                np.arange(kind.count), self._place[kind.node], tiles.block_place, most, twice, True
+            )
+            for k, kind in enumerate(model.kinds)
+            if not layouts.is_artificial(kind)
+        }
+
+    @property
+    def nodes(self) -> np.ndarray:
+        return self.tiles.node
+
+    @property
+    def count(self) -> int:
+        return len(self.tiles.node)
+
+    def number(self, node: np.ndarray) -> np.ndarray:
+        return np.where(node < 0, -1, self._place[node])
+
+    def columns(self, k: int, kind: Kind) -> layouts.KindColumns:
+        return self.groups.get(k) or super().columns(k, kind)
+
+
+@dataclass(frozen=True)
+class GroupedKind(KindBlocks):
+    """One kind whose instances lie in groups of `width`, with the functions `wide` for a group."""
+
+    width: int = 1
+    wide: str = ""
+    constants: tuple[str, ...] = ()  # what ``NAME_constants`` works out
+    level: tuple[str, ...] = ()  # ions' variables that are one number, which nothing changes
+
+    @classmethod
+    def of(
+        cls,
+        kind: KindBlocks,
+        mechanism: Mechanism,
+        groups: Groups,
+        real: str,
+        level: tuple[str, ...],
+    ) -> GroupedKind:
+        blocks = [name for name, _ in kind.vectors]
+        single = tuple(name for name, alone in kind.parameters if alone)
+        declared = [q.name for q in mechanism.program.outputs]  # others are currents as they are
+        outputs = tuple(name for name in kind.outputs if name in declared)
+        how = real, groups.width, single, outputs
+        printed = Functions(mechanism.compiled, *how)
+
+        def lifted() -> tuple[str, list[str], dict[str, tuple[Argument, ...]]]:
+            text, constants = printed.lifted(blocks) if blocks else ("", [])
+            return text, constants, {name: printed.calls(name) for name in blocks}
+
+        key = "lifted", *how, *blocks
+        wide, constants, calls = mechanism.compiled.once(key, lifted)
+        known = {name: (f, arguments) for name, f, arguments in kind.blocks}
+        known |= {name: (known[name][0], calls[name]) for name in blocks}
+        scalar = [n for n in known if n not in blocks]
+        names = [*(["initial"] if f"{mechanism.name}_initial(" in kind.functions else []), *scalar]
+        return cls(
+            **{
+                **fields_of(kind),
+                "functions": mechanism.functions(real, outputs, names),
+                "blocks": tuple((name, *found) for name, found in known.items()),
+                "vectors": tuple((n, f"{printed.prefix}_{n}") for n in blocks),
+                "rows": False,
+            },
+            width=groups.width,
+            wide=wide,
+            constants=tuple(constants),
+            level=level,
+        )
+
+    @property
+    def vector(self) -> str:
+        return f"real{self.width}"
+
+    def call_constants(self) -> str:
+        values = ["dt", *(self.parameter(n) for n in self.singles)]
+        values += [f"constants_{self.number} + {c}" for c in range(len(self.constants))]
+        return call_of(f"{self.name}_constants", values, 4).rstrip("\n")
+
+    def places(self) -> str:
+        """Return declarations of where the values of its groups are; stores may change `at`."""
+        k = self.number
+        lines = [
+            f"__global const int *lanes = ints + lane_{k}, *runs = ints + run_{k};",
+            f"__global const real *shares = mem + share_{k};",
+            f"__global real *parameters = mem + parameters_{k} + {len(self.singles)};",
+            f"__global real *states = mem + states_{k}, *outputs = mem + outputs_{k};",
+        ]
+        for number, name in enumerate(self.singles):
+            lines.append(f"const real single_{number} = {self.parameter(name)};")
+        used = {a.name for name in dict(self.vectors) for a in self.arguments(name)}
+        for name in self.level:
+            if name in used:
+                lines.append(f"const real one_{name} = mem[level_{name}];")
+        return "".join(f"        {line}\n" for line in lines)
+
+    def line_of(self, line: int, lines: int) -> str:
+        return f"in_group(ints[position_{self.number} + j], {self.width}, {lines}, {line})"
+
+    def call_group(
+        self, block: str, values: CallValues, always: tuple[str, ...], indent: int
+    ) -> str:
+        """Return statements that call a block of group q, and add up ions' currents `always`."""
+        keep = partial(self._keep, block, always)
+        return self.call_wide(
+            block, self.vector, lambda a: self._where(a) or self._value(a, values), keep, indent
+        )
+
+    def _where(self, a: Argument) -> str:
+        """Return the vector in memory that an argument is; empty if it is none."""
+        w, names = self.width, list[str]()
+        if a.role == "parameter" and a.name in self.several:
+            names = self.several
+        elif a.role in ("state", "output"):
+            names = [*(self.states if a.role == "state" else self.outputs)]
+        if not names:
+            return ""
+        return f"LOOSE_{w}({a.role}s + {w * len(names)} * q + {w * names.index(a.name)})"
+
+    def _value(self, a: Argument, values: CallValues) -> str:
+        if a.role == "parameter":
+            return f"single_{self.singles.index(a.name)}"
+        if a.role == "constant":
+            return f"constants_{self.number}[{self.constants.index(a.name)}]"
+        if a.role == "ion" and a.name in self.level:
+            return f"({self.vector})one_{a.name}"
+        if a.role == "ion":
+            return f"at_{self.width}(mem + ion_{a.name}, place, run)"
+        return self.value(a, values) if a.direction != "out" else ""
+
+    def _keep(self, block: str, always: tuple[str, ...], a: Argument, local: str) -> str:
+        w, here = self.width, self._where(a)
+        if here or a.role not in ("ion", "ion_current"):
+            return f"{here} = {local};" if here else ""
+        if not self.adds_current(a, block):
+            return f"keep_{w}({local}, mem + ion_{a.name}, place, run);"
+        where = f"mem + ion_{'d' * (a.role == 'ion_current')}{a.name}"
+        if self.kind == "point":  # as a density
+            local = f"{local} * (100 / at_{w}(mem + area, place, run))"
+        test = "" if a.name[1:] in always else "if (sums) "
+        return f"{test}add_{w}({local}, {where}, place, run);"
+
+    def currents_of_ions(self) -> set[str]:
+        """Ions whose currents a block needs or gives one instance at a time."""
+        names = {f"i{ion}": ion for ion in self.ions}
+        found = set()
+        for block, _, arguments in self.blocks:
+            alone = block != "current" or "current" not in dict(self.vectors)
+            ions = [a for a in arguments if a.role == "ion" and a.name in names]
+            found |= {names[a.name] for a in ions if alone or a.direction != "out"}
+        return found
+
+    def is_early(self, always: tuple[str, ...]) -> bool:
+        """Whether currents of a step depend on nothing but what the step before has left."""
+        blocks = {name for name, _, _ in self.blocks if self.has(name)}
+        if blocks != {"current", "advance"} or len(dict(self.vectors)) < 2 or self.has_net:
+            return False
+        arguments = self.arguments("current")
+        currents = [f"i{ion}" for ion in self.ions if ion not in always]
+        ions = [a for a in arguments if a.role == "ion" and a.name not in currents]
+        return not self.asks("current", "t") and all(a.name in self.level for a in ions)
+
+
+_log = logging.getLogger(__name__)
+_CHANGES = ("first_step", "num_steps", "first_time", "first_row")
+
+
+@dataclass(frozen=True)
+class CellBlocksSpec(ArenaSpec):
+    """``blocks.mako``; `played_kinds` are kinds with parameters that take values in time."""
+
+    template: ClassVar[str] = "simulator/blocks"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "publish": (
+            "int num_sources, int first_time, const double *restrict step_begin, double *clock",
+            "int *ints, const int *at",
+        ),
+        "advance": (
+            "int num_blocks, int first_step, int num_steps, int first_time, int first_row",
+            "int capacity, int num_nodes, int num_v, int num_mem, int keeps_ions, ulong seed",
+            "real dt, double half_dt, const double *restrict step_begin, const real *restrict u",
+            "const real *restrict base, const real *restrict constant_g if constant",
+            "const real *restrict constant_b if constant",
+            "real *v, real *d, real *b, real *x, int *restrict failed",
+            "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
+            "int slots if grid, int num_targets if grid, real scale_of_events if grid",
+            "long *restrict incoming if grid, int *restrict grid_count if grid",
+            "int *restrict grid_source if grid, int *restrict grid_step if grid",
+            "const int *restrict v_first, const int *restrict v_column",
+            "const int *restrict v_index, real *restrict v_rows, const int *restrict mem_first",
+            "const int *restrict mem_column, const int *restrict mem_index",
+            "const int *restrict mem_block, real *restrict mem_rows",
+            "real *mem, double *clock, int *ints, const int *at",
+        ),
+    }
+
+    blocks: ClassVar[bool] = True
+    tile_widths: tuple[int, ...] = ()
+    played_kinds: tuple[int, ...] = ()
+    added_kinds: tuple[int, ...] = ()  # kinds to whose states pointers of others add
+
+    @classmethod
+    def of(
+        cls, spec: ArenaSpec, network: Model, layout: BlockLayout, level: tuple[str, ...]
+    ) -> CellBlocksSpec:
+        """Return the spec of blocks for `spec` of steps; `network` is that of all ranks."""
+        kinds = (
+            GroupedKind.of(kind, network.kinds[kind.number].mechanism, groups, spec.real, level)
+            if (groups := layout.groups.get(kind.number)) is not None
+            else kind
+            for kind in spec.kinds
+        )
+        return cls(
+            **{**fields_of(spec), "kinds": tuple(kinds)},
+            tile_widths=tuple(layout.tiles.widths),
+            played_kinds=tuple(sorted({p.kind for p in network.played})),
+            added_kinds=tuple(sorted({to.kind for to in network.written.values()})),
+        )
+
+    @property
+    def grouped(self) -> tuple[GroupedKind, ...]:
+        """Kinds at nodes."""
+        return tuple(kind for kind in self.kinds if isinstance(kind, GroupedKind))
+
+    @property
+    def group_widths(self) -> list[int]:
+        return sorted({kind.width for kind in self.grouped})
+
+    @property
+    def widths(self) -> list[int]:
+        return sorted({self.width, *self.group_widths, *self.tile_widths} - {1})
+
+    @cached_property
+    def always(self) -> tuple[str, ...]:
+        """Ions whose currents are added up in every step: something may need them."""
+        found = set().union(*(kind.currents_of_ions() for kind in self.grouped))
+        return tuple(ion for ion in self.ions if ion in found)
+
+    @cached_property
+    def early(self) -> tuple[GroupedKind, ...]:
+        """Kinds whose currents come first in a step, as they may be worked out before it."""
+        return tuple(
+            kind
+            for kind in self.grouped
+            if kind.is_early(self.always)
+            and kind.number not in (*self.played_kinds, *self.added_kinds)
+        )
+
+    @cached_property
+    def ahead(self) -> tuple[GroupedKind, ...]:
+        """Those of them whose currents are worked out when their states have advanced.
+
+        Neither they nor their currents leave anything that is recorded at the end of the step.
+        """
+        found = () if self.sets_v else self.early
+        return tuple(k for k in found if not k.outputs and not k.sets_states("current"))
+
+    @property
+    def own_v(self) -> str:
+        return "v[a]"
+
+    def functions(self, kind: KindBlocks) -> str:
+        wide = kind.wide if isinstance(kind, GroupedKind) else ""
+        return "\n".join(text for text in (super().functions(kind), wide) if text)
+
+    def counts(self, word: str) -> str:
+        apart = self.sending.read("apart", word) if self.bins else f"{word} == 2"
+        return f"{apart} ? event_shown : {super().counts(word)}"
+
+
+def make(job: Job) -> ArenaRun:
+    model = job.apart
+    always, units = job.asked, devices.limits(job.queue.device).compute_units
+    if job.decisions is not None and not always:  # a choice for all ranks, by the whole network
+        network, always = job.decisions.network, True
+        all_units = devices.limits(devices.whole_device(job.queue.device)).compute_units
+        if plan_blocks(network, wires_of(network), all_units) is None:
+            raise InputError("steps are expected to be faster")
+    blocks = plan_blocks(model, wires_of(model), units, always)
+    if blocks is None:
+        raise InputError("steps are expected to be faster")
+    job.check("blocks")
+    _log.info("%d blocks of cells, launches of %d steps", blocks.count, blocks.epoch)
+    kernels = partial(CellBlocks, blocks=blocks)
+    return ArenaRun(job, kernels, CellBlocks.family, apart=True)
+
+
+class CellBlocks(ArenaKernels):
+    """Advance a model with exact times by blocks of whole cells on a CPU."""
+
+    in_vectors, family = True, "blocks"
+    layout: BlockLayout
+
+    def __init__(self, run: ArenaRun, blocks: CellRanges) -> None:
+        super().__init__(run)
+        self.blocks = blocks
+
+    def put_matrix(self) -> None:
+        model, most = self.model, self.run.limits.vector_bytes // self.dtype.itemsize
+        twice = takes_twice(most, self.dtype.itemsize)
+        tiles = make_tiles(model, self.blocks, most, self.network)
+        self.layout = BlockLayout(model, tiles, most, twice)
+        self.place = self.layout.number(np.arange(self.layout.count))
+        self.v = [within_reach(self.queue, (len(self.place),), self.dtype)]
+        base = self._packed(model.capacitance_over_dt + model.constant_d)
+        self._given = {
+            "num_blocks": np.int32(self.blocks.count), "num_nodes": np.int32(len(self.place)),
+            "num_sources": np.int32(model.sources.count), "v": self.v[0],
+            "u": self._packed(model.u), "constant_g": self._packed(model.constant_g),
+            "constant_b": self._packed(model.constant_b), "base": base,
+            **{name: cla.zeros_like(base) for name in "dbx"},
+            **{name: np.int32(0) for name in _CHANGES},
+        }  # fmt: skip
+
+    def _packed(self, natural: np.ndarray) -> cla.Array:
+        return cla.to_device(self.queue, natural[self.layout.nodes].astype(self.dtype))
+
+    def fill(self, variables: Variables) -> dict[str, Arena]:
+        set_soon(self.v[0], 0, variables.v[self.layout.nodes].astype(self.dtype), self.queue)
+        arenas = layouts.filled_arenas(variables, self.dtype, self.place, self.layout)
+        self._add_tables(variables, arenas)
+        return arenas
+
+    def suit(self, variables: Variables) -> bool:
+        """See `ArenaKernels`; level ions are regions of the arenas, which are compared."""
+        return True
+
+    def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
+        level = tuple(level_ions(self.run.variables, self.network))
+        spec = CellBlocksSpec.of(spec, self.network, self.layout, level)
+        self._given["at"] = cla.to_device(self.queue, at)
+        self._built = program.build(self.queue.context, spec), spec
+
+    def bind(self) -> None:
+        self.run.times.forget()
+        recorded, sources = self.run.recorded_at, self.run.reducers.sources
+        at = recorded["v_index"].get(self.queue)  # type: ignore[union-attr]
+        lists = self._of_records(at[: int(recorded["num_v"])], sources)
+        given = {
+            "keeps_ions": np.int32(any(r.kind < -1 for r in sources)),
+            **{name: cla.to_device(self.queue, values) for name, values in lists.items()},
+            **self._given, **self.run.arguments,
+        }  # fmt: skip
+        publish = program.bind(*self._built, "publish", given, ("first_time",))
+        self._kernels = publish, program.bind(*self._built, "advance", given, _CHANGES)
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        self.run.times.put(first, count)
+        publish, advance = self._kernels
+        for done in range(0, count, self.blocks.epoch):
+            some = min(self.blocks.epoch, count - done)
+            numbers = first + done, some, first + done - self.run.times.steps.start, row + done
+            advance.change(*map(np.int32, numbers))
+            if self.blocks.crossing.any():
+                publish.change(np.int32(numbers[2]))
+                publish.launch(self.queue, 1, 1)
+            advance.launch(self.queue, self.blocks.count, 1)
+
+    # -- tables --------------------------------------------------------------------------------
+
+    def _add_tables(self, variables: Variables, arenas: dict[str, Arena]) -> None:
+        model, wires, blocks = self.model, self.run.wires, self.blocks
+        clock, ints = arenas["clock"], arenas["ints"]
+        ints.add("event_shown", variables.exact.count)
+        netcons, crossing = model.netcons, blocks.crossing
+        longest = np.full(model.sources.count, -np.inf)
+        np.maximum.at(longest, netcons.source[crossing], netcons.delay[crossing])
+        clock.add("longest", longest)
+        clock.add("launch_begin", np.zeros(1))
+        self._add_tiles(ints)
+        self._add_groups(arenas["mem"], ints)
+        for name, value in level_ions(variables, self.network).items():
+            arenas["mem"].add(f"level_{name}", np.array([value]))
+        layouts.add_cells(model, self.layout, ints, numbers=True)
+        targets = layouts.loose_targets(model, wires)  # that blocks look after one by one
+        targets = np.concatenate(wires.layers) if wires.apart else targets
+        self._add_lists(ints, "target", targets, blocks.target[targets])
+        if model.written:
+            at = self.layout.number(model.soma[layouts.cells_of_sums(model)])
+            block = stretch_of(self.layout.tiles.block_place, at)
+            self._add_lists(ints, "sum", np.arange(len(block)), block)
+        emitters = [np.zeros((2, 0), np.int64)]
+        for k, sources in model.sources.emitted.items():
+            some = np.flatnonzero(sources >= 0)
+            of = blocks.target[wires.first_target[k] + some]
+            emitters.append(np.stack((sources[some], of)))
+        self._add_lists(ints, "emitter", *np.concatenate(emitters, axis=1))
+        crosses = crossing[wires.order]  # connections that come from other blocks
+        word = ints.get("connection_short")
+        apart = word | SENDING.pack(short=0, crossed=0, apart=1) if model.bins else 2
+        ints.set("connection_short", np.where(crosses, apart, word))
+        loose = [p for p in model.played if layouts.is_artificial(model.kinds[p.kind])]
+        where = [blocks.target[wires.first_target[p.kind] + p.instance] for p in loose]
+        number = len(model.played) - len(loose) + np.arange(len(loose))  # they are the last
+        self._add_lists(ints, "loose_play", number, np.array(where, np.int64))
+
+    def _add_tiles(self, ints: Arena) -> None:
+        tiles = self.layout.tiles
+        ints.add("block_place", tiles.block_place)
+        ints.add("parents", tiles.parent)
+        columns = np.stack((tiles.place, tiles.slots, tiles.roots, tiles.parents), axis=1)
+        for width in tiles.widths:
+            some = tiles.width == width
+            ints.add(f"tiles_{width}", columns[some])
+            ints.add(f"tile_{width}", self._first(tiles.block[some]))
+
+    def _add_groups(self, mem: Arena, ints: Arena) -> None:
+        model = self.model
+        for k, groups in self.layout.groups.items():
+            kept = groups.member >= 0
+            ints.add(f"group_{k}", groups.first)
+            ints.add(f"lane_{k}", groups.place)
+            run = np.where(groups.side_by_side, groups.place[:, 0], -kept.sum(axis=1))
+            ints.add(f"run_{k}", run)
+            ints.add(f"position_{k}", groups.position)
+            ints.add(f"member_{k}", np.where(kept, groups.member, -1))
+            area = model.area[model.kinds[k].node][groups.source].astype(mem.dtype)
+            mem.add(f"share_{k}", area * mem.dtype.type(0.01))
+
+    def _add_lists(self, ints: Arena, name: str, values: np.ndarray, block: np.ndarray) -> None:
+        """Add values block by block, in the order given, and where those of each block begin."""
+        ints.add(f"block_{name}s", values[np.argsort(block, kind="stable")])
+        ints.add(f"block_{name}", self._first(block))
+
+    def _first(self, block: np.ndarray) -> np.ndarray:
+        """Return where those of each block begin, of things that are block after block."""
+        return offsets(np.bincount(block, minlength=self.blocks.count))
+
+    def _of_records(self, place: np.ndarray, records: Sequence[Record]) -> dict[str, np.ndarray]:
+        """Int32 lists by block: of voltages at places, and of variables that are at no node."""
+        block, kinds = stretch_of(self.layout.tiles.block_place, place), self.model.kinds
+        loose = [np.zeros(0, np.int64)]
+        for record in records:
+            if record.kind >= 0 and layouts.is_artificial(kinds[record.kind]):
+                first = self.run.wires.first_target.get(record.kind)
+                of = np.zeros(len(record.index), np.int64)
+                loose.append(of if first is None else self.blocks.target[first + record.index])
+        given = {
+            "v_first": self._first(block),
+            "v_column": np.argsort(block, kind="stable"),
+            "mem_block": np.concatenate(loose),
+        }
+        return {name: np.append(values, 0).astype(np.int32) for name, values in given.items()}
+
+
+def level_ions(variables: Variables, network: Model) -> dict[str, float]:
+    """Variables of ions that are one number wherever the network has the ion, all the time."""
+    written = set[str]()  # or not the same everywhere
+    for kind in network.kinds:
+        blocks = kind.mechanism.program.blocks.values()
+        written |= {
+            a.name for given in blocks for a in given if a.role == "ion" and a.direction != "in"
+        }
+    for ion in network.ions:
+        e, *concentrations, current = ion.variables
+        written.add(current)
+        if ((ion.style & ADVANCE_REVERSAL) > 0).any():
+            written.add(e)
+        uneven = {n for n, x in zip(concentrations, (ion.ci, ion.co), strict=True) if _differ(x)}
+        starts = ion.style & INITIAL_REVERSAL
+        if _differ(ion.e) or _differ(starts) or (uneven and starts.any()):
+            uneven.add(e)
+        written |= uneven
+    values = {
+        name: variables.ions[name][ion.node]
+        for ion in variables.model.ions
+        for name in ion.variables
+        if name not in written
+    }
+    return {n: v[0] if len(v) else 0.0 for n, v in values.items() if not _differ(v)}
+
+
+def _differ(values: np.ndarray) -> bool:
+    return bool((values[1:] != values[:-1]).any())

@@ -1,0 +1,707 @@
+"""ArenaRun: a run whose numbers lie in three arenas, with events at any time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.core.errors import InputError
+from clhines.simulator.engines.reference import (
+    Clock,
+    Reference,
+    Wanted,
+    wanted_outputs,
+    without_outputs,
+)
+from clhines.simulator.engines.run import DeviceRun, Job
+from clhines.simulator.events.exact import check_rings
+from clhines.simulator.events.grid_run import Grid, SpikeList
+from clhines.simulator.kinds.layouts import (
+    Layout,
+    at_parameter,
+    check_events,
+    entries_come,
+    locations,
+    num_sums,
+    owner_of,
+    read_back,
+    spec_of,
+)
+from clhines.simulator.kinds.spec import ArenaSpec
+from clhines.simulator.model.model import Model
+from clhines.simulator.records.records import Record
+from clhines.simulator.records.reduced import View
+from clhines.simulator.state.arena import Arena
+from clhines.simulator.state.changes import Storage
+from clhines.simulator.state.chunk import Chunk, check_room, steps_to
+from clhines.simulator.state.sources import wires_of
+from clhines.simulator.state.variables import Variables, chunk_of_all, of_all, whole, with_wires
+from clhines.solver.device import devices, program
+from clhines.solver.device.arrays import (
+    part_of,
+    read_parts,
+    set_soon,
+    set_zero,
+    to_device,
+    values_of,
+    within_reach,
+)
+from clhines.solver.plan.kernel_spec import TemplateSpec
+from clhines.solver.plan.plan import real_name
+
+MOST_STEPS = 1024  # whose times are on the device at once
+_SPIKES = 1 << 22  # that one chunk may have where no other number is given
+_EVENTS, _MOST_EVENTS = 64, 1 << 13  # that ranks read at once, at first and at most
+_TAKEN_WORDS = 1 << 12  # of events of other ranks that there is room for, at first
+_TAKEN = 64  # work-items that mark the targets of a source of another rank
+_follows = ContextVar("_follows", default=False)
+
+
+@contextmanager
+def state_follows() -> Iterator[None]:
+    """Do not put the start of runs on the device: a state is loaded before they advance."""
+    token = _follows.set(True)
+    try:
+        yield
+    finally:
+        _follows.reset(token)
+
+
+def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.ndarray:
+    """(1, r): wait, and return values of an array on a device; only those between them come."""
+    first, end = int(at.min(initial=len(array) - 1)), int(at.max(initial=0)) + 1
+    if not len(at):
+        return np.zeros((1, 0), array.dtype)
+    return values_of(part_of(array, first, end), queue)[at - first][None]
+
+
+def _recorded(
+    run: ArenaRun, rows: int, locations: Sequence[tuple[str, np.ndarray]], owner: np.ndarray
+) -> tuple[list[View], dict[str, np.integer | cla.Array]]:
+    """Make room for rows, which the work-item of `owner` writes; return views and arguments."""
+    index: dict[str, list[np.ndarray]] = {"v": [np.zeros(0, np.int64)], "mem": []}
+    columns = []
+    for source, at in locations:
+        columns.append((source, sum(len(a) for a in index[source])))
+        index[source].append(at)
+    v_index = np.concatenate(index["v"])
+    mem_index = np.concatenate([np.zeros(0, np.int64), *index["mem"]])
+    room = {
+        name: run.ending.reads.zeros(f"{name}_rows", (max(rows, 1), max(len(a), 1)), run.dtype)
+        for name, a in (("v", v_index), ("mem", mem_index))
+    }
+    order = np.argsort(owner, kind="stable")
+    owners = run.kernels.layout.count + 1 + (2 + num_sums(run.model) if run.model.written else 0)
+    tables = {
+        "v_index": v_index,
+        "mem_first": np.searchsorted(owner[order], np.arange(owners)),
+        "mem_column": order,
+        "mem_index": mem_index[order],
+    }
+    return [View(room[source], column) for source, column in columns], {
+        "num_v": np.int32(len(v_index)),
+        "num_mem": np.int32(len(mem_index)),
+        "v_rows": room["v"],
+        "mem_rows": room["mem"],
+        **{name: to_device(run.queue, a, np.int32) for name, a in tables.items()},
+    }
+
+
+class StepTimes:
+    """Steps as a device counts them, and the times at which `MOST_STEPS` of them begin.
+
+    `begin` has the times of the steps `steps`, ms, as `instant`. `state`, (4,) int32, is the first
+    step whose time is on the device, the row of that step, and how many steps after it the next one
+    is, twice: kernels before the solve read the one and set the other, and the last kernel of a
+    step does it the other way round.
+    """
+
+    def __init__(self, queue: cl.CommandQueue, dt: float, instant: np.dtype) -> None:
+        self._queue, self._dt, self._clock = queue, dt, Clock(dt)
+        self.begin = cla.zeros(queue, MOST_STEPS, instant)
+        self.state = cla.zeros(queue, 4, np.int32)
+        self.forget()
+
+    def forget(self) -> None:
+        """Have all put on the device the next time."""
+        self.steps, self._counted = range(0), (-1, -1, -1)
+
+    def put(self, first: int, count: int) -> None:
+        """Put the times of steps on the device, if they are not there."""
+        if first in self.steps and first + count <= self.steps.stop:
+            return
+        half = np.full(2 * MOST_STEPS - 1, 0.5 * self._dt)
+        half[0] = self._clock.at(first)
+        self.begin.set(np.cumsum(half)[::2].astype(self.begin.dtype), self._queue)
+        self.steps, self._counted = range(first, first + MOST_STEPS), (-1, -1, -1)
+
+    def count_from(self, first: int, row: int, count: int) -> None:
+        """Let the device count steps from `first`, which is recorded in `row`."""
+        self.put(first, count)
+        begin = self.steps.start
+        now = begin, row - (first - begin), first - begin
+        if now != self._counted:
+            self.state.set(np.array([*now, now[2]], np.int32), self._queue)
+        self._counted = (*now[:2], now[2] + count)
+
+
+class EventList:
+    """Events of kernels, `capacity` per chunk, and those of the start, `early` until reported."""
+
+    def __init__(
+        self,
+        queue: cl.CommandQueue,
+        capacity: int,
+        instant: np.dtype,
+        count: cla.Array,
+    ) -> None:
+        self.capacity, self._queue, self.count = capacity, queue, count
+        self.seen = 0  # events that `new` has returned
+        self._usual, self._any = _EVENTS, True  # of a look that follows one with any
+        self.known_empty = False  # as the host has seen since a kernel could change it
+        self._source = within_reach(queue, (capacity,), np.dtype(np.int32), zeros=False)
+        self._time = within_reach(queue, (capacity,), instant, zeros=False)
+        self.early: Chunk | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of kernels, by name."""
+        return {
+            "capacity": np.int32(self.capacity), "spike_count": self.count,
+            "spike_source": self._source, "spike_time": self._time,
+        }  # fmt: skip
+
+    def empty(self) -> None:
+        """Enqueue that there are none."""
+        if not self.known_empty:
+            set_zero(self.count, self._queue)
+        self.seen, self.known_empty = 0, False
+
+    def to(
+        self, end: int, begin: int = 0, queue: cl.CommandQueue | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Wait, and return sources and times of some events, and of those of the start."""
+        source, t = np.zeros(0, np.int64), np.zeros(0)
+        if end > begin:
+            lists = (self._source, begin, end), (self._time, begin, end)
+            source, t = read_parts(lists, queue or self._queue)
+        return self._with_early(source, t)
+
+    def _with_early(self, source: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        source, t = source.astype(np.int64), t.astype(np.float64)
+        early, self.early = self.early, None
+        if early is None:
+            return source, t
+        return np.append(early.spike_cell, source), np.append(early.spike_time, t)
+
+    def new(
+        self, others: Sequence[tuple[cla.Array, int, int]] = ()
+    ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+        """Wait, and return sources and times of the events found since the last call.
+
+        And values of other arrays, as `read_parts`. It waits once, as long as there are as many
+        events as usual, and none where there were none; else twice.
+        """
+        return self._until(self.count, self._queue, others)
+
+    def note(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+        """Enqueue a look at their number; return what waits for that alone, and is `new` then."""
+        noted, side = self._beside
+        count, size = self.count.base_data, self.count.nbytes
+        places = {"src_offset": self.count.offset, "byte_count": size}
+        event = cl.enqueue_copy(self._queue, noted.data, count, **places)
+
+        def new() -> tuple[np.ndarray, np.ndarray]:
+            self._queue.flush()
+            event.wait()
+            return self._until(noted, side)[:2]
+
+        return new
+
+    @cached_property
+    def _beside(self) -> tuple[cla.Array, cl.CommandQueue]:
+        """Return room for a number, and a queue whose reads wait for nothing that is under way."""
+        queue = self._queue
+        own = devices.is_cpu(queue.device)  # whose cores are busy with that
+        side = queue if own else cl.CommandQueue(queue.context, queue.device)
+        return cla.zeros(queue, 1, np.int32), side
+
+    def _until(
+        self, number: cla.Array, queue: cl.CommandQueue,
+        others: Sequence[tuple[cla.Array, int, int]] = (),
+    ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:  # fmt: skip
+        begin = self.seen
+        until = min(begin + self._usual * self._any, self.capacity)
+        lists = (number, 0, 1), (self._source, begin, until), (self._time, begin, until)
+        count, source, t, *more = read_parts((*lists, *others), queue)
+        self.seen = end = min(int(count[0]), self.capacity)
+        self._any = end > begin
+        if end <= until:
+            return *self._with_early(source[: end - begin], t[: end - begin]), more
+        usual = min(1 << (end - begin).bit_length(), _MOST_EVENTS)
+        self._usual = max(self._usual, usual)
+        return *self.to(end, begin, queue), more
+
+
+@dataclass(frozen=True)
+class TakenSpec(TemplateSpec):
+    """``taken.mako``: the regions of arenas that it needs are `regions`."""
+
+    template: ClassVar[str] = "simulator/taken"
+    regions: ClassVar[tuple[str, ...]] = (
+        *("ring", "ring_first", "ring_size", "event_count", "event_live"),
+        *("fan", "first_fan", "stale"),
+    )
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "take_events": (
+            "const double *time, int num_times, double *clock, int *ints",
+            ", ".join(f"int {name}" for name in regions),
+        )
+    }
+
+
+class Taking:
+    """Gives the rings of a run's sources events of other ranks: a copy, a kernel, and no wait.
+
+    What is copied: times as float64, then the words of their sources and where each one begins.
+    """
+
+    def __init__(self, run: ArenaRun) -> None:
+        self._run, self._copied = run, list[cl.Event]()
+        self._make_room(_TAKEN_WORDS)
+
+    def _make_room(self, words: int) -> None:
+        self._words = np.zeros(words, np.int32)
+        self._given = cla.empty(self._run.queue, words // 2, np.float64)
+        self._kernel: program.BoundKernel | None = None
+
+    def _bound(self) -> program.BoundKernel:
+        run, spec = self._run, TakenSpec()
+        places = {**run.arenas["clock"].offset, **run.arenas["ints"].offset}
+        given: dict[str, Any] = {
+            "time": self._given, "num_times": np.int32(0), "clock": run.clock, "ints": run.ints,
+            **{name: np.int32(places[name]) for name in spec.regions},
+        }  # fmt: skip
+        built = program.build(run.queue.context, spec)
+        return program.bind(built, spec, "take_events", given, ["num_times"])
+
+    def take(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Enqueue that sources, in order, have events at these times, ms."""
+        first = np.append(0, np.flatnonzero(source[1:] != source[:-1]) + 1)
+        times = 2 * len(time)
+        count, size = len(first), times + 2 * len(first) + 1
+        self._copied.clear()  # it waits for the last copy, which reads `_words`
+        if size > len(self._words):
+            self._make_room(1 << size.bit_length())
+        words = self._words[:size]
+        words[:times] = time.astype(np.float64).view(np.int32)
+        words[times : times + count], words[times + count : -1] = source[first], first
+        words[-1] = len(time)
+        queue, given = self._run.queue, self._given.base_data
+        self._copied.append(cl.enqueue_copy(queue, given, words, is_blocking=False))
+        if self._kernel is None:
+            self._kernel = self._bound()
+        self._kernel.change(np.int32(len(time)))
+        group = min(_TAKEN, self._run.limits.max_work_group)
+        self._kernel.launch(queue, group * count, group)
+
+
+class ArenaKernels(ABC):
+    """Kernels of an `ArenaRun`; `place`, (n,) int64, is of nodes among `v`; remote ones follow."""
+
+    in_vectors = False
+    layout: Layout
+    place: np.ndarray
+    v: list[cla.Array]
+
+    def __init__(self, run: ArenaRun) -> None:
+        self.run, self.queue, self.dtype = run, run.queue, run.dtype
+
+    @property
+    def model(self) -> Model:
+        """The model."""
+        return self.run.model
+
+    @property
+    def network(self) -> Model:
+        """The model of the whole network: all ranks have kernels that are chosen by it."""
+        return self.run.model if self.run.whole is None else self.run.whole.network
+
+    def storage(self, k: int, name: str, found: list[Storage]) -> list[Storage]:
+        """Where a parameter is, with what is `found` in the arenas; empty if it cannot change."""
+        return found
+
+    def suit(self, variables: Variables) -> bool:
+        """Whether kernels stay as they are, and arrays that `fill` sets where they are."""
+        return False
+
+    def take(self, k: int, name: str, values: np.ndarray) -> None:  # noqa: B027 - most need not
+        """Take new values of a parameter that are put into its `storage`."""
+
+    @abstractmethod
+    def put_matrix(self) -> None:
+        """Put what does not change on the device, and number the nodes by `place`."""
+
+    def renew(self) -> bool:
+        """Take the model of the run, which has other values; False where another run is needed."""
+        self.put_matrix()
+        return True
+
+    @abstractmethod
+    def fill(self, variables: Variables) -> dict[str, Arena]:
+        """Put the voltages on the device, and return the arenas."""
+
+    @abstractmethod
+    def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
+        """Build the kernels; `at` is where the regions of the arenas begin."""
+
+    @abstractmethod
+    def bind(self) -> None:
+        """Bind the arguments of all kernels."""
+
+    @abstractmethod
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
+
+
+class ArenaRun(DeviceRun):
+    """Advance a model whose variables are in arenas, with its `kernels`; see `kinds.layouts`.
+
+    The start is worked out on the host, where INITIAL blocks run. Variables of copies that are
+    alike are put on the device when they are needed: until then they are of one copy, and a state
+    of one may be loaded. Some kernels take each copy as cells of its own, `apart`. `whole` are
+    the decisions for a network of which this is a part. Times are `instant`: float64, but in
+    networks with events in whole steps where the device has none. Else see `DeviceRun`.
+    """
+
+    mem: cla.Array
+    clock: cla.Array
+    ints: cla.Array
+
+    def __init__(
+        self,
+        job: Job,
+        kernels: Callable[[ArenaRun], ArenaKernels],
+        family: str = "steps",
+        apart: bool = False,
+    ) -> None:
+        model, device = job.apart if apart else job.model, job.queue.device
+        double = devices.has_fp64(device)
+        if not double and model.has_times:
+            raise InputError(
+                f"{devices.label(device)} has no float64, in which exact times of events are kept; "
+                "expected another device"
+            )
+        self.family, self._alike, self.whole = family, job.model, job.decisions
+        super().__init__(job, model, _SPIKES)
+        self.max_steps = MOST_STEPS
+        self.instant = np.dtype(np.float64 if double else np.float32)
+        self.wires, self.times = wires_of(model), StepTimes(self.queue, model.dt, self.instant)
+        count = self.ending.reads.zeros("events", (1,), np.int32)
+        self.events = EventList(self.queue, self.max_spikes, self.instant, count)
+        self.wanted: Wanted = tuple(() for _ in model.kinds)
+        self.kernels = kernels(self)
+        self.kernels.put_matrix()
+        self._start(model, Reference(model.once, decisions=job.decisions))
+
+    @property
+    def in_place(self) -> bool:
+        """Whether parameters change where they lie; those of copies do not."""
+        return self.model.copies == 1
+
+    # -- the start -----------------------------------------------------------------------------
+
+    def restart(self, model: Model) -> bool:
+        """Go to the start of the model with other parameters or `v_init`."""
+        if max(model.copies, self.model.copies) > 1:
+            return False
+        host = Reference(model, self.wires, self.wanted, self._decisions)  # which may refuse it
+        same, self.model = model is self.model, model
+        if not same and not self.kernels.renew():
+            return False
+        self._start(model, host)
+        return True
+
+    def _start(self, model: Model, host: Reference) -> None:
+        """Go to the start of a model; `host` is there, with one of its copies."""
+        self.model, self.host = model, host
+        self.taken = False
+        self._next = -1  # step to which the cursors of what is played belong; -1: to none
+        self._shape: tuple[object, ...] | None = None  # what kernels are compiled for
+        self._changed = dict[tuple[int, str], np.ndarray]()  # parameters, since the start
+        self.grid = None
+        if model.has_sums:  # delivered after as many steps as come at once
+            self.max_steps = min(MOST_STEPS, self.decisions.epoch)
+            count = self.ending.reads.zeros("spikes", (1,), np.int32)
+            spikes = SpikeList.on(self.queue, self.max_spikes, count)
+            self.grid = Grid(model, self.queue, self.decisions, spikes)
+        self.failed = self.ending.reads.zeros("failed", (model.forest.num_cells,), np.int32)
+        self._forget_records()
+        _, self.recorded_at = _recorded(self, 0, [], np.zeros(0, np.int64))
+        self.events.early = chunk_of_all(host.end(), model)
+        self.build(host.variables)
+
+    def storage(self, k: int, name: str) -> list[Storage]:
+        """Where the values of a parameter of kind `k` are; empty where the start depends on it."""
+        kind, known = self.model.kinds[k], self.variables.singles[k]
+        program, names = kind.mechanism.program, [n for n, single in known if single]
+        if not self.taken or program.tables or name in program.begins:
+            return []
+        first, every = self.arenas["mem"].offset[f"parameters_{k}"], np.arange(kind.count)
+
+        def places() -> tuple[np.ndarray, np.ndarray]:
+            return at_parameter(self.variables, self.kernels.layout, k, name, every), every
+
+        single = name in names
+        found = (
+            Storage(self.mem, first + names.index(name)) if single
+            else Storage(self.mem, first, (k, name), places)
+        )  # fmt: skip
+        return self.kernels.storage(k, name, [found])
+
+    def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
+        known = self.host.variables.parameters[k]
+        known[name][own] = values
+        self._changed[k, name] = known[name]
+        self.kernels.take(k, name, values)
+
+    def build(self, variables: Variables) -> None:
+        """Go on from variables, of one copy or of all."""
+        self._next = -1
+        self._waiting: Variables | None = variables
+        if self.model.copies == 1 and not _follows.get():
+            self.ready()
+
+    def ready(self) -> None:
+        """Build the kernels, and put all variables on the device, if they are not there yet."""
+        variables = self._waiting
+        if variables is None:
+            return
+        if self.model.copies > 1 and variables.model is not self.model:
+            variables = with_wires(variables, self.model, self.wires)
+        self.variables = variables
+        copies = self.model.copies if variables.once is not self.model else 1
+        self.failed.set(np.tile(variables.failed, copies).astype(np.int32), self.queue)
+        if self.grid is not None:
+            self.grid.load(variables.save())
+        kernels, before, self._shape = self.kernels, self._shape, None
+        self.arenas = tables = kernels.fill(variables)
+        shape = variables, {name: table.offset for name, table in tables.items()}
+        same = before == shape and kernels.suit(variables)
+        self.mem, self.clock, self.ints = (
+            tables[name].put(self.queue, getattr(self, name) if same else None)
+            for name in ("mem", "clock", "ints")
+        )
+        self._error = tables["ints"].view("error")
+        if not same:
+            real, groups = real_name(self.dtype), kernels.layout.groups
+            width = self.limits.vector_bytes if kernels.in_vectors else 0
+            kernels.compile(*spec_of(variables, tables, real, width, groups))
+            self._bound = False
+            vars(self).pop("_taking", None)  # of the arenas before
+        self._shape, self._waiting = shape, None  # last: what was interrupted is done again
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        self.taken = True
+        if row == 0:
+            self.first_step = first
+        if self.grid is not None:
+            self.grid.add_events(first, count)
+        if not self._bound:
+            self.kernels.bind()
+            self._bound = True
+        if first != self._next:
+            self._begin_plays(first)
+        self._next = first + count
+        self.kernels.advance(first, count, row)
+
+    def _begin_plays(self, step: int) -> None:
+        """Put on the device which values of those that are played have come before a step."""
+        ints = self.arenas["ints"]
+        if "played_next" not in ints.offset:
+            return
+        until = Clock(self.model.dt).middle(step - 1) if step else -np.inf
+        came = entries_come(self.model, self.kernels.layout, until)
+        ints.view("played_next").set(came, self.queue)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments that kernels of all engines take, by name."""
+        num, model = np.int32, self.model
+        given: dict[str, Any] = {
+            "seed": np.uint64(model.seed & (1 << 64) - 1),
+            "dt": self.dtype.type(model.dt), "half_dt": self.instant.type(0.5 * model.dt),
+            "step_begin": self.times.begin, "failed": self.failed,
+            "mem": self.mem, "clock": self.clock, "ints": self.ints,
+            **self.events.arguments, **self.recorded_at,
+        }  # fmt: skip
+        if self.grid is None:
+            return given
+        grid = self.grid
+        return given | {
+            "slots": num(grid.slots), "num_targets": num(model.num_targets),
+            "scale_of_events": self.dtype.type(grid.scale), "incoming": grid.incoming,
+            "grid_count": grid.spikes.count, "grid_source": grid.spikes.source,
+            "grid_step": grid.spikes.step,
+        }  # fmt: skip
+
+    # -- records -------------------------------------------------------------------------------
+
+    def want(self, sources: Sequence[Record]) -> None:
+        """Build other kernels where these do not compute the outputs that are recorded."""
+        wanted = wanted_outputs(self.model, sources)
+        if wanted != self.wanted:
+            waiting, saved = self._waiting, None
+            if self.taken:
+                saved = self.save() if waiting is None else waiting.save()
+            self.host.want(sources)
+            for (k, name), values in self._changed.items():
+                self.host.variables.parameters[k][name] = values
+            self.wanted, self._shape = wanted, None
+            self.build(self.host.variables if saved is None else self._with(saved))
+        self.ready()
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        super().begin(rows, records)
+        self.ready()
+
+    def record(self, rows: int, sources: Sequence[Record]) -> list[View]:
+        self.want(sources)
+        layout, others = self.kernels.layout, [source for source in sources if source.kind != -1]
+        owner = [owner_of(source, self.variables, layout) for source in others]
+        owners = np.concatenate([np.zeros(0, np.int64), *owner])
+        views, self.recorded_at = _recorded(self, rows, self._locations(sources), owners)
+        self._bound = False
+        return views
+
+    def sampled(self, sources: Sequence[Record]) -> list[np.ndarray]:
+        self.want(sources)
+        arrays = {"v": self.kernels.v[0], "mem": self.mem}
+        found = self._locations(sources)
+        return [_values_at(arrays[name], at, self.queue) for name, at in found]
+
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
+        self.reducers.begin(records)
+        sources = self.reducers.sources
+        found = self.sampled(sources)
+        found = found if step or not self.taken else without_outputs(self.model, sources, found)
+        return self.reducers.now(found, step)
+
+    def _locations(self, sources: Sequence[Record]) -> list[tuple[str, np.ndarray]]:
+        """Where the values of each of `sources` are, among voltages or in ``mem``."""
+        kernels = self.kernels
+        place, layout = (lambda: kernels.place), kernels.layout
+        return locations(sources, self.variables, self.arenas, place, layout)
+
+    # -- events --------------------------------------------------------------------------------
+
+    def empty_events(self) -> None:
+        super().empty_events()
+        self.events.empty()
+
+    @property
+    def counts(self) -> list[cla.Array]:
+        return [self.events.count, self._error][: 2 if self.wires.num_targets else 1]
+
+    def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+        if self.wires.num_targets:
+            check_events(self.model, int(self.ending.values_of(self._error)[0]))
+        if self.wires.tight:  # the last launch, which no other follows that would look
+            names = "connection_source", "event_count", "cursor", "ring_size"
+            parts = [(a, 0, a.size) for a in map(self.arenas["ints"].view, names)]
+            source, sent, taken, size = read_parts(parts, self.queue)
+            check_rings(sent[source] - taken, size[source])
+        count = int(self.ending.values_of(self.events.count)[0])
+        self.events.known_empty = not count
+        if count == self.events.seen and self.events.early is None:  # other ranks have been told
+            return Chunk.of_none(failed, values)
+        source, t = self.events.to(min(count, self.max_spikes))
+        if count > self.max_spikes:
+            check_room(count, self.max_spikes, int(t.max() / self.model.dt))
+        if self.instant == np.float64:
+            return Chunk.of(t, source, self.model.dt, failed, values)
+        step = steps_to(t, self.model.dt)
+        return Chunk.of_steps(step, source, self.model.dt, failed, values)
+
+    # -- other ranks ---------------------------------------------------------------------------
+
+    def early_sources(self) -> np.ndarray:
+        return self.events.to(0)[0]
+
+    def new_events(self, node: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        at = self.kernels.place[node]
+        if not len(at):
+            return *self.events.new()[:2], np.zeros(0)
+        first, end = int(at.min()), int(at.max()) + 1
+        source, t, (v,) = self.events.new([(self.kernels.v[0], first, end)])
+        return source, t, v[at - first]
+
+    def note_events(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+        return self.events.note()
+
+    def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
+        if len(source):
+            self._taking.take(source, time)
+
+    @cached_property
+    def _taking(self) -> Taking:
+        return Taking(self)
+
+    def take_voltages(self, v: np.ndarray) -> None:
+        if len(v):
+            now = self.kernels.v[0]
+            values = v.astype(self.dtype)
+            self._voltages_taken = set_soon(now, len(now) - len(v), values, self.queue)
+
+    # -- the whole -----------------------------------------------------------------------------
+
+    def voltages(self) -> np.ndarray:
+        self.ready()
+        place = self.kernels.place  # nodes of other ranks follow
+        own = place[: len(place) - len(self.model.remote_v)]
+        return values_of(self.kernels.v[0], self.queue)[own]
+
+    def weights(self) -> np.ndarray:
+        """(w,) float64: of connections on the grid, then of those at exact times, as they are."""
+        self.ready()
+        return np.append(super().weights(), self.arenas["mem"].get("weight").astype(np.float64))
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Return arrays that `load` takes; those of `Reference` have the same names."""
+        waiting, here = self._waiting, self.grid is None and not len(self.model.remote_v)
+        if waiting is not None and waiting.model is self.model and here:
+            return waiting.save(self.dtype)
+        self.ready()
+        self.variables = whole(self.variables)
+        found = read_back(self.variables, self.arenas, self.kernels.layout)
+        if self.grid is not None:
+            found |= self.grid.save()
+        if len(self.model.remote_v):
+            v, first = self.kernels.v[0], len(self.kernels.v[0]) - len(self.model.remote_v)
+            found["remote_v"] = v[first:].get(self.queue)
+        return {**found, "v": self.voltages(), "failed": values_of(self.failed, self.queue)}
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        """Go on from what `save` gave, or from such arrays of one copy."""
+        self.taken, self.events.early = True, None
+        self.host.taken = True
+        self.build(self._with(saved))
+
+    def _with(self, saved: dict[str, np.ndarray]) -> Variables:
+        """Return variables with the values of a state, of one copy or of all."""
+        variables, copies = self.host.variables, self._alike
+        if self.model.copies < copies.copies and len(saved["v"]) == copies.once.forest.num_nodes:
+            saved = of_all(copies, saved)
+        if len(saved["v"]) != len(variables.v):
+            variables = whole(with_wires(variables, self.model, self.wires))
+        variables.load(saved)
+        return variables

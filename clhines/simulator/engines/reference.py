@@ -1,0 +1,469 @@
+"""A network started and advanced with NumPy in float64: the truth for engines on devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from clhines.core.errors import InputError
+from clhines.simulator.engines.run import PartRun
+from clhines.simulator.events.exact import HostEvents
+from clhines.simulator.events.grid_run import Spikes
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.model.model import ADVANCE_REVERSAL, DENSITY, INITIAL_REVERSAL, Kind, Model
+from clhines.simulator.records.records import CURRENT, Record, is_current
+from clhines.simulator.records.reduced import HostReducer, Reducers
+from clhines.simulator.refusals import refusal
+from clhines.simulator.state.chunk import Chunk, runaways
+from clhines.simulator.state.decisions import Decisions
+from clhines.simulator.state.sources import Wires, wires_of
+from clhines.simulator.state.variables import BlockCall, Variables, of_all
+from clhines.solver import reference
+from clhines.solver.forest import Forest
+
+
+def started(
+    model: Model,
+    wires: Wires,
+    wanted: Sequence[tuple[str, ...]] = (),
+    decisions: Decisions | None = None,
+) -> tuple[Variables, HostEvents]:
+    """Return all variables at t = 0, events due then delivered, spikes of then found."""
+    variables = Variables(model, wires, decisions)
+    if wanted:
+        variables.want(wanted)
+    events = HostEvents(variables)
+    events.plays.start()
+    for ion in model.ions:
+        variables.to_nernst(ion, ion.node[(ion.style & INITIAL_REVERSAL) > 0])
+    kinds, begin = range(len(model.kinds)), {"begin": 0.0, "now": 0.0, "end": 0.0}
+    for k in kinds:
+        variables.run_block(k, "before_initial", begin)
+    for k in kinds:
+        _refuse(variables, k, "unless_initial")
+        _initial(events, k)
+        _refuse(variables, k, "unless")
+    for k in wires.kinds:
+        _connections(events, k)
+    for k in kinds:
+        variables.run_block(k, "after_initial", begin)
+    events.deliver_until(0.0)
+    currents(variables, {"begin": 0.0, "now": 0.0, "end": 0.0}, 0)
+    for k in kinds:
+        variables.run_block(k, "before_step", begin)
+    events.detect(0.0, -1)
+    return variables, events
+
+
+def _refuse(variables: Variables, k: int, block: str) -> None:
+    mechanism = variables.model.kinds[k].mechanism
+    if block in mechanism.program.blocks and len(variables.model.kinds[k].node):
+        check_unless(mechanism, block, {**variables.parameters[k], **variables.states[k]})
+
+
+def asked(
+    mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]
+) -> list[tuple[int, np.ndarray]]:
+    """Return the numbers of a block's results, and where each is not 0: one, or each instance."""
+    arguments = mechanism.calls(block)
+    inputs = [a.name for a in arguments if a.direction == "in"]
+    reasons = [int(a.name) for a in arguments if a.direction == "out"]
+    with np.errstate(all="ignore"):
+        flags = mechanism.twin(block)(*(values[name] for name in inputs))
+    return [(k, np.asarray(where) != 0) for k, where in zip(reasons, flags, strict=True)]
+
+
+def check_unless(mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]) -> None:
+    """Raise an InputError where parameters ask for something that is not simulated."""
+    inputs = [a.name for a in mechanism.calls(block) if a.direction == "in"]
+    count = max(np.size(values[name]) for name in inputs)
+    for number, where in asked(mechanism, block, values):
+        instances = np.flatnonzero(np.broadcast_to(where, count))
+        if len(instances):
+            at = {name: np.broadcast_to(values[name], count)[instances[0]] for name in inputs}
+            shown = ", ".join(f"{name} = {x:g}" for name, x in at.items())
+            raise InputError(
+                refusal(
+                    "network.called-instance",
+                    name=mechanism.name,
+                    unle=mechanism.program.unless[number],
+                    shown=shown,
+                    instance=instances[0],
+                )
+            )
+
+
+def _initial(events: HostEvents, k: int) -> None:
+    variables = events.variables
+    kind = variables.model.kinds[k]
+    if "initial" not in kind.mechanism.program.blocks:
+        return
+    for some in variables.rounds[k]:
+        zero, none = np.zeros(len(some)), np.full(len(some), -1)
+        v = variables.v_of(k, some)
+        call = BlockCall(v, dict.fromkeys(("now", "begin", "end"), zero), zero, none)
+        variables.call(k, "initial", some, call)
+        if k in variables.queues:
+            events.obey(k, some, zero, none, call)
+        variables.wrote_concentrations(k, "initial", some)
+    check_globals(kind, variables.states[k])
+
+
+def check_globals(kind: Kind, states: Mapping[str, np.ndarray]) -> None:
+    """Let all instances have the last one's of a variable of all, or refuse several values."""
+    mechanism = kind.mechanism
+    for quantity in mechanism.program.states:
+        values = states[quantity.name]
+        if quantity.name in mechanism.program.begun and kind.last is not None:
+            values[:] = values[kind.last]
+        if quantity.name in mechanism.program.last:
+            continue
+        if quantity.is_global and (values != values[:1]).any() and not np.isnan(values).all():
+            raise InputError(
+                refusal(
+                    "network.after-initial-expected-value-all-instances",
+                    value=quantity.public or quantity.name,
+                    name=mechanism.name,
+                    min=values.min(),
+                    max=values.max(),
+                )
+            )
+
+
+def _connections(events: HostEvents, k: int) -> None:
+    """Run INITIAL of NET_RECEIVE for each connection; without it weights after the first are 0."""
+    variables, wires = events.variables, events.variables.wires
+    kind, netcons = variables.model.kinds[k], variables.model.netcons
+    of_kind = np.flatnonzero(netcons.kind == k)
+    program = kind.mechanism.program
+    if "net_initial" not in program.blocks:
+        assert program.net is not None
+        for w in range(1, len(program.net.weights)):
+            variables.exact.weight[netcons.first_weight[of_kind] + w] = 0.0
+        return
+    counts = np.diff(wires.first)[wires.first_target[k] : wires.first_target[k] + kind.count]
+    for turn in range(int(counts.max(initial=0))):
+        some = np.flatnonzero(counts > turn)
+        connection = wires.order[wires.first[wires.first_target[k] + some] + turn]
+        zero, at = np.zeros(len(some)), netcons.first_weight[connection]
+        call = BlockCall(variables.v_of(k, some), {"now": zero}, zero, at)
+        variables.call(k, "net_initial", some, call)
+
+
+def currents(variables: Variables, t: dict[str, float], step: int) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) sums of conductance, µS, and current, nA, of all kinds at each node."""
+    model = variables.model
+    n = model.forest.num_nodes
+    g_sum, i_sum = np.zeros(n), np.zeros(n)
+    for k in range(len(model.kinds)):
+        variables.run_block(k, "before_breakpoint", t)
+    for ion in model.ions:
+        current = ion.variables[3]
+        variables.ions[current][:] = 0.0
+        variables.ions[f"d{current}"][:] = 0.0
+        variables.to_nernst(ion, ion.node[(ion.style & ADVANCE_REVERSAL) > 0])
+    for k, kind in enumerate(model.kinds):
+        if "current" not in kind.mechanism.program.blocks:
+            continue
+        for some in variables.rounds[k]:
+            node = kind.node[some]
+            call = BlockCall(variables.v[node], dict(t), step=step)
+            variables.call(k, "current", some, call)
+            zero = np.zeros(len(some))
+            i, g = (call.results.get((role, role), zero) for role in ("i", "g"))
+            factor = DENSITY * model.area[node] if kind.mechanism.kind == "density" else 1.0
+            g_sum += np.bincount(node, factor * g, n)
+            i_sum += np.bincount(node, factor * i, n)
+    return g_sum, i_sum
+
+
+def axial_currents(forest: Forest, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """(n,) float64, nA: from neighbours into each node; `u`, µS, is minus the conductance.
+
+    A step solves for changes of v, as NEURON does: ``A dv = sum of g (v_neighbour - v) - i``. The
+    conductance between short compartments is thousands of times C/dt, and a right-hand side
+    ``C/dt v`` would round v beside it; differences of neighbours' voltages keep what that loses.
+    """
+    child = np.flatnonzero(forest.parent >= 0)
+    parent = forest.parent[child]
+    flow = u[child] * (v[child] - v[parent])
+    found = np.zeros(forest.num_nodes)
+    found[child] = flow
+    return found - np.bincount(parent, flow, forest.num_nodes)
+
+
+def neighbours(forest: Forest) -> np.ndarray:
+    """(3, n) int64: parent, first child, parent's next child (they ascend) of each node, or -1."""
+    found = np.full((3, forest.num_nodes), -1)
+    found[0] = forest.parent
+    child = np.flatnonzero(forest.parent >= 0)
+    child = child[np.argsort(forest.parent[child], kind="stable")]
+    parent = forest.parent[child]
+    is_first = np.diff(parent, prepend=-1) != 0
+    found[1, parent[is_first]] = child[is_first]
+    later = np.flatnonzero(~is_first)
+    found[2, child[later - 1]] = child[later]
+    return found
+
+
+def placed_neighbours(forest: Forest, gather: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """(3, places) int32: places of `neighbours` of the node at each place; -1 for none."""
+    found = neighbours(forest)
+    placed = np.where(found < 0, -1, place[found])
+    return np.ascontiguousarray(np.where(gather < 0, -1, placed[:, gather]), np.int32)
+
+
+def diffuse(variables: Variables) -> None:
+    """Advance the states that diffuse along cells."""
+    for one in variables.model.diffusions:
+        kind = variables.model.kinds[one.kind]
+        call = BlockCall(np.zeros(kind.count), {})
+        variables.call(one.kind, "diffuse", np.arange(kind.count), call)
+        for name in one.names:
+            own = name in variables.states[one.kind]
+            values, at = (
+                (variables.states[one.kind][name], slice(None)) if own
+                else (variables.ions[name], kind.node)
+            )  # fmt: skip
+            volume, diffusion = (call.results[role, name] for role in ("volume", "diffusion"))
+            values[at] = one.solved(values[at], volume, diffusion, variables.model.dt)
+
+
+Wanted = Sequence[tuple[str, ...]]  # outputs of each kind that are worked out
+
+
+class Clock:
+    """NEURON's time, ms: each step adds two half steps."""
+
+    def __init__(self, dt: float) -> None:
+        self._dt, self._step, self._t = dt, 0, 0.0
+
+    def at(self, step: int) -> float:
+        """Time of the begin of a step, ms."""
+        if step < self._step:
+            self._step, self._t = 0, 0.0
+        for _ in range(step - self._step):
+            self._t = (self._t + 0.5 * self._dt) + 0.5 * self._dt
+        self._step = step
+        return self._t
+
+    def middle(self, step: int) -> float:
+        """Time of the middle of a step, ms."""
+        return self.at(step) + 0.5 * self._dt
+
+
+def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
+    """Return the outputs of each kind that are recorded, in its order, and the current last."""
+    asked = {(r.kind, r.name) for r in records}
+    current = {r.kind for r in records if is_current(r, model)}
+    return tuple(
+        (
+            *(q.name for q in kind.mechanism.program.outputs if (k, q.name) in asked),
+            *([CURRENT] if k in current else []),
+        )
+        for k, kind in enumerate(model.kinds)
+    )
+
+
+def without_outputs(
+    model: Model, records: Sequence[Record], samples: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """Return samples at t = 0 after a load: NaN for what a step sets and no state keeps."""
+    found = list(samples)
+    for k, r in enumerate(records):
+        if r.kind < 0:
+            continue
+        outputs = model.kinds[r.kind].mechanism.program.outputs
+        if is_current(r, model) or r.name in {q.name for q in outputs}:
+            found[k] = np.full_like(samples[k], np.nan)
+    return found
+
+
+class Reference(PartRun):
+    """Advance a model on the host; `decisions` are of the whole, where it is a rank's share."""
+
+    def __init__(
+        self,
+        model: Model,
+        wires: Wires | None = None,
+        wanted: Wanted = (),
+        decisions: Decisions | None = None,
+    ) -> None:
+        self.model = model
+        self._wires = wires or wires_of(model)
+        self.dtype, self.max_steps = np.dtype(np.float64), 1
+        self._decisions, self._noted = decisions, 0
+        if decisions is not None and decisions.split:  # until others' spikes act
+            self.max_steps = decisions.epoch
+        self.taken, self._clock = False, Clock(model.dt)  # `taken`: it has left the start
+        self._next = -1  # step to which the state of what is played belongs; -1: to none
+        self.variables, self.events = started(model, self._wires, wanted, decisions)
+        self.records: list[Record] = []
+        self._reducers = Reducers(lambda record: HostReducer(record, model))
+        self._first = 0
+        self._rows: list[list[np.ndarray]] = []
+
+    @cached_property
+    def _order(self) -> list[np.ndarray]:
+        return reference.elimination_steps(self.model.forest)
+
+    def want(self, records: Sequence[Record]) -> None:
+        """Work out the outputs that are recorded; at the start, those of the start too."""
+        wanted = wanted_outputs(self.model, records)
+        if wanted == tuple(self.variables.wanted):
+            return
+        self.variables.want(wanted)
+        if not self.taken:
+            given = self.model, self._wires, wanted, self._decisions
+            self.variables, self.events = started(*given)
+
+    # -- a chunk -------------------------------------------------------------------------------
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        self._reducers.begin(records)
+        self.records = self._reducers.sources
+        self.want(self.records)
+        self._rows = [[] for _ in self.records]
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        if row == 0:
+            self._first = first
+        with np.errstate(all="ignore"):  # what is not finite is found by `failed`
+            for step in range(first, first + count):
+                self._step(step)
+                for rows, record in zip(self._rows, self.records, strict=True):
+                    rows.append(self.recorded(record))
+
+    def recorded(self, record: Record) -> np.ndarray:
+        variables = self.variables
+        if record.kind == -1:
+            return variables.v[record.index]
+        if record.kind < 0:
+            return variables.ions[record.name][record.index]
+        for kept in (variables.states, variables.outputs):
+            if record.name in kept[record.kind]:
+                return kept[record.kind][record.name][record.index]
+        return variables.parameters[record.kind][record.name][record.index]
+
+    def end(self) -> Chunk:
+        self.events.check()
+        source, t = self._new_events()
+        sampled = [
+            np.array(rows, np.float64).reshape(len(rows), len(record.index))
+            for rows, record in zip(self._rows, self.records, strict=True)
+        ]
+        own = self._reducers.with_own(sampled)
+        values = [reducer.chunk(samples, self._first) for reducer, samples in own]
+        failed = self.variables.failed.copy()
+        self.variables.failed[failed < 0] = 0
+        return Chunk.of(t, source, self.model.dt, failed, values)
+
+    # -- a step --------------------------------------------------------------------------------
+
+    def _step(self, step: int) -> None:
+        self.taken = True
+        model, variables = self.model, self.variables
+        begin, half = self._clock.at(step), 0.5 * model.dt
+        middle = begin + half
+        end = middle + half
+        if step != self._next:
+            self.events.plays.begin(self._clock.middle(step - 1) if step else -np.inf)
+        self._next = step + 1
+        self.events.deliver_sums(step, middle)
+        self.events.deliver(begin, middle)
+        self.events.plays.at(middle, middle)
+        g, i = currents(variables, {"begin": begin, "now": middle, "end": end}, step)
+        v = variables.v
+        d = model.capacitance_over_dt + model.constant_d + g
+        b = model.constant_b - model.constant_g * v - i
+        if model.layers is not None:
+            dv = model.layers.change(d, b, v, model.dt)
+        else:
+            b = axial_currents(model.forest, model.u, v) + b
+            dv, _ = reference.solve_with_pivots(model.forest, d, model.u, b, steps=self._order)
+        if self.model.second_order_currents:
+            for ion in self.model.ions:
+                current = ion.variables[3]
+                variables.ions[current] += variables.ions[f"d{current}"] * dv
+        variables.v = v + (2 * dv if model.secondorder else dv)
+        self.events.plays.at(end, middle)
+        for block in ("advance", "after_solve", "before_step"):
+            for k in range(len(model.kinds)):
+                variables.run_block(k, block, {"begin": begin, "now": end, "end": end})
+            if block == "advance":
+                diffuse(variables)
+        variables.failed[:] = runaways(variables.v[model.soma], variables.failed, step)
+        self.events.detect(end, step)
+
+    # -- other ranks ---------------------------------------------------------------------------
+
+    def early_sources(self) -> np.ndarray:
+        return self._new_events()[0]
+
+    def note_spikes(self) -> Callable[[], Spikes]:
+        source, t = self._events_from(self._noted)
+        self._noted = len(self.events.emitted)
+        step = np.rint(t / self.model.dt).astype(np.int64) - 1
+        return lambda: (source, step)
+
+    def new_events(self, node: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return *self._new_events(), self.variables.v[node]
+
+    def note_events(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+        found = self._new_events()
+        return lambda: found
+
+    def _new_events(self) -> tuple[np.ndarray, np.ndarray]:
+        found = self._events_from(0)
+        self.events.emitted, self._noted = [], 0
+        return found
+
+    def _events_from(self, begin: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return sources and times of what was emitted after `begin` entries."""
+        found = [(np.zeros(0, np.int64), np.zeros(0)), *self.events.emitted[begin:]]
+        source, t = (np.concatenate(each) for each in zip(*found, strict=True))
+        return source, t
+
+    def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
+        for s, t in zip(source, time, strict=True):
+            self.events.append(np.array([s]), np.array([t]))
+
+    def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        if self.variables.grid is not None:
+            for one in np.unique(step).tolist():
+                self.variables.grid.send(one, np.sort(source[step == one]))
+
+    def take_voltages(self, v: np.ndarray) -> None:
+        self.variables.remote_v = v.astype(np.float64)
+
+    # -- the whole -----------------------------------------------------------------------------
+
+    def voltages(self) -> np.ndarray:
+        return self.variables.v.copy()
+
+    def weights(self) -> np.ndarray:
+        grid = [] if self.variables.grid is None else [self.variables.grid.weight]
+        return np.concatenate([*grid, self.variables.exact.weight])
+
+    def reward(self, reward: float, step: int) -> None:
+        if self.variables.grid is not None:
+            self.variables.grid.reward(reward, step)
+
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
+        self._reducers.begin(records)
+        sources = self._reducers.sources
+        self.want(sources)
+        found = [self.recorded(source)[None] for source in sources]
+        found = found if step or not self.taken else without_outputs(self.model, sources, found)
+        return self._reducers.now(found, step)
+
+    def save(self) -> dict[str, np.ndarray]:
+        return self.variables.save()
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        """Go on from what `save` gave, or from such arrays of one of the copies."""
+        self.taken, self._next = True, -1
+        self.variables.load(of_all(self.model, saved))
+        self._new_events()  # those of a start that was not

@@ -1,0 +1,395 @@
+"""The protocol `Run`, the job of making one, and what runs on a device share."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, Protocol, TypeAlias, cast
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.core.errors import DeviceMemoryError, InputError, shown
+from clhines.simulator.events.grid_run import Grid, Spikes
+from clhines.simulator.model.model import Model
+from clhines.simulator.records.records import Record
+from clhines.simulator.records.reduced import DeviceReducer, Reducers, View
+from clhines.simulator.state.changes import ParameterChanges
+from clhines.simulator.state.chunk import Chunk
+from clhines.simulator.state.decisions import Decisions
+from clhines.solver.device import trust
+from clhines.solver.device.arrays import Reads, part_of
+from clhines.solver.device.copies import shares_memory
+
+_NO_MEMORY = (
+    cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
+    cl.status_code.OUT_OF_HOST_MEMORY,
+    cl.status_code.INVALID_BUFFER_SIZE,
+)
+
+
+MOST_APART = 1 << 22  # nodes of copies: epochs have all values on the host, some 2 kB of a node
+
+Mark: TypeAlias = "cl.Event | float"  # a position in a queue, or a moment of the host's clock
+
+
+@dataclass(frozen=True)
+class Request:
+    """How to advance a network: arguments of `Simulation`, `options` of `Solver`."""
+
+    what: object  # named by messages about memory
+    queue: cl.CommandQueue | None  # None for ``reference``
+    dtype: np.dtype
+    engine: str | MakeRun
+    chunk: int
+    max_spikes: int | None
+    method: str
+    options: dict[str, object]
+
+
+class Run(Protocol):
+    """A model in time; a chunk is `begin`, `advance` (`max_steps` at most) and `deliver`, `end`."""
+
+    max_steps: int
+
+    @property
+    def device(self) -> cl.Device | None:
+        """The device of this process; None: the host, with NumPy."""
+        return None
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        """Begin a chunk of `rows` steps, after each of which `records` are recorded."""
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Take steps `first` to ``first + count - 1``; the first is recorded in `row`."""
+
+    def deliver(self, first: int, count: int) -> None:
+        """Deliver the spikes of steps `first` to ``first + count - 1``, just taken."""
+        return
+
+    def mark(self) -> Mark:
+        """Return a mark of this position in the queue, for `seconds`."""
+        return time.perf_counter()
+
+    def seconds(self, marks: Sequence[Mark]) -> list[float]:
+        """Wait, and return when each mark of `mark` was reached, s; only differences count."""
+        return [float(mark) for mark in marks]
+
+    def end(self) -> Chunk:
+        """Wait, and return the spikes, failures and records since `begin`."""
+
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
+        """Values of records at the begin of a step, (1, r) real each: crossings start there."""
+
+    def voltages(self) -> np.ndarray:
+        """(n,) real, mV, in natural order: as they are now."""
+
+    def weights(self) -> np.ndarray:
+        """(m,) float64: of all connections after their last events, in the order given."""
+
+    def reward(self, reward: float, step: int) -> None:
+        """Reward all plastic connections, after the spikes of a step, just delivered."""
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Return all that is needed to go on, the arrays of `Model.schema` by name."""
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        """Go on from what `save` returned, of whichever run of the same network."""
+
+
+class PartRun(Run, Protocol):
+    """A run of a rank's share of a network, whose events are exchanged with the other ranks."""
+
+    def early_sources(self) -> np.ndarray:
+        """Return sources of the share that are above their thresholds at the start, (k,); once."""
+
+    def note_spikes(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+        """Note the spikes found once all enqueued is done; returns a wait for cells and steps."""
+
+    def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        """Deliver spikes of `count` steps from `first` on; sources are cells of the network."""
+
+    def new_events(self, node: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Wait, and return sources and times of the events found since the last call.
+
+        And the voltages of nodes, mV.
+        """
+
+    def note_events(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+        """Note the events found once all enqueued is done; returns a wait, as `new_events`."""
+
+    def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Append events of other ranks, by source and time, to the rings of their sources."""
+
+    def take_voltages(self, v: np.ndarray) -> None:
+        """Set the voltages of nodes of other ranks, mV."""
+
+
+MakeRun: TypeAlias = "Callable[[Job], Run]"  # an engine of one's own, see `Job.of_user`
+
+
+@dataclass(eq=False)
+class Job:
+    """A model, whole or a rank's share, and how it is to be advanced: what engines are made of."""
+
+    model: Model
+    request: Request
+    decisions: Decisions | None  # of the whole network; None: of `model`
+    asked: bool  # whether the engine was asked for, not one that ``auto`` tries
+
+    @property
+    def queue(self) -> cl.CommandQueue:
+        assert self.request.queue is not None
+        return self.request.queue
+
+    @property
+    def apart(self) -> Model:
+        """The model with copies as cells; ``auto`` leaves many to engines that repeat one."""
+        if self.model.copies > 1 and self.model.forest.num_nodes > MOST_APART and not self.asked:
+            raise InputError("steps keep one of so many copies in the host's memory")
+        return self.model.apart
+
+    def check(self, family: str) -> None:
+        """Reject an engine that ``auto`` tries where the device's known answers are wrong."""
+        if not self.asked and not trust.is_right(self.queue.device, family, self.request.dtype):
+            raise InputError(f"{trust.title(family)} are wrong on this device")
+
+    def of_user(self) -> Run:
+        """Return the run of an engine of a user's own: an `ArenaRun`, say, or a `CellsRun`."""
+        assert callable(self.request.engine)
+        run: object = self.request.engine(self)
+        missing = [name for name in _METHODS if not callable(getattr(run, name, None))]
+        most = getattr(run, "max_steps", None)
+        if missing or not isinstance(most, int) or most < 1:
+            lacks = f"{missing[0]}()" if missing else f"max_steps above 0 (it is {shown(most)})"
+            raise InputError(
+                f"engine {_name_of(self.request.engine)} returned {type(run).__name__} without "
+                f"{lacks}; expected a Run, as of clhines.simulator.engines.cells_run.CellsRun"
+            )
+        return cast("Run", run)
+
+
+_METHODS = "begin advance deliver mark seconds end now voltages weights reward save load".split()
+
+
+def _name_of(engine: object) -> str:
+    return str(getattr(engine, "__name__", type(engine).__name__))
+
+
+def take_chunk(
+    run: Run, first: int, count: int, records: Sequence[Record], cost: dict[str, float]
+) -> Chunk:
+    """Take the steps of a chunk, and add their times to `cost`, s."""
+    run.begin(count, records)
+    marks = [run.mark()]
+    for row in range(0, count, run.max_steps):
+        size = min(run.max_steps, count - row)
+        run.advance(first + row, size, row)
+        marks.append(run.mark())
+        run.deliver(first + row, size)
+        marks.append(run.mark())
+    at = run.seconds(marks)  # waits
+    cost["steps"] += sum(end - begin for begin, end in zip(at[0::2], at[1::2], strict=False))
+    cost["spikes"] += sum(end - begin for begin, end in zip(at[1::2], at[2::2], strict=False))
+    clock = time.perf_counter()
+    chunk: object = run.end()
+    if not isinstance(chunk, Chunk):
+        raise InputError(f"end() of the engine returned {type(chunk).__name__}; expected a Chunk")
+    cost["collect"] += time.perf_counter() - clock
+    return chunk
+
+
+@contextmanager
+def naming_memory(what: object, steps: int) -> Iterator[None]:
+    """Turn memory errors of OpenCL into one that names the purpose of the memory."""
+    try:
+        yield
+    except (cl.MemoryError, cl.LogicError) as error:
+        if error.code not in _NO_MEMORY:
+            raise
+        raise DeviceMemoryError(
+            f"the device has no memory for {what!r} and what is recorded in {steps} steps; "
+            f"expected fewer cells or records, or a smaller chunk or max_spikes ({error})"
+        ) from error
+
+
+MOST_SPIKES = 1 << 24  # entries of the list of events of a chunk at most
+_FEW_STEPS = 8  # that a device with memory of its own takes in about the time of a marker
+
+
+class Ending:
+    """The one wait at the end of a chunk: for its times, and for small results, see `reads`."""
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self._queue, self.reads, self._by_host = queue, Reads(queue), False
+        self._timed = bool(queue.properties & cl.command_queue_properties.PROFILING_ENABLE)
+
+    def begin(self, at_once: bool) -> None:
+        """Begin a chunk; the host's clock times one that is enqueued `at_once`."""
+        self._by_host = at_once
+
+    def mark(self) -> Mark:
+        timed = self._timed and not self._by_host
+        return cl.enqueue_marker(self._queue) if timed else time.perf_counter()
+
+    def seconds(self, marks: Sequence[Mark], arrays: Iterable[cla.Array]) -> list[float]:
+        """Wait, and return the times of marks, s; `values_of` has small ones of `arrays` then."""
+        self.reads.wait(arrays)
+        if self._by_host:
+            return [float(marks[0]), *[time.perf_counter()] * (len(marks) - 1)]
+        return [m.profile.end * 1e-9 if isinstance(m, cl.Event) else m for m in marks]
+
+    def values_of(self, a: cla.Array) -> np.ndarray:
+        return self.reads.get(a)
+
+
+class DeviceRun(ABC):
+    """Advance a model on a device, see `Run`; `decisions` are those of the whole network."""
+
+    family: str
+    device: cl.Device
+    max_steps: int
+    grid: Grid | None
+    failed: cla.Array
+    changes: ClassVar[type[ParameterChanges]] = ParameterChanges
+
+    def __init__(self, job: Job, model: Model, usual_spikes: int) -> None:
+        self.model, self.queue, self.dtype = model, job.queue, np.dtype(job.request.dtype)
+        self.device = job.queue.device
+        self.limits = trust.limits(self.device, self.family, self.dtype)
+        self.max_spikes = job.request.max_spikes or usual_spikes
+        self.request, self._decisions = job.request, job.decisions
+        self.ending = Ending(self.queue)
+        self._forget_records()
+
+    @cached_property
+    def decisions(self) -> Decisions:
+        return self._decisions or Decisions.of(self.model)
+
+    def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
+        """Note that instances of kind `k` have other values of a parameter where they lie."""
+        return
+
+    # -- what engines say ----------------------------------------------------------------------
+
+    @abstractmethod
+    def record(self, rows: int, sources: Sequence[Record]) -> list[View]:
+        """Make room for rows of samples, and return where those of each of `sources` are."""
+
+    @abstractmethod
+    def sampled(self, sources: Sequence[Record]) -> list[np.ndarray]:
+        """Wait, and return the samples of each of `sources` as they are, (1, r)."""
+
+    @property
+    @abstractmethod
+    def counts(self) -> list[cla.Array]:
+        """Small arrays that `found` takes of `ending`."""
+
+    @abstractmethod
+    def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+        """Wait, and return a chunk of the events since `begin`."""
+
+    # -- a chunk -------------------------------------------------------------------------------
+
+    def take_parameters(self, model: Model) -> None:
+        """Take a model with the parameters that the kernels have; records are made of them."""
+        self.model = model
+        self._forget_records()
+
+    def _forget_records(self) -> None:
+        model, queue, dtype = self.model, self.queue, self.dtype
+        self._begun, self.first_step = (-1, list[Record]()), 0  # room for rows, and their records
+        self._room, self._rows, self._views = list[View](), -1, list[View]()
+        self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        self.empty_events()
+        few = self.max_steps if shares_memory(self.device) else min(self.max_steps, _FEW_STEPS)
+        at_once = rows <= few and (self.grid is None or not self.grid.delivers)
+        self.ending.begin(at_once and self._decisions is None)  # of one process
+        room, begun = self._begun
+        same = rows <= room and len(records) == len(begun)
+        if not (same and all(a is b for a, b in zip(records, begun, strict=True))):
+            self.reducers.begin(records)
+            self._room = self.record(rows, self.reducers.sources)
+            self._begun, self._rows = (rows, list(records)), -1
+        if rows != self._rows:
+            parts = {id(view.array): part_of(view.array, 0, max(rows, 1)) for view in self._room}
+            self._views = [replace(view, array=parts[id(view.array)]) for view in self._room]
+            self._rows = rows
+
+    def empty_events(self) -> None:
+        if self.grid is not None:
+            self.grid.empty()
+
+    def deliver(self, first: int, count: int) -> None:
+        """Deliver spikes in whole steps; at exact times targets look for events themselves."""
+        if self.grid is not None:
+            self.grid.deliver(first, count)
+
+    def mark(self) -> Mark:
+        return self.ending.mark()
+
+    def seconds(self, marks: Sequence[Mark]) -> list[float]:
+        """Wait, also for what `end` reads, and return when the queue reached marks, s."""
+        arrays = self.failed, *self.counts, *(view.array for view in self._views)
+        return self.ending.seconds(marks, arrays)
+
+    def end(self) -> Chunk:
+        if self.grid is not None:
+            self.grid.check()
+        failed = self.ending.values_of(self.failed)
+        if (failed < 0).any():  # rare; the next chunk begins without
+            failed = failed.copy()
+            self.failed.set(np.maximum(failed, 0), self.queue)
+        return self.found(failed, self._kept())
+
+    def _kept(self) -> list[np.ndarray]:
+        """Wait, and return what is kept of the rows of each record; arrays are read once."""
+        each, rows = self.reducers.each, self._rows
+        whole = all(r.plain for r in each if r.record.kind < 0)
+        host: dict[int, np.ndarray] = {}
+
+        def rows_of(view: View, width: int) -> np.ndarray:
+            key = id(view.array)
+            if key not in host:
+                host[key] = self.ending.values_of(view.array)
+            return host[key][:rows, view.column : view.column + width]
+
+        found, views = [], iter(self._views)
+        for reducer in each:
+            own = [next(views) for _ in reducer.sources]
+            width = len(reducer.sources[0].index)
+            if reducer.plain and (whole or reducer.record.kind >= 0):
+                found.append(rows_of(own[0], width))
+                continue
+            more = zip(own[1:], reducer.sources[1:], strict=True)
+            outputs = [rows_of(view, len(source.index)) for view, source in more]
+            found.append(reducer.chunk(own[0], rows, self.first_step, outputs))
+        return found
+
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
+        self.reducers.begin(records)
+        return self.reducers.now(self.sampled(self.reducers.sources), step)
+
+    def weights(self) -> np.ndarray:
+        return np.zeros(0) if self.grid is None else self.grid.weights()
+
+    def reward(self, reward: float, step: int) -> None:
+        if self.grid is not None:
+            self.grid.reward(reward, step)
+
+    # -- other ranks ---------------------------------------------------------------------------
+
+    def note_spikes(self) -> Callable[[], Spikes]:
+        assert self.grid is not None
+        return self.grid.note_spikes()
+
+    def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        if self.grid is not None:
+            self.grid.send(source, step, first, count)

@@ -1,0 +1,373 @@
+"""Steps: a few kernels per step, around the solve; cells of any size, any method of the solver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any, ClassVar, TypeAlias, cast
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.core.arrays import offsets
+from clhines.core.errors import DeviceMemoryError, InputError
+from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun
+from clhines.simulator.engines.reference import neighbours, placed_neighbours
+from clhines.simulator.kinds import layouts
+from clhines.simulator.kinds.spec import ArenaSpec
+from clhines.simulator.model.diffusion import trees_of
+from clhines.simulator.model.model import Model
+from clhines.simulator.refusals import refusal
+from clhines.simulator.state.arena import Arena, Tiler
+from clhines.simulator.state.variables import Variables
+from clhines.solver.device import devices, program, trust
+from clhines.solver.device.arrays import to_device
+from clhines.solver.forest import Forest
+from clhines.solver.plan.kernel_spec import TemplateSpec
+from clhines.solver.plan.methods import METHODS, make_plan
+from clhines.solver.plan.plan import Limits, real_name
+from clhines.solver.solver import Solver
+
+BLOCKS_PER_UNIT, LEAST_NODES = 4, 32  # of nodes that a work-item of a CPU has
+NEIGHBOURS = ("above", "below", "beside")  # of `neighbours`
+Enqueue: TypeAlias = Callable[[], object]
+
+
+def bound(
+    queue: cl.CommandQueue,
+    built: tuple[cl.Program, TemplateSpec],
+    name: str,
+    given: dict[str, Any],
+    items: int,
+    alone: bool = False,
+) -> Enqueue:
+    """Return a launch of a kernel, its arguments by name; `alone` are work-groups of one item."""
+    kernel = program.bind(*built, name, given)
+    (total,), (group,) = devices.small_groups(queue.device, items)
+    return partial(kernel.launch, queue, items if alone else total, 1 if alone else group)
+
+
+def of_whole(
+    forest: Forest, method: str, dtype: np.dtype, limits: Limits, options: Mapping[str, object]
+) -> tuple[str, dict[str, object]]:
+    """Choose for a part the method and options of the whole network: the bits depend on them."""
+    plan = make_plan(forest, method, dtype, limits, **cast("dict[str, Any]", options))
+    chosen: dict[str, object] = {}
+    for name in ("segment", "vector_width"):
+        values = {getattr(part.spec, name, None) for part in plan.parts}
+        if len(values) == 1 and name in METHODS[plan.method].options and values != {None}:
+            chosen[name] = values.pop()
+    return plan.method, {**chosen, **options}
+
+
+def _solver_of(
+    run: ArenaRun,
+    trees: Callable[[Model], Forest],
+    method: str = "auto",
+    options: Mapping[str, object] = MappingProxyType({}),
+) -> Solver:
+    """Return a solver of trees of a model, voltages or what diffuses."""
+    forest = trees(run.model)
+    if run.whole is not None:
+        limits = trust.limits(devices.whole_device(run.device), "solve", run.dtype)
+        whole = trees(run.whole.network)
+        method, options = of_whole(whole, method, run.dtype, limits, options)
+    solver = Solver(forest, method, run.dtype, None, run.queue, **cast("dict[str, Any]", options))
+    if not solver.takes_device_order:
+        raise DeviceMemoryError(
+            f"a network needs its {forest.num_nodes} nodes on the device at once; the "
+            f"solver would need {solver.num_slices} slices"
+        )
+    return solver
+
+
+@dataclass(frozen=True)
+class DiffusionSpec(TemplateSpec):
+    """``diffusion.mako``."""
+
+    template: ClassVar[str] = "simulator/diffusion"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "assemble": (
+            "int num_places, real dt, const int *restrict above, const int *restrict below",
+            "const int *restrict beside, const int *restrict value, const int *restrict volume",
+            "const int *restrict diffusion, const real *restrict up, const real *restrict down",
+            "const real *restrict mem, real *restrict d, real *restrict u, real *restrict l",
+            "real *restrict b",
+        ),
+        "put_back": (
+            "int num_places, const int *restrict value, const real *restrict x, real *mem",
+        ),
+    }
+    real: str
+
+
+class Diffusing:
+    """States that diffuse along cells: all trees of all of them are one batch of a solver."""
+
+    def __init__(self, run: ArenaRun) -> None:
+        self._run = run
+        self._solver = _solver_of(run, lambda model: trees_of(model.diffusions))
+        forest, gather = self._solver.forest, self._solver.plan.gather
+        place = np.empty(forest.num_nodes, np.int64)
+        at = np.flatnonzero(gather >= 0)
+        place[gather[at]] = at
+        rows = [[getattr(one, name)[one.rows] for one in run.model.diffusions for _ in one.names]
+                for name in ("up", "down")]  # fmt: skip
+        ones = self._solver.to_device_order(np.ones(forest.num_nodes))
+        self._given: dict[str, Any] = {
+            "num_places": np.int32(len(gather)), "dt": run.dtype.type(run.model.dt), "d": ones,
+            **{name: cla.zeros_like(ones) for name in "ulbx"},
+            **{name: self._solver.to_device_order(np.concatenate(each))
+               for name, each in zip(("up", "down"), rows, strict=True)},
+        }  # fmt: skip
+        placed = placed_neighbours(forest, gather, place)
+        self._given |= {n: to_device(run.queue, a, np.int32) for n, a in zip(NEIGHBOURS, placed)}
+        self._gather = gather
+
+    def bind(self) -> list[Enqueue]:
+        """Return the launches of a step."""
+        run, given, solver = self._run, self._given, self._solver
+        places = zip(("value", "volume", "diffusion"), diffusing_places(run), strict=True)
+        given |= {n: to_device(run.queue, np.where(self._gather < 0, -1, a[self._gather]), np.int32)
+                  for n, a in places}  # fmt: skip
+        spec = DiffusionSpec(real_name(run.dtype))
+        built, arguments = (program.build(run.queue.context, spec), spec), {**given, "mem": run.mem}
+        first, last = (bound(run.queue, built, name, arguments, len(self._gather))
+                       for name in spec.kernels)  # fmt: skip
+        d, u, b, x, l = (given[name] for name in "dubxl")  # noqa: E741
+
+        def solve() -> None:
+            solver.enqueue(d, u, b, l=l, out=x, packed=True)
+
+        return [first, solve, last]
+
+
+@dataclass(frozen=True)
+class LayersSpec(TemplateSpec):
+    """``layers.mako``; `rows` are the potentials of a column."""
+
+    template: ClassVar[str] = "simulator/layers"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "solve_layers": (
+            "int num_items, int num_cells, int num_columns, int most",
+            "const int *restrict first, const int *restrict above",
+            "const int *restrict place, const real *restrict axial, const real *restrict g",
+            "const real *restrict over, const real *restrict d, const real *restrict b",
+            "const real *restrict v, real *work, real *x",
+        )
+    }
+    real: str
+    rows: int
+
+
+class Surrounded:
+    """The solve of a step where nodes lie around others."""
+
+    def __init__(self, run: ArenaRun, place: np.ndarray) -> None:
+        layers, num = run.model.layers, np.int32
+        assert layers is not None
+        rows, columns = layers.node.shape
+        self._run, self._spec = run, LayersSpec(real_name(run.dtype), rows)
+        over = layers.g + layers.c / run.model.dt
+        ints = {
+            "first": layers.of_cells, "above": layers.parent,
+            "place": np.where(layers.node < 0, -1, place[layers.node]).reshape(-1),
+        }  # fmt: skip
+        reals = {"axial": layers.axial, "g": layers.g, "over": over}
+        self._items = cells = len(layers.of_cells) - 1
+        if devices.is_cpu(run.device):
+            self._items = min(cells, BLOCKS_PER_UNIT * run.limits.compute_units)
+        most = int(np.diff(layers.of_cells).max())
+        work = (self._items, most * rows * (3 + rows))
+        self._given: dict[str, Any] = {
+            "num_items": num(self._items), "num_cells": num(cells),
+            "num_columns": num(columns), "most": num(most),
+            **{name: to_device(run.queue, a, np.int32) for name, a in ints.items()},
+            **{name: to_device(run.queue, a.reshape(-1), run.dtype) for name, a in reals.items()},
+            "work": cla.zeros(run.queue, work, run.dtype),
+        }  # fmt: skip
+
+    def bind(self, arguments: Mapping[str, Any]) -> Enqueue:
+        """Return the launch for voltages `v` among arguments."""
+        built = program.build(self._run.queue.context, self._spec), self._spec
+        given = {**arguments, **self._given}
+        alone = devices.is_cpu(self._run.device)
+        return bound(self._run.queue, built, "solve_layers", given, self._items, alone)
+
+
+def diffusing_places(run: ArenaRun) -> np.ndarray:
+    """(3, n) int64: where in ``mem`` the rows of `trees_of` have state, volume and coefficient."""
+    found, layout, offset = [], run.kernels.layout, run.arenas["mem"].offset
+    for one in run.model.diffusions:
+        kind, rows = run.model.kinds[one.kind], one.rows
+        columns, states = layout.columns(one.kind, kind), [*run.variables.states[one.kind]]
+        for line, name in enumerate(one.names):
+            lines = offset[f"diffusing_{one.kind}"] + np.stack([
+                columns.at(rows, 2 * line + k, 2 * len(one.names)) for k in range(2)
+            ])  # fmt: skip
+            value = (
+                offset[f"states_{one.kind}"] + columns.at(rows, states.index(name), len(states))
+                if name in states
+                else offset[f"ion_{name}"] + layout.number(kind.node[rows])
+            )
+            found.append(np.stack([value, *lines]))
+    return np.concatenate(found, axis=1)
+
+
+def _check_bins(model: Model) -> None:
+    """Refuse bins of a step with events sent in it that are due after its middle."""
+    delay = model.netcons.delay / model.dt
+    late = model.sources.is_emitted[model.netcons.source] & (delay >= 0.5) & (delay < 1)
+    if model.bins and late.any():
+        raise InputError(refusal("network.engine-teps-takes-no-events-bins"))
+
+
+class Steps(ArenaKernels):
+    """Advance a model with the solver that the request asks for, in the order of its plan."""
+
+    def __init__(self, run: ArenaRun) -> None:
+        _check_bins(run.model)
+        super().__init__(run)
+        diffuses = any(one.parent.size for one in run.model.diffusions)
+        self.in_vectors = devices.is_cpu(run.queue.device)
+        request = run.request
+        self.solver = _solver_of(run, lambda m: m.forest, request.method, request.options)
+        self._diffusing = Diffusing(run) if diffuses else None
+        self._surrounded = Surrounded(run, self.place) if run.model.layers is not None else None
+        self._tiler = None
+        if run.model.copies > 1:
+            gather = self.solver.plan.gather
+            self._tiler = Tiler(run.queue, run.dtype, run.model.copies, gather)
+
+    @cached_property
+    def place(self) -> np.ndarray:  # type: ignore[override]
+        """(n,) int64: of each node among the voltages; nodes of other ranks follow."""
+        gather, n = self.solver.plan.gather, self.model.forest.num_nodes
+        remote = len(self.model.remote_v)
+        found = np.empty(n + remote, np.int64)
+        at = np.flatnonzero(gather >= 0)
+        found[gather[at]], found[n:] = at, len(gather) + np.arange(remote)
+        return found
+
+    def put_matrix(self) -> None:
+        once, solver, tiler = self.model.once, self.solver, self._tiler
+        pack = solver.to_device_order if tiler is None else tiler.pack
+        d, gather = pack(once.capacitance_over_dt + once.constant_d), solver.plan.gather
+        self.layout, self.places = layouts.Layout(self.model), len(gather)
+        remote = np.zeros(len(self.model.remote_v))
+        self.v = [self._packed(pack, once.v_init, remote) for _ in range(2)]
+        if tiler is not None:  # which finds the active nodes when the arenas are there
+            beside = tiler.neighbours(neighbours(once.forest))
+            active = cla.empty(self.queue, self.places, np.int32)
+        else:
+            placed = placed_neighbours(once.forest, gather, self.place)
+            if once.layers is not None:  # of which `solve_layers` knows
+                placed = np.full_like(placed, -1)
+            beside = [cla.to_device(self.queue, a) for a in placed]
+            number = np.where(gather < 0, -1, layouts.node_numbers(once)[gather]).astype(np.int32)
+            active = cla.to_device(self.queue, number)
+        # arguments of kernels, by place; `active`: number of an active node, -1 for others
+        self.matrix = {
+            name: pack(getattr(once, name)) for name in ("constant_g", "constant_b", "u")
+        }
+        b = cla.zeros_like(d)
+        self.matrix |= {"d": d, "b": b, "x": cla.zeros_like(b), "active": active}
+        self.matrix |= zip(NEIGHBOURS, beside, strict=True)
+
+    def _packed(
+        self, pack: Callable[[np.ndarray], cla.Array], v: np.ndarray, remote: np.ndarray
+    ) -> cla.Array:
+        """Voltages by place, those of nodes of other ranks after them."""
+        packed = pack(v)
+        if not len(remote):
+            return packed
+        return cla.to_device(
+            self.queue, np.append(packed.get(self.queue), remote).astype(self.dtype)
+        )
+
+    def fill(self, variables: Variables) -> dict[str, Arena]:
+        of_one = variables.once is not self.model
+        tiler = self._tiler if of_one else None
+        pack = self.solver.to_device_order if tiler is None else tiler.pack
+        self.v[0] = self._packed(pack, variables.v, variables.remote_v)
+        place = self.place if tiler is None or self.model.pointers else None
+        arenas = layouts.filled_arenas(
+            variables, self.dtype, place, self.layout, self.run.instant, tiler
+        )
+        if self.in_vectors:
+            layouts.add_vectors(self.model, arenas)
+        return arenas
+
+    def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
+        if self._tiler is not None:
+            begin, active = self.run.arenas["ints"].offset["place_of"], self.matrix["active"]
+            self._tiler.find_places(
+                layouts.node_numbers(self.model.once), active, self.run.ints, begin
+            )
+        self._at = cla.to_device(self.queue, at)
+        self._built = program.build(self.queue.context, spec), spec
+
+    def bind(self) -> None:
+        emitters = sum(len(s) for s in self.model.sources.emitted.values())
+        self.run.times.forget()
+        num = np.int32
+        self._given = {
+            "num_places": num(self.places), "num_emitters": num(emitters),
+            "first_item": num(0), "num_items": num(0), "step_state": self.run.times.state,
+            **self.matrix, "at": self._at, **self.run.arguments,
+        }  # fmt: skip
+        self._diffusion = [] if self._diffusing is None else self._diffusing.bind()
+        self._launches = [self._launches_of(*pair) for pair in (self.v, self.v[::-1])]
+
+    def _launches_of(self, old: cla.Array, new: cla.Array) -> tuple[list[Enqueue], list[Enqueue]]:
+        """Kernels of a step from one array of voltages to another: before and after the solve."""
+        spec, before = self._built[1], list[Enqueue]()
+        arguments = {**self._given, "v": old, "v_old": old, "v_new": new}
+        if spec.layered:
+            layers = offsets([len(targets) for targets in self.run.wires.layers]).tolist()
+            for first, end in pairwise(layers):
+                layer = {"first_item": np.int32(first), "num_items": np.int32(end - first)}
+                given = arguments | layer
+                before.append(bound(self.queue, self._built, "events", given, end - first))
+        alone = spec.width > 1
+        if alone:  # work-items of blocks of nodes
+            most = BLOCKS_PER_UNIT * self.run.limits.compute_units
+            items = [max(1, min(layouts.num_active(self.model) // LEAST_NODES, most))] * 2
+            arguments["num_items"] = np.int32(items[0])
+        else:
+            others = int(arguments["num_emitters"]) + int(self.run.recorded_at["num_v"]) + 1
+            items = [
+                self.places + n
+                for n in (len(layouts.loose_targets(self.model, self.run.wires)), others)
+            ]
+        before.append(bound(self.queue, self._built, "begin_step", arguments, items[0], alone))
+        if self._surrounded is not None:
+            before.append(self._surrounded.bind(arguments))
+        after = list[Enqueue]()
+        if spec.diffuses:
+            count = items[1] if alone else self.places
+            after.append(bound(self.queue, self._built, "advance", arguments, count, alone))
+        after += self._diffusion
+        after.append(bound(self.queue, self._built, "finish_step", arguments, items[1], alone))
+        if spec.sums:
+            count = layouts.num_sums(self.model)
+            after.append(bound(self.queue, self._built, "add_up", arguments, count))
+        return before, after
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        self.run.times.count_from(first, row, count)
+        d, u, b, x = (self.matrix[name] for name in "dubx")
+        for _ in range(count):
+            before, after = self._launches[0]
+            for launch in before:
+                launch()
+            if self._surrounded is None:
+                self.solver.enqueue(d, u, b, out=x, packed=True)
+            for launch in after:
+                launch()
+            self.v.reverse()
+            self._launches.reverse()

@@ -1,0 +1,488 @@
+"""Connections between cells, and spikes delivered along them on the device.
+
+The algorithms are those of Brette and Goodman (2012, section 4 and appendix A): parallel over the
+targets of the cells that spiked (``vpo``), over synapses and then targets in local memory
+(``vsn``), and the same with several spikes a work-group (``vssn``); and the older one, parallel
+over all targets, each of which looks whether its sources have spiked (``pull``; their section
+2.3, with a word of bits a source). Weights are integers in units of a common power of two, so
+that sums are the same in any order: all algorithms give the same bits, in every run.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+from numpy.typing import ArrayLike
+
+from clhines.core.arrays import each, once
+from clhines.core.checks import shown
+from clhines.core.errors import DeviceError, InputError, SpikeOverflowError
+from clhines.simulator.model.connections import GridConnections, check_sizes
+from clhines.solver.device import devices, program
+from clhines.solver.device.arrays import to_device
+from clhines.solver.device.devices import has_atomics
+from clhines.solver.device.timing import seconds_in_turns
+from clhines.solver.plan.kernel_spec import TemplateSpec
+
+NewSpikes = tuple[cla.Array, cla.Array, cla.Array]  # source and step of each, and their number
+
+
+class Tables:
+    """The arrays of connections on the device, made when an algorithm first asks for them."""
+
+    def __init__(
+        self,
+        queue: cl.CommandQueue,
+        connections: GridConnections,
+        num_targets: int,
+        weight: np.ndarray,
+        place: np.ndarray | None,
+    ) -> None:
+        self.queue, self.connections, self.num_targets = queue, connections, num_targets
+        self.place = place
+        self.weight = to_device(queue, self.laid(connections.by_rows(weight)), np.int64)
+        self.row = to_device(queue, connections.row, np.int32)
+        self._chunks: dict[int, np.ndarray] = {}
+
+    def laid(self, rows: np.ndarray) -> np.ndarray:
+        """Put values in the order of the rows into that of the weights in memory."""
+        if self.place is None:
+            return rows
+        found = np.empty_like(rows)
+        found[self.place] = rows
+        return found
+
+    def where(self, rows: np.ndarray) -> np.ndarray:
+        """Return the places in memory of the weights at places in the rows."""
+        return rows if self.place is None else self.place[rows]
+
+    @cached_property
+    def position(self) -> cla.Array:
+        return to_device(self.queue, self.where(np.arange(self.connections.count)), np.int32)
+
+    @cached_property
+    def offset(self) -> cla.Array:
+        """Where each connection adds, less its slot."""
+        c = self.connections
+        offset = each(lambda delay: delay * np.int32(self.num_targets), c.delay) + c.target
+        return to_device(self.queue, c.by_rows(offset), np.int32)
+
+    @cached_property
+    def target(self) -> cla.Array:
+        return to_device(self.queue, self.connections.by_rows(self.connections.target), np.int32)
+
+    @cached_property
+    def delays(self) -> cla.Array:
+        return to_device(self.queue, self.connections.delays, np.int32)
+
+    def chunks(self, columns: int) -> np.ndarray:
+        """As `GridConnections.chunks`, kept."""
+        if columns not in self._chunks:
+            self._chunks[columns] = self.connections.chunks(columns)
+        return self._chunks[columns]
+
+    def forget(self) -> None:
+        """Drop all but the weights and rows; what a launcher uses it holds itself."""
+        for name in ("offset", "target", "delays", "pulled", "position"):
+            self.__dict__.pop(name, None)
+        self._chunks.clear()
+
+    @cached_property
+    def pulled(self) -> list[cla.Array]:
+        """First index, source, delay and place in memory of each target's connections."""
+        c = self.connections
+        first, index = c.backward()
+        first = np.append(first, np.full(self.num_targets - c.num_targets, first[-1]))
+        which = c.order[index]
+        arrays = first, c.source[which], c.delay[which], self.where(index)
+        return [to_device(self.queue, a, np.int32) for a in arrays]
+
+
+def random_list(sources: int, steps: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Source and step, from 0, of `count` different spikes."""
+    pick = np.random.default_rng(0).choice(sources * steps, count, replace=False)
+    return pick % max(1, sources), pick // max(1, sources)
+
+
+FLAG_BITS = 32  # steps a launch of ``pull`` takes
+
+
+@dataclass(frozen=True)
+class DeliverSpec(TemplateSpec):
+    """``delivery.mako``: one algorithm; `columns` and `lanes` are of ``vsn`` and ``vssn``."""
+
+    template: ClassVar[str] = "simulator/delivery"
+    flag_bits: ClassVar[int] = FLAG_BITS
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "flag": (
+            "const int *restrict spike_source, const int *restrict spike_step",
+            "const int *restrict spike_count, int capacity, int *marks, int turn, int first_step",
+            "int steps, int last_step, volatile int *fired",
+        ),
+        "clear": ("int num_sources, int *restrict fired",),
+        "pull": (
+            "int first_step, int num_targets, int slots, const int *restrict fired",
+            "const int *restrict first, const int *restrict source, const int *restrict delay",
+            "const int *restrict position if indexed, const long *restrict weight",
+            "long *restrict incoming",
+        ),
+        "deliver": (
+            "const int *restrict spike_source, const int *restrict spike_step",
+            "const int *restrict spike_count, int capacity, int *marks, int turn, int first_step",
+            "int steps, int last_step, int num_targets, int slots, const int *restrict first",
+            "const int *restrict delays if staged, const int *restrict target if staged",
+            "const int *restrict offset if placed, const int *restrict position if indexed",
+            "const long *restrict weight, volatile long *incoming",
+        ),
+    }
+    algorithm: str
+    work_group: int
+    columns: int = 0  # targets that a work-group sums for
+    lanes: int = 0  # work-items a spike, a power of two as `work_group`
+    exclusive: bool = False  # one delay: no two work-groups add to the same sum
+    indexed: bool = False  # the weights lie in another order than that of the connections
+
+    @property
+    def pulled(self) -> bool:
+        """Whether targets fetch from their sources."""
+        return self.algorithm == "pull"
+
+    @property
+    def staged(self) -> bool:
+        """Whether a work-group sums in local memory first."""
+        return self.algorithm in ("vsn", "vssn")
+
+    @property
+    def placed(self) -> bool:
+        """Whether connections know the place of their sum in the ring."""
+        return not self.staged
+
+
+_log = logging.getLogger(__name__)
+
+ALGORITHMS = ("vpo", "vsn", "vssn", "pull")
+_SMALL = 1 << 14  # connections below which measuring costs more than it can save
+_LARGE = 1 << 22  # connections above which tables of the others cost more than they can save
+_TABLE_SHARE = 4  # most entries in tables of chunks, per connection
+
+
+class Delivery:
+    """Adds the weights of connections whose source has spiked to the sums of their targets.
+
+    A list of spikes on the device goes in, as the kernels of a step append to it: `spike_source`
+    and `spike_step` (capacity,) int32 and `spike_count` (1,) int32, in any order. `enqueue`
+    delivers what came since the last `enqueue` and leaves the list as it is, for the host to
+    read; `reset` empties it. Neither waits for the device. The queue is in order.
+
+    `slots`, the length of the ring of sums, is above the largest delay in steps. `algorithm` is one
+    of `ALGORITHMS`, or ``auto``, which measures them on random spikes and takes the fastest (see
+    `tune`, also for `steps` and `expected`); devices without 64-bit atomics take ``pull`` only.
+    `external` and `largest` are of `GridConnections.scale`, `columns` and `work_group` of
+    `DeliverSpec`, in place of the defaults; `scale` is the unit of the weights, in place of the
+    finest one. `place`, (k,), says where in memory the weight at each place of the rows lies, in
+    place of there (`simulator.events.weight_order`).
+
+    The sums are integers, which times `incoming_scale`, a power of two, are weights. `seconds` is
+    what each candidate took, where it has been measured; the names say the columns too.
+    """
+
+    def __init__(
+        self,
+        queue: cl.CommandQueue,
+        connections: GridConnections,
+        num_targets: int,
+        slots: int,
+        capacity: int,
+        algorithm: str = "auto",
+        *,
+        steps: int = 1,
+        expected: int | None = None,
+        external: float | np.ndarray = 0.0,
+        largest: np.ndarray | None = None,
+        columns: int | None = None,
+        work_group: int | None = None,
+        scale: float | None = None,
+        place: np.ndarray | None = None,
+    ) -> None:
+        check_sizes(connections, num_targets, slots, capacity)
+        if place is not None and not np.array_equal(np.sort(place), np.arange(connections.count)):
+            raise InputError(f"place is no order of {connections.count} weights")
+        self.queue, self.connections = queue, connections
+        self.num_targets, self.slots, self.capacity = num_targets, slots, capacity
+        self.atomics = has_atomics(queue.device)
+        self.incoming_scale = scale or connections.scale(external, largest)
+        self.seconds: dict[str, float] = {}
+        weight = self.quantise(connections.weight)
+        self.tables = Tables(queue, connections, num_targets, weight, place)
+        self._marks, self._zeros = (to_device(queue, np.zeros(3), np.int32) for _ in range(2))
+        self._turn = 0
+        if algorithm == "auto":
+            self.tune(steps, expected, always=False)
+            self.tables.forget()
+        else:
+            self.use(algorithm, columns, work_group)
+        _log.info("spikes are delivered by %s (%s)", self.algorithm, self._why(algorithm))
+
+    def use(
+        self, algorithm: str, columns: int | None = None, work_group: int | None = None
+    ) -> None:
+        """Take an algorithm from now on; the sums are the same bits with each."""
+        spec = self._spec(algorithm, columns, work_group)
+        self._take(_Launcher(self.queue, self.tables, spec, self.slots))
+
+    def _why(self, algorithm: str) -> str:
+        if algorithm != "auto":
+            return "as given"
+        if self.seconds:
+            return ", ".join(f"{name} {s * 1e6:.1f} us" for name, s in self.seconds.items())
+        few = "few" if self.connections.count < _SMALL else "very many"
+        return f"{few} connections" if self.atomics else "no 64-bit atomics on this device"
+
+    def _take(self, launcher: _Launcher) -> None:
+        self._launcher, self.algorithm = launcher, launcher.spec.algorithm
+
+    @property
+    def spec(self) -> DeliverSpec:
+        return self._launcher.spec
+
+    def quantise(self, weight: ArrayLike) -> np.ndarray:
+        """Weights as integers in units of `incoming_scale`, int64."""
+        exponent = -round(math.log2(self.incoming_scale))
+        weights = np.asarray(weight, np.float64)
+        scaled = np.ldexp(once(weights) if weights.ndim else weights, exponent)
+        return np.broadcast_to(np.rint(scaled).astype(np.int64), weights.shape)
+
+    def set_weights(self, weight: np.ndarray) -> None:
+        """Take other weights, (k,) in the order given to `GridConnections`."""
+        integers = self.quantise(self.connections.by_rows(weight))
+        self.tables.weight.set(self.tables.laid(integers), self.queue)
+
+    def enqueue(
+        self, found: NewSpikes, incoming: cla.Array, first_step: int, steps: int = 1
+    ) -> cl.Event:
+        """Deliver the spikes that were appended since the last call.
+
+        A source is in the list once a step at most, and the new spikes are of `steps` steps from
+        `first_step` on, at most `slots` of them. More than `capacity` are an overflow, which
+        `check` reports. A spike of step s adds to slot ``(s + 1 + delay) % slots`` of `incoming`,
+        (slots * num_targets,) int64.
+        """
+        taken = self.steps_from(first_step, steps)
+        event = self.deliver(found, incoming, taken, True)
+        self.turn_over()
+        return event
+
+    # -- for `Plasticity`, which takes the steps of a list one by one
+
+    def steps_from(self, first: int, count: int) -> range:
+        """Return the steps of one call; an InputError where they are too many for it."""
+        if not 1 <= count <= self.slots:
+            raise InputError(f"got {count} steps at once; expected 1 to {self.slots}, the slots")
+        return range(first, first + count)
+
+    @property
+    def marks(self) -> tuple[cla.Array, int]:
+        """Marks on the device, and which of the first two says where the new spikes begin."""
+        return self._marks, self._turn
+
+    def turn_over(self) -> None:
+        """Count all that is in the list as delivered, after the last `deliver`."""
+        self._turn = 1 - self._turn
+
+    def deliver(self, found: NewSpikes, incoming: cla.Array, steps: range, ends: bool) -> cl.Event:
+        """Deliver the new spikes of some steps; `ends`: in the last call before `turn_over`."""
+        lists = *(a.data for a in found), self.capacity, self._marks.data, self._turn
+        return self._launcher(lists, incoming, steps, steps[-1] if ends else -1)
+
+    def reset(self, spike_count: cla.Array) -> None:
+        """Empty the list of spikes, after the host has read it; nothing waits."""
+        for array in (spike_count, self._marks):
+            cl.enqueue_copy(self.queue, array.data, self._zeros.data, byte_count=array.nbytes)
+
+    def check(self) -> None:
+        """Wait, and raise SpikeOverflowError, with the last step, where the list has overflowed."""
+        step = int(self._marks.get(self.queue)[2]) - 1
+        if step >= 0:
+            raise SpikeOverflowError(
+                f"by step {step} more spikes than the list has room for, {self.capacity}; "
+                "expected a larger capacity, or to be emptied more often",
+                step,
+            )
+
+    # -- choosing
+
+    def tune(self, steps: int = 1, expected: int | None = None, always: bool = True) -> None:
+        """Take what is fastest on random spikes, or a good guess where measuring would not pay."""
+        if not self.atomics:
+            self.use("pull")
+            return
+        if not (always or _SMALL <= self.connections.count <= _LARGE):
+            self.use("vpo")
+            return
+        sources = self.connections.num_sources
+        count = max(1, sources // 100) if expected is None else expected
+        count = max(0, min(count, self.capacity, sources * steps))
+        self.measure([random_list(sources, steps, count)], steps)
+
+    def measure(
+        self, lists: Sequence[tuple[np.ndarray, np.ndarray]], steps: int = 1
+    ) -> dict[str, float]:
+        """Measure candidates on lists of (source, step), and take the fastest; s of each list."""
+        queue, integers = self.queue, partial(to_device, self.queue, dtype=np.int32)
+        launchers = [_Launcher(queue, self.tables, spec, self.slots) for spec in self.candidates()]
+        incoming = to_device(queue, np.zeros(self.slots * self.num_targets), np.int64)
+        marks, found = integers(np.zeros(3)).data, []
+        for source, step in lists:
+            arrays = [integers(a).data for a in (source, step, [len(source)])]
+            found.append((*arrays, max(1, len(source)), marks, 0))
+
+        def all_lists(launch: _Launcher, _: int) -> list[cl.Event]:
+            events = list[cl.Event]()
+            for spikes in found:
+                launch(spikes, incoming, range(steps))
+                events += launch.events
+            return events
+
+        ways = [lambda launch=launch: partial(all_lists, launch) for launch in launchers]
+        times = seconds_in_turns(queue, ways, budget=0, progress=False)
+        self.seconds = {
+            _name(c.spec): t / len(found) for c, t in zip(launchers, times, strict=True)
+        }
+        self._take(launchers[int(np.argmin(times))])
+        return self.seconds
+
+    def candidates(self) -> list[DeliverSpec]:
+        """Candidates of ``auto``: every algorithm, on GPUs with narrow and wide columns."""
+        on_cpu = devices.is_cpu(self.queue.device)
+        found = [self._spec("vpo")]
+        for columns in (2048,) if on_cpu else (256, 2048):
+            if self._room_for(columns) and 16 * columns <= self.queue.device.local_mem_size:
+                found += [self._spec("vsn", columns), self._spec("vssn", columns)]
+        return [*dict.fromkeys(found), self._spec("pull")]
+
+    def _room_for(self, columns: int) -> bool:
+        c = self.connections
+        entries = c.num_sources * len(c.delays) * -(-self.num_targets // columns)
+        return 0 < entries <= max(_SMALL, _TABLE_SHARE * c.count)
+
+    def _spec(
+        self, algorithm: str, columns: int | None = None, work_group: int | None = None
+    ) -> DeliverSpec:
+        if algorithm not in ALGORITHMS:
+            raise InputError(
+                f"algorithm={shown(algorithm)} is not known; expected auto, {', '.join(ALGORITHMS)}"
+            )
+        if algorithm != "pull" and not self.atomics:
+            raise DeviceError(
+                f"{self.queue.device.name.strip()} has no 64-bit atomics, which {shown(algorithm)} "
+                "needs; use 'pull'"
+            )
+        apart = self.tables.place is not None
+        on_cpu = devices.is_cpu(self.queue.device)
+        most = 1 << (self.queue.device.max_work_group_size.bit_length() - 1)
+        group = work_group or min(16 if on_cpu else 256, most)
+        if algorithm == "pull":
+            rows = self.connections.backward()[1] if apart else None
+            apart = rows is None or bool((np.diff(self.tables.where(rows)) != 1).any())
+        if algorithm in ("vpo", "pull"):
+            return DeliverSpec(algorithm, group, indexed=apart)
+        if group & (group - 1):
+            raise InputError(f"work_group is {group}; expected a power of two for {algorithm!r}")
+        wide = columns or (2048 if on_cpu else 256)
+        if 8 * wide > self.queue.device.local_mem_size:
+            raise InputError(
+                f"{wide} columns take {8 * wide} bytes of local memory; expected at most "
+                f"{self.queue.device.local_mem_size}"
+            )
+        if not self._room_for(wide):
+            raise InputError(
+                f"{shown(algorithm)} with {wide} columns: too many chunks of sources, delays and "
+                "targets for so few connections, or none; use 'vpo'"
+            )
+        lanes = group
+        if algorithm == "vssn":
+            c = self.connections
+            filled = np.count_nonzero(np.diff(self.tables.chunks(wide)))
+            mean = c.count / max(1, int(filled))
+            lanes = min(group, 1 << math.ceil(math.log2(max(1.0, mean))))
+        exclusive = len(self.connections.delays) == 1
+        return DeliverSpec(algorithm, group, wide, lanes, exclusive, apart)
+
+
+def _name(spec: DeliverSpec) -> str:
+    return f"{spec.algorithm} {spec.columns}" if spec.columns else spec.algorithm
+
+
+class _Launcher:
+    """The kernels of one algorithm, with their tables and how many work-items they get."""
+
+    def __init__(
+        self, queue: cl.CommandQueue, tables: Tables, spec: DeliverSpec, slots: int
+    ) -> None:
+        self.queue, self.tables, self.spec, self.slots = queue, tables, spec, slots
+        self.events: list[cl.Event] = []  # of the kernels of the last launch
+        c, context = tables.connections, queue.context
+        per_unit = 2 if devices.is_cpu(queue.device) else 16
+        self._groups = devices.limits(queue.device).compute_units * per_unit
+        if spec.pulled:
+            self._flag = program.kernel_of(context, spec, "flag")
+            self._clear = program.kernel_of(context, spec, "clear")
+            self._fired = to_device(queue, np.zeros(c.num_sources), np.int32)
+            self._arguments = [a.data for a in tables.pulled[: None if spec.indexed else 3]]
+        elif spec.algorithm == "vpo":
+            longest = int(np.max(np.diff(c.row), initial=1))
+            across = max(1, min(self._groups, -(-longest // spec.work_group)))
+            self._grid = across, max(1, self._groups // across), 1
+            self._arguments = [tables.row.data, tables.offset.data]
+        else:
+            columns = spec.columns
+            self._grid = -(-c.num_targets // columns), 1, len(c.delays)
+            chunks = to_device(queue, tables.chunks(columns), np.int32)
+            self._arguments = [chunks.data, tables.delays.data, tables.target.data]
+        if spec.indexed and not spec.pulled:
+            self._arguments.append(tables.position.data)
+        name = "pull" if spec.pulled else "deliver"
+        self._deliver_kernel = program.kernel_of(context, spec, name)
+
+    def __call__(
+        self, lists: Sequence[object], incoming: cla.Array, steps: range, last_step: int = -1
+    ) -> cl.Event:
+        """Deliver; `lists` are the first arguments, and `last_step` is marked, if any is."""
+        spec, tables = self.spec, self.tables
+        numbers, sums = (tables.num_targets, self.slots), (tables.weight.data, incoming.data)
+        if spec.pulled:
+            return self._pull(lists, steps, last_step, numbers, sums)
+        across, along, deep = self._grid
+        along = along if spec.algorithm == "vpo" else len(steps)
+        sizes = (across * spec.work_group, along, deep), (spec.work_group, 1, 1)
+        more = steps[0], len(steps), last_step, *numbers, *self._arguments, *sums
+        event = self._deliver_kernel(self.queue, *sizes, *lists, *more)
+        self.events = [event]
+        return event
+
+    def _pull(
+        self, lists: Sequence[object], steps: range, last_step: int, numbers: tuple[int, int],
+        sums: tuple[cl.Buffer, cl.Buffer],
+    ) -> cl.Event:  # fmt: skip
+        queue, group, fired = self.queue, (self.spec.work_group,), self._fired.data
+        items = (self._groups * group[0],)
+        targets = (-(-numbers[0] // group[0]) * group[0],)
+        self.events = []
+        for begin in range(0, len(steps), FLAG_BITS):
+            some = steps[begin : begin + FLAG_BITS]
+            last = last_step if some[-1] == steps[-1] else -1
+            more = *lists, some[0], len(some), last, fired
+            self.events.append(self._flag(queue, items, group, *more))
+            given = some[0], *numbers, fired, *self._arguments, *sums
+            self.events.append(self._deliver_kernel(queue, targets, group, *given))
+            sources = self.tables.connections.num_sources
+            self.events.append(self._clear(queue, items, group, sources, fired))
+        return self.events[-1]

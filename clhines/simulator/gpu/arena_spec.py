@@ -1,0 +1,674 @@
+"""The kernel that advances whole cells of a network with exact times, node by node.
+
+The elimination is that of `EpochSpec`; mechanisms are those of `ArenaSpec`, whose functions and
+arenas it takes as they are. A lane does everything for its node that `Steps` does in two
+kernels: the end of a step, then events and currents of the next one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import factorial, log
+from typing import ClassVar
+
+import numpy as np
+
+from clhines.simulator.gpu.lists import NodeLists
+from clhines.simulator.gpu.spec import (
+    LINE,
+    LIST_HEAD,
+    WARP,
+    EpochSpec,
+    coefficients,
+    end_of_operand,
+    side_by_side,
+    with_once,
+)
+from clhines.simulator.kinds.layouts import active_nodes
+from clhines.simulator.kinds.spec import ArenaSpec, CallValues, KindBlocks, fields_of
+from clhines.simulator.mechanisms.emit.functions import name_of
+from clhines.simulator.mechanisms.ir.program import Argument
+from clhines.simulator.model.model import ADVANCE_REVERSAL, Model
+from clhines.simulator.state.variables import Variables
+from clhines.solver.plan.kernel_spec import Parameter
+
+BY_LAYERS = frozenset({"instant_events", "set_voltages"})  # events of all nodes come first
+SPECIAL = 1 << 30  # of the word of a node: it has detectors, or is played with
+HAS_SPECIAL = -(1 << 31)  # of the bits of a list, one of whose nodes is special
+MECHANISMS = ~HAS_SPECIAL  # the others
+
+
+@dataclass(frozen=True)
+class EpochBlocks(KindBlocks):
+    """A kind in the lists of an epoch; between launches `lined` states are in their arena, too."""
+
+    given: tuple[tuple[str, str, str], ...] = ()  # role, name, source: not read from their arena
+    held: bool = False  # currents come right after the states' step, with states in variables
+    num_values: int = 0  # lines of values of an instance in a list
+    quick: bool = False  # functions are those of `side_by_side`
+    lined: bool = False  # states are in lines of the lists during a launch
+    local: bool = False  # these lines are in local memory
+    sums: tuple[str, ...] = ()  # ions whose currents are added up
+    apart: bool = False  # lanes take instances, not the nodes that these are at
+    once: tuple[tuple[str, tuple[int, ...]], ...] = ()  # of functions what is worked out once
+    unread: tuple[str, ...] = ()  # states without line, which nothing but outputs reads
+
+    @property
+    def in_lines(self) -> list[str]:
+        return [name for name in self.states if name not in self.unread]
+
+    @property
+    def alone(self) -> bool:
+        """Whether a step sets the kind's own states and nothing else."""
+        given = self.arguments("advance") if self.has("advance") else ()
+        return all(a.role == "state" for a in given if a.direction != "in")
+
+    def leading(self, block: str) -> tuple[str, ...]:
+        function = next(f for name, f, _ in self.blocks if name == block)
+        once = (f"once__[{k}]" for k in dict(self.once).get(function, ()))
+        return ("series__",) * self.quick + tuple(once)
+
+    def in_memory(self, name: str) -> str:
+        return super().kept("state", name)
+
+    def changed(self, block: str) -> list[str]:
+        if not self.has(block):
+            return []
+        return [a.name for a in self.arguments(block) if a.role == "state" and a.direction != "in"]
+
+    def kept(self, role: str, name: str) -> str:
+        if role != "state" or not (self.held or self.lined):
+            return super().kept(role, name)
+        if name in self.unread and not self.held:
+            return self.in_memory(name)
+        return f"s_{name}" if self.held else self.line(name)
+
+    def line(self, name: str) -> str:
+        if not self.lined:
+            return self.in_memory(name)
+        return f"{'local_state' if self.local else 'state'}[{self.in_lines.index(name) * WARP}]"
+
+    def value(self, a: Argument, values: CallValues) -> str:
+        if values.get("sums") and a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]:
+            return f"sum_{a.name}"  # of the kinds before
+        found = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
+        return found[0] if found else super().value(a, values)
+
+    def stores(self, a: Argument, block: str, local: str) -> list[str]:
+        current = a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]
+        if block == "current" and (current or a.role == "ion_current"):
+            share = " * (100 / mem[area + a])" if self.kind == "point" else ""
+            if a.name.removeprefix("i") not in self.sums:
+                return []
+            return [f"{'sum' if current else 'slope'}_{a.name} += {local}{share};"]
+        if a.role == "state" and a.name in self.unread:  # the template's `seldom` puts it there
+            return [f"s_{a.name} = {local};"] if self.held else []
+        return super().stores(a, block, local)
+
+
+@dataclass(frozen=True)
+class ArenaEpochSpec(EpochSpec):
+    """Numbers and switches of ``epoch_by_node.mako`` for a network with exact times."""
+
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "advance": (
+            "int first_step, int num_steps, int num_units, const int *restrict units",
+            "const int *restrict rows, const int *restrict links, const int *restrict children",
+            "const real *restrict all_tie, const real *restrict all_up, real *restrict all_v",
+            "const int *restrict homes, const int *restrict instances",
+            "const int *restrict node_lists, const int *restrict node_places",
+            "const int *restrict node_members, const int *restrict node_active",
+            "const int *restrict node_bits if mixed",
+            "const real *restrict node_scalars, const real *restrict node_values",
+            "real *restrict node_states",
+            "int first_time, int looks, const double *restrict step_begin, real dt, double half_dt",
+            "ulong seed, int capacity, int *restrict spike_count, int *restrict spike_source",
+            "double *restrict spike_time, int slots if grid, int num_targets if grid",
+            "real scale_of_events if grid, long *restrict incoming if grid",
+            "int *restrict grid_count if grid, int *restrict grid_source if grid",
+            "int *restrict grid_step if grid",
+            "int *restrict failed, const int *restrict record_start",
+            "const int *restrict record_list, real *restrict record_v, int record_row",
+            "int num_records, int num_mem, const int *restrict mem_first",
+            "const int *restrict mem_column, const int *restrict mem_index",
+            "real *restrict mem_rows, real *mem, double *clock, int *ints, regions_ regions",
+            "numbers_ numbers, real *far_held if far",
+            "real *restrict seen_v if points, int num_places if points",
+            "ulong *restrict arrived if meets, real *restrict shared if spreads",
+            "int pending if ends_later",
+        ),
+        "publish": ("int num_sources, int *ints, regions_ regions",),
+    }
+    special: ClassVar[int] = SPECIAL
+    mechanisms: ClassVar[int] = MECHANISMS
+    most_once: ClassVar[int] = 64
+    blocks: tuple[EpochBlocks, ...] = field(default=(), repr=False)
+    num_numbers: int = field(default=0, repr=False)  # reals that are arguments of the kernel
+    classes: tuple[int, ...] = field(default=(), repr=False)  # of nodes, with own statements
+    mixed: bool = False  # nodes of a list have different mechanisms
+    joins: int = 0  # work-groups that wait for each other after each step; 0: they do not
+    layers: int = 0  # of targets whose events come before the currents; 0: node by node
+    ends_later: bool = False  # the next launch ends the last step, if one is `pending`
+    selects: bool = field(default=False, repr=False)  # the first step computes states for nothing
+    terms: tuple[int, ...] = field(default=(), repr=False)  # of exponentials, see `terms`
+    nernst: tuple[str, ...] = field(default=(), repr=False)  # ions with Nernst's potential
+    currents_read: tuple[str, ...] = field(default=(), repr=False)  # ions whose current is read
+
+    def parameters(self, kernel: str) -> list[Parameter]:
+        names = self.series_numbers.arguments if kernel == "advance" else ()
+        return [*self._given(self.kernels[kernel]), *(Parameter(name, "real") for name in names)]
+
+    @staticmethod
+    def num_once(once: Iterable[str]) -> int:
+        return sum(text.count("once__[") for text in once)
+
+    @property
+    def grid(self) -> bool:
+        """Whether some events come in whole steps, as sums."""
+        return self.arena is not None and self.arena.grid
+
+    @property
+    def points(self) -> bool:
+        """Whether a kind has pointers to voltages."""
+        given = (a for kind in self.blocks for _, _, arguments in kind.blocks for a in arguments)
+        return any(a.role == "pointer" for a in given)
+
+    @property
+    def meets(self) -> bool:
+        """Whether several work-groups wait for each other."""
+        return self.joins > 1 or self.spreads
+
+    @property
+    def spreads(self) -> bool:
+        return self.parts > 1
+
+    @property
+    def loop(self) -> ListLoop:
+        return ListLoop(self)
+
+    @property
+    def num_scalars(self) -> int:
+        """Parameters that are one number in each list of nodes."""
+        return sum(len(names) for names in self.uniform)
+
+    @property
+    def sums_apart(self) -> tuple[str, ...]:
+        """Ions whose currents are added up where they are looked for, not in each step."""
+        if self.arena is None:
+            return ()
+        ours = [ion for ion in self.arena.ions if ion not in self.currents_read]
+        return tuple(ion for ion in ours if all(k.held for k in self.with_ions((ion,))))
+
+    def with_ions(self, ions: tuple[str, ...]) -> list[EpochBlocks]:
+        """Kinds with currents of ions."""
+        names = {f"i{ion}" for ion in ions}
+        return [
+            kind for kind in self.blocks if kind.has("current") and any(
+                a.direction != "in" and a.role in ("ion", "ion_current") and a.name in names
+                for a in kind.arguments("current")
+            )
+        ]  # fmt: skip
+
+    def adding(self, ions: tuple[str, ...]) -> dict[int, EpochBlocks]:
+        """Kinds by number, which add up currents of these ions alone."""
+        return {k.number: replace(k, sums=ions) for k in self.blocks}
+
+
+@dataclass(frozen=True)
+class ListLoop:
+    """Source of a lane's loop over its lists: pointers, times, and an instance `j` of a kind."""
+
+    spec: ArenaEpochSpec
+
+    @property
+    def opens(self) -> str:
+        """Step that has no step before it to end."""
+        return "first_step - pending" if self.spec.ends_later else "first_step"
+
+    @property
+    def seen(self) -> str:
+        """Voltages of all cells at the begin of a step, as pointers have them; others write it."""
+        return "(volatile __global const real *)seen_v + (step % 2) * num_places"
+
+    @property
+    def in_lists(self) -> tuple[EpochBlocks, ...]:
+        """Kinds that lanes take node by node."""
+        return tuple(k for k in self.spec.blocks if not k.apart and k.kind != "artificial")
+
+    @property
+    def apart(self) -> tuple[EpochBlocks, ...]:
+        return tuple(k for k in self.spec.blocks if k.apart)
+
+    @property
+    def waiting(self) -> list[EpochBlocks]:
+        """Kinds of these whose instances with events are taken together."""
+        return [k for k in self.apart if k.has_net and not k.watches and self.spec.ptx]
+
+    def slot(self, k: int) -> str:
+        """Offset of the slots of a step; other work-groups may still read those of the last one."""
+        return f"turn % 2 * count_{k} + " if self.spec.spreads else ""
+
+    def turned(self, array: str, at: str) -> str:
+        """Place of a number in an array that other work-groups read when it is of their turn."""
+        return f"((volatile __global {self.bits} *){array})[{at}]"
+
+    @property
+    def bits(self) -> str:
+        """Type of the bits of a number, of which the last says of which turn it is."""
+        return "ulong" if self.spec.real == "double" else "uint"
+
+    def of_turn(self, number: str) -> str:
+        return f"as_{self.bits}({number}) / 2 * 2 + phase"
+
+    def opening(self, kind: EpochBlocks, text: str, known: int = 0) -> str:
+        """Begin of `text` for an instance; `known`: bits of the list, where it has statements."""
+        space = " " * 12
+        number = self.instance(kind)
+        own = f"{space}    const int j = {number};\n" if re.search(r"\bj\b", text) else ""
+        if kind.kind == "density":
+            present = self.present(kind)
+            lane = (
+                f"{space}    if ({present.replace('bits', 'own')}) {{\n" if self.spec.mixed else ""
+            )
+            return f"{space}{'' if known else f'if ({present}) '}{{\n{lane}{own}"
+        count = self.present(kind)
+        return f"{space}for (int n = {count}; n > 0; --n) {{\n{space}    if (*m >= 0) {{\n{own}"
+
+    def instance(self, kind: EpochBlocks) -> str:
+        return f"instances[number * {len(self.spec.blocks)} + {kind.number}] + *m"
+
+    def present(self, kind: EpochBlocks) -> str:
+        """Return the expression that is not 0 where a list has a kind; of points how many."""
+        if kind.kind == "density":
+            return f"bits & {hex(1 << self._rank(kind))}"
+        return f"list[{LIST_HEAD + self._rank(kind)}]"
+
+    def is_in(self, known: int, kind: EpochBlocks) -> bool:
+        return bool(known >> self._rank(kind) & 1)
+
+    def times(self, *texts: str) -> str:
+        """Return statements that set the times that are in texts; most lists need none."""
+        known = {
+            "t_begin": "step_begin[min(step, first_step + num_steps - 1) - first_time]",
+            "t_mid": "t_begin + half_dt",
+            "t_end": "t_mid + half_dt",
+            "old_begin": f"step_begin[max(step - 1, {self.opens}) - first_time]",
+            "old_mid": "old_begin + half_dt",
+            "old_end": "old_begin + half_dt + half_dt",
+        }
+        found, asked = list[str](), " ".join(texts)
+        for name, value in reversed(known.items()):
+            if re.search(rf"\b{name}\b", asked):
+                found.append(f"const double {name} = {value};")
+                asked += f" {value}"
+        return " ".join(reversed(found))
+
+    def closing(self, kind: EpochBlocks) -> str:
+        space = " " * 12
+        step = "".join(f"{space}    {n} += {k * WARP};\n" for n, k in self._steps(kind))
+        inner = kind.kind != "density" or self.spec.mixed
+        return (f"{space}    }}\n" if inner else "") + step + f"{space}}}\n"
+
+    def skipping(self, kind: EpochBlocks) -> str:
+        """Statement that passes the instances of a kind."""
+        count = f"list[{LIST_HEAD + self._rank(kind)}]"
+        if kind.kind == "density":
+            count = f"(bits >> {self._rank(kind)} & 1)"
+        steps = self._steps(kind)
+        return " ".join(f"{name} += {count} * {lines * WARP};" for name, lines in steps)
+
+    def _steps(self, kind: EpochBlocks) -> list[tuple[str, int]]:
+        """Pointers that an instance of a kind moves, and the lines by which it does."""
+        state = "local_state" if kind.local else "state"
+        lines = [("m", 1), ("p", kind.num_values), (state, len(kind.in_lines))]
+        return [(name, number) for name, number in lines if number]
+
+    @property
+    def begin(self) -> str:
+        """Statements that set the pointers to the first instance of a node."""
+        lines = 4 if self.spec.inflow else 2
+        first = f"m = member; p = value + {lines * WARP}; state = first_state;"
+        return first + (" local_state = first_local;" if self.spec.local_lines else "")
+
+    def _rank(self, kind: EpochBlocks) -> int:
+        density = kind.kind == "density"
+        alike = [k.number for k in self.spec.blocks if (k.kind == "density") == density]
+        return alike.index(kind.number)
+
+
+def is_quick(kind: KindBlocks) -> bool:
+    """Whether the functions of a kind are called in lists of nodes alone."""
+    return kind.kind == "density" and not kind.has_net and bool(kind.functions)
+
+
+_TURN = re.compile(r"node_grown_\(series__, (\w+) \* dt\)")
+_INVERSE = re.compile(r"1\.0f? (?:\* node_inverse_\((\w+)\)|/ (\w+))")
+
+
+def with_rows(source: str, prefix: str) -> str:
+    """Return functions of `side_by_side` that load two rows of a table as a whole."""
+    own = rf"(?m)^static \w+ {re.escape(prefix)}_(?:lookup|place)_\("
+    functions = re.split(r"(?<=\n}\n)\n", source)
+    return "\n".join(_with_rows(f, prefix) for f in functions if not re.search(own, f))
+
+
+def _with_rows(function: str, prefix: str) -> str:
+    """Return a function in which places are rows, and all loads come right after them."""
+    begin, function = re.escape(prefix), _with_places(function, prefix)
+    lookup = re.compile(rf"{begin}_lookup_\(series__,\s+(\w+),\s+(\w+),\s+(\d+),\s+(\d+),\s+\d+\)")
+    used = {(m[1], m[2], int(m[3]), int(m[4])) for m in lookup.finditer(function)}
+
+    def column(match: re.Match[str]) -> str:
+        at, low, high = _names(match[1], match[2])
+        number, width = int(match[3]), _width(int(match[4]))
+        vector, part = divmod(number, width)
+        end = f"_{vector}.s{part}" if width > 1 else f"_{vector}"
+        return f"node_between_({at}.share, {low}{end}, {high}{end})"
+
+    def loads(match: re.Match[str]) -> str:
+        at = f"{match[1]}__at"
+        lines = [f"const node_row_ {at} = node_row_of_({match[2]}, {match[3]});"]
+        for table in sorted({table for place, table, _, _ in used if place == match[1]}):
+            _, low, high = _names(match[1], table)
+            columns = next(c for p, t, _, c in used if (p, t) == (match[1], table))
+            width = _width(columns)
+            sort = f"real{width}" if width > 1 else "real"
+            numbers = {n for p, t, n, _ in used if (p, t) == (match[1], table)}
+            for vector in sorted({number // width for number in numbers}):
+                for name, row in ((low, f"{at}.row"), (high, f"({at}.row + 1)")):
+                    where = f"{table} + {row} * {columns} + {vector * width}"
+                    lines.append(f"const {sort} {name}_{vector} = node_load{width}_({where});")
+        return "    " + "\n    ".join(lines)
+
+    place = rf"(?m)^    const real (\w+) = {begin}_place_\(series__,\s+([^;]+),\s+(\d+)\);"
+    return lookup.sub(column, re.sub(place, loads, function))
+
+
+def _with_places(function: str, prefix: str) -> str:
+    """Return a function in which a place that is looked up once has a name, too."""
+    nested = re.compile(rf"{re.escape(prefix)}_lookup_\(series__,\s+({re.escape(prefix)}_place_\()")
+    count = 0
+    while found := nested.search(function):
+        end = end_of_operand(function, found.start(1))
+        before = max(function.rfind(text, 0, found.start()) for text in (";\n", "{\n")) + 2
+        name = f"nested_{count}__place"
+        function = (
+            f"{function[:before]}    const real {name} = {function[found.start(1) : end]};\n"
+            f"{function[before : found.start(1)]}{name}{function[end:]}"
+        )
+        count += 1
+    return function
+
+
+def _names(place: str, table: str) -> tuple[str, str, str]:
+    """Names of a row, and of what is loaded from it and from the next one."""
+    return f"{place}__at", f"{place}__low_{table}", f"{place}__high_{table}"
+
+
+def _width(columns: int) -> int:
+    """Numbers that one load takes of a row."""
+    return next(width for width in (4, 2, 1) if columns % width == 0)
+
+
+def with_few_terms(
+    source: str, prefix: str, tables: Mapping[str, np.ndarray], dt: float, real: str
+) -> str:
+    """Functions of `side_by_side` whose exponentials have the terms that tables ask for."""
+    lookup = re.compile(rf"{re.escape(prefix)}_lookup_\(series__,\s+\w+,\s+(\w+)__table,\s+(\d+),")
+
+    def of_function(function: str) -> str:
+        known = dict(LINE.findall(function))
+
+        def turn(found: re.Match[str]) -> str:
+            inverse = _INVERSE.fullmatch(known.get(known.get(found[1], "").removeprefix("-"), ""))
+            tau = lookup.match(known.get((inverse[1] or inverse[2]) if inverse else "", ""))
+            if tau is None or not known[found[1]].startswith("-"):
+                return found[0]
+            number = terms(dt, tables[tau[1]][:, int(tau[2])], real)
+            return found[0].replace("grown_", f"grown_{number}_", 1) if number else found[0]
+
+        return _TURN.sub(turn, function)
+
+    return "\n".join(map(of_function, re.split(r"(?<=\n}\n)\n", source)))
+
+
+def terms(dt: float, tau: np.ndarray, real: str) -> int:
+    """Count the terms of ``(exp(-x) - 1) / x`` for ``x = dt/tau``; 0 where x can be too large.
+
+    >>> terms(0.025, np.array([1.0, 2.0]), "double"), terms(0.025, np.array([0.01, 2.0]), "double")
+    (8, 0)
+    """
+    if not (tau > 0).all():
+        return 0
+    most = dt / float(tau.min()) * (1 + 1e-6)
+    if not most < log(2) / 2:
+        return 0
+    eps = float(np.finfo(np.float64 if real == "double" else np.float32).eps)
+    every = sum(name.startswith("exp_") for name in coefficients(real))
+    enough = (n for n in range(1, every) if most**n / factorial(n + 1) < eps / 4)
+    return next(enough, every)
+
+
+_OF_INSTANCE = frozenset(
+    {
+        *("v", "t", "dt", "parameter", "state", "output", "i", "g", "table", "flag", "noise"),
+        *("weight", "other_weight", "send", "arm", "watch", "stream", "drawn"),
+    }
+)
+_ENDS = ("after_solve", "before_step", "before_breakpoint")
+_MOST_CLASSES = 3  # of nodes that have statements of their own
+_FEW_CLASSES = 8  # up to which some have
+_LONG = 8  # steps of a launch that can do the work of one more
+_MOST_NUMBERS = 256  # that are arguments of the kernel
+
+
+def takes_apart(model: Model) -> frozenset[int]:
+    """Return kinds of point processes that stand alone, whose instances lanes take one by one."""
+    found, played = set(), {p.kind for p in model.played}
+    played |= {to.kind for to in model.written.values()}
+    if model.needs & BY_LAYERS:
+        return frozenset()
+    for k, kind in enumerate(model.kinds):
+        program = kind.mechanism.program
+        roles = {a.role for block in program.blocks.values() for a in block}
+        several = bool((np.diff(kind.node) == 0).any())
+        several |= model.forest.num_cells > 1 and bool(kind.varying)
+        if kind.mechanism.kind != "point" or not several or k in played:
+            continue
+        if roles <= _OF_INSTANCE and not set(_ENDS) & set(program.blocks):
+            found.add(k)
+    return frozenset(found)
+
+
+def node_words(model: Model) -> np.ndarray:
+    """(n,) int64: number of each active node in its cell, with `SPECIAL`; -1 of others."""
+    active, bounds = active_nodes(model), model.forest.cell_offsets
+    first = np.searchsorted(active, bounds)
+    words = np.full(model.forest.num_nodes, -1)
+    words[active] = np.arange(len(active)) - np.repeat(first[:-1], np.diff(first))
+    special = np.zeros(len(words), bool)
+    special[model.sources.detector_node] = True
+    for played in model.played:
+        special[model.kinds[played.kind].node[played.instance]] = True
+    return np.where(special, words | SPECIAL, words)
+
+
+def with_blocks(
+    spec: ArenaEpochSpec,
+    functions: ArenaSpec,
+    lists: NodeLists,
+    variables: Variables,
+    network: Model,
+    epoch: int,
+) -> tuple[ArenaEpochSpec, list[float]]:
+    """Return a plan's spec with its kinds, and numbers, also of ions, that are arguments."""
+    model, (ions, numbers) = variables.model, constant_ions(functions.kinds, variables)
+    held, apart = held_kinds(functions.kinds, network), takes_apart(network)
+    added = {to.kind for to in network.written.values()}  # by sums, between steps
+    blocks, scalar = [], 0
+    for k, (kind, text) in enumerate(zip(model.kinds, functions.kinds, strict=True)):
+        played = {p.parameter for p in variables.model.played if p.kind == k}
+        uniform, expressions = lists.numbers.uniform[k], list(ions)
+        of_lane = [n for n in kind.varying if n not in uniform and k not in apart]
+        for name in kind.mechanism.parameters:
+            value = kind.parameters[name]
+            if np.ndim(value) == 0 and len(numbers) < _MOST_NUMBERS:
+                expression = f"numbers.n{len(numbers)}"
+                numbers.append(float(np.append(variables.parameters[k].get(name, []), value)[0]))
+            elif np.ndim(value) == 0:
+                continue
+            elif k in apart:
+                continue
+            elif name in uniform:
+                expression = f"scalar[{scalar + uniform.index(name)}]"
+            else:
+                expression = f"p[{of_lane.index(name) * WARP}]"
+            if name not in played:
+                expressions.append(("parameter", name, expression))
+        scalar += len(uniform)
+        quick = is_quick(text)
+        blocks.append(
+            EpochBlocks(
+                **fields_of(text), given=tuple(expressions), num_values=len(of_lane), quick=quick,
+                held=k in held and k not in added, local=spec.kinds[k].local,
+                lined=quick and bool(text.states) and k not in added,
+                apart=k in apart, unread=lists.lanes.kinds[k].unread,
+            )
+        )  # fmt: skip
+    texts, statements, blocks = _with_functions(spec, functions.kinds, blocks, variables)
+    asked = (n for k in texts for n in re.findall(r"node_grown_(\d+)_\(", k.functions))
+    spec = replace(
+        spec,
+        arena=replace(functions, by_cell=True, far=spec.far, kinds=tuple(texts)),
+        once=tuple(statements),
+        classes=() if lists.lanes.mixed else _classes(lists),
+        mixed=lists.lanes.mixed,
+        selects=epoch >= _LONG,
+        terms=tuple(sorted(set(map(int, asked)))),
+        blocks=tuple(blocks),
+        num_numbers=len(numbers),
+        nernst=functions.nernst,
+        currents_read=tuple(n for n in functions.ions if f"i{n}" in _read(functions.kinds)),
+    )
+    return spec, numbers
+
+
+def _with_functions(
+    spec: ArenaEpochSpec,
+    kinds: Sequence[KindBlocks],
+    blocks: Sequence[EpochBlocks],
+    variables: Variables,
+) -> tuple[list[KindBlocks], list[str], list[EpochBlocks]]:
+    """Return kinds with functions for lists, what is worked out once, and blocks that read it."""
+    texts, once, reading = list[KindBlocks](), list[str](), list[EpochBlocks]()
+    for block, kind in zip(blocks, kinds, strict=True):
+        text, known = _quick(kind, variables, spec), _same_in_all(block)
+        source, more, places = with_once(text.functions, known, spec.num_once(once), spec.most_once)
+        texts.append(replace(text, functions=source))
+        reading.append(replace(block, once=tuple(places.items())))
+        once += more
+    return texts, once, reading
+
+
+def _same_in_all(kind: EpochBlocks) -> dict[str, dict[str, str]]:
+    """Arguments of functions that are the same in all calls in lists, by name, with expressions."""
+    values = {n: text for role, n, text in kind.given if role == "parameter"}
+    same = {n: text for n, text in values.items() if text.startswith("numbers.")}
+    return {
+        function: {
+            name_of(a): same.get(a.name, "dt")
+            for a in arguments
+            if a.role == "dt" or (a.role == "parameter" and a.name in same)
+        }
+        for block, function, arguments in kind.blocks
+        if kind.quick and block in (*_ENDS, "advance", "current")
+    }
+
+
+def _quick(kind: KindBlocks, variables: Variables, spec: ArenaEpochSpec) -> KindBlocks:
+    """Return a kind with functions for lanes side by side, where lists alone call them."""
+    if not is_quick(kind):
+        return kind
+    tables = variables.tables[kind.number]
+    source = side_by_side(kind.functions, kind.name, spec.ptx)
+    source = with_few_terms(source, kind.name, tables, variables.model.dt, spec.real)
+    return replace(kind, functions=with_rows(source, kind.name))
+
+
+def _classes(lists: NodeLists) -> tuple[int, ...]:
+    """Return sets of density mechanisms, as bits, that most lists have; none where many."""
+    bits, count = np.unique(lists.rows[:, 0], return_counts=True)
+    order = np.argsort(-count, kind="stable")
+    several = [int(b) for b in bits[order] if b]
+    return tuple(several[:_MOST_CLASSES]) if len(several) <= _FEW_CLASSES else ()
+
+
+def _of_ions(kinds: Sequence[KindBlocks], directions: tuple[str, ...]) -> set[tuple[str, str]]:
+    """Blocks and variables of ions of all arguments of some directions."""
+    return {
+        (block, a.name)
+        for kind in kinds
+        for block, _, arguments in kind.blocks
+        for a in arguments
+        if a.role == "ion" and a.direction in directions
+    }
+
+
+def _read(kinds: Sequence[KindBlocks]) -> set[str]:
+    return {name for _, name in _of_ions(kinds, ("in", "inout"))}
+
+
+def _written(kinds: Sequence[KindBlocks], ions: Sequence[str]) -> set[str]:
+    """Variables of ions that blocks set, besides currents that they add up."""
+    currents = {f"i{ion}" for ion in ions}
+    found = _of_ions(kinds, ("out", "inout"))
+    return {name for block, name in found if block != "current" or name not in currents}
+
+
+def constant_ions(
+    kinds: Sequence[KindBlocks], variables: Variables
+) -> tuple[list[tuple[str, str, str]], list[float]]:
+    """Variables of ions that are one number for good, and these numbers."""
+    written, found = _written(kinds, [i.name for i in variables.model.ions]), []
+    numbers = list[float]()
+    for ion in variables.model.ions:
+        advances = ((ion.style & ADVANCE_REVERSAL) > 0).any()
+        for name in ion.variables[:3]:
+            values = variables.ions[name][ion.node]
+            changes = name in written or (advances and name == ion.variables[0])
+            if changes or not len(values) or (values != values[0]).any():
+                continue
+            found.append(("ion", name, f"numbers.n{len(numbers)}"))
+            numbers.append(float(values[0]))
+    return found, numbers
+
+
+def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
+    """Return kinds whose currents the end of a step does not change, so they may come first."""
+    names = [ion.name for ion in network.ions]
+    needs = network.needs & {"read_currents", *BY_LAYERS}
+    if needs or any(kind.has(x) for kind in kinds for x in _ENDS):
+        return set()
+    changed = _written(kinds, names)
+    for ion in network.ions:
+        if ((ion.style & ADVANCE_REVERSAL) > 0).any():
+            changed.add(ion.variables[0])
+    currents = {f"i{name}" for name in names}
+    played = {p.kind for p in network.played}
+    found = set()
+    for kind in kinds:
+        if kind.kind != "density" or kind.has_net or kind.number in played:
+            continue
+        if kind.outputs or not kind.has("current"):
+            continue
+        arguments = kind.arguments("current")
+        sets = {
+            a.role for a in arguments
+            if a.direction != "in" and not (a.role == "ion" and a.name in currents)
+        }  # fmt: skip
+        reads = {a.name for a in arguments if a.role == "ion" and a.direction == "in"}
+        if sets <= {"i", "g", "ion_current"} and not reads & changed:
+            found.add(kind.number)
+    return found

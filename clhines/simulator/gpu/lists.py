@@ -1,0 +1,557 @@
+"""Lists of nodes for epochs of cells with many mechanisms: a warp takes nodes of one class.
+
+A *class* of nodes is the set of their density mechanisms. Each cell has *lists* of at most `WARP`
+nodes of one class, and a lane takes one node with all its mechanisms. Where many cells with exact
+times are in flight, a list may have nodes of several classes, and a lane passes by what its `own`
+node lacks: fewer lists, with less in them. What lists need lies in
+*lines* of `WARP` numbers, one for each lane, so that a warp reads and writes whole lines:
+
+    values of a list     factor, d, (g, k where there are constant mechanisms,) then of each
+                         mechanism the parameters that vary
+    states of a list     of each mechanism its states
+    members of a list    of each mechanism the number of its instance in the cell, -1 for none
+
+A point mechanism comes as often in a list as the node has instances that has most of them. Kinds
+that are *apart* are in no list: lanes take their instances one by one, see `takes_apart`. Cells
+that are equal, in shape, mechanisms and numbers, share lists and values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Sequence
+from copy import copy
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from clhines.core.arrays import offsets, ranges, starts, stretch_of
+from clhines.core.errors import InputError
+from clhines.simulator.gpu.spec import LIST_HEAD, MAX_DENSITIES, RECORDED, WARP
+from clhines.simulator.mechanisms.ir.program import unread_states
+from clhines.simulator.model.model import Kind, Model
+from clhines.solver.forest import Forest
+from clhines.solver.plan import packing
+from clhines.solver.plan.by_cell.layout import runs
+from clhines.solver.plan.by_segment import codes, layout, schedule
+from clhines.solver.plan.by_segment.cut import Cut
+from clhines.solver.plan.layout import add_to_rows, index_type
+
+_CACHED = 1 << 17  # entries written at once, which stay in the cache
+_SORTS = 4  # different cells of a shape that are looked for
+
+
+class KindInstances:
+    """Instances of a kind in planned cells: `count` of each cell, numbered from `first` on."""
+
+    def __init__(self, kind: Kind, bounds: np.ndarray, cells: np.ndarray) -> None:
+        self.kind, self.density = kind, kind.mechanism.kind == "density"
+        self.unread: tuple[str, ...] = ()  # states that have no lines
+        self.varying = kind.varying
+        self.first = np.searchsorted(kind.node, bounds[cells])
+        self.count = np.searchsorted(kind.node, bounds[cells + 1]) - self.first
+        self._base = bounds[cells]
+
+    @property
+    def num_states(self) -> int:
+        return len(self.kind.mechanism.states) - len(self.unread)
+
+    def with_values(self, kind: Kind) -> KindInstances:
+        """Return the same instances with the values of a kind, which is that of another model."""
+        found = copy(self)
+        found.kind = kind
+        found.varying = kind.varying
+        return found
+
+    @cached_property
+    def numbers(self) -> np.ndarray:
+        return ranges(self.first, self.count)
+
+    @cached_property
+    def cell(self) -> np.ndarray:
+        return np.repeat(np.arange(len(self.count)), self.count)
+
+    def same(self, cells: np.ndarray, as_cell: int) -> np.ndarray:
+        """(m,) bool: whether instances of planned cells equal those of another one."""
+        count, of = int(self.count[as_cell]), int(self.first[as_cell])
+        alike = self.count[cells] == count
+        candidates = cells[alike]
+        at = _of_stretches(self.first[candidates], count)
+        node = self.kind.node[at].reshape(len(candidates), count) - self._base[candidates][:, None]
+        good = (node == self.kind.node[of : of + count] - self._base[as_cell]).all(axis=1)
+        for value in (self.kind.factor, *self.varying.values()):
+            repeats = value[at].reshape(len(candidates), count) == value[of : of + count]
+            good &= repeats.all(axis=1)
+        alike[alike] = good
+        return alike
+
+
+def _of_stretches(first: np.ndarray, count: int) -> slice | np.ndarray:
+    """Entries of stretches of `count` each; no index where they come one after another."""
+    if (np.diff(first) == count).all():
+        return slice(int(first[0]), int(first[0]) + count * len(first))
+    return (first[:, None] + np.arange(count)).reshape(-1)
+
+
+class PlannedCells:
+    """Cells that one kernel advances, by ascending `numbers`; `forest` is of these alone."""
+
+    def __init__(self, model: Model, numbers: np.ndarray) -> None:
+        self.model, self.numbers = model, numbers
+        self.first = model.forest.cell_offsets[numbers]
+        self.forest = model.forest.subset(numbers)
+        self.kinds = [KindInstances(k, model.forest.cell_offsets, numbers) for k in model.kinds]
+        added = {to.kind for to in model.written.values()}
+        for k, kind in enumerate(self.kinds if model.has_times else ()):
+            blocks = kind.kind.mechanism.program.blocks
+            if kind.density and "receive" not in blocks and k not in added:
+                kind.unread = unread_states(blocks)
+
+    @cached_property
+    def nodes(self) -> np.ndarray:
+        """(k,) int64: natural numbers of the nodes, cell after cell."""
+        return ranges(self.first, self.forest.sizes)
+
+    def first_equal(self, alike: Sequence[np.ndarray], apart: Container[int] = ()) -> np.ndarray:
+        """(m,) int64: first cell equal in shape, instances not `apart`, and numbers; or itself."""
+        kinds = [kind for k, kind in enumerate(self.kinds) if k not in apart]
+        model, forest = self.model, self.forest
+        own = model.capacitance, model.constant_d, model.constant_b, model.u
+        arrays = [a[self.nodes] for a in (*own, *alike)]
+        result = np.arange(forest.num_cells)
+        for shape in np.unique(forest.shape_of_cell).tolist():
+            cells = np.flatnonzero(forest.shape_of_cell == shape)
+            for _ in range(_SORTS):
+                first = int(cells[0])
+                same = self._equal(cells, first, arrays, kinds)
+                result[cells[same]] = first
+                cells = cells[~same]
+                if not len(cells):
+                    break
+        return result
+
+    def _equal(
+        self, cells: np.ndarray, first: int, arrays: list[np.ndarray], kinds: list[KindInstances]
+    ) -> np.ndarray:
+        """(m,) bool: whether cells of one shape are equal to the first of them."""
+        forest = self.forest
+        begin, n = int(forest.cell_offsets[first]), int(forest.sizes[first])
+        at = _of_stretches(forest.cell_offsets[cells], n)
+        same = np.ones(len(cells), bool)
+        for a in arrays:
+            same &= (a[at].reshape(-1, n) == a[begin : begin + n]).all(axis=1)
+        for kind in kinds:
+            same &= kind.same(cells, first)
+        return same
+
+
+class CellTable:
+    """Planned cells as units: lanes, places of nodes, ties; `most` nodes are in a segment."""
+
+    def __init__(self, forest: Forest, cut: Cut, most: int, first: np.ndarray) -> None:
+        self._forest, self._first = forest, first
+        blocks = packing.next_fit(forest, list(cut.lanes[:, None]), int(cut.lanes.max()), 1)
+        lanes = codes.segment_lanes(
+            cut.segments, cut.contraction, blocks.slot_template, blocks.slot_tree
+        )
+        rows = layout.SegmentRows(lanes, blocks, most)
+        self.blocks, self.lanes, self.rows = blocks, lanes, rows
+        kind, counts = blocks.template, np.diff(lanes.template_start)
+        self.lane_base = starts(counts[kind])
+        self.num_lanes = int(counts[kind].sum())
+        self.units = np.stack(
+            (
+                rows.block_start,
+                rows.template_size[kind],
+                lanes.template_start[kind],
+                schedule.LANE_COUNTS.pack(lanes=counts, inner_lanes=lanes.inner)[kind],
+                kind * most * 2,
+                np.maximum(lanes.rounds, 1)[kind],
+                blocks.cells,
+                self.lane_base,
+            ),
+            axis=1,
+        )
+        self.unit_of_cell = np.empty(forest.num_cells, np.int64)
+        self.unit_of_cell[blocks.cells] = np.arange(forest.num_cells)
+        self._node_at, self._place_of = self._within()
+        self._tie_at, self._up_at = self._ties()
+
+    def _within(self) -> tuple[np.ndarray, np.ndarray]:
+        """Node of its cell at each place of each template, -1 for none; places of trees' nodes."""
+        trees, rows = self._forest.trees, self.rows
+        place, slot, rank = rows.entries()
+        node_at = np.full(int(rows.template_size.sum()), -1)
+        tree = self.blocks.slot_tree[slot]
+        begin = starts(rows.template_size)[self.blocks.slot_template[slot]]
+        node_at[begin + place] = trees.order[rank] - trees.offsets[tree]
+        place_of = np.zeros(len(trees.parent), np.int64)
+        place_of[trees.order[rank]] = place
+        return node_at, place_of
+
+    def _ties(self) -> tuple[np.ndarray, np.ndarray]:
+        """Nodes whose `u` ties each place to the next, and each lane to its parent; -1 for none."""
+        lanes, rows = self.lanes, self.rows
+        length, template = lanes.length, lanes.template
+        lane = np.arange(len(length)) - lanes.template_start[template]
+        leaf = lane >= lanes.inner[template]
+        column = np.where(leaf, lane - lanes.inner[template], lane)
+        k = np.repeat(np.arange(len(length)), length)
+        j = ranges(np.zeros(len(length), np.int64), length)
+
+        def place(k: np.ndarray, j: np.ndarray) -> np.ndarray:
+            return rows.rows[template[k], leaf[k] + 0, j] + column[k]
+
+        # of each value of each template, the place whose u is meant
+        size = rows.template_size
+        begin = starts(size)
+        source = np.full(int(size.sum()), -1)
+        last = j == length[k] - 1
+        following = np.minimum(j + 1, length[k] - 1)
+        source[begin[template[k]] + place(k, j)] = np.where(
+            last, -1, place(k, np.where(leaf[k], j, following))
+        )
+        top = place(np.arange(len(length)), np.where(leaf, length - 1, 0))
+        tie = np.where(source < 0, -1, self._node_at[np.repeat(begin, size) + source])
+        return tie, self._node_at[begin[template] + top]
+
+    def spread(self, name: str) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield nodes from place to place, -1 for none, in arrays that stay in the cache.
+
+        `name` is ``gather``: of each place; ``tie``: whose `u` ties it to the next; ``up``: whose
+        `u` ties each lane to its parent.
+        """
+        of_lanes, kind = name == "up", self.blocks.template
+        within = {"gather": self._node_at, "tie": self._tie_at, "up": self._up_at}[name]
+        size = np.diff(self.lanes.template_start) if of_lanes else self.rows.template_size
+        begin, place = starts(size), self.lane_base if of_lanes else self.rows.block_start
+        first = self._first[self.blocks.cells]
+        first = first.astype(index_type(first, self._forest.trees.sizes))
+        for lo, hi in runs(kind):  # units of the same tree, one after another
+            width, own = int(size[kind[lo]]), within[begin[kind[lo]] :][: size[kind[lo]]]
+            step = max(1, _CACHED // max(1, width))
+            for k in range(lo, hi, step):
+                base = first[k : min(k + step, hi)]
+                out = np.empty((len(base), width), first.dtype)
+                add_to_rows(base, own, out)
+                yield slice(int(place[k]), int(place[k]) + out.size), out.reshape(-1)
+
+    def values(
+        self,
+        name: str,
+        of: Callable[[np.ndarray], np.ndarray],
+        dtype: DTypeLike = np.float64,
+        padding: float = 0.0,
+    ) -> np.ndarray:
+        """Values `of` the nodes of `spread`; `padding` where there is none."""
+        found = np.full(self.num_lanes if name == "up" else self.rows.size, padding, dtype)
+        for here, index in self.spread(name):
+            found[here] = np.where(index < 0, padding, of(index))
+        return found
+
+    @cached_property
+    def gather(self) -> np.ndarray:
+        """(size,) integer: number in the network of the node at each place, -1 for none."""
+        dtype = index_type(self._first, self._forest.trees.sizes)
+        return self.values("gather", lambda nodes: nodes, dtype, -1)
+
+    def places_of_all(self) -> np.ndarray:
+        """Place of every node, cell after cell, among those of its cell."""
+        forest = self._forest
+        return self._place_of[ranges(forest.trees.offsets[forest.shape_of_cell], forest.sizes)]
+
+    def places(self, nodes: np.ndarray) -> np.ndarray:
+        """Place of nodes of `forest` in the device order."""
+        forest = self._forest
+        cell = stretch_of(forest.cell_offsets, nodes)
+        within = nodes - forest.cell_offsets[cell]
+        first = forest.trees.offsets[forest.shape_of_cell[cell]]
+        return self.rows.block_start[self.unit_of_cell[cell]] + self._place_of[first + within]
+
+    def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
+        place = self.places(nodes)
+        unit = np.searchsorted(self.rows.block_start, place, side="right") - 1
+        template, inside = self.blocks.template[unit], place - self.rows.block_start[unit]
+        flat = self.rows.rows[template].reshape(len(nodes), -1)
+        at = (flat <= inside[:, None]).sum(axis=1) - 1  # rows of no width begin where others do
+        most = self.rows.rows.shape[-1]
+        column = inside - flat[np.arange(len(nodes)), at]
+        leaf = at >= most
+        lane = column + np.where(leaf, self.lanes.inner[template], 0)
+        return RECORDED.pack(lane=lane, node=at % most)
+
+
+_MOST = 2**31 - 1  # positions on the device
+
+
+class LaneNodes:
+    """The node of each lane of each list, in one cell of each sort, of which there are `num_cells`.
+
+    `natural`, `row` and `lane`, (k,), are number, list and lane of each node of these cells.
+    `instances` are of each kind place among the nodes, number, and number in its cell. Of each
+    list: `cell`, its class `bits`, a bit for each density kind, and how often each kind comes,
+    `counts`; `nodes` and `places`, (num_lists, WARP), are natural number, and place in the cell's
+    values, or -1.
+    """
+
+    def __init__(
+        self,
+        cells: PlannedCells,
+        sorts: np.ndarray,
+        place: np.ndarray,
+        natural: bool,
+        apart: frozenset[int],
+        joins: bool = False,
+    ) -> None:
+        forest, self.kinds, self.num_cells = cells.forest, cells.kinds, len(sorts)
+        sizes = forest.sizes[sorts]
+        local = ranges(forest.cell_offsets[sorts], sizes)  # nodes of the plan
+        cell, start = np.repeat(np.arange(len(sorts)), sizes), starts(sizes)
+        self.natural = cells.nodes[local]
+        bits, cost = np.zeros(len(local), np.int64), np.zeros(len(local), np.int64)
+        points, densities = list[np.ndarray](), 0
+        self.instances = list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
+        for k, kind in enumerate(self.kinds):
+            count = kind.count[sorts] * (k not in apart)
+            number = ranges(kind.first[sorts], count)
+            each = np.repeat(np.arange(len(sorts)), count)
+            position = start[each] + kind.kind.node[number] - cells.first[sorts][each]
+            self.instances.append((position, number, number - kind.first[sorts][each]))
+            if kind.density:
+                bits[position] |= 1 << densities
+                densities += 1
+                cost[position] += 1 + kind.num_states
+            else:
+                points.append(np.bincount(position, minlength=len(local)))
+        first = np.arange(len(local)) if natural else place[local]
+        order = np.lexsort((first, *points, bits, -cost, cell))
+        weight = np.array([1 + kind.num_states for kind in self.kinds if kind.density], float)
+        self.row, self.lane = (
+            _joined(order, bits, cell, weight) if joins else _rows_and_lanes(order, bits, cell)
+        )
+        heads = np.full(int(self.row.max(initial=-1)) + 1, -1)
+        heads[self.row[self.lane == 0]] = np.flatnonzero(self.lane == 0)  # first node of each list
+        self.bits, self.cell = np.zeros(len(heads), np.int64), cell[heads]
+        np.bitwise_or.at(self.bits, self.row, bits)
+        self.mixed = bool((self.bits[self.row] != bits).any())
+        self.first_list = np.searchsorted(self.cell, np.arange(len(sorts) + 1))
+        self.nodes, self.places = (np.full((len(heads), WARP), -1) for _ in range(2))
+        self.nodes[self.row, self.lane] = self.natural
+        self.places[self.row, self.lane] = place[local]
+        self.own = np.zeros((len(heads), WARP), np.int64)
+        self.own[self.row, self.lane] = bits
+        self._count(points)
+
+    def _count(self, points: list[np.ndarray]) -> None:
+        """Set `counts`; of points, at the node that has most of them."""
+        self.counts, densities, left = list[np.ndarray](), 0, iter(points)
+        for kind in self.kinds:
+            if kind.density:
+                self.counts.append((self.bits >> densities) & 1)
+                densities += 1
+            else:
+                self.counts.append(np.zeros(len(self.bits), np.int64))
+                np.maximum.at(self.counts[-1], self.row, next(left))
+
+    def choose_warps(self, least: int, most: int, busy: bool) -> list[int]:
+        """Numbers of warps of a cell between `least` and `most`, the best first.
+
+        List k of a cell is of warp ``k % warps``. Where many cells are in flight (`busy`) the warps
+        should be equally loaded; where few are, the one that has most to do should have little.
+        """
+        cost = np.full(len(self.bits), 2)
+        for count, kind in zip(self.counts, self.kinds, strict=True):
+            cost += count * (1 + kind.num_states)
+        rank = np.arange(len(cost)) - self.first_list[self.cell]
+        found = []
+        for warps in range(least, max(least, most) + 1):
+            load = np.bincount(self.cell * warps + rank % warps, cost, self.num_cells * warps)
+            most_of_cell = load.reshape(self.num_cells, warps).max(axis=1)
+            found.append((most_of_cell.sum() * warps if busy else most_of_cell.max(), warps))
+        return [warps for _, warps in sorted(found)]
+
+    def lines_of(self, kind: int) -> int:
+        """Lines of states of a kind in the cell that has most of them."""
+        lines = self.counts[kind] * self.kinds[kind].num_states
+        return int(np.bincount(self.cell, lines, self.num_cells).max())
+
+
+def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np.ndarray:
+    """(2, k) int64: list and lane of each node; lists are of one cell and of one class."""
+    new = np.ones(len(order), bool)
+    new[1:] = (np.diff(cell[order]) != 0) | (np.diff(bits[order]) != 0)
+    run = np.cumsum(new) - 1
+    rank = np.arange(len(order)) - np.flatnonzero(new)[run]
+    found = np.empty((2, len(order)), np.int64)
+    found[:, order] = starts(-(-np.bincount(run) // WARP))[run] + rank // WARP, rank % WARP
+    return found
+
+
+def _joined(
+    order: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """As `_rows_and_lanes`, but lists fill up in order where a warp then has less to do."""
+    split = _rows_and_lanes(order, bits, cell)
+    filled = _rows_and_lanes(order, np.zeros_like(bits), cell)
+    cost = [_weight_of(row, bits, cell, weight) for row, _ in (split, filled)]
+    chosen = np.where((cost[1] < cost[0])[cell], filled, split)
+    key = cell[order] * (len(order) + 1) + chosen[0][order]
+    chosen[0, order] = np.unique(key, return_inverse=True)[1].reshape(-1)
+    return chosen
+
+
+def _weight_of(
+    row: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """Weight of what all lists of each cell have."""
+    union = np.zeros(int(row.max(initial=-1)) + 1, np.int64)
+    np.bitwise_or.at(union, row, bits)
+    of = np.zeros(len(union), np.int64)
+    of[row] = cell
+    return np.bincount(of, (union[:, None] >> np.arange(len(weight)) & 1) @ weight)
+
+
+class LaneNumbers:
+    """Input of the lanes: numbers of their nodes and of the instances there.
+
+    `uniform` are for each kind the parameters that are one number in each list, `scalars` these
+    numbers, of one kind after another. `values` and `members` are (lines, WARP), where each list
+    begins at `value_line` and `member_line`. `places_of_nodes` are place in `values` and natural
+    number of each node; its diagonal is `WARP` after that place, its constant conductance and
+    current ``2 * WARP`` and ``3 * WARP``.
+    """
+
+    def __init__(self, lanes: LaneNodes, model: Model, inflow: bool) -> None:
+        self.inflow = inflow
+        self.uniform, self._of_lane = list[tuple[str, ...]](), list[list[str]]()
+        self._find_uniform(lanes, model)
+        row, lane, nodes = lanes.row, lanes.lane, lanes.natural
+        d = model.capacitance_over_dt[nodes] + model.constant_d[nodes]
+        of_node = [np.zeros(len(nodes)), d]
+        of_node += [model.constant_g[nodes], model.constant_b[nodes]] if inflow else []
+        zero, each = np.zeros(len(lanes.bits), np.int64), map(len, self._of_lane)
+        members = np.stack([zero, *lanes.counts], axis=1)
+        numbers = np.stack([zero, *(c * n for c, n in zip(lanes.counts, each))], axis=1)
+        self.value_line = offsets(numbers.sum(axis=1) + len(of_node))
+        self.member_line = offsets(members.sum(axis=1))
+        self.values = np.zeros((self.value_line[-1], WARP))
+        self.members = np.full((self.member_line[-1], WARP), -1)
+        self._places = list[tuple[np.ndarray, np.ndarray]]()
+        for k, (kind, placed) in enumerate(zip(lanes.kinds, lanes.instances, strict=True)):
+            position, number, member = placed
+            names, here, column = self._of_lane[k], row[position], lane[position]
+            again = np.arange(len(position)) - np.searchsorted(position, position)
+            before = members[:, : k + 1].sum(axis=1)[here]
+            self.members[self.member_line[here] + before + again, column] = member
+            before = len(of_node) + numbers[:, : k + 1].sum(axis=1)[here]
+            line = self.value_line[here] + before + again * len(names)
+            self._places.append((line * WARP + column, number))
+            for p, name in enumerate(names):
+                self.values[line + p, column] = kind.varying[name][number]
+            if kind.density:
+                of_node[0][position] = kind.kind.factor[number]
+        for j, value in enumerate(of_node):
+            self.values[self.value_line[row] + j, lane] = value
+        self.places_of_nodes = self.value_line[row] * WARP + lane, nodes
+
+    def _find_uniform(self, lanes: LaneNodes, model: Model) -> None:
+        columns, num_lists = [], len(lanes.bits)
+        for kind, (position, number, _) in zip(lanes.kinds, lanes.instances, strict=True):
+            row, uniform = lanes.row[position], []
+            for name, value in kind.varying.items():
+                column = np.zeros(num_lists)
+                column[row] = value[number]
+                kept = not kind.density or (kind.kind.mechanism.name, name) in model.stored
+                if not kept and (column[row] == value[number]).all():
+                    uniform.append(name)
+                    columns.append(column)
+            self.uniform.append(tuple(uniform))
+            self._of_lane.append([name for name in kind.varying if name not in uniform])
+        self.scalars = np.stack(columns or [np.zeros(num_lists)], axis=1)
+
+    def places_of(self, k: int, name: str) -> tuple[int, tuple[np.ndarray, np.ndarray]]:
+        """Offset in `values`, and place and instance of kind `k`, of a parameter of lanes."""
+        return self._of_lane[k].index(name) * WARP, self._places[k]
+
+
+class NodeLists:
+    """Lists of nodes of planned cells; too many mechanisms or numbers raise an InputError.
+
+    With `inflow` there are constant currents, of a network with exact times constant mechanisms.
+    `alike`, by natural node, is what else cells must have in common to be equal. With `natural`
+    lists take nodes as they are numbered: neighbours, whose voltages are close and look up the same
+    rows of tables, not places side by side. `apart` are kinds by number.
+
+    `rows` have of each list the bits of the density kinds, first line of values, of states (in the
+    cell) in global and in local memory, of members; then how often each point kind comes. `homes`
+    have of each unit first place and first lane of a unit with the same ties, first and end of its
+    lists, its first line of states; `instances` its first instance of each kind. `state_lines` are
+    of all units in global memory, `local_lines` of a unit in local memory.
+    """
+
+    def __init__(
+        self,
+        cells: PlannedCells,
+        table: CellTable,
+        inflow: bool,
+        alike: Sequence[np.ndarray] = (),
+        natural: bool = False,
+        apart: frozenset[int] = frozenset(),
+        joins: bool = False,
+    ) -> None:
+        model, kinds = cells.model, cells.kinds
+        if sum(k.density for k in kinds) > MAX_DENSITIES:
+            raise InputError(f"more than {MAX_DENSITIES} mechanisms in membranes")
+        self._stored = frozenset(model.stored)
+        self.of_own_cells = bool(model.stored)  # as their values are to change
+        every = np.arange(len(cells.numbers))
+        like = every if self.of_own_cells else cells.first_equal(alike, apart)
+        sorts, number = np.unique(like, return_inverse=True)
+        self.lanes = LaneNodes(cells, sorts, table.places_of_all(), natural, apart, joins)
+        self.numbers = LaneNumbers(self.lanes, model, inflow)
+        by_unit = np.argsort(table.unit_of_cell)
+        self._of_unit = of = number.reshape(-1)[by_unit]
+        twin, first_list = table.unit_of_cell[like[by_unit]], self.lanes.first_list
+        self.homes = np.zeros((len(every), 8), np.int64)
+        columns = table.units[twin, 0], table.units[twin, 7], first_list[of], first_list[of + 1]
+        self.homes[:, :4] = np.stack(columns, axis=1)
+        none = np.zeros((len(every), 0), np.int64)
+        self.instances = np.stack([k.first[by_unit] for k in kinds], axis=1) if kinds else none
+
+    def renew(self, model: Model, inflow: bool) -> bool:
+        """Take the numbers of a model of the same cells; False where its lists are others."""
+        lanes, old = copy(self.lanes), self.numbers
+        if not self.of_own_cells or model.stored != self._stored or inflow != old.inflow:
+            return False
+        pairs = zip(lanes.kinds, model.kinds, strict=True)
+        lanes.kinds = [known.with_values(kind) for known, kind in pairs]
+        new = LaneNumbers(lanes, model, inflow)
+        same = new.uniform == old.uniform and new.scalars.shape == old.scalars.shape
+        same &= np.array_equal(new.value_line, old.value_line)
+        if same:
+            self.lanes, self.numbers = lanes, new
+        return same
+
+    def place_states(self, local: Sequence[bool]) -> None:
+        """Give lines to states, those of `local` kinds in local memory; sets `rows` and `homes`."""
+        lanes, numbers = self.lanes, self.numbers
+        line, of_cell = [], []
+        for where in (False, True):
+            each = [
+                c * k.num_states
+                for c, k, is_local in zip(lanes.counts, lanes.kinds, local, strict=True)
+                if is_local == where
+            ]
+            lines: np.ndarray = np.sum([np.zeros(len(lanes.bits), np.int64), *each], axis=0)
+            total = np.bincount(lanes.cell, lines, lanes.num_cells).astype(np.int64)
+            line.append(starts(lines) - starts(total)[lanes.cell])
+            of_cell.append(total)
+        points = [c for c, k in zip(lanes.counts, lanes.kinds, strict=True) if not k.density]
+        head = lanes.bits, numbers.value_line[:-1], *line, numbers.member_line[:-1]
+        self.rows = np.stack((*head, *points), axis=1)
+        assert self.rows.shape[1] == LIST_HEAD + len(points)
+        of_unit = of_cell[0][self._of_unit]
+        self.state_lines, self.local_lines = int(of_unit.sum()), int(of_cell[1].max())
+        self.homes[:, 4] = starts(of_unit)
+        if max(self.state_lines, len(numbers.values)) * WARP > _MOST:
+            raise InputError("too many states for 32-bit positions")

@@ -1,0 +1,474 @@
+"""Plan of epochs on chip: cells by size, their lanes and places, where mechanisms leave their sums.
+
+A plan is for cells of about one size: those that need as many lanes, in whole warps. Each has its
+own kernel and its own launch, so that a small cell takes no more of a device than it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from clhines.core.arrays import ranges, stretch_of
+from clhines.core.errors import InputError
+from clhines.simulator.gpu.arena_spec import BY_LAYERS, ArenaEpochSpec, node_words, takes_apart
+from clhines.simulator.gpu.lists import CellTable, NodeLists, PlannedCells
+from clhines.simulator.gpu.spec import MAX_UNITS, SITE, SLOT_RUN, WARP, EpochSpec, side_by_side
+from clhines.simulator.kinds.spec import MechanismSpec, described, grouped_kind_spec
+from clhines.simulator.mechanisms.emit.noise import normal_source
+from clhines.simulator.model.model import Kind, Model
+from clhines.simulator.state.decisions import Decisions
+from clhines.solver.forest import Forest
+from clhines.solver.plan.by_segment import codes, schedule
+from clhines.solver.plan.by_segment.cut import cut_trees
+from clhines.solver.plan.plan import Limits, real_name
+
+# A work-group has `units` cells of a plan, each with lanes in whole warps; a lane has a segment.
+# Invariant: between two barriers a place on the chip has one writer, so the bits do not depend on
+# who shares a work-group. Mechanisms leave their sums in slots, or lanes take nodes themselves:
+# by instance, where all states fit into local memory, else by node, see `lists`.
+#
+#   by instance:  cell 0 [warp][warp]  cell 1 [warp][warp]     an instance a lane, slot, node
+#   by node:      cell 0 [warp: lists 0, 2, ..][warp: lists 1, 3, ..]    a node a lane, all of it
+#
+# How many lanes, cells and registers was measured: bench/notes/epochs.md.
+
+
+class InstanceSites:
+    """Instances of groups of `units` cells, at `most` of each kind: nodes, and slots of sums."""
+
+    def __init__(self, cells: PlannedCells, table: CellTable, units: int, by_cell: bool) -> None:
+        kinds, none = cells.kinds, np.zeros(0, np.int64)
+        groups = np.arange(-(-len(cells.numbers) // units) + 1)
+        cell = np.concatenate([none, *(k.cell for k in kinds)])
+        number = np.concatenate([none, *(k.numbers for k in kinds)])
+        node = np.concatenate([none, *(k.kind.node[k.numbers] for k in kinds)])
+        places = table.places(node + cells.forest.cell_offsets[cell] - cells.first[cell])
+        which = np.repeat(np.arange(len(kinds)), [len(k.numbers) for k in kinds])
+        unit = table.unit_of_cell[cell]
+        place, group = places - table.rows.block_start[unit], unit // units
+        order = np.lexsort((which, place, unit))
+        first = np.searchsorted(group[order], groups)
+        slot = np.empty(len(node), np.int64)
+        slot[order] = np.arange(len(node)) - first[group[order]]
+        self.num_slots = int(np.diff(first).max()) if kinds else 0
+        self._sites, self.most = [], list[int]()
+        for k in range(len(kinds)):
+            some = np.flatnonzero(which == k)
+            some = some[np.lexsort((place[some], unit[some]))]
+            starts = np.searchsorted(group[some], groups)
+            site = {"place": place[some], "cell": unit[some] % units, "slot": slot[some]}
+            self._sites.append((starts, number[some], site))
+            self.most.append(max(1, int(np.diff(starts).max())))
+        self._by_cell, key = by_cell, cells.numbers[cell] if by_cell else places
+        size = cells.model.forest.num_cells if by_cell else table.rows.size
+        self._count = np.bincount(key, minlength=size)
+        self._first = np.full(size, self.num_slots)
+        np.minimum.at(self._first, key, slot)
+
+    @cached_property
+    def instances(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For each kind where the instances of each group begin, and number and `SITE` of each."""
+        return [
+            (starts, np.stack((own, SITE.pack(**site)), axis=1))
+            for starts, own, site in self._sites
+        ]
+
+    @cached_property
+    def slots(self) -> np.ndarray:
+        """First and end slot of each cell of the model, where `by_cell`; or each place's run."""
+        first, count = self._first, self._count
+        if self._by_cell:
+            return np.stack((first, first + count), axis=1).reshape(-1)
+        return SLOT_RUN.pack(first=first, number=count)
+
+
+# measured, see bench/notes/epochs.md
+LISTS_FULL = 1  # cells a compute unit, above which those in flight count
+_LISTS_GROUP = 128  # lanes of a work-group of several cells
+_TOGETHER = 512  # of cells with exact times on NVIDIA, whose warps share instructions
+_LISTS_REGISTERS = 72  # of a work-item then
+MOST_WARPS = 16  # of a cell; with more lists than that it may have several work-groups
+_REGISTERS = 1 << 16  # of a multiprocessor
+
+
+def choose_lanes(
+    lists: NodeLists,
+    spec: EpochSpec,
+    limits: Limits,
+    units: int | None,
+    num_cells: int,
+    spreads: bool = False,
+) -> EpochSpec | None:
+    """Return the spec with lanes, cells and registers of a work-group; None where nothing fits.
+
+    With `spreads` a cell may have several work-groups, each on a multiprocessor of its own.
+    """
+    in_arenas = isinstance(spec, ArenaEpochSpec)
+    each = _cells_each(num_cells, limits)
+    busy, own = each > LISTS_FULL, _cells_each(len(lists.homes), limits)  # of this plan
+    choices = lists.lanes.choose_warps(spec.lanes // WARP, MOST_WARPS, busy)
+    most_lists = int(np.diff(lists.lanes.first_list).max())
+    if spreads and most_lists > MOST_WARPS:
+        parts = min(limits.compute_units // num_cells, -(-most_lists // (spec.lanes // WARP)))
+        if parts > 1:
+            spec = replace(spec, parts=parts, most_lists=most_lists)
+            choices = [spec.lanes // WARP]
+    # far: values of cells too large for local memory are in global memory
+    for far, warps in product((False, True) if in_arenas else (False,), choices):
+        lanes = warps * WARP
+        few = min(_TOGETHER // lanes, own) if in_arenas and spec.ptx else _LISTS_GROUP // lanes
+        most = 1 if far else units or max(1, min(few, MAX_UNITS))
+        for count in range(most, 0, -1):
+            group = lanes * count
+            full = -(-group // (4 * WARP)) * 4 * WARP  # as many warps for each scheduler
+            registers = _LISTS_REGISTERS if busy else min(_REGISTERS // full, 255) // 8 * 8
+            if busy and in_arenas:
+                registers = _more_registers(registers, group, -(-each // count))
+            registers = registers if spec.ptx else 0
+            chosen = replace(spec, lanes=lanes, units=count, registers=registers, far=far)
+            if chosen.fits(limits):
+                return _place_states(lists, chosen, limits)
+    return None
+
+
+def _more_registers(registers: int, group: int, most: int) -> int:
+    """Largest register count that keeps the number of resident groups, at least 1; or `most`.
+
+    >>> _more_registers(72, 224, 30), _more_registers(72, 544, 30), _more_registers(72, 192, 3)
+    (72, 96, 96)
+    """
+    together = min(most, max(1, _REGISTERS // (registers * group)))
+    warps = -(-together * group // (4 * WARP))  # of each scheduler
+    return min(_REGISTERS // (warps * 4 * WARP), 255) // 8 * 8
+
+
+def _place_states(lists: NodeLists, spec: EpochSpec, limits: Limits) -> EpochSpec:
+    local, in_arenas = [False] * len(spec.kinds), isinstance(spec, ArenaEpochSpec)
+    for k, kind in enumerate(spec.kinds):
+        wider = replace(spec, local_lines=spec.local_lines + lists.lanes.lines_of(k))
+        in_lines = not in_arenas or (kind.density and not kind.takes_events)
+        if in_lines and lists.lanes.lines_of(k) and wider.fits(limits):
+            spec, local[k] = wider, True
+    lists.place_states(local)
+    kinds = (replace(k, local=here) for k, here in zip(spec.kinds, local, strict=True))
+    return replace(spec, kinds=tuple(kinds), local_lines=lists.local_lines)
+
+
+MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
+_SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment, of which the first that does is taken
+_SHORT_SEGMENTS = (4, 6, 8)  # without constant factors
+_FULL = 4  # cells a compute unit, from which on those in flight count, not the time of one
+
+
+# lanes of a work-group (0: of one cell) and registers of a work-item then, by precision and whether
+# factors are constant; measured, see bench/notes/epochs.md
+_BUSY = {
+    ("double", True): (128, 128),
+    ("float", True): (128, 96),
+    ("double", False): (0, 128),
+    ("float", False): (0, 80),
+}
+_CELL = 6  # column of a unit
+
+
+class EpochPlan:
+    """Cells that one kernel advances, planned as all `like` them; an InputError if too large."""
+
+    def __init__(
+        self,
+        cells: PlannedCells,
+        decisions: Decisions,
+        like: np.ndarray,
+        most: int,
+        dtype: DTypeLike,
+        limits: Limits,
+        units: int | None = None,
+        by_node: bool = False,
+    ) -> None:
+        self.cells, self._decisions, self._limits = cells, decisions, limits
+        self._like, self._most, self._dtype = like, most, np.dtype(dtype)
+        self.lists: NodeLists | None = None
+        self.sites: InstanceSites | None = None
+        trees = cells.forest.trees
+        cut = cut_trees(trees, most, trees.parent < 0)
+        if cut.lanes.max() > schedule.NO_LANE:  # the last number means none
+            raise self._too_large(int(cut.lanes.max()))
+        self.table = CellTable(cells.forest, cut, most, cells.first)
+        self.units = self.table.units.copy()
+        self.units[:, _CELL] = cells.numbers[self.units[:, _CELL]]
+        self.spec = self._plan(-(-int(cut.lanes.max()) // WARP) * WARP, units, by_node)
+
+    @property
+    def groups(self) -> int:
+        return -(-len(self.cells.numbers) // self.spec.units) * self.spec.parts
+
+    def _plan(self, lanes: int, units: int | None, by_node: bool) -> EpochSpec:
+        model, limits, table = self.cells.model, self._limits, self.table
+        constant = self._decisions.constant_factors
+        before, dense = self._dense() if constant else (0, 0)
+        make = EpochSpec if not model.has_times else ArenaEpochSpec
+        spec = make(
+            real=real_name(self._dtype),
+            constant=constant,
+            inflow=self._decisions.inflow,
+            lanes=lanes,
+            extra=WARP if constant and model.kinds else 0,
+            segment=self._most,
+            capacity=int(table.rows.template_size.max()) + 1,
+            rounds=max(1, int(table.lanes.rounds.max())),
+            before=before,
+            dense=dense,
+            secondorder=model.secondorder,
+            ptx=limits.ptx,
+            fused=not limits.is_cpu,
+            side_by_side=not constant and bool(model.kinds),
+            normal=normal_source(real_name(self._dtype))
+            if any(k.mechanism.uses_noise for k in model.kinds)
+            else "",
+        )
+        busy = _is_busy(self._decisions, limits)
+        most, registers = _BUSY[spec.real, constant] if busy else (0, 0)
+        if limits.ptx:
+            spec = replace(spec, registers=registers)
+        if by_node:
+            return self._plan_nodes(spec, units)
+        for count in range(units or max(1, min(most // lanes, MAX_UNITS)), 0, -1):
+            sites = InstanceSites(self.cells, table, count, constant)
+            found = [
+                self._kind_spec(kind, each, not constant, self._factor_of_capacitance(kind))
+                for kind, each in zip(model.kinds, sites.most, strict=True)
+            ]
+            for local in (True, False):
+                kinds = tuple(replace(kind, local=local) for kind in found)
+                chosen = replace(spec, units=count, slots=sites.num_slots, kinds=kinds)
+                if not constant and not busy and model.kinds:  # all schedulers of a multiprocessor
+                    chosen = replace(chosen, extra=-count * lanes % (4 * WARP))
+                if chosen.fits(limits):
+                    self.sites = sites
+                    return chosen
+        raise self._too_large(lanes)
+
+    def _plan_nodes(self, spec: EpochSpec, units: int | None) -> EpochSpec:
+        model, limits = self.cells.model, self._limits
+        num_cells = self._decisions.network.forest.num_cells
+        self.lists = NodeLists(
+            self.cells, self.table, self._decisions.inflow,
+            (model.constant_g, *((model.area, node_words(model)) if model.has_times else ())),
+            natural=model.has_times,
+            apart=takes_apart(self._decisions.network) if model.has_times else frozenset(),
+            joins=model.has_times and _cells_each(num_cells, limits) > LISTS_FULL,
+        )  # fmt: skip
+        plain = not model.has_times
+        kinds = (self._kind_spec(k, 0, True) if plain else described(k) for k in model.kinds)
+        spec = replace(
+            spec,
+            kinds=tuple(replace(kind, local=False) for kind in kinds),
+            extra=0,
+            by_node=True,
+            uniform=tuple(self.lists.numbers.uniform),
+        )
+        network = self._decisions.network
+        spreads = limits.ptx and model.has_times and not network.pointers and not network.written
+        spreads &= not network.needs & BY_LAYERS
+        chosen = choose_lanes(self.lists, spec, limits, units, num_cells, spreads)
+        if chosen is None:
+            raise self._too_large(spec.lanes)
+        return chosen
+
+    def _too_large(self, lanes: int) -> InputError:
+        limits = self._limits
+        return InputError(
+            f"cells of {int(self.cells.forest.sizes.max())} nodes, {lanes} lanes: "
+            f"too large to stay in {limits.local_bytes} bytes of local memory, with "
+            f"{limits.max_work_group} work-items; use engine='steps'"
+        )
+
+    def _dense(self) -> tuple[int, int]:
+        """Find the rounds after which few nodes of all trees are left, and how many."""
+        lanes = self.table.lanes
+        if self._decisions.split:  # the trees here may be some of those that are planned alike
+            trees = _one_of_each(self._decisions.network.forest, self._like).trees
+            cut = cut_trees(trees, self._most, trees.parent < 0)
+            number = np.arange(trees.num_trees)
+            lanes = codes.segment_lanes(cut.segments, cut.contraction, number, number)
+        inner = ranges(lanes.template_start[:-1], lanes.inner)
+        when = schedule.AT_ELIMINATION.unpack("round", lanes.links[inner, 1])
+        template = lanes.template[inner]
+        for before in range(int(lanes.rounds.max()) + 1):
+            left = int(np.bincount(template[when >= before]).max())
+            if left <= MAX_DENSE:
+                return before, -(-left // 4) * 4
+        raise AssertionError("only the root is left after the last round")
+
+    def _factor_of_capacitance(self, kind: Kind) -> str:
+        """Literal of factor / (capacitance / dt), where that is one number to rounding."""
+        network = self._decisions.network
+        kind = next(k for k in network.kinds if k.mechanism == kind.mechanism)
+        if kind.mechanism.kind != "density":
+            return ""
+        ratio = kind.factor / (network.of_nodes.at("capacitance", kind.node) / network.solved_dt)
+        if np.ptp(ratio) > 8 * np.finfo(np.float64).eps * ratio.max():
+            return ""
+        return _literal(float(ratio[0]), self._dtype)
+
+    def _kind_spec(self, kind: Kind, most: int, quick: bool, factor: str = "") -> MechanismSpec:
+        values = [kind.parameters[p] for p in kind.mechanism.parameters]
+        found = replace(
+            grouped_kind_spec(kind, real_name(self._dtype), 1),
+            width=0,
+            number=kind.first_instance,
+            literals=tuple("" if np.ndim(v) else _literal(float(v), self._dtype) for v in values),
+            most=most,
+            factor=factor,
+            first_target=max(0, kind.first_target),
+        )
+        if not quick:
+            return found
+        return replace(found, source=side_by_side(found.source, found.name, self._limits.ptx))
+
+    def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
+        cells, cell = self.cells, stretch_of(self.cells.model.forest.cell_offsets, nodes)
+        own = np.minimum(np.searchsorted(cells.numbers, cell), len(cells.numbers) - 1)
+        here = cells.numbers[own] == cell
+        moved = cells.forest.cell_offsets[own] - cells.first[own]
+        return np.where(here, self.table.lane_and_row(np.where(here, nodes + moved, 0)), -1)
+
+
+def recorded_lists(
+    cell_offsets: np.ndarray, plans: Iterable[EpochPlan], nodes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Begin of each cell's entries, and (r, 2) `RECORDED` and column, of natural nodes."""
+    cells = stretch_of(cell_offsets, nodes)
+    order = np.argsort(cells, kind="stable")
+    starts = np.searchsorted(cells[order], np.arange(len(cell_offsets)))
+    at = np.full(len(nodes), -1)
+    for plan in plans if len(nodes) else ():
+        at = np.maximum(at, plan.lane_and_row(nodes[order]))
+    return starts, np.stack((at, order), axis=1)
+
+
+def plan_epochs(
+    model: Model,
+    dtype: DTypeLike,
+    limits: Limits,
+    segment: int | None = None,
+    units: int | None = None,
+    decisions: Decisions | None = None,
+    by_node: bool | None = None,
+) -> list[EpochPlan]:
+    """Plan all cells, the largest first; an InputError where one is too large.
+
+    Cells that need as many lanes, in whole warps, are a plan of their own, if there are enough to
+    fill the device: a work-group gives all its cells the lanes and the local memory of the largest.
+    `segment` and `units`: most nodes of a segment, cells of a work-group; chosen where not given.
+    `decisions`: of the whole network, where `model` is a part of it. `by_node`: lanes take nodes;
+    by default where a cell is too large otherwise.
+    """
+    decisions = decisions or Decisions.of(model)
+    forest, busy = decisions.network.forest, _is_busy(decisions, limits)
+    most, lanes = _choose_segments(decisions.network, segment, busy)
+    size = (-(-lanes // WARP) << 8 | most)[forest.shape_of_cell]
+    if not busy:
+        size[:] = size.max()
+    for few in np.unique(size)[:-1]:  # too few for a launch of their own go with larger ones
+        if np.count_nonzero(size == few) < _FULL * limits.compute_units:
+            size[size == few] = size[size > few].min()
+    most = most[forest.shape_of_cell]
+    own = size[model.first_cell : model.first_cell + model.forest.num_cells]
+    plans = []
+    for k in np.unique(own)[::-1]:
+        cells, like = np.flatnonzero(own == k), np.flatnonzero(size == k)
+        longest, lists = int(most[like].max()), bool(by_node) and not decisions.constant_factors
+        if by_node is None and not decisions.constant_factors:
+            lists = _needs_lists(decisions, like, longest, dtype, limits)
+        if lists and not segment:
+            short = _choose_segments(decisions.network, None, False)[0]
+            longest = int(short[forest.shape_of_cell[like]].max())
+        some = PlannedCells(model, cells)
+        plans.append(EpochPlan(some, decisions, like, longest, dtype, limits, units, lists))
+    return plans
+
+
+def _one_of_each(forest: Forest, cells: np.ndarray) -> Forest:
+    return forest.subset(cells[np.unique(forest.shape_of_cell[cells], return_index=True)[1]])
+
+
+def _needs_lists(
+    decisions: Decisions, like: np.ndarray, most: int, dtype: DTypeLike, limits: Limits
+) -> bool:
+    """Whether the largest cell that is planned alike is too large for lanes of instances."""
+    network, largest = decisions.network, []
+    for kind in network.kinds:
+        bounds = np.searchsorted(kind.node, network.forest.cell_offsets)
+        largest.append(np.diff(bounds)[like])
+    if not largest:
+        return False
+    real = real_name(np.dtype(dtype))
+    kinds = tuple(
+        replace(
+            described(kind, kind.mechanism.functions(real)),
+            most=max(1, int(each.max())),
+            local=False,
+        )
+        for kind, each in zip(network.kinds, largest, strict=True)
+    )
+    forest = _one_of_each(network.forest, like)
+    cut = cut_trees(forest.trees, most, forest.trees.parent < 0)
+    if cut.lanes.max() > schedule.NO_LANE:
+        return False
+    lanes = -(-int(cut.lanes.max()) // WARP) * WARP
+    size = CellTable(forest, cut, most, forest.cell_offsets[:-1]).rows.template_size.max()
+    spec = EpochSpec(
+        real=real,
+        inflow=decisions.inflow,
+        lanes=lanes,
+        extra=-lanes % (4 * WARP),
+        segment=most,
+        capacity=int(size) + 1,
+        slots=int(np.sum(largest, axis=0).max()),
+        ptx=limits.ptx,
+        kinds=kinds,
+    )
+    return not spec.fits(limits)
+
+
+def _cells_each(num_cells: int, limits: Limits) -> int:
+    return -(-num_cells // limits.compute_units)
+
+
+def _is_busy(decisions: Decisions, limits: Limits) -> bool:
+    return decisions.network.forest.num_cells >= _FULL * limits.compute_units
+
+
+def _choose_segments(
+    model: Model, segment: int | None, busy: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Choose the most nodes of a segment for each tree, and give the lanes that it then has.
+
+    With constant factors, where a lane has little to do, all trees get one number: few, but so
+    that the largest has 64 lanes. Without, each gets as few as let it have 128 lanes, or 256 where
+    the time of one step counts; there all the factors of a segment's nodes are in registers.
+    """
+    trees = model.forest.trees
+    constant = model.constant_factors
+    sizes = (segment,) if segment else _SEGMENTS if constant else _SHORT_SEGMENTS
+    room = 64 if constant else 128 if busy else 256
+    most = np.zeros(trees.num_trees, np.int64)
+    lanes = np.full(trees.num_trees, np.iinfo(np.int64).max)
+    for size in sizes:
+        found = cut_trees(trees, size, trees.parent < 0).lanes
+        change = np.full(len(most), bool((lanes > room).any())) if constant else lanes > room
+        most[change], lanes[change] = size, found[change]
+        if lanes.max() <= room:
+            break
+    return most, lanes
+
+
+def _literal(value: float, dtype: np.dtype) -> str:
+    return f"({value!r}{'f' if dtype == np.float32 else ''})"

@@ -1,0 +1,698 @@
+"""Kinds of instances in kernels: facts, source, the calls that templates print, and samples."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import pyopencl.array as cla
+
+from clhines.core.arrays import starts
+from clhines.core.errors import InputError
+from clhines.simulator.mechanisms.emit.printer import folded, wrapped
+from clhines.simulator.mechanisms.ir.program import Argument
+from clhines.simulator.model.model import Kind
+from clhines.simulator.records.records import CURRENT
+from clhines.simulator.state.ranges import check_range
+from clhines.simulator.state.sources import SENDING
+from clhines.solver.device.arrays import to_device
+from clhines.solver.plan.kernel_spec import Parameter, TemplateSpec, Word, parameter
+
+
+@dataclass(frozen=True)
+class MechanismSpec:
+    """Everything a template needs to know about one mechanism of a network.
+
+    With `width` instances of a group, one a lane of a vector of ``epoch_vector.mako``, number s of
+    lane l of group q lies at ``(q * num_numbers + s) * width + l``, of states and of parameters
+    that are not `single`. What follows `num_constants` is of epochs on GPUs.
+    """
+
+    name: str  # begins the names of its functions
+    source: str = field(repr=False)
+    parameters: tuple[str, ...]
+    states: tuple[str, ...]
+    single: tuple[bool, ...]
+    density: bool  # currents and conductances are multiplied by a factor of each instance
+    takes_events: bool
+    uses_noise: bool
+    width: int = 0
+    num_constants: int = 0
+    number: int = 0  # of instance 0 among all instances, which noise is drawn by
+    literals: tuple[str, ...] = ()  # parameters that are one number, else empty
+    most: int = 0  # instances of a work-group
+    factor: str = ""  # makes the factor of a node of its capacitance over dt
+    first_target: int = 0  # number of instance 0 among the targets of events
+    local: bool = True  # states lie in local memory
+
+    @property
+    def num_states(self) -> int:
+        return len(self.states)
+
+    @property
+    def num_given(self) -> int:
+        """Parameters that are not single."""
+        return len(self.single) - sum(self.single)
+
+    @property
+    def takes_events_at_once(self) -> bool:
+        """Whether there is a function for events of all lanes of a group."""
+        return self.width > 1 and f" {self.name}__v{self.width}_event(" in self.source
+
+    def wrappers(self, k: int) -> str:
+        """Return functions of one group of kind `k`, with its numbers in global memory."""
+        vector, n = f"real{self.width}", self.num_states
+        prefix = self.name if self.width == 1 else f"{self.name}__v{self.width}"
+        values = [*self.values("given[{}]"), *(f"c[{i}]" for i in range(self.num_constants))]
+        states, noise = [f"s[{i}]" for i in range(n)], ["noise"] if self.uses_noise else []
+        where = f"__global const real *p, const real *c, __global const {vector} *given, __global"
+        text = ""
+        if self.num_constants:
+            single = [v for v in values if v.startswith("p[")]
+            results = [f"c + {i}" for i in range(self.num_constants)]
+            text += (
+                f"static void constants_{k}(const real dt, __global const real *p, real *c)\n"
+                f"{{\n    {self.name}_constants({', '.join(['dt', *single, *results])});\n}}\n\n"
+            )
+        given = ", ".join(["v", "t", "dt", *values, *states, *noise, "i", "g"])
+        text += (
+            f"static void current_{k}(const {vector} v, const real t, const real dt,\n"
+            f"    {where} const {vector} *s,\n    const {vector} noise, {vector} *i, {vector} *g)\n"
+            f"{{\n{folded(f'    {prefix}_current({given});')}\n}}\n"
+        )
+        if n:
+            pointers = [f"&s{i}" for i in range(n)]
+            given = ", ".join(["v", "t", "dt", *values, *pointers])
+            text += (
+                f"\nstatic void advance_{k}(const {vector} v, const real t, const real dt,\n"
+                f"    {where} {vector} *s)\n{{\n{_loads(vector, states)}"
+                f"{folded(f'    {prefix}_advance({given});')}\n{_stores(states)}}}\n"
+            )
+        if self.takes_events:
+            text += _event_of_lane(self, k)
+        if self.takes_events_at_once:
+            given = ", ".join(["weight", *values, *(f"&s{i}" for i in range(n))])
+            where = f"const {vector} weight, {where} {vector} *s"
+            chosen = "".join(f"    s[{i}] = weight != (real)0 ? s{i} : s[{i}];\n" for i in range(n))
+            text += (
+                f"\n{folded(f'static void events_{k}({where})')}\n{{\n{_loads(vector, states)}"
+                f"{folded(f'    {prefix}_event({given});')}\n{chosen}}}\n"
+            )
+        return text
+
+    def values(self, given: str) -> list[str]:
+        """Values of the parameters, in order; `given` shows those that are not single."""
+        places = iter(range(self.num_given)), iter(range(sum(self.single)))
+        return [
+            f"p[{next(places[1])}]" if single else given.format(next(places[0]))
+            for single in self.single
+        ]
+
+
+def of_each_kind(texts: Sequence[str], kinds: Sequence[MechanismSpec]) -> list[Parameter]:
+    """Parameters that a kernel takes of each kind: texts with ``{k}``, ``{name}``, ``{width}``."""
+    return [
+        parameter(text.format(k=k, name=kind.name, width=kind.width))
+        for k, kind in enumerate(kinds)
+        for several in texts
+        for text in several.split(",")
+    ]
+
+
+def _event_of_lane(kind: MechanismSpec, k: int) -> str:
+    w = kind.width
+    states = [f"s[{f'{i * w} + ' if i else ''}lane]" for i in range(kind.num_states)]
+    pointers = [f"&s{i}" for i in range(kind.num_states)]
+    given = ", ".join(["weight", *kind.values(f"given[{{}} * {w} + lane]"), *pointers])
+    return (
+        f"\nstatic void event_{k}(const real weight, const int lane, __global const real *p,\n"
+        f"    __global const real *given, __global real *s)\n{{\n"
+        f"{_loads('real', states)}{folded(f'    {kind.name}_event({given});')}\n"
+        f"{_stores(states)}}}\n"
+    )
+
+
+def _loads(real: str, states: list[str]) -> str:
+    return "".join(f"    {real} s{i} = {state};\n" for i, state in enumerate(states))
+
+
+def _stores(states: list[str]) -> str:
+    return "".join(f"    {state} = s{i};\n" for i, state in enumerate(states))
+
+
+def grouped_kind_spec(kind: Kind, real: str, width: int) -> MechanismSpec:
+    """Return the spec of a kind whose instances a template takes in groups."""
+    check_parameters(kind, np.dtype(np.float32 if real == "float" else np.float64))
+    plain = described(kind)
+    names = [n for n, s in zip(kind.mechanism.parameters, plain.single, strict=True) if s]
+    functions, constants = kind.mechanism.grouped(real, width, names)
+    return replace(plain, source=functions, width=width, num_constants=len(constants))
+
+
+def described(kind: Kind, source: str = "") -> MechanismSpec:
+    mechanism = kind.mechanism
+    return MechanismSpec(
+        name=mechanism.name,
+        source=source,
+        parameters=tuple(mechanism.parameters),
+        states=tuple(mechanism.states),
+        single=tuple(np.ndim(kind.parameters[name]) == 0 for name in mechanism.parameters),
+        takes_events=mechanism.takes_events,
+        uses_noise=mechanism.uses_noise,
+        density=mechanism.kind == "density",
+    )
+
+
+def check_parameters(kind: Kind, dtype: np.dtype) -> None:
+    """Check that a precision has the parameters of a kind: none would be infinite."""
+    for name, value in kind.parameters.items():
+        check_range(f"{kind.mechanism.name}: {name}", np.asarray(value), dtype)
+
+
+def check_constants(dtype: np.dtype, **values: np.ndarray) -> None:
+    """Check that a precision has what is constant in each node: (m,) float64 by name, uS or nA."""
+    most = np.finfo(dtype).max
+    for name, sums in values.items():
+        bad = np.flatnonzero(~(np.abs(sums) <= most))
+        if len(bad):
+            raise InputError(
+                f"{name.replace('_', ' ')} of node {bad[0]} adds up to {sums[bad[0]]:g}; "
+                f"expected at most {most:.3g}, the largest number of {np.dtype(dtype).name}"
+            )
+
+
+def place_of(kind: Kind, name: str) -> tuple[bool, int]:
+    """Whether a parameter is one number for all instances, and its number among its like."""
+    whole = [n for n, v in kind.parameters.items() if isinstance(v, np.ndarray) and v.ndim]
+    single = name not in whole
+    alike = [n for n in kind.mechanism.parameters if (n not in whole) == single]
+    return single, alike.index(name)
+
+
+TABLES = ("const int *restrict samples_{k}",)  # first entry of each owner, -1: none
+REST = "const int *restrict sample_list, real *restrict sampled, int sampled_width"
+
+
+class SampledSpec(TemplateSpec):
+    """A spec of epochs; with `samples` states or currents of `kinds` are recorded."""
+
+    kinds: tuple[MechanismSpec, ...]
+    samples: bool
+
+    @property
+    def of_samples(self) -> list[Parameter]:
+        """Parameters for states and currents that are recorded, in order."""
+        if not self.samples:
+            return []
+        return [*of_each_kind(TABLES, self.kinds), *of_each_kind((REST,), self.kinds[:1])]
+
+
+def sampled_source(k: int, condition: str, values: Sequence[str], row: str) -> str:
+    """Source that writes that of `values` which ``what`` says, under a `condition`, into a row."""
+    chosen = "".join(f"what == {n} ? {value} : " for n, value in enumerate(values[:-1]))
+    at = f"(long)(record_row + {row} - first_step) * sampled_width + sample_list[4 * e + 2]"
+    return (
+        f"for (int e = samples_{k}[instance]; e >= 0; e = sample_list[4 * e + 3]) {{\n"
+        "    const int what = sample_list[4 * e];\n"
+        f"    if (what {condition}) sampled[{at}] = {chosen}{values[-1]};\n"
+        "}"
+    )
+
+
+Owners: TypeAlias = Callable[[int, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A state or the current of some instances."""
+
+    kind: int
+    what: int  # number of the state, or the number of states for the current
+    instance: np.ndarray
+    column: int  # first of its columns, one an instance, among all samples
+
+
+def sample_lists(
+    owner: np.ndarray, what: np.ndarray, lane: np.ndarray, column: np.ndarray, owners: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first entry of each owner, and (entries, 4) what, lane, column, next.
+
+    >>> what, lane = np.array([1, 1, 0]), np.zeros(3)
+    >>> first, entries = sample_lists(np.array([2, 0, 2]), what, lane, np.arange(3), owners=4)
+    >>> first.tolist()
+    [1, -1, 0, -1]
+    >>> entries.tolist()
+    [[1, 0, 0, 2], [1, 0, 1, -1], [0, 0, 2, -1]]
+    """
+    order = np.argsort(owner, kind="stable")
+    following = np.full(len(owner), -1)
+    same = np.flatnonzero(owner[order][1:] == owner[order][:-1])
+    following[order[same]] = order[same + 1]
+    first = np.full(owners, -1)
+    first[owner[order[::-1]]] = order[::-1]
+    return first, np.stack([what, lane, column, following], axis=1).astype(np.int64)
+
+
+def sample_arguments(
+    samples: Sequence[Sample], sizes: Sequence[int], owners: Owners, sampled: cla.Array
+) -> list[cla.Array | np.int32]:
+    """Arguments that kernels take last; `owners` returns owner and lane of a kind's instances."""
+    rows, first_owner = [np.zeros((4, 0), np.int64)], starts(np.asarray(sizes, np.int64))
+    for s in samples:
+        owner, lane = owners(s.kind, s.instance)
+        column = s.column + np.arange(len(lane))
+        rows.append(
+            np.stack((first_owner[s.kind] + owner, np.full_like(lane, s.what), lane, column))
+        )
+    owner, what, lane, column = np.concatenate(rows, axis=1)
+    first, entries = sample_lists(owner, what, lane, column, sum(sizes))
+    firsts = np.split(first, first_owner[1:])
+    tables = [to_device(sampled.queue, a, np.int32) for a in (*firsts, entries)]
+    return [*tables, sampled, np.int32(sampled.shape[1])]
+
+
+CallValues = dict[str, str]  # role, or role and name -> expression
+
+
+def fields_of(spec: Any) -> dict[str, Any]:
+    """Return the fields of a spec, of which a more special one is made."""
+    return {f.name: getattr(spec, f.name) for f in fields(spec)}
+
+
+def call_of(function: str, given: list[str], indent: int) -> str:
+    """Return the lines of a call; later ones begin below its first argument."""
+    text = wrapped([*given[:-1], given[-1] + ");"], indent + len(function) + 1)
+    return f"{' ' * indent}{function}({text}\n"
+
+
+@dataclass(frozen=True)
+class KindBlocks:
+    """Everything a template needs to know about one kind of a network with exact times."""
+
+    number: int
+    name: str
+    functions: str
+    kind: str  # ``density``, ``point`` or ``artificial``
+    blocks: tuple[tuple[str, str, tuple[Argument, ...]], ...]  # name, function, its arguments
+    parameters: tuple[tuple[str, bool], ...]  # names, and whether one number is of all instances
+    states: tuple[str, ...]
+    outputs: tuple[str, ...]
+    weights: tuple[str, ...]
+    sends: tuple[str, ...]  # kinds of the places that send
+    watch_flags: tuple[float, ...]
+    for_netcons: int
+    queue: int
+    has_net: bool
+    summed: bool  # events of a step may come as the sum of their weights
+    emits: bool
+    ions: tuple[str, ...]  # of the network
+    vectors: tuple[tuple[str, str], ...] = ()  # blocks with a function of `ArenaSpec.width`, and it
+    rows: bool = False  # a node has one instance at most
+    last: tuple[str, ...] = ()  # states of which blocks read the last instance's
+    plays: bool = field(default=False, repr=False)  # into what its events read
+    # pointers to states of others
+    reads: tuple[str, ...] = field(default=(), repr=False)
+
+    def leading(self, block: str) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """Blocks that functions of events call."""
+        return ("receive", "watch", *(f"for_netcons{n}" for n in range(self.for_netcons)))
+
+    @property
+    def watches(self) -> int:
+        return len(self.watch_flags)
+
+    def has(self, block: str) -> bool:
+        """Whether there is a block that sets anything."""
+        found = [arguments for name, _, arguments in self.blocks if name == block]
+        return any(a.direction != "in" for arguments in found for a in arguments)
+
+    def arguments(self, block: str) -> tuple[Argument, ...]:
+        return next(arguments for name, _, arguments in self.blocks if name == block)
+
+    def sets_states(self, block: str) -> bool:
+        return any(a.role == "state" and a.direction != "in" for a in self.arguments(block))
+
+    def asks(self, block: str, role: str) -> list[str]:
+        return [a.name for a in self.arguments(block) if a.role == role]
+
+    @property
+    def singles(self) -> list[str]:
+        """Parameters that are one number for all instances."""
+        return [name for name, single in self.parameters if single]
+
+    @property
+    def several(self) -> list[str]:
+        """The other parameters."""
+        return [name for name, single in self.parameters if not single]
+
+    def parameter(self, name: str) -> str:
+        k, singles, several = self.number, self.singles, self.several
+        if name in singles:
+            return f"mem[parameters_{k} + {singles.index(name)}]"
+        line = self.line_of(several.index(name), len(several))
+        return f"mem[parameters_{k} + {len(singles)} + {line}]"
+
+    def kept(self, role: str, name: str) -> str:
+        names = self.states if role == "state" else self.outputs
+        return f"mem[{role}s_{self.number} + {self.line_of(names.index(name), len(names))}]"
+
+    def line_of(self, line: int, lines: int) -> str:
+        """Return the place of instance j in one of its kind's `lines` of numbers."""
+        return f"{line} * count_{self.number} + j"
+
+    def bare_current(self, block: str) -> str:
+        """Where the current goes that is recorded and none of a mechanism's variables, if any."""
+        if block != "current" or CURRENT not in self.outputs:
+            return ""
+        return "" if CURRENT in self.asks(block, "output") else self.kept("output", CURRENT)
+
+    def call(self, block: str, values: CallValues, indent: int) -> str:
+        """Return statements that call a block of instance j at active node a.
+
+        `values` are expressions of ``v``, ``t begin``, ``t now``, ``t end``, ``pointer``, ``flag``,
+        ``noise``. A result that is no variable is left in a local variable, ``ROLE_NAME``.
+        """
+        space = " " * indent
+        before, given, after = [], [*self.leading(block)], []
+        for a in self.arguments(block):
+            if a.direction == "in":
+                given.append(self.value(a, values))
+                continue
+            new = "new_" if a.role in ("state", "output", "ion", "ion_current") else ""
+            new = "new_" if a.role.endswith("weight") else new
+            local = f"{new}{a.role}_{a.name.replace('.', '_')}"
+            start = f" = {self.value(a, values)}" if a.direction == "inout" else ""
+            sort = "ulong" if a.role == "drawn" else "real"
+            before.append(f"{space}{sort} {local}{start};\n")
+            given.append(f"&{local}")
+            after += [f"{space}{line}\n" for line in self.stores(a, block, local)]
+        if self.bare_current(block):
+            after.append(f"{space}{self.bare_current(block)} = i_i;\n")
+        function = next(f for name, f, _ in self.blocks if name == block)
+        text = f"{space}{function}(\n{space}    {wrapped(given or [''], indent + 4, 97)});\n"
+        return "".join([*before, text, *after])
+
+    def call_vectors(self, block: str, values: CallValues, width: int, indent: int) -> str:
+        """Return statements that call a block of `n` instances from j on, at nodes ``node``."""
+
+        def value(a: Argument) -> str:
+            if a.role == "parameter" and (a.name, True) in self.parameters:
+                return self.parameter(a.name)
+            if a.direction == "in" and a.name in self.last:
+                return self.value(a, values)
+            if a.role in ("parameter", "state", "output"):
+                return f"some(&{self._place(a)}, n)"
+            if a.role == "ion":
+                return f"some_{'of' if self.rows else 'at'}(mem + ion_{a.name}, node, n)"
+            return self.value(a, values) if a.direction != "out" else ""
+
+        keep = partial(self._keep_vector, block)
+        return self.call_wide(block, f"real{width}", value, keep, indent)
+
+    def call_wide(
+        self,
+        block: str,
+        real: str,
+        value: Callable[[Argument], str],
+        keep: Callable[[Argument, str], str],
+        indent: int,
+    ) -> str:
+        """Return statements that call a block of several instances.
+
+        `value` prints what an argument begins with, `keep` where its result, a local variable,
+        goes; or nothing.
+        """
+        space = " " * indent
+        before, given, after = list[str](), list[str](), list[str]()
+        for a in self.arguments(block):
+            if a.direction == "in":
+                given.append(value(a))
+                continue
+            local = f"{'' if a.role in ('i', 'g') else 'new_'}{a.role}_{a.name}"
+            start = f" = {value(a)}" if a.direction == "inout" else ""
+            before.append(f"{space}{real} {local}{start};\n")
+            given.append(f"&{local}")
+            after.append(keep(a, local))
+        if self.bare_current(block):
+            after.append(keep(Argument("output", CURRENT), "i_i"))
+        kept = [f"{space}{line}\n" for line in after if line]
+        return "".join([*before, call_of(dict(self.vectors)[block], given, indent), *kept])
+
+    def _keep_vector(self, block: str, a: Argument, local: str) -> str:
+        if a.role in ("parameter", "state", "output"):
+            return f"keep({local}, &{self._place(a)}, n);"
+        suffix = "of" if self.rows else "at"
+        if self.adds_current(a, block):
+            where = f"mem + ion_{'d' * (a.role == 'ion_current')}{a.name}"
+            if self.kind == "point":  # as a density
+                return f"add_at({local} * (100 / some_at(mem + area, node, n)), {where}, node, n);"
+            return f"add_{suffix}({local}, {where}, node, n);"
+        return f"keep_{suffix}({local}, mem + ion_{a.name}, node, n);" if a.role == "ion" else ""
+
+    def adds_current(self, a: Argument, block: str) -> bool:
+        """Whether a result is added to the current of an ion, or to its slope."""
+        own = block == "current" and a.name in [f"i{ion}" for ion in self.ions]
+        return a.role == "ion_current" or (a.role == "ion" and own)
+
+    def _place(self, a: Argument) -> str:
+        return self.parameter(a.name) if a.role == "parameter" else self.kept(a.role, a.name)
+
+    def value(self, a: Argument, values: CallValues) -> str:
+        if a.role == "parameter":
+            return self.parameter(a.name)
+        if a.role == "state":
+            own, last = self.kept("state", a.name), f" + last_{self.number}]"
+            is_last = a.direction == "in" and a.name in self.last
+            return own.removesuffix(" + j]") + last if is_last else own
+        if a.role == "ion":
+            return f"mem[ion_{a.name} + a]"
+        if a.role == "t":
+            return f"(real)({values['t ' + a.name]})"
+        if a.role == "pointer" and a.name in self.reads:
+            return f"mem[ints[pointer_{self.number}_{a.name} + j]]"
+        if a.role == "steered":
+            return f"mem[weight + ints[steered_{self.number}_{a.name} + j]]"
+        if a.role == "pointer":
+            return values["pointer"].format(f"ints[pointer_{self.number}_{a.name} + j]")
+        if a.role == "stream":
+            words = ", ".join(f"ints[stream_{self.number}_{a.name} + 4*j + {w}]" for w in range(4))
+            return f"as_uint4((int4)({words}))"
+        if a.role == "drawn":
+            low, high = (f"(uint)ints[{where}]" for where in self._drawn(a.name))
+            return f"({low} | (ulong){high} << 32)"
+        if a.role == "table":
+            return f"mem + table_{self.number}_{a.name}"
+        if a.role == "weight":
+            place = f"mem[weight_at + {self.weights.index(a.name)}]"
+            return f"weight_at < 0 ? {values.get('sum', '0')} : {place}"
+        if a.role == "other_weight":
+            return f"mem[other_at + {self.weights.index(a.name)}]"
+        return values[a.role]
+
+    def _drawn(self, name: str) -> tuple[str, str]:
+        """Where the halves are of how many words a stream of random numbers has given."""
+        return f"drawn_{self.number}_{name} + 2*j", f"drawn_{self.number}_{name} + 2*j + 1"
+
+    def stores(self, a: Argument, block: str, local: str) -> list[str]:
+        if a.role in ("state", "output"):
+            return [f"{self.kept(a.role, a.name)} = {local};"]
+        if a.role == "steer":
+            place = f"mem[weight + ints[steered_{self.number}_{a.name} + j]]"
+            noted = f"clock[set_at + ints[steers_{self.number}_{a.name} + j]] = t;"
+            return [f"if ({place} != {local}) {noted}", f"{place} = {local};"]
+        if a.role == "assign":
+            return [f"mem[ints[pointer_{self.number}_{a.name} + j]] = {local};"]
+        if a.role in ("put", "add"):
+            return [f"mem[{a.role}_{self.number}_{a.name} + j] = {local};"]
+        if a.role in ("volume", "diffusion"):
+            names = self.asks(block, "volume")
+            line = 2 * names.index(a.name) + (a.role == "diffusion")
+            where = self.line_of(line, 2 * len(names))
+            return [f"mem[diffusing_{self.number} + {where}] = {local};"]
+        if a.role == "drawn":
+            low, high = self._drawn(a.name)
+            return [f"ints[{low}] = (int)(uint){local};", f"ints[{high}] = (int)({local} >> 32);"]
+        if self.adds_current(a, block):
+            name = f"d{a.name}" if a.role == "ion_current" else a.name
+            share = " * (100 / mem[area + a])" if self.kind == "point" else ""
+            return [f"mem[ion_{name} + a] += {local}{share};"]
+        if a.role == "ion":
+            return [f"mem[ion_{a.name} + a] = {local};"]
+        if a.role == "weight":
+            place = f"mem[weight_at + {self.weights.index(a.name)}]"
+            return [f"if (weight_at >= 0) {place} = {local};"]
+        if a.role == "other_weight":
+            return [f"mem[other_at + {self.weights.index(a.name)}] = {local};"]
+        return []
+
+
+@dataclass(frozen=True)
+class ArenaSpec(TemplateSpec):
+    """``steps.mako``, whose numbers are in arenas: ``mem`` of reals, ``clock`` of times, ``ints``.
+
+    Where functions are `calls`, and not copied to where they are called, a kernel of many
+    mechanisms is built several times faster, and is as fast on CPUs.
+    """
+
+    template: ClassVar[str] = "simulator/steps"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "begin_step": (
+            "int num_places, int capacity, ulong seed, real dt, instant half_dt, int *step_state",
+            "int num_items if wide",
+            "const instant *restrict step_begin, const int *restrict active",
+            "const int *restrict above, const int *restrict below, const int *restrict beside",
+            "const real *restrict u, const real *restrict constant_g if constant",
+            "const real *restrict constant_b if constant, const real *restrict v",
+            "real *restrict d, real *restrict b",
+            "int *restrict spike_count, int *restrict spike_source, instant *restrict spike_time",
+            "int slots if grid, int num_targets if grid, real scale_of_events if grid",
+            "long *restrict incoming if grid",
+            "real *mem, instant *clock, int *ints, const int *at",
+        ),
+        "advance": (
+            "int num_places, int num_items if wide, real dt, instant half_dt",
+            "const int *step_state, const instant *restrict step_begin",
+            "const int *restrict active if not wide",
+            "const real *restrict x, const real *restrict v_old, real *restrict v_new if wide",
+            "real *mem, instant *clock, int *ints, const int *at",
+        ),
+        "finish_step": (
+            "int num_places, int num_emitters, int num_v, int num_mem, int capacity, real dt",
+            "instant half_dt, int *step_state, const instant *restrict step_begin, int num_items",
+            "const int *restrict active, const real *restrict x, const real *restrict v_old",
+            "real *restrict v_new, int *restrict failed, int *restrict spike_count",
+            "int *restrict spike_source, instant *restrict spike_time",
+            "int *restrict grid_count if grid, int *restrict grid_source if grid",
+            "int *restrict grid_step if grid",
+            "const int *restrict v_index, real *restrict v_rows, const int *restrict mem_first",
+            "const int *restrict mem_column, const int *restrict mem_index",
+            "real *restrict mem_rows, real *mem, instant *clock, int *ints, const int *at",
+        ),
+        "events": (
+            "int first_item, int num_items, int capacity, real dt, instant half_dt",
+            "const int *step_state, const instant *restrict step_begin",
+            "const real *restrict v if not sets_v, real *v if sets_v",
+            "int *restrict spike_count, int *restrict spike_source, instant *restrict spike_time",
+            "real *mem, instant *clock, int *ints, const int *at",
+        ),
+        "add_up": (
+            "int num_mem, const int *step_state, const int *restrict mem_first",
+            "const int *restrict mem_column, const int *restrict mem_index",
+            "real *restrict mem_rows, real *mem, const int *ints, const int *at",
+        ),
+    }
+    sending: ClassVar[Word] = SENDING
+    blocks: ClassVar[bool] = False  # whether blocks of cells see each other's events later
+    real: str  # ``double`` or ``float``
+    kinds: tuple[KindBlocks, ...]
+    ions: tuple[str, ...]
+    regions: tuple[str, ...]  # names of what `at` holds: begins of regions, and counts
+    secondorder: bool
+    second_order_currents: bool
+    noise: str  # OpenCL source of `mechanisms.normal`
+    played: bool
+    constant: bool  # there are constant mechanisms, whose currents are summed by node once
+    layered: bool  # events may come to another instance within a step, in launches of their own
+    width: int  # instances that CPUs advance at once, where work-items have many nodes
+    calls: bool
+    nernst: tuple[str, ...] = ()
+    grid: bool = field(default=False, repr=False)
+    bins: int = field(default=0, repr=False)  # rounds of events in a step's bin, `events.sources`
+    by_cell: bool = field(default=False, repr=False)  # for `ArenaEpochSpec`: regions are a struct
+    far: bool = field(default=False, repr=False)  # voltages are not in local memory
+    instant: str = "double"  # type of times
+    sets_v: bool = False  # events may set voltages
+    sums: bool = False  # pointers write variables
+    steers: bool = field(default=False, repr=False)  # events set weights of other connections
+    diffuses: bool = False  # states diffuse along cells, between `advance` and `finish_step`
+
+    @property
+    def arena(self) -> ArenaSpec:
+        """The spec that functions of blocks and events are printed for: itself."""
+        return self
+
+    @property
+    def regions_name(self) -> str:
+        """Name of the argument that says where regions begin."""
+        return "regions" if self.by_cell else "at"
+
+    @property
+    def at(self) -> str:
+        return "const regions_ regions" if self.by_cell else "__global const int *at"
+
+    @property
+    def one_v(self) -> bool:
+        """Whether functions of events are given the place of their node's voltage, not all."""
+        of_events = (k.arguments(b) for k in self.net_kinds for b, *_ in k.blocks if b in k.events)
+        pointed = any(a.role == "pointer" for given in of_events for a in given)
+        return self.by_cell and not pointed
+
+    @property
+    def v_space(self) -> str:
+        """Address space of voltages, which other work-groups write where epochs give all."""
+        if self.by_cell and not self.one_v:
+            return "volatile __global"
+        return "__local" if self.by_cell and not self.far else "__global"
+
+    @property
+    def v_type(self) -> str:
+        """Type of voltages, or of the place of one, that functions of events are given."""
+        return f"{self.v_space} {'' if self.sets_v else 'const '}real *"
+
+    @property
+    def own_v(self) -> str:
+        return "*v" if self.one_v else "v[ints[place_of + a]]"
+
+    @property
+    def wide(self) -> bool:
+        """Whether work-items have many nodes, and pass by targets of which no event is due."""
+        return self.width > 1
+
+    @property
+    def soon(self) -> str:
+        """Until when an event is looked for in a step: a bin ends at about its middle."""
+        return "t_mid + (instant)0.01 * (t_mid - t_begin)" if self.bins else "t_mid"
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether it is known when a target has to be looked after next."""
+        return self.wide or self.by_cell
+
+    def counts(self, word: str) -> str:
+        """Where the events of a connection's source are counted that its target may see."""
+        short = self.sending.read("short", word) if self.bins else word
+        return f"{short} ? event_live : event_count"
+
+    @property
+    def static(self) -> str:
+        """Declaration of functions of the kernels."""
+        return "static __attribute__((noinline))" if self.calls else "static"
+
+    def functions(self, kind: KindBlocks) -> str:
+        return re.sub(r"^static (?=void |real\d* )", f"{self.static} ", kind.functions, flags=re.M)
+
+    @property
+    def net_kinds(self) -> tuple[KindBlocks, ...]:
+        return tuple(kind for kind in self.kinds if kind.has_net)
+
+    @property
+    def plays_into_events(self) -> bool:
+        """Whether events read a parameter into which is played."""
+        return any(kind.plays for kind in self.net_kinds)
+
+    @property
+    def summed_kinds(self) -> tuple[KindBlocks, ...]:
+        """Kinds whose events may be sums of whole steps."""
+        return tuple(kind for kind in self.kinds if kind.summed) if self.grid else ()
+
+    @property
+    def loose_kinds(self) -> tuple[KindBlocks, ...]:
+        return tuple(kind for kind in self.net_kinds if kind.kind == "artificial")

@@ -1,0 +1,43 @@
+"""Mechanisms of the membrane from equations as text: channels, synapses, clamps.
+
+From text to kernel, each folder imports only those above it:
+
+- `ir`: expressions, their forms, and `ir.compiled`: a `Program`, which engines see, and what each
+  of its blocks does.
+- `text` reads the language of equations, `nmodl` NEURON's language: both give a `Compiled`.
+- `emit` prints the functions of a `Compiled` in OpenCL, for one instance or several, or in NumPy.
+- `builtin` has texts, `mechanism` the class that users see; it keeps what has been printed, and
+  calls the NumPy functions with values by name.
+- `library`: texts of the literature, the files of ``library_texts``, as mechanisms by name.
+
+Names: a text's names are printed as they are. Generated names begin with an underscore or have two
+in a row, which no name of a text does.
+
+>>> from clhines.simulator.mechanisms import Mechanism
+>>> m = Mechanism('''
+... point decay
+... parameter tau = 2 ms
+... state g = 0 nS
+... dg/dt = -g/tau
+... current i = g*v
+... on event: g += weight
+... ''')
+>>> print(m.describe())
+decay: point mechanism
+  parameter tau = 2 ms
+  state g [uS]: exponential Euler
+  currents: i
+  an event changes: g
+>>> float(m.event(0.5, None, {"g": 0.0})["g"])
+0.5
+
+To add a function of the language: a row in `text.parser.FUNCTIONS`, its value in
+`ir.exact.FUNCTIONS`, its derivative in `ir.expressions.Graph.slope`. To add a method: a name in
+`text.checks.METHODS` and a branch in `text.language`.
+"""
+
+from clhines.simulator.mechanisms.builtin import BUILT_IN
+from clhines.simulator.mechanisms.emit.noise import normal, normal_source, philox
+from clhines.simulator.mechanisms.mechanism import Mechanism, mechanism
+
+__all__ = ["BUILT_IN", "Mechanism", "mechanism", "normal", "normal_source", "philox"]

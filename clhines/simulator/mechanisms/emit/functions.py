@@ -1,0 +1,504 @@
+"""The functions of one mechanism as source: OpenCL for one instance or several, or NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from clhines.core.errors import InputError
+from clhines.simulator.mechanisms.emit import random123, scop
+from clhines.simulator.mechanisms.emit.helpers import helpers
+from clhines.simulator.mechanisms.emit.printer import Printer, folded, vector, wrapped
+from clhines.simulator.mechanisms.emit.words import safe
+from clhines.simulator.mechanisms.ir.blocks import make_block
+from clhines.simulator.mechanisms.ir.compiled import BOUNDS, NEVER, Body, Compiled, Loop
+from clhines.simulator.mechanisms.ir.expressions import Graph, Node, postorder
+from clhines.simulator.mechanisms.ir.program import GENERATOR, Argument
+from clhines.simulator.mechanisms.ir.simplify import Constants, constant_symbols
+
+_HELPERS = {
+    "place": (
+        "place in a table, 0 to n; NaN stays",
+        "const {type} xi, const int n",
+        "    return xi <= 0 ? 0 : (xi >= n ? (real)n : xi);",
+        "xi, n",
+        "    return np.where(xi <= 0, 0.0, np.where(xi >= n, float(n), xi))",
+    ),
+    "lookup": (
+        "a column of a table between two rows",
+        "const {type} place, __global const real *table, const int column, const int columns,"
+        "\n    const int n",
+        "    const int row = max(0, min((int)place, n - 1));\n"
+        "    const real low = table[row * columns + column];\n"
+        "    return low + (place - row) * (table[(row + 1) * columns + column] - low);",
+        "place, table, column, columns, n",
+        "    row = np.clip(np.nan_to_num(place), 0, n - 1).astype(int)\n"
+        "    low = table[row, column]\n"
+        "    return low + (place - row) * (table[row + 1, column] - low)",
+    ),
+    "entry": (
+        "a row of a table of one column",
+        "const {type} row, __global const real *table, const int n",
+        "    return table[max(0, min((int)row, n))];",
+        "row, table, n",
+        "    return table[np.clip(np.nan_to_num(row), 0, n).astype(int), 0]",
+    ),
+}
+_OF_VECTORS = {
+    "place": "    return xi <= 0 ? ({type})0 : (xi >= (real)n ? ({type})n : xi);",
+    "lookup": """\
+    const {int} row = max(min(convert_{int}(place), ({int})(n - 1)), ({int})0);
+    const {int} at = row * columns + column;
+    const {type} low = ({type})({low});
+    const {type} high = ({type})({high});
+    return low + (place - convert_{plain}(row)) * (high - low);""",
+    "entry": """\
+    const {int} at = max(min(convert_{int}(row), ({int})n), ({int})0);
+    return ({type})({low});""",
+}
+
+
+def table_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
+    """Return the functions for tables that `text` calls."""
+    result, sort = "", vector(width)
+    rows = [f"table[at.s{k:x}]" for k in range(width)]
+    next_rows = [f"table[at.s{k:x} + columns]" for k in range(width)]
+    low, high = (wrapped(some, len(sort) + 26) for some in (rows, next_rows))
+    given = {"type": sort, "int": f"int{width}", "plain": f"{real}{width}", "low": low}
+    for name, (comment, typed, c, plain, python) in _HELPERS.items():
+        if f"{prefix}_{name}_(" not in text:
+            continue
+        if real == "numpy":
+            result += f"def {prefix}_{name}_({plain}):\n{python}\n\n\n"
+            continue
+        if width > 1:
+            c = _OF_VECTORS[name].format(**given, high=high)
+        head = f"static {sort} {prefix}_{name}_({typed.format(**given)})"
+        result += f"// {comment}\n{head}\n{{\n{c}\n}}\n\n"
+    return result
+
+
+_COMMENTS = {
+    "initial": "states at the start",
+    "current": "i outward, g = di/dv",
+    "advance": "one step of the states; v and t are those of its end",
+    "receive": "one event, at t",
+    "net_initial": "weights of a connection at the start",
+    "watch": "above 0 where a WATCH condition is true",
+    "diffuse": "volumes and diffusion coefficients, after the states of all mechanisms",
+    "constants": "what does not change from step to step",
+}
+# roles that functions of several instances take, and those that are one number for all of these
+_IN_VECTORS = frozenset(
+    "v t dt parameter constant state ion output ion_current i g noise table weight".split()
+)
+_ALIKE = frozenset("t dt constant".split())
+_ROUNDED = frozenset("symbol number local add mul pow where less lessequal both".split())
+_UNRESERVED = frozenset("i g constant".split())  # roles whose results' names locals may have
+_GENERATED = {
+    "x": "_x",
+    "flag": "_flag",
+    "i": "_i",
+    "g": "_g",
+    "table": "{}__table",
+    "weight": "_{}__weight",
+    "other_weight": "_{}__other",
+    "ion_current": "_{}__slope",
+    "arm": "_arm{}",
+    "watch": "_watch{}",
+    "set_v": "_set_{}",
+    "put": "_put_{}",
+    "add": "_add_{}",
+    "assign": "_assign_{}",
+    "steer": "_steer_{}",
+    "unless": "_unless{}",
+    "volume": "_{}__volume",
+    "diffusion": "_{}__diffusion",
+    "column": "_column{}",
+    "grid": "_{}",
+    "stream": "{}__stream",
+    "drawn": "{}__drawn",
+}
+
+
+def name_of(a: Argument) -> str:
+    """Return the name in source of what an argument brings or gives."""
+    if a.symbol:
+        return safe(a.symbol)
+    if a.role in ("v", "t", "dt"):
+        return a.role
+    if a.role == "ion" and a.direction == "out":
+        return f"_{a.name}__ion"
+    if a.role == "send":
+        return f"_send{a.name.replace('.', '_')}"
+    return _GENERATED[a.role].format(a.name) if a.role in _GENERATED else safe(a.name)
+
+
+class Functions:
+    """The functions of one mechanism, where `real` is ``double``, ``float`` or ``numpy``.
+
+    What is printed of a block does not depend on what else has been printed. In OpenCL a function
+    takes `width` instances at once, as ``realWIDTH``; parameters in `single` are one number for all
+    instances. `outputs` are variables that blocks give beside the states.
+    """
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        real: str,
+        width: int = 1,
+        single: Sequence[str] = (),
+        outputs: Sequence[str] = (),
+    ) -> None:
+        self.compiled, self.real, self.outputs = compiled, real, tuple(outputs)
+        self.program = compiled.program
+        self.width, self.single = width, frozenset(single)
+        self.prefix = self.program.name + (f"__v{width}" if width > 1 else "")
+        self._constants: Constants | None = None
+        self._copies: dict[str, Body] = {}
+
+    def takes_vectors(self, block: str) -> bool:
+        """Whether the function of a block can take several instances at once."""
+        return all(a.role in _IN_VECTORS for a in self.calls(block))
+
+    @cached_property
+    def takes_events(self) -> bool:
+        """Whether several instances may take their events at once: as each would, to the last bit.
+
+        So nothing but operations that are rounded alike for one number and for vectors.
+        """
+        if self.width == 1 or "receive" not in self.program.blocks:
+            return False
+        body = self.compiled.bodies["receive"]
+        nodes = list(postorder(body.every()))
+        exponents = [e.args[1] for e in nodes if e.op == "pow"]
+        plain = all(e.is_number and e.value.denominator == 1 for e in exponents)
+        plain &= all(e.op in _ROUNDED for e in nodes)
+        return plain and not body.loops and self.takes_vectors("receive")
+
+    def calls(self, block: str) -> tuple[Argument, ...]:
+        """Return the arguments of a block's function."""
+        arguments = self.compiled.calls(block, self.outputs)
+        constants = [Argument("constant", name) for name, _ in self._worked_out()]
+        known = ("v", "t", "dt", "parameter", "weight")
+        at = max((k + 1 for k, a in enumerate(arguments) if a.role in known), default=0)
+        return (*arguments[:at], *constants, *arguments[at:])
+
+    def text(self, blocks: Sequence[str] | None = None) -> str:
+        """Return the functions of blocks, of all without, helpers first."""
+        names = self.program.blocks if blocks is None else blocks
+        return self.with_helpers("\n".join(self.function(name) for name in names))
+
+    def grouped(self) -> tuple[str, tuple[str, ...]]:
+        """Return functions for groups of instances, and the names of constants; see `Mechanism`.
+
+        Expensive expressions of the single parameters and dt are worked out by ``NAME_constants``.
+        """
+        blocks = [name for name in ("current", "advance") if name in self.program.blocks]
+        for name in blocks:
+            if not self.takes_vectors(name):
+                roles = sorted({a.role for a in self.calls(name)} - _IN_VECTORS)
+                what = f"{name} takes, or gives, {roles[0]}"
+                raise InputError(f"mechanism {self.program.name} has no groups: its {what}")
+        more = ["receive"] if "receive" in self.program.blocks else []
+        text, constants = self.lifted(blocks + more * self.takes_events, more)
+        return text, tuple(safe(name) for name in constants)
+
+    def lifted(self, blocks: Sequence[str], scalar: Sequence[str] = ()) -> tuple[str, list[str]]:
+        """Return functions of blocks, and the constants that ``NAME_constants`` works out for them.
+
+        Those of the blocks in `scalar` take one instance.
+        """
+        self._lift(blocks)
+        one, parts = Functions(self.compiled, self.real), list[str]()
+        results = [
+            (Argument("constant", name, "out"), node.definition)
+            for name, node in self._worked_out()
+        ]
+        if results:
+            names = [q.name for q in self.program.parameters if q.name in self.single]
+            taken = [Argument("dt", "dt"), *(Argument("parameter", name) for name in names)]
+            arguments = [*taken, *(a for a, _ in results)]
+            parts.append(one._printed("constants", arguments, results, Body()))
+        parts += [one.function(name) for name in scalar]
+        vectors = [self.function(name) for name in blocks]
+        constants = [a.name for a, _ in results]
+        if self.width == 1:
+            return self.with_helpers("\n".join(parts + vectors)), constants
+        texts = [one.with_helpers("\n".join(parts))] if parts else []
+        return "\n".join([*texts, self.with_helpers("\n".join(vectors))]), constants
+
+    def equations(self, block: str) -> list[str]:
+        """Return the statements of a block's function as lines to read."""
+        source = self.function(block).split("\n")
+        first = next(k for k, line in enumerate(source) if line == "{")
+        inner = [line for line in source[first + 1 : -2] if " = *" not in line]
+        lines = [line.replace("const real ", "").replace("real ", "").rstrip(";") for line in inner]
+        for a in self.calls(block):
+            if a.direction != "in":
+                lines = [line.replace(f"*{name_of(a)}_ =", f"{_result(a)} =") for line in lines]
+        return lines
+
+    # ------------------------------------------------------------------------------ constants
+
+    def _lift(self, blocks: Sequence[str]) -> None:
+        """Find what blocks need of single parameters and dt alone."""
+        graph, ordered = Graph(), [q.name for q in self.program.parameters]
+        self._copies = {name: self._body(name, graph) for name in blocks}
+        single = [*(name for name in ordered if name in self.single), "dt"]
+        taken = {a.name for name in blocks for a in self.compiled.calls(name, self.outputs)}
+        self._constants = Constants(graph, single, taken)
+        for body in self._copies.values():
+            self._constants.lifted(body.every())
+
+    def _worked_out(self) -> list[tuple[str, Node]]:
+        """Names of the constants, and what they are."""
+        names = self._constants.names if self._constants is not None else {}
+        return [(name, node) for node, name in names.items()]
+
+    # ------------------------------------------------------------------------------ one block
+
+    def function(self, block: str) -> str:
+        """Return the function of a block."""
+        arguments = self.calls(block)
+        body = self._copies.get(block) or self._body(block, Graph())
+        given = {(role, name): node for role, name, node in body.results}
+        named = {a.name: a for a in arguments if a.role in ("state", "output")}
+        written = iter([(named[name], node) for name, node in body.writes.items()])
+        results = []  # what is written in the order of the body
+        for a in arguments:
+            if a.direction != "in" and (a.role, a.name) in given:
+                results.append((a, given[a.role, a.name]))
+            elif a.direction != "in" and a.name in body.writes:
+                results.append(next(written))
+        return self._printed(block, arguments, results, body)
+
+    def _body(self, block: str, graph: Graph) -> Body:
+        """Return the body of a block with copies of its expressions in a graph."""
+        given = [a for a in self.calls(block) if a.role in ("state", "output")]
+        kept = {a.name for a in given if a.direction != "in"}
+        body = self.compiled.bodies[block]
+        body = replace(body, writes={k: e for k, e in body.writes.items() if k in kept})
+        return body.mapped(graph.copied(body.every()).__getitem__)
+
+    def _printed(
+        self,
+        block: str,
+        arguments: Sequence[Argument],
+        results: Sequence[tuple[Argument, Node]],
+        body: Body,
+    ) -> str:
+        """Return a function of these arguments, of which those in `results` are set."""
+        infinity = "np.inf" if self.real == "numpy" else "INFINITY"
+        p = Printer(self.prefix, self.real, self.width, {NEVER: infinity})
+        for bound, pair in BOUNDS.items():
+            p.symbols[bound] = p.number(pair[self.real == "float"])
+        if self._constants is not None:
+            found = constant_symbols(self._constants)
+            p.symbols |= {symbol: safe(name) for symbol, name in found.items()}
+        taken = [a for a in arguments if a.role not in _UNRESERVED]
+        taken += [a for a in arguments if a.role == "constant" and a.direction == "in"]
+        names = [name_of(a) for a in taken]
+        names += [a.name for a in arguments if safe(a.name) != a.name]  # those behind them, too
+        roots: list[Node] = []
+        for a, node in results:
+            roots += node.args[1:] if a.role == "drawn" else [node]
+        values = iter(_StatementWriter(p, body, names, self._constants).lines(roots))
+        shown = {}
+        for a, _ in results:
+            value = next(values)
+            if a.role == "drawn":  # how many words a stream of random numbers has given
+                of = "scop" if a.name == GENERATOR else "random"
+                value = f"{self.prefix}_{of}_count_({name_of(a)}, {value}, {next(values)})"
+            shown[a] = value
+        name = f"{self.prefix}_{body.suffix or block}"
+        if self.real == "numpy":
+            return _python(name, arguments, p.lines, shown)
+        comment = body.comment or _COMMENTS.get(block, block.replace("_", " "))
+        return f"// {comment}\n" + self._c(name, arguments, p.lines, shown)
+
+    def _type(self, a: Argument) -> str:
+        one = a.role in _ALIKE or (a.role == "parameter" and a.name in self.single)
+        if self.width > 1 and not one:
+            return vector(self.width)
+        return {"stream": "uint4", "drawn": "ulong"}.get(a.role, "real")
+
+    def _c(
+        self,
+        name: str,
+        arguments: Sequence[Argument],
+        lines: Sequence[str],
+        shown: Mapping[Argument, str],
+    ) -> str:
+        declared = []
+        for a in arguments:
+            if a.role == "table":
+                declared.append(f"__global const real *{name_of(a)}")
+            elif a.direction == "in":
+                declared.append(f"const {self._type(a)} {name_of(a)}")
+            else:
+                declared.append(f"{self._type(a)} *{name_of(a)}_")
+        head = f"static void {name}("
+        text = f"{head}{wrapped(declared or ['void'], len(head))})\n{{\n"
+        for a in arguments:
+            if a.direction == "inout":
+                text += f"    const {self._type(a)} {name_of(a)} = *{name_of(a)}_;\n"
+        text += "".join(line + "\n" for line in lines)
+        for a in arguments:
+            if a in shown:
+                text += folded(f"    *{name_of(a)}_ = {shown[a]};") + "\n"
+        return text + "}\n"
+
+    def with_helpers(self, body: str) -> str:
+        """Return functions with those that they call before them."""
+        own = table_helpers(body, self.prefix, self.real, self.width)
+        for random in (random123, scop):
+            source = random.python_source if self.real == "numpy" else random.opencl_source
+            own += source(body, self.prefix)
+        return own + helpers(body, self.prefix, self.real, self.width) + body
+
+
+def _python(
+    name: str, arguments: Sequence[Argument], lines: Sequence[str], shown: Mapping[Argument, str]
+) -> str:
+    """Return a NumPy function, which returns what does not change, too."""
+    taken = ", ".join(name_of(a) for a in arguments if a.direction != "out")
+    values = [shown.get(a, name_of(a)) for a in arguments if a.direction != "in"]
+    text = f"def {name}({taken}):\n" + "".join(line + "\n" for line in lines)
+    return text + f"    return ({', '.join(values)}{',' if values else ''})\n\n"
+
+
+def _result(a: Argument) -> str:
+    if a.role in ("send", "arm", "watch", "volume", "diffusion", "column", "grid"):
+        return f"{a.role} {a.name}"
+    return {"ion_current": f"d{a.name}/dv", "g": "di/dv"}.get(a.role, a.name)
+
+
+class _StatementWriter:
+    """Statements of a function: straight lines, and loops between them.
+
+    Expressions are in phases: those before a loop, in a turn of it, after it, and so on; a loop
+    within another has its phases among those of the other's turn.
+    """
+
+    def __init__(
+        self,
+        p: Printer,
+        body: Body,
+        taken: Sequence[str],
+        constants: Constants | None = None,
+    ) -> None:
+        self.p, self.body, self.taken = p, body, taken
+        self.lifted = constants.lifted if constants is not None else list
+        self.phases: dict[str, int] = {}
+        self.last = 0
+        self.every: list[Node] = []
+        self.shown: dict[Node, Node] = {}
+        self.steps: list[list[Node]] = []
+
+    def lines(self, roots: Sequence[Node]) -> list[str]:
+        """Add the statements to the printer; return the results as source."""
+        loops = self.body.needed_loops(roots)
+        self.every = list(roots)
+        self._enter(loops)
+        block = make_block(self.lifted(self.every), self.phases, self.last + 1, self.taken)
+        self.shown = dict(zip(self.every, block.results, strict=True))
+        self.steps = block.steps
+        self.p.begin(block)
+        self.p.steps(self.steps[0])
+        for k, loop in enumerate(loops):
+            self._print(loop, f"_open{k}")
+        return [self._show(e) for e in roots]
+
+    def _show(self, e: Node) -> str:
+        return self.p.show(self.shown[e])
+
+    def _enter(self, loops: Sequence[Loop]) -> None:
+        """Give the phases numbers, and collect the expressions of loops."""
+        for loop in loops:
+            self.last += 1
+            self.phases |= dict.fromkeys(loop.names, self.last)
+            self.every += [*loop.starts, *loop.values]
+            self.every += [e for e in (loop.go_on, loop.entered) if e is not None]
+            self._enter(loop.inner)
+            self.last += 1
+            self.phases |= dict.fromkeys(loop.ends, self.last)
+
+    def _print(self, loop: Loop, still: str) -> None:
+        """Add a loop, and the statements that wait for its end."""
+        begin = [self._show(e) for e in loop.starts]
+        if self.p.python:
+            self._python_loop(loop, begin)
+        else:
+            self._c_loop(loop, begin, still)
+        p, failed = self.p, loop.go_on is not None
+        for name, end in zip(loop.names, loop.ends, strict=True):
+            if failed and p.python:
+                name = f"np.where(_open, np.nan, {name})"
+            elif failed:
+                name = f"{still} ? {f'({p.type})' if p.width > 1 else ''}NAN : {name}"
+            p.assign(end, name)
+        p.steps(self.steps[self.phases[loop.ends[0]]])
+
+    def _turn(self, loop: Loop, still: str) -> list[str]:
+        """Add the statements of a turn; return the names of what the variables become."""
+        self.p.steps(self.steps[self.phases[loop.names[0]]])
+        for k, inner in enumerate(loop.inner):
+            self._print(inner, f"{still}_{k}")
+        new = [f"{name}_new" for name in loop.names]
+        for name, e in zip(new, loop.values, strict=True):
+            self.p.assign(name, self._show(e))
+        return new
+
+    def _c_loop(self, loop: Loop, begin: Sequence[str], still: str) -> None:
+        p, go_on = self.p, loop.go_on
+        wide = p.width > 1
+        for name, value in zip(loop.names, begin, strict=True):
+            p.lines.append(folded(f"{p.indent}{p.type} {name} = {value};"))
+        test = ""
+        if go_on is not None:
+            entered, kind = loop.entered, p.mask if wide else "int"
+            opened = "-1" if wide else "1"
+            if entered is not None:
+                opened = p.holds(self.shown[entered])
+            p.lines.append(folded(f"{p.indent}{kind} {still} = {opened};"))
+            test = f" && SOME({still})" if wide else f" && {still}"
+        p.line(f"for (int _pass = 0; _pass < {loop.most}{test}; _pass++) {{")
+        outside = p.indent
+        p.indent += "    "
+        new = self._turn(loop, still)
+        if go_on is not None:
+            target = f"const {p.mask} _more" if wide else still
+            p.lines.append(folded(f"{p.indent}{target} = {p.holds(self.shown[go_on])};"))
+        masked = wide and go_on is not None
+        for name, value in zip(loop.names, new, strict=True):
+            p.line(f"{name} = {f'{still} ? {value} : {name}' if masked else value};")
+        if masked:
+            p.line(f"{still} &= _more;")
+        p.indent = outside
+        p.line("}")
+
+    def _python_loop(self, loop: Loop, begin: Sequence[str]) -> None:
+        p, go_on, entered = self.p, loop.go_on, loop.entered
+        p.line(f"{', '.join(loop.names)}, = {', '.join(begin)},")
+        if go_on is not None:
+            first = None if entered is None else self.shown[entered]
+            p.line(f"_open = {'True' if first is None else p.where(first, 'True', 'False')}")
+        p.line(f"for _pass in range({loop.most}):")
+        outside = p.indent
+        p.indent += "    "
+        if go_on is not None:
+            p.line("if not np.any(_open):")
+            p.line("    break")
+        new = self._turn(loop, "_open")
+        if go_on is not None:
+            p.line(f"_more = {p.where(self.shown[go_on], 'True', 'False')}")
+        for name, value in zip(loop.names, new, strict=True):
+            p.line(f"{name} = {value if go_on is None else f'np.where(_open, {value}, {name})'}")
+        if go_on is not None:
+            p.line("_open = _open & _more")
+        p.indent = outside
+
+
+__all__ = ["Functions", "name_of"]

@@ -1,0 +1,213 @@
+"""Functions that generated source calls: quotients that are finite at 0, in each language."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+from math import comb, factorial
+
+import numpy as np
+
+from clhines.simulator.mechanisms.emit.exponentials import exponentials, series, summed
+from clhines.simulator.mechanisms.emit.printer import Printer, folded
+
+
+def _eps(real: str) -> float:
+    return float(np.finfo(np.float32 if real == "float" else np.float64).eps)
+
+
+@lru_cache(maxsize=4)
+def _bernoulli_numbers(count: int) -> list[Fraction]:
+    """Bernoulli's numbers B_0 to B_(count - 1)."""
+    result: list[Fraction] = []
+    for m in range(count):
+        rest = sum((comb(m + 1, k) * b for k, b in enumerate(result)), Fraction(0))
+        result.append(Fraction(1) if m == 0 else -rest / (m + 1))
+    return result
+
+
+@lru_cache(maxsize=8)
+def bernoulli_coefficients(real: str, most: float = 1.0) -> list[Fraction]:
+    """Coefficients of ``x**2k`` in ``x / (exp(x) - 1)``, so many that the rest is no rounding.
+
+    They fall by ``4 pi**2`` each and are used up to ``x = most``.
+    """
+    result, numbers = [], _bernoulli_numbers(80)
+    for k in range(1, 40):
+        value = numbers[2 * k] / factorial(2 * k)
+        result.append(value)
+        if abs(value) * most ** (2 * k) < _eps(real) / 64:
+            break
+    return result
+
+
+@lru_cache(maxsize=16)
+def _expm1_coefficients(real: str, most: float = 0.5) -> list[Fraction]:
+    """Coefficients of ``z**k`` in ``(exp(z) - 1) / z``, enough up to ``z = most``."""
+    eps = _eps(real)
+    result = [Fraction(1)]
+    while result[-1] * most ** (len(result) - 1) > eps / 16:
+        result.append(result[-1] / (len(result) + 1))
+    return result
+
+
+def _horner(p: Printer, coefficients: Sequence[Fraction], x: str) -> list[str]:
+    """Return statements that leave a polynomial in the local ``sum``."""
+    numbers = [p.number(c) for c in reversed(coefficients)]
+    first = f"sum = {numbers[0]}" if p.python else f"{p.type} sum = {numbers[0]}"
+    return [first, *(f"sum = sum * {x} + {c}" for c in numbers[1:])]
+
+
+def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
+    """Arguments, statements and result of each helper, in the printer's language.
+
+    What follows the first choice is for whole arrays, which compute both sides.
+    """
+    one, half = p.number(1), p.number(0.5)
+    c = bernoulli_coefficients("double" if p.python else p.real)
+    slope = [2 * (k + 1) * value for k, value in enumerate(c)]
+    terms = _expm1_coefficients("double" if p.python else p.real)
+    if not p.python:
+        return (_branching_bodies if p.width == 1 else _vector_bodies)(p, c, slope, terms)
+
+    def choose(argument: str, limit: str, a: str, b: str) -> str:
+        return f"np.where({p.call('fabs', argument)} < {limit}, {a}, {b})"
+
+    far, far_slope = f"x / (e - {one})", f"({one} - x - x / (e - {one})) / (e - {one})"
+    return {
+        "bernoulli": (
+            ["x", "e"],
+            ["y = x * x", *_horner(p, c, "y")],
+            choose("x", one, f"sum * y - {half} * x + {one}", far),
+        ),
+        "bernoulli_slope": (
+            ["x", "e"],
+            ["y = x * x", *_horner(p, slope, "y")],
+            choose("x", one, f"sum * x - {half}", far_slope),
+        ),
+        "weight": (
+            ["b", "dt"],
+            ["z = b * dt", *_horner(p, terms, "z")],
+            choose("z", half, "dt * sum", f"({p.call('exp', 'z')} - {one}) / b"),
+        ),
+    }
+
+
+def _branching_bodies(
+    p: Printer, c: Sequence[Fraction], slope: Sequence[Fraction], series: Sequence[Fraction]
+) -> dict[str, tuple[list[str], list[str], str]]:
+    """`_helper_bodies` of scalars: a work-item computes what it needs alone."""
+    one, half = p.number(1), p.number(0.5)
+    few = _expm1_coefficients(p.real, _SMALL)
+    many = [f"sum = sum * z + {p.number(k)};" for k in reversed(series[len(few) : -1])]
+    far = "x / (e - {0})", "({0} - x - x / (e - {0})) / (e - {0})"
+    y = f"const {p.type} y = x * x"
+
+    def leave(argument: str, limit: str, value: str) -> str:
+        return f"if (fabs({argument}) >= {limit}) return {value}"
+
+    return {
+        "bernoulli": (
+            ["x", "e"],
+            [leave("x", one, far[0].format(one)), y, *_horner(p, c, "y")],
+            f"sum * y - {half} * x + {one}",
+        ),
+        "bernoulli_slope": (
+            ["x", "e"],
+            [leave("x", one, far[1].format(one)), y, *_horner(p, slope, "y")],
+            f"sum * x - {half}",
+        ),
+        "weight": (
+            ["b", "dt"],
+            [
+                f"const {p.type} z = b * dt",
+                leave("z", half, f"(exp(z) - {one}) / b"),
+                f"{p.type} sum = {p.number(0)}",
+                f"if (fabs(z) >= {p.number(_SMALL)}) {{   // else these terms are nothing\n"
+                f"        sum = {p.number(series[-1])};\n        "
+                + "\n        ".join(many)
+                + "\n    }",
+                *(f"sum = sum * z + {p.number(k)}" for k in reversed(few)),
+            ],
+            "dt * sum",
+        ),
+    }
+
+
+def _vector_bodies(
+    p: Printer, _: Sequence[Fraction], slope: Sequence[Fraction], __: Sequence[Fraction]
+) -> dict[str, tuple[list[str], list[str], str]]:
+    """`_helper_bodies` of vectors: they take the slower way where one number of them needs it.
+
+    What a number gets does not depend on the others: the ways are chosen for each of them.
+    """
+    one, half = p.number(1), p.number(0.5)
+
+    def unless(quotient: str, most: str, coefficients: Sequence[Fraction], value: str) -> list[str]:
+        near = [f"const {p.mask} near = x < {most} & x > -{most}"]
+        lines = summed([p.number(k) for k in coefficients], "y", p.type)
+        inside = "".join(f"        {line};\n" for line in [f"const {p.type} y = x * x", *lines])
+        inside += f"        result = near ? {value} : result;\n    }}"
+        return [f"{p.type} result = {quotient}", *near, f"if (SOME(near)) {{\n{inside}"]
+
+    far, far_slope = f"x / (e - {one})", f"({one} - x - x / (e - {one})) / (e - {one})"
+    low, high = _WEIGHTS
+    weight = [
+        f"const {p.type} z = b * dt",
+        *summed([p.number(k) for k in series(p.real, low, high)], "z", p.type),
+        f"const {p.mask} small = z > {p.number(low)} & z < {p.number(high)}",
+        f"const {p.type} value = dt * sum",
+    ]
+    c, value = bernoulli_coefficients(p.real, 0.5), f"sum * y - {half} * x + {one}"
+    return {
+        "bernoulli": (["x", "e"], unless(far, half, c, value), "result"),
+        "bernoulli_slope": (
+            ["x", "e"],
+            unless(far_slope, one, slope, f"sum * x - {half}"),
+            "result",
+        ),
+        "weight": (
+            ["b", "dt"],
+            weight,
+            f"EVERY(small) ? value : small ? value : {p.prefix}_expm1_(z) / b",
+        ),
+    }
+
+
+_WEIGHTS = Fraction(-3, 4), Fraction(1, 16)  # rates times step, for which vectors have a polynomial
+_SMALL = 0.03125  # rate times step, below which a short series will do
+_COMMENTS = {
+    "bernoulli": "x / (exp(x) - 1), e = exp(x); its series near x = 0",
+    "bernoulli_slope": "derivative of x / (exp(x) - 1), e = exp(x)",
+    "weight": "(exp(b*dt) - 1) / b, the integral of exp(b*s) over a step",
+}
+
+
+def helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
+    """Return the helper functions that `text` calls."""
+    p = Printer(prefix, real, width=width)
+    result = ""
+    if not any(f"{prefix}_{name}_(" in text for name in _COMMENTS):
+        return result if width == 1 else _exponentials(text, p)
+    for name, (arguments, lines, value) in _helper_bodies(p).items():
+        if f"{prefix}_{name}_(" not in text:
+            continue
+        if p.python:
+            result += f"def {prefix}_{name}_({', '.join(arguments)}):\n"
+            result += "".join(f"    {line}\n" for line in lines) + f"    return {value}\n\n\n"
+        else:
+            declared = ", ".join(f"const {p.type} {a}" for a in arguments)
+            result += f"// {_COMMENTS[name]}\nstatic {p.type} {prefix}_{name}_({declared})\n{{\n"
+            result += "".join(f"    {line}{'' if line.endswith('}') else ';'}\n" for line in lines)
+            result += folded(f"    return {value};") + "\n}\n\n"
+    return result if width == 1 else _exponentials(result + text, p) + result
+
+
+def _exponentials(text: str, p: Printer) -> str:
+    texts = exponentials(p.real, p.width, p.prefix)
+    called = [name for name in ("exp", "expm1") if f"{p.prefix}_{name}_(" in text]
+    called = ["reduced", *called] if called else []
+    tests = ["tests"] if called or "SOME(" in text else []
+    roots = ["sqrt"] if f"{p.prefix}_sqrt_(" in text else []
+    return "".join(texts[name] for name in [*tests, *called, *roots])

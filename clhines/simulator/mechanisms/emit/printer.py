@@ -1,0 +1,264 @@
+"""Readable OpenCL, and NumPy twins of it, of assignments and expressions.
+
+Both are printed from the same assignments, so that they do the same operations in the same order.
+
+Names of a text are printed as they are, with an underscore after words of the languages. Generated
+names begin with an underscore or have two underscores in a row, which no name of a text does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+import numpy as np
+
+from clhines.core.errors import InputError
+from clhines.simulator.mechanisms.emit.words import safe
+from clhines.simulator.mechanisms.ir.blocks import Assignments, without_sign
+from clhines.simulator.mechanisms.ir.expressions import Node
+
+_NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2"}
+
+
+def vector(width: int) -> str:
+    """Type of `width` numbers in generated source, which its kernel defines."""
+    return "real" if width == 1 else f"real{width}"
+
+
+class Printer:
+    """One function's source in one language: statements pile up in `lines`.
+
+    `prefix` is that of the helpers' names, `real` is ``double``, ``float`` or ``numpy``, `width`
+    the numbers of a vector. `symbols` has names in the source of symbols that are no names of a
+    text.
+    """
+
+    def __init__(
+        self, prefix: str, real: str, width: int = 1, symbols: Mapping[str, str] | None = None
+    ) -> None:
+        self.prefix, self.real, self.width = prefix, real, width
+        self.symbols = dict(symbols or {})
+        self.indent = "    "
+        self.lines: list[str] = []
+        self.names: dict[Node, str] = {}
+
+    # ------------------------------------------------------------------------- of a language
+
+    @property
+    def python(self) -> bool:
+        """Whether the language is Python."""
+        return self.real == "numpy"
+
+    @property
+    def type(self) -> str:
+        """Type of a local."""
+        return vector(self.width)
+
+    def number(self, x: Fraction | float | int) -> str:
+        """Return a literal; an InputError says that the source's precision has no such number."""
+        value = float(x)
+        if self.real == "float":
+            with np.errstate(all="ignore"):
+                rounded = float(np.float32(value))
+        else:
+            rounded = value
+        if not np.isfinite(rounded) or (rounded == 0) != (x == 0):
+            what = "single" if self.real == "float" else "double"
+            name = self.prefix.split("__")[0]
+            size = f"{value:g}" if value and np.isfinite(value) else "a number"
+            raise InputError(f"mechanism {name}: {size} is beyond {what} precision")
+        if self.real != "float":
+            return repr(value)
+        text = str(np.format_float_scientific(np.float32(value), unique=True, trim="0"))
+        short = str(np.float32(value))
+        return (short if len(short) <= len(text) else text) + "f"
+
+    def line(self, text: str) -> None:
+        """Add a line."""
+        self.lines.append(self.indent + text)
+
+    def assign(self, name: str, value: str) -> None:
+        """Add the definition of a local."""
+        const, end = ("", "") if self.python else (f"const {self.type} ", ";")
+        line = f"{self.indent}{const}{name} = {value}{end}"
+        self.lines.append(line if self.python else folded(line))
+
+    def call(self, name: str, *arguments: str) -> str:
+        """Return a call of a mathematical function."""
+        if self.width > 1 and name in ("exp", "sqrt"):
+            return f"{self.prefix}_{name}_({', '.join(arguments)})"
+        if self.width > 1:  # all of one type
+            arguments = tuple(f"({self.type})({a})" for a in arguments)
+        return f"{'np.' if self.python else ''}{name}({', '.join(arguments)})"
+
+    def where(self, condition: Node, a: str, b: str) -> str:
+        """Return a choice."""
+        holds = self.holds(condition)
+        if self.width > 1:
+            return f"(({holds}) ? ({self.type})({a}) : ({self.type})({b}))"
+        return f"np.where({holds}, {a}, {b})" if self.python else f"({holds} ? {a} : {b})"
+
+    def holds(self, condition: Node) -> str:
+        """Return whether a condition is true, which is -1 in components of a vector."""
+        conditions = condition.args if condition.op == "both" else (condition,)
+        tests = [self._test(c) for c in conditions]
+        if not self.python and self.width == 1:
+            return " && ".join(tests)
+        return " & ".join(f"({t})" for t in tests) if len(tests) > 1 else tests[0]
+
+    @property
+    def mask(self) -> str:
+        """Type of conditions of vectors."""
+        return f"{'long' if self.real == 'double' else 'int'}{self.width}"
+
+    def _test(self, condition: Node) -> str:
+        if condition.op in ("less", "lessequal"):
+            sign = "<=" if condition.op == "lessequal" else "<"
+            left, right = (self.show(x) for x in condition.args)
+        else:
+            left, sign, right = self.show(condition, 1), "!=", self.number(0)
+        return (
+            f"({self.type})({left}) {sign} {right}" if self.width > 1 else f"{left} {sign} {right}"
+        )
+
+    # -------------------------------------------------------------------------- expressions
+
+    def begin(self, block: Assignments) -> None:
+        """Use the local variables of a block."""
+        self.names = {node: safe(name) for node, name in block.names.items()}
+
+    def steps(self, nodes: list[Node]) -> None:
+        """Add assignments."""
+        for node in nodes:
+            self.assign(self.names[node], self.defined(node))
+
+    def defined(self, node: Node) -> str:
+        """Return an expression whose own local variable is not there yet."""
+        return self.show(node.args[0], own=node) if node.op == "local" else self._inside(node, 0)
+
+    def show(self, e: Node, level: int = 0, own: Node | None = None) -> str:
+        """Return an expression; `level` 1 wants no sum without brackets, 2 no product, either."""
+        name = self.names.get(e)
+        if name is not None and (own is None or name != self.names[own]):
+            return name
+        return self._inside(e, level)
+
+    def _inside(self, e: Node, level: int) -> str:
+        if e.op == "local":
+            return self.show(e.args[0], level)
+        if e.op == "symbol":
+            return self.symbols.get(e.name) or safe(e.name)
+        if e.is_number:
+            text = self.number(e.value)
+            return f"({text})" if text.startswith("-") and level else text
+        if e.op == "add":
+            return self._brackets(self._sum(e), level >= 1)
+        if e.op == "mul":
+            text = self._product(e)
+            return self._brackets(text, level >= 2 or (level >= 1 and text.startswith("-")))
+        if e.op == "pow":
+            return self._power(e, level)
+        return self._function(e)
+
+    @staticmethod
+    def _brackets(text: str, wanted: bool) -> str:
+        return f"({text})" if wanted else text
+
+    def _sum(self, e: Node) -> str:
+        signed = [(a.is_number, *without_sign(a)) for a in e.args]
+        signed.sort(key=lambda s: s[:2])
+        text = ""
+        for _, negative, term in signed:
+            shown = self.show(term, 1)
+            if not text:
+                text = f"-{shown}" if negative else shown
+            else:
+                text += f" {'-' if negative else '+'} {shown}"
+        return text
+
+    def _product(self, e: Node) -> str:
+        negative, positive = without_sign(e)
+        if negative:
+            return "-" + self.show(positive, 1)
+        above, below = [], []
+        for f in positive.args if positive.op == "mul" else (positive,):
+            power = f.args[1] if f.op == "pow" and f not in self.names else None
+            if power is not None and power.is_number and power.value < 0:
+                below.append(f.graph.power(f.args[0], f.graph.number(-power.value)))
+            else:
+                above.append(f)
+        text = " * ".join(self.show(a, 2) for a in above) or self.number(1)
+        if below:
+            under = " * ".join(self.show(a, 2) for a in below)
+            text += f" / ({under})" if len(below) > 1 else f" / {under}"
+        return text
+
+    def _power(self, e: Node, level: int) -> str:
+        base, exponent = e.args
+        value = exponent.value
+        if not exponent.is_number:
+            return self.call(*self._pow(base, exponent))
+        if value < 0:
+            inverse = e.graph.power(base, e.graph.number(-value))
+            return self._brackets(f"{self.number(1)} / {self.show(inverse, 2)}", level >= 2)
+        if value.denominator == 1:
+            return self._brackets(self._repeated(base, int(value)), level >= 2)
+        if value * 2 == 1:
+            return self.call("sqrt", self.show(base))
+        return self.call(*self._pow(base, exponent))
+
+    def _pow(self, base: Node, exponent: Node) -> tuple[str, str, str]:
+        return "power" if self.python else "pow", self.show(base), self.show(exponent)
+
+    def _repeated(self, base: Node, exponent: int) -> str:
+        if exponent <= 3:
+            return " * ".join([self.show(base, 2)] * exponent)
+        half = base.graph.power(base, base.graph.number(exponent // 2))
+        parts = [half, half, *([base] if exponent % 2 else [])]
+        return " * ".join(self.show(p, 2) for p in parts)
+
+    def _function(self, e: Node) -> str:
+        if e.op == "where":
+            return self.where(e.args[0], self.show(e.args[1], 1), self.show(e.args[2], 1))
+        if e.op in ("less", "lessequal", "both"):
+            return self.where(e, self.number(1), self.number(0))
+        arguments = [self.show(a) for a in e.args]
+        if e.op in ("place", "lookup", "entry"):
+            numbers = [str(int(a.value)) for a in e.args[1:] if a.is_number]
+            shown = [self.show(a) for a in e.args[1:] if not a.is_number]
+            place = f"({self.type})({arguments[0]})" if e.args[0].is_number else arguments[0]
+            place = arguments[0] if self.python else place
+            return f"{self.prefix}_{e.op}_({', '.join([place, *shown, *numbers])})"
+        if self.python and e.op in _NUMPY:
+            return self.call(_NUMPY[e.op], *arguments)
+        if e.op in ("bernoulli", "bernoulli_slope", "weight") or e.op.startswith(
+            ("random_", "scop_")
+        ):
+            return f"{self.prefix}_{e.op}_({', '.join(arguments)})"
+        return self.call("fabs" if e.op == "abs" else e.op, *arguments)
+
+
+def folded(line: str, width: int = 100) -> str:
+    """Break a long statement of C at spaces, four columns further in."""
+    start = len(line) - len(line.lstrip()) + 4
+    lines = []
+    while len(line) > width:
+        at = line.rfind(" ", start, width)
+        if at < 0:
+            break
+        lines.append(line[:at])
+        line = " " * start + line[at + 1 :]
+    return "\n".join([*lines, line])
+
+
+def wrapped(parts: list[str], indent: int, width: int = 100) -> str:
+    """Join arguments by commas, on lines that begin at `indent`."""
+    lines = [parts[0]]
+    for part in parts[1:]:
+        if indent + len(lines[-1]) + len(part) + 3 > width:
+            lines[-1] += ","
+            lines.append(part)
+        else:
+            lines[-1] += ", " + part
+    return ("\n" + " " * indent).join(lines)

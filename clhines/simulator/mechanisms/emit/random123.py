@@ -1,0 +1,158 @@
+"""NEURON's streams of random numbers (Random123), in NumPy and OpenCL.
+
+A stream is named by three numbers and a global index; it is Philox4x32-10 of its names and a
+counter, four words a turn of the counter. ``drawn`` is how many words were taken, NEURON's
+``get_seq``. In a call of a block the next word has the number ``(keep ? drawn : 0) + at``: `keep`
+is 0 after ``random_setseq``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.simulator.mechanisms.emit.noise import philox, philox_rounds
+
+KINDS = "random_uniform", "random_normal", "random_negexp", "random_pick", "random_used"
+_SHIFT = 1.0 / 4294967297.0  # 1/(2^32 + 1): never 0, never 1
+_WORDS = 2**34 - 1
+
+
+def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
+    """Return how many words of a stream were taken: int64."""
+    begin = np.where(np.asarray(keep) != 0, drawn, 0)
+    moved = np.clip(np.nan_to_num(np.asarray(at, np.float64)), -1.0, 2.0**62)
+    return (begin + moved.astype(np.int64)) & _WORDS
+
+
+def words(stream: np.ndarray, number: np.ndarray) -> np.ndarray:
+    """Return the words of these numbers, uint32.
+
+    `stream` is (..., 4) uint32: the three numbers of a stream, and the global index.
+    """
+    first, second, third, index = (stream[..., k] for k in range(4))
+    turn = (number >> 2).astype(np.uint32)
+    found = philox(np.broadcast_arrays(turn, third, first, second), (index, np.uint32(0)))
+    return np.take_along_axis(found, np.broadcast_to(number & 3, found.shape[1:])[None], 0)[0]
+
+
+def _uniform(stream: np.ndarray, number: np.ndarray) -> np.ndarray:
+    return (words(stream, number).astype(np.float64) + 1.0) * _SHIFT
+
+
+def number(
+    kind: str, stream: np.ndarray, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike
+) -> np.ndarray:
+    """Return a function of `KINDS`; `random_used` is the number of words `random_normal` takes.
+
+    They are between 0 and 1, normal of mean 0 and variance 1, exponential of mean 1, or a word.
+    """
+    place = count(drawn, keep, at)
+    if kind in ("random_normal", "random_used"):
+        value, used = _polar(stream, place)
+        return value if kind == "random_normal" else used.astype(np.float64)
+    if kind == "random_pick":
+        return words(stream, place).astype(np.float64)
+    value = _uniform(stream, place)
+    return value if kind == "random_uniform" else -np.log(value)
+
+
+def _polar(stream: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return normal numbers by the polar method, and how many words each took."""
+    number = np.broadcast_to(number, np.broadcast_shapes(np.shape(number), stream.shape[:-1]))
+    value, used = np.zeros(number.shape), np.zeros(number.shape, np.int64)
+    missing = np.ones(number.shape, bool)
+    while missing.any():
+        x, y = (2.0 * _uniform(stream, number + used + k) - 1.0 for k in (0, 1))
+        square = x * x + y * y
+        with np.errstate(all="ignore"):
+            new = x * np.sqrt(-2.0 * np.log(square) / square)
+        value = np.where(missing, new, value)
+        used = used + 2 * missing
+        missing = missing & (square > 1.0)
+    return value, used
+
+
+def python_source(text: str, prefix: str) -> str:
+    """Return the helpers that a text of NumPy functions calls; it needs this module's name."""
+    result = ""
+    for name in (k for k in (*KINDS, "random_count") if f"{prefix}_{k}_(" in text):
+        taken = "drawn, keep, at" if name == "random_count" else "stream, drawn, keep, at"
+        called = "count(" if name == "random_count" else f"number({name!r}, "
+        result += f"def {prefix}_{name}_({taken}):\n    return random123.{called}{taken})\n\n\n"
+    return result
+
+
+def opencl_source(text: str, prefix: str) -> str:
+    """Return the helpers that a text of OpenCL functions calls; it has ``real``."""
+    used = [name for name in KINDS if f"{prefix}_{name}_(" in text]
+    if not used and f"{prefix}_random_count_(" not in text:
+        return ""
+    result = _counter(prefix) + _words(prefix)
+    if {"random_normal", "random_used"} & set(used):
+        result += _polar_source(prefix)
+    taken = "const uint4 stream, const ulong drawn, const real keep, const real at"
+    number = f"{prefix}_random_count_(drawn, keep, at)"
+    bodies = {
+        "random_uniform": f"(real){prefix}_random_unit_(stream, {number})",
+        "random_negexp": f"(real)-log({prefix}_random_unit_(stream, {number}))",
+        "random_pick": f"(real){prefix}_random_word_(stream, {number})",
+        "random_normal": f"(real){prefix}_random_polar_(stream, {number}).x",
+        "random_used": f"(real){prefix}_random_polar_(stream, {number}).y",
+    }
+    for name in used:
+        result += f"static real {prefix}_{name}_(\n    {taken})\n"
+        result += f"{{\n    return {bodies[name]};\n}}\n\n"
+    return result
+
+
+def _counter(prefix: str) -> str:
+    return f"""\
+// words that a stream of random numbers has given
+static ulong {prefix}_random_count_(const ulong drawn, const real keep, const real at)
+{{
+    return ((keep != 0 ? drawn : 0) + (ulong)(long)at) & {_WORDS:#x}ul;
+}}
+
+"""
+
+
+def _words(prefix: str) -> str:
+    return f"""\
+// a word of a stream: Philox4x32-10 of its names and the number of the word
+static uint {prefix}_random_word_(const uint4 stream, const ulong number)
+{{
+    uint a = (uint)(number >> 2), b = stream.z, c = stream.x, d = stream.y;
+    uint key0 = stream.w, key1 = 0;
+{philox_rounds()}
+    const uint which = (uint)number & 3u;
+    return which < 2u ? (which == 0u ? a : b) : (which == 2u ? c : d);
+}}
+
+// the same between 0 and 1
+static double {prefix}_random_unit_(const uint4 stream, const ulong number)
+{{
+    return ((double){prefix}_random_word_(stream, number) + 1.0) * {_SHIFT!r};
+}}
+
+"""
+
+
+def _polar_source(prefix: str) -> str:
+    unit = f"{prefix}_random_unit_"
+    return f"""\
+// a normal number by the polar method, and the words that it takes
+static double2 {prefix}_random_polar_(const uint4 stream, const ulong number)
+{{
+    double x, square;
+    int used = 0;
+    do {{
+        x = 2.0 * {unit}(stream, number + used) - 1.0;
+        const double y = 2.0 * {unit}(stream, number + used + 1) - 1.0;
+        square = x * x + y * y;
+        used += 2;
+    }} while (square > 1.0);
+    return (double2)(x * sqrt(-2.0 * log(square) / square), used);
+}}
+
+"""

@@ -1,0 +1,169 @@
+"""From expressions to assignments: which of them get a local variable, and in what order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from clhines.simulator.mechanisms.ir.expressions import CONDITIONS, Node, split
+from clhines.simulator.mechanisms.ir.simplify import (
+    in_parts,
+    share_arguments,
+    share_bernoullis,
+    share_exponentials,
+)
+
+_LONG = 24  # operations of one line at most, about
+
+
+def simplified(roots: Sequence[Node]) -> list[Node]:
+    """Return expressions with what they have in common named."""
+    result = share_exponentials(share_bernoullis(roots))
+    for op in ("mul", "add"):
+        result = share_arguments(result, op)
+    return in_parts(result)
+
+
+def without_sign(node: Node) -> tuple[bool, Node]:
+    """Return whether an expression is the negative of another, and that."""
+    number, rest = split(node)
+    if number >= 0:
+        return False, node
+    return True, node.graph.scaled(-number, rest)
+
+
+def operands(node: Node) -> list[Node]:
+    """Return the operands of an expression, each as often as it stands in the source.
+
+    Signs cost nothing; powers are products of powers, or reciprocals.
+    """
+    graph = node.graph
+    if node.op == "add":
+        return [without_sign(a)[1] for a in node.args]
+    negative, positive = without_sign(node)
+    if negative and not node.is_number:
+        return [positive]
+    if node.op != "pow" or not node.args[1].is_number:
+        return list(node.args)
+    base, value = node.args[0], node.args[1].value
+    if value < 0:
+        return [graph.power(base, graph.number(-value))]
+    if value.denominator != 1:
+        return [base] if value * 2 == 1 else list(node.args)
+    whole = int(value)
+    if whole <= 3:
+        return [base] * whole
+    half = graph.power(base, graph.number(whole // 2))
+    return [half, half, *([base] if whole % 2 else [])]
+
+
+@dataclass
+class Assignments:
+    """Assignments in an order that works, and results in terms of them."""
+
+    names: dict[Node, str]  # local variables of expressions
+    steps: list[list[Node]]  # expressions that have one, by phase, in order
+    results: list[Node]
+
+
+def make_block(
+    results: Sequence[Node],
+    phases: Mapping[str, int] | None = None,
+    num_phases: int = 1,
+    reserved: Sequence[str] = (),
+) -> Assignments:
+    """Choose local variables.
+
+    An expression gets one if it has a name in the text, is used more than once, is long, or is used
+    in a later phase than it can be worked out in. `phases` has the first phase of the function in
+    which a symbol is known, which is 0 for others; names in `reserved` are taken.
+    """
+    roots = simplified(results)
+    alias: dict[Node, Node] = {}
+    for node in _ordered(roots, operands):
+        if node.op == "local":
+            alias.setdefault(node.args[0], node)
+
+    def resolved(node: Node) -> list[Node]:
+        own = node.op == "local" and alias[node.args[0]] is node
+        return [_through(a, node, alias) for a in operands(node.args[0] if own else node)]
+
+    roots = [_through(r, None, alias) for r in roots]
+    order = _ordered(roots, resolved)
+    users = {node: resolved(node) for node in order}
+    count = Counter(roots)
+    for node in order:
+        count.update(users[node])
+    phase = _phases(order, users, phases or {})
+    chosen = _chosen(order, users, count, phase)
+    block = Assignments({}, [[] for _ in range(num_phases)], roots)
+    spare, taken = 0, Counter[str](reserved)
+    for node in order:
+        if node in chosen:
+            name = node.name
+            if node.op != "local":
+                name, spare = f"_x{spare}", spare + 1
+            taken[name] += 1
+            block.names[node] = name if taken[name] == 1 else f"{name}__{taken[name]}"
+            block.steps[phase[node]].append(node)
+    for definition, node in alias.items():
+        if node in block.names:
+            block.names[definition] = block.names[node]
+    return block
+
+
+def _ordered(roots: Sequence[Node], inner: Callable[[Node], list[Node]]) -> list[Node]:
+    """All operands of expressions, each once, before what uses it."""
+    seen: set[Node] = set()
+    order: list[Node] = []
+    for root in roots:
+        stack = [(root, False)]
+        while stack:
+            node, done = stack.pop()
+            if done:
+                order.append(node)
+            elif node not in seen:
+                seen.add(node)
+                stack.append((node, True))
+                stack.extend((a, False) for a in reversed(inner(node)))
+    return order
+
+
+def _through(a: Node, user: Node | None, alias: Mapping[Node, Node]) -> Node:
+    """Return the local with an operand's definition, if there is one, else the operand."""
+    local = alias.get(a)
+    return a if local is None or local is user else local
+
+
+def _phases(
+    order: Sequence[Node], users: Mapping[Node, list[Node]], symbols: Mapping[str, int]
+) -> dict[Node, int]:
+    phase: dict[Node, int] = {}
+    for node in order:
+        if node.op == "symbol":
+            phase[node] = symbols.get(node.name, 0)
+        else:
+            phase[node] = max((phase[a] for a in users[node]), default=0)
+    return phase
+
+
+def _chosen(
+    order: Sequence[Node],
+    users: Mapping[Node, list[Node]],
+    count: Counter[Node],
+    phase: Mapping[Node, int],
+) -> set[Node]:
+    early: set[Node] = set()
+    for node in order:
+        early |= {a for a in users[node] if phase[a] < phase[node]}
+    chosen: set[Node] = set()
+    length: dict[Node, int] = {}
+    for node in order:
+        length[node] = 1 + sum(0 if a in chosen else length[a] for a in users[node])
+        if not node.args or node.op in CONDITIONS or without_sign(node)[0]:
+            continue
+        named = node.op == "local" and not node.name.startswith("_")
+        if named or count[node] > 1 or length[node] > _LONG or node in early:
+            chosen.add(node)
+    return chosen

@@ -1,0 +1,245 @@
+"""A mechanism as the front ends leave it: a `Program`, and of each block what it does.
+
+A `Body` has expressions on a `Graph`, in terms of symbols. Those of arguments are named as
+`emit.functions.name_of` says; those of `BOUNDS` and `NEVER` are numbers that the printer knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from clhines.core.errors import InputError
+from clhines.simulator.mechanisms.ir.expressions import ExpressionError, Node, free_of
+from clhines.simulator.mechanisms.ir.forms import linear_parts
+from clhines.simulator.mechanisms.ir.program import Argument, IonUse, Program
+
+NEVER = "_never"  # symbol of the time of an event that is not sent
+# symbols of bounds at which iterations end, in float64 and in float32, where rounding keeps
+# changes above the first: of NEURON's iterations, then of a text's
+BOUNDS = {
+    "_bound_change": (Fraction(1, 10**6), Fraction(1, 10**5)),  # relative, of a state
+    "_bound_size": (Fraction(1, 10**8), Fraction(1, 10**4)),  # of a state whose change counts
+    "_bound_rest": (Fraction(1, 10**8), Fraction(10**30)),  # of an equation
+    "_bound_sum": (Fraction(1, 10**6), Fraction(3, 10**5)),  # of the changes of a KINETIC block
+    "_bound_relative": (Fraction(1, 10**9), Fraction(1, 10**4)),  # of a change; it is quadratic
+    "_bound_absolute": (Fraction(1, 10**14), Fraction(1, 10**8)),
+}
+
+
+@dataclass
+class Loop:
+    """An iteration inside a block: ``names = values`` again while `go_on`."""
+
+    names: list[str]  # symbols inside
+    ends: list[str]  # and after it
+    starts: list[Node]  # before the first turn
+    values: list[Node] = field(default_factory=list)  # after a turn
+    go_on: Node | None = None  # None where there are `most` turns
+    most: int = 0  # turns after which one with `go_on` has failed: results are NaN
+    entered: Node | None = None  # whether there is a first turn; None: there is
+    inner: list[Loop] = field(default_factory=list)
+
+    def decides(self) -> list[Node]:
+        """Return expressions on which its turns, and its inner loops, depend."""
+        found = [e for e in (self.go_on, self.entered) if e is not None]
+        return found + [e for loop in self.inner for e in loop.nodes()]
+
+    def nodes(self) -> list[Node]:
+        """Return all expressions."""
+        return self.starts + self.values + self.decides()
+
+    def mapped(self, f: Callable[[Node], Node]) -> Loop:
+        """Return the loop with other expressions."""
+        go_on, entered = (None if e is None else f(e) for e in (self.go_on, self.entered))
+        starts, values = [*map(f, self.starts)], [*map(f, self.values)]
+        inner = [loop.mapped(f) for loop in self.inner]
+        return replace(
+            self, starts=starts, values=values, go_on=go_on, entered=entered, inner=inner
+        )
+
+    def without_unneeded(self, free: Set[str]) -> Loop:
+        """Return the loop without variables of which neither these names nor the loop need any."""
+        count = len(self.names)
+        inside = free_of(self.decides())
+        kept = {k for k in range(count) if self.ends[k] in free or self.names[k] in inside}
+        while True:
+            inside = free_of(self.values[k] for k in kept)
+            more = kept | {k for k in range(count) if self.names[k] in inside}
+            if more == kept:
+                break
+            kept = more
+        some = sorted(kept)
+        names, ends = ([column[k] for k in some] for column in (self.names, self.ends))
+        starts, values = ([column[k] for k in some] for column in (self.starts, self.values))
+        return replace(self, names=names, ends=ends, starts=starts, values=values)
+
+
+@dataclass
+class Body:
+    """Results of a block."""
+
+    results: list[tuple[str, str, Node]] = field(default_factory=list)  # role, name, value
+    writes: dict[str, Node] = field(default_factory=dict)  # by name, in order
+    loops: list[Loop] = field(default_factory=list)  # each may use the ends of those before
+    comment: str = ""  # above the function, where it is not the usual one
+    suffix: str = ""  # end of the function's name, where it is not the block's
+
+    def nodes(self, wanted: Iterable[str]) -> list[Node]:
+        """Return all expressions of the results, of these variables, and of loops for them."""
+        found = [node for _, _, node in self.results]
+        found += [self.writes[name] for name in wanted if name in self.writes]
+        for loop in self.needed_loops(found):
+            found += loop.nodes()
+        return found
+
+    def free(self, wanted: Iterable[str]) -> set[str]:
+        """Return the symbols on which the results and these variables depend."""
+        return free_of(self.nodes(wanted))
+
+    def every(self) -> list[Node]:
+        """Return all expressions."""
+        found = [*(node for _, _, node in self.results), *self.writes.values()]
+        return found + [node for loop in self.loops for node in loop.nodes()]
+
+    def needed_loops(self, roots: Iterable[Node]) -> list[Loop]:
+        """Return the loops that expressions need, without variables that nothing needs."""
+        free = free_of(roots)
+        found: list[Loop] = []
+        for loop in reversed(self.loops):
+            if not free.isdisjoint(loop.ends):
+                found.append(loop.without_unneeded(free))
+                free |= free_of(found[-1].nodes())
+        return found[::-1]
+
+    def mapped(self, f: Callable[[Node], Node]) -> Body:
+        """Return the body with other expressions."""
+        results = [(role, name, f(node)) for role, name, node in self.results]
+        writes = {name: f(node) for name, node in self.writes.items()}
+        return replace(
+            self, results=results, writes=writes, loops=[loop.mapped(f) for loop in self.loops]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A mechanism, the same for both languages."""
+
+    program: Program
+    bodies: Mapping[str, Body]
+    about: tuple[str, ...] = ()  # lines that describe it
+    shown: tuple[str, ...] = ()  # blocks whose statements belong to the description
+    constant: bool = False  # i is linear in v, of parameters alone: summed once for all steps
+    pointers: Mapping[str, str] = field(default_factory=dict)  # symbol of each pointer
+    printed: dict[tuple[object, ...], Any] = field(default_factory=dict, repr=False)
+
+    def once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
+        """Return what has been printed of it for a key, or print it.
+
+        An InputError says that an expression is too large.
+        """
+        if key not in self.printed:
+            try:
+                self.printed[key] = make()
+            except ExpressionError as error:
+                what = f"its functions take {error}"
+                raise InputError(f"mechanism {self.program.name}: {what}") from error
+        return self.printed[key]
+
+    def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
+        """Return the arguments of a block's function that gives these variables, too."""
+        if block not in self.program.blocks:
+            known = ", ".join(self.program.blocks)
+            raise InputError(
+                f"mechanism {self.program.name} has no block '{block}'; it has {known}"
+            )
+        writes = self.bodies[block].writes
+        if writes.keys().isdisjoint(outputs):
+            return self.program.blocks[block]
+        names = (*(q.name for q in self.program.states), *outputs)
+        kept = {name for name in names if name in writes}
+        return arguments_of(self.program, self.pointers, block, self.bodies[block], kept)
+
+    def adds(self, block: str, state: str) -> bool | None:
+        """Whether a block adds to a state; None where it does anything else with the state."""
+        body = self.bodies.get(block, Body())
+        others = replace(body, writes={k: e for k, e in body.writes.items() if k != state})
+        value = body.writes.get(state)
+        parts = None if value is None else linear_parts(value, state)
+        if any(node.uses(state) for node in others.every()):
+            return None
+        if value is None:
+            return False
+        is_sum = parts is not None and parts[1] is value.graph.one
+        return parts[0] is not value.graph.zero if parts is not None and is_sum else None
+
+    def free(self, block: str) -> set[str]:
+        """Return the symbols on which the results and states of a block depend."""
+        return self.bodies[block].free([q.name for q in self.program.states])
+
+
+def arguments_of(
+    program: Program, pointers: Mapping[str, str], block: str, body: Body, kept: set[str]
+) -> tuple[Argument, ...]:
+    """Return the arguments of a block's function that takes what it needs, to give `kept`."""
+    free = body.free(kept)
+    states = [q.name for q in program.states]
+    role_names = {"v": "v", "t": "end" if block == "advance" else "now", "dt": "dt"}
+    arguments = [Argument(role, name) for role, name in role_names.items() if role in free]
+    arguments += [Argument(role, role) for role in ("x", "flag") if f"_{role}" in free]
+    arguments += [Argument("parameter", q.name) for q in program.parameters if q.name in free]
+    tables = sorted(s for s in free if s.endswith("__table"))
+    arguments += [Argument("table", s.removesuffix("__table")) for s in tables]
+    for name, symbol in pointers.items():
+        if symbol in free:
+            steered = any((role, n) == ("steer", name) for role, n, _ in body.results)
+            role = "steered" if steered else "pointer"
+            arguments.append(Argument(role, name, symbol="" if symbol == name else symbol))
+    arguments += ion_arguments(body, free, program.ions)
+    arguments += _weights(body, free)
+    drawn = {name for role, name, _ in body.results if role == "drawn"}
+    for name in program.random:
+        arguments += [Argument("stream", name)] if f"{name}__stream" in free else []
+        if name in drawn:
+            arguments.append(Argument("drawn", name, "inout"))
+    for key in states:
+        if key in kept:
+            arguments.append(Argument("state", key, "inout" if key in free else "out"))
+        elif key in free:
+            arguments.append(Argument("state", key))
+    arguments += [Argument("output", k, "out") for k in sorted(kept) if k not in states]
+    for role, name, _ in body.results:
+        if role not in ("ion", "weight", "other_weight", "drawn"):
+            arguments.append(Argument(role, name, "out"))
+    return tuple(arguments)
+
+
+def ion_arguments(body: Body, free: set[str], ions: Sequence[IonUse]) -> list[Argument]:
+    """Return the arguments of a block's function that are variables of ions."""
+    found = []
+    given = {name for role, name, _ in body.results if role == "ion"}
+    for ion in ions:
+        for name in dict.fromkeys((*ion.reads, *ion.writes)):
+            current = name == f"i{ion.name}"
+            read = name in free and (name in ion.reads or not current)
+            if current:
+                found += [Argument("ion", name)] if read else []
+                found += [Argument("ion", name, "out")] if name in given else []
+            elif read or name in given:
+                direction = ("inout" if read else "out") if name in given else "in"
+                found.append(Argument("ion", name, direction))
+    return found
+
+
+def _weights(body: Body, free: set[str]) -> list[Argument]:
+    found: dict[tuple[str, str], str] = {}
+    for symbol in sorted(free):
+        for role, end in (("weight", "__weight"), ("other_weight", "__other")):
+            if symbol.endswith(end) and symbol.startswith("_"):
+                found[role, symbol[1:].removesuffix(end)] = "in"
+    for role, name, _ in body.results:
+        if role in ("weight", "other_weight"):
+            found[role, name] = "inout" if (role, name) in found else "out"
+    return [Argument(role, name, direction) for (role, name), direction in found.items()]

@@ -1,0 +1,440 @@
+"""Expressions as a graph: each distinct expression is one immutable node of its `Graph`.
+
+Equal expressions are the same object, so results of a traversal are kept by node and every
+algorithm takes time in proportion to the number of nodes. Sums and products are in a light normal
+form: nested ones of few terms are flattened, equal terms and equal bases are collected, numbers are
+exact. Nothing is multiplied out but a number times a short sum.
+
+An expression with a name is a ``local`` node around its definition. It is never flattened into
+another expression, so the length of a formula never grows with what it refers to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterable, Iterator
+from fractions import Fraction
+from functools import reduce
+
+from clhines.simulator.mechanisms.ir import exact
+from clhines.simulator.mechanisms.ir.exact import MAX_POWER, ExpressionError, NotRealError
+
+MAX_NODES = 150_000
+_SHORT = 8  # terms of a sum or product that is flattened into another
+_NOTHING = Fraction(0)
+FUNCTIONS = frozenset(exact.FUNCTIONS)
+CONDITIONS = frozenset(("less", "lessequal", "both"))
+
+
+class Node:
+    """An expression.
+
+    `op` is ``number``, ``symbol``, ``local``, ``add``, ``mul``, ``pow``, one of `CONDITIONS`,
+    ``where``, one of `FUNCTIONS`, ``bernoulli``, ``bernoulli_slope``, ``weight``; without a
+    derivative here: ``place`` in a table, ``lookup`` of its value there, ``entry`` of a row,
+    functions of C, ``random_count`` and functions of `random123`. Of `args` the number of a
+    product is first, that of a sum last; a local has its definition. `index` is the number of the
+    node in its graph, after those of its children; `mask` has a bit for each symbol that the
+    expression depends on, see `Graph.bits`.
+    """
+
+    __slots__ = ("args", "graph", "index", "mask", "name", "op", "value")
+
+    def __init__(
+        self, graph: Graph, op: str, args: tuple[Node, ...], name: str, value: Fraction
+    ) -> None:
+        self.graph, self.op, self.args, self.name, self.value = graph, op, args, name, value
+        self.index, self.mask = graph.count, 0
+        for a in args:
+            self.mask |= a.mask
+
+    def __repr__(self) -> str:
+        inner = ", ".join(a.name or str(a.value) if not a.args else a.op for a in self.args)
+        return f"<{self.op} {self.name or self.value if not self.args else inner}>"
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a number."""
+        return self.op == "number"
+
+    def uses(self, *names: str) -> bool:
+        """Whether it depends on one of the symbols."""
+        bits = self.graph.bits
+        return any(self.mask & bits.get(name, 0) for name in names)
+
+    @property
+    def free(self) -> set[str]:
+        """Names of the symbols that it depends on."""
+        return free_of([self])
+
+    def __add__(self, other: Node | int) -> Node:
+        return self.graph.add((self, self.graph.node(other)))
+
+    def __sub__(self, other: Node | int) -> Node:
+        return self.graph.add((self, -self.graph.node(other)))
+
+    def __neg__(self) -> Node:
+        return self.graph.mul((self.graph.number(-1), self))
+
+    def __mul__(self, other: Node | int) -> Node:
+        return self.graph.mul((self, self.graph.node(other)))
+
+    def __truediv__(self, other: Node | int) -> Node:
+        return self.graph.mul((self, self.graph.node(other) ** -1))
+
+    def __pow__(self, exponent: Node | int) -> Node:
+        return self.graph.power(self, self.graph.node(exponent))
+
+    @property
+    def definition(self) -> Node:
+        """Itself without its name."""
+        node = self
+        while node.op == "local":
+            node = node.args[0]
+        return node
+
+
+def free_of(nodes: Iterable[Node]) -> set[str]:
+    """Return the names of the symbols that nodes of one graph depend on."""
+    mask, graph = 0, None
+    for node in nodes:
+        mask, graph = mask | node.mask, node.graph
+    found = set()
+    while mask and graph is not None:
+        low = mask & -mask
+        found.add(graph.symbols[low.bit_length() - 1])
+        mask ^= low
+    return found
+
+
+class Graph:
+    """Nodes of one mechanism, of which `count` have been made so far.
+
+    `bits` has the bit of each symbol in the masks of nodes, `symbols` their names by bit.
+    """
+
+    def __init__(self) -> None:
+        self.bits: dict[str, int] = {}
+        self.symbols: list[str] = []
+        self.count = 0
+        self._table: dict[tuple[object, ...], Node] = {}
+        self._slopes: dict[str, dict[Node, Node]] = {}
+        self.zero, self.one = self.number(0), self.number(1)
+
+    def _make(
+        self, op: str, args: tuple[Node, ...] = (), name: str = "", value: Fraction = _NOTHING
+    ) -> Node:
+        indices = [a.index for a in args]
+        if op in ("add", "mul", "both"):
+            indices.sort()
+        key = (op, name, *indices, value.numerator, value.denominator)
+        node = self._table.get(key)
+        if node is None:
+            if self.count >= MAX_NODES:
+                raise ExpressionError(f"more than {MAX_NODES} operations")
+            node = self._table[key] = Node(self, op, args, name, value)
+            self.count += 1
+        return node
+
+    # ------------------------------------------------------------------------------ leaves
+
+    def number(self, x: Fraction | int) -> Node:
+        """Return a number."""
+        return self._make("number", value=exact.bounded(Fraction(x)))
+
+    def node(self, x: Node | Fraction | int) -> Node:
+        """Return a node for a node or a number."""
+        return x if isinstance(x, Node) else self.number(x)
+
+    def symbol(self, name: str) -> Node:
+        """Return a symbol."""
+        node = self._make("symbol", name=name)
+        if not node.mask:
+            node.mask = self.bits[name] = 1 << len(self.bits)
+            self.symbols.append(name)
+        return node
+
+    def local(self, name: str, definition: Node) -> Node:
+        """Return an expression under a name, which others may have, too.
+
+        Numbers, symbols and what has a name need none.
+        """
+        if not definition.args or definition.op == "local":
+            return definition
+        return self._make("local", (definition,), name)
+
+    def copied(self, roots: Iterable[Node]) -> dict[Node, Node]:
+        """Return nodes of this graph for those that expressions of another consist of.
+
+        They are made in the order in which those were, which is all that later ones depend on.
+        """
+        found: dict[Node, Node] = {}
+        for node in sorted(postorder(roots), key=lambda node: node.index):
+            if node.op == "symbol":
+                found[node] = self.symbol(node.name)
+            else:
+                args = tuple(found[a] for a in node.args)
+                found[node] = self._make(node.op, args, node.name, node.value)
+        return found
+
+    # ---------------------------------------------------------------------- sums, products
+
+    def add(self, terms: Iterable[Node]) -> Node:
+        """Return a sum."""
+        found: dict[Node, list[Fraction]] = {}
+        for term in self._flat("add", terms):
+            factor, rest = split(term)
+            found.setdefault(rest, []).append(factor)
+        numbers = {rest: exact.total(factors) for rest, factors in found.items()}
+        constant = numbers.pop(self.one, Fraction(0))
+        result = [self.scaled(factor, rest) for rest, factor in numbers.items() if factor]
+        if constant or not result:
+            result.append(self.number(constant))
+        return result[0] if len(result) == 1 else self._make("add", tuple(result))
+
+    @staticmethod
+    def _flat(op: str, args: Iterable[Node]) -> Iterator[Node]:
+        for a in args:
+            if a.op == op and len(a.args) <= _SHORT:
+                yield from a.args
+            else:
+                yield a
+
+    def scaled(self, factor: Fraction, rest: Node) -> Node:
+        """Return a number times what has no number in front, without multiplying out."""
+        if factor == 1:
+            return rest
+        if rest is self.one:
+            return self.number(factor)
+        args = rest.args if rest.op == "mul" else (rest,)
+        return self._make("mul", (self.number(factor), *args))
+
+    def mul(self, factors: Iterable[Node]) -> Node:
+        """Return a product."""
+        number = Fraction(1)
+        exponents: dict[Node, Node] = {}
+        for factor in self._flat("mul", factors):
+            if factor.op == "number":
+                if factor is not self.one:
+                    number *= factor.value
+                continue
+            base, exponent = factor.args if factor.op == "pow" else (factor, self.one)
+            known = exponents.get(base)
+            exponents[base] = exponent if known is None else known + exponent
+        number = exact.bounded(number)
+        if not number:
+            return self.zero
+        result = [b if e is self.one else self.power(b, e) for b, e in exponents.items()]
+        if any(f.op in ("number", "mul") for f in result):
+            flat = [self.number(number)]
+            for f in result:
+                flat += f.args if f.op == "mul" else (f,)
+            return self.mul(flat)
+        if not result:
+            return self.number(number)
+        if len(result) == 1 and result[0].op == "add" and len(result[0].args) <= _SHORT:
+            if number != 1:
+                return self.add(self.mul((self.number(number), a)) for a in result[0].args)
+        rest = result[0] if len(result) == 1 else self._make("mul", tuple(result))
+        return self.scaled(number, rest)
+
+    def power(self, base: Node, exponent: Node) -> Node:
+        """Return a power."""
+        if not exponent.is_number:
+            if base.is_number and base.value > 0:
+                return self.call("exp", self.number(exact.log(base.value)) * exponent)
+            if base.op == "exp":
+                return self.call("exp", base.args[0] * exponent)
+            return self._make("pow", (base, exponent))
+        value = exponent.value
+        whole = value.denominator == 1
+        if whole and abs(value) > MAX_POWER:
+            shown = str(value) if abs(value) < 10**12 else "of so many digits"
+            raise ExpressionError(f"power {shown} is too large; expected at most {MAX_POWER}")
+        if value in (0, 1):
+            return base if value == 1 else self.one
+        if base.is_number:
+            return self.number(exact.power(base.value, value))
+        if base.op == "exp":
+            return self.call("exp", exponent * base.args[0])
+        if base.op == "pow" and whole:
+            return self.power(base.args[0], base.args[1] * exponent)
+        if base.op == "mul" and whole and len(base.args) <= _SHORT:
+            return self.mul([self.power(a, exponent) for a in base.args])
+        if base.op == "abs" and whole and value % 2 == 0:
+            return self.power(base.args[0], exponent)
+        return self._make("pow", (base, exponent))
+
+    # --------------------------------------------------------------------------- functions
+
+    def call(self, name: str, *args: Node) -> Node:
+        """Return a function of `FUNCTIONS`, or another `op` of a function."""
+        if name in FUNCTIONS and args[0].is_number:
+            return self.number(exact.FUNCTIONS[name](args[0].value))
+        if name in ("floor", "ceil") and args[0].is_number:
+            return self.number(getattr(math, name)(args[0].value))
+        if name == "exp" and args[0].op == "log":
+            return args[0].args[0]
+        if name == "log" and args[0].op == "exp":
+            return args[0].args[0]
+        return self._make(name, args)
+
+    def lookup(self, table: str, column: int, columns: int, n: int, place: Node) -> Node:
+        """Return a column of a table of n + 1 rows at a place, 0 to n."""
+        numbers = [self.number(k) for k in (column, columns, n)]
+        return self._make("lookup", (place, self.symbol(table), *numbers))
+
+    def sqrt(self, x: Node) -> Node:
+        """Return a square root."""
+        return self.power(x, self.number(Fraction(1, 2)))
+
+    def less(self, a: Node, b: Node, or_equal: bool = False) -> Node:
+        """Return 1 where a is below b, else 0."""
+        if a is b:
+            return self.number(int(or_equal))
+        if a.is_number and b.is_number:
+            return self.number(int(a.value <= b.value if or_equal else a.value < b.value))
+        return self._make("lessequal" if or_equal else "less", (a, b))
+
+    def both(self, a: Node, b: Node) -> Node:
+        """Return 1 where neither is 0, else 0."""
+        if a.op in CONDITIONS and b.op in CONDITIONS:
+            args = dict.fromkeys(self._flat("both", (a, b)))
+            return self._make("both", tuple(args)) if len(args) > 1 else a
+        return self.where(a, self.where(b, self.one, self.zero), self.zero)
+
+    def where(self, condition: Node, a: Node, b: Node) -> Node:
+        """Return a where the condition is not 0, else b."""
+        if condition.is_number:
+            return a if condition.value else b
+        return a if a is b else self._make("where", (condition, a, b))
+
+    def negated(self, e: Node) -> Node:
+        """Return 1 where e is 0, else 0."""
+        if e.op in ("less", "lessequal"):
+            return self.less(e.args[1], e.args[0], or_equal=e.op == "less")
+        return self.where(e, self.zero, self.one)
+
+    # ---------------------------------------------------------------------------- rewriting
+
+    def rebuilt(self, node: Node, args: tuple[Node, ...]) -> Node:
+        """Return the node with other arguments."""
+        if all(a is b for a, b in zip(args, node.args, strict=True)):
+            return node
+        op = node.op
+        if op == "local":
+            return self.local(node.name, args[0])
+        if op == "both":
+            return reduce(self.both, args)
+        makers = {"add": self.add, "mul": self.mul}
+        if op in makers:
+            return makers[op](args)
+        if op in ("less", "lessequal"):
+            return self.less(args[0], args[1], or_equal=op == "lessequal")
+        if op == "pow":
+            return self.power(*args)
+        return self.where(*args) if op == "where" else self.call(op, *args)
+
+    def replaced(self, roots: Iterable[Node], found: dict[Node, Node]) -> list[Node]:
+        """Return expressions with some nodes in place of others; `found` gets all results."""
+        roots, mask = list(roots), 0
+        for node in found:
+            mask |= node.mask
+        for node in postorder(roots, stop=found, mask=mask):
+            if node not in found:
+                new = node
+                if node.mask & mask:
+                    new = self.rebuilt(node, tuple(found[a] for a in node.args))
+                found[node] = new
+        return [found[root] for root in roots]
+
+    def slope(self, root: Node, name: str) -> Node:
+        """Return the derivative by a symbol."""
+        known = self._slopes.setdefault(name, {})
+        bit = self.bits.get(name, 0)
+        for node in postorder([root], stop=known, mask=bit):
+            if node not in known:
+                known[node] = self._slope(node, name, known) if node.mask & bit else self.zero
+        return known[root]
+
+    def _slope(self, node: Node, name: str, known: dict[Node, Node]) -> Node:
+        op, args = node.op, node.args
+        if op == "symbol":
+            return self.one
+        slopes = [known[a] for a in args]
+        if op == "local":
+            return slopes[0]
+        if op == "add":
+            return self.add(slopes)
+        if op == "mul":
+            parts = []
+            for k, slope in enumerate(slopes):
+                if slope is not self.zero:
+                    parts.append(self.mul([*args[:k], slope, *args[k + 1 :]]))
+            return self.add(parts)
+        if op == "pow":
+            base, exponent = args
+            result = exponent * self.power(base, exponent - 1) * slopes[0]
+            if slopes[1] is not self.zero:
+                result = result + node * self.call("log", base) * slopes[1]
+            return result
+        if op == "where":
+            return self.where(args[0], slopes[1], slopes[2])
+        if op in CONDITIONS or op == "sign":
+            return self.zero
+        return self._outer(node) * slopes[0]
+
+    def _outer(self, node: Node) -> Node:
+        """Return the derivative of a function by its (first) argument."""
+        x = node.args[0]
+        if node.op == "exp":
+            return node
+        if node.op == "log":
+            return x**-1
+        if node.op == "tan":
+            return self.one + node**2
+        if node.op == "tanh":  # 1 - tanh(x)**2 would cancel
+            return self.call("cosh", x) ** -2
+        if node.op == "bernoulli":
+            return self.call("bernoulli_slope", *node.args)
+        others = {"sin": "cos", "cos": "sin", "sinh": "cosh", "cosh": "sinh", "abs": "sign"}
+        if node.op not in others:
+            raise ExpressionError(f"no derivative of {node.op} is known")
+        result = self.call(others[node.op], x)
+        return -result if node.op == "cos" else result
+
+
+def split(term: Node) -> tuple[Fraction, Node]:
+    """Return the number in front of a term, and the rest."""
+    graph = term.graph
+    if term.is_number:
+        return term.value, graph.one
+    if term.op == "mul" and term.args[0].is_number:
+        rest = term.args[1:]
+        return term.args[0].value, rest[0] if len(rest) == 1 else graph._make("mul", rest)
+    return Fraction(1), term
+
+
+def postorder(
+    roots: Iterable[Node], stop: Container[Node] = (), mask: int | None = None
+) -> Iterator[Node]:
+    """Yield each node once, arguments before what uses them.
+
+    Nothing below nodes of `stop`; with `mask`, nothing below what has none of its symbols.
+    """
+    seen: set[Node] = set()
+    for root in roots:
+        stack = [(root, False)]
+        while stack:
+            node, done = stack.pop()
+            if done:
+                yield node
+            elif node not in seen:
+                seen.add(node)
+                stack.append((node, True))
+                if node not in stop and (mask is None or node.mask & mask):
+                    stack.extend((a, False) for a in reversed(node.args))
+
+
+__all__ = ["CONDITIONS", "FUNCTIONS", "ExpressionError", "Graph", "Node", "NotRealError"]
+__all__ += ["postorder", "split"]

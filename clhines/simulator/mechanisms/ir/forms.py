@@ -1,0 +1,200 @@
+"""Forms of expressions: linear ones in some symbols, sums of multiples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from fractions import Fraction
+
+from clhines.simulator.mechanisms.ir import exact
+from clhines.simulator.mechanisms.ir.expressions import Graph, Node, postorder, split
+
+_TERMS = 32  # most terms of a `Multiples`
+
+
+# ---------------------------------------------------------------------------------- linear forms
+
+
+@dataclass(frozen=True)
+class LinearForm:
+    """``constant + sum of coefficients[name] * symbol(name)``."""
+
+    constant: Node
+    coefficients: dict[str, Node]
+
+
+def linear_form(e: Node, names: Sequence[str]) -> LinearForm | None:
+    """Return an expression as a form that is linear in all of some symbols together, or None."""
+    graph = e.graph
+    mask = 0
+    for name in names:
+        mask |= graph.bits.get(name, 0)
+    found: dict[Node, LinearForm | None] = {}
+    for node in postorder([e], mask=mask):
+        found[node] = _linear(node, mask, found) if node.mask & mask else LinearForm(node, {})
+    return found[e]
+
+
+def linear_parts(rate: Node, name: str) -> tuple[Node, Node] | None:
+    """Return ``a`` and ``b`` of ``rate = a + b * symbol``, or None if it is not so."""
+    form = linear_form(rate, [name])
+    return None if form is None else (form.constant, form.coefficients.get(name, rate.graph.zero))
+
+
+def _linear(node: Node, mask: int, found: dict[Node, LinearForm | None]) -> LinearForm | None:
+    graph, op = node.graph, node.op
+    if op == "symbol":
+        return LinearForm(graph.zero, {node.name: graph.one})
+    if op == "where" and node.args[0].mask & mask:
+        return None
+    given = [found[a] for a in node.args]
+    parts = [p for p in given if p is not None]
+    if len(parts) < len(given) or op not in ("local", "add", "mul", "where"):
+        return None
+    if op == "local":
+        return parts[0]
+    if op == "mul":
+        moving = [k for k, a in enumerate(node.args) if a.mask & mask]
+        if len(moving) > 1:
+            return None
+        rest = graph.mul(a for k, a in enumerate(node.args) if k != moving[0])
+        p = parts[moving[0]]
+        return LinearForm(rest * p.constant, {n: rest * c for n, c in p.coefficients.items()})
+    if op == "where":
+        parts = parts[1:]
+    names = dict.fromkeys(n for p in parts for n in p.coefficients)
+
+    def joined(values: list[Node]) -> Node:
+        return graph.where(node.args[0], *values) if op == "where" else graph.add(values)
+
+    return LinearForm(
+        joined([p.constant for p in parts]),
+        {n: joined([p.coefficients.get(n, graph.zero) for p in parts]) for n in names},
+    )
+
+
+def adds_multiples(values: Mapping[str, Node], name: str, known: Set[str]) -> bool:
+    """Whether each value is its symbol plus a multiple of another, with factors of known ones."""
+    for key, value in values.items():
+        form = linear_form(value, [name])
+        if form is None or form.constant.definition is not value.graph.symbol(key):
+            return False
+        if not all(factor.free <= known for factor in form.coefficients.values()):
+            return False
+    return True
+
+
+# ------------------------------------------------------------------------------ sums of multiples
+
+
+@dataclass(frozen=True)
+class Multiples:
+    """``shift + sum of factors[x] * x`` with numbers, x being no sums and no multiples."""
+
+    shift: Fraction
+    factors: dict[Node, Fraction]
+
+    def minus(self, other: Multiples) -> Multiples:
+        """Return the difference."""
+        factors = dict(self.factors)
+        for x, factor in other.factors.items():
+            factors[x] = exact.total([factors.get(x, Fraction(0)), -factor])
+        shift = exact.total([self.shift, -other.shift])
+        return Multiples(shift, {x: f for x, f in factors.items() if f})
+
+    def node(self, graph: Graph) -> Node:
+        """Return it as an expression."""
+        terms = [graph.scaled(f, x) for x, f in self.factors.items()]
+        return graph.add([*terms, graph.number(self.shift)])
+
+
+def multiples(e: Node) -> Multiples | None:
+    """Return an expression as a sum of multiples, names looked through; None if it is too long.
+
+    Sums within products have a positive first term, so that a difference and its negative are
+    multiples of one thing.
+    """
+    graph = e.graph
+    shift, factors = [Fraction(0)], dict[Node, list[Fraction]]()
+    waiting = [(Fraction(1), e)]
+    visited = 0
+    while waiting:
+        visited += 1
+        if visited > 4 * _TERMS:
+            return None
+        factor, node = waiting.pop()
+        number, rest = split(node)
+        factor *= number
+        plain = rest.definition
+        if plain.op == "add":
+            waiting.extend((factor, a) for a in reversed(plain.args))
+        elif plain.is_number:
+            shift.append(factor * plain.value)
+        elif plain is not rest and split(plain)[0] != 1:
+            waiting.append((factor, plain))
+        else:
+            sign, x = _signed(graph, plain if plain is not rest and plain.op == "mul" else rest)
+            factors.setdefault(x, []).append(sign * factor)
+    if len(factors) > _TERMS:
+        return None
+    sums = {x: exact.total(f) for x, f in factors.items()}
+    return Multiples(exact.total(shift), {x: f for x, f in sums.items() if f})
+
+
+def _signed(graph: Graph, x: Node) -> tuple[int, Node]:
+    """Take the signs of sums out of a product."""
+    if x.op != "mul":
+        return 1, x
+    sign, args = 1, []
+    for a in x.args:
+        if a.op == "add" and split(min(a.args, key=lambda t: split(t)[1].index))[0] < 0:
+            sign, a = -sign, -a
+        args.append(a)
+    return sign, graph.mul(args) if sign < 0 else x
+
+
+# ------------------------------------------------------------------------------------ quotients
+
+
+def without_quotients(e: Node) -> Node:
+    """Return a product without the quotients in it that can be reduced.
+
+    ``1/tau`` of ``tau = 1/(a + b)`` is ``a + b``, and ``m_inf*(a + b)`` of ``m_inf = a/(a + b)``
+    is ``a``.
+    """
+    graph = e.graph
+    factors = list(e.args) if e.op == "mul" else [e]
+    for k, factor in enumerate(factors):
+        if factor.op == "pow" and _power_of(factor) < 0:
+            plain = factor.args[0].definition
+            if any(_power_of(f) < 0 for f in (plain.args if plain.op == "mul" else (plain,))):
+                factors[k] = graph.power(plain, factor.args[1])
+    product = graph.mul(factors)
+    for factor in product.args if product.op == "mul" else ():
+        plain = factor.definition
+        if plain is factor or plain.op != "mul":
+            continue
+        for below in (f.args[0] for f in plain.args if _power_of(f) == -1):
+            for other in product.args:
+                ratio = _ratio(other, below)
+                if ratio:
+                    rest = [f for f in product.args if f is not factor and f is not other]
+                    opened = graph.mul((graph.number(ratio), below, plain))
+                    return without_quotients(graph.mul((*rest, opened)))
+    return product
+
+
+def _ratio(a: Node, b: Node) -> Fraction | None:
+    """Return the number that a is b times, if that is easily seen."""
+    if a is b:
+        return Fraction(1)
+    sums = [dict((x, f) for f, x in map(split, e.definition.args)) for e in (a, b)]
+    if any(e.definition.op != "add" for e in (a, b)) or sums[0].keys() != sums[1].keys():
+        return None
+    ratios = {sums[0][x] / sums[1][x] for x in sums[0]}
+    return ratios.pop() if len(ratios) == 1 else None
+
+
+def _power_of(e: Node) -> Fraction:
+    """Return the exponent of a power, if it is a number; else 0."""
+    return e.args[1].value if e.op == "pow" else Fraction(0)

@@ -1,0 +1,585 @@
+"""`Mechanism`: a channel, synapse or clamp from its equations as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.core.checks import unchangeable
+from clhines.core.errors import InputError, meant
+from clhines.core.quantities import as_numbers
+from clhines.simulator.mechanisms.builtin import BUILT_IN, NEURON_NAMES, library_names, library_text
+from clhines.simulator.mechanisms.emit import random123, scop
+from clhines.simulator.mechanisms.emit.functions import Functions
+from clhines.simulator.mechanisms.ir.compiled import Compiled
+from clhines.simulator.mechanisms.ir.program import Argument, Program
+from clhines.simulator.mechanisms.nmodl.build import FunctionTables, Nmodl
+from clhines.simulator.mechanisms.nmodl.build import read as read_nmodl
+from clhines.simulator.mechanisms.text.language import Text
+
+Values = Mapping[str, ArrayLike]
+_WORDS = {  # what users cannot give by name
+    "t": "the time",
+    "v": "the voltage",
+    "dt": "the step",
+    "table": "the table",
+    "stream": "random numbers of",
+    "drawn": "random numbers of",
+    "weight": "several weights, as",
+}
+# what equal mechanisms share as long as one of them lives
+_ALIVE: WeakValueDictionary[tuple[str, Text | Nmodl], Compiled] = WeakValueDictionary()
+
+
+@unchangeable("another Mechanism, or parameters of insert() and add()")
+@dataclass(frozen=True, repr=False)
+class Mechanism:
+    """A channel, synapse or clamp, from its equations as text.
+
+    One statement a line, in any order after the first; ``#`` begins a comment, and a statement goes
+    on to the next line while a bracket is open::
+
+        density NAME                         # or: point NAME
+        parameter g = 0.1 mS/cm2             # default and unit
+        alpha = 0.1*(v + 40)/(1 - exp(-(v + 40)/10))     # a name for an expression
+        state m = alpha/(alpha + beta)       # initial value, of v and parameters
+        dm/dt = alpha*(1 - m) - beta*m       # a state without this line changes by events only
+        current i = g*m^3*(v - e) [mA/cm2]   # outward; several add up
+        ion ca                               # names eca, cai, cao, ica; as below
+        on event: m += weight                # also = -= *= /=; several with ;
+        spike: v > v_threshold               # at a soma; a parameter or a number, as below
+        reset: v = v_reset; m *= 0.5         # what a spike does
+        refractory: 5 ms                     # v is held where it was reset; 0 without this line
+        method sparse                        # or derivimplicit, euler, rk2 (midpoint), rk4, exact
+        substeps 4                           # of each time step
+
+    Given are ``v`` [mV], ``t`` and ``dt`` [ms], ``pi``; in a current or a rate ``noise``, in an
+    event ``weight``. ``noise`` is white noise of intensity 1 [ms^-1/2]: in each step and instance a
+    normal number of variance 1, divided by ``sqrt(dt)``; so what it does to the voltage does not
+    depend on ``dt`` (``noise*sqrt(dt)`` is the number itself). In a rate it is a term
+    ``c*noise``, c without states, of a state that takes exponential Euler; then the step is exact
+    (Gillespie 1996), as for ``dx/dt = -x/tau + s*sqrt(2/tau)*noise``, an Ornstein-Uhlenbeck
+    process of standard deviation s. Each such rate has numbers of its own, from a RANDOM variable
+    ``noise`` of the instance: its streams differ between instances, `Network.random` gives them
+    others, and they do not depend on the seed of a `Simulation`; copies of a network have others,
+    too. Functions: exp log sqrt sin cos tan sinh cosh tanh abs min max where(condition, a, b);
+    powers ``^``; comparisons (1 or 0), and, or, not.
+
+    A number or an expression with a unit is converted to NEURON's unit of its dimension
+    (`core.units`), in which everything is computed: ``120 mS/cm2`` is 0.12.
+    Without a unit it counts as it is, and so do numbers that are passed as parameters later.
+    Currents are in mA/cm2 (density) or nA (point) or multiples; a rate's unit, if it has one, is
+    that of its state per time. Literals are exact decimals; a number beyond the precision is
+    refused.
+
+    **One step.** The statements are executed from top to bottom, as NEURON does, after the
+    voltage is solved for. A state whose rate is linear in the state itself takes exponential
+    Euler (NEURON's cnexp) and has its new value for what stands below. Names have the value of
+    their place (one that is used above its line, that of its use); ``t`` in rates is the end of
+    the step. A current in a rate is the one of before the voltage solve. States that are not
+    linear in themselves, or that depend on each other in a circle, need a method, which takes
+    them together where the first of them stands: ``sparse`` (implicit Euler; rates linear in
+    these states), ``derivimplicit`` (implicit Euler by Newton's iteration; where it does not
+    converge the states become NaN, which ends a simulation with an error) or, at the values of
+    the begin of the step, ``euler``, ``rk2``, ``rk4``. With ``all`` after it the method takes
+    all states. The right sides of an event's actions use the values before it. Events that do no
+    more than add multiples of their weight to states act once a step, with the sum of their
+    weights; others act one by one.
+
+    **Ions.** After ``ion ca`` the text has the names ``eca`` [mV], ``cai``, ``cao`` [mM] and
+    ``ica``, of the ion where the instance is, as in NEURON. ``current ica = ...`` adds to the
+    ion's current, and ``state cai = ...``, with ``dcai/dt = ...``, sets the concentration, which
+    moves the reversal potential. Otherwise they are read; ``ica``, in a rate alone, is then the
+    current of all mechanisms [mA/cm2], as it was before the voltage solve. An ion other than na,
+    k and ca has its valence in the statement: ``ion zn valence 2``. Where one group sets a
+    concentration that others read, insert it first: NEURON advances such mechanisms first.
+
+    **Spikes.** A text with ``spike:`` and ``reset:`` stands at the soma of a cell, `Network.soma`,
+    and its threshold is that of the cell in place of `Network.threshold`: the cell is a source of
+    connections as any other. After a step, and after its states, v is compared; where it is above,
+    the states are reset, and the next step begins with v at its new value (v as recorded at the
+    time of the spike is still above the threshold). With ``refractory`` v stays there for that
+    time, in whole steps. In the step of a reset, currents of other mechanisms in the node are
+    linear about the v above the threshold. In such a text the current is explicit where it falls
+    with v, as exponentials do, and ``secondorder`` is refused. A spike in the very step after a
+    reset ends the run. While v is held, a recorded current is what holds it, which is beyond
+    measure in the first step.
+
+    **Exact steps.** In a text with ``spike:``, ``method exact`` integrates v and all states
+    together, exactly between spikes and events: by the exponential of the matrix of the system,
+    worked out from parameters and ``dt`` (the integrated form or spike response model, in which v
+    is a sum of kernels of what was received; Rotter and Diesmann 1999). Currents and rates must be
+    linear in v and the states, with coefficients of parameters alone. A constant current of other
+    mechanisms is exact, too; their other currents, and those of neighbouring nodes, are of first
+    order in ``dt``. Steps are at most some 30 of the shortest time constant; beyond, v becomes NaN,
+    which ends a simulation with an error. A recorded current is the one that an implicit step
+    needs.
+
+    A quotient like ``x/(exp(x) - 1)`` is finite and correct to rounding at its singular point.
+
+    Parameters
+    ----------
+    text : str
+        The text is all there is to a mechanism: equal texts are equal mechanisms.
+    language : Text or Nmodl, optional
+        Language of the text. That of equations by default; `from_nmodl` gives NMODL's.
+
+    Raises
+    ------
+    InputError
+        The text is wrong; the message names the line and the symbol.
+    """
+
+    text: str
+    language: Text | Nmodl = field(default_factory=Text)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise InputError(f"a mechanism is a text; got {type(self.text).__name__}")
+        object.__setattr__(self, "text", self.language.cleaned(self.text))
+        self.compiled  # noqa: B018  (a wrong text is refused here)
+
+    @classmethod
+    def from_nmodl(
+        cls,
+        text_or_path: str | Path,
+        *,
+        path: str = "",
+        use_tables: bool = True,
+        secondorder: bool = False,
+        function_tables: FunctionTables | None = None,
+    ) -> Mechanism:
+        """Return the mechanism of an NMODL file (``.mod``), which does what NEURON does with it.
+
+        Parameters
+        ----------
+        text_or_path : str or pathlib.Path
+            A text of several lines, or the path of a file.
+        path : str
+            Of a text: what messages call it, and where files that it includes are.
+        use_tables : bool
+            Whether TABLE statements count, as with NEURON's ``usetable_NAME = 1``.
+        secondorder : bool
+            Whether ``SOLVE`` by derivimplicit, sparse, euler and runge takes half a step and
+            extrapolates, as with NEURON's ``secondorder`` of 1 or 2.
+        function_tables : mapping of str to tuple of array_like, optional
+            What hoc's ``table_NAME`` gives each FUNCTION_TABLE: ``(x, y)`` of shapes (n,) and (n,),
+            ``(x0, x1, y)`` with y of shape (n0, n1), or a number; x in ascending order. Between
+            knots it is linear, beyond them constant.
+
+        Raises
+        ------
+        NmodlError
+            An `InputError` whose `rejections` list everything that cannot be simulated, with line
+            and, where there is one, the way out.
+        """
+        given = use_tables, secondorder, function_tables
+        return cls(*read_nmodl(text_or_path, path, *given))
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} mechanism {self.name}: parameters {', '.join(self.parameters)}>"
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __reduce__(self) -> tuple[type[Mechanism], tuple[str, Text | Nmodl]]:
+        return Mechanism, (self.text, self.language)
+
+    # ---------------------------------------------------------------------------- what it is
+
+    @cached_property
+    def compiled(self) -> Compiled:
+        """Its text as expressions, from which its functions are printed."""
+        key = self.text, self.language
+        return _ALIVE.get(key) or _ALIVE.setdefault(key, self.language.compiled(self.text))
+
+    @property
+    def program(self) -> Program:
+        """Its variables and blocks, as engines see them."""
+        return self.compiled.program
+
+    @property
+    def name(self) -> str:
+        """Its name, also that of its functions."""
+        return self.program.name
+
+    @property
+    def kind(self) -> str:
+        """``density``, ``point`` or, of NMODL, ``artificial``."""
+        return self.program.kind
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters, in order."""
+        return tuple(q.name for q in self.program.parameters)
+
+    @property
+    def defaults(self) -> dict[str, float]:
+        """Value of each parameter where the user gives none."""
+        return dict(self.program.defaults)
+
+    @property
+    def begins(self) -> dict[str, float]:
+        """Value before INITIAL, where the user gives none, of each state that users may give one.
+
+        These are PARAMETERs and ASSIGNED variables of NMODL that its blocks write.
+        """
+        return dict(self.program.begins)
+
+    @property
+    def settable(self) -> dict[str, float]:
+        """Default of all that users may give: `defaults` and `begins`."""
+        return dict(self.program.settable)
+
+    @property
+    def units(self) -> dict[str, str]:
+        """NEURON's unit of each parameter and state, in which values are; empty where none is."""
+        return dict(self.program.units)
+
+    @cached_property
+    def states(self) -> tuple[str, ...]:
+        """Names of the states, in order; of what rates with currents need to remember last."""
+        return tuple(q.name for q in self.program.states)
+
+    @cached_property
+    def takes_events(self) -> bool:
+        """Whether it receives events."""
+        return "receive" in self.program.blocks
+
+    @cached_property
+    def initial_uses(self) -> frozenset[str]:
+        """Parameters on which the states at the start may depend."""
+        if any(q.is_given for q in self.program.states) or self.program.tables:
+            return frozenset(self.parameters)
+        blocks = [
+            block
+            for block, arguments in self.program.blocks.items()
+            if block not in ("advance", "diffuse", "receive")
+            and any(a.direction != "in" and a.role not in ("i", "g") for a in arguments)
+        ]
+        free = {name for block in blocks for name in self.compiled.free(block)}
+        return frozenset(free & {*self.parameters})
+
+    @property
+    def uses_noise(self) -> bool:
+        """Whether the current takes a normal number."""
+        return any(a.role == "noise" for a in self.program.blocks.get("current", ()))
+
+    @property
+    def has_noisy_rates(self) -> bool:
+        """Whether rates of the text have noise, which differs in all copies of a network."""
+        return isinstance(self.language, Text) and bool(self.program.random)
+
+    @property
+    def constant(self) -> bool:
+        """Whether i is linear in v with coefficients that depend on parameters only."""
+        return self.compiled.constant
+
+    def describe(self) -> str:
+        """Return a few lines: kind, parameters with defaults and units, states; what blocks do."""
+        lines = [*self.compiled.about]
+        printed = Functions(self.compiled, "double")
+        for name in self.compiled.shown:
+            lines += [f"  {name}:", *(f"  {line}" for line in printed.equations(name))]
+        return "\n".join(lines)
+
+    # -------------------------------------------------------------------------- OpenCL source
+
+    def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
+        """Return the arguments of the function of a block, in order.
+
+        `outputs`, of NMODL, are variables that functions give beside the states; `functions` and
+        `twin` take the same.
+        """
+        return self.compiled.calls(block, outputs)
+
+    def function_name(self, block: str) -> str:
+        """Return the name of the OpenCL function of a block of `program`."""
+        return f"{self.name}_{self.compiled.bodies[block].suffix or block}"
+
+    def takes_vectors(self, block: str, outputs: Sequence[str] = ()) -> bool:
+        """Whether there can be a function of a block, with outputs, for several instances."""
+        return Functions(self.compiled, "double", outputs=outputs).takes_vectors(block)
+
+    def functions(
+        self,
+        real: str,
+        outputs: Sequence[str] = (),
+        blocks: Sequence[str] | None = None,
+        width: int = 1,
+        single: Sequence[str] = (),
+    ) -> str:
+        """Return its OpenCL functions, for a kernel that has ``typedef ... real``.
+
+        Parameters
+        ----------
+        real : str
+            ``double`` or ``float``: the precision of the literals.
+        outputs : sequence of str, optional
+            As of `calls`.
+        blocks : sequence of str, optional
+            Blocks of `program` that are needed; all without.
+        width : int, optional
+            1, 2, 4, 8 or 16: instances that a function takes at once, in a type ``realWIDTH``
+            beside ``real``. Then `takes_vectors` must hold of the blocks, and the functions' names
+            begin with ``NAME__vWIDTH``.
+        single : sequence of str, optional
+            Parameters that are one number for all instances that a function takes.
+
+        Returns
+        -------
+        str
+            Static functions ``NAME_initial``, ``NAME_current``, with states ``NAME_advance``, with
+            an event action ``NAME_event``, for a mechanism called NAME. Their arguments: v (mV)
+            and, but for ``initial``, t and dt (ms), or the weight; the parameters, the states (by
+            pointer where they are set), the normal number if `uses_noise`, then pointers to
+            results. The t of ``current`` is taken as it is; that of ``advance`` is the begin of
+            the step, whose last voltage is v. Of an NMODL mechanism: ``NAME_block`` for each block
+            of `program`, with the arguments of `calls`.
+        """
+        _check_real(real)
+        wanted = None if blocks is None else tuple(blocks)
+        how = real, width, tuple(single), tuple(outputs)
+        if wanted == ():
+            return ""
+        printed = Functions(self.compiled, *how)
+        return str(self.compiled.once((*how, wanted), lambda: printed.text(wanted)))
+
+    def grouped(self, real: str, width: int, single: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+        """Return its OpenCL functions for groups of instances, and the names of constants.
+
+        Parameters
+        ----------
+        real : str
+            As in `functions`.
+        width : int, 1, 2, 4, 8 or 16
+            Instances of a group: the source uses a type ``realWIDTH`` beside ``real``.
+        single : sequence of str
+            Parameters that are one number for all instances. What is expensive and depends on these
+            and the step alone is worked out once, by ``NAME_constants``.
+
+        Returns
+        -------
+        str
+            Static functions, for a mechanism called NAME: ``NAME_constants``, where there are any,
+            of dt and the single parameters; ``NAME_event`` as in `functions`; then
+            ``NAME_current`` and, with states, ``NAME_advance``, whose voltages, states, normal
+            numbers, results and parameters that are not single are vectors, and which take the
+            constants after the parameters. Their names begin with ``NAME__vWIDTH`` if `width` is
+            not 1.
+        tuple of str
+            The constants, in order.
+
+        Raises
+        ------
+        InputError
+            A block needs what groups cannot have: a pointer, a stream of random numbers.
+        """
+        _check_real(real)
+        how = real, width, tuple(single)
+        printed = Functions(self.compiled, *how)
+        found: tuple[str, tuple[str, ...]] = self.compiled.once((*how, "grouped"), printed.grouped)
+        return found
+
+    @property
+    def source(self) -> str:
+        """Its functions in double precision, to read."""
+        return self.functions("double")
+
+    # ----------------------------------------------------------------------------- NumPy twins
+
+    def twin(self, block: str, outputs: Sequence[str] = ()) -> Callable[..., Any]:
+        """Return the NumPy function of a block: inputs in order to a tuple of results in order."""
+        compiled, wanted = self.compiled, tuple(outputs)
+
+        def make() -> object:  # what is run is printed of numbers and checked names
+            compiled.calls(block)
+            source = Functions(compiled, "numpy", outputs=wanted).text([block])
+            space: dict[str, Any] = {"np": np, "random123": random123, "scop": scop}
+            exec(compile(source, f"<mechanism {self.name}>", "exec"), space)
+            return space[f"{self.name}_{compiled.bodies[block].suffix or block}"]
+
+        found: Callable[..., Any] = compiled.once(("twin", block, wanted), make)
+        return found
+
+    def _called(
+        self, block: str, given: Mapping[str, Any], params: Values | None, states: Values | None
+    ) -> dict[tuple[str, str], Any]:
+        """Call the twin of a block, if there is one; return its results by role and name.
+
+        `given` has by role what is no variable of the mechanism; `params` has variables of ions and
+        pointers, too, and parameters that are not in it have their defaults. An InputError says
+        that a name is unknown, or that the block needs what is not given.
+        """
+        program = self.program
+        arguments = program.blocks.get(block, ())
+        known = _known(program, params, states)
+        taken = [a for a in arguments if a.direction != "out"]
+        values = [_value(program, a, block, given, known) for a in taken]
+        # NumPy's numbers, as Python's raise on a division by 0
+        values = [np.float64(x) if isinstance(x, int | float) else x for x in values]
+        with np.errstate(all="ignore"):  # np.where computes both of its branches
+            results = self.twin(block)(*values) if arguments else ()
+        changed = [(a.role, a.name) for a in arguments if a.direction != "in"]
+        return dict(zip(changed, results, strict=True))
+
+    def _states_after(
+        self, block: str, given: Mapping[str, Any], params: Values | None, states: Values | None
+    ) -> dict[str, np.ndarray]:
+        """Return states and concentrations after a block; arguments are as of `_called`.
+
+        They are of the shape to which all of them and the voltage or weight broadcast.
+        """
+        found = self._called(block, given, params, states)
+        after = {name: x for (role, name), x in found.items() if role in ("state", "ion")}
+        old = states or {}
+        values = {q.name: old[q.name] for q in self.program.states if q.name in old} | after
+        like: Any = given.get("v", given.get("weight"))
+        shape = np.broadcast_shapes(np.shape(like), *map(np.shape, values.values()))
+        return {name: np.broadcast_to(x, shape).copy() for name, x in values.items()}
+
+    def initial(self, v: ArrayLike, params: Values | None = None) -> dict[str, np.ndarray]:
+        """Return the states at the start, t = 0.
+
+        Parameters
+        ----------
+        v : array_like, mV
+        params : mapping of str to array_like, optional
+            Parameters by name; defaults for the others. Of NMODL also what it reads of ions and
+            pointers, which has no defaults.
+
+        Raises
+        ------
+        InputError
+            A block needs more, tables or random numbers for instance: then call its `twin`.
+            So of `current`, `advance` and `event`.
+        """
+        start = {q.name: q.default for q in self.program.states}
+        given = {"v": as_numbers("v", v, "mV"), "t": 0.0}
+        return self._states_after("initial", given, params, start)
+
+    def current(
+        self,
+        v: ArrayLike,
+        t: float,
+        params: Values | None = None,
+        states: Values | None = None,
+        noise: ArrayLike | None = None,
+        dt: float | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return i and g = di/dv: mA/cm2 and S/cm2 (density), or nA and uS (point).
+
+        `noise` are normal numbers of variance 1, one per instance; where the current uses noise or
+        ``dt``, the step `dt` is needed. `params` are as of `initial`.
+        """
+        if "current" not in self.program.blocks:
+            raise InputError(f"mechanism {self.name} has no current")
+        if dt is None and "dt" in self.compiled.free("current"):
+            raise InputError(f"mechanism {self.name} needs noise and dt, or dt, for its current")
+        if noise is None and self.uses_noise:
+            raise InputError(f"mechanism {self.name} needs noise, one number per instance")
+        given: dict[str, Any] = {"v": as_numbers("v", v, "mV"), "t": as_numbers("t", t, "ms")}
+        given["dt"] = np.nan if dt is None else as_numbers("dt", dt, "ms")
+        given["noise"] = None if noise is None else as_numbers("noise", noise)
+        found = self._called("current", given, params, states)
+        i, g = found["i", "i"], found["g", "g"]
+        shape = np.broadcast_shapes(np.shape(given["v"]), np.shape(i), np.shape(g))
+        return np.broadcast_to(i, shape).copy(), np.broadcast_to(g, shape).copy()
+
+    def advance(
+        self, v: ArrayLike, t: float, dt: float, params: Values | None, states: Values
+    ) -> dict[str, np.ndarray]:
+        """Return the states at t + dt, of those at t; v is the voltage at t + dt.
+
+        Where rates have currents, the last state is the voltage at t. With concentrations that an
+        NMODL mechanism sets.
+        """
+        given = {"v": as_numbers("v", v, "mV"), "t": as_numbers("t", t, "ms")}
+        given["dt"] = as_numbers("dt", dt, "ms")
+        return self._states_after("advance", given, params, states)
+
+    def event(
+        self, weight: ArrayLike, params: Values | None, states: Values
+    ) -> dict[str, np.ndarray]:
+        """Return the states after an event of this (summed) weight."""
+        if not self.takes_events:
+            raise InputError(f"mechanism {self.name} takes no events")
+        given = {"weight": as_numbers("weight", weight), "flag": 0.0}
+        return self._states_after("receive", given, params, states)
+
+
+def _known(program: Program, params: Values | None, states: Values | None) -> dict[str, Any]:
+    """Return variables by name, in their units: defaults, and what is given."""
+    outside = [name for ion in program.ions for name in (*ion.reads, *ion.writes)]
+    names = [*program.settable, *outside, *program.pointers]
+    unknown = [name for name in params or () if name not in names]
+    if unknown:
+        raise InputError(
+            f"mechanism {program.name} has no parameter '{unknown[0]}'; "
+            f"it has {', '.join(names) or 'none'}"
+        )
+    given, units = {**(states or {}), **(params or {})}, program.units
+    return {**program.defaults, **{k: as_numbers(k, x, units.get(k)) for k, x in given.items()}}
+
+
+def _value(
+    program: Program, a: Argument, block: str, given: Mapping[str, Any], known: Mapping[str, Any]
+) -> Any:
+    """Return the value of an argument."""
+    net = program.net
+    several = a.role == "weight" and net is not None and len(net.weights) > 1
+    if a.role in given and not several:
+        return given["t"] + given["dt"] if (a.role, a.name) == ("t", "end") else given[a.role]
+    if a.role not in ("parameter", "state", "ion", "pointer"):
+        raise InputError(
+            f"mechanism {program.name}: its {block} needs {_WORDS.get(a.role, a.role)} "
+            f"'{a.name}'; expected a call of twin('{block}') of what calls('{block}') lists"
+        )
+    if a.name not in known:
+        more = "" if a.role == "state" else "; expected it among the parameters"
+        raise InputError(f"mechanism {program.name}: no value of {a.role} '{a.name}'{more}")
+    return known[a.name]
+
+
+def _check_real(real: str) -> None:
+    if real not in ("double", "float"):
+        raise InputError(f"real is {real!r}; expected 'double' or 'float'")
+
+
+def mechanism(which: str | PathLike[str] | Mechanism) -> Mechanism:
+    """Return a mechanism from its name, a ``.mod`` file, a text, or itself.
+
+    Names are those of built-in ones, NEURON's too, and of the library.
+
+    Raises
+    ------
+    InputError
+        A single word that is no such name, or a wrong text or file.
+    """
+    if isinstance(which, Mechanism):
+        return which
+    if not isinstance(which, (str, PathLike)):
+        raise InputError(f"a mechanism is a name or a text; got {type(which).__name__}")
+    if isinstance(which, PathLike) or ("\n" not in which and which.endswith(".mod")):
+        return Mechanism.from_nmodl(Path(which))
+    name = which.strip()
+    name = NEURON_NAMES.get(name, name)
+    if name in BUILT_IN:
+        return Mechanism(BUILT_IN[name])
+    if name in library_names():
+        return Mechanism(library_text(name))
+    if len(which.split()) <= 1:
+        near = meant(which, [*BUILT_IN, *library_names()])
+        raise InputError(
+            f"unknown mechanism '{which.strip()}'; built in are {', '.join(BUILT_IN)} and those of "
+            f"clhines.library; anything else is given by its equations, or as a .mod file{near}"
+        )
+    return Mechanism(which)

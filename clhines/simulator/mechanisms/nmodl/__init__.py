@@ -1,0 +1,26 @@
+"""NMODL, the language of NEURON's .mod files: from text to `Compiled`.
+
+- `reading`: from text to the tree of a file.
+- `values` has those of one execution; `evaluate` expressions and RANDOM variables, `execute`
+  statements: a block is executed once, with symbols, and leaves expressions on a `Graph`; `meaning`
+  has methods of SOLVE, and statements that need a page of their own.
+- `bodies` executes the blocks of a file, `build` finds what is a parameter, a state, an output; it
+  has `Nmodl`, what there is to a mechanism beside its text.
+
+>>> from clhines.simulator.mechanisms import Mechanism
+>>> m = Mechanism.from_nmodl('''
+... NEURON { SUFFIX leaky  NONSPECIFIC_CURRENT i  RANGE g }
+... PARAMETER { g = 1e-4 (S/cm2) }
+... ASSIGNED { v (mV)  i (mA/cm2) }
+... BREAKPOINT { i = g*(v + 65) }
+... ''')
+>>> [(a.role, a.name) for a in m.calls("current")]
+[('v', 'v'), ('parameter', 'g'), ('i', 'i'), ('g', 'g')]
+>>> [float(x) for x in m.twin("current")(-60.0, 1e-4)]
+[0.0005, 0.0001]
+"""
+
+from clhines.simulator.mechanisms.nmodl.build import rejections
+from clhines.simulator.mechanisms.nmodl.reading.tree import NmodlError, Rejection
+
+__all__ = ["NmodlError", "Rejection", "rejections"]

@@ -1,0 +1,557 @@
+"""The blocks of a mechanism, executed: what each one takes and gives, as expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from clhines.simulator.mechanisms.ir.compiled import NEVER, Body
+from clhines.simulator.mechanisms.ir.expressions import ExpressionError, Graph, Node
+from clhines.simulator.mechanisms.ir.forms import linear_parts
+from clhines.simulator.mechanisms.nmodl.evaluate import counts
+from clhines.simulator.mechanisms.nmodl.execute import Execution
+from clhines.simulator.mechanisms.nmodl.meaning.function_table import row_of
+from clhines.simulator.mechanisms.nmodl.meaning.kinetic import diffusing
+from clhines.simulator.mechanisms.nmodl.meaning.netcons import check
+from clhines.simulator.mechanisms.nmodl.meaning.solve import halves, solve
+from clhines.simulator.mechanisms.nmodl.reading.names import Names
+from clhines.simulator.mechanisms.nmodl.reading.tree import (
+    Block,
+    Declaration,
+    Expression,
+    File,
+    FunctionTable,
+    Refused,
+    Statement,
+    all_of,
+    uses,
+)
+from clhines.simulator.mechanisms.nmodl.reading.verbatim import is_empty
+from clhines.simulator.mechanisms.nmodl.values import (
+    ASSIGNING,
+    COPY,
+    FAILED,
+    POINTED_ADD,
+    POINTED_PUT,
+    STEERING,
+    MechanismContext,
+    Sent,
+    TableUse,
+    weight,
+)
+from clhines.simulator.refusals import refusal
+
+SLOPE = Fraction(1, 1000)  # mV, of NEURON's quotient
+BEFORE_AFTER = "BEFORE INITIAL", "AFTER INITIAL", "BEFORE BREAKPOINT", "AFTER SOLVE", "BEFORE STEP"
+# blocks that begin with new copies of ions' variables
+_COPYING = {"initial", "current", "advance", *(n.lower().replace(" ", "_") for n in BEFORE_AFTER)}
+
+
+@dataclass
+class Bodies:
+    """All blocks of a file, and what they have in common."""
+
+    shared: MechanismContext
+    blocks: dict[str, Body] = field(default_factory=dict)
+    sends: list[str] = field(default_factory=list)  # kinds, of initial and receive
+    watch_flags: list[float] = field(default_factory=list)
+    netcons: int = 0
+    weights: tuple[str, ...] | None = None
+    late: set[str] = field(default_factory=set)  # what other events than WATCH's set
+    halved: bool = False  # whether secondorder halves the dt of SOLVE
+    refused: list[Refused] = field(default_factory=list)
+
+    def attempt(self, work: Callable[[], None]) -> None:
+        """Do one part; what it refuses is kept, but not what may follow from VERBATIM left out."""
+        found = list[Refused]()
+        try:
+            work()
+        except Refused as refused:
+            found = [refused]
+        except ExpressionError as error:
+            found = [Refused(refusal("mod.expression", error=error))]
+        self.refused += self.shared.verbatim or found
+        self.shared.verbatim.clear()
+
+
+def executed(
+    file: File,
+    use_tables: bool,
+    secondorder: bool = False,
+    given: Mapping[str, FunctionTable] | None = None,
+    draws: bool = False,
+    fails: bool = False,
+) -> Bodies:
+    """Execute all blocks of a file, with the tables that are given of FUNCTION_TABLE."""
+    shared = MechanismContext(
+        file, Names(file), Graph(), use_tables, secondorder, given or {}, draws=draws
+    )
+    shared.fails = fails
+    bodies = Bodies(shared)
+    work = _Work(bodies)
+    if fails and not work.has_currents:
+        raise Refused(refusal("mod.error-file-raises-hoc-execerror"), file.line)
+    parts = work.initial, work.current, work.advance, work.diffusion, work.events, work.others
+    for part in (*parts, work.copies, work.tables, work.assigned):
+        bodies.attempt(part)
+    return bodies
+
+
+class _Work:
+    def __init__(self, bodies: Bodies) -> None:
+        self.bodies, self.shared = bodies, bodies.shared
+        self.file, self.graph = self.shared.file, self.shared.graph
+        self.names = self.shared.names
+        self.initially = list[Sent]()  # events of INITIAL
+        self.ion_currents = {f"i{ion.name}" for ion in self.file.ions}
+        used = {name for ion in self.file.ions for name in (*ion.reads, *ion.writes)}
+        self.concentrations = used - self.ion_currents
+
+    def _keep(
+        self, block: str, run: Execution, results: Sequence[tuple[str, str, Node]] = ()
+    ) -> None:
+        body = Body(list(results), loops=run.loops)
+        for key in run.writes:
+            name = self.names.elements[key]
+            if name in self.file.pointers:
+                body.results.append(self._pointed(block, key, run.values[key]))
+            elif name not in self.concentrations:
+                body.writes[key] = run.values[key]
+            elif any(name in ion.writes for ion in self.file.ions):
+                body.results.append(("ion", key, run.values[key]))
+            # else a copy of its own: what is only read does not change for others
+        body.results += counts(run)
+        self.bodies.blocks[block] = body
+
+    def _pointed(self, block: str, key: str, value: Node) -> tuple[str, str, Node]:
+        """Return the value that a block gives a POINTER's variable, or adds to it."""
+        name = self.names.elements[key]
+        if block == STEERING:
+            return "steer", name, value
+        if block == ASSIGNING and self.file.kind != "artificial":
+            return "assign", name, value
+        parts = linear_parts(value, key)
+        if block in POINTED_PUT and not value.uses(key):
+            return "put", name, value
+        if block in POINTED_ADD and parts is not None and parts[1] is self.graph.one:
+            return "add", name, parts[0]
+        does = "set but from itself" if block in POINTED_PUT else "other than added to"
+        where = block.upper().replace("_", " ")
+        raise Refused(
+            refusal("mod.pointer-used-in", name=name, does=does, where=where),
+            self.file.pointers[name],
+        )
+
+    def _main(self, name: str) -> Sequence[Statement]:
+        block = self.file.main.get(name)
+        return block.body if block is not None else ()
+
+    # --------------------------------------------------------------------------------- initial
+
+    def initial(self) -> None:
+        run = Execution(self.shared, "initial")
+        run.solve = solve
+        for variable in self.file.variables.values():
+            if variable.sort == "state" and variable.name not in self.concentrations:
+                start = self.names.start_name(variable.name)
+                for key in self.names.all_elements(variable.name):
+                    value = run.read(start) if start else None
+                    run.set(key, value or self.graph.number(variable.value or 0))
+        if self.shared.fails:
+            run.set(self.names.element(FAILED, None), self.graph.zero)
+        run.body(self._main("INITIAL"))
+        self.initially = run.sent
+        self._keep("initial", run, self._sends(run))
+
+    def _sends(self, run: Execution) -> list[tuple[str, str, Node]]:
+        graph, results = self.graph, []
+        for sent in run.sent:
+            number = len(self.bodies.sends)
+            self.bodies.sends.append(sent.kind)
+            never = graph.symbol(NEVER)
+            results.append(("send", f"{number}.time", graph.where(sent.guard, sent.time, never)))
+            if sent.flag is not None:
+                results.append(("send", f"{number}.flag", sent.flag))
+        return results
+
+    # --------------------------------------------------------------------------------- current
+
+    def _currents(self) -> list[tuple[str, int]]:
+        """Names of the currents and the sign with which they go out of the cell.
+
+        A mechanism with an ELECTRODE_CURRENT gives all of its currents as electrodes do: NEURON's.
+        """
+        names = [*self.file.nonspecific]
+        for ion in self.file.ions:
+            names += [name for name in ion.writes if name == f"i{ion.name}"]
+        names += self.file.electrode
+        return [(name, -1 if self.file.electrode else 1) for name in names]
+
+    @property
+    def has_currents(self) -> bool:
+        """Whether it has a current, which an error of the file can spoil."""
+        return bool(self._currents())
+
+    def current(self) -> None:
+        body = self.file.main.get("BREAKPOINT")
+        if body is None:
+            return
+        currents = self._currents()
+        if not currents:
+            return  # the block is executed after the voltages: `advance`
+        _, statements = taken_out(body.body)
+        run = Execution(self.shared, "current")
+        run.solve = _nested
+        run.body(statements)
+        if run.conductances:
+            self._hinted(run, currents)
+            return
+        total = self._total(run, currents)
+        again = [key for key in run.writes if key in run.reads] + [*run.drew]
+        if again or run.jumps:
+            self._twice(statements, currents)
+        else:
+            self._found(run, total, lambda _, value: self._slope(value))
+
+    def _found(self, run: Execution, total: Node, slope: Callable[[str, Node], Node]) -> None:
+        """Keep the currents, with their slopes by name, of all currents by none, and value."""
+        results = [("i", "i", total), ("g", "g", slope("", total))]
+        for name, _ in self._currents():
+            if name in self.ion_currents:
+                value = run.read(name)
+                results += [("ion", name, value), ("ion_current", name, slope(name, value))]
+        self._keep("current", run, results)
+
+    def _hinted(self, run: Execution, currents: Sequence[tuple[str, int]]) -> None:
+        """Take CONDUCTANCE for the slopes, right or not: NEURON takes no quotient then."""
+        graph, sign = self.graph, currents[0][1]
+        given = graph.add(value for _, value in run.conductances) * sign
+
+        def slope(name: str, _: Node) -> Node:
+            ion = name[1:]
+            own = (value for of, value in run.conductances if of == ion)
+            return graph.add(own) if name else given
+
+        self._found(run, self._total(run, currents), slope)
+
+    def _total(self, run: Execution, currents: Sequence[tuple[str, int]]) -> Node:
+        values = ((run.read(name), sign) for name, sign in currents)
+        total = self.graph.add(value if sign > 0 else -value for value, sign in values)
+        return total + run.read(FAILED) if self.shared.fails else total
+
+    def _slope(self, current: Node) -> Node:
+        """Return di/dv: exact where the current is linear in v, else NEURON's quotient."""
+        graph = self.graph
+        if not current.uses("v"):
+            return graph.zero
+        if linear_parts(current, "v") is not None:
+            return graph.slope(current, "v")
+        v, step = graph.symbol("v"), graph.number(SLOPE)
+        ahead = graph.replaced([current], {v: v + step})[0]
+        return (ahead - current) / step
+
+    def _twice(self, statements: Sequence[Statement], currents: Sequence[tuple[str, int]]) -> None:
+        """Execute at v + 0.001 mV, then at v, with what the first has left: as NEURON does."""
+        graph = self.graph
+        first, second = Execution(self.shared, "current"), Execution(self.shared, "current")
+        first.solve = second.solve = _nested
+        first.given["v"] = graph.symbol("v") + graph.number(SLOPE)
+        first.body(statements)
+        ahead = {name: first.read(name) for name, _ in currents}
+        i_ahead = self._total(first, currents)
+        second.values, second.reads = dict(first.values), first.reads
+        second.loops, second.writes = first.loops, dict(first.writes)
+        second.drew, second.jumps = first.drew, None
+        second.body(statements)
+        ahead[""] = i_ahead
+        total, step = self._total(second, currents), graph.number(SLOPE)
+        self._found(second, total, lambda name, value: (ahead[name] - value) / step)
+
+    # --------------------------------------------------------------------------------- advance
+
+    def advance(self) -> None:
+        run = Execution(self.shared, "advance")
+        run.solve = solve
+        body = self._main("BREAKPOINT")
+        solves, others = taken_out(body)
+        if self._currents() or self.file.kind == "artificial":
+            others = []  # else NEURON executes them once, after all SOLVE, with the new voltages
+        if solves or others:
+            steady = [s for s in solves if s.names[2]]
+            if self.shared.secondorder and steady:
+                raise Refused(refusal("mod.steadystate-breakpoint-secondorder"), steady[0].line)
+            if self.shared.secondorder and any(halves(run, s) for s in solves):
+                self.bodies.halved = True
+                run.given["dt"] = run.read("dt") * self.graph.number(Fraction(1, 2))
+            run.body(solves)
+            if self.bodies.halved:
+                run.given.pop("dt", None)
+            run.solve = _nested
+            run.body(others)
+            self._keep("advance", run)
+
+    def diffusion(self) -> None:
+        run = Execution(self.shared, "diffuse")
+        if results := diffusing(run):
+            self.bodies.blocks["diffuse"] = Body(results, loops=run.loops)
+
+    def others(self) -> None:
+        for name in BEFORE_AFTER:
+            if name in self.file.main:
+                block = name.lower().replace(" ", "_")
+                run = Execution(self.shared, block)
+                run.body(self._main(name))
+                self._keep(block, run)
+        for s in self._main("CONSTRUCTOR"):
+            if s.kind != "verbatim" or not is_empty(str(s.names[0])):
+                raise Refused(refusal("mod.constructor", name="CONSTRUCTOR"), s.line)
+
+    # ---------------------------------------------------------------------------------- events
+
+    def _with_arguments(self, run: Execution, arguments: Sequence[str]) -> list[str]:
+        keys = []
+        for name in arguments:
+            if name == "flag":  # NEURON then takes the event's flag for it, and no weight
+                keys.append("")
+                continue
+            key = run.new_local(name)
+            run.values[key] = self.graph.symbol(weight(name))
+            run.arguments[name] = key
+            keys.append(key)
+        return keys
+
+    def events(self) -> None:
+        block = self.file.main.get("NET_RECEIVE")
+        if block is None:
+            return
+        self.bodies.weights = block.arguments
+        # NEURON sets the v of an instance where NET_RECEIVE itself uses it, and in SOLVE
+        self.shared.is_stale = not (
+            uses(block.body, "v") or all_of(self._main("BREAKPOINT"), "solve")
+        )
+        declared = {one[0] for s in all_of(block.body, "local") for one in s.names}  # type: ignore[index]
+        self.shared.sets_v = "v" not in declared.union(block.arguments) and any(
+            s.names[0] == "v" for s in all_of(block.body, "assign")
+        )
+        run = Execution(self.shared, "receive")
+        run.given["flag"] = self.graph.symbol("_flag")
+        keys = self._with_arguments(run, block.arguments)
+        run.body([s for s in block.body if s.kind != "initial"])
+        results = self._sends(run) + self._changed(run, block.arguments, keys)
+        v = run.given.get("v", self.graph.symbol("v"))
+        if v.definition is not self.graph.symbol("v"):
+            results.append(("set_v", "v", v))
+        for number, (guard, _, flag, _) in enumerate(run.armed):
+            self.bodies.watch_flags.append(float(flag))
+            results.append(("arm", str(number), guard))
+        self._keep("receive", run, results)
+        set_ = {"v": v, **self.bodies.blocks["receive"].writes}
+        self.bodies.late = {k for k, value in set_.items() if self._set_late(k, value, run.sent)}
+        self._netcons(run, block)
+        self._watches(run)
+        begins = [s for s in block.body if s.kind == "initial"]
+        if begins:
+            first = Execution(self.shared, "net_initial")
+            keys = self._with_arguments(first, block.arguments)
+            for s in begins:
+                first.body(s.blocks[0])
+            if first.sent:
+                raise Refused(refusal("mod.event-sent-initial-net-receive"), block.line)
+            self._keep("net_initial", first, self._changed(first, block.arguments, keys))
+
+    def _set_late(self, key: str, value: Node, received: Sequence[Sent]) -> bool:
+        """Whether a variable may be set by an event other than of a WATCH, or of INITIAL at once.
+
+        Such an event may be due at the end of a step, before thresholds are compared.
+        """
+        graph = self.graph
+        sent = [s for s in received if s.kind == "self"]
+        sent += [s for s in self.initially if s.kind == "self" and s.time is not graph.symbol("t")]
+        if any(s.kind == "move" for s in received):
+            sent += [s for s in self.initially if s.kind == "self"]
+        flags = [graph.zero] + [s.flag for s in sent if s.flag is not None]
+        symbol, before = graph.symbol("_flag"), graph.symbol(key)
+        found = (graph.replaced([value], {symbol: flag})[0].definition for flag in flags)
+        return any(node is not before for node in found)
+
+    def _changed(
+        self, run: Execution, arguments: Sequence[str], keys: Sequence[str]
+    ) -> list[tuple[str, str, Node]]:
+        found = []
+        for name, key in zip(arguments, keys, strict=True):
+            if not key:
+                continue
+            symbol, changed = self.graph.symbol(weight(name)), f"_{name}__changed"
+            [value] = self.graph.replaced([run.values[key]], {self.graph.symbol(changed): symbol})
+            if value.definition is not symbol:
+                found.append(("weight", name, run.values[key]))
+        return found
+
+    def _netcons(self, run: Execution, block: Block) -> None:
+        body, after = self.bodies.blocks["receive"], dict[Node, Node]()
+        for number, (names, s, inner, guard) in enumerate(run.netcons):
+            if "flag" in (*names, *block.arguments):
+                raise Refused(refusal("mod.for-netcons-argument-called-flag"), s.line)
+            if len(names) > len(block.arguments):
+                raise Refused(refusal("mod.for-netcons-more-arguments-than-net-receive"), s.line)
+            rename, results = {}, []
+            for a, b in zip(names, block.arguments, strict=False):
+                rename[self.graph.symbol(f"_{a}__other")] = self.graph.symbol(f"_{b}__other")
+            for name, target in zip(names, block.arguments, strict=False):
+                old = self.graph.symbol(f"_{name}__other")
+                new = inner.values[str(inner.scopes[-1][name])]
+                if new is not old:
+                    value = self.graph.replaced([self.graph.where(guard, new, old)], dict(rename))
+                    results.append(("other_weight", target, value[0]))
+            changed = [target for _, target, _ in results]
+            check(self.graph, body.nodes(body.writes), guard, changed, s.line)
+            for name in changed:
+                after[self.graph.symbol(f"_{name}__changed")] = self.graph.symbol(weight(name))
+            self.bodies.blocks[f"for_netcons{number}"] = Body(results, loops=inner.loops)
+            self.bodies.netcons += 1
+        if any(node.uses(e.name) for loop in body.loops for node in loop.nodes() for e in after):
+            raise Refused(refusal("mod.while-from-uses-what-for-netcons-has"), block.line)
+        self.bodies.blocks["receive"] = body.mapped(lambda e: self.graph.replaced([e], after)[0])
+
+    def _watches(self, run: Execution) -> None:
+        if not run.armed:
+            return
+        inner, results = Execution(self.shared, "watch"), []
+        for number, (_, condition, _, line) in enumerate(run.armed):
+            results.append(("watch", str(number), self._excess(inner, condition, line)))
+        self._keep("watch", inner, results)
+
+    def copies(self) -> None:
+        """Let WATCH conditions see the mechanism's own copies of ions' variables, as in NEURON.
+
+        INITIAL, BREAKPOINT, SOLVE and other blocks begin with new ones; NET_RECEIVE, where it uses
+        the variable.
+        """
+        watch, receive = self.bodies.blocks.get("watch"), self.file.main.get("NET_RECEIVE")
+        if watch is None or receive is None:
+            return
+        own = {name for ion in self.file.ions for name in ion.writes}
+        for name in sorted({name for ion in self.file.ions for name in (*ion.reads, *ion.writes)}):
+            key = self.names.element(name, None)
+            if not any(value.uses(key) for _, _, value in watch.results):
+                continue
+            if name in own:
+                if name in self.ion_currents:
+                    raise Refused(refusal("mod.watch-own-current", name=name), receive.line)
+                continue
+            if "BREAKPOINT" not in self.file.main:
+                raise Refused(refusal("mod.watch-ion-without-breakpoint", name=name), receive.line)
+            copy = COPY.format(name)
+            self.file.variables[copy] = Declaration(copy, "assigned", 0)
+            self.names.printed[copy] = copy
+            place, new = self.names.element(copy, None), self.graph.symbol(key)
+            if not self._currents():
+                self.bodies.blocks.setdefault("advance", Body())
+            for block, body in self.bodies.blocks.items():
+                if block in _COPYING or (block == "receive" and _uses_itself(receive.body, name)):
+                    body.writes.setdefault(place, new)
+            to = {new: self.graph.symbol(place)}
+            found = watch.mapped(lambda e, to=to: self.graph.replaced([e], to)[0])  # type: ignore[misc]
+            watch = self.bodies.blocks["watch"] = found
+
+    def _excess(self, run: Execution, condition: Expression, line: int) -> Node:
+        if condition[0] not in ("<", "<=", ">", ">="):
+            raise Refused(refusal("mod.watch-what-no-comparison"), line)
+        left, right = (run.expression(e) for e in condition[1:])  # type: ignore[arg-type]
+        return left - right if condition[0] in (">", ">=") else right - left
+
+    def assigned(self) -> None:
+        """Let INITIAL, too, set at once what BREAKPOINT sets by a POINTER; no other block may."""
+        blocks = self.bodies.blocks
+        names = {n for b in blocks.values() for role, n, _ in b.results if role == "assign"}
+        for block, body in blocks.items():
+            for k, (role, name, value) in enumerate(body.results):
+                if role in ("put", "add", "steer") and name in names:
+                    if block not in ("before_initial", "initial"):
+                        what = refusal("mod.pointer-written-breakpoint-another-block", name=name)
+                        raise Refused(what, self.file.pointers[name])
+                    body.results[k] = "assign", name, value
+
+    # ---------------------------------------------------------------------------------- tables
+
+    def tables(self) -> None:
+        done: set[str] = set()
+        while len(done) < len(self.shared.tables):
+            name = next(n for n in self.shared.tables if n not in done)
+            done.add(name)
+            self.bodies.attempt(lambda name=name: self._table(name))  # type: ignore[misc]
+
+    def _table(self, name: str) -> None:
+        use = self.shared.tables[name]
+        run = Execution(self.shared, f"table_{name}")
+        self.bodies.blocks[f"grid_{name}"] = Body(
+            [("grid", "low", use.low), ("grid", "high", use.high)]
+        )
+        if use.made:
+            return
+        if use.rows:
+            column = row_of(run, use.rows, self.graph.symbol("_x"))
+            self.bodies.blocks[f"table_{name}"] = Body([("column", "0", column)])
+            return
+        value = run.executed(use.block, [self.graph.symbol("_x")], use.block.line)
+        if use.again is not None:
+            own = set() if use.block.sort == "FUNCTION" else {*use.columns}
+            if {*run.writes} != own or own & {*run.reads}:
+                what = refusal("mod.table-leaves-out-what-sets-depend", name=name)
+                raise Refused(what, use.block.line, f"set usetable_{self.file.suffix} = 0")
+            use.reads = frozenset(run.reads)
+            self.bodies.blocks[f"table_{name}"] = Body([("column", "0", self.graph.symbol("_x"))])
+            return
+        columns = [value] if use.block.sort == "FUNCTION" else [run.value(k) for k in use.columns]
+        if known := self._known(use, {key for node in columns for key in node.free}):
+            columns = self.graph.replaced(columns, known)
+        results = [("column", str(k), e) for k, e in enumerate(columns)]
+        self.bodies.blocks[f"table_{name}"] = Body(results, loops=run.loops)
+
+    def _known(self, use: TableUse, keys: set[str]) -> dict[Node, Node]:
+        """Variables that INITIAL alone sets, before it uses a table, from what is one for all."""
+        writes = [b.writes.keys() for n, b in self.bodies.blocks.items() if n != "initial"]
+        later = {key for keys in writes for key in keys}
+        initial = self.bodies.blocks.get("initial", Body())
+        ever = later.union(initial.writes)
+        shared = {k for k in self.names.elements.keys() - ever if self.names.is_global(k)}
+        known = initial.writes if use.known is None else use.known
+        return {
+            self.graph.symbol(key): node
+            for key, node in known.items()
+            if key in keys - later - set(use.columns)
+            and all(k in shared for k in node.free - {"celsius"})
+        }
+
+
+def taken_out(body: Sequence[Statement]) -> tuple[list[Statement], list[Statement]]:
+    """Return the SOLVE statements, those in IF too, and the rest: NEURON executes all, always."""
+    solves, others = list[Statement](), list[Statement]()
+    for s in body:
+        if s.kind == "solve":
+            solves.append(s)
+        elif s.kind == "if":
+            parts = [taken_out(block) for block in s.blocks]
+            solves += [one for inner, _ in parts for one in inner]
+            others.append(replace(s, blocks=[rest for _, rest in parts]))
+        else:
+            others.append(s)
+    return solves, others
+
+
+def _uses_itself(body: Sequence[Statement], name: str) -> bool:
+    """Whether statements other than WATCH have a variable."""
+    return any(
+        (s.kind != "watch" and uses([replace(s, blocks=[])], name))
+        or any(_uses_itself(block, name) for block in s.blocks)
+        for s in body
+    )
+
+
+def _nested(run: Execution, s: Statement) -> None:
+    block = run.file.blocks.get(str(s.names[0]))
+    if run.is_in_call and block is not None and block.sort == "LINEAR":
+        solve(run, s)
+        return
+    raise Refused(refusal("mod.solve-loop-procedure", name=s.names[0]), s.line)

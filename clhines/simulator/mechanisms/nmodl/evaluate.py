@@ -1,0 +1,434 @@
+"""Expressions of NMODL as nodes of a mechanism's `Graph`.
+
+Functions of RANDOM variables, as random_uniform, are functions of a stream and a count: of each
+stream that a block draws from two values are kept while it is executed, ``keep`` and ``at`` of
+`random123`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from functools import cache
+
+from clhines.simulator.mechanisms.ir.compiled import NEVER
+from clhines.simulator.mechanisms.ir.expressions import Node
+from clhines.simulator.mechanisms.ir.program import GENERATOR
+from clhines.simulator.mechanisms.ir.singular import without_trap
+from clhines.simulator.mechanisms.nmodl.meaning import function_table
+from clhines.simulator.mechanisms.nmodl.meaning.functions import (
+    FUNCTIONS,
+    SCOP,
+    built_in,
+    threshold,
+    whole,
+)
+from clhines.simulator.mechanisms.nmodl.reading.c import OF_ION, UNREAD, WHOLE
+from clhines.simulator.mechanisms.nmodl.reading.names import plain
+from clhines.simulator.mechanisms.nmodl.reading.parse import NUMBERS, parse
+from clhines.simulator.mechanisms.nmodl.reading.tree import (
+    CALLED,
+    GIVEN,
+    PICK,
+    PICKED,
+    Block,
+    Expression,
+    Refused,
+    Statement,
+)
+from clhines.simulator.mechanisms.nmodl.values import FAILED, BlockValues, stream_keys
+from clhines.simulator.refusals import Sentence, refusal
+
+DRAWS = {  # of NEURON's one generator, and the functions of RANDOM variables instead
+    "scop_random": "random_uniform", "exprand": "random_negexp", "normrand": "random_normal",
+    "poisrand": "random_uniform", "set_seed": "", "setseed": "",
+}  # fmt: skip
+_POISSON = """  : as NEURON's library has it
+FUNCTION poisrand(mean) { LOCAL least, product
+    least = exp(-mean)  product = 1  poisrand = -1
+    WHILE (product >= least) { product = product*scop_random()  poisrand = poisrand + 1 }
+}"""
+_ORDER = "arguments of one call that draw or set variables, whose order C leaves open"
+_LOCALS = "assign them to LOCAL variables before the call"
+RAISED = "an error that the file raises, hoc_execerror"
+ONE_GENERATOR = ", which takes the one generator of all mechanisms in the order of calls"
+# the other functions that NEURON gives to every file
+OF_NEURON = frozenset(
+    "b_flux boundary deflate derivs erf error expfit f_flux factorial first_time force invert "
+    "legendre nrn_random_play poisson prterr romberg schedule spline".split()
+)
+_TAKES = {
+    "random_uniform": (0, 2),
+    "random_normal": (0, 2),
+    "random_negexp": (0, 1),
+    "random_ipick": (0,),
+    "random_dpick": (0,),
+    "random_setseq": (1,),
+}
+_WHERE = (
+    "initial", "current", "advance", "receive", "before_initial", "after_initial",
+    "before_breakpoint", "after_solve", "before_step",
+)  # fmt: skip
+
+
+class Evaluation(BlockValues):
+    """Values of expressions; what calls do is up to `Execution`."""
+
+    inlined: Callable[[Block, Sequence[Node], int], Node]
+    send: Callable[[str, Sequence[Expression], int], Node]
+    refuse_verbatim: Callable[[Sentence, int], None]
+
+    def expression(self, e: Expression) -> Node:
+        """Return the value of an expression."""
+        sort = e[0]
+        if sort == "number":
+            return self.graph.number(e[1])  # type: ignore[arg-type]
+        if sort == "name":
+            return self.read(str(e[1]), self.index(e[2], 0))
+        if sort == "call":
+            return self.call(str(e[1]), e[2], int(e[3]))  # type: ignore[arg-type, call-overload]
+        if sort == "neg":
+            return -self.expression(e[1])  # type: ignore[arg-type]
+        if sort == "not":
+            return self.graph.negated(self.truth(self.expression(e[1])))  # type: ignore[arg-type]
+        if sort == "^":  # a call in C
+            return built_in(self.graph, "pow", self.in_any_order(e[1:]))  # type: ignore[arg-type]
+        if sort == "text":
+            raise Refused(refusal("mod.text-expression"))
+        return self._operators(e)
+
+    def _operators(self, e: Expression) -> Node:
+        """Return a chain of operators, from its left end on."""
+        chain: list[tuple[str, Expression]] = []
+        while e[0] in _OPERATORS:
+            chain.append((str(e[0]), e[2]))  # type: ignore[arg-type]
+            e = e[1]  # type: ignore[assignment]
+        value = self.expression(e)
+        place = len(chain) - 1
+        while place >= 0:
+            sign = chain[place][0]
+            if sign in "+-":
+                terms = [value]
+                while place >= 0 and chain[place][0] in "+-":
+                    term = self.expression(chain[place][1])
+                    terms.append(-term if chain[place][0] == "-" else term)
+                    place -= 1
+                value = self.graph.add(terms)
+                continue
+            if sign in ("&&", "||"):
+                value = self._operator(sign, value, self._where_asked(sign, value, chain[place][1]))
+            else:
+                value = self._operator(sign, value, self.expression(chain[place][1]))
+            place -= 1
+        return value
+
+    def _where_asked(self, sign: str, left: Node, e: Expression) -> Node:
+        """Return the right side of && or ||, which C only executes where the left one asks."""
+        asked = self.truth(left)
+        asked = asked if sign == "&&" else self.graph.negated(asked)
+        before, guard = dict(self.values), self.guard
+        self.guard = self.graph.both(guard, asked) if guard is not self.graph.one else asked
+        value = self.expression(e)
+        self.guard = guard
+        for key, new in self.values.items():
+            old = before.get(key) or ("\0" not in key and self.graph.symbol(key))
+            if old and old is not new:
+                self.values[key] = self.graph.where(asked, new, old)
+        return value
+
+    def _changed(self, before: Mapping[str, Node]) -> bool:
+        """Whether variables, or places in streams of random numbers, are others than before."""
+        old = ((x, before.get(k) or ("\0" not in k and self.graph.symbol(k)))
+               for k, x in self.values.items())  # fmt: skip
+        return any(known and known is not x for x, known in old)
+
+    def _operator(self, sign: str, a: Node, b: Node) -> Node:
+        graph = self.graph
+        if sign == "*":
+            return a * b
+        if sign == "/":
+            if b.definition is graph.zero:
+                return a * graph.symbol(NEVER)  # infinite, or no number, as in C
+            return a / b
+        if sign in ("<", "<=", ">", ">="):
+            return graph.less(*((a, b) if "<" in sign else (b, a)), or_equal="=" in sign)
+        if sign in ("==", "!="):
+            same = graph.both(graph.less(a, b, True), graph.less(b, a, True))
+            return same if sign == "==" else graph.negated(same)
+        if sign == "&&":
+            return graph.both(self.truth(a), self.truth(b))
+        if sign == "||":
+            neither = graph.both(graph.negated(self.truth(a)), graph.negated(self.truth(b)))
+            return graph.negated(neither)
+        raise Refused(refusal("mod.operator", sign=sign))
+
+    def truth(self, e: Node) -> Node:
+        """Return a condition of what NMODL takes as one: true where it is not 0."""
+        plain = e.definition
+        if plain.is_number:
+            return self.graph.number(int(plain.value != 0))
+        return plain if plain.op in ("less", "lessequal", "both") else e
+
+    def index(self, index: object, line: int) -> int | Node | None:
+        """Return an index, a node where it is not constant, or None for none."""
+        if index is None:
+            return None
+        node = self.integer(index)  # type: ignore[arg-type]
+        plain = node.definition
+        return int(plain.value) if plain.is_number else node
+
+    def integer(self, e: Expression) -> Node:
+        """Return the value of an expression of NMODL's whole numbers, of which each name is one."""
+        if e[0] not in ("+", "-", "*", "/"):
+            return whole(self.expression(e))
+        a, b = (self.integer(part) for part in e[1:])  # type: ignore[arg-type]
+        if e[0] == "+":
+            return a + b
+        if e[0] == "-":
+            return a - b
+        if e[0] == "*":
+            return a * b
+        half = self.graph.number(Fraction(1, 2))  # so that no quotient is rounded to a whole one
+        return whole((a + self.graph.where(self.graph.less(a, self.graph.zero), -half, half)) / b)
+
+    def call(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
+        """Return the value of a function, or execute a procedure."""
+        block = self.file.blocks.get(name)
+        if block is None:
+            return self._other_call(name, arguments, line)
+        if block.sort == "FUNCTION_TABLE":
+            return function_table.value(self, block, self.in_any_order(arguments, line), line)
+        if block.sort == "DERIVATIVE" and self.where in ("initial", "advance") and self.solve:
+            self.solve(self, Statement("solve", line, (name, CALLED, False)))
+            return self.graph.zero
+        if block.sort not in ("FUNCTION", "PROCEDURE"):
+            raise Refused(refusal("mod.block-called", sort=block.sort, name=name), line)
+        values = self.in_any_order(arguments, line)
+        if len(values) != len(block.arguments):
+            got = f"{len(values)} arguments"
+            raise Refused(refusal("mod.called-with", name=name, got=got), line)
+        return self.inlined(block, values, line)
+
+    def _other_call(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
+        if name in ("net_send", "net_event", "net_move"):
+            return self.send(name, arguments, line)
+        if name == "nrn_pointing":
+            given = f"{arguments[0][1]}_{GIVEN}"
+            known = self.names.variable(given) is not None
+            return self.read(given, None, line) if known else self.graph.one
+        if name == "state_discontinuity" and len(arguments) == 2 and arguments[0][0] == "name":
+            target = arguments[0]
+            index = self.index(target[2], line)
+            value = self.expression(arguments[1])
+            if self.jumps is not None:
+                self.jumps = True
+                self.write(str(target[1]), index, value, line)
+            return self.graph.zero
+        if name == "printf":  # says nothing to a simulation
+            return self.graph.zero
+        if name == "nrn_ghk" and len(arguments) == 4:
+            return self._goldman(*self.in_any_order(arguments, line))
+        if name == "at_time":  # of the fixed step
+            return self._at_time(self.expression(arguments[-1]))
+        if name == PICK and arguments and arguments[0][0] == "name":
+            return self._picked(str(arguments[0][1]), line)
+        if name.startswith("random_") and arguments and arguments[0][0] == "name":
+            values = self.in_any_order(arguments[1:], line)
+            return drawn(self, name, str(arguments[0][1]), values, line)
+        if name == WHOLE:
+            return whole(self.expression(arguments[0]))
+        if name == OF_ION:
+            return self._of_ion(str(arguments[0][1]), line)
+        if name == UNREAD:
+            self.refuse_verbatim(refusal("mod.verbatim"), line)
+            return self.graph.zero
+        if self.shared.draws and (DRAWS.get(name) or name == "set_seed"):
+            return self._of_generator(name, self.in_any_order(arguments, line), line)
+        if name == "hoc_execerror" and self.shared.fails and self.guard is not self.graph.one:
+            no_number = self.graph.call("log", -self.graph.symbol(NEVER))
+            self.write(FAILED, None, no_number, line)
+            return no_number
+        if (DRAWS.get(name) or name == "hoc_execerror") and self.guard is not self.graph.one:
+            self.shared.unless.append((self.where, self.guard, _unknown(name, line)))
+            return self.graph.call("log", -self.graph.symbol(NEVER))  # no number
+        if name in ("stepforce", "threshold") and len(arguments) > 1 and arguments[-1][0] == "text":
+            return self._of_text(name, arguments, line)
+        if name not in FUNCTIONS and name not in SCOP:
+            raise _unknown(name, line)
+        count = FUNCTIONS[name] if name in FUNCTIONS else SCOP[name][0]
+        if len(arguments) != count:
+            raise Refused(refusal("mod.called-arguments", name=name, count=len(arguments)), line)
+        return built_in(self.graph, name, self.in_any_order(arguments, line))
+
+    def in_any_order(self, arguments: Sequence[Expression], line: int = 0) -> list[Node]:
+        """Return the values of arguments; Refused where their order, open in C, says what they are.
+
+        One may draw or set variables where the others are alike before and after it.
+        """
+        if len(arguments) < 2:
+            return [self.expression(a) for a in arguments]
+        found, others, ends = list[Node](), list[tuple[Expression, Node]](), []
+        for argument in arguments:
+            start = dict(self.values)
+            found.append(self.expression(argument))
+            if self._changed(start):
+                ends += [start, dict(self.values)]
+            else:
+                others.append((argument, found[-1]))
+        alike, kept = len(ends) <= 2, self.values
+        for values in ends if alike else ():
+            self.values = dict(values)
+            alike &= all(self.expression(a).definition is x.definition for a, x in others)
+        self.values = kept
+        if not alike:
+            raise Refused(refusal("mod.arguments-call-draw-set-variables-whose"), line)
+        return found
+
+    def _of_ion(self, name: str, line: int) -> Node:
+        """Return what an ion's variable is beside the file's copy of it: as the block began."""
+        ions = self.file.ions
+        known = {n for ion in ions for n in (*ion.reads, *ion.writes)}
+        if name not in known or name in {f"i{ion.name}" for ion in ions}:
+            raise Refused(refusal("mod.verbatim"), line)
+        key = self.names.element(name, None, line)
+        self.reads[key] = None
+        return self.graph.symbol(key)
+
+    def _of_text(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
+        """Return the value of a function whose last argument is a text."""
+        *values, text = *self.in_any_order(arguments[:-1], line), str(arguments[-1][1]).strip('"')
+        if len(values) != {"stepforce": 1}.get(name, 2):
+            raise Refused(refusal("mod.called-arguments", name=name, count=len(arguments)), line)
+        if name == "stepforce":
+            return function_table.step(self, text, values[0], line)
+        return threshold(self.graph, values, text, line)
+
+    def _picked(self, name: str, line: int) -> Node:
+        """Return a number of a hoc Random: uniform, or exponential."""
+        number = drawn(self, "random_uniform", name, (), line)
+        low, width, mean = (self.read(f"{name}_{end}", None, line) for end in PICKED)
+        return low + width * number - mean * self.graph.call("log", number)
+
+    def _goldman(self, v: Node, inside: Node, outside: Node, z: Node) -> Node:
+        """Return NEURON's nrn_ghk: current of a permeability, of a voltage and concentrations."""
+        graph, (faraday, gas) = self.graph, (NUMBERS[name][0] for name in ("faraday", "R"))
+        kelvin = self.value(self.names.element("celsius", None)) + graph.number(Fraction("273.15"))
+        x = graph.local("_ghk", z * v * graph.number(faraday / (1000 * gas)) / kelvin)
+
+        def ratio(x: Node) -> Node:
+            small = graph.less(graph.call("abs", x), graph.number(Fraction(1, 10**4)))
+            first = graph.one - x / 2
+            full = x / (graph.call("exp", x) - graph.one)
+            return without_trap(small, first, full) or graph.where(small, first, full)
+
+        flow = inside * ratio(-x) - outside * ratio(x)
+        return graph.number(faraday / 1000) * z * flow
+
+    def _of_generator(self, name: str, values: Sequence[Node], line: int) -> Node:
+        """Return a number of NEURON's one generator, or give it a seed."""
+        _check_count(name, values, line)
+        if name == "set_seed":
+            if "initial" not in self.where:  # float32 has no whole numbers above 2**24
+                raise Refused(refusal("mod.set-seed", where=self.where), line)
+            return drawn(self, "random_setseq", GENERATOR, values, line, name)
+        if name == "poisrand":
+            return self.inlined(_poisson(), values, line)
+        return drawn(self, DRAWS[name], GENERATOR, values, line, name)
+
+    def _at_time(self, time: Node) -> Node:
+        graph = self.graph
+        t, dt = self.read("t"), self.read("dt")
+        x = time - graph.number(Fraction(1, 10**11))
+        return graph.both(graph.less(x, t, or_equal=True), graph.less(t - dt, x))
+
+
+@cache
+def _poisson() -> Block:
+    return parse(_POISSON, "").blocks["poisrand"]
+
+
+def _check_count(name: str, values: Sequence[Node], line: int) -> None:
+    if len(values) != {"scop_random": 0, "normrand": 2}.get(name, 1):
+        raise Refused(refusal("mod.called-arguments", name=name, count=len(values)), line)
+
+
+def _unknown(name: str, line: int) -> Refused:
+    if name in DRAWS:
+        what = refusal("mod.draws-one-generator", name=name, one_generator=ONE_GENERATOR)
+        other = f" and call {DRAWS[name]}" * bool(DRAWS[name])
+        return Refused(what, line, f"declare a RANDOM variable{other}, or use a NetStim")
+    if name in OF_NEURON:
+        return Refused(refusal("mod.function-neuron-has-built", name=name), line)
+    if name == "hoc_execerror":
+        return Refused(refusal("mod.error-file-raises-hoc-execerror"), line)
+    return Refused(refusal("mod.function-file-does-not-define", name=name), line)
+
+
+_OPERATORS = frozenset("+ - * / % < <= > >= == != && ||".split())
+
+
+def drawn(
+    run: BlockValues,
+    function: str,
+    name: str,
+    values: Sequence[Node],
+    line: int,
+    shown: str = "",
+) -> Node:
+    """Return a random number of a stream, or set its place; `shown` is what the file calls."""
+    if name not in run.file.random:
+        raise Refused(refusal("mod.not-random", function=function, name=name), line)
+    if function not in _TAKES:
+        raise Refused(refusal("mod.random-ids", function=function), line)
+    if len(values) not in _TAKES[function]:
+        raise Refused(
+            refusal("mod.random-arguments", function=function, count=len(values) + 1), line
+        )
+    is_once = not run.rules or (name == GENERATOR and "once" in run.rules)
+    in_loop = run.inside_loop and not run.draws_inside
+    if run.where not in _WHERE or run.is_repeated or not is_once or in_loop:
+        what = refusal("mod.draw-in-block", value=shown or function, where=run.where)
+        raise Refused(what, line)
+    run.drew[name] = None
+    graph, plain_name = run.graph, plain(name)
+    keep, at = stream_keys(name)
+    if function == "random_setseq":
+        begin = graph.local("_begin", graph.call("floor", values[0]))
+        run.values[keep], run.values[at] = graph.zero, begin
+        if name == GENERATOR:
+            run.values[keep], run.values[at] = -graph.one - begin, graph.zero
+        return graph.zero
+    place = run.values.get(keep, graph.one), run.values.get(at, graph.zero)
+    drawn_before = graph.symbol(f"{plain_name}__drawn")
+    given: tuple[Node, ...] = graph.symbol(f"{plain_name}__stream"), drawn_before, *place
+    others = {"random_ipick": "random_pick", "random_dpick": "random_uniform"}
+    kind = others.get(function, function)
+    used_by = "random_used"
+    if name == GENERATOR:
+        given, kind, used_by = given[1:], kind.replace("random", "scop"), "scop_used"
+    used = graph.call(used_by, *given) if function == "random_normal" else graph.one
+    value = graph.local(f"_{plain_name}_drawn", graph.call(kind, *given))
+    run.values[keep] = place[0]
+    run.values[at] = graph.local(f"_{plain_name}_place", place[1] + used)
+    return _scaled(function, value, values)
+
+
+def _scaled(function: str, value: Node, values: Sequence[Node]) -> Node:
+    if not values:
+        return value
+    if function == "random_uniform":
+        return values[0] + value * (values[1] - values[0])
+    if function == "random_normal":
+        return values[0] + value * values[1]
+    return value * values[0]
+
+
+def counts(run: BlockValues) -> list[tuple[str, str, Node]]:
+    """Return how many words each stream has given after a block."""
+    found = []
+    for name in run.drew:
+        symbol = run.graph.symbol(f"{plain(name)}__drawn")
+        place = [run.values[key] for key in stream_keys(name)]
+        call = "scop_count" if name == GENERATOR else "random_count"
+        found.append(("drawn", plain(name), run.graph.call(call, symbol, *place)))
+    return found

@@ -1,0 +1,539 @@
+"""Symbolic execution of NMODL statements: what a block leaves in each variable.
+
+A block is executed once. Variables it reads before it writes them are symbols; what it leaves in
+them are expressions on the mechanism's `Graph`. Both sides of an IF are executed and joined by
+``where``; loops are unrolled; PROCEDURE and FUNCTION are executed where they are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from clhines.simulator.mechanisms.ir.compiled import NEVER
+from clhines.simulator.mechanisms.ir.expressions import ExpressionError, Node
+from clhines.simulator.mechanisms.ir.singular import without_trap
+from clhines.simulator.mechanisms.nmodl.evaluate import Evaluation
+from clhines.simulator.mechanisms.nmodl.meaning.netcons import where_true
+from clhines.simulator.mechanisms.nmodl.reading.tree import (
+    Block,
+    Expression,
+    Refused,
+    Statement,
+    all_of,
+    set_by,
+    uses,
+)
+from clhines.simulator.mechanisms.nmodl.reading.verbatim import is_break, is_empty, is_return
+from clhines.simulator.mechanisms.nmodl.values import MADE, Sent, TableUse, weight
+from clhines.simulator.refusals import Sentence, refusal
+
+
+def breaks(statements: Sequence[Statement]) -> bool:
+    """Whether one of the statements may leave the loop that they are in."""
+    return any(_is_break(s) or (s.kind == "if" and any(map(breaks, s.blocks))) for s in statements)
+
+
+def nested(name: str, turns: Iterable[int], body: Sequence[Statement]) -> list[Statement]:
+    """Return the statements of all turns of a loop, whose variable has these values.
+
+    What comes after an IF that may leave the loop, the other turns too, moves into the branches
+    that do not leave it.
+    """
+    found: list[Statement] = []
+    for k in reversed(list(turns)):
+        count = Statement("assign", body[0].line, (name, None), (("number", Fraction(k)),))
+        found = [count, *_then(body, found)]
+    return found
+
+
+def _then(statements: Sequence[Statement], rest: list[Statement]) -> list[Statement]:
+    """Return statements, and then the rest where no ``break`` has come."""
+    for k, s in enumerate(statements):
+        if _is_break(s):
+            return list(statements[:k])
+        if s.kind == "if" and breaks([s]):
+            after = _then(statements[k + 1 :], rest)
+            branches = [s.blocks[0], s.blocks[1] if len(s.blocks) > 1 else []]
+            blocks = [_then(branch, after) for branch in branches]
+            return [*statements[:k], Statement("if", s.line, s.names, s.values, blocks)]
+    return [*statements, *rest]
+
+
+def _is_break(s: Statement) -> bool:
+    return s.kind == "verbatim" and is_break(str(s.names[0]))
+
+
+def _literal_turns(s: Statement) -> int:
+    """Return the turns of a FROM whose bounds are numbers; 1 of others."""
+    bounds = [e[1] for e in s.values if e[0] == "number"] if s.kind == "from" else []
+    if len(bounds) < 3 or bounds[2] <= 0:  # type: ignore[operator]
+        return 1
+    return max(int((bounds[1] - bounds[0]) / bounds[2]) + 1, 0)  # type: ignore[operator]
+
+
+MAX_EXECUTED = 60_000  # statements of one block, calls and turns of loops counted
+MAX_TURNS = 10_000  # of one loop that is unrolled
+MAX_CALLS = 60  # within each other
+MAX_SENT = 8  # turns of a loop that sends events and that only parameters end
+_RULED = {"prime": "DERIVATIVE", "equation": "LINEAR"}  # statements of such blocks alone
+_RULED |= dict.fromkeys(("reaction", "conserve", "compartment", "diffuse"), "KINETIC")
+
+
+class Execution(Evaluation):
+    """One execution of one block; see `Values`."""
+
+    @property
+    def is_in_call(self) -> bool:
+        """Whether it is in a PROCEDURE or FUNCTION."""
+        return bool(self._calls)
+
+    def body(self, statements: Sequence[Statement]) -> None:
+        """Execute the statements of a block with locals of its own."""
+        with self.scope():
+            for s in statements:
+                self._executed += 1
+                if self._executed > MAX_EXECUTED:
+                    raise Refused(
+                        refusal("mod.more-than-statements-executed", max_executed=MAX_EXECUTED),
+                        s.line,
+                    )
+                try:
+                    self.line = s.line
+                    self._statement(s)
+                except ExpressionError as error:
+                    raise Refused(refusal("mod.expression", error=error), s.line) from error
+                except Refused as refused:
+                    refused.line = refused.line or s.line
+                    raise
+            for s in statements:
+                if s.kind == "conductance":
+                    value = self.read(str(s.names[0]), None, s.line)
+                    self.conductances.append((str(s.names[1]), value))
+
+    def _statement(self, s: Statement) -> None:
+        if s.kind == "assign":
+            name, index = s.names
+            value = self.expression(s.values[0])  # first, as C++ has it
+            self.write(str(name), self.index(index, s.line), value, s.line)
+        elif s.kind == "local":
+            for declared in s.names:
+                self.new_local(*declared)  # type: ignore[misc]
+        elif s.kind == "call":
+            self.expression(s.values[0])
+        elif s.kind == "if":
+            self._if(s)
+        elif s.kind == "from":
+            self._from(s)
+        elif s.kind == "while":
+            self._while(s)
+        elif is_return(s):
+            self.refuse_verbatim(refusal("mod.verbatim-return"), s.line)
+        elif s.kind == "verbatim":
+            if not is_empty(str(s.names[0])):
+                self.shared.verbatim.append(Refused(refusal("mod.verbatim"), s.line))
+        elif s.kind in self.rules:
+            self.rules[s.kind](s)
+        elif s.kind in _RULED:
+            named = {"prime": f"{s.names[0]}'" if s.names else "", "equation": "an equation"}
+            what = named.get(s.kind, s.kind)
+            raise Refused(
+                refusal("mod.statement-outside-block", what=what, ruled=_RULED[s.kind]), s.line
+            )
+        elif s.kind == "solve":
+            if self.solve is not None:
+                self.solve(self, s)
+        elif s.kind not in ("table", "initial", "conductance"):
+            self._net(s)
+
+    def _if(self, s: Statement) -> None:
+        condition = self.truth(self.expression(s.values[0]))
+        if condition.is_number:
+            branches = s.blocks[:1] if condition.value else s.blocks[1:]
+            for block in branches:
+                self.body(block)
+            return
+        guard, ends = self.guard, []
+        for k in (0, 1):
+            before, given = dict(self.values), dict(self.given)
+            if k < len(s.blocks):
+                one = condition if k == 0 else self.graph.negated(condition)
+                self.guard = self.graph.both(guard, one) if guard is not self.graph.one else one
+                self.body(s.blocks[k])
+            ends.append((self.values, self.given))
+            self.values, self.given = before, given
+        self.guard = guard
+        (yes, given_yes), (no, given_no) = ends
+        for key in list(dict.fromkeys([*yes, *no])):
+            a, b = yes.get(key), no.get(key)
+            if a is b:
+                self.values[key] = yes[key]
+            else:
+                a, b = (self.value(key) if x is None else x for x in (a, b))
+                name = key.split("\0")[0]
+                chosen = without_trap(condition, a, b) or self.graph.where(condition, a, b)
+                self.values[key] = self.graph.local(name, chosen)
+        for key in dict.fromkeys([*given_yes, *given_no]):
+            a = given_yes.get(key) or self._special(key, s.line)
+            b = given_no.get(key) or self._special(key, s.line)
+            self.given[key] = self.graph.where(condition, a, b)
+
+    def _from(self, s: Statement) -> None:
+        before, self.turning = self.turning, (*self.turning, str(s.names[0]))
+        self._turns(s)
+        self.turning = before
+
+    def _turns(self, s: Statement) -> None:
+        first, last, by = (self.integer(e).definition for e in s.values)
+        if not by.is_number or (by.value <= 0 and not (first.is_number and last.is_number)):
+            raise Refused(refusal("mod.from-step-not-constant"), s.line)
+        if not by.value:
+            raise Refused(refusal("mod.from-by-zero"), s.line)
+        changed = set_by(s.blocks[0], self.file.blocks)
+        if any(uses([replace(s, blocks=[])], name) for name in changed):
+            raise Refused(refusal("mod.from-whose-turns-change-bounds"), s.line)
+        if not (first.is_number and last.is_number):
+            sends = any(uses(s.blocks[0], name) for name in ("net_send", "net_event"))
+            (self._sending_from if sends else self._open_from)(s, first, last)
+            return
+        start, end, step = (int(e.value) for e in (first, last, by))
+        turns = range(start, end + (1 if step > 0 else -1), step)
+        if len(turns) > MAX_TURNS:
+            raise Refused(refusal("mod.from-turns", count=len(turns)), s.line)
+        name, outer = str(s.names[0]), self.repeats
+        if not any(uses([replace(s, blocks=[])], name) for name in self.turning[:-1]):
+            self.repeats *= max(len(turns), 1)
+            self._check_executed(self.repeats * (len(s.blocks[0]) or 1), s.line)
+        with self.scope():
+            key = self.new_local(name)
+            if breaks(s.blocks[0]):
+                self.body(nested(name, turns, s.blocks[0]))
+            else:
+                for k in turns:
+                    self.values[key] = self.graph.number(k)
+                    self.body(s.blocks[0])
+        self.repeats = outer
+
+    def _check_executed(self, more: int, line: int) -> None:
+        """Refuse what would execute too many statements, before the first of them."""
+        if more > MAX_EXECUTED:
+            raise Refused(
+                refusal("mod.more-than-statements-executed", max_executed=MAX_EXECUTED), line
+            )
+
+    def _cost(self, block: Block) -> int:
+        """Return how many statements a call executes; a loop of unknown bounds is one turn."""
+        known = self.shared.costs
+        if block.name not in known:
+            known[block.name] = total = 1  # of itself: it is refused where it is executed
+            pending: list[tuple[object, int]] = [(block.body, 1)]
+            while pending:
+                one, times = pending.pop()
+                if isinstance(one, Statement):
+                    total += times
+                    inner = times * _literal_turns(one)
+                    pending += [(one.names, times), (one.values, times), (one.blocks, inner)]
+                elif isinstance(one, (tuple, list)):
+                    pending += [(part, times) for part in one]
+                    name = str(one[1]) if one[:1] == ("call",) else ""
+                    if name in self.file.blocks:
+                        total += times * self._cost(self.file.blocks[name])
+            has_table = any(s.kind == "table" for s in block.body) and self.shared.use_tables
+            known[block.name] = 1 if has_table else total
+        return known[block.name]
+
+    def refuse_verbatim(self, construct: Sentence, line: int) -> None:
+        """Refuse C where parameters say that it is executed, or keep it and find the others."""
+        refused = Refused(construct, line)
+        if self.guard is self.graph.one:
+            self.shared.verbatim.append(refused)
+        else:
+            self.shared.unless.append((self.where, self.guard, refused))
+
+    def _turn(self, s: Statement) -> tuple[Expression, list[Statement]]:
+        """Return whether a FROM goes on, by locals of it, and the statements of a turn."""
+        name = str(s.names[0])
+        index: Expression = ("name", name, None)
+        more = Statement("assign", s.line, (name, None), (("+", index, s.values[2]),))
+        return ("<=", index, ("name", f"{name}_last", None)), [*s.blocks[0], more]
+
+    def _bounded(self, s: Statement, first: Node, last: Node) -> None:
+        """Give the locals of a FROM their first values; they are whole, as C's int."""
+        for local, bound in ((str(s.names[0]), first), (f"{s.names[0]}_last", last)):
+            self.values[self.new_local(local)] = bound
+
+    def _open_from(self, s: Statement, first: Node, last: Node) -> None:
+        """Make a loop of a FROM whose bounds depend on values."""
+        test, turn = self._turn(s)
+        with self.scope():
+            self._bounded(s, first, last)
+            self._while(Statement("while", s.line, (), (test,), [turn]))
+
+    def _sending_from(self, s: Statement, first: Node, last: Node) -> None:
+        """Execute the turns of a FROM one after another, as far as parameters may ask for them."""
+        if breaks(s.blocks[0]):
+            raise Refused(refusal("mod.event-sent-loop-left"), s.line)
+        test, turn = self._turn(s)
+        beyond = self.graph.less(first + self.integer(s.values[2]) * MAX_SENT, last, or_equal=True)
+        refused = Refused(refusal("mod.loop-sends-more-than-events", max_sent=MAX_SENT), s.line)
+        self.shared.unless.append((self.where, self.graph.both(self.guard, beyond), refused))
+        turns: list[Statement] = []
+        for _ in range(MAX_SENT):
+            turns = [Statement("if", s.line, (), (test,), [[*turn, *turns]])]
+        number, before = len(self.sent), self.guard
+        with self.scope():
+            self._bounded(s, first, last)
+            self.body(turns)
+        self.guard = before
+        events = [sent for sent in self.sent[number:] if sent.kind == "event"]
+        for sent, time in zip(events, self._ascending(events), strict=True):
+            sent.guard, sent.time = self.graph.one, time
+
+    def _ascending(self, events: Sequence[Sent]) -> list[Node]:
+        """Return the times of events of one source, which it must send in order, as they ascend."""
+        graph, never = self.graph, self.graph.symbol(NEVER)
+        times = [graph.where(sent.guard, sent.time, never) for sent in events]
+        for end in range(len(times) - 1, 0, -1):
+            for k in range(end):
+                a, b = (graph.local("_sent", x) for x in times[k : k + 2])
+                swap = graph.less(b, a)
+                times[k : k + 2] = graph.where(swap, b, a), graph.where(swap, a, b)
+        return times
+
+    def _while(self, s: Statement) -> None:
+        for _ in range(MAX_TURNS):
+            condition = self.truth(self.expression(s.values[0]))
+            if not condition.is_number:
+                self._open_while(s, condition)
+                return
+            if not condition.value:
+                return
+            self.body(s.blocks[0])
+        raise Refused(refusal("mod.while-more-than-turns", max_turns=MAX_TURNS), s.line)
+
+    def _open_while(self, s: Statement, condition: Node) -> None:
+        """Make a loop of a WHILE whose end depends on values."""
+        if self.inside_loop:
+            raise Refused(refusal("mod.while-within-another-iteration"), s.line)
+        before = dict(self.values)
+        sent = len(self.sent), len(self.armed), len(self.netcons)
+        changed = self._changed_in_turns(s, before)
+        starts = [self.value(k) for k in changed]
+        loop = self.open_loop(changed, starts, MAX_TURNS)
+        loop.entered = condition
+        self.draws_inside = True
+        with self.trial():
+            for key, name in zip(changed, loop.names, strict=True):
+                self.values[key] = self.graph.symbol(name)
+            self.body(s.blocks[0])
+            loop.go_on = self.truth(self.expression(s.values[0]))  # which may change some, too
+            loop.values = [self.values[k] for k in changed]
+        self.draws_inside = False
+        if sent != (len(self.sent), len(self.armed), len(self.netcons)):
+            raise Refused(refusal("mod.event-sent-while"), s.line)
+        for key, end in zip(changed, self.close_loop(loop), strict=True):
+            self.set(key, end)
+
+    def _changed_in_turns(self, s: Statement, before: dict[str, Node]) -> list[str]:
+        """Return the variables that a turn of a WHILE or its condition may change.
+
+        What one turn changes is unknown in the next, in which other branches may be taken.
+        """
+        changed = list[str]()
+        while True:
+            with self.trial():
+                for n, key in enumerate(changed):
+                    self.values[key] = self.graph.symbol(f"_turn_{n}")
+                start = dict(self.values)
+                self.body(s.blocks[0])
+                self.truth(self.expression(s.values[0]))
+                new = [k for k, x in self.values.items() if start.get(k) is not x]
+                new = [k for k in new if k in (before if "\0" in k else self.writes)]
+                new = [k for k in new if k not in changed]
+            if not new:
+                return changed
+            changed += new
+
+    def send(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
+        """Note a net_send, net_event or net_move."""
+        if self.where not in ("receive", "initial", "net_initial"):
+            raise Refused(refusal("mod.call-in-block", name=name, where=self.where), line)
+        values = self.in_any_order(arguments, line)
+        t = self.read("t")
+        first, sign = arguments[0] if arguments else (), ""
+        while first and first[0] in ("+", "-", "*", "/"):
+            first, sign = first[1], str(first[0])  # type: ignore[assignment]
+        if name == "net_send" and sign in "*/" and sign and first[1] in self.turning:
+            what = refusal("mod.net-send-neuron-puts-t-before-loop", first=first[1], sign=sign)
+            raise Refused(what, line, f"begin with another factor than {first[1]}")
+        if name == "net_send":
+            if len(values) != 2:
+                raise Refused(refusal("mod.net-send-needs-delay-flag"), line)
+            self.sent.append(Sent("self", self.guard, t + values[0], values[1]))
+        else:
+            kind = "event" if name == "net_event" else "move"
+            self.sent.append(Sent(kind, self.guard, values[0] if values else t, None))
+        return self.graph.zero
+
+    def _net(self, s: Statement) -> None:
+        if s.kind == "watch" and self.where == "receive":
+            for condition, flag in zip(s.values[::2], s.values[1::2], strict=True):
+                number = self.expression(flag).definition
+                if not number.is_number:
+                    raise Refused(refusal("mod.watch-flag-not-constant"), s.line)
+                self.armed.append((self.guard, condition, number.value, s.line))
+            if "v" in self.given:  # NEURON looks at the condition at once, with the node's voltage
+                self.given["v"] = self.graph.symbol("v")
+        elif s.kind == "for_netcons" and self.where == "receive":
+            self._for_netcons(s)
+        else:
+            raise Refused(
+                refusal("mod.statement-in-block", kind=s.kind.upper(), where=self.where), s.line
+            )
+
+    def _for_netcons(self, s: Statement) -> None:
+        """Execute the body for another connection, whose weights are symbols of their own."""
+        inner = Execution(self.shared, "for_netcons")
+        inner.values, inner.given = dict(self.values), dict(self.given)
+        inner.reads = self.reads
+        inner.scopes = [dict(scope) for scope in self.scopes]
+        inner.scopes.append({})
+        names = tuple(str(n) for n in s.names)
+        for name in names:
+            inner.values[inner.new_local(name)] = self.graph.symbol(f"_{name}__other")
+        inner._serial = 10_000 + self._serial
+        inner.body(s.blocks[0])
+        for name in inner.writes:
+            raise Refused(refusal("mod.for-netcons-sets", name=name), s.line)
+        own = list(zip(names, self.arguments.items(), strict=False))
+        after = [inner.values[str(inner.scopes[-1][name])] for name in names]
+        for (name, (argument, key)), changed in zip(own, after, strict=False):
+            symbol, other = self.graph.symbol(weight(argument)), f"_{name}__other"
+            is_set = where_true(self.graph, self.guard, [self.values[key]])[0] is not symbol
+            if changed.uses(symbol.name) or (is_set and any(e.uses(other) for e in after)):
+                what = refusal("mod.for-netcons-sets-event-has-set-uses", name=name)
+                raise Refused(what, s.line)
+            if changed is not self.graph.symbol(other):
+                poison = self.graph.symbol(f"_{argument}__changed")
+                self.values[key] = self.graph.where(self.guard, poison, self.values[key])
+        self.netcons.append((names, s, inner, self.guard))
+
+    def executed(self, block: Block, values: Sequence[Node], line: int) -> Node:
+        """Execute a block without its table."""
+        if block.name in self._calls:
+            raise Refused(refusal("mod.calls-itself", name=block.name), line)
+        if len(self._calls) > MAX_CALLS:
+            raise Refused(
+                refusal("mod.more-than-calls-within-each-other", max_calls=MAX_CALLS), line
+            )
+        if not self._calls:
+            self._check_executed(self.repeats * self._cost(block), line)
+        self._calls.append(block.name)
+        with self.scope({}):
+            for name, value in zip(block.arguments, values, strict=True):
+                self.values[self.new_local(name)] = self.graph.local(name, value)
+            result = self.new_local(block.name)
+            self.body(block.body)
+        self._calls.pop()
+        return self.values.get(result, self.graph.zero)
+
+    def _looked_up(self, block: Block, s: Statement, values: Sequence[Node], line: int) -> Node:
+        """Take the value of a function, or what a procedure sets, from its table."""
+        if len(values) != 1:
+            raise Refused(refusal("mod.table-arguments", count=len(values)), s.line)
+        use = self.shared.tables.get(block.name)
+        if use is None:
+            use = self.shared.tables[block.name] = self._table(block, s)
+            if self.where == "initial":  # NEURON makes the table here
+                use.known = {k: self.values[k] for k in self.writes if k in self.values}
+        graph, n = self.graph, self.graph.number(use.n)
+        share = (values[0] - use.low) * (n / (use.high - use.low))
+        if use.again is not None:
+            return self._made_again(block, use, share, line)
+        place = graph.local(f"_{block.name}__place", graph.call("place", share, n))
+        looked = [
+            graph.lookup(f"{block.name}__table", k, len(use.columns), use.n, place)
+            for k in range(len(use.columns))
+        ]
+        if block.sort == "FUNCTION":
+            return looked[0]
+        for key, value in zip(use.columns, looked, strict=True):
+            if key not in use.held:
+                self.set(key, value)
+        return graph.zero
+
+    def _made_again(self, block: Block, use: TableUse, share: Node, line: int) -> Node:
+        """Take what is between two rows, made of present values: the table has only their x."""
+        graph, n, ends = self.graph, self.graph.number(use.n), []
+        below = graph.where(graph.less(n, share, or_equal=True), n, share)
+        place = graph.where(graph.less(share, graph.zero, or_equal=True), graph.zero, below)
+        place = graph.local(f"_{block.name}_share", place)
+        row = graph.local(f"_{block.name}_row", graph.call("floor", place))
+        table = graph.symbol(f"{block.name}__table")
+        for beyond in (0, 1):
+            with self.trial():
+                value = self.executed(block, [graph.call("entry", row + beyond, table, n)], line)
+                is_one = block.sort == "FUNCTION"
+                ends.append([value] if is_one else [self.value(key) for key in use.columns])
+        found = [low + (place - row) * (high - low) for low, high in zip(*ends, strict=True)]
+        if block.sort == "FUNCTION":
+            return found[0]
+        for key, value in zip(use.columns, found, strict=True):
+            self.set(key, value)
+        return graph.zero
+
+    def _table(self, block: Block, s: Statement) -> TableUse:
+        columns, _, n = s.names
+        inner = Execution(self.shared, f"grid_{block.name}")
+        low, high = (inner.expression(e) for e in s.values)
+        if block.sort == "FUNCTION":
+            keys = [block.name]
+        else:
+            if not columns:
+                raise Refused(refusal("mod.table-without-names", name=block.name), s.line)
+            keys = []
+            for name in columns:  # type: ignore[attr-defined]
+                if self.names.variable(name) is None:
+                    raise Refused(refusal("mod.not-declared", name=name), s.line)
+                keys += self.names.all_elements(name)
+        if not 1 <= int(n) <= 1_000_000:  # type: ignore[call-overload]
+            raise Refused(refusal("mod.table-with", n=n), s.line)
+        use = TableUse(block, keys, low, high, int(n))  # type: ignore[call-overload]
+        given = self.shared.given.get(MADE.format(block.name))
+        if given is not None:
+            use.made, use.depends = given.values, frozenset(s.names[1])  # type: ignore[call-overload]
+            if len(use.made) != (use.n + 1) * len(keys) or not (low.is_number and high.is_number):
+                raise Refused(refusal("mod.table-other-rows-than-neuron", name=block.name), s.line)
+            return use
+        if all(key in self.names.elements and self.names.is_global(key) for key in keys):
+            use.held = tuple(key for key in keys if self._is_held(block, key))
+        use.depends = frozenset(s.names[1])  # type: ignore[call-overload]
+        if any(self._is_set(name) for name in use.depends):
+            known = [n for n in use.depends if self.names.variable(n)]
+            use.again = frozenset(key for n in known for key in self.names.all_elements(n))
+        return use
+
+    def _is_set(self, name: str) -> bool:
+        """Whether a file that no thread may run, so that each call looks at DEPEND, sets it."""
+        file = self.file
+        if file.thread_safe or not file.pointers:
+            return False
+        blocks = (*file.main.values(), *file.blocks.values())
+        is_set = any(s.names[0] == name for b in blocks for s in all_of(b.body, "assign"))
+        return is_set or name in file.pointers
+
+    def _is_held(self, block: Block, key: str) -> bool:
+        """Whether a column is a parameter that no statement of the block sets."""
+        if any(uses(block.body, name) for name in self.file.blocks):
+            return False
+        name = self.names.elements[key]
+        is_set = any(s.names[0] == name for s in all_of(block.body, "assign"))
+        return self.file.variables[name].sort == "parameter" and not is_set
+
+    def inlined(self, block: Block, values: Sequence[Node], line: int) -> Node:
+        """Execute a block with these arguments where it is called."""
+        table = next((s for s in block.body if s.kind == "table"), None)
+        if table is not None and self.shared.use_tables and self.where != f"table_{block.name}":
+            return self._looked_up(block, table, values, line)
+        return self.executed(block, values, line)

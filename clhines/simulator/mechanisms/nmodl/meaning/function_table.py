@@ -1,0 +1,120 @@
+"""FUNCTION_TABLE: values between knots that are given, as NEURON's hoc_func_table has them.
+
+Knots and values are rows of tables that engines have; where an argument is among the knots is found
+by halving steps, as many as the number of knots has bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from clhines.simulator.mechanisms.ir.compiled import NEVER
+from clhines.simulator.mechanisms.ir.expressions import Node
+from clhines.simulator.mechanisms.nmodl.reading.tree import Block, FunctionTable, Refused
+from clhines.simulator.mechanisms.nmodl.values import BlockValues, TableUse
+from clhines.simulator.refusals import refusal
+
+
+def value(run: BlockValues, block: Block, arguments: Sequence[Node], line: int) -> Node:
+    """Return the value of a FUNCTION_TABLE; Refused where it has no table."""
+    table, graph = run.shared.given.get(block.name), run.graph
+    if table is None:
+        way_out = f"give Mechanism.from_nmodl function_tables={{'{block.name}': (x, y)}}"
+        raise Refused(refusal("mod.function-table-without-table", name=block.name), line, way_out)
+    if len(table.values) == 1:
+        return graph.number(Fraction(table.values[0]))
+    if len(arguments) != len(table.axes):
+        raise Refused(
+            refusal("mod.function-table-arguments", name=block.name, count=len(arguments)), line
+        )
+    rows = _RowTables(run, block, table)
+    (j, share), *second = [rows.place(k, x) for k, x in enumerate(arguments)]
+    if not second:
+        return rows.between(share, rows.of(j), rows.of(j + 1))
+    (k, other), width = second[0], len(table.axes[1])
+    at = graph.local("_row", j * width + k)
+    ends = [rows.between(other, rows.of(at + d), rows.of(at + d + 1)) for d in (0, width)]
+    return rows.between(share, *ends)
+
+
+def step(run: BlockValues, file: str, t: Node, line: int) -> Node:
+    """Return NEURON's stepforce: the value of a file's last row before a time, NaN outside of them.
+
+    Times may be a tenth of the first interval before the first one, and of the last after the last.
+    """
+    table, graph = run.shared.given.get(file), run.graph
+    if table is None:
+        way_out = f"give Mechanism.from_nmodl function_tables={{'{file}': (t, y)}}"
+        raise Refused(refusal("mod.stepforce-without-numbers", file=file), line, way_out)
+    number = [name for name in run.shared.given if name not in run.file.blocks].index(file)
+    block = Block("FUNCTION_TABLE", f"stepforce{number}", line, ("t",), [])
+    rows, (times, *_) = _RowTables(run, block, table), table.axes
+    first, last = (
+        graph.number(Fraction(times[k]) + Fraction(times[k] - times[n]) / 10)
+        for k, n in ((0, 1), (-1, -2))
+    )
+    inside = graph.both(graph.less(first, t, or_equal=True), graph.less(t, last, or_equal=True))
+    outside = graph.call("log", -graph.symbol(NEVER))
+    return graph.where(inside, rows.of(rows.place(0, t)[0]), outside)
+
+
+class _RowTables:
+    """Tables of the rows of one FUNCTION_TABLE."""
+
+    def __init__(self, run: BlockValues, block: Block, table: FunctionTable) -> None:
+        self._run, self._block, self._table, self._graph = run, block, table, run.graph
+
+    def of(self, row: Node) -> Node:
+        """Return the value in a row."""
+        beyond = len(self._table.axes[-1]) + 1  # rows that are asked for, and count nothing
+        values = self._table.values
+        return self._read("", values + values[-1:] * beyond, row)
+
+    def between(self, share: Node, low: Node, high: Node) -> Node:
+        """Interpolate between two values."""
+        mixed = (self._graph.one - share) * low + share * high
+        return self._graph.where(self._graph.less(self._graph.zero, share), mixed, low)
+
+    def place(self, k: int, x: Node) -> tuple[Node, Node]:
+        """Return before which part of the knots an argument is, and its share of that part."""
+        graph, knots = self._graph, self._table.axes[k]
+        if len(knots) == 1:
+            return graph.zero, graph.zero
+        name, bits = f"__x{k}", (len(knots) - 1).bit_length()
+        rows = knots + knots[-1:] * ((1 << bits) + 1 - len(knots))
+        x, at = graph.local(f"_at{k}", x), graph.zero
+        for bit in reversed(range(bits)):
+            further = at + (1 << bit)
+            there = graph.less(self._read(name, rows, further), x, or_equal=True)
+            at = graph.local(f"_knot{k}", graph.where(there, further, at))
+        first, last = (graph.number(Fraction(knots[j])) for j in (0, -1))
+        low, high = (self._read(name, rows, at + d) for d in (0, 1))
+        inside = graph.both(graph.less(first, x), graph.less(x, last))
+        share = graph.where(inside, (x - low) / (high - low), graph.zero)
+        end = graph.number(len(knots) - 1)
+        at = graph.where(graph.less(last, x, or_equal=True), end, at)
+        return graph.local(f"_row{k}", at), graph.local(f"_share{k}", share)
+
+    def _read(self, end: str, rows: tuple[float, ...], row: Node) -> Node:
+        """Return a row, whose number is whole, of a table of one column."""
+        graph, name, n = self._graph, self._block.name + end, len(rows) - 1
+        limits = graph.zero, graph.number(n)
+        self._run.shared.tables.setdefault(
+            name, TableUse(self._block, [self._block.name], *limits, n, rows)
+        )
+        return graph.call("entry", row, graph.symbol(f"{name}__table"), limits[1])
+
+
+def row_of(run: BlockValues, rows: Sequence[float], x: Node) -> Node:
+    """Return the row of number x, a whole number, as an expression."""
+    graph = run.graph
+
+    def among(first: int, after: int) -> Node:
+        if after - first == 1:
+            return graph.number(Fraction(rows[first]))
+        middle = (first + after) // 2
+        below = graph.less(x, graph.number(Fraction(middle - 0.5)))
+        return graph.where(below, among(first, middle), among(middle, after))
+
+    return among(0, len(rows))

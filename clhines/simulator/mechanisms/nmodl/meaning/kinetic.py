@@ -1,0 +1,376 @@
+"""KINETIC by ``METHOD sparse``: implicit Euler of reactions, as nocmodl writes it.
+
+The matrix has the slopes of the fluxes by the reacting states, without those of the rates; the row
+of the last state named in a CONSERVE that no later CONSERVE has taken is that of the sum. Linear
+reactions take one pass; others iterate until the changes add up to 1e-6, and states below 0 are
+set to 0. LONGITUDINAL_DIFFUSION is no part of it: NEURON solves for that after the states of all
+mechanisms, with the volumes and coefficients of then (`diffusing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+
+from clhines.simulator.mechanisms.ir.elimination import Entries, solved
+from clhines.simulator.mechanisms.ir.expressions import Graph, Node
+from clhines.simulator.mechanisms.nmodl.execute import Execution
+from clhines.simulator.mechanisms.nmodl.reading.tree import (
+    Block,
+    Expression,
+    Refused,
+    Statement,
+    all_of,
+)
+from clhines.simulator.mechanisms.nmodl.values import Rules
+from clhines.simulator.refusals import refusal
+
+TURNS = 22
+STEADY = 10**9  # NEURON's dt of STEADYSTATE
+RESTARTS, NEGATIVE = 7, Fraction(-1, 10**6)  # where its first passes leave states below 0
+MAX_STATES = 200
+
+Terms = Sequence[tuple[Fraction, Expression]]
+Change = Callable[[dict[str, Node], dict[str, Node]], tuple[dict[str, Node], bool]]
+
+
+class _Reactions:
+    """One execution of a KINETIC block that gathers its equations: `matrix` and `right` by row."""
+
+    def __init__(self, run: Execution, block: Block, rows: Sequence[str]) -> None:
+        self.run, self.graph, self.rows = run, run.graph, rows
+        self.matrix, self.right, self.linear = Entries(), dict[str, Node](), True
+        self.volumes: dict[str, Node] = {}
+        self.owners = _conserved(run, block)
+        self.place = len(self.owners)
+        self.block, self.guard = block, run.guard
+
+    def gathered(self, now: dict[str, Node], old: dict[str, Node], dt: Node) -> _Reactions:
+        """Return the equations of the change at these states."""
+        run, graph = self.run, self.graph
+        for key, value in now.items():
+            run.values[key] = value
+        self._find_volumes()
+        taken = set(self.owners)
+        for key in self.rows:
+            if key not in taken:
+                volume = self.volumes.get(key, graph.one)
+                self.matrix[key] = {key: volume / dt}
+                self.right[key] = -((now[key] - old[key]) * volume / dt)
+        rules: Rules = {"reaction": self._reaction, "conserve": self._conserve}
+        rules |= dict.fromkeys(("compartment", "diffuse"), lambda s: None)
+        with run.scope(rules):
+            for name in ("f_flux", "b_flux"):
+                run.new_local(name)
+            run.body(self.block.body)
+        return self
+
+    def _find_volumes(self) -> None:
+        for s in all_of(self.block.body, "compartment"):
+            for one in s.names[1]:  # type: ignore[attr-defined]
+                variable = self.run.names.variable(one)
+                if variable is None or variable.sort != "state":
+                    continue  # it does not change here; NEURON takes names of nothing, too
+                for k, key in enumerate(self.run.names.all_elements(one)):
+                    volume = _of_element(self.run, s, k)
+                    self.volumes[key] = self.graph.local(f"{key}_volume", volume)
+
+    def _state(self, e: Expression, line: int) -> tuple[str, bool]:
+        """Return the key of a reactant, and whether it is a state of this block."""
+        key = self.run.key(str(e[1]), self.run.index(e[2], line), line)
+        return key, key in self.rows
+
+    def _reaction(self, s: Statement) -> None:
+        sign, left, right = s.names
+        graph, run = self.graph, self.run
+        rates = [run.expression(e) for e in s.values]
+        if sign == "<<":
+            self._set_fluxes(graph.zero, rates[0])
+            inside = run.guard is not self.guard  # an IF: added where its branch is taken
+            added = graph.where(run.guard, rates[0], graph.zero) if inside else rates[0]
+            for number, e in left:  # type: ignore[attr-defined]
+                key, own = self._state(e, s.line)
+                if own:
+                    self._add(key, graph.number(number) * added)
+            return
+        self._is_always(s)
+        backward = rates[1] if sign == "<->" else graph.zero
+        sides: list[tuple[Terms, Node]] = [(left, rates[0])]  # type: ignore[list-item]
+        if sign == "<->":
+            sides.append((right, backward))  # type: ignore[arg-type]
+        fluxes, slopes = [], list[dict[str, Node]]()
+        for terms, rate in sides:
+            flux, slope = self._flux(terms, rate, s.line)
+            fluxes.append(flux)
+            slopes.append(slope)
+        forward = graph.local("_flux", fluxes[0])
+        back = graph.local("_flux", fluxes[1]) if len(fluxes) > 1 else graph.zero
+        self._set_fluxes(forward, back)
+        net = graph.local("_net", forward - back)
+        for side_terms, direction in ((left, -1), (right, 1)):
+            for number, e in side_terms:  # type: ignore[attr-defined]
+                key, own = self._state(e, s.line)
+                if not own:
+                    continue
+                count = number * direction
+                self._add(key, graph.number(count) * net)
+                for side, sign_of in zip(slopes, (1, -1), strict=False):
+                    for other, by in side.items():
+                        self._entry(key, other, graph.number(-count * sign_of) * by)
+
+    def _is_always(self, s: Statement) -> None:
+        """NEURON takes entries of its matrix in the order in which its first step did."""
+        if self.run.guard is not self.guard:
+            what = "CONSERVE" if s.kind == "conserve" else "a reaction with '<->' or '->'"
+            raise Refused(refusal("mod.reaction-in-if", what=what), s.line)
+
+    def _set_fluxes(self, forward: Node, back: Node) -> None:
+        for name, value in (("f_flux", forward), ("b_flux", back)):
+            self.run.values[self.run.key(name, None, 0)] = value
+
+    def _flux(self, terms: Terms, rate: Node, line: int) -> tuple[Node, dict[str, Node]]:
+        """Return the flux of one side and its slopes by the states on it."""
+        graph = self.graph
+        factors: list[tuple[Node, Fraction, str, bool]] = []
+        for number, e in terms:
+            key, own = self._state(e, line)
+            factors.append((self.run.read(str(e[1]), self.run.index(e[2], line)), number, key, own))
+        own_degree = sum(number for _, number, _, own in factors if own)
+        if own_degree > 1:
+            self.linear = False
+        flux = graph.mul([rate, *(x ** graph.number(n) for x, n, _, _ in factors)])
+        slopes: dict[str, Node] = {}
+        for k, (x, number, key, own) in enumerate(factors):
+            if own:
+                others = [y ** graph.number(m) for j, (y, m, _, _) in enumerate(factors) if j != k]
+                inner = graph.number(number) * x ** graph.number(number - 1)
+                slope = graph.mul([rate, inner, *others])
+                slopes[key] = slopes[key] + slope if key in slopes else slope
+        return flux, {key: graph.local("_slope", e) for key, e in slopes.items()}
+
+    def _add(self, key: str, value: Node) -> None:
+        if key in self.right and key not in self.owners:
+            self.right[key] = self.right[key] + value
+
+    def _entry(self, row: str, column: str, value: Node) -> None:
+        if row not in self.owners:
+            entries = self.matrix[row]
+            entries[column] = entries[column] + value if column in entries else value
+
+    def _conserve(self, s: Statement) -> None:
+        graph = self.graph
+        self._is_always(s)
+        self.place -= 1
+        owner = self.owners[self.place]
+        total = self.run.expression(s.values[0])
+        entries: dict[str, Node] = {}
+        for number, e in s.names[0]:  # type: ignore[attr-defined]
+            for key in _elements(self.run, e, s.line):
+                share = graph.number(number) * self.volumes.get(key, graph.one)
+                total = total - share * self.run.value(key)
+                entries[key] = entries[key] + share if key in entries else share
+        self.matrix[owner] = entries
+        self.right[owner] = total
+
+
+def _of_element(run: Execution, s: Statement, k: int) -> Node:
+    """Return the value of a COMPARTMENT or LONGITUDINAL_DIFFUSION for element k of a state."""
+    with run.scope():
+        if s.names[0]:
+            run.values[run.new_local(str(s.names[0]))] = run.graph.number(k)
+        return run.expression(s.values[0])
+
+
+def diffusing(run: Execution) -> list[tuple[str, str, Node]]:
+    """Return ``volume`` and ``diffusion`` of each state that diffuses along the cell."""
+    found = dict[str, list[tuple[str, str, Node]]]()
+    for block in run.file.blocks.values():
+        if block.sort != "KINETIC":
+            continue
+        compartments = dict[str, Statement]()
+        for s in all_of(block.body, "diffuse"):
+            if all(s is not other for other in block.body):
+                raise Refused(refusal("mod.longitudinal-diffusion-if-from"), s.line)
+        for s in block.body:
+            for name in s.names[1] if s.kind in ("compartment", "diffuse") else ():  # type: ignore[attr-defined]
+                if s.kind == "compartment":
+                    compartments.setdefault(name, s)  # NEURON takes the first
+                    continue
+                of = f"LONGITUDINAL_DIFFUSION of '{name}'"
+                if name not in compartments:
+                    raise Refused(refusal("mod.no-compartment-before-has", of=of), s.line)
+                variable = run.names.variable(name)
+                if variable is None or variable.sort != "state":
+                    raise Refused(refusal("mod.diffusion-of-no-state", of=of), s.line)
+                keys = run.names.all_elements(name)
+                if {*keys} & {*found}:
+                    raise Refused(refusal("mod.second-diffusion", of=of), s.line)
+                for k, key in enumerate(keys):
+                    each = ("volume", compartments[name]), ("diffusion", s)
+                    found[key] = [(role, key, _of_element(run, of, k)) for role, of in each]
+                run.line = s.line
+    results = [result for of_key in found.values() for result in of_key]
+    if found:
+        _check_diffusing(run, [*found], [node for _, _, node in results])
+    return results
+
+
+def _check_diffusing(run: Execution, keys: list[str], nodes: list[Node]) -> None:
+    """Refuse volumes and coefficients that change with what diffuses, or in a step before it."""
+    of = "LONGITUDINAL_DIFFUSION"
+    if run.file.kind != "density":
+        raise Refused(refusal("mod.diffusion-in-kind", of=of, kind=run.file.kind), run.line)
+    if run.writes or run.drew or run.sent:
+        raise Refused(refusal("mod.compartment-calls-what-sets-variables", of=of), run.line)
+    of_ions = {name for ion in run.file.ions for name in (*ion.reads, *ion.writes)}
+    changing = {*keys, *of_ions, "v", "t", "dt", *run.file.pointers}
+    wrong = sorted(changing & {name for node in nodes for name in node.free})
+    if wrong:
+        shown = run.names.public.get(wrong[0], wrong[0])
+        raise Refused(refusal("mod.compartment-depends", of=of, shown=shown), run.line)
+
+
+def _elements(run: Execution, e: Expression, line: int) -> list[str]:
+    """Return the keys of a variable, of an array without an index all."""
+    variable = run.names.variable(str(e[1]))
+    if variable is not None and variable.length and e[2] is None:
+        return run.names.all_elements(variable.name)
+    return [run.key(str(e[1]), run.index(e[2], line), line)]
+
+
+def _conserved(run: Execution, block: Block) -> list[str]:
+    """Return the rows that CONSERVE statements take, from the last statement to the first."""
+    taken: list[str] = []
+    for s in reversed(all_of(block.body, "conserve")):
+        keys: list[str] = []
+        for _, e in s.names[0]:  # type: ignore[attr-defined]
+            variable = run.names.variable(str(e[1]))
+            if variable is None or variable.sort != "state":
+                raise Refused(refusal("mod.conserve-no-state", e=e[1]), s.line)
+            keys += _elements(run, e, s.line)
+        free = [key for key in keys if key not in taken]
+        if not free:
+            raise Refused(refusal("mod.conserve-states-others-have"), s.line)
+        taken.append(free[-1])
+    return taken
+
+
+def _rows(run: Execution, block: Block) -> list[str]:
+    """Return the states that react or are conserved, in the order they appear."""
+    found: dict[str, None] = {}
+    named: list[str] = []
+    for s in all_of(block.body, "reaction"):
+        named += [str(e[1]) for side in s.names[1:] for _, e in side]  # type: ignore[attr-defined]
+    for s in all_of(block.body, "conserve"):
+        named += [str(e[1]) for _, e in s.names[0]]  # type: ignore[attr-defined]
+    for name in named:
+        variable = run.names.variable(name)
+        if variable is not None and variable.sort == "state":
+            found |= dict.fromkeys(run.names.all_elements(name))
+    return list(found)
+
+
+def sparse(run: Execution, block: Block, steady: bool) -> None:
+    """Advance the states of a KINETIC block by one step, or to where they stay."""
+    rows = _rows(run, block)
+    if not rows:
+        raise Refused(refusal("mod.kinetic-without-states", name=block.name), block.line)
+    if len(rows) > MAX_STATES:
+        raise Refused(refusal("mod.kinetic-states", count=len(rows)), block.line)
+    graph = run.graph
+    dt = graph.number(STEADY) if steady else run.read("dt")
+    if steady:
+        run.given["dt"] = dt
+    old = {key: run.value(key) for key in rows}
+
+    def change(now: dict[str, Node], before: dict[str, Node]) -> tuple[dict[str, Node], bool]:
+        with run.trial():
+            found = _Reactions(run, block, rows).gathered(now, before, dt)
+            late.update({key: run.values[key] for key in late})
+        for key, entries in found.matrix.items():
+            if entries.get(key, graph.zero) is graph.zero:
+                raise Refused(refusal("mod.no-equation-kinetic", key=key))
+        return solved(found.matrix, found.right, graph.local), found.linear
+
+    def system() -> Iterator[Node]:
+        found = _Reactions(run, block, rows).gathered(old, old, graph.one)
+        for row in (found.right, *found.matrix.values()):
+            yield from row.values()
+
+    late = {key: after for key, (_, after) in run.late(system).items()}
+    step, linear = change(old, old)
+    if late and steady:
+        shown = run.names.public.get(next(iter(late)), next(iter(late)))
+        what = refusal("mod.steadystate-kinetic-sets-behind-use", name=block.name, shown=shown)
+        raise Refused(what, block.line)
+    if linear and not steady:
+        new = {key: old[key] + step[key] for key in rows}
+    elif steady:
+        new = _steady(run, rows, old, change, linear)
+    else:
+        new = _iterated(run, rows, old, change, late)
+    for key, value in new.items():
+        run.set(key, value)
+    kept = {key: run.values[key] for key in rows}
+    _Reactions(run, block, rows).gathered(kept, kept, graph.one)  # what it sets is of the end
+    run.values |= kept
+    if steady:
+        del run.given["dt"]
+    elif run.shared.secondorder and run.where == "advance":  # half a step, extrapolated
+        for key in rows:
+            run.set(key, kept[key] + (kept[key] - old[key]))
+
+
+def _iterated(
+    run: Execution,
+    rows: Sequence[str],
+    old: dict[str, Node],
+    change: Change,
+    late: dict[str, Node],
+) -> dict[str, Node]:
+    """Iterate from the old states; each turn takes what is `late` of the turn before."""
+    graph, keys = run.graph, [*rows, *late]
+    starts = [*(old[key] for key in rows), *(run.value(key) for key in late)]
+    loop = run.open_loop(keys, starts, TURNS)
+    now = {key: graph.symbol(name) for key, name in zip(keys, loop.names, strict=True)}
+    step, _ = change(now, old)
+    new = {key: graph.local(f"{key}_next", now[key] + step[key]) for key in rows}
+    loop.values = [*(_positive(graph, new[key]) for key in rows), *late.values()]
+    error = graph.add([graph.call("abs", step[key]) for key in rows])
+    loop.go_on = graph.less(graph.symbol("_bound_sum"), error)
+    return dict(zip(keys, run.close_loop(loop), strict=True))
+
+
+def _positive(graph: Graph, x: Node) -> Node:
+    return graph.where(graph.less(x, graph.zero), graph.zero, x)
+
+
+def _steady(
+    run: Execution, rows: Sequence[str], old: dict[str, Node], change: Change, linear: bool
+) -> dict[str, Node]:
+    """Iterate at a step of 1e9 ms; where not linear, first single passes that may start again."""
+    graph = run.graph
+    keys = [*rows, *(f"{key}_from" for key in rows), "iterates"]
+    starts = [*(old[key] for key in rows)] * 2 + [graph.number(int(linear))]
+    loop = run.open_loop(keys, starts, TURNS + RESTARTS)
+    symbols = [graph.symbol(name) for name in loop.names]
+    now = dict(zip(rows, symbols, strict=False))
+    start = dict(zip(rows, symbols[len(rows) :], strict=False))
+    iterates = graph.less(graph.zero, symbols[-1])
+    step, _ = change(now, start)
+    new = {key: graph.local(f"{key}_next", now[key] + step[key]) for key in rows}
+    bound = graph.number(NEGATIVE)
+    below = {key: graph.less(new[key], bound) for key in rows}
+    any_below = graph.zero
+    for one in below.values():
+        any_below = graph.where(one, graph.one, any_below)
+    any_below = graph.local("_below", any_below)
+    cut = {key: graph.where(below[key], graph.zero, new[key]) for key in rows}
+    states = {key: graph.where(iterates, _positive(graph, new[key]), cut[key]) for key in rows}
+    froms = {key: graph.where(iterates, start[key], cut[key]) for key in rows}
+    error = graph.add([graph.call("abs", step[key]) for key in rows])
+    ready = graph.where(graph.less(graph.zero, any_below), graph.zero, graph.one)
+    loop.values = [*states.values(), *froms.values(), graph.where(iterates, graph.one, ready)]
+    more = graph.less(graph.symbol("_bound_sum"), error)
+    loop.go_on = graph.less(graph.zero, graph.where(iterates, more, graph.one))
+    return dict(zip(rows, run.close_loop(loop), strict=False))

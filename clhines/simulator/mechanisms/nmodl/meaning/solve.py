@@ -1,0 +1,551 @@
+"""SOLVE: the methods of NEURON, as NEURON computes them.
+
+- ``cnexp``: each state where its rate stands. What nocmodl cannot write in closed form makes it
+  solve the whole block by ``derivimplicit``, and a rate that is a polynomial of degree 2 or more in
+  its own state loses its terms without the state, as in nocmodl's formula.
+- ``derivimplicit`` and NONLINEAR: Newton's iteration with central differences of 2 %, renewed while
+  the solution changes by more than 5 %, and NEURON's end of it. Rates that are linear in the states
+  need one pass, which is solved directly.
+- ``euler``, ``runge``: as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+
+from clhines.simulator.mechanisms.ir.elimination import Entries, exponential_euler, solved
+from clhines.simulator.mechanisms.ir.expressions import Graph, Node, postorder
+from clhines.simulator.mechanisms.ir.forms import linear_form, without_quotients
+from clhines.simulator.mechanisms.nmodl.execute import Execution
+from clhines.simulator.mechanisms.nmodl.meaning import kinetic
+from clhines.simulator.mechanisms.nmodl.reading.tree import (
+    CALLED,
+    Block,
+    Expression,
+    Refused,
+    Statement,
+    all_of,
+)
+from clhines.simulator.refusals import refusal
+
+RENEW, ITERATIONS = Fraction(1, 20), 50
+STEP, SHARE = Fraction(1, 10**6), Fraction(1, 50)  # of the differences
+STEADY = Fraction(1, 10**9)  # NEURON's dt of derivimplicit with STEADYSTATE
+MAX_NEWTON = 24  # states of one iteration with differences
+_METHODS = {
+    "DERIVATIVE": ("", "cnexp", "derivimplicit", "euler", "runge"),
+    "KINETIC": ("sparse",),
+    "LINEAR": ("", "simeq"),
+    "NONLINEAR": ("", "newton"),
+    "PROCEDURE": ("", "after_cvode", "cvode_t", "cvode_t_v", "none"),
+    "FUNCTION": ("", "after_cvode", "none"),
+}
+_INSTEAD = "use cnexp, derivimplicit, sparse, euler or runge"
+_ONE_BLOCK = "put all reactions in one: NEURON's code of two forgets states"
+
+
+def solve(run: Execution, s: Statement) -> None:
+    """Execute a SOLVE statement."""
+    name, method, steady = str(s.names[0]), str(s.names[1]), bool(s.names[2])
+    block = run.file.blocks.get(name)
+    if block is None:
+        raise Refused(refusal("mod.solve-no-block", name=name), s.line)
+    if method == CALLED and block.sort == "DERIVATIVE":
+        _call(run, block, s.line)
+        return
+    known = _METHODS.get(block.sort)
+    if known is None:
+        raise Refused(refusal("mod.solve-of-block", sort=block.sort, name=name), s.line)
+    if method not in known and not (block.sort == "DERIVATIVE" and method == "sparse"):
+        raise Refused(refusal("mod.solve-method", name=name, method=method), s.line)
+    if block.sort in ("PROCEDURE", "FUNCTION"):
+        run.inlined(block, [], s.line)
+        return
+    before, run.is_repeated = run.is_repeated, not _is_once(run, block, method)
+    if block.sort == "KINETIC":
+        if sum(other.sort == "KINETIC" for other in run.file.blocks.values()) > 1:
+            raise Refused(refusal("mod.kinetic-file-two", name=name), block.line)
+        kinetic.sparse(run, block, steady)
+    elif block.sort in ("LINEAR", "NONLINEAR"):
+        _equations(run, block)
+    elif steady and method != "derivimplicit":
+        raise Refused(refusal("mod.steadystate-derivative", method=method, name=name), s.line)
+    else:
+        _derivative(run, block, "derivimplicit" if method == "sparse" else method, steady)
+    run.is_repeated = before
+
+
+def _is_once(run: Execution, block: Block, method: str) -> bool:
+    """Whether NEURON executes a block once in a step, rate by rate."""
+    rates = all_of(block.body, "prime")
+    return method == "cnexp" and all(_order(run, rate) in (0, 1) for rate in rates)
+
+
+def _call(run: Execution, block: Block, line: int) -> None:
+    """Execute a DERIVATIVE block that is called: with METHOD cnexp it is one step, as in SOLVE."""
+    found = all_of([s for one in run.file.main.values() for s in one.body], "solve")
+    methods = {str(s.names[1]) for s in found if s.names[0] == block.name}
+    if methods != {"cnexp"} or any(_order(run, r) is None for r in all_of(block.body, "prime")):
+        raise Refused(refusal("mod.derivative-called", name=block.name), line)
+    _derivative(run, block, "cnexp", False)
+
+
+def halves(run: Execution, s: Statement) -> bool:
+    """Whether NEURON's secondorder makes it halve dt for a SOLVE of BREAKPOINT, and extrapolate."""
+    block = run.file.blocks.get(str(s.names[0]))
+    if block is None or s.names[2]:
+        return False
+    if block.sort == "DERIVATIVE" and s.names[1] == "cnexp":
+        return any(_order(run, rate) is None for rate in all_of(block.body, "prime"))
+    return block.sort in ("DERIVATIVE", "KINETIC")
+
+
+def _extrapolated(run: Execution, steps: dict[str, Node]) -> None:
+    """Add to each state once more what half a step has added: NEURON's secondorder."""
+    if run.shared.secondorder and run.where == "advance":
+        for key, step in steps.items():
+            run.set(key, run.value(key) + step)
+
+
+def _derivative(run: Execution, block: Block, method: str, steady: bool) -> None:
+    rates = all_of(block.body, "prime")
+    if not rates:
+        raise Refused(refusal("mod.derivative-has-no-rate", name=block.name), block.line)
+    for name, line in run.file.rates.items():
+        if method != "derivimplicit":  # NEURON's cnexp never works it out
+            what = refusal("mod.expression-method", name=name, value=method or "none")
+            raise Refused(what, line)
+    if method == "cnexp" and all(_order(run, s) is not None for s in rates):
+        _cnexp(run, block)
+    elif method == "euler":
+        _euler(run, block)
+    elif not method:  # NEURON executes the block and leaves the states alone
+        _extrapolated(run, {k: run.read("dt") * x for k, x in _evaluated(run, block).items()})
+    elif method == "runge":
+        _runge(run, block)
+    else:
+        _implicit(run, block, steady)
+
+
+# ----------------------------------------------------------------------------------------- cnexp
+
+
+def _order(run: Execution, s: Statement) -> int | None:
+    """Return the degree of a rate in its own state as nocmodl sees it, None where it sees none."""
+    if s.names[1] is not None:
+        return None
+    name = str(s.names[0])
+    order = _degree(s.values[0], name)
+    if order == -2:
+        raise Refused(refusal("mod.power-method-cnexp", name=name), s.line)
+    return None if order == -1 else order
+
+
+def _degree(e: Expression, name: str) -> int:
+    """Degree, or -1 where nocmodl gives up, -2 where it breaks down. Chains are not recursed."""
+    total = 0
+    pending: list[tuple[str, int]] = []
+    while e[0] in ("+", "-", "*", "/"):
+        pending.append((str(e[0]), _degree(e[2], name)))  # type: ignore[arg-type]
+        e = e[1]  # type: ignore[assignment]
+    total = _leaf_degree(e, name)
+    for sign, other in reversed(pending):
+        if min(total, other) < 0:
+            return min(total, other)
+        if sign in "+-":
+            total = max(total, other)
+        elif sign == "*":
+            total += other
+        elif other:
+            return -1
+    return total
+
+
+def _leaf_degree(e: Expression, name: str) -> int:
+    if e[0] == "name":
+        return int(e[1] == name)
+    if e[0] == "neg":
+        return _degree(e[1], name)  # type: ignore[arg-type]
+    if e[0] == "number":
+        return 0
+    inner: Sequence[object] = e[2] if e[0] == "call" else e[1:]  # type: ignore[assignment]
+    used = any(_degree(a, name) for a in inner)  # type: ignore[arg-type]
+    return (-2 if e[0] == "^" else -1) if used else 0
+
+
+def _cnexp(run: Execution, block: Block) -> None:
+    graph = run.graph
+
+    def prime(s: Statement, key: str) -> None:
+        name, own = str(s.names[0]), f"_{key}__itself"
+        order = _order(run, s)
+        symbol = graph.symbol(own)
+        run.given[name] = symbol
+        rate = run.expression(s.values[0])
+        del run.given[name]
+        x, h = run.value(key), run.read("dt")
+        if order is not None and order > 1:
+            [slope] = graph.replaced([graph.slope(rate, own)], {symbol: x})
+            run.set(key, x * graph.call("exp", slope * h))
+            return
+        form = linear_form(rate, [own])
+        if form is None:
+            raise Refused(refusal("mod.not-linear", name=name), s.line)
+        a, b = form.constant, form.coefficients.get(own, graph.zero)
+        a, b = without_quotients(a), without_quotients(b)
+        if any(e.op.startswith(("scop_", "random_")) for e in postorder([b])):
+            raise Refused(refusal("mod.random-number-factor", name=name), s.line)
+        run.set(key, exponential_euler(x, a, b, h, graph.local, f"{key}_rate"))
+
+    _in_block(run, block, prime)
+
+
+def _in_block(run: Execution, block: Block, prime: Callable[[Statement, str], None]) -> None:
+    """Execute the block with this treatment of rates."""
+
+    def rule(s: Statement) -> None:
+        prime(s, run.key(str(s.names[0]), run.index(s.names[1], s.line), s.line))
+
+    with run.scope({"prime": rule, "once": rule} if not run.is_repeated else {"prime": rule}):
+        run.body(block.body)
+
+
+# -------------------------------------------------------------------------------------- explicit
+
+
+def _evaluated(run: Execution, block: Block) -> dict[str, Node]:
+    """Execute the block; return the rates by state, in the order written."""
+    found: dict[str, Node] = {}
+    guard = run.guard
+
+    def prime(s: Statement, key: str) -> None:
+        if run.guard is not guard:
+            raise Refused(refusal("mod.rate-in-if", name=s.names[0]), s.line)
+        found[key] = run.expression(s.values[0])
+
+    _in_block(run, block, prime)
+    return found
+
+
+def _euler(run: Execution, block: Block) -> None:
+    rates = _evaluated(run, block)
+    h = run.read("dt")
+    steps = {key: h * rate for key, rate in rates.items()}
+    for key, step in steps.items():
+        run.set(key, run.value(key) + step)
+    _extrapolated(run, steps)
+
+
+def _runge(run: Execution, block: Block) -> None:
+    graph = run.graph
+    h, t = run.read("dt"), run.read("t")
+    half, third = graph.number(Fraction(1, 2)), graph.number(Fraction(1, 3))
+    with run.trial():
+        keys = list(_evaluated(run, block))
+    old = {key: run.value(key) for key in keys}
+    at, total = dict(old), dict(old)
+    for stage, (ahead, share) in enumerate(((half, third), (half, third), (graph.one, third))):
+        run.given["t"] = t if stage == 0 else t + half * h
+        for key in keys:
+            run.set(key, at[key])
+        rates = _evaluated(run, block)
+        step = half if stage == 0 else graph.one
+        for key in keys:
+            total[key] = total[key] + step * share * h * rates[key]
+            at[key] = graph.local(f"{key}_stage", old[key] + ahead * h * rates[key])
+    run.given["t"] = t + h
+    for key in keys:
+        run.set(key, at[key])
+    rates = _evaluated(run, block)
+    sixth = graph.number(Fraction(1, 6))
+    for key in keys:
+        run.set(key, total[key] + sixth * h * rates[key])
+    del run.given["t"]
+    _extrapolated(run, {key: h * rates[key] for key in keys})
+    _evaluated(run, block)  # what it sets is of the end
+
+
+# -------------------------------------------------------------------------------------- implicit
+
+
+def _implicit(run: Execution, block: Block, steady: bool) -> None:
+    graph = run.graph
+    keys = list[str]()
+
+    def rates_here() -> Iterable[Node]:
+        rates = _evaluated(run, block)
+        keys[:] = rates
+        return rates.values()
+
+    late = _is_late(run, block, run.late(rates_here))
+    old = [run.value(key) for key in keys]
+    h = graph.number(STEADY) if steady else run.read("dt")
+    if steady:
+        run.given["dt"] = h
+
+    def deviations(at: Sequence[Node]) -> list[Node]:
+        with run.trial():
+            for key, value in zip(keys, at, strict=True):
+                run.values[key] = value
+            rates = _evaluated(run, block)
+            if late:
+                rates = _evaluated(run, block)
+        return [rates[key] - (x - before) / h for key, x, before in zip(keys, at, old, strict=True)]
+
+    new = newton(run, keys, old, deviations)
+    for key, value in zip(keys, new, strict=True):
+        run.set(key, value)
+    rates = _evaluated(run, block)  # what the block sets is as of the end
+    if late:
+        rates = _evaluated(run, block)
+    if steady:
+        run.given.pop("dt", None)
+    else:
+        _extrapolated(run, {key: h * rates[key] for key in keys})
+
+
+def _is_late(run: Execution, block: Block, late: dict[str, tuple[Node, Node]]) -> bool:
+    """Whether the block sets something only behind its use.
+
+    NEURON executes it until nothing changes, so that rates have it of the same states.
+    """
+    names = [before.name for before, _ in late.values()]
+    for key, (before, after) in late.items():
+        if not (_stays(after, before, names) or _bounds(run, after, before, names)):
+            shown = run.names.public.get(key, key)
+            what = refusal(
+                "mod.each-turn-neuron-iteration-makes-last", shown=shown, name=block.name
+            )
+            raise Refused(what, block.line)
+    run.shared.behind |= late.keys()
+    return bool(late)
+
+
+def _bounds(run: Execution, value: Node, before: Node, names: Sequence[str]) -> bool:
+    """Whether a value, of no states, is the one before or one other, as ``if (a > b) { a = b }``.
+
+    A second execution leaves it as the first has set it, whatever the condition is.
+    """
+    variables = run.file.variables.items()
+    states = {k for n, v in variables if v.sort == "state" for k in run.names.all_elements(n)}
+    ends, pending = set[Node](), [value.definition]
+    while pending:
+        node = pending.pop()
+        if node.op == "where":
+            pending += [a.definition for a in node.args[1:]]
+        elif node is not before.definition:
+            ends.add(node)
+    return not value.uses(*states) and len(ends) == 1 and not any(e.uses(*names) for e in ends)
+
+
+def _stays(value: Node, before: Node, names: Sequence[str]) -> bool:
+    """Whether a second execution leaves a value, which has these names, as the first has set it."""
+    value = value.definition
+    if value.op != "where" or value.args[0].uses(*names):
+        return value is before or not value.uses(*names)
+    return all(_stays(a, before, names) for a in value.args[1:])
+
+
+def newton(
+    run: Execution,
+    keys: Sequence[str],
+    old: Sequence[Node],
+    deviations: Callable[[Sequence[Node]], list[Node]],
+) -> list[Node]:
+    """Return the zero of `deviations` that NEURON's iteration finds from the old values."""
+    graph = run.graph
+    symbols = [graph.symbol(f"_{key}__try") for key in keys]
+    names = [s.name for s in symbols]
+    at = deviations(symbols)
+    forms = [linear_form(e, names) for e in at]
+    if all(f is not None for f in forms):
+        matrix, right = {}, {}
+        first = graph.replaced(at, dict(zip(symbols, old, strict=True)))
+        for name, form, e in zip(names, forms, first, strict=True):
+            assert form is not None
+            row = {c: -x for c, x in form.coefficients.items() if x is not graph.zero}
+            matrix[name] = {**row, name: row.get(name, graph.zero)}
+            right[name] = e
+        change = _system(matrix, right, graph)
+        return [x + change[name] for x, name in zip(old, names, strict=True)]
+    return _iterated(run, keys, list(old), at, symbols)
+
+
+def _system(matrix: Entries, right: dict[str, Node], graph: Graph) -> dict[str, Node]:
+    """Solve; rows are in another order where a diagonal entry is 0 by its form."""
+    names = list(matrix)
+    if any(matrix[name].get(name, graph.zero) is graph.zero for name in names):
+        row_of = _matching(matrix, graph)
+        matrix = {name: matrix[row_of[name]] for name in names}
+        right = {name: right[row_of[name]] for name in names}
+    return solved(matrix, right, graph.local)
+
+
+def _matching(matrix: Entries, graph: Graph) -> dict[str, str]:
+    """Return for each unknown a row of its own, in which its entry is not 0 by its form.
+
+    A matching by augmenting paths. Unknowns prefer rows where their entry is the sum with the most
+    terms: in a balance of flows that is their own row, with the largest entry of their column.
+    """
+    terms = {
+        name: {
+            row: _terms(entries[name])
+            for row, entries in matrix.items()
+            if entries.get(name, graph.zero) is not graph.zero
+        }
+        for name in matrix
+    }
+    taken: dict[str, str] = {}
+
+    def place(name: str, seen: set[str]) -> bool:
+        rows = sorted(terms[name], key=lambda row: -terms[name][row])
+        free = next((row for row in rows if row not in taken), None)
+        if free is not None:
+            taken[free] = name
+            return True
+        for row in rows:
+            if row not in seen:
+                seen.add(row)
+                if place(taken[row], seen):
+                    taken[row] = name
+                    return True
+        return False
+
+    for name in sorted(matrix, key=lambda n: -max(terms[n].values(), default=0)):
+        if not place(name, set()):
+            raise Refused(refusal("mod.system-equations-singular-whatever-coefficients"))
+    return {name: row for row, name in taken.items()}
+
+
+def _terms(e: Node) -> int:
+    """Return how many terms a factor that is a sum has, 1 where none is."""
+    while e.op == "local":
+        e = e.args[0]
+    if e.op == "mul":
+        return max(_terms(a) for a in e.args)
+    return len(e.args) if e.op == "add" else 1
+
+
+def _iterated(
+    run: Execution, keys: Sequence[str], old: list[Node], at: list[Node], symbols: list[Node]
+) -> list[Node]:
+    """Newton's iteration as a loop: the states, the deviations, the change and the Jacobian."""
+    graph, size = run.graph, len(keys)
+    if size > MAX_NEWTON:
+        raise Refused(refusal("mod.newton-iteration-states", size=size))
+
+    def where(values: Sequence[Node]) -> list[Node]:
+        return graph.replaced(at, dict(zip(symbols, values, strict=True)))
+
+    entries = [(i, j) for i in range(size) for j in range(size) if at[i].uses(symbols[j].name)]
+    loop = run.open_loop(
+        [*keys, *(f"{k}_off" for k in keys), "change", *(f"J{i}_{j}" for i, j in entries)],
+        [*old, *where(old), graph.one, *[graph.zero] * len(entries)],
+        ITERATIONS,
+    )
+    now = [graph.symbol(name) for name in loop.names]
+    x, off, change = now[:size], now[size : 2 * size], now[2 * size]
+    known = dict(zip(entries, now[2 * size + 1 :], strict=True))
+    renew = graph.less(graph.number(RENEW), change)
+    fresh = _jacobian(graph, x, entries, where)
+    used = {e: graph.local("_slope", graph.where(renew, fresh[e], known[e])) for e in entries}
+    matrix: Entries = {n: {} for n in keys}
+    for (i, j), e in used.items():
+        matrix[keys[i]][keys[j]] = -e
+    for n in keys:
+        matrix[n].setdefault(n, graph.zero)
+    step = _system(matrix, dict(zip(keys, off, strict=True)), graph)
+    new = [graph.local(f"{n}_next", a + step[n]) for n, a in zip(keys, x, strict=True)]
+    off_new = [graph.local(f"{n}_off_next", e) for n, e in zip(keys, where(new), strict=True)]
+    largest = graph.zero
+    for n, a in zip(keys, x, strict=True):
+        counts = graph.less(graph.symbol("_bound_size"), graph.call("abs", a))
+        ratio = graph.where(counts, graph.call("abs", step[n] / a), graph.zero)
+        largest = _maximum(graph, largest, ratio)
+    worst = graph.zero
+    for e in off_new:
+        worst = _maximum(graph, worst, graph.call("abs", e))
+    largest = graph.local("_largest", largest)
+    done = graph.both(
+        graph.less(largest, graph.symbol("_bound_change"), or_equal=True),
+        graph.less(worst, graph.symbol("_bound_rest"), or_equal=True),
+    )
+    loop.values = [*new, *off_new, largest, *(used[e] for e in entries)]
+    loop.go_on = graph.negated(done)
+    return run.close_loop(loop)[:size]
+
+
+def _jacobian(
+    graph: Graph, x: Sequence[Node], entries: Sequence[tuple[int, int]], where: object
+) -> dict[tuple[int, int], Node]:
+    """Central differences, as NEURON takes them; the deviations' slopes, not of their negatives."""
+    found: dict[tuple[int, int], Node] = {}
+    for j in range(len(x)):
+        rows = [i for i, k in entries if k == j]
+        if not rows:
+            continue
+        share = graph.number(SHARE) * graph.call("abs", x[j])
+        step = graph.local("_step", _maximum(graph, share, graph.number(STEP)))
+        high = where([a + step if k == j else a for k, a in enumerate(x)])  # type: ignore[operator]
+        low = where([a - step if k == j else a for k, a in enumerate(x)])  # type: ignore[operator]
+        for i in rows:
+            found[i, j] = (high[i] - low[i]) / (step * 2)
+    return found
+
+
+def _maximum(graph: Graph, a: Node, b: Node) -> Node:
+    return b if a is graph.zero else graph.where(graph.less(a, b), b, a)
+
+
+def _equations(run: Execution, block: Block) -> None:
+    """LINEAR and NONLINEAR: as many equations as there are states in them."""
+    found: list[Node] = []
+    used, guard = _states_in(run, block), run.guard
+
+    def equation(s: Statement) -> None:
+        if run.guard is not guard:
+            raise Refused(refusal("mod.equation-if"), s.line)
+        left, right = (run.expression(e) for e in s.values)
+        found.append(right - left)
+
+    def executed() -> list[Node]:
+        found.clear()
+        with run.scope({"equation": equation}):
+            run.body(block.body)
+        return list(found)
+
+    late = block.sort == "NONLINEAR" and _is_late(run, block, run.late(executed))
+
+    def deviations(at: Sequence[Node]) -> list[Node]:
+        with run.trial():
+            for key, value in zip(used, at, strict=True):
+                run.values[key] = value
+            executed()
+            if late:
+                executed()
+        if len(found) != len(used):
+            raise Refused(
+                refusal("mod.equations-states", count=len(found), count2=len(used)), block.line
+            )
+        return list(found)
+
+    new = newton(run, used, [run.value(key) for key in used], deviations)
+    for key, value in zip(used, new, strict=True):
+        run.set(key, value)
+    with run.scope({"equation": lambda s: None}):
+        run.body(block.body)
+
+
+def _states_in(run: Execution, block: Block) -> list[str]:
+    """Return the states that the equations name, in the order of the STATE block."""
+    named: set[str] = set()
+    stack: list[object] = [e for s in all_of(block.body, "equation") for e in s.values]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, tuple):
+            if one and one[0] == "name":
+                named.add(str(one[1]))
+            stack.extend(one)
+    states = [v.name for v in run.file.variables.values() if v.sort == "state" and v.name in named]
+    return [key for name in states for key in run.names.all_elements(name)]

@@ -1,0 +1,770 @@
+"""The C of VERBATIM blocks that NMODL can say: statements become NMODL's text.
+
+Read are assignments, ``if``, ``switch``, ``for``, ``while``, ``return``, locals of type double and
+int, calls of functions, ``printf`` (dropped), ``assert``, and random numbers of a POINTER:
+``nrn_random_pick(_p_rng)`` and functions of ``nrnran123.h``. A pointer to a Vector in a variable
+may be asked for being there, as may a symbol of hoc, which is not. Blocks of one function may share
+braces. All else is refused where it is executed: where parameters say so, at the start of a run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from clhines.simulator.mechanisms.nmodl.reading.macros import (
+    NotReadError,
+    expanded,
+    macros_in,
+    preprocessed,
+)
+from clhines.simulator.mechanisms.nmodl.reading.tree import PICK
+from clhines.simulator.mechanisms.nmodl.reading.verbatim import is_empty, without_comments
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?(?![\w.]))
+    |(?P<name>[A-Za-z_]\w*)|(?P<text>"(?:[^"\\\n]|\\.)*")
+    |(?P<sign>\+\+|--|[-+*/]=|[<>=!]=|&&|\|\||::|[-+*/<>=!(){}\[\];:,&])
+    |(?P<other>[^\s\w'\\#]))""",
+    re.X,
+)
+_EMPTY = re.compile(r"\bvoid\s+(\w+)\s*\([^(){};]*\)\s*\{\s*\}")  # a function that does nothing
+_CASTS = {"nrnran123_State", "Rand", "void"}  # of a stream's pointer
+_PICKS = {  # functions of a stream, and what NMODL calls them
+    PICK: PICK, "nrnran123_dblpick": "random_dpick",
+    "nrnran123_negexp": "random_negexp", "nrnran123_normal": "random_normal",
+    "nrnran123_ipick": "random_ipick",
+}  # fmt: skip
+_MATHS = {
+    "fabs", "exp", "log", "log10", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "floor",
+    "ceil", "asin", "acos", "atan", "pow", "fmod", "atan2",
+}  # fmt: skip
+_DRAWN = {"exprand", "normrand", "scop_random"}  # of NEURON's one generator
+_LEVELS = (("||",), ("&&",), ("==", "!="), ("<", "<=", ">", ">="), ("+", "-"), ("*", "/"))
+_BLOCKS = {  # of NMODL
+    "FUNCTION", "PROCEDURE", "DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE", "INITIAL",
+    "BREAKPOINT", "NET_RECEIVE", "BEFORE", "AFTER", "CONSTRUCTOR", "DESTRUCTOR",
+}  # fmt: skip
+_RETURN = "VERBATIM\nreturn;\nENDVERBATIM"
+UNREAD = (
+    "verbatim_unread"  # what NMODL says of C that is not read, to be refused where it is executed
+)
+OF_ION = "verbatim_of_ion"  # the value of an ion's variable, which the block began with
+WHOLE = "verbatim_whole"  # a function that cuts a number to a whole one, as a cast of C does
+_POINTED = {"void", "double", "int", "char", "float", "FILE", "Object", "Symbol", "IvocVect"}
+_INTEGERS = ("unsigned", "long"), ("unsigned", "int"), ("unsigned",), ("int",), ("long",)
+_OTHERS = {"abs", "break", "continue", "goto", "switch", "do", "sizeof", "float", "NULL"}
+
+
+class _Open(Exception):  # noqa: N818
+    """A statement of C goes on in what follows the block."""
+
+
+@dataclass
+class Around:
+    """Surroundings of a VERBATIM block: its function and names of the file."""
+
+    function: str  # the FUNCTION that it is in, else empty
+    nmodl: frozenset[str]  # LOCALs and arguments of its block, and LOCALs of the file
+    streams: frozenset[str]  # POINTERs from which some VERBATIM draws random numbers
+    functions: frozenset[str]  # FUNCTIONs and PROCEDUREs
+    whole: frozenset[str]  # variables of FROM, which are C's int
+    macros: frozenset[str] = frozenset()  # of VERBATIM outside of blocks, and its own maths
+    empty: frozenset[str] = frozenset()  # functions of C in the file that do nothing
+    takes_v: bool = True  # whether v is the voltage there: not in NET_RECEIVE
+    defined: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # see `macros_in`
+    types: dict[str, str] = field(default_factory=dict)  # of locals of C so far, by name
+
+
+def translations(parts: Sequence[re.Match[str]]) -> dict[int, str]:
+    """Return NMODL's text of VERBATIM blocks of a file, by where they begin, from its tokens."""
+    words = [part.group() if part.lastgroup in ("name", "sign") else "" for part in parts]
+    functions = [b for a, b in pairwise(words) if a in ("FUNCTION", "PROCEDURE")]
+    streams = [_drawn_from(part.group()) for part in parts if part.lastgroup == "verbatim"]
+    whole = frozenset(b for a, b in pairwise(words) if a == "FROM")
+    at_top = [*_at_top(parts, words)]
+    defined = {name: macro for text in at_top for name, macro in macros_in(text).items()}
+    macros = {name for text in at_top for name in _macros(text)}.difference(defined)
+    known = (
+        frozenset().union(*streams), frozenset(functions), whole,
+        frozenset(macros.union({"diam", "area"}.difference(words))),
+        frozenset(name for text in at_top for name in _EMPTY.findall(text)),
+    )  # fmt: skip
+    of_file = {name for k in _outside(words, "LOCAL") for name in _listed(words, k + 1)}
+    found, depth = dict[int, str](), 0
+    around, blocks = (
+        Around("", frozenset(), *known, defined=defined),
+        list[tuple[int, tuple[str, int, int] | None]](),
+    )
+    for k, part in enumerate(parts):
+        if part.lastgroup == "verbatim" and depth and not _stays(part.group(), around.function):
+            blocks.append((part.start(), translated(part.group(), around)))
+        elif not depth and words[k] in _BLOCKS:
+            function = "".join(words[k + 1 : k + 2]) if words[k] == "FUNCTION" else ""
+            own = frozenset(_locals(_block(words, k))) | of_file
+            around = Around(function, own, *known, words[k] != "NET_RECEIVE", defined)
+        depth += {"{": 1, "}": -1}.get(words[k], 0)
+        if not depth and blocks:
+            found |= _balanced(blocks)
+            blocks.clear()
+    return found
+
+
+def _stays(text: str, function: str) -> bool:
+    """Whether a block is known without a translation."""
+    return is_empty(text) and not (function and re.search(r"\breturn\b", without_comments(text)))
+
+
+def _at_top(parts: Sequence[re.Match[str]], words: Sequence[str]) -> Iterator[str]:
+    """Yield the C of VERBATIM outside of blocks."""
+    depth = 0
+    for part, word in zip(parts, words, strict=True):
+        if part.lastgroup == "verbatim" and not depth:
+            yield without_comments(part.group())
+        depth += {"{": 1, "}": -1}.get(word, 0)
+
+
+def _macros(text: str) -> set[str]:
+    """Return names that such C defines, and functions of maths there."""
+    named = re.findall(r"#\s*define\s+(\w+)", text)
+    return {*named, *_MATHS.intersection(re.findall(r"(\w+)\s*\(", text))}
+
+
+def _locals(words: Sequence[str]) -> Iterator[str]:
+    """Yield names of LOCALs, of variables of FROM, and of arguments, with those of units."""
+    for k, word in enumerate(words):
+        if word == "FROM" and words[k + 2 : k + 3] == ["="]:
+            yield words[k + 1]
+        elif word == "LOCAL":
+            yield from _listed(words, k + 1)
+        elif word in _BLOCKS | {"FOR_NETCONS"}:
+            for name in words[k + 1 :]:
+                if name == "{":
+                    break
+                yield name
+
+
+def _outside(words: Sequence[str], wanted: str) -> Iterator[int]:
+    """Yield where a word is outside of blocks."""
+    depth = 0
+    for k, word in enumerate(words):
+        depth += {"{": 1, "}": -1}.get(word, 0)
+        if not depth and word == wanted:
+            yield k
+
+
+def _block(words: Sequence[str], begin: int) -> Sequence[str]:
+    """Return the words of a block from its name to its last brace."""
+    depth = 0
+    for k in range(begin, len(words)):
+        depth += {"{": 1, "}": -1}.get(words[k], 0)
+        if words[k] == "}" and not depth:
+            return words[begin : k + 1]
+    return words[begin:]
+
+
+def _listed(words: Sequence[str], at: int) -> Iterator[str]:
+    """Yield names with commas between them, of which some may be arrays."""
+    while at < len(words):
+        yield words[at]
+        at += 4 if words[at + 1 : at + 2] == ["["] else 1
+        if words[at : at + 1] != [","]:
+            return
+        at += 1
+
+
+def _balanced(blocks: Sequence[tuple[int, tuple[str, int, int] | None]]) -> dict[int, str]:
+    """Return texts of the blocks of one function, of those that share braces all or none."""
+    found, shared, depth, whole = dict[int, str](), dict[int, str](), 0, True
+    for start, one in blocks:
+        if one is None:
+            whole &= not depth
+            continue
+        said, moved, lowest = one
+        (shared if moved or lowest or depth else found)[start] = said
+        whole &= depth + lowest >= 0
+        depth += moved
+    return found | (shared if whole and not depth else {})
+
+
+def _drawn_from(text: str) -> frozenset[str]:
+    """Return the pointers from which some C draws random numbers."""
+    calls = r"\b(?:nrn_random_pick|nrnran123_(?:dblpick|negexp|normal|ipick))\s*\("
+    return frozenset(re.findall(rf"{calls}[\w\s*()<>]*?\b_p_(\w+)", without_comments(text)))
+
+
+def translated(text: str, around: Around) -> tuple[str, int, int] | None:
+    """Return a block's C as NMODL, else None; the depth of braces after it, and the least in it."""
+    inner = text.strip().removeprefix("VERBATIM").removesuffix("ENDVERBATIM")
+    try:
+        text = expanded(preprocessed(without_comments(inner)), around.defined)
+        reader = _Reader(_tokens(text), around)
+        said = reader.all()
+    except (NotReadError, _Open):
+        return None
+    return None if said == f"{UNREAD}()" else (said, reader.depth, reader.lowest)
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    found, at, text = [], 0, text.rstrip()
+    while at < len(text):
+        one = _TOKEN.match(text, at)
+        if one is None:
+            raise NotReadError
+        found.append((str(one.lastgroup), str(one[str(one.lastgroup)])))
+        at = one.end()
+    return found
+
+
+class _Reader:
+    """One reading of one block; expressions come with their type, ``int`` or ``double``."""
+
+    def __init__(self, tokens: Sequence[tuple[str, str]], around: Around) -> None:
+        self._tokens, self._around = [*tokens, ("end", "")], around
+        self._at = self.depth = self.lowest = 0
+
+    # ------------------------------------------------------------------------------- tokens
+
+    @property
+    def _next(self) -> str:
+        return self._tokens[self._at][1]
+
+    def _take(self, *texts: str) -> bool:
+        """Go on if the next tokens are these."""
+        found = [text for _, text in self._tokens[self._at : self._at + len(texts)]]
+        same = found == [*texts] and self._tokens[self._at][0] != "text"
+        self._at += len(texts) if same else 0
+        return same
+
+    def _need(self, text: str) -> None:
+        if not self._take(text):
+            raise NotReadError
+
+    def _name(self) -> str:
+        sort, text = self._tokens[self._at]
+        if sort != "name":
+            raise NotReadError
+        self._at += 1
+        return text
+
+    # ------------------------------------------------------------------------------- statements
+
+    def all(self) -> str:
+        """Return everything; braces may be of other blocks."""
+        found = []
+        while self._tokens[self._at][0] != "end":
+            if self._take("}"):
+                self._move(-1)
+                found.append("}")
+                if self._take("else"):
+                    found.append(self._else())
+            else:
+                found.append(self._statement())
+        return "\n".join(found)
+
+    def _move(self, by: int) -> None:
+        self.depth += by
+        self.lowest = min(self.lowest, self.depth)
+
+    def _statement(self) -> str:
+        """Return a statement; of what is not read, and what follows it in its braces, `UNREAD`."""
+        before, types = (self._at, self.depth, self.lowest), dict(self._around.types)
+        try:
+            return self._read()
+        except NotReadError:
+            (self._at, self.depth, self.lowest), self._around.types = before, types
+        depth = 0
+        while depth or self._next != "}":
+            sort, text = self._tokens[self._at]
+            if sort == "end":
+                if depth or self.depth:
+                    raise NotReadError
+                break
+            if text in ("goto", "case", "default"):
+                raise NotReadError
+            depth += {"{": 1, "}": -1}.get(text, 0) if sort == "sign" else 0
+            self._at += 1
+        return f"{UNREAD}()"
+
+    def _read(self) -> str:
+        if self._take(";"):
+            return ""
+        if self._next == "{":
+            return self._body()
+        if self._take("if"):
+            return self._if()
+        if self._take("while"):
+            return f"while ({self._condition()}) {self._closed(self._body)}"
+        if self._take("for"):
+            return self._for()
+        if self._take("switch"):
+            return self._switch()
+        if self._take("return"):
+            return self._return()
+        if self._take("extern"):
+            return self._skipped()
+        if self._take("assert"):
+            found = f"if (!({self._condition()})) {{ hoc_execerror() }}"
+            self._need(";")
+            return found
+        if self._next in _POINTED and self._tokens[self._at + 1] == ("sign", "*"):
+            return self._pointers()
+        if self._next in ("double", "int", "long", "unsigned", "const", "static"):
+            return self._declaration()
+        if self._take("char"):
+            return self._text()
+        for printing in (("printf", "("), ("fprintf", "(", "stderr"), ("fprintf", "(", "stdout")):
+            if self._take(*printing):
+                return self._dropped()
+        if self._take("hoc_execerror", "("):
+            return f"hoc_execerror()\n{self._dropped()}"  # refused where it is executed
+        found = self._simple()
+        self._need(";")
+        return found
+
+    def _body(self) -> str:
+        """Return a block in braces, which may go on after the end, or one statement in braces."""
+        if self._next == "" and self._tokens[self._at][0] == "end":
+            raise _Open
+        if not self._take("{"):  # what is not read there is no statement of the block around it
+            return f"{{ {self._closed(self._read)} }}"
+        self._move(1)
+        found, outside = ["{"], dict(self._around.types)
+        while self._tokens[self._at][0] != "end":
+            if self._take("}"):
+                self._move(-1)
+                self._around.types = outside
+                return "\n".join([*found, "}"])
+            found.append(self._statement())
+        return "\n".join(found)
+
+    def _closed(self, read: Callable[[], str]) -> str:
+        """Return the result of `read`, with as many braces opened as closed."""
+        before = self.depth
+        found = read()
+        if self.depth != before:
+            raise NotReadError
+        return found
+
+    def _condition(self) -> str:
+        self._need("(")
+        found, _ = self._expression()
+        self._need(")")
+        return found
+
+    def _if(self) -> str:
+        before, first = self.depth, self._assigned_first()
+        found = f"{first}if ({self._condition()}) {self._body()}"
+        if self.depth == before and self._take("else"):
+            found += f" {self._else()}"
+        return found
+
+    def _else(self) -> str:
+        if self._tokens[self._at : self._at + 3] == [("name", "if"), *[("sign", "(")] * 2]:
+            return f"else {{ {self._closed(self._statement)} }}"  # it may begin with an assignment
+        return f"else {self._if()}" if self._take("if") else f"else {self._body()}"
+
+    def _assigned_first(self) -> str:
+        """Return the assignment with which a condition begins: ``if ((x = 1/a) < b)``."""
+        begin = self._at
+        if self._take("(", "(") and self._tokens[self._at][0] == "name":
+            at = self._at
+            with suppress(NotReadError):
+                name, kind = self._variable()
+                variable = self._tokens[at : self._at]
+                if self._take("="):
+                    said = self._assigned(name, kind)
+                    self._need(")")
+                    self._tokens[at - 1 : self._at] = variable
+                    self._at = begin
+                    return f"{said}\n"
+        self._at = begin
+        return ""
+
+    def _switch(self) -> str:
+        """Return branches for a switch whose cases all end with break."""
+        self._need("(")
+        value, _ = self._variable()
+        self._need(")")
+        self._need("{")
+        found = list[str]()
+        while not self._take("}"):
+            tests = list[str]()
+            while self._take("case"):
+                tests.append(f"{value} == {self._expression()[0]}")
+                self._need(":")
+            if not tests:
+                self._need("default")
+                self._need(":")
+            body = list[str]()
+            while not (self._take("break", ";") or self._next == "}"):
+                body.append(self._closed(self._statement))
+            inside = "\n".join(body)
+            test = f"if ({' || '.join(tests)}) " if tests else ""
+            found.append(f"{test}{{ {inside} }}")
+            if not tests:
+                self._need("}")
+                break
+        return " else ".join(found)
+
+    def _for(self) -> str:
+        self._need("(")
+        outside = dict(self._around.types)
+        if self._next in ("double", "int", "long"):
+            first = self._declaration()
+        else:
+            first = "" if self._next == ";" else self._simple()
+            self._need(";")
+        test, _ = self._expression()
+        self._need(";")
+        step = self._simple()
+        self._need(")")
+        found = f"{first}\nwhile ({test}) {{ {self._closed(self._body)}\n{step} }}"
+        self._around.types = outside
+        return f"{{ {found} }}" if "LOCAL" in first else found
+
+    def _return(self) -> str:
+        function = self._around.function
+        if self._take(";"):
+            if function:
+                raise NotReadError
+            return _RETURN
+        value, kind = self._expression()
+        self._need(";")
+        if kind in ("wraps", "pointer"):
+            raise NotReadError
+        if not function and re.search(r"[A-Za-z_]", value):
+            raise NotReadError
+        return f"{function} = {value}\n{_RETURN}" if function else _RETURN
+
+    def _skipped(self) -> str:
+        """Skip a declaration of functions of elsewhere."""
+        while not self._take(";"):
+            if self._tokens[self._at][0] == "end" or self._next in "{}=":
+                raise NotReadError
+            self._at += 1
+        return ""
+
+    def _declaration(self) -> str:
+        if self._take("static"):
+            raise NotReadError
+        self._take("const")
+        kind = self._integer() or self._name()
+        if kind not in ("double", "int", "index"):
+            raise NotReadError
+        found = []
+        while True:
+            name = self._name()
+            if self._take("(", ")") or self._take("(", "void", ")"):
+                pass  # a function of elsewhere
+            elif (
+                name in self._around.nmodl | self._around.functions | self._around.macros | _OTHERS
+            ):
+                raise NotReadError
+            elif name in self._around.types:
+                raise NotReadError  # another one in an inner scope
+            else:
+                found.append(f"LOCAL {name}")
+                self._around.types[name] = kind
+                if self._take("="):
+                    found.append(self._assigned(name, name))
+            if self._take(";"):
+                return "\n".join(found)
+            self._need(",")
+
+    def _integer(self) -> str:
+        """Take a type of whole numbers; ``index`` of those that are not negative, or nothing."""
+        taken = next((words for words in _INTEGERS if self._take(*words)), None)
+        return "" if taken is None else "index" if "unsigned" in taken else "int"
+
+    def _pointers(self) -> str:
+        """Drop a declaration of pointers; C that uses them is not read, but see `_pointed`."""
+        self._at += 1
+        while not self._take(";"):
+            while self._take("*"):
+                pass
+            name = self._name()
+            self._around.types[name] = "pointer"
+            if self._take("="):
+                self._pointed(name)
+            if self._next != ";":
+                self._need(",")
+        return ""
+
+    def _pointed(self, name: str) -> None:
+        """Note a pointer's value: a Vector that a variable holds, or a symbol that hoc has not."""
+        if self._around.types[name] != "pointer":
+            raise NotReadError  # it would depend on which one it has now
+        if self._take("hoc_lookup", "("):
+            sort, text = self._tokens[self._at]
+            if sort != "text" and self._around.types.get(text) != "text":
+                raise NotReadError
+            self._at += 1
+            self._around.types[name] = "pointer:0"
+        else:
+            sort = self._tokens[self._at + 3][1]
+            if sort not in ("void", "IvocVect"):
+                raise NotReadError
+            for text in ("*", "(", "(", sort, "*", "*", ")", "(", "&"):
+                self._need(text)
+            self._around.types[name] = f"pointer:{self._variable()[0]}"
+            self._need(")")
+        self._need(")")
+
+    def _text(self) -> str:
+        """Drop a text of C; what else uses it than a `hoc_lookup` is not read."""
+        self._around.types[self._name()] = "text"
+        self._need("[")
+        self._at += self._tokens[self._at][0] == "number"
+        self._need("]")
+        self._need("=")
+        self._at += self._tokens[self._at][0] == "text"
+        self._need(";")
+        return ""
+
+    def _dropped(self) -> str:
+        """Drop the arguments of a printf, which says nothing to a simulation."""
+        depth = 1
+        while depth:
+            sort, text = self._tokens[self._at]
+            after = self._tokens[self._at + 1][1] if sort == "name" else ""
+            changes = text in ("=", "++", "--") or text[1:] == "="
+            if sort == "end" or changes or (after == "(" and text not in _MATHS):
+                raise NotReadError
+            depth += {"(": 1, ")": -1}.get(text, 0) if sort == "sign" else 0
+            self._at += 1
+        self._need(";")
+        return ""
+
+    def _simple(self) -> str:
+        """Return an assignment or a call."""
+        for sign in ("++", "--"):
+            if self._take(sign):
+                name, kind = self._variable()
+                return f"{name} = {name} {sign[0]} 1"
+        if self._next == "nrnran123_setseq":
+            return self._place()
+        if self._tokens[self._at + 1][1] == "(":
+            return self._nothing() or self._expression()[0]
+        if self._around.types.get(self._next) == "pointer":
+            name = self._name()
+            self._need("=")
+            self._pointed(name)
+            return ""
+        name, kind = self._variable()
+        for sign in ("++", "--"):
+            if self._take(sign):
+                return f"{name} = {name} {sign[0]} 1"
+        for sign in "+-*/":
+            if self._take(f"{sign}="):
+                value, other = self._expression()
+                if kind == "int" and (other != "int" or sign == "/"):
+                    raise NotReadError
+                if other == "wraps" or (kind == "index" and (sign != "+" or not value.isdigit())):
+                    raise NotReadError
+                return f"{name} = {name} {sign} ({value})"
+        self._need("=")
+        return self._assigned(name, kind)
+
+    def _nothing(self) -> str:
+        """Drop the call of a function that does nothing; return a blank where it is one."""
+        if self._next not in self._around.empty:
+            return ""
+        self._at += 1
+        self._need("(")
+        while not self._take(")"):
+            self._expression()
+            if self._next != ")":
+                self._need(",")
+        return " "
+
+    def _assigned(self, name: str, kind: str) -> str:
+        value, other = self._expression()
+        kind = self._around.types.get(kind, kind)
+        if kind in ("int", "index") and other == "double":
+            raise NotReadError  # C rounds
+        if (kind == "index" and other == "int" and not value.isdigit()) or (
+            kind == "double" and other == "wraps"
+        ):
+            raise NotReadError  # below 0 it would be large
+        return f"{name} = {value}"
+
+    def _place(self) -> str:
+        """Return the position in a stream: its sequence number, and which of the four words."""
+        self._at += 1
+        self._need("(")
+        stream = self._stream()
+        self._need(",")
+        sequence = self._whole()
+        self._need(",")
+        word = self._whole()
+        self._need(")")
+        return f"random_setseq({stream}, 4 * {sequence} + {word})"
+
+    def _whole(self) -> str:
+        """Return an expression as C converts it to a whole number that is not negative."""
+        value, kind = self._expression()
+        return f"({value})" if kind == "int" else f"floor({value})"
+
+    # ------------------------------------------------------------------------------- expressions
+
+    def _expression(self, level: int = 0) -> tuple[str, str]:
+        if level == len(_LEVELS):
+            return self._unary()
+        value, kind = self._expression(level + 1)
+        while self._next in _LEVELS[level] and self._tokens[self._at][0] == "sign":
+            sign = self._next
+            self._at += 1
+            other, of_other = self._expression(level + 1)
+            whole = kind == of_other == "int"
+            if sign == "/" and whole:
+                raise NotReadError  # C rounds
+            if "unsigned" in (kind, of_other) and "double" not in (kind, of_other):
+                raise NotReadError  # modulo 2**32
+            kind = _kind_of(sign, (kind, of_other), other) if level > 1 else "int"
+            value = f"{value} {sign} {other}"
+            if level in (2, 3):
+                value = f"({value})"  # NMODL's comparisons bind alike
+        return value, kind
+
+    def _unary(self) -> tuple[str, str]:
+        for sign in "-+!":
+            if self._take(sign):
+                value, kind = self._unary()
+                if kind in ("unsigned", "wraps") or (kind == "index" and sign == "-"):
+                    raise NotReadError
+                return f"({sign}{value})" if sign != "+" else value, "int" if sign == "!" else kind
+        if self._take("("):
+            if kind := self._integer() or ("double" if self._take("double") else ""):
+                self._need(")")
+                return self._cut(kind)
+            self._at -= 1
+        for sign, value in (("!=", "0"), ("==", "1")):
+            if self._take("_nt", sign, "nrn_threads"):  # there is one thread
+                return value, "int"
+        if self._take("("):
+            value, kind = self._expression()
+            self._need(")")
+            return f"({value})", kind
+        sort, text = self._tokens[self._at]
+        if sort == "number":
+            self._at += 1
+            if text.isdigit() and text.startswith("0") and len(text) > 1:
+                raise NotReadError  # octal
+            return text, "int" if text.isdigit() else "double"
+        if self._tokens[self._at + 1][1] == "(" and sort == "name":
+            return self._call()
+        if self._take("cvode_active_"):  # steps are fixed
+            return "0", "int"
+        if text.startswith("_ion_"):
+            self._at += 1
+            return f"{OF_ION}({text[5:]})", "double"
+        if text.startswith("_p_"):
+            self._at += 1
+            if text[3:] not in self._around.streams:
+                raise NotReadError
+            return f"nrn_pointing({text[3:]})", "int"
+        return self._variable()
+
+    def _cut(self, kind: str) -> tuple[str, str]:
+        """Return what follows a cast to a type, and the type."""
+        value, other = self._unary()
+        if "pointer" in other or (other in ("unsigned", "wraps") and kind != "int"):
+            raise NotReadError
+        if kind != "double" and other == "double":
+            value = f"{WHOLE}({value})"
+        below_0 = kind == "index" and other == "int" and not value.isdigit()
+        return value, "wraps" if below_0 else kind
+
+    def _variable(self) -> tuple[str, str]:
+        """Return a variable as NMODL calls it, with its type."""
+        name = self._name()
+        if name.startswith("_l"):
+            name = name[2:]
+            if name not in self._around.nmodl and name != self._around.function:
+                raise NotReadError
+            if name in self._around.types:
+                raise NotReadError
+            kind = "int" if name in self._around.whole else "double"
+        elif name in self._around.types:
+            kind, _, holder = self._around.types[name].partition(":")
+            if holder:
+                return holder, "pointer"
+            if kind in ("pointer", "text"):
+                raise NotReadError
+            return name, kind
+        elif name.startswith("_") or name in self._around.nmodl | self._around.macros | _OTHERS:
+            raise NotReadError  # a LOCAL of that name is another variable
+        elif name == "v" and not self._around.takes_v:
+            raise NotReadError
+        else:
+            kind = "double"
+        if self._take("["):
+            index, _ = self._expression()
+            self._need("]")
+            name += f"[{index}]"
+        return name, kind
+
+    def _call(self) -> tuple[str, str]:
+        name = self._name()
+        self._need("(")
+        if name in _PICKS:
+            stream = self._stream()
+            self._need(")")
+            return f"{_PICKS[name]}({stream})", "unsigned" if "ipick" in name else "double"
+        known = {*_MATHS, *_DRAWN, "nrn_ghk"} | self._around.functions
+        if name not in known or name in self._around.macros:
+            raise NotReadError
+        values = list[str]()
+        if name in self._around.functions:
+            self._take("_threadargscomma_") or self._take("_threadargs_")
+        while not self._take(")"):
+            if values:
+                self._need(",")
+            value, kind = self._expression()
+            if kind == "wraps":
+                raise NotReadError
+            values.append(value)
+        return f"{name}({', '.join(values)})", "double"
+
+    def _stream(self) -> str:
+        """Return the POINTER that is a stream, without casts."""
+        self._take("RANDCAST")
+        depth = 0
+        if self._take("reinterpret_cast", "<") or self._take("static_cast", "<"):
+            self._cast(">")
+        while self._take("("):
+            if self._next in _CASTS:
+                self._cast(")")
+            else:
+                depth += 1
+        name = self._name()
+        for _ in range(depth):
+            self._need(")")
+        if not name.startswith("_p_") or name[3:] not in self._around.streams:
+            raise NotReadError
+        return name[3:]
+
+    def _cast(self, end: str) -> None:
+        if self._name() not in _CASTS:
+            raise NotReadError
+        self._need("*")
+        self._need(end)
+
+
+def _kind_of(sign: str, kinds: tuple[str, str], right: str) -> str:
+    """Return the type of an operator's value, where C's is NMODL's: an index may not wrap."""
+    if "pointer" in kinds or {"double", "wraps"} == {*kinds}:
+        raise NotReadError
+    if "double" in kinds or not {"index", "wraps"}.intersection(kinds):
+        return "int" if kinds == ("int", "int") or sign[0] in "<>=!" else "double"
+    if sign in "*/" or kinds[0] == "int" or (kinds[1] == "int" and not right.isdigit()):
+        raise NotReadError
+    if sign in "+-":
+        return "wraps" if sign == "-" or "wraps" in kinds else "index"
+    if "wraps" in kinds:
+        raise NotReadError  # 0 - 1 is large
+    return "int"

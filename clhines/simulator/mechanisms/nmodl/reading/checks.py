@@ -1,0 +1,174 @@
+"""What NEURON's translator refuses of a file that it can read: uses of names, places of blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clhines.simulator.mechanisms.nmodl.reading.keywords import FUNCTIONS_OF_NEURON
+from clhines.simulator.mechanisms.nmodl.reading.tree import Block, File, Refused, all_of
+from clhines.simulator.refusals import refusal
+
+_EQUATIONS = {  # statements without which a block is none
+    "DERIVATIVE": ("prime",),
+    "KINETIC": ("reaction", "conserve"),
+    "LINEAR": ("equation",),
+    "NONLINEAR": ("equation",),
+}
+
+
+def check(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
+    """Refuse a file that NEURON's translator refuses.
+
+    `used` are names in statements, whether they have an index, and their lines.
+    """
+    _check_names(file)
+    _check_indices(file, used)
+    _check_lists(file)
+    for block in (*file.main.values(), *file.blocks.values()):
+        _check_places(file, block)
+    for block in file.blocks.values():
+        _check_block(file, block)
+    for name in ("NET_RECEIVE", "DESTRUCTOR"):
+        if name in file.main and file.kind == "density":
+            raise Refused(
+                refusal("mod.neuron-refuses", what=f"{name} in a density mechanism"),
+                file.main[name].line,
+            )
+    receive = file.main.get("NET_RECEIVE")
+    if receive is not None and not receive.arguments:
+        raise Refused(
+            refusal("mod.neuron-refuses", what="NET_RECEIVE without an argument"),
+            receive.line,
+            "it has the weight first",
+        )
+
+
+def _check_names(file: File) -> None:
+    states = {v.name for v in file.variables.values() if v.sort == "state"}
+    for variable in file.variables.values():
+        name, sort = variable.name, variable.sort
+        if sort == "local":
+            continue
+        if name in FUNCTIONS_OF_NEURON:
+            raise Refused(
+                refusal("mod.neuron-refuses", what=f"'{name}', a function of NEURON, is declared"),
+                variable.line,
+            )
+        if name == "t":
+            raise Refused(
+                refusal("mod.neuron-refuses", what="'t', the time, is declared"),
+                variable.line,
+                "leave it out",
+            )
+        if name.startswith("D") and name[1:] in states:
+            what = f"'{name}', which is the rate of {name[1:]} in NEURON, is declared"
+            raise Refused(
+                refusal("mod.neuron-refuses", what=what), variable.line, "give it another name"
+            )
+        if name in file.random:
+            raise Refused(
+                refusal("mod.neuron-refuses", what=f"RANDOM {name} is declared again"),
+                variable.line,
+            )
+    for block in file.blocks.values():
+        known = file.variables.get(block.name)
+        if block.name in FUNCTIONS_OF_NEURON:
+            raise Refused(
+                refusal(
+                    "mod.neuron-refuses", what=f"{block.sort} {block.name}, a function of NEURON"
+                ),
+                block.line,
+            )
+        if known is not None and known.sort != "local":
+            what = f"'{block.name}' is a variable and a {block.sort}"
+            raise Refused(
+                refusal("mod.neuron-refuses", what=what),
+                block.line,
+                "give one of them another name",
+            )
+
+
+def _check_indices(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
+    blocks = [*file.main.values(), *file.blocks.values()]
+    hidden = {name for block in blocks for name in block.arguments}
+    for s in (s for block in blocks for s in all_of(block.body, "local")):
+        hidden |= {one[0] for one in s.names}  # type: ignore[index]
+    for name, has_index, line in used:
+        variable = file.variables.get(name)
+        if variable is None or name in hidden:
+            continue
+        if has_index and not variable.length:
+            raise Refused(refusal("mod.neuron-refuses", what=f"'{name}' is no array"), line)
+        if variable.length and not has_index:
+            raise Refused(
+                refusal("mod.neuron-refuses", what=f"'{name}' is an array"),
+                line,
+                f"give an index, as {name}[0]",
+            )
+
+
+def _check_lists(file: File) -> None:
+    states = {v.name for v in file.variables.values() if v.sort == "state"}
+    for word in ("globals", "pointers"):
+        for name, line in getattr(file, word).items():
+            if name not in file.variables and name.removesuffix("0") not in states:
+                shown = {"globals": "GLOBAL", "pointers": "POINTER"}[word]
+                raise Refused(
+                    refusal("mod.neuron-refuses", what=f"{shown} {name} is not declared"), line
+                )
+
+
+def _check_places(file: File, block: Block) -> None:
+    ions = {ion.name for ion in file.ions}
+    inside = ("NET_RECEIVE", "FOR_NETCONS")
+    for s in all_of(block.body, "initial"):
+        if block.sort not in inside:
+            raise Refused(refusal("mod.neuron-refuses", what=f"INITIAL in {block.sort}"), s.line)
+    for s in all_of(block.body, "table"):
+        if block.sort not in ("FUNCTION", "PROCEDURE"):
+            what = f"TABLE in {block.sort}"
+            raise Refused(refusal("mod.neuron-refuses", what=what), s.line, "use a PROCEDURE")
+        if len(block.arguments) != 1:
+            raise Refused(refusal("mod.table-arguments", count=len(block.arguments)), s.line)
+        if block.sort == "PROCEDURE" and not s.names[0]:
+            raise Refused(refusal("mod.table-without-names", name=block.name), s.line)
+        if block.sort == "FUNCTION" and s.names[0]:
+            what = f"TABLE of {block.name} with names"
+            raise Refused(refusal("mod.neuron-refuses", what=what), s.line)
+    for s in all_of(block.body, "conductance"):
+        if s.names[1] and s.names[1] not in ions:
+            raise Refused(
+                refusal(
+                    "mod.neuron-refuses", what=f"CONDUCTANCE of {s.names[1]}, which no USEION names"
+                ),
+                s.line,
+            )
+    solved = set[object]()
+    for s in all_of(block.body, "solve") if block.sort == "BREAKPOINT" else ():
+        if s.names[0] in solved:
+            raise Refused(
+                refusal("mod.neuron-refuses", what=f"a second SOLVE {s.names[0]}"), s.line
+            )
+        solved.add(s.names[0])
+
+
+def _check_block(file: File, block: Block) -> None:
+    kinds = _EQUATIONS.get(block.sort, ())
+    if kinds and not any(all_of(block.body, kind) for kind in kinds):
+        if block.sort == "DERIVATIVE":
+            raise Refused(refusal("mod.derivative-has-no-rate", name=block.name), block.line)
+        if block.sort == "KINETIC":
+            raise Refused(refusal("mod.kinetic-without-states", name=block.name), block.line)
+        what = f"{block.sort} {block.name} without an equation"
+        raise Refused(refusal("mod.neuron-refuses", what=what), block.line)
+    if block.sort == "FUNCTION_TABLE" and not block.arguments:
+        raise Refused(
+            refusal("mod.neuron-refuses", what=f"FUNCTION_TABLE {block.name} without an argument"),
+            block.line,
+        )
+    for s in all_of(block.body, "prime"):
+        variable = file.variables.get(str(s.names[0]))
+        if variable is None or variable.sort != "state":
+            raise Refused(
+                refusal("mod.neuron-refuses", what=f"{s.names[0]}' of what is no STATE"), s.line
+            )

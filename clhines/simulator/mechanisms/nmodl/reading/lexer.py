@@ -1,0 +1,107 @@
+"""Tokens of an NMODL text. Comments are dropped, INCLUDE is followed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from clhines.core.errors import InputError
+from clhines.core.files import read_bytes
+from clhines.simulator.mechanisms.nmodl.reading.c import translations
+from clhines.simulator.mechanisms.nmodl.reading.tree import Refused
+from clhines.simulator.mechanisms.nmodl.reading.verbatim import said
+from clhines.simulator.refusals import refusal
+
+MAX_TEXT, MAX_INCLUDES = 2_000_000, 20
+
+_TOKEN = re.compile(
+    r"""(?P<space>[ \t\r\f\v\ufeff]+|\n)
+    |(?P<verbatim>VERBATIM\b.*?^[ \t]*ENDVERBATIM\b)
+    |(?P<comment>COMMENT\b.*?^[ \t]*ENDCOMMENT\b|[:?][^\n]*)
+    |(?P<title>TITLE\b[^\n]*)
+    |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)
+    |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
+    |(?P<text>"[^"\n]*")
+    |(?P<sign><->|<<|->|<=|>=|==|!=|&&|\|\||.)
+    """,
+    re.X | re.S | re.M | re.A,
+)
+_END = "\x1a"  # of a file, in DOS and in NEURON
+_SKIPPED = "space", "comment", "title", "text"
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token."""
+
+    sort: str  # ``name``, ``number``, ``sign``, ``text``, ``verbatim`` or ``end``
+    text: str
+    line: int  # of the file that was given: what an INCLUDE brings stands on its line
+    start: int  # in the whole text
+    end: int
+    of_c: bool = False  # whether it is what VERBATIM says in NMODL
+
+
+@dataclass
+class Includes:
+    """Files that may be included, by name: `texts` gets those that are found in `folder`."""
+
+    folder: Path | None = None
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def text(self, name: str, line: int) -> str:
+        """Return the text of a file."""
+        if name not in self.texts:
+            path = (self.folder or Path()) / name
+            if self.folder is None or not path.is_file():
+                way_out = "give the path of the file, so that others are found beside it"
+                raise Refused(refusal("mod.include-not", name=name), line, way_out)
+            try:
+                self.texts[name] = read_bytes(path, MAX_TEXT).decode("utf-8", "replace")
+            except InputError as error:
+                raise Refused(refusal("mod.include-unreadable", error=error), line) from error
+        return self.texts[name]
+
+
+def tokens(text: str, includes: Includes) -> list[Token]:
+    """Return the tokens of a text and of files that it includes; the last one is an ``end``.
+
+    Refused where a file is not there, or they include each other without end.
+    """
+    result = _tokens(text, includes, 0, 0)
+    return [*result, Token("end", "", text.count("\n") + 1, 0, 0)]
+
+
+def _tokens(
+    text: str, includes: Includes, depth: int, fixed: int, of_c: bool = False
+) -> list[Token]:
+    """Return tokens; those of an included file, or of C, have the line that they stand for."""
+    result, row, closed, include = list[Token](), 1, 0, False
+    parts = list(_TOKEN.finditer(text))
+    known = {} if of_c else translations([p for p in parts if p.lastgroup not in _SKIPPED])
+    for found in parts:
+        line, sort, part = fixed or row, str(found.lastgroup), found.group()
+        if part == _END:
+            break
+        if closed == row and sort not in _SKIPPED and not of_c:
+            what = f"'{part[:40]}' behind ENDVERBATIM in its line, which NEURON drops"
+            raise Refused(refusal("mod.neuron-refuses", what=what), line, "begin a line with it")
+        statements = said(part) if sort == "verbatim" else None
+        if sort == "verbatim" and statements is None:
+            statements = known.get(found.start())
+        if include and sort == "text":
+            if depth >= MAX_INCLUDES:
+                raise Refused(refusal("mod.include-within-others", max_includes=MAX_INCLUDES), line)
+            result[-1:] = _tokens(includes.text(part[1:-1], line), includes, depth + 1, line)
+        elif statements is not None:
+            result += _tokens(statements, includes, depth, line, of_c=True)
+        elif sort in ("name", "number", "sign", "text", "verbatim"):
+            result.append(Token(sort, part, line, *found.span(), of_c))
+        row += part.count("\n")
+        closed = row if sort == "verbatim" else closed
+        if sort != "space":
+            include = sort == "name" and part == "INCLUDE"
+        if len(result) > MAX_TEXT:
+            raise Refused(refusal("mod.include-too-much-text"), line)
+    return result

@@ -1,0 +1,95 @@
+"""Names of an NMODL file in generated functions, and what sort of variable each one is."""
+
+from __future__ import annotations
+
+from clhines.simulator.mechanisms.nmodl.reading.tree import Declaration, File, Refused
+from clhines.simulator.refusals import refusal
+
+# values come from the model around; those here are NEURON's before a script changes them
+BUILT_IN = {"celsius": 6.3, "diam": 500.0, "area": 100.0}
+
+
+class Names:
+    """The variables of a file.
+
+    `printed` has names in functions by name in the file, `public` names for users by name in
+    functions, of elements too.
+    """
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.printed: dict[str, str] = {}
+        self.public: dict[str, str] = {}
+        self.elements: dict[str, str] = {}  # name in functions -> name in the file
+        taken: set[str] = set()
+        for name, unit in zip(BUILT_IN, ("degC", "um", "um2"), strict=True):
+            # NEURON's, whether the file declares them or not
+            file.variables.setdefault(name, Declaration(name, "assigned", 0, unit=unit))
+        for name in file.variables:
+            printed = plain(name)
+            while printed in taken:
+                printed += "u"
+            taken.add(printed)
+            self.printed[name] = printed
+
+    def variable(self, name: str) -> Declaration | None:
+        """Return a declared variable."""
+        return self.file.variables.get(name)
+
+    def element(self, name: str, index: int | None, line: int = 0) -> str:
+        """Return the name in functions of a variable or an element of an array."""
+        variable = self.file.variables[name]
+        if variable.length:
+            if index is None:
+                index = 0  # as C has it
+            if not 0 <= index < variable.length:
+                raise Refused(
+                    refusal(
+                        "mod.index-outside-array", name=name, index=index, length=variable.length
+                    ),
+                    line,
+                )
+            key, public = f"{self.printed[name]}__{index}", f"{name}[{index}]"
+        elif index is None or index == 0:
+            key, public = self.printed[name], name
+        else:
+            raise Refused(refusal("mod.no-array", name=name), line)
+        self.public[key], self.elements[key] = public, name
+        return key
+
+    def all_elements(self, name: str) -> list[str]:
+        """Return the names in functions of all elements of a variable."""
+        length = self.file.variables[name].length
+        return [self.element(name, k if length else None) for k in range(length or 1)]
+
+    def default(self, key: str) -> float:
+        """Return the value before INITIAL of a variable by its name in functions."""
+        name = self.elements[key]
+        if name in BUILT_IN:
+            return BUILT_IN[name]
+        variable = self.file.variables[name]
+        value = variable.value if variable.sort in ("parameter", "state") else None
+        return float(value or 0)
+
+    def is_global(self, key: str) -> bool:
+        """Whether a variable is one for all instances."""
+        name = self.elements[key]
+        variable = self.file.variables[name]
+        if name in BUILT_IN:
+            return name == "celsius"
+        if name in self.file.range:  # GLOBAL, too, where the one instance's is asked for
+            return False
+        return name in self.file.globals or variable.sort in ("local", "parameter")
+
+    def start_name(self, name: str) -> str:
+        """Return the parameter NAME0 of a STATE, if there is one."""
+        other = self.file.variables.get(name + "0")
+        return name + "0" if other is not None and other.sort == "parameter" else ""
+
+
+def plain(name: str) -> str:
+    """Return a name that does not look like a generated one."""
+    found = name.rstrip("_") if name.startswith("_") else name
+    while "__" in found:
+        found = found.replace("__", "_u_")
+    return "u" + found if found.startswith("_") or not found else found

@@ -1,0 +1,422 @@
+"""An NMODL text becomes a `tree.File`: declarations here, statements in `statements`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+
+from clhines.core.units import LONG_PREFIXES, PREFIXES, UNITS, Scaled
+from clhines.simulator.mechanisms.nmodl.reading.checks import check
+from clhines.simulator.mechanisms.nmodl.reading.keywords import BLOCKS
+from clhines.simulator.mechanisms.nmodl.reading.lexer import MAX_TEXT, Includes, tokens
+from clhines.simulator.mechanisms.nmodl.reading.statements import Statements
+from clhines.simulator.mechanisms.nmodl.reading.tree import (
+    PICKED,
+    Block,
+    Declaration,
+    File,
+    Refused,
+    UseIon,
+    rate_of,
+    with_rates,
+)
+from clhines.simulator.mechanisms.nmodl.reading.verbatim import without_returns
+from clhines.simulator.refusals import refusal
+
+_NAMED = {  # blocks that have a name and arguments
+    "PROCEDURE", "FUNCTION", "DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE",
+}  # fmt: skip
+_VALUED = {"DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE"}  # C's returns
+_PLAIN = {"INITIAL", "BREAKPOINT", "CONSTRUCTOR", "DESTRUCTOR"}
+_DECLARED = {
+    "PARAMETER": "parameter", "CONSTANT": "constant", "ASSIGNED": "assigned",
+    "STATE": "state",
+}  # fmt: skip
+_LISTS = {
+    "RANGE": "range", "GLOBAL": "globals", "NONSPECIFIC_CURRENT": "nonspecific",
+    "ELECTRODE_CURRENT": "electrode", "POINTER": "pointers", "BBCOREPOINTER": "core_pointers",
+    "EXTERNAL": "external", "RANDOM": "random",
+}  # fmt: skip
+_KINDS = {"SUFFIX": "density", "POINT_PROCESS": "point", "ARTIFICIAL_CELL": "artificial"}
+_NEURON = {*_LISTS, *_KINDS, "USEION", "THREADSAFE", "REPRESENTS"}
+_PART = re.compile(r"([A-Za-z]+)\^?(\d*)|([-+]?\d*\.?\d+(?:[eE][-+]?\d+|[-+]\d+)?)|([/*\s.-])")
+_MOLE = Fraction("6.02214076e23")  # a number, as in NEURON's table of units
+_E, _K = Fraction("1.602176634e-19"), Fraction("1.380649e-23")
+_PI = Fraction("3.14159265358979323846")
+NUMBERS: dict[str, Scaled] = {  # what UNITS blocks take numbers from, beside names of units
+    **{name: (s * _MOLE ** d[4], (*d[:4], 0, d[5])) for name, (s, d) in UNITS.items()},
+    **{name: (Fraction(1), (0,) * 6) for name in ("radian", "rad", "fuzz", "dimensionless")},
+    **{name: (_PI / 180, (0,) * 6) for name in ("degree", "deg")},
+    **{name: (_K, (2, 1, -2, 0, 0, -1)) for name in ("k", "boltzmann")},
+    "pi": (_PI, (0,) * 6),
+    "percent": (Fraction("1e-2"), (0,) * 6),
+    "c": (Fraction(299792458), (1, 0, -1, 0, 0, 0)),
+    "e": (_E, (0, 0, 1, 1, 0, 0)),
+    "faraday": (_E * _MOLE, (0, 0, 1, 1, 0, 0)),
+    "R": (_K * _MOLE, (2, 1, -2, 0, 0, -1)),
+    "planck": (Fraction("6.62607015e-34"), (2, 1, -1, 0, 0, 0)),
+}
+_UNIT_PREFIXES = {  # the longest first
+    prefix: power
+    for prefix, power in sorted({**LONG_PREFIXES, **PREFIXES}.items(), key=lambda p: -len(p[0]))
+    if prefix not in ("T", "da", "a")
+}
+
+
+class FileParser(Statements):
+    """One reading of one file."""
+
+    def file(self, path: str) -> File:
+        """Return the whole file."""
+        self.result = File(path)
+        while self.token.sort != "end":
+            self._top()
+        check(self.result, self.used)
+        stem = Path(path).stem
+        if (
+            not self.result.suffix
+            and path.endswith(".mod")
+            and stem.isascii()
+            and stem.isidentifier()
+        ):
+            self.result.suffix = stem  # as NEURON calls it
+        main = (block for name, block in self.result.main.items() if name != "BREAKPOINT")
+        for block in (*main, *self.result.blocks.values()):
+            if block.sort not in _VALUED:
+                block.body = without_returns(block.body)
+        self._take_streams()
+        self._keep_rates()
+        self._declare_starts()
+        file = self.result
+        for name in file.external.keys() - file.pointers.keys():  # a number of another file
+            self._declare(Declaration(name, "parameter", file.external[name]))
+        return file
+
+    def _take_streams(self) -> None:
+        """Let POINTERs from which C draws random numbers be RANDOM variables, see `File.picked`."""
+        file = self.result
+        pointers = {**file.pointers, **file.core_pointers}
+        for name in [name for name in self.drawn if name in pointers]:
+            file.random[name] = pointers[name]
+            file.pointers.pop(name, None)
+            file.core_pointers.pop(name, None)
+            file.variables.pop(name, None)
+            file.picked.append(name)
+            # the Random's distribution: low + width*u - mean*log(u), u uniform from 0 to 1
+            of_erand = float(self.drawn[name] and self.has_exponential)
+            for end, value in zip(PICKED, (0, 1 - of_erand, of_erand), strict=True):
+                own = Declaration(
+                    f"{name}_{end}", "parameter", pointers[name], value=Fraction(value)
+                )
+                if self.drawn[name]:
+                    self._declare(own)
+                    file.range[own.name] = own.line
+
+    def _keep_rates(self) -> None:
+        """Let a rate that an expression uses, ``X'``, be a variable, as in NEURON's code."""
+        file = self.result
+        file.rates = self.rates
+        for name, line in self.rates.items():
+            state = file.variables.get(name)
+            if state is None or state.sort != "state" or state.length:
+                raise Refused(refusal("mod.expression-what-no-single-state", name=name), line)
+            self._declare(Declaration(rate_of(name), "assigned", line))
+        for block in file.blocks.values():
+            if block.sort == "DERIVATIVE":
+                block.body = with_rates(block.body, self.rates)
+
+    def _declare_starts(self) -> None:
+        """Let NAME0 of a STATE in a RANGE or GLOBAL list be a parameter of 0, as in NEURON."""
+        file = self.result
+        for state in [v for v in file.variables.values() if v.sort == "state" and not v.value]:
+            name = f"{state.name}0"
+            line = file.range.get(name) or file.globals.get(name)
+            if line and name not in file.variables:
+                self._declare(Declaration(name, "parameter", line, value=Fraction(0)))
+
+    def _top(self) -> None:
+        token = self.token
+        word = token.text
+        if token.sort == "verbatim":
+            self.result.verbatim.append((token.line, word))
+            self.place += 1
+        elif token.sort != "name":
+            raise self.wrong()
+        elif word in _NAMED:
+            self._block_of(word)
+        elif word in _PLAIN:
+            self.place += 1
+            self._main(word, Block(word, word, token.line, (), self.block()))
+        elif word in _DECLARED:
+            self.place += 1
+            self._quantities(_DECLARED[word])
+        else:
+            reader = {
+                "NEURON": self._neuron, "UNITS": self._units,
+                "INDEPENDENT": self._independent, "LOCAL": self._locals,
+                "DEFINE": self._define, "NET_RECEIVE": self._receive, "BEFORE": self._when,
+                "AFTER": self._when, "FUNCTION_TABLE": self._function_table,
+                "UNITSON": lambda: None, "UNITSOFF": lambda: None,
+            }.get(word)  # fmt: skip
+            if reader is None:
+                raise self.wrong()
+            self.place += 1
+            reader()
+
+    def _main(self, name: str, block: Block) -> None:
+        known = self.result.main.setdefault(name, block)
+        if known is not block and name not in ("INITIAL", "BREAKPOINT"):
+            raise Refused(refusal("mod.second-block", name=name), block.line)
+        if known is not block:
+            known.body += block.body
+
+    def _block_of(self, sort: str) -> None:
+        line = self.token.line
+        self.place += 1
+        name = self.name()
+        arguments = self.arguments() if sort in ("PROCEDURE", "FUNCTION") else ()
+        if arguments or sort in ("PROCEDURE", "FUNCTION"):
+            self.unit()
+        if sort in ("LINEAR", "NONLINEAR", "KINETIC") and self.take("SOLVEFOR"):
+            self.names()
+        block = Block(sort, name, line, arguments, self.block(sort))
+        if name in self.result.blocks:
+            raise Refused(refusal("mod.second-block-of-name", name=name), line)
+        self.result.blocks[name] = block
+
+    def _independent(self) -> None:
+        """Skip ``{ t FROM 0 TO 1 WITH 1 (ms) }``, which says nothing to a simulation."""
+        self.need("{")
+        self.name()
+        for word in ("FROM", "TO", "WITH"):
+            self.need(word)
+            self.signed()
+        self.unit()
+        self.need("}")
+
+    def _function_table(self) -> None:
+        line, name = self.token.line, self.name()
+        arguments = self.arguments()
+        self.unit()
+        self.result.blocks[name] = Block("FUNCTION_TABLE", name, line, arguments, [])
+
+    def _receive(self) -> None:
+        line = self.token.line
+        arguments = self.arguments()
+        self._main("NET_RECEIVE", Block("NET_RECEIVE", "", line, arguments, self.block()))
+
+    def _when(self) -> None:
+        line, before = self.token.line, self.tokens[self.place - 1].text
+        which = self.word()
+        if which not in ("BREAKPOINT", "SOLVE", "INITIAL", "STEP"):
+            raise Refused(refusal("mod.second-declaration", before=before, which=which), line)
+        self._main(f"{before} {which}", Block(before, which, line, (), self.block()))
+
+    # ------------------------------------------------------------------------- NEURON, UNITS
+
+    def _neuron(self) -> None:
+        self.need("{")
+        while not self.take("}"):
+            word, line = self.word(), self.tokens[self.place - 1].line
+            if word in _KINDS:
+                self.result.kind, self.result.line = _KINDS[word], line
+                self.result.suffix = self.name()
+            elif word in _LISTS:
+                target: dict[str, int] = getattr(self.result, _LISTS[word])
+                target.update(dict.fromkeys(self.names(), line))
+            elif word == "USEION":
+                self._ion()
+            elif word == "REPRESENTS":
+                self._represents()
+            elif word == "THREADSAFE":
+                self.result.thread_safe = True
+            elif word in BLOCKS:
+                self.place -= 1
+                raise self.wrong()
+            else:
+                raise Refused(refusal("mod.neuron-block", word=word), line)
+
+    def _represents(self) -> None:
+        while self.token.sort != "end" and self.token.text not in _NEURON | {"}"}:
+            self.place += 1
+
+    def _ion(self) -> None:
+        line, ion = self.token.line, UseIon(self.name())
+        if any(other.name == ion.name for other in self.result.ions):
+            raise Refused(
+                refusal("mod.neuron-refuses", what=f"a second USEION {ion.name}"), line, "join them"
+            )
+        if self.take("READ"):
+            ion.reads = self.names()
+        if self.take("WRITE"):
+            ion.writes = self.names()
+        if not (ion.reads or ion.writes):
+            raise self.wrong()
+        own = {pattern.format(ion.name) for pattern in ("e{}", "i{}", "{}i", "{}o")}
+        for name in (*ion.reads, *ion.writes):
+            if name not in own:
+                what = f"'{name[:40]}' of USEION {ion.name}"
+                raise Refused(
+                    refusal("mod.neuron-refuses", what=what),
+                    line,
+                    f"it has {', '.join(sorted(own))}",
+                )
+        if self.take("VALENCE"):
+            ion.valence = float(self.signed())
+        if self.take("REPRESENTS"):
+            self._represents()
+        self.result.ions.append(ion)
+
+    def _units(self) -> None:
+        self.need("{")
+        while not self.take("}"):
+            line = self.token.line
+            if self.token.text == "(":
+                name = self.unit()
+                self.need("=")
+                self.own_units[name] = self.unit()
+                continue
+            name = self.name()
+            self.need("=")
+            if self.token.sort == "number":
+                value = self.signed()
+                self._needed_unit()
+            else:
+                first = self._needed_unit()
+                self.take("->")
+                value = factor(first, self._needed_unit(), self.own_units, line)
+            self._declare(Declaration(name, "constant", line, value=value))
+
+    def _needed_unit(self) -> str:
+        if self.token.text != "(":
+            raise self.wrong()
+        return self.unit()
+
+    # ------------------------------------------------------------------------- declarations
+
+    def _declare(self, variable: Declaration) -> None:
+        known = self.result.variables.get(variable.name)
+        if variable.name in self.defines:
+            raise Refused(
+                refusal("mod.neuron-refuses", what=f"'{variable.name}', a DEFINE, is declared"),
+                variable.line,
+            )
+        if known is not None and known.sort != "pointer" and not self._hides(variable, known):
+            raise Refused(refusal("mod.declared-twice", name=variable.name), variable.line)
+        self.result.variables[variable.name] = variable
+
+    def _hides(self, variable: Declaration, known: Declaration) -> bool:
+        """Whether all blocks have a LOCAL of the file in place of a parameter, as in NEURON."""
+        file = self.result
+        above = file.blocks or file.main or file.verbatim or variable.name in file.range
+        return variable.sort == "local" and known.sort == "parameter" and not above
+
+    def _quantities(self, sort: str) -> None:
+        changes = sort in ("assigned", "state")
+        self.need("{")
+        while not self.take("}"):
+            line, name = self.token.line, self.name()
+            length = 0 if sort == "constant" else self.length()
+            if changes and self.take("FROM"):
+                self.signed()
+                self.need("TO")
+                self.signed()
+            given = self.take("=") if not changes else sort == "state" and self.take("START")
+            if (given and not changes and length) or (sort == "constant" and not given):
+                raise self.wrong()
+            value = self.signed() if given else None
+            unit = self.unit()
+            if sort == "parameter":
+                self.limits()
+            elif sort == "state" and self.take("<"):  # a tolerance
+                self.signed()
+                self.need(">")
+            self._declare(Declaration(name, sort, line, length, value, unit))
+
+    def _locals(self) -> None:
+        while True:
+            line, name, length = self.token.line, self.name(), self.length()
+            self._declare(Declaration(name, "local", line, length))
+            if not self.take(","):
+                return
+
+    def _define(self) -> None:
+        line, name = self.token.line, self.name()
+        if name in self.defines:
+            raise Refused(refusal("mod.neuron-refuses", what=f"a second DEFINE {name}"), line)
+        self.defines[name] = self.whole()
+
+
+def parse(text: str, path: str = "", includes: Includes | None = None) -> File:
+    """Read an NMODL text; `path` is what messages call the file.
+
+    Refused where it is no NMODL, or of a sort that is not read.
+    """
+    if len(text) > MAX_TEXT:
+        raise Refused(refusal("mod.characters-expected-most", count=len(text), max_text=MAX_TEXT))
+    return FileParser(tokens(text, includes or Includes())).file(path)
+
+
+# -- numbers that UNITS blocks take from units: FARADAY = (faraday) (coulomb) --------------------
+
+
+def factor(first: str, second: str, own: Mapping[str, str], line: int) -> Fraction:
+    """Return how many of the second unit are one of the first.
+
+    Refused where a unit is unknown, or they are of different kinds.
+    """
+    a, b = (_size(unit, own, line, 0) for unit in (first, second))
+    if b == (Fraction(1), (0,) * 6):
+        return a[0]
+    if a[1] != b[1]:
+        raise Refused(refusal("mod.units-no-multiple", first=first, second=second), line)
+    return a[0] / b[0]
+
+
+def _size(text: str, own: Mapping[str, str], line: int, depth: int) -> Scaled:
+    if text in own and own[text] != text and depth < 20:
+        return _size(own[text], own, line, depth + 1)
+    size, dimension, sign, at = Fraction(1), [0] * 6, 1, 0
+    while at < len(text):
+        found = _PART.match(text, at)
+        if found is None:
+            raise Refused(refusal("mod.units", text=text), line)
+        at = found.end()
+        name, exponent, number, mark = found.groups()
+        if mark is not None:
+            sign = -1 if mark == "/" else sign
+            continue
+        if number is not None:
+            size *= _number(number) ** sign
+            continue
+        one = _named(name, own, line, depth)
+        if one is None:
+            raise Refused(refusal("mod.unknown-unit-units", text=text), line)
+        power = sign * int(exponent or 1)
+        size *= one[0] ** power
+        dimension = [d + power * e for d, e in zip(dimension, one[1], strict=True)]
+    return size, tuple(dimension)
+
+
+def _number(text: str) -> Fraction:
+    plain = re.fullmatch(r"(\d*\.?\d+)([-+]\d+)", text)  # 1-3 is 1e-3
+    return Fraction(f"{plain[1]}e{plain[2]}" if plain else text)
+
+
+def _named(name: str, own: Mapping[str, str], line: int, depth: int) -> Scaled | None:
+    if name in own and own[name] != name and depth < 20:
+        return _size(own[name], own, line, depth + 1)
+    if name in NUMBERS:
+        return NUMBERS[name]
+    if name.endswith("s") and len(name) > 3:
+        one = _named(name[:-1], own, line, depth)
+        if one is not None:
+            return one
+    for prefix, power in _UNIT_PREFIXES.items():
+        rest = name[len(prefix) :]
+        if name.startswith(prefix) and rest in NUMBERS:
+            size, dimension = NUMBERS[rest]
+            return size * Fraction(10) ** power, dimension
+    return None

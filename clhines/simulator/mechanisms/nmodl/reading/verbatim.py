@@ -1,0 +1,104 @@
+"""VERBATIM that needs no C: what says nothing to a simulation, and what NMODL can say, too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from clhines.simulator.mechanisms.nmodl.reading.tree import Refused, Statement, all_of, uses
+from clhines.simulator.refusals import refusal
+
+_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|/\*.*?\*/|//[^\n]*', re.S)  # or a text
+_LINES = re.compile(
+    r"^[ \t]*#[ \t]*(include|ifndef|ifdef|if|endif|else|define|undef)\b[^\n]*$", re.M
+)
+_OPEN = re.compile(r"#\s*ifndef\s+CORENEURON_BUILD|#\s*if\s+!NRNBBCORE|#\s*endif")
+_NOTHING = re.compile(
+    r"if\s*\(\s*cvode_active_\s*\)\s*\{\s*hoc_execerror\([^;{}]*\)\s*;\s*\}"  # no CVode here
+    r"|return\s*(0|0\.0?|\(\s*0\s*\))?\s*;|extern\b[^;{}]*;|;"
+    r"|(?:static\s+|const\s+|unsigned\s+)*(?:double|int|void|float|long)\s*\**\s*\w+\s*\([^;{}]*\)\s*;"
+)
+# statements of NEURON's apcount.mod, without spaces, and the same in NMODL
+_COUNTED = (
+    "if(v>=thresh&&!firing){intsize;double*px;firing=1;time=t;n+=1.;"
+    "if(auto*vv=*reinterpret_cast<IvocVect**>(&space)){size=(int)n;vector_resize(vv,size);"
+    "px=vector_vec(vv);px[size-1]=time;}}if(firing&&v<thresh&&t>time){firing=0;}"
+)
+VECTOR_OF_COUNTER = "space"  # variable of it that has the Vector of APCount.record
+_EMPTIED = "if(auto*vv=*reinterpret_cast<IvocVect**>(&space)){vector_resize(vv,0);}"
+_SAID = {
+    _COUNTED: (
+        "if (v >= thresh && !firing) { firing = 1 time = t n = n + 1 } "
+        "if (firing && v < thresh && t > time) { firing = 0 }"
+    ),
+    _EMPTIED: "",  # the Vector of APCount.record is the importer's
+}
+
+
+def without_comments(text: str) -> str:
+    """Return some C with blanks for its comments; what looks like one in a text stays."""
+    return _COMMENT.sub(lambda m: m[0] if m[0].startswith('"') else " ", text)
+
+
+def said(text: str) -> str | None:
+    """Return the NMODL statements of a VERBATIM block that is known, else None."""
+    return _SAID.get(re.sub(r"\s+", "", _inner(text)))
+
+
+def counts_crossings(text: str) -> bool:
+    """Whether an NMODL text counts crossings as NEURON's apcount.mod does."""
+    return _COUNTED in re.sub(r"\s+", "", without_comments(text))
+
+
+def is_break(text: str) -> bool:
+    """Whether a VERBATIM block leaves a loop."""
+    return re.sub(r"\s+", "", _inner(text)) == "break;"
+
+
+def _inner(text: str) -> str:
+    """Return the C of a block without comments."""
+    return without_comments(text.strip().removeprefix("VERBATIM").removesuffix("ENDVERBATIM"))
+
+
+def is_empty(text: str) -> bool:
+    """Whether a VERBATIM block, with its words around it, can be dropped."""
+    inner = _inner(text)
+    opened = [word for word in _LINES.findall(inner) if word in ("if", "ifdef", "ifndef", "endif")]
+    if 2 * opened.count("endif") != len(opened) and not _OPEN.fullmatch(inner.strip()):
+        return False  # what follows the block may be left out
+    return not _NOTHING.sub(" ", _LINES.sub("", inner)).strip()
+
+
+def is_return(s: Statement) -> bool:
+    """Whether a statement is a VERBATIM block that does no more than leave its function."""
+    if s.kind != "verbatim" or not is_empty(str(s.names[0])):
+        return False
+    return re.search(r"\breturn\b", _LINES.sub("", _inner(str(s.names[0])))) is not None
+
+
+def without_returns(body: Sequence[Statement]) -> list[Statement]:
+    """Return statements that do the same without a return: what follows an IF goes into it.
+
+    So ``if (a) { b return } c`` is ``if (a) { b } else { c }``. What is no statement that is
+    executed in its place stays where it is. A return in a loop stays, too, and is refused there.
+    """
+    for k, s in enumerate(body):
+        if is_return(s):
+            return [*body[:k], *_fixed(body[k:])]
+        if s.kind == "if" and any(map(is_return, all_of([s], "verbatim"))):
+            after = [one for one in body[k + 1 :] if one.kind not in _FIXED]
+            blocks = [*s.blocks, []][:2]
+            own = {one[0] for local in all_of([s], "local") for one in local.names}  # type: ignore[index]
+            if any(uses(after, str(name)) for name in own):
+                raise Refused(refusal("mod.verbatim-return-beside-local"), s.line)
+            moved = replace(s, blocks=[without_returns([*block, *after]) for block in blocks])
+            return [*body[:k], moved, *_fixed(body[k + 1 :])]
+    return [*body]
+
+
+_FIXED = ("initial", "table", "conductance")
+
+
+def _fixed(body: Sequence[Statement]) -> list[Statement]:
+    return [s for s in body if s.kind in _FIXED]

@@ -1,0 +1,364 @@
+"""Values of variables while a block is executed, and what all blocks of a mechanism share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from clhines.simulator.mechanisms.ir.compiled import NEVER, Loop
+from clhines.simulator.mechanisms.ir.expressions import Graph, Node
+from clhines.simulator.mechanisms.nmodl.reading.names import BUILT_IN, Names
+from clhines.simulator.mechanisms.nmodl.reading.tree import (
+    Block,
+    Expression,
+    File,
+    FunctionTable,
+    Refused,
+    Statement,
+)
+from clhines.simulator.refusals import refusal
+
+# what statements do that not every block may have: ``prime``, ``equation``, those of KINETIC
+Rules = dict[str, Callable[[Statement], None]]
+
+
+MAX_CHOSEN = 1024  # elements of an array whose index is not constant
+MADE = "TABLE {}"  # name, among those given of FUNCTION_TABLE, of a TABLE that NEURON has made
+COPY = "{}__copy"  # variable: what a mechanism's own copy of an ion's variable is in NEURON
+FAILED = "execerror"  # a variable that is no number once an instance has called hoc_execerror
+_OF_EVENTS = "receive", "net_initial", "for_netcons"
+# blocks that may set what a POINTER points to, and those that may add to it
+POINTED_PUT = "initial", "before_initial", "before_breakpoint"
+POINTED_ADD = "after_initial", "after_solve"
+ASSIGNING = "advance"  # the block that may set it at once, in the order of mechanisms
+STEERING = "receive"  # the block that may set a weight of another connection by a POINTER
+
+
+def weight(name: str) -> str:
+    """Return the symbol of an argument of NET_RECEIVE."""
+    return f"_{name}__weight"
+
+
+def stream_keys(name: str) -> tuple[str, str]:
+    """Return the keys of ``keep`` and ``at`` of a RANDOM variable; see `random123`."""
+    return f"{name}\0keep", f"{name}\0at"
+
+
+@dataclass
+class Sent:
+    """One net_send, net_move or net_event: kind, when it is done, its time and flag."""
+
+    kind: str
+    guard: Node
+    time: Node
+    flag: Node | None
+
+
+@dataclass
+class TableUse:
+    """A table: its block, columns and grid."""
+
+    block: Block
+    columns: list[str]  # names in functions; of a FUNCTION its own
+    low: Node
+    high: Node
+    n: int
+    rows: tuple[float, ...] = ()  # values of the n + 1 rows, where they are given
+    made: tuple[float, ...] = ()  # all rows as NEURON has made them, where these are given
+    known: dict[str, Node] | None = None  # INITIAL's values when it used them
+    depends: frozenset[str] = frozenset()  # names of DEPEND
+    held: tuple[str, ...] = ()  # parameters among its columns, which the block leaves as they are
+    again: frozenset[str] | None = None  # keys of DEPEND, of one that is made again in each call
+    reads: frozenset[str] = frozenset()  # keys of what such a one is made of
+
+
+@dataclass
+class MechanismContext:
+    """What all blocks of a mechanism share; `verbatim` are rejected blocks of C."""
+
+    file: File
+    names: Names
+    graph: Graph
+    use_tables: bool
+    secondorder: bool = False
+    given: Mapping[str, FunctionTable] = field(default_factory=dict)  # of FUNCTION_TABLE
+    tables: dict[str, TableUse] = field(default_factory=dict)
+    unless: list[tuple[str, Node, Refused]] = field(default_factory=list)  # block, where it comes
+    sets_v: bool = False  # whether NET_RECEIVE itself sets v: NEURON then sets the node's voltage
+    is_stale: bool = False  # whether functions that NET_RECEIVE calls have an old v in NEURON
+    outside: tuple[Node, int] | None = None  # of an array, at an index that varies; a line
+    loops: int = 0
+    costs: dict[str, int] = field(default_factory=dict)  # statements of a call, by block
+    behind: set[str] = field(default_factory=set)  # keys that a block sets behind its use
+    verbatim: list[Refused] = field(default_factory=list)
+    draws: bool = False  # whether NEURON's one generator is that of the one instance of the model
+    fails: bool = False  # whether an error that the file raises makes its current no number
+
+
+class BlockValues:
+    """Variables in one execution of one block, whose name says what is allowed in it.
+
+    `values` has the value of each variable that was read or written, by its key: the name in
+    functions, or that of a local. `reads` and `writes` are keys of variables of instances.
+    """
+
+    def __init__(self, shared: MechanismContext, where: str) -> None:
+        self.shared, self.where, self.graph = shared, where, shared.graph
+        self.names, self.file = shared.names, shared.file
+        self.values: dict[str, Node] = {}
+        for name in self.file.random:
+            keep, at = stream_keys(name)
+            self.values[keep], self.values[at] = self.graph.one, self.graph.zero
+        self.reads: dict[str, None] = {}
+        self.writes: dict[str, None] = {}
+        self.loops: list[Loop] = []
+        self.sent: list[Sent] = []
+        self.line = 0  # of the statement
+        self.turning: tuple[str, ...] = ()  # variables of FROM loops
+        self.repeats = 1  # turns of all FROM loops around that are unrolled
+        self.armed: list[tuple[Node, Expression, Fraction, int]] = []
+        self.netcons: list[tuple[tuple[str, ...], Statement, Any, Node]] = []
+        self.scopes: list[dict[str, str | list[str]]] = [{}]
+        self.guard: Node = self.graph.one
+        self.given: dict[str, Node] = {}  # in place of v, t, dt, flag
+        self.rules: Rules = {}
+        self.solve: Callable[[Any, Statement], None] | None = None
+        self.arguments: dict[str, str] = {}  # of NET_RECEIVE, with their keys
+        self.drew: dict[str, None] = {}  # RANDOM variables
+        self.conductances: list[tuple[str, Node]] = []  # of CONDUCTANCE: the ion or "", and where
+        self._calls: list[str] = []
+        self._serial = self._executed = 0
+        self.inside_loop = self.draws_inside = False  # a loop; one that may draw random numbers
+        # whether state_discontinuity has set a state; None where NEURON lets it do nothing
+        self.jumps: bool | None = False
+        self.is_repeated = False  # in a block that a method of SOLVE may execute several times
+
+    def _find(self, name: str) -> str | list[str] | None:
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+            if "" in scope:  # a procedure does not see locals of its caller
+                return None
+        return None
+
+    def key(self, name: str, index: int | Node | None, line: int) -> str:
+        """Return the key of a variable."""
+        if isinstance(index, Node):
+            raise Refused(refusal("mod.index-not-constant"), line)
+        local = self._find(name)
+        if local is not None:
+            if isinstance(local, str):
+                return local
+            if index is None or not 0 <= index < len(local):
+                raise Refused(
+                    refusal("mod.index-outside-local", name=name, index=index, count=len(local)),
+                    line,
+                )
+            return local[index]
+        variable = self.names.variable(name)
+        if variable is None:
+            raise Refused(refusal("mod.not-declared", name=name), line)
+        return self.names.element(name, index, line)
+
+    def _elements(self, name: str) -> str | list[str] | None:
+        """Return keys of an array; of what is none, that of a LOCAL, or None."""
+        keys, variable = self._find(name), self.names.variable(name)
+        if keys is None and variable is not None and variable.length:
+            return self.names.all_elements(name)
+        return keys
+
+    def _outside(self, line: int) -> Node:
+        """Return what is read outside of an array: no number."""
+        self.shared.outside = self.graph.call("log", -self.graph.symbol(NEVER)), line or self.line
+        return self.shared.outside[0]
+
+    def _among(self, name: str, index: Node, line: int) -> tuple[list[str], Node, Node]:
+        """Return keys of an array, whether an index is one of it, and what is there otherwise."""
+        keys = self._elements(name)
+        if not isinstance(keys, list):
+            raise Refused(refusal("mod.no-array", name=name), line)
+        if len(keys) > MAX_CHOSEN:
+            what = refusal("mod.index-not-constant-more-than-elements", max_chosen=MAX_CHOSEN)
+            raise Refused(what, line)
+        graph = self.graph
+        inside = graph.both(
+            graph.less(-graph.one, index), graph.less(index, graph.number(len(keys)))
+        )
+        return keys, inside, self._outside(line)
+
+    def _chosen(self, name: str, index: Node, line: int) -> Node:
+        """Return an element of an array, its index cut to a whole number as in C."""
+        keys, inside, outside = self._among(name, index, line)
+
+        def among(first: int, after: int) -> Node:
+            if after - first == 1:
+                return self.value(keys[first])
+            middle = (first + after) // 2
+            below = self.graph.less(index, self.graph.number(middle))
+            return self.graph.where(below, among(first, middle), among(middle, after))
+
+        return self.graph.where(inside, among(0, len(keys)), outside)
+
+    def _choose(self, name: str, index: Node, value: Node, line: int) -> None:
+        """Set an element of an array; all of them to NaN where the index is not one of it."""
+        graph = self.graph
+        keys, inside, outside = self._among(name, index, line)
+        for k, key in enumerate(keys):
+            begins = graph.less(graph.number(k or -1), index, or_equal=k > 0)
+            here = graph.both(begins, graph.less(index, graph.number(k + 1)))
+            kept = graph.where(inside, self.value(key), outside)
+            self.set(key, graph.where(here, value, kept), name)
+
+    def read(self, name: str, index: int | Node | None = None, line: int = 0) -> Node:
+        """Return the value of a variable."""
+        if self._find(name) is None:
+            if name in self.given:
+                return self.given[name]
+            if name in ("v", "t", "dt"):
+                return self._special(name, line)
+            if name in self.file.core_pointers or name in self.file.random:
+                what = "BBCOREPOINTER" if name in self.file.core_pointers else "RANDOM"
+                raise Refused(refusal("mod.name-as-number", what=what, name=name), line)
+            variable = self.names.variable(name)
+            if variable is None and name == "usetable":
+                return self.graph.number(int(self.shared.use_tables))
+            if variable is not None and variable.sort == "constant":
+                return self.graph.number(variable.value or Fraction(0))
+        if isinstance(index, Node):
+            return self._chosen(name, index, line)
+        if index is not None and isinstance(keys := self._elements(name), list):
+            if not 0 <= index < len(keys):
+                return self._outside(line)
+        return self.value(self.key(name, index, line))
+
+    def _special(self, name: str, line: int) -> Node:
+        if name == "v" and self.file.kind == "artificial":
+            raise Refused(refusal("mod.v-artificial-cell"), line)
+        if name == "v" and self._calls and self.where in _OF_EVENTS and self.shared.is_stale:
+            what = refusal("mod.v-step-before-where-event-calls", call=self._calls[-1])
+            raise Refused(what, line)
+        return self.value(name)
+
+    def value(self, key: str) -> Node:
+        """Return the value of a key; of an unwritten variable its symbol."""
+        value = self.values.get(key)
+        if value is None:
+            if "\0" in key:  # a local that was never set
+                return self.graph.zero
+            self.reads[key] = None
+            value = self.values[key] = self.graph.symbol(key)
+        return value
+
+    def write(self, name: str, index: int | Node | None, value: Node, line: int) -> None:
+        """Give a variable a value."""
+        if self._find(name) is None:
+            if name == "v":
+                self._check_v(line)
+            if name in ("t", "dt", *BUILT_IN):
+                raise Refused(refusal("mod.variable-set", name=name), line)
+            if name in self.file.external:
+                raise Refused(refusal("mod.external-set", name=name), line)
+            if name == "v":  # of this block alone
+                self.given["v"] = self.graph.local("v", value)
+                return
+            variable = self.names.variable(name)
+            if variable is not None and variable.sort == "constant":
+                raise Refused(refusal("mod.constant-set", name=name), line)
+            writes = *POINTED_PUT, *POINTED_ADD, ASSIGNING, STEERING
+            if name in self.file.pointers and self.where not in writes:
+                raise Refused(refusal("mod.pointer-written", name=name, block=self.block), line)
+        if isinstance(index, Node):
+            self._choose(name, index, value, line)
+        else:
+            self.set(self.key(name, index, line), value, name)
+
+    @property
+    def block(self) -> str:
+        """The block's name in the file."""
+        known = {"receive": "NET_RECEIVE", "current": "BREAKPOINT", "advance": "BREAKPOINT"}
+        return known.get(self.where, self.where.upper().replace("_", " "))
+
+    def _check_v(self, line: int) -> None:
+        """Refuse to set v in loops, and where an event would not set its node's voltage by that."""
+        if self.inside_loop:
+            raise Refused(refusal("mod.v-set-loop"), line)
+        if self.where in ("net_initial", "for_netcons"):
+            inner = {"net_initial": "INITIAL", "for_netcons": "FOR_NETCONS"}[self.where]
+            raise Refused(refusal("mod.v-set-net-receive", inner=inner), line)
+        if self.where == "receive" and not self.shared.sets_v:
+            what = refusal("mod.v-set-but-not-net-receive-calls", call=self._calls[-1])
+            raise Refused(what, line)
+
+    def late(self, work: Callable[[], Iterable[Node]]) -> dict[str, tuple[Node, Node]]:
+        """Return the variables that some work sets only behind its use of them in its results.
+
+        Of each that is the symbol of its value before, and its value behind.
+        """
+        graph = self.graph
+        with self.trial():
+            self.writes.clear()
+            known = [k for k in self.values if k in self.names.elements]  # others may have these
+            before = {k: graph.symbol(f"_{k}__late") for k in known}
+            self.values |= before
+            found = [*work()]
+            own = {k: before.get(k, graph.symbol(k)) for k in self.writes}
+            late = {k: s for k, s in own.items() if any(node.uses(s.name) for node in found)}
+            return {k: (s, self.values[k]) for k, s in late.items()}
+
+    def set(self, key: str, value: Node, name: str = "") -> None:
+        """Set the value of a key."""
+        if "\0" not in key:
+            self.writes[key] = None
+            name = key
+        self.values[key] = self.graph.local(name or key.split("\0")[0], value)
+
+    @contextmanager
+    def scope(self, rules: Rules | None = None) -> Iterator[None]:
+        """Execute the rest with locals of its own; with rules as a block that sees no others."""
+        kept = self.rules
+        self.scopes.append({} if rules is None else {"": ""})
+        self.rules = kept if rules is None else rules
+        yield
+        self.rules = kept
+        self.scopes.pop()
+
+    def new_local(self, name: str, length: int = 0) -> str:
+        """Declare a local in the innermost scope; return its key, of an array the first."""
+        self._serial += 1
+        keys = [f"{name}\0{self._serial}.{k}" for k in range(length or 1)]
+        self.scopes[-1][name] = keys if length else keys[0]
+        return keys[0]
+
+    def open_loop(self, keys: Sequence[str], starts: list[Node], most: int) -> Loop:
+        """Return a new loop of these variables."""
+        if self.inside_loop:
+            raise Refused(refusal("mod.iteration-within-another"))
+        number = self.shared.loops
+        self.shared.loops += 1
+        plain = [k.split("\0")[0] for k in keys]
+        plain = [f"{p}_{j}" for j, p in enumerate(plain)] if len(set(plain)) < len(plain) else plain
+        names = [f"_{p}__now{number}" for p in plain]
+        ends = [f"_{p}__end{number}" for p in plain]
+        self.inside_loop = True
+        return Loop(names, ends, starts, most=most)
+
+    def close_loop(self, loop: Loop) -> list[Node]:
+        """Keep a loop that is complete; return its variables after it."""
+        self.inside_loop = False
+        self.loops.append(loop)
+        return [self.graph.symbol(end) for end in loop.ends]
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Execute what follows without lasting effect but on what was read."""
+        kept = self.values, self.writes, self.guard, dict(self.given)
+        self.values, self.writes = dict(self.values), dict(self.writes)
+        yield
+        before = kept[0]
+        for key in self.reads:
+            if key in self.values and key not in before:
+                before[key] = self.graph.symbol(key)
+        self.values, self.writes, self.guard, self.given = kept

@@ -1,0 +1,145 @@
+"""`method exact`: a point neuron whose equations are linear, integrated exactly between events.
+
+The sum of kernels of the spike response model (Gerstner and Kistler 2002), a step at a time: where
+``dy/dt = M*y``, of v, the states and 1, a step of h adds ``E*y`` with ``E = exp(M*h) - 1`` (Rotter
+and Diesmann 1999, Biological Cybernetics 81, 381-402). E is that of a fraction of the step, by
+Taylor's series, doubled by ``2*E + E*E``: what is small stays exact to rounding. It depends on
+parameters and dt alone, and engines with groups work it out once.
+
+The voltage is the cable's: current and slope are those whose implicit step has the exact change,
+for itself and for a constant current of other mechanisms.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import reduce
+from math import factorial
+
+from clhines.simulator.mechanisms.ir.elimination import MAX_PRODUCTS, Entries
+from clhines.simulator.mechanisms.ir.expressions import ExpressionError, Graph, Node
+from clhines.simulator.mechanisms.ir.forms import linear_form
+from clhines.simulator.mechanisms.ir.program import CAPACITANCE, HELD, HIDDEN
+from clhines.simulator.mechanisms.text.reader import Equations, Line, Scope
+
+_DOUBLINGS, _TERMS = 10, 8  # of the series as many more as there are variables
+_SMALL = Fraction(1, 2**50)  # what the last two terms may be of the sum
+_ONE, _DRIVE = "_one", "_drive"  # columns: of constants, and of a current of others, C/h
+
+
+def check_exact(eq: Equations, line: Line) -> None:
+    """Refuse what is not linear with constant coefficients, and a text without spikes."""
+    if eq.spike is None:
+        raise eq.fail(line, "'method exact' is for point neurons; expected a line 'spike: v > ...'")
+    if "substeps" in eq.settings:
+        raise eq.fail(eq.settings["substeps"], "'method exact' is exact already; expected one step")
+    _matrix(eq)
+
+
+def _matrix(eq: Equations) -> Entries:
+    """Return rows of v and of states with a rate: coefficients of ``dy/dt``."""
+    graph, scope, names = eq.graph, Scope(eq), ["v", *eq.states]
+    known = {q.name for q in eq.parameters}
+
+    def entries(line: Line, e: Node, factor: Node) -> dict[str, Node]:
+        form = linear_form(e, names)
+        found = None if form is None else {**form.coefficients, _ONE: form.constant}
+        if found is None or not all(c.free <= known for c in found.values()):
+            problem = f"'{line.shown}' is not linear in v and the states with coefficients of"
+            raise eq.fail(line, f"{problem} parameters alone, which 'method exact' needs")
+        return {column: factor * c for column, c in found.items() if c is not graph.zero}
+
+    per = -(graph.symbol(CAPACITANCE) ** -1)
+    parts = [entries(line, scope.value(n), per) for n, line in eq.currents.items()]
+    columns = dict.fromkeys(c for part in parts for c in part)
+    sums = {c: graph.add(part[c] for part in parts if c in part) for c in columns}
+    rows = {"v": {c: e for c, e in sums.items() if e is not graph.zero}}
+    for name, line in eq.rates.items():
+        rows[name] = entries(line, scope.expression(line.value), graph.one)
+    return rows
+
+
+def _propagator(rows: Entries, h: Node) -> tuple[Entries, Node]:
+    """Return ``exp(M*h) - 1`` of the columns of M, and 1, or no number where the series is short.
+
+    Columns without a row are of what is constant.
+    """
+    graph, products = h.graph, 0
+
+    def times(a: Entries, b: Entries) -> Entries:
+        nonlocal products
+        found: Entries = {}
+        for row, entries in a.items():
+            sums: dict[str, list[Node]] = {}
+            for k in (k for k in entries if k in b):
+                for column, e in b[k].items():
+                    sums.setdefault(column, []).append(entries[k] * e)
+            products += sum(map(len, sums.values()))
+            found[row] = {c: graph.local("_p", graph.add(terms)) for c, terms in sums.items()}
+        if products > MAX_PRODUCTS:
+            raise ExpressionError(f"more than {MAX_PRODUCTS} products; expected fewer states")
+        return found
+
+    def total(parts: list[tuple[Fraction, Entries]]) -> Entries:
+        found: Entries = {}
+        for row in rows:
+            columns = dict.fromkeys(c for _, part in parts for c in part[row])
+            found[row] = {
+                c: _sum(graph, [(f, part[row][c]) for f, part in parts if c in part[row]])
+                for c in columns
+            }
+        return found
+
+    part = h * graph.number(Fraction(1, 2**_DOUBLINGS))
+    small = {r: {c: graph.local("_m", part * e) for c, e in es.items()} for r, es in rows.items()}
+    powers = [small]
+    while len(powers) < _TERMS + len(rows):
+        powers.append(times(powers[-1], small))
+    series = [(Fraction(1, factorial(k)), power) for k, power in enumerate(powers, 1)]
+    e = total(series)
+    enough = []
+    for row in rows:
+        terms = (graph.number(f) * p[row][row] for f, p in series[-2:] if row in p[row])
+        last = [graph.call("abs", term) for term in terms]
+        if last:
+            most = graph.number(_SMALL) * graph.call("abs", e[row][row])
+            enough.append(graph.less(graph.add(last), most, or_equal=True))
+    for _ in range(_DOUBLINGS):
+        e = total([(Fraction(2), e), (Fraction(1), times(e, e))])
+    if not enough:
+        return e, graph.one
+    return e, graph.sqrt(graph.where(reduce(graph.both, enough), graph.one, -graph.one))
+
+
+def _sum(graph: Graph, terms: list[tuple[Fraction, Node]]) -> Node:
+    return graph.local("_e", graph.add(graph.number(factor) * e for factor, e in terms))
+
+
+def _change(eq: Equations, row: dict[str, Node], v: Node) -> Node:
+    values = {"v": v, _ONE: eq.graph.one} | {name: eq.graph.symbol(name) for name in eq.states}
+    return eq.graph.add(e * values[column] for column, e in row.items() if column != _DRIVE)
+
+
+def exact_current(eq: Equations) -> tuple[Node, Node]:
+    """Return the current and its slope that change v as the exact solution does."""
+    graph, dt = eq.graph, eq.graph.symbol("dt")
+    rows = _matrix(eq)
+    rows["v"][_DRIVE] = dt**-1
+    e, known = _propagator(rows, dt)
+    own = graph.symbol(CAPACITANCE) / dt
+    whole = graph.local("_whole", known * own / e["v"][_DRIVE])
+    return -(whole * _change(eq, e["v"], graph.symbol("v"))), whole - own
+
+
+def exact_advance(eq: Equations, steps: Node) -> dict[str, Node]:
+    """Return the states after a step, in which v is held in the first `steps` after a spike."""
+    graph, dt, before = eq.graph, eq.graph.symbol("dt"), eq.graph.symbol(HIDDEN)
+    rows, held = _matrix(eq), graph.symbol(HELD)
+    free = _propagator(rows, dt)[0]
+    fixed = _propagator({n: row for n, row in rows.items() if n != "v"}, dt)[0]
+    holds = graph.both(graph.less(graph.zero, held), graph.less(graph.one, steps, or_equal=True))
+    new = {HIDDEN: graph.symbol("v")} if eq.keeps_v else {}
+    for name in eq.rates:
+        changes = (_change(eq, e[name], before) for e in (fixed, free))
+        new[name] = graph.symbol(name) + graph.where(holds, *changes)
+    return new

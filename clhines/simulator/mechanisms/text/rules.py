@@ -1,0 +1,293 @@
+"""The text of a rule of plasticity: traces that decay, and what spikes and rewards do.
+
+Statements are those of `simulator.network.plasticity.Rule`. A trace belongs to the source of a
+connection (``pre``), to its postsynaptic cell (``post``), each one for all connections of the cell,
+or to the connection (``synapse``). Between events all is known exactly: a trace decays
+exponentially, and the weight grows with a product of the connection's own traces.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property, lru_cache, partial
+from inspect import cleandoc
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clhines.core.errors import InputError, meant
+from clhines.simulator.mechanisms.emit.printer import Printer
+from clhines.simulator.mechanisms.ir.exact import ExpressionError
+from clhines.simulator.mechanisms.ir.expressions import Node
+from clhines.simulator.mechanisms.ir.forms import linear_parts
+from clhines.simulator.mechanisms.text.checks import MAX_STATES, MAX_TEXT
+from clhines.simulator.mechanisms.text.parser import shortened
+from clhines.simulator.mechanisms.text.reader import NAME, Equations, Line
+
+WEIGHT, REWARD = "w", "reward"
+SIDES = ("pre", "post", "synapse")
+_OWNERS = {"pre": "the source", "post": "the postsynaptic cell", "synapse": "the connection"}
+
+
+@dataclass
+class RuleText(Equations):
+    """A rule's text: parameters, traces with their rates, actions of events, bounds."""
+
+    what: ClassVar[str] = "rule"
+    given: ClassVar[set[str]] = {WEIGHT, REWARD}
+    keywords: ClassVar[tuple[str, ...]] = ("parameter", "bounds")
+    actions: dict[str, dict[str, Line]] = field(default_factory=dict)  # by event, then target
+    limits: tuple[Line, ...] = ()
+
+    # --------------------------------------------------------------------------- statements
+
+    def read(self) -> None:
+        """Read and check the text; InputError with the line that is wrong."""
+        if len(self.text) > MAX_TEXT:
+            raise InputError(f"the rule's text has {len(self.text)} letters; at most {MAX_TEXT}")
+        self._sort(_STATEMENTS, _EXPECTED)  # type: ignore[arg-type]
+        if not self.kind:
+            raise InputError("the text of the rule is empty; expected 'rule NAME' first")
+        acting = (action for of in self.actions.values() for action in of.values())
+        for line in (*self.rates.values(), *acting):
+            self.parse(line)
+        for name, line in self.rates.items():
+            self._check_rate(name, line)
+        for name, line in self.traces.items():
+            if name not in self.rates:
+                raise self.fail(line, f"'{name}' has no line 'd{name}/dt = -{name}/TAU'")
+        for event, actions in self.actions.items():
+            for line in actions.values():
+                self._check_action(event, line)
+        if not self.limits:
+            raise InputError(f"rule {self.name} has no line 'bounds: LOW <= w <= HIGH'")
+        if self.growth is None and not any(WEIGHT in of for of in self.actions.values()):
+            raise InputError(f"rule {self.name} changes no weight; expected 'on pre: w += ...'")
+
+    def _header(self, line: Line) -> None:
+        found = re.fullmatch(rf"(rule)\s+({NAME})", line.text)
+        if not found:
+            raise self.fail(line, "expected 'rule NAME' as the rule's first statement")
+        self._check_name(line, found.group(2))
+        self.kind, self.name = found.groups()
+
+    def trace(self, line: Line, side: str, name: str) -> None:
+        """Take ``SIDE trace NAME``."""
+        self.define(line, side, name, "0")
+        if len(self.defined) > MAX_STATES:
+            raise self.fail(line, f"more than {MAX_STATES} names")
+
+    def on(self, line: Line, event: str, actions: str) -> None:
+        """Take ``on EVENT: NAME += EXPRESSION; ...``."""
+        if event in self.actions:
+            raise self.fail(line, f"'on {event}:' is given twice; expected one line for each event")
+        self._actions(line, actions, event, self.actions.setdefault(event, {}))
+
+    def bound(self, line: Line, low: str, high: str) -> None:
+        """Take ``bounds: LOW <= w <= HIGH``, each a parameter or a number."""
+        if self.limits:
+            raise self.fail(
+                line, f"'bounds:' is given twice, first in line {self.limits[0].number}"
+            )
+        found = []
+        for source in (low, high):
+            one = Line(line.number, line.text, "bounds", "bounds")
+            self._take(one, source)
+            if one.source not in self.of_sort("parameter"):
+                try:
+                    self.number(one)
+                except ExpressionError as error:
+                    got = f"'bounds:' has '{shortened(one.source)}'"
+                    raise self.fail(line, f"{got}; expected a parameter or a number") from error
+            found.append(one)
+        self.limits = tuple(found)
+
+    # ------------------------------------------------------------------------------- checks
+
+    def _check_rate(self, name: str, line: Line) -> None:
+        parameters = {*self.of_sort("parameter")}
+        if name == WEIGHT:
+            if self.growing is None:
+                raise self.fail(
+                    line,
+                    "'dw/dt' is no product of the connection's own traces and of parameters; "
+                    "expected 'dw/dt = c*d', c and d declared by 'synapse trace'",
+                )
+            return
+        if name not in self.traces:
+            hint = f"expected a line 'pre trace {name}', or of post or synapse"
+            raise self.fail(line, f"'{shortened(name)}' is no trace; {hint}")
+        parts = linear_parts(line.value, name)
+        good = parts is not None and parts[0] is self.graph.zero and parts[1].free <= parameters
+        if not good:
+            raise self.fail(
+                line,
+                f"'d{name}/dt' is no decay of {name} alone; expected 'd{name}/dt = -{name}/TAU', "
+                "TAU a parameter or a number",
+            )
+
+    def _check_action(self, event: str, line: Line) -> None:
+        """Check that an event changes what it may, by what is known there."""
+        name, traces = line.name, self.traces
+        own = {"pre": ("pre", "synapse"), "post": ("post", "synapse"), REWARD: ("synapse",)}[event]
+        if name in self.of_sort("parameter"):
+            raise self.fail(line, f"'{name}' is a parameter, which 'on {event}:' cannot change")
+        if name != WEIGHT and name not in traces:
+            raise self.fail(
+                line,
+                f"'{shortened(name)}' is no trace; expected w or a trace{meant(name, traces)}",
+            )
+        side = "synapse" if name == WEIGHT else traces[name].sort
+        if side not in own:
+            raise self.fail(
+                line, f"'on {event}:' cannot change '{name}', a trace of {_OWNERS[side]}"
+            )
+        if REWARD in line.value.free and event != REWARD:
+            raise self.fail(line, f"'reward' is known in 'on reward:', not in 'on {event}:'")
+        for used in sorted(line.value.free - {REWARD, *self.of_sort("parameter")}):
+            of = "synapse" if used == WEIGHT else traces[used].sort
+            if side != "synapse" and of != side:
+                raise self.fail(
+                    line,
+                    f"'{name}' is one trace for all connections of {_OWNERS[side]}; it cannot "
+                    f"depend on '{used}', of {_OWNERS[of]}",
+                )
+            if event == REWARD and of != "synapse":
+                raise self.fail(
+                    line, f"'on reward:' does not know '{used}', a trace of {_OWNERS[of]}"
+                )
+
+    # ------------------------------------------------------------------------- what it says
+
+    @cached_property
+    def traces(self) -> dict[str, Line]:
+        """Traces by name, those of the source first, then of the other cell, then connections'."""
+        return {name: line for side in SIDES for name, line in self.of_sort(side).items()}
+
+    @property
+    def growing(self) -> tuple[str, ...] | None:
+        """Traces whose product ``dw/dt`` has, each as often as it has it; None where none is so."""
+        product = self.rates[WEIGHT].value.definition
+        found: list[str] = []
+        for factor in product.args if product.op == "mul" else (product,):
+            names = factor.free & {*self.traces, WEIGHT, REWARD}
+            base, power = factor.args if factor.op == "pow" else (factor, self.graph.one)
+            if not names:
+                continue
+            own = base.op == "symbol" and base.name in self.of_sort("synapse")
+            if not own or not power.is_number or power.value not in range(1, 9):
+                return None
+            found += [base.name] * int(power.value)
+        return tuple(found) or None
+
+    @property
+    def growth(self) -> Node | None:
+        """The rate of the weight between events."""
+        return self.rates[WEIGHT].value if WEIGHT in self.rates else None
+
+    def times(self, parameters: dict[str, float]) -> dict[str, float]:
+        """Time constants of the traces, ms, and of ``dw/dt`` that of their product."""
+        graph, rate = self.graph, dict[str, Fraction]()
+        numbers = {graph.symbol(n): graph.number(Fraction(x)) for n, x in parameters.items()}
+        for name in self.traces:
+            line = self.rates[name]
+            parts = linear_parts(line.value, name)
+            assert parts is not None
+            value = self.attempt(line, partial(self._number, parts[1], numbers))
+            if not value.is_number or value.value >= 0:
+                raise self.fail(line, f"'{name}' does not decay: its rate is not below 0")
+            rate[name] = -value.value
+        if self.growth is not None:
+            rate[WEIGHT] = sum((rate[name] for name in self.growing or ()), Fraction(0))
+        return {name: float(1 / r) for name, r in rate.items()}
+
+    def _number(self, value: Node, numbers: dict[Node, Node]) -> Node:
+        """Return an expression with numbers in place of symbols."""
+        return self.graph.replaced([value], dict(numbers))[0]
+
+    def counts(self, name: str) -> bool:
+        """Whether a trace is a sum over events that are 1 each, and decay."""
+        actions = [of[name] for of in self.actions.values() if name in of]
+        return all(a.sign == "+" and a.value is self.graph.one for a in actions)
+
+    # ----------------------------------------------------------------------------- printing
+
+    def printed(self, event: str, side: str, real: str) -> list[str]:
+        """Return the actions of an event as assignments in OpenCL or NumPy, one per line.
+
+        `side` ``synapse``: those on the weight and traces of connections, and on traces that these
+        use afterwards; else those on a cell's traces. A trace ``x`` is ``x_``; parameters are
+        ``value[0]`` and so on; a weight goes through ``bounded``.
+        """
+        wanted: set[str] = set()
+        lines = []
+        for line in reversed(self.actions.get(event, {}).values()):
+            of = "synapse" if line.name == WEIGHT else self.traces[line.name].sort
+            if of == side or line.name in wanted:
+                wanted = wanted - ({line.name} if not line.sign else set()) | line.value.free
+                lines.append(self._assignment(line, real))
+        return lines[::-1]
+
+    def _assignment(self, line: Line, real: str) -> str:
+        shown = self._shown(line.acted(self.graph.symbol(line.name), line.value), real)
+        shown = f"bounded({shown}, least, most)" if line.name == WEIGHT else shown
+        return f"{line.name}_ = {shown}" + ("" if real == "numpy" else ";")
+
+    def _shown(self, value: Node, real: str) -> str:
+        symbols = {name: f"{name}_" for name in (*self.traces, WEIGHT)}
+        symbols |= {p.name: f"value[{k}]" for k, p in enumerate(self.parameters)}
+        return Printer(f"rule {self.name}", real, symbols=symbols).show(value)
+
+    def printed_growth(self, real: str) -> str:
+        """Return the rate of the weight between events, empty where there is none."""
+        return "" if self.growth is None else self._shown(self.growth, real)
+
+    def weighs(self, event: str) -> bool:
+        """Whether `printed` reads or changes the weight."""
+        return any(re.search(r"\bw_\b", s) for s in self.printed(event, "synapse", "numpy"))
+
+    def act(self, event: str, side: str, values: dict[str, Any]) -> None:
+        """Do what `printed` says on NumPy arrays; see there for their names."""
+        _run("\n".join(self.printed(event, side, "numpy")), values)
+
+    def grow(self, values: dict[str, Any], time: np.ndarray) -> None:
+        """Let the weight grow for a time, ms, from traces as they were at its begin."""
+        if self.growth is not None:
+            grown = f"w_ + {self.printed_growth('numpy')} * time"
+            values["time"] = time
+            _run(f"w_ = bounded({grown}, least, most)", values)
+
+    def uses(self, event: str, side: str) -> list[str]:
+        """Return the traces that `printed` needs or changes, in the order of `traces`."""
+        text = "\n".join(self.printed(event, side, "numpy"))
+        return [name for name in self.traces if re.search(rf"\b{name}_\b", text)]
+
+
+def _run(source: str, values: dict[str, Any]) -> None:
+    """Run assignments, which are printed of numbers and checked names."""
+    with np.errstate(all="ignore"):  # np.where computes both of its branches
+        exec(source, {"np": np, "bounded": np.clip}, values)
+
+
+@lru_cache(maxsize=64)
+def read_rule(text: str) -> RuleText:
+    """Return the rule of a text, which nobody changes; InputError with the line that is wrong."""
+    found = RuleText(cleandoc(text).strip() + "\n")
+    found.read()
+    return found
+
+
+_EXPECTED = (
+    "expected 'parameter NAME = NUMBER UNIT', 'pre trace NAME', 'post trace NAME', 'synapse trace "
+    "NAME', 'dNAME/dt = -NAME/TAU', 'dw/dt = ...', 'on pre: ...', 'on post: ...', 'on reward: ...' "
+    "or 'bounds: LOW <= w <= HIGH'"
+)
+_STATEMENTS = [
+    (rf"(parameter)\s+({NAME})\s*=(?!=)(.*)", RuleText.define),
+    (rf"(pre|post|synapse)\s+trace\s+({NAME})", RuleText.trace),
+    (rf"d({NAME})\s*/\s*dt\s*=(?!=)(.*)", RuleText.rate),
+    (r"on\s+(pre|post|reward)\s*:(.*)", RuleText.on),
+    (r"bounds\s*:(.*)<=\s*w\s*<=(.*)", RuleText.bound),
+]

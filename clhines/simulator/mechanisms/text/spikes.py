@@ -1,0 +1,129 @@
+"""Spikes of a text: a threshold, what a spike resets, and how long it holds the voltage.
+
+The voltage stays the cable's. A spike is found after a step, as v is above the threshold there; the
+current of the steps that follow moves v to where it is reset and, in the refractory time, keeps it
+there. So kernels need nothing for it, and v of the step of the spike is that above the threshold.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from clhines.core import units
+from clhines.simulator.mechanisms.ir.compiled import NEVER
+from clhines.simulator.mechanisms.ir.exact import ExpressionError
+from clhines.simulator.mechanisms.ir.expressions import Node
+from clhines.simulator.mechanisms.ir.program import CAPACITANCE, HELD, HELD_STEPS, HIDDEN, Spike
+from clhines.simulator.mechanisms.text.parser import shortened
+from clhines.simulator.mechanisms.text.propagator import exact_current
+from clhines.simulator.mechanisms.text.reader import Equations, Scope
+
+_STIFF = Fraction(2**50)  # conductance that holds v, over the capacitance per step
+
+
+def check_spike(eq: Equations) -> None:
+    """Check the statements, and put the `Spike` that they mean into `eq`."""
+    if not eq.spiking:
+        return
+    for key, other in (("spike", "reset"), ("reset", "spike"), ("refractory", "spike")):
+        if key in eq.spiking and other not in eq.spiking:
+            raise eq.fail(eq.spiking[key], f"'{key}:' needs a line '{other}: ...'")
+    if CAPACITANCE in eq.defined:
+        problem = f"'{CAPACITANCE}' is that of the node where a text has 'spike:'"
+        raise eq.fail(eq.defined[CAPACITANCE], problem)
+    expected = {"spike": "mV", "reset": "mV", "refractory": "ms"}
+    eq.spike = Spike(*(_constant(eq, key, unit) for key, unit in expected.items()))
+
+
+def _constant(eq: Equations, key: str, unit: str) -> str | float:
+    """Return the name of a parameter, or a number."""
+    line = eq.spiking.get(key)
+    if line is None:
+        return 0.0
+    known = eq.of_sort("parameter").get(line.source)
+    if known is None:
+        try:
+            eq.number(line)
+        except ExpressionError as error:
+            got = f"'{key}:' has '{shortened(line.source)}' for its {unit}"
+            raise eq.fail(line, f"{got}; expected a parameter or a number") from error
+    given = (known or line).unit
+    if given and given.dimension != units.parse(unit).dimension:
+        raise eq.fail(line, f"'{key}:' is in '{given.text}'; expected {unit} or a multiple of it")
+    return line.default if known is None else known.name
+
+
+def _value(eq: Equations, value: str | float) -> Node:
+    graph = eq.graph
+    return graph.symbol(value) if isinstance(value, str) else graph.number(Fraction(value))
+
+
+def _fired(eq: Equations, values: dict[str, Node]) -> tuple[Node, dict[str, Node]]:
+    """Return whether v is above the threshold, and states after a spike."""
+    assert eq.spike is not None
+    graph, v = eq.graph, eq.graph.symbol("v")
+    now = {name: graph.local(f"_{name}_then", values[name]) for name in eq.states}
+    scope = Scope(eq, now)
+    fired = graph.less(_value(eq, eq.spike.threshold), v)
+    after = {n: a.acted(now[n], scope.expression(a.value)) for n, a in eq.resets.items()}
+    after = {n: graph.where(fired, new, now[n]) for n, new in after.items()}
+    if eq.keeps_v:
+        after[HIDDEN] = graph.where(fired, _value(eq, eq.spike.reset), values[HIDDEN])
+    return fired, values | after
+
+
+def begun(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
+    """Return states at the start, where v may be above the threshold."""
+    if eq.spike is None:
+        return values
+    fired, after = _fired(eq, values)
+    return after | {HELD: eq.graph.where(fired, eq.graph.one, eq.graph.zero)}
+
+
+def advanced(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
+    """Return states after a step, of which `values` are those without a spike.
+
+    HELD counts the steps that follow a spike, 1 in the first, until v is free, 0. A spike before
+    that makes it infinite, and v of the next step no number, which ends the run.
+    """
+    if eq.spike is None:
+        return values
+    graph, one, zero = eq.graph, eq.graph.one, eq.graph.zero
+    held = graph.symbol(HELD)
+    fired, after = _fired(eq, values)
+    first = graph.where(graph.less(zero, held), graph.symbol(NEVER), one)
+    more = graph.both(graph.less(zero, held), graph.less(held, held_steps(eq)))
+    return after | {HELD: graph.where(fired, first, graph.where(more, held + one, zero))}
+
+
+def held_steps(eq: Equations) -> Node:
+    """Return the refractory time in whole steps, which the host has rounded."""
+    assert eq.spike is not None
+    return eq.graph.zero if eq.spike.refractory == 0.0 else eq.graph.symbol(HELD_STEPS)
+
+
+def current(eq: Equations, i: Node) -> tuple[Node, Node]:
+    """Return the current of a text, and its slope, with what a spike makes of them.
+
+    Where the slope is negative, as that of an exponential is near the threshold, the current is
+    taken explicitly: implicitly v would turn back where the step is too long for it.
+    """
+    graph = eq.graph
+    g = graph.slope(i, "v")
+    if eq.spike is None:
+        return i, g
+    v, reset, held = graph.symbol("v"), _value(eq, eq.spike.reset), graph.symbol(HELD)
+    if eq.method == "exact":
+        i, g = exact_current(eq)
+    else:
+        g = graph.where(graph.less(g, graph.zero), graph.zero, g)
+    share = graph.symbol(CAPACITANCE) / graph.symbol("dt")
+    stiff, at_reset = graph.number(_STIFF) * share, graph.replaced([i, g], {v: reset})
+    holds = graph.less(graph.one, held_steps(eq), or_equal=True)
+    # v moves to the reset by the first current, and is kept there by the second, which are sums of
+    # few terms that change; where HELD is infinite, v is no number
+    moving = graph.where(holds, stiff, share + at_reset[1]) * held
+    found = moving * (v - reset) + graph.where(holds, graph.zero, at_reset[0])
+    slope = graph.where(holds, moving, at_reset[1])
+    busy = graph.less(graph.zero, held)
+    return graph.where(busy, found, i), graph.where(busy, slope, g)

@@ -1,0 +1,728 @@
+"""Compiling: the arrays of a `Model` from all that a network was given."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.core.arrays import (
+    Deferred,
+    Makers,
+    each,
+    inverse,
+    joined,
+    offsets,
+    once,
+    shifted,
+    starts,
+)
+from clhines.core.checks import as_number, as_seed, shown, spread
+from clhines.core.errors import InputError
+from clhines.simulator.mechanisms.ir.program import GENERATOR, IonUse
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.model.connections import GridConnections
+from clhines.simulator.model.diffusion import Diffusion
+from clhines.simulator.model.instances import (
+    ConstantSums,
+    begin_of,
+    check_alone,
+    check_temperature,
+    kinds_of,
+    nodes_of,
+    placed,
+    revalued,
+    spiking,
+)
+from clhines.simulator.model.layers import layers_of
+from clhines.simulator.model.model import (
+    KNOWN_IONS,
+    OTHER_ION,
+    Alike,
+    Events,
+    IonNodes,
+    Kind,
+    Model,
+    ModelSources,
+    NetCons,
+    Played,
+    promoted,
+)
+from clhines.simulator.model.needs import (
+    GRID,
+    check_read,
+    check_set_voltages,
+    check_steered,
+    check_written,
+    of_model,
+    of_network,
+)
+from clhines.simulator.model.pointers import Spans, pointed
+from clhines.simulator.network.additions import Added, Sources
+from clhines.simulator.network.changes import Changes
+from clhines.simulator.network.copies import copied_nodes, copied_values, tiled
+from clhines.simulator.network.groups import Group, inside
+from clhines.simulator.network.network import Copied, Network
+from clhines.simulator.network.plasticity import Rule
+from clhines.simulator.network.structure import NodeValues, Structure
+from clhines.simulator.network.times import LAST_STEP, ROUNDING, as_step, delay_steps, event_steps
+from clhines.simulator.network.wiring import CallColumns, Wiring
+
+
+def compile(
+    network: Network,
+    dt: float = 0.025,
+    v_init: ArrayLike = -65.0,
+    secondorder: bool | int = False,
+    seed: int = 0,
+    changes: Changes | None = None,
+) -> Model:
+    """Check the whole of a network and make the arrays that engines take.
+
+    Parameters
+    ----------
+    network : Network
+    dt : float, ms
+    v_init : float or (n,) float64, mV
+    secondorder : bool, or 0 or 2 as in NEURON
+        NEURON's ``secondorder = 2``: half a step implicitly, then extrapolated.
+    seed : int
+        Of the noise.
+    changes : Changes, optional
+        Values that `Simulation.set` has changed.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    InputError
+        What was given does not go together.
+    """
+    changes = changes or Changes()
+    copied = inside(network).copied
+    if copied is not None and copied.count > 1 and not changes.any and np.ndim(v_init) == 0:
+        once = compile(copied.once, dt, v_init, secondorder, seed)
+        if are_alike(copied.once, once) and not once.needs & _NOT_ALIKE:
+            return copied_model(network, copied, once, secondorder)
+    return _compiled(network, changes, (dt, v_init, secondorder, seed))
+
+
+def _kinds(
+    network: Network, groups: Sequence[Group], stored: Collection[tuple[str, str]]
+) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
+    within = inside(network)
+    last = None if within.of_copies else within.added.last
+    every = within.gids is not None
+    found = kinds_of(groups, within.places.area_at, network.celsius, stored, last, every)
+    check_temperature(found[0], network.celsius)
+    check_alone(found[0], within.of_copies)
+    return found
+
+
+def _compiled(
+    network: Network, changes: Changes, times: tuple[float, ArrayLike, bool | int, int]
+) -> Model:
+    dt, structure, stored = as_step(times[0]), inside(network).structure, changes.stored
+    added = inside(network).added
+    groups = placed(changes.groups(network.groups), structure.around)
+    wiring = inside(network).wiring.changed(changes)
+    of_nodes = nodes_of(groups, structure, times[1])
+    features = of_network(added, groups, wiring.given)
+    exact = bool(features - GRID) or (bool(features) and has_short(wiring, added, dt))
+    kinds, instances = _kinds(network, groups, stored)
+    first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
+    targets = sum(k.count for k in kinds if k.first_target >= 0)
+    own, at_times = wiring, Wiring(network)
+    if exact:
+        own, at_times, on_grid = divided(wiring, added, groups, dt)
+    places = dt, targets if own.columns or own.outside or not exact else 0, first, instances
+    connections, numbers = compiled_connections(own, added, *places)
+    if exact:
+        numbers = on_grid[numbers]  # without those of trains
+    all_here = not exact and len(numbers) == sum(len(c[0]) for c in wiring.columns)
+    weights = connections.weight if all_here else given_weights(wiring)
+    exactly = np.delete(np.arange(len(weights)), on_grid) if exact else np.zeros(0, np.int64)
+    threshold = spread("threshold", network.threshold, network.num_cells)
+    kinds, threshold = spiking(network, kinds, threshold, dt)
+    second_order = _second_order(times[2], exact)
+    if second_order and any(kind.mechanism.program.spike for kind in kinds):
+        raise InputError("secondorder: a text with 'spike:' resets v; expected secondorder=0")
+    cells = Sources(network, 0, network.soma, threshold, np.zeros(len(threshold)))
+    added_fields = fields_of(
+        added, cells, kinds, instances, of_nodes, network.celsius,
+        (at_times.given, at_times.outside), times[2],
+    )  # fmt: skip
+    model = Model(
+        forest=network.forest,
+        soma=network.soma,
+        of_nodes=of_nodes,
+        kinds=kinds,
+        instances=instances,
+        num_targets=places[1],
+        connections=connections,
+        numbers=numbers,
+        exact_numbers=exactly,
+        given_weights=weights,
+        events=compiled_events(own, added, dt, first, instances),
+        dt=dt,
+        secondorder=second_order,
+        seed=as_seed(times[3]),
+        diffusions=tuple(_diffusions(kinds, structure)),
+        layers=layers_of(structure, second_order),
+        stored=frozenset(stored),
+        **added_fields,
+    )
+    check_set_voltages(model)
+    check_written(model)
+    check_read(model)
+    check_steered(model)
+    return replace(model, needs=features | of_model(model, exact))
+
+
+def with_values(
+    network: Network,
+    model: Model,
+    groups: Sequence[Group],
+    v_init: ArrayLike,
+    changes: Changes,
+    sums: ConstantSums,
+) -> Model:
+    """Compile again with other values, from a model of the same connections and events."""
+    changed = [(number, name) for number, own in changes.parameters.items() for name in own]
+    now = changes.groups(groups)
+    kinds = revalued(model.kinds, model.instances, now, changed, changes.stored, model.dt)
+    check_temperature(kinds, network.celsius)
+    constant_d, constant_b = sums.sums(changes)
+    return replace(
+        model,
+        kinds=kinds,
+        of_nodes=model.of_nodes.changed(
+            constant_d=constant_d,
+            constant_b=constant_b,
+            v_init=begin_of(inside(network).structure, v_init),
+            constant_g=sums.conductances(changes),
+        ),
+        stored=frozenset(changes.stored),
+    )
+
+
+def _diffusions(kinds: Sequence[Kind], structure: Structure) -> Iterator[Diffusion]:
+    """Find what diffuses, of kinds in order."""
+    known = set[str]()
+    for k, kind in enumerate(kinds):
+        program = kind.mechanism.program
+        if not program.diffusing:
+            continue
+        axis = structure.axis
+        if axis is None:
+            raise InputError(
+                f"{program.name}: LONGITUDINAL_DIFFUSION needs lengths of segments, which cells of "
+                "arrays do not have; expected cells of cables"
+            )
+        ions = {*program.diffusing} - {q.name for q in program.states}
+        if ions & known:
+            raise InputError(
+                f"{program.name}: {min(ions & known)} diffuses by another mechanism, too; expected "
+                "one of them"
+            )
+        known |= ions
+        at = inverse(kind.node, len(axis.length) + 1)  # the last: of no node
+        first, second, third = at[axis.before[:, kind.node]]
+        parent = np.where(first >= 0, first, np.where(second >= 0, second, third))
+        length = axis.length[kind.node]
+        above = length[parent]
+        up, down = 2 / above / (length + above), 2 / length / (length + above)
+        yield Diffusion(k, program.diffusing, parent, up, down)
+
+
+def _second_order(value: object, exact: bool) -> bool:
+    """Take True, False, and NEURON's 0 and 2; 1 differs from 2 in ion currents alone."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    known = (0, 1, 2) if exact else (0, 2)
+    if not isinstance(value, (int, np.integer)) or value not in known:
+        raise InputError(f"secondorder is {shown(value)}; expected True or False")
+    return bool(value > 0)
+
+
+class CopiedKind(Deferred, Kind):
+    once: Kind
+    copies: int
+
+    @property
+    def count(self) -> int:
+        return self.once.count * self.copies
+
+    def is_single(self, name: str) -> bool:
+        return self.once.is_single(name)
+
+
+class CopiedIon(Deferred, IonNodes):
+    """An ion of all copies."""
+
+
+class _RepeatedInstances(Sequence[tuple[int, np.ndarray]]):
+    """`Model.instances` of all copies, where each kind has one group."""
+
+    def __init__(self, once: Model, groups: Sequence[Group], copies: int) -> None:
+        self._once, self._groups, self._copies = once, groups, copies
+        self._made: dict[int, tuple[int, np.ndarray]] = {}
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __getitem__(self, number: Any) -> Any:
+        if isinstance(number, slice):
+            return [self[k] for k in range(len(self))[number]]
+        number = range(len(self))[number]
+        if number not in self._made:
+            kind, place = self._once.instances[number]
+            if kind < 0:
+                self._made[number] = kind, self._groups[number].nodes
+            else:
+                each = self._once.kinds[kind].count
+                self._made[number] = kind, shifted(place, each, self._copies)
+        return self._made[number]
+
+
+def _kind(once: Kind, num_nodes: int, copies: int) -> Kind:
+    first = once.first_target
+    made: Makers = {
+        "node": partial(copied_nodes, once.mechanism, once.node, num_nodes, copies),
+        "parameters": partial(copied_values, once.parameters, copies),
+        "factor": partial(tiled, once.factor, copies),
+    }
+    return CopiedKind(
+        made, once=once, copies=copies, mechanism=once.mechanism,
+        first_target=first * copies if first >= 0 else -1,
+        first_instance=once.first_instance * copies,
+    )  # fmt: skip
+
+
+def _ion(once: IonNodes, num_nodes: int, copies: int) -> IonNodes:
+    made = {k: partial(tiled, getattr(once, k), copies) for k in ("e", "ci", "co", "style")}
+    made["node"] = partial(shifted, once.node, num_nodes, copies)
+    return CopiedIon(made, name=once.name, valence=once.valence)
+
+
+def copied_model(network: Network, copied: Copied, once: Model, secondorder: object) -> Model:
+    """Return the model of a network of copies that are alike, from `once`, that of one."""
+    copies, n, added = copied.count, once.forest.num_nodes, inside(network).added
+    wiring, nothing, first = inside(network).wiring, Wiring(network), np.zeros(0, int)
+    kinds = tuple(_kind(kind, n, copies) for kind in once.kinds)
+    instances = _RepeatedInstances(once, network.groups, copies)
+    threshold = np.tile(once.threshold, copies)
+    cells = Sources(network, 0, network.soma, threshold, np.zeros(len(threshold)))
+    weights = given_weights(wiring)
+    connections, numbers = compiled_connections(nothing, added, once.dt, 0, first, ())
+    return replace(
+        once,
+        forest=network.forest,
+        soma=network.soma,
+        of_nodes=once.of_nodes.copied(copies),
+        kinds=kinds,
+        instances=instances,
+        num_targets=0,
+        connections=connections,
+        numbers=numbers,
+        exact_numbers=np.arange(len(weights)),
+        given_weights=weights,
+        events=compiled_events(nothing, added, once.dt, first, ()),
+        needs=once.needs | {"copies"},
+        diffusions=tuple(_diffusions(kinds, inside(network).structure)),
+        alike=Alike(once, copied.sources, copied.connections),
+        **fields_of(
+            added, cells, kinds, instances, once.of_nodes, network.celsius,
+            (wiring.given, wiring.outside), secondorder,
+            tuple(_ion(ion, n, copies) for ion in once.ions),
+        ),
+    )  # fmt: skip
+
+
+def are_alike(network: Network, model: Model) -> bool:
+    """Whether copies of a network are alike: no noise, no streams, no events from outside."""
+    kinds = [k for k, _ in model.instances if k >= 0]
+    streams = {(model.instances[g][0], name) for g, name, _ in inside(network).added.streams}
+    return (
+        len(kinds) == len(set(kinds))
+        and model.has_times
+        and not model.on_grid
+        and not any(
+            a.role == "noise"
+            for kind in model.kinds
+            for given in kind.mechanism.program.blocks.values()
+            for a in given
+        )
+        and not any(kind.mechanism.has_noisy_rates for kind in model.kinds)
+        and not any(GENERATOR in kind.mechanism.program.random for kind in model.kinds)
+        and streams == {*model.random_ids}
+        and not inside(network).wiring.outside
+    )
+
+
+_COLUMNS: tuple[np.ndarray, ...] = tuple(
+    np.zeros(0, t) for t in (int, int, int, float, float, bool)
+)
+
+
+def given_weights(wiring: Wiring) -> np.ndarray:
+    """(w,) float64: weights of all connections, in the order given."""
+    rows = (columns[3] for columns in wiring.given)
+    return joined([r[:, 0] if r.shape[1] == 1 else r.ravel() for r in rows], float)
+
+
+def has_short(wiring: Wiring, added: Added, dt: float) -> bool:
+    """Whether a connection of a cell or a detector has a delay shorter than a step."""
+    train, least = _trains(added), dt * (1 - ROUNDING)
+    short = ((c[0], once(c[4]) < least) for c in wiring.columns)
+    return any(is_short.any() and (is_short & ~train[source]).any() for source, is_short in short)
+
+
+def divided(
+    wiring: Wiring, added: Added, groups: Sequence[Group], dt: float
+) -> tuple[Wiring, Wiring, np.ndarray]:
+    """Return connections on the grid, those at exact times, and places of weights of the former.
+
+    By the grid, as sums of whole steps, go events of cells, detectors and trains to mechanisms
+    whose events add up, unless the network asks for exact times.
+    """
+    parts: list[tuple[list[tuple[np.ndarray, ...]], list[np.ndarray]]] = [([], []), ([], [])]
+    train, sends = _trains(added), np.zeros(added.num_sources, bool)
+    for group, begin in added.emitters:
+        sends[begin : begin + len(group)] = True
+    masks, exactly = [np.zeros(0, bool)], added.exact or added.bins or bool(added.steered)
+    for columns in wiring.given:
+        source, of_group, _, rows, delay, plastic = columns
+        mechanism = groups[int(of_group[0])].mechanism if len(of_group) else None
+        sums = mechanism is not None and _sums(mechanism) and rows.shape[1] == 1
+        short = ~train[source] & (delay < dt * (1 - ROUNDING))
+        able = ~sends[source] & ~short if sums else np.zeros(len(source), bool)
+        if (plastic & ~able).any() and mechanism is not None:
+            why = f"a delay is shorter than a step of {dt:g} ms" if (plastic & short).any() else (
+                "its source is an instance that sends events" if sums else
+                "the mechanism takes events one by one")  # fmt: skip
+            raise InputError(
+                f"rule: a connection to {mechanism.name} is not plastic, as {why}; expected no rule"
+            )
+        on_grid = plastic if exactly else able
+        masks.append(np.repeat(on_grid, rows.shape[1]))
+        for (kept, weights), mask in zip(parts, (on_grid, ~on_grid), strict=True):
+            if mask.any():
+                first = rows[mask, 0] if rows.shape[1] else np.zeros(np.count_nonzero(mask))
+                kept.append((*(a[mask] for a in columns[:3]), first, delay[mask], plastic[mask]))
+                weights.append(rows[mask])
+    grid, exact = (Wiring(wiring.network, *part) for part in parts)
+    sums_of = [not exactly and _sums(groups[int(e[0][0])].mechanism) for e in wiring.outside]
+    events = [
+        [e for e, s in zip(wiring.outside, sums_of, strict=True) if s is w] for w in (True, False)
+    ]
+    grid.keep(events[0], wiring.rule)
+    exact.keep(events[1])
+    return grid, exact, np.flatnonzero(np.concatenate(masks))
+
+
+def _sums(mechanism: Mechanism) -> bool:
+    """Whether events of a step may act once, with the sum of their weights."""
+    net = mechanism.program.net
+    return net is not None and net.summed and mechanism.kind != "artificial"
+
+
+def _trains(added: Added) -> np.ndarray:
+    found = np.zeros(added.num_sources, bool)
+    for sources in added.sources:
+        found[sources.first : sources.first + len(sources)] = bool(sources.times)
+    return found
+
+
+def compiled_connections(
+    wiring: Wiring,
+    added: Added,
+    dt: float,
+    num_targets: int,
+    first: np.ndarray,
+    instances: Sequence[tuple[int, np.ndarray]],
+) -> tuple[GridConnections, np.ndarray]:
+    """Return the connections of cells and detectors, and their places among those given."""
+    train, begin = _trains(added), 0
+    every = np.arange(sum(len(columns[0]) for columns in wiring.columns), dtype=np.int32)
+    parts = list[tuple[np.ndarray, ...]]()
+    for source, group, index, weight, delay, plastic in wiring.columns:
+        numbers = every[begin : begin + len(source)]
+        begin += len(source)
+        if not len(source):
+            continue
+        of_train = train[source] if train.any() else once(np.broadcast_to(False, len(source)))
+        if of_train.any():
+            if plastic[0]:
+                raise InputError(
+                    f"rule: connection {numbers[np.argmax(of_train)]} comes from a train of given "
+                    "times, and is not plastic; expected a cell or a detector"
+                )
+            fields = source, index, weight, delay, plastic, numbers
+            source, index, weight, delay, plastic, numbers = (a[~of_train] for a in fields)
+        _check_delays(delay, dt, source, numbers, added)
+        number = (instances[int(group[0])][1] + first[group[0]]).astype(np.int32)
+        target = index if (number == np.arange(len(number))).all() else number[index]
+        steps = each(lambda values: np.maximum(delay_steps(values, dt), 1), delay)
+        parts.append((source, target, weight, steps, plastic, numbers))
+    dtypes = np.int32, np.int32, float, np.int32, bool
+    *columns, places = zip(*parts, strict=True) if parts else [()] * (len(dtypes) + 1)
+    source, target, weight, steps, plastic = (
+        joined(arrays, dtype) for arrays, dtype in zip(columns, dtypes, strict=True)
+    )
+    numbers = every if len(source) == len(every) else joined(places, np.int32)
+    _check_bounds(wiring.rule, source, weight, plastic, added)
+    sizes = added.num_sources, max(num_targets, 1)
+    connections = GridConnections(source, target, weight, steps, *sizes, plastic, wiring.rule)
+    return connections, numbers
+
+
+def _check_delays(
+    delay: np.ndarray, dt: float, source: np.ndarray, numbers: np.ndarray, added: Added
+) -> None:
+    steps = once(delay) / dt
+    bad = np.flatnonzero((steps < 1 - ROUNDING) | (steps >= LAST_STEP))
+    if len(bad):
+        k = int(bad[0])
+        short = steps[k] < 1
+        expected = "at least one step, dt =" if short else f"less than {LAST_STEP} steps of"
+        raise InputError(
+            f"delay of connection {numbers[k]}, from cell {added.shown(source[k])}, is "
+            f"{delay[k]:g} ms; "
+            f"expected {expected} {dt:g} ms"
+        )
+
+
+def _check_bounds(
+    rule: Rule | None, source: np.ndarray, weight: np.ndarray, plastic: np.ndarray, added: Added
+) -> None:
+    if rule is None:
+        return
+    low, high = rule.w_min, rule.w_max
+    outside = np.flatnonzero(plastic & ((weight < low) | (weight > high)))
+    if len(outside):
+        k = int(outside[0])
+        raise InputError(
+            f"weight of connection {k}, from cell {added.shown(source[k])}, is {weight[k]:g}; "
+            f"expected {low:g} to {high:g}, the bounds of its rule"
+        )
+
+
+def compiled_events(
+    wiring: Wiring,
+    added: Added,
+    dt: float,
+    first: np.ndarray,
+    instances: Sequence[tuple[int, np.ndarray]],
+) -> Events:
+    empty: tuple[np.ndarray, ...] = tuple(np.zeros(0, t) for t in (int, int, float, float))
+    outside = [*wiring.outside, *_of_trains(wiring, added)]
+    group, index, time, weight = joined_columns(outside, empty)
+    soon = time / dt < LAST_STEP
+    group, index, time, weight = (a[soon] for a in (group, index, time, weight))
+    step = event_steps(time, dt)
+    order = np.argsort(step, kind="stable")
+    target = targets_of(group, index, first, instances)
+    return Events(target[order], step[order], weight[order])
+
+
+def _of_trains(wiring: Wiring, added: Added) -> Iterator[tuple[np.ndarray, ...]]:
+    """Yield group, instance, time and weight of all events of trains, by connection."""
+    trains = {s.first + k: t for s in added.sources for k, t in enumerate(s.times)}
+    if not trains:
+        return
+    source, group, index, weight, delay, _ = joined_columns(wiring.columns, _COLUMNS)
+    for k in np.flatnonzero(_trains(added)[source]).tolist():
+        times = trains[int(source[k])] + delay[k]
+        of_group, instance, of_weight = (np.full(len(times), a[k]) for a in (group, index, weight))
+        yield of_group, instance, times, of_weight
+
+
+def joined_columns(
+    parts: list[tuple[np.ndarray, ...]], empty: tuple[np.ndarray, ...]
+) -> list[np.ndarray]:
+    return [np.concatenate(columns) for columns in zip(empty, *parts, strict=True)]
+
+
+def targets_of(
+    group: np.ndarray,
+    index: np.ndarray,
+    first: np.ndarray,
+    instances: Sequence[tuple[int, np.ndarray]],
+) -> np.ndarray:
+    """Look up the number among all targets of instances of groups."""
+    if not len(group):
+        return np.zeros(0, np.int64)
+    used, which = np.unique(group, return_inverse=True)
+    numbers = [instances[k][1] for k in used.tolist()]
+    start = starts(np.array([len(number) for number in numbers]))
+    return first[group] + np.concatenate(numbers)[start[which.reshape(-1)] + index]
+
+
+# needs of copies that are compiled as cells of one network
+_NOT_ALIKE = {*("last_instances", "written_pointers", "read_pointers", "steered_weights", "layers")}
+
+
+def fields_of(
+    added: Added,
+    cells: Sources,
+    kinds: Sequence[Kind],
+    instances: Spans,
+    of_nodes: NodeValues,
+    celsius: object,
+    wiring: tuple[CallColumns, CallColumns],
+    secondorder: object,
+    ions: tuple[IonNodes, ...] | None = None,
+) -> dict[str, Any]:
+    detectors = [cells, *(s for s in added.sources if not s.times)]
+    trains = [s for s in added.sources if s.times]
+    given, outside = wiring
+    source = [s.first + np.arange(len(s)) for s in trains]
+    times = [t for s in trains for t in s.times]
+    events, count = CallColumns(), added.num_sources
+    for group, index, time, weight in outside:  # each from a train of its own, without delay
+        source.append(count + np.arange(len(time)))
+        times += [np.array([t]) for t in time.tolist()]
+        none = np.zeros(len(time))
+        events.append((source[-1], group, index, weight[:, None], none, none > 0))
+        count += len(time)
+    return {
+        "celsius": as_number("celsius", celsius),
+        "ions": tuple(_ions(added, kinds, of_nodes)) if ions is None else ions,
+        "sources": ModelSources(
+            count=count,
+            detector_node=np.concatenate([s.node for s in detectors]),
+            detector_threshold=np.concatenate([s.threshold for s in detectors]),
+            detector_refractory=np.concatenate([s.refractory for s in detectors]),
+            detector_source=np.concatenate([s.first + np.arange(len(s)) for s in detectors]),
+            train_source=np.concatenate([np.zeros(0, np.int64), *source]),
+            train_time=tuple(times),
+            emitted=_emitted(added, kinds, instances),
+        ),
+        "netcons": _netcons([*given, *events], instances, kinds),
+        **pointed(added, kinds, instances),
+        "remote_v": added.remote_v,
+        "played": _played(added, instances),
+        "random_ids": _streams(added, kinds, instances),
+        "random_index": added.random_index,
+        "bins": added.bins,
+        "second_order_currents": bool(secondorder) and (secondorder is True or secondorder == 2),
+    }
+
+
+def _played(added: Added, instances: Spans) -> tuple[Played, ...]:
+    return tuple(
+        Played(k, int(place[p.index]), p.parameter, p.t, p.y, p.continuous)
+        for p in added.plays
+        for k, place in [instances[p.group]]
+    )
+
+
+def _netcons(given: CallColumns, instances: Spans, kinds: Sequence[Kind]) -> NetCons:
+    kind, instance, weights, counts = [], [], [], []
+    for columns in given:
+        group, index, rows = columns[1:4]
+        if not len(group):
+            continue
+        k, place = instances[int(group[0])]
+        net = kinds[k].mechanism.program.net if k >= 0 else None
+        width = len(net.weights) if net is not None else 0
+        row = np.zeros((len(group), width))
+        kept = min(width, rows.shape[1])
+        row[:, :kept] = rows[:, :kept]
+        kind.append(np.full(len(group), k))
+        instance.append(place[index])
+        weights.append(row.ravel())
+        counts.append(np.full(len(group), width))
+    none = [np.zeros(0, np.int64)]
+    used = [c for c in given if len(c[1])]
+    return NetCons(
+        source=np.concatenate(none + [c[0] for c in used]).astype(np.int64),
+        kind=np.concatenate(none + kind),
+        instance=np.concatenate(none + instance),
+        delay=np.concatenate([np.zeros(0), *(c[4] for c in used)]),
+        weight=np.concatenate([np.zeros(0), *weights]),
+        first_weight=offsets(np.concatenate(none + counts)).astype(np.int64),
+    )
+
+
+def _uses(kinds: Sequence[Kind]) -> Iterator[tuple[Kind, IonUse]]:
+    for kind in kinds:
+        for use in kind.mechanism.program.ions:
+            yield kind, use
+
+
+def _ions(added: Added, kinds: Sequence[Kind], of_nodes: NodeValues) -> Iterator[IonNodes]:
+    """Find where ions are, with values given or NEURON's, in the order of their first use."""
+    names = dict.fromkeys([use.name for _, use in _uses(kinds)] + [g.name for g in added.ions])
+    for name in names:
+        uses = [(kind, use) for kind, use in _uses(kinds) if use.name == name]
+        given = [g for g in added.ions if g.name == name]
+        has_ion = np.zeros(of_nodes.count, bool)
+        for nodes in [*(k.node for k, _ in uses), *(g.nodes for g in given)]:
+            has_ion[nodes] = True
+        node, place = np.flatnonzero(has_ion), np.cumsum(has_ion) - 1
+        bare = node[of_nodes.at("area", node) <= 0]
+        if len(bare):
+            raise InputError(f"ion {name} is at node {bare[0]}, which has no membrane")
+        charge, *defaults = KNOWN_IONS.get(name, OTHER_ION)
+        charges = {u.valence for _, u in uses if u.valence is not None}
+        charges |= {g.valence for g in given if g.valence is not None}
+        charges |= {charge} if name in KNOWN_IONS else set()
+        if len(charges) != 1:
+            got = " and ".join(f"{c:g}" for c in sorted(charges)) or "not given"
+            raise InputError(f"valence of ion {name} is {got}; expected one: ion(valence=)")
+        style = np.zeros(len(node), np.int64)
+        for kind, use in uses:
+            at, (c, e) = place[kind.node], _promotion(use)
+            style[at] = promoted(style[at], c, e)
+        values = {"style": style.astype(np.float64)}
+        at_start = zip(("e", "ci", "co"), defaults, strict=True)
+        values |= {k: np.full(len(node), x) for k, x in at_start}
+        for g in given:
+            for key, value in g.values.items():
+                values[key][place[g.nodes]] = value
+        whole = values.pop("style").astype(np.int64)
+        yield IonNodes(name, charges.pop(), node, style=whole, **values)
+
+
+def _promotion(use: IonUse) -> tuple[int, int]:
+    """Return the arguments of NEURON's `nrn_promote`, of concentrations and reversal potential."""
+    conc, rev = {f"{use.name}i", f"{use.name}o"}, {f"e{use.name}"}
+    return tuple(  # type: ignore[return-value]
+        3 if names & {*use.writes} else 1 if names & {*use.reads} else 0 for names in (conc, rev)
+    )
+
+
+def _emitted(added: Added, kinds: Sequence[Kind], instances: Spans) -> dict[int, np.ndarray]:
+    found: dict[int, np.ndarray] = {}
+    for group, first in added.emitters:
+        if not len(group):
+            continue
+        k, place = instances[group.number]
+        sources = found.setdefault(k, np.full(kinds[k].count, -1))
+        sources[place] = first + np.arange(len(group))
+    return found
+
+
+def _streams(
+    added: Added, kinds: Sequence[Kind], instances: Spans
+) -> dict[tuple[int, str], np.ndarray]:
+    """Return numbers of streams; NEURON's for those not set: 1, the rank, and a running number."""
+    found, number = {}, 0
+    for k, kind in enumerate(kinds):
+        for name in kind.mechanism.program.random:
+            ids = np.zeros((kind.count, 3), np.uint32)
+            ids[:, 0], ids[:, 2] = 1, number + 1 + np.arange(kind.count)
+            found[k, name] = ids
+            number += kind.count
+    for group, name, ids in added.streams:
+        k, place = instances[group]
+        found[k, name][place] = ids
+    return found

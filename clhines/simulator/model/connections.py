@@ -1,0 +1,260 @@
+"""Connections between sources of spikes and their targets."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property, partial
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.core.arrays import each, once
+from clhines.core.checks import as_array, as_real, as_whole_number
+from clhines.core.errors import InputError
+from clhines.simulator.network.plasticity import Rule
+
+_MOST = 2**31 - 1  # sources and targets: their numbers fit int32
+_SUM_BITS = 63  # of an int64, without its sign
+_LEAST_BITS = 40  # of the largest weight
+_CHUNK = 1 << 18  # connections compared at once
+_KEYS = 1 << 16
+
+
+class GridConnections:
+    """Connections from sources (cells) to targets (instances of mechanisms that take events).
+
+    Kept in compressed rows: sorted by source, then delay, then target, equal ones in the order
+    given, so that all that spikes of a source at one time hand to one delay's targets lies together
+    (Brette and Goodman 2012, section 2.3). All arrays are (k,) or one number, in the order given;
+    what all connections have alike is kept once (`arrays.once`). A delay is 1 step at least: a
+    spike of step s has its effect at step s + 1 + delay. Without `num_sources` or `num_targets` it
+    is one above the largest number given. `rule` changes the weights of `plastic` connections.
+    """
+
+    def __init__(
+        self,
+        source: ArrayLike,
+        target: ArrayLike,
+        weight: ArrayLike = 1.0,
+        delay: ArrayLike = 1,
+        num_sources: int | None = None,
+        num_targets: int | None = None,
+        plastic: ArrayLike = False,
+        rule: Rule | None = None,
+    ) -> None:
+        source = as_array("source", source)
+        shape = source.shape
+        if len(shape) != 1:
+            raise InputError(f"source has shape {shape}; expected (connections,)")
+        self.source, self.num_sources = _numbers("source", source, shape, 0, num_sources)
+        self.target, self.num_targets = _numbers("target", target, shape, 0, num_targets)
+        self.delay, _ = _numbers("delay", delay, shape, 1, None)
+        weight = broadcast_numbers("weight", as_array("weight", weight), shape)
+        self.weight = each(partial(as_real, "weight"), weight)
+        self.plastic = broadcast_numbers("plastic", as_array("plastic", plastic, bool), shape)
+        self.rule = rule
+
+    @property
+    def count(self) -> int:
+        """Number of connections."""
+        return len(self.source)
+
+    @property
+    def max_delay(self) -> int:
+        """Largest delay in steps; 1 where there are no connections."""
+        return int(once(self.delay).max(initial=1))
+
+    @property
+    def min_delay(self) -> int:
+        """Smallest delay in steps; a very large number where there are no connections."""
+        return int(once(self.delay).min()) if self.count else 1 << 30
+
+    @property
+    def largest(self) -> np.ndarray:
+        """(k,) float64: the largest magnitude that each weight can reach."""
+        if self.rule is None:
+            return each(np.abs, self.weight)
+        return self.rule.max_weight(self, self.plastic)
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """(k,) integer: connection at each position of the rows."""
+        if self.is_sorted:
+            return np.arange(self.count, dtype=np.int32)
+        if self._grouped and self.max_delay < _KEYS:
+            return self._by_delay()
+        return _sorted(self.source, self.delay, self.target)
+
+    @cached_property
+    def is_sorted(self) -> bool:
+        """Whether the connections were given in the order of the rows."""
+        return self._grouped and not self.delay.strides[0]
+
+    @cached_property
+    def _grouped(self) -> bool:
+        return not any(
+            ((a[1:] < a[:-1]) | ((a[1:] == a[:-1]) & (b[1:] < b[:-1]))).any()
+            for a, b in (
+                (self.source[k : k + _CHUNK + 1], self.target[k : k + _CHUNK + 1])
+                for k in range(0, self.count, _CHUNK)
+            )
+        )
+
+    def _by_delay(self) -> np.ndarray:
+        """(k,) int32: order of those that are grouped, a few sources after another."""
+        found, rows = np.empty(self.count, np.int32), self.row
+        sources = _KEYS // (self.max_delay + 1)  # NumPy counts keys of 16 bits
+        for first in range(0, self.num_sources, sources):
+            begin, end = rows[[first, min(first + sources, self.num_sources)]].tolist()
+            key = (self.source[begin:end] - first) * (self.max_delay + 1) + self.delay[begin:end]
+            found[begin:end] = np.argsort(key.astype(np.uint16), kind="stable")
+            found[begin:end] += begin
+        return found
+
+    def by_rows(self, values: np.ndarray) -> np.ndarray:
+        """Return values of the connections in the order of the rows."""
+        if self.is_sorted or not values.strides[0]:
+            return values
+        return values[self.order]
+
+    @cached_property
+    def row(self) -> np.ndarray:
+        """(num_sources + 1,) int64: source i has the positions ``row[i]`` to ``row[i + 1]``."""
+        return offsets_of(self.source, self.num_sources)
+
+    @cached_property
+    def delays(self) -> np.ndarray:
+        """(distinct delays,) int32, ascending."""
+        return np.unique(once(self.delay))
+
+    def backward(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the connections by target: the backward rows.
+
+        These are where each target's begin, (num_targets + 1,) int64, and their places in the
+        (forward) rows, (k,) int64, ascending for each target.
+        """
+        position = np.argsort(self.target[self.order], kind="stable")
+        return offsets_of(self.target, self.num_targets), position
+
+    def chunks(self, columns: int) -> np.ndarray:
+        """Return where the chunks of a delay and `columns` targets begin, source after source.
+
+        They are (num_sources * delays * blocks + 1,) int64, with blocks = num_targets / `columns`,
+        rounded up.
+        """
+        blocks = -(-self.num_targets // columns)
+        which = np.searchsorted(self.delays, self.delay).astype(np.int64)
+        rows = self.source.astype(np.int64) * len(self.delays) + which
+        return offsets_of(
+            rows * blocks + self.target // columns, self.num_sources * len(self.delays) * blocks
+        )
+
+    def scale(self, external: float | np.ndarray = 0.0, largest: np.ndarray | None = None) -> float:
+        """Return the unit of the integer weights, the finest in which no sum can overflow.
+
+        It is a power of two. `external` is the largest sum of the magnitudes of other events at
+        each target in one step, and `largest`, (k,), the largest magnitude that each weight can
+        reach, by default its own. Raises InputError where a target has so many connections that
+        less than 40 bits are left for a weight.
+        """
+        return unit_of(*self.most(external, largest))
+
+    def most(
+        self, external: float | np.ndarray = 0.0, largest: np.ndarray | None = None
+    ) -> tuple[float, float, int]:
+        """Return the largest sum at a target, the largest weight, and that target."""
+        size = each(np.abs, self.weight if largest is None else largest)
+        sums = sums_of(self.target, size, self.num_targets) + external
+        target = int(np.argmax(sums)) if len(sums) else 0
+        return float(np.max(sums, initial=0.0)), float(once(size).max(initial=0.0)), target
+
+
+def unit_of(total: float, most: float, target: int) -> float:
+    """Return the unit of the largest sum, which is at `target`, and weight; see `scale`."""
+    if total == 0:
+        return 2.0**-_LEAST_BITS
+    if not math.isfinite(total):
+        raise InputError(f"weights at a target sum up to {total}; expected a finite sum")
+    bits = _SUM_BITS - math.frexp(total)[1]
+    if math.ldexp(total, bits) >= 2.0**_SUM_BITS - 2.0**32:  # what rounding can add
+        bits -= 1
+    bits = min(1000, bits)
+    if math.ldexp(most, bits) < 2.0**_LEAST_BITS and bits < 1000:
+        raise InputError(
+            f"weights at target {target} sum up to {total:g}, above 2**22 times the largest "
+            f"weight, {most:g}: no room for {_LEAST_BITS} bits of it"
+        )
+    return math.ldexp(1.0, -bits)
+
+
+def sums_of(key: np.ndarray, values: np.ndarray | None, count: int) -> np.ndarray:
+    """As `bincount`, (count,) float64 or int64, but without copies of large arrays."""
+    # Values that are all one are counted and multiplied: their sums have one rounding.
+    if values is not None and len(key) and not values.strides[0]:
+        return sums_of(key, None, count) * float(values[0])
+    found = np.zeros(count, np.int64 if values is None else float)
+    length = _CHUNK * max(1, count // _CHUNK)
+    for k in range(0, len(key), length):
+        here = slice(k, k + length)
+        found += np.bincount(key[here], None if values is None else values[here], count)
+    return found
+
+
+def offsets_of(key: np.ndarray, count: int) -> np.ndarray:
+    """Return (count + 1,) int64: where the entries of each key begin, once sorted by it."""
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(sums_of(key, None, count), out=offsets[1:])
+    return offsets
+
+
+def _sorted(*keys: np.ndarray) -> np.ndarray:
+    sizes = [int(key.max(initial=0)) + 1 for key in keys]
+    if math.prod(sizes) >= 2**63:
+        return np.lexsort(keys[::-1])
+    joint = np.zeros(len(keys[0]), np.int64)
+    for key, size in zip(keys, sizes, strict=True):
+        joint *= size
+        joint += key
+    return np.argsort(joint, kind="stable")
+
+
+def broadcast_numbers(name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    if values.shape not in ((), shape):
+        raise InputError(f"{name} has shape {values.shape}; expected {shape} or one number")
+    return np.broadcast_to(values, shape)
+
+
+def _numbers(
+    name: str, values: ArrayLike, shape: tuple[int, ...], least: int, end: int | None
+) -> tuple[np.ndarray, int]:
+    given = broadcast_numbers(name, as_array(name, values), shape)
+    if end is not None:
+        end = as_whole_number(f"num_{name}s", end, 0, _MOST)
+    if given.size and not np.issubdtype(given.dtype, np.integer):
+        raise InputError(f"{name} has dtype {given.dtype}; expected integers")
+    numbers = once(given)
+    most = int(numbers.max(initial=least - 1))
+    limit = most + 1 if end is None else int(end)
+    if numbers.min(initial=least) < least or most >= min(limit, _MOST):
+        k = int(np.argmax((numbers < least) | (numbers >= min(limit, _MOST))))
+        expected = f"at least {least}" if end is None else f"{least} to {limit - 1}"
+        raise InputError(f"{name} of connection {k} is {numbers[k]}; expected {expected}")
+    return each(lambda values: values.astype(np.int32, copy=False), given), max(limit, 0)
+
+
+def check_sizes(connections: GridConnections, num_targets: int, slots: int, capacity: int) -> None:
+    if num_targets < max(1, connections.num_targets):
+        raise InputError(
+            f"num_targets is {num_targets}; expected at least {max(1, connections.num_targets)}"
+        )
+    if slots <= connections.max_delay:
+        raise InputError(
+            f"slots is {slots}; expected more than the largest delay, {connections.max_delay} steps"
+        )
+    if capacity < 1:
+        raise InputError(f"capacity is {capacity}; expected at least 1")
+    if slots * num_targets >= 2**31 or connections.count >= 2**31:
+        raise InputError(
+            f"{slots} slots of {num_targets} targets and {connections.count} connections; "
+            "expected less than 2**31 of each"
+        )

@@ -1,0 +1,80 @@
+"""Diffusion along cells: trees of the instances of a mechanism, which a step solves for.
+
+NEURON's LONGITUDINAL_DIFFUSION (ldifus.cpp): after the states of all mechanisms implicit Euler of
+
+    volume dx/dt = d/ds (D dx/ds),   D = diffusion coefficient times cross section,
+
+between the centres of neighbouring segments, whose D is the mean of both; nothing flows at ends,
+and to segments without the mechanism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from clhines.core.arrays import climb, inverse, offsets, starts
+from clhines.solver import reference
+from clhines.solver.forest import Forest
+
+
+@dataclass(frozen=True, eq=False)
+class Diffusion:
+    """States of a kind that diffuse, each by itself, along the same trees of instances."""
+
+    kind: int
+    names: tuple[str, ...]  # of states, or of concentrations of ions
+    parent: np.ndarray  # (count,) int64: the instance before each, or -1
+    up: np.ndarray  # (count,) float64, 1/µm²: of its D, over volume, in the row of the one before
+    down: np.ndarray  # likewise in its own row
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """(count,) int64: instances, tree after tree."""
+        return np.argsort(climb(self.parent)[0], kind="stable")
+
+    @cached_property
+    def forest(self) -> Forest:
+        """Trees of `rows`."""
+        row, above = inverse(self.rows), self.parent[self.rows]
+        roots = np.flatnonzero(above < 0)
+        return Forest(np.where(above < 0, -1, row[above]), np.append(roots, len(row)))
+
+    @cached_property
+    def steps(self) -> list[np.ndarray]:
+        return reference.elimination_steps(self.forest)
+
+    def solved(
+        self, values: np.ndarray, volume: np.ndarray, diffusion: np.ndarray, dt: float
+    ) -> np.ndarray:
+        """(count,) float64: a state after a step, by NumPy."""
+        child = np.flatnonzero(self.parent >= 0)
+        above = self.parent[child]
+        mean = (diffusion[child] + diffusion[above]) / 2
+        u, l = np.zeros((2, len(values)))  # noqa: E741 - the field's name for the lower entries
+        u[child] = -self.up[child] * mean / volume[above]
+        l[child] = -self.down[child] * mean / volume[child]
+        d = 1 / dt - l - np.bincount(above, u[child], len(values))
+        rows, found = self.rows, np.empty(len(values))
+        system = d[rows], u[rows], values[rows] / dt, l[rows]
+        found[rows], _ = reference.solve_with_pivots(self.forest, *system, self.steps)
+        return found
+
+    def part(self, some: slice) -> Diffusion:
+        """Return that of the instances of whole cells."""
+        parent = self.parent[some]
+        parent = np.where(parent < 0, -1, parent - some.start)
+        return replace(self, parent=parent, up=self.up[some], down=self.down[some])
+
+
+def trees_of(diffusions: Sequence[Diffusion]) -> Forest:
+    """Return the trees of all that diffuses: of each state its rows, one state after another."""
+    forests = [one.forest for one in diffusions for _ in one.names]
+    first = starts(np.array([forest.num_nodes for forest in forests], np.int64))
+    pairs = [*zip(forests, first, strict=True)]
+    parent = [np.where(forest.parent < 0, -1, forest.parent + k) for forest, k in pairs]
+    sizes = np.concatenate([forest.sizes for forest in forests])
+    return Forest(np.concatenate(parent), offsets(sizes))

@@ -1,0 +1,404 @@
+"""Instances: the groups of a network merged by mechanism, into the kinds of a `Model`.
+
+Constant mechanisms are summed by node, and summed again when their parameters change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.core.arrays import ascending, inverse, repeat_moved, stretch_of
+from clhines.core.checks import spread
+from clhines.core.errors import InputError
+from clhines.simulator.cells.around import Enclosing
+from clhines.simulator.mechanisms.ir.program import CAPACITANCE, GENERATOR, HELD_STEPS, Program
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.mechanisms.mechanism import mechanism as built_in
+from clhines.simulator.model.model import DENSITY, Kind
+from clhines.simulator.network.changes import Changes, ParameterValue
+from clhines.simulator.network.groups import Group, inside
+from clhines.simulator.network.network import Network
+from clhines.simulator.network.structure import NodeValues, Structure
+from clhines.simulator.network.times import refractory_steps
+from clhines.solver.forest import Forest
+
+ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms whose currents are no membrane's
+
+
+def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
+    for kind in kinds:
+        own = kind.parameters.get("celsius", celsius)
+        if celsius != 6.3:
+            _check_own(kind.mechanism, own, celsius)
+
+
+def check_alone(kinds: Sequence[Kind], is_copied: bool) -> None:
+    """Raise InputError for several instances of a mechanism of which there may be one."""
+    drawing = {k.mechanism.name: k.count for k in kinds if GENERATOR in k.mechanism.program.random}
+    if sum(drawing.values()) > 1:
+        which = ", ".join(f"{count} of {name}" for name, count in drawing.items())
+        raise InputError(
+            f"{which}: instances that take numbers of NEURON's one generator; expected one "
+            "in the model, or RANDOM variables in their files"
+        )
+    for kind in kinds:
+        program = kind.mechanism.program
+        names = (*program.alone, *(program.last if is_copied else ()))
+        if names and kind.count > 1:
+            raise InputError(
+                f"{program.name}: each of its {kind.count} instances sets {names[0]}, which is "
+                "one for all, for the next ones in NEURON's order; expected one instance, or "
+                f"{names[0]} in RANGE in its file"
+            )
+
+
+def _check_own(mechanism: Mechanism, own: float | np.ndarray, celsius: float) -> None:
+    other = np.ravel(own)[np.ravel(own) != celsius]
+    if len(other):
+        raise InputError(
+            f"{mechanism.name}: celsius is {other[0]:g}, that of the network {celsius:g}; "
+            "expected the same"
+        )
+
+
+def kinds_of(
+    given: Sequence[Group],
+    area_at: Callable[[np.ndarray], np.ndarray],
+    celsius: float,
+    stored: Collection[tuple[str, str]] = (),
+    last: Mapping[int, int] | None = None,
+    every: bool = False,
+) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
+    """Merge the groups of each mechanism into kinds, but constant ones, and `Model.instances`.
+
+    `last` are instances by number of the group, see `Kind.last`; None where all must agree.
+    `every`: mechanisms without instances are kinds, too.
+    """
+    together: dict[Mechanism, list[Group]] = {}
+    instances: list[tuple[int, np.ndarray]] = [(-1, g.nodes) for g in given]
+    for group in given:  # of a rank's own cells also those that other ranks alone have
+        if not group.mechanism.constant and (len(group) or every):
+            together.setdefault(group.mechanism, []).append(group)
+    kinds: list[Kind] = []
+    targets = first = 0
+    for mechanism, groups in together.items():
+        node, order, ranks = _by_node(groups)
+        for group, rank in zip(groups, ranks, strict=True):
+            instances[group.number] = len(kinds), rank
+        values = {
+            p: _merged(groups, p, order, (mechanism.name, p) in stored) for p in mechanism.settable
+        }
+        if "celsius" in mechanism.program.built_in:
+            _check_own(mechanism, values["celsius"], celsius)
+            values["celsius"] = celsius
+        factor = factor_of(mechanism, area_at(node))
+        target = targets if mechanism.takes_events else -1
+        end = None if last is None or not mechanism.program.last else len(node) - 1
+        if last and groups[-1].number in last:
+            end = int(ranks[-1][last[groups[-1].number]])
+        kinds.append(Kind(mechanism, node, values, factor, target, first, end))
+        first += len(node)
+        targets += len(node) if mechanism.takes_events else 0
+    return tuple(kinds), tuple(instances)
+
+
+def is_electrode(mechanism: Mechanism) -> bool:
+    """Whether a mechanism's current comes from an electrode, not from the membrane."""
+    return mechanism.program.electrode or mechanism in [built_in(name) for name in ELECTRODES]
+
+
+def placed(groups: Sequence[Group], around: Enclosing | None) -> list[Group]:
+    """Return groups, with electrodes at the node around the one that they are in, see `Layers`."""
+    if around is None or len(around.rows) == 1:
+        return [*groups]
+    inner, layers, found = around.rows[0], around.rows[1:-1], list[Group]()
+    for group in groups:
+        name, nodes, program = group.mechanism.name, group.nodes, group.mechanism.program
+        if not len(nodes) or group.mechanism.kind == "artificial":
+            found.append(group)
+            continue
+        is_inner, own = np.isin(nodes, inner), is_electrode(group.mechanism)
+        if (own and np.isin(nodes, layers).any()) or not (own or is_inner.all()):
+            node = int(nodes[np.isin(nodes, layers) if own else ~is_inner][0])
+            raise InputError(
+                f"{name} at node {node}, which is around another; expected "
+                + ("an outermost one" if own else "an electrode")
+            )
+        to = np.where(is_inner, around.node[nodes], nodes)
+        moved = own & is_inner & (to >= 0)
+        roles = {a.role for given in program.blocks.values() for a in given}
+        if moved.any() and program.electrode and roles & {"v", "ion", "pointer"}:
+            raise InputError(
+                f"{name} at node {int(nodes[moved][0])}, which has nodes around it, is an "
+                "electrode that depends on v, ions or pointers; expected one that does not"
+            )
+        if moved.any():
+            nodes = np.where(moved, to, nodes)
+            own_of = group.network, group.number, group.mechanism, nodes, group.parameters
+            group = Group(*own_of)
+        found.append(group)
+    return found
+
+
+def spiking(
+    network: Network, kinds: Sequence[Kind], threshold: np.ndarray, dt: float
+) -> tuple[tuple[Kind, ...], np.ndarray]:
+    """Kinds and thresholds, mV, of cells, where a text has a threshold of its own."""
+    changed, has_text = list(kinds), np.zeros(network.num_cells, bool)
+    for k, kind in enumerate(kinds):
+        spike, name = kind.mechanism.program.spike, kind.mechanism.name
+        if spike is None:
+            continue
+        cell = stretch_of(network.forest.cell_offsets, kind.node)
+        values = kind.arrays()
+        at, reset, refractory = (
+            np.broadcast_to(values[x] if isinstance(x, str) else x, kind.count)
+            for x in (spike.threshold, spike.reset, spike.refractory)
+        )
+        capacitance = inside(network).structure.whole("capacitance")[kind.node]
+        again = has_text[cell]
+        again[1:] |= cell[1:] == cell[:-1]
+        for wrong, fault in (
+            (network.soma[cell] != kind.node, "is not where its cell spikes; expected net.soma"),
+            (again, "is not the only text with 'spike:' there; expected one in a cell"),
+            (capacitance <= 0, "has no capacitance; expected more than 0 nF"),
+            (reset >= at, "resets v to its threshold or above; expected a lower voltage"),
+            (values[CAPACITANCE] != 0, "is given a capacitance, which is that of the node"),
+            (refractory < 0, "has a refractory time below 0; expected 0 ms or more"),
+        ):
+            if wrong.any():
+                j = int(np.argmax(wrong))
+                where = f"node {kind.node[j]} of cell {cell[j]}"
+                raise InputError(f"{name} in {where} {fault}")
+        has_text[cell], threshold = True, threshold.copy()
+        threshold[cell] = at
+        each = np.asarray(capacitance / kind.factor)
+        capacitance = each[0] if (each == each[0]).all() else each  # one for all, if it is
+        own = {CAPACITANCE: capacitance, **held_steps(kind.mechanism.program, kind.parameters, dt)}
+        changed[k] = replace(kind, parameters=kind.parameters | own)
+    return tuple(changed), threshold
+
+
+def held_steps(
+    program: Program, values: Mapping[str, float | np.ndarray], dt: float
+) -> dict[str, float | np.ndarray]:
+    """Return by name the steps of a text's refractory time, if a text has any."""
+    if program.spike is None or HELD_STEPS not in program.built_in:
+        return {}
+    time = program.spike.refractory
+    steps = refractory_steps(values[time] if isinstance(time, str) else time, dt)
+    return {HELD_STEPS: steps if steps.ndim else float(steps)}
+
+
+def revalued(
+    kinds: Sequence[Kind],
+    instances: Sequence[tuple[int, np.ndarray]],
+    groups: Sequence[Group],
+    changed: Collection[tuple[int, str]],
+    stored: Collection[tuple[str, str]],
+    dt: float,
+) -> tuple[Kind, ...]:
+    """Return kinds with other values of the parameters `changed`, as `kinds_of` gives them."""
+    found = []
+    for k, kind in enumerate(kinds):
+        own = [g for g in groups if instances[g.number][0] == k]
+        mechanism, numbers = kind.mechanism, {g.number for g in own}
+        names = {name for number, name in changed if number in numbers}
+        names |= {name for of, name in stored if of == mechanism.name}
+        if names:
+            order = inverse(np.concatenate([instances[g.number][1] for g in own]))
+            values = {p: _merged(own, p, order, (mechanism.name, p) in stored) for p in names}
+            values |= held_steps(mechanism.program, {**kind.parameters, **values}, dt)
+            kind = replace(kind, parameters=kind.parameters | values)
+        found.append(kind)
+    return tuple(found)
+
+
+def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Nodes of all instances of groups, ascending; the order that makes them so; ranks by group."""
+    if len(groups) == 1 and ascending(groups[0].nodes):
+        order = np.arange(len(groups[0]))
+        return groups[0].nodes, order, [order]
+    node = np.concatenate([g.nodes for g in groups])
+    order = np.argsort(node, kind="stable")
+    ends = np.cumsum([len(g) for g in groups])
+    return node[order], order, np.split(inverse(order), ends[:-1])
+
+
+def constant_sums(
+    given: Sequence[Group], structure: Structure, axial: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
+    """Conductances, µS, and negated currents at 0 mV, nA, of one round or of all nodes."""
+    constant = [group for group in given if group.mechanism.constant]
+    area, d = structure.once("area"), structure.once("g_total")
+    d = d if axial else np.zeros_like(d)
+    b, count = np.zeros(len(d)), 0
+    while count < len(constant) and _repeats(constant[count]):
+        nodes = constant[count].nodes[: constant[count].in_round]
+        _fold(constant[count], nodes, area, d, b)
+        count += 1
+    if count < len(constant):
+        area, d, b = (repeat_moved(a, structure.forest.num_nodes) for a in (area, d, b))
+    for group in constant[count:]:
+        _fold(group, group.nodes, area, d, b)
+    return d, b
+
+
+def nodes_of(groups: Sequence[Group], structure: Structure, v_init: ArrayLike) -> NodeValues:
+    """Return `Model.of_nodes`."""
+    constant_d, constant_b = constant_sums(groups, structure)
+    of_nodes = {
+        "u": -structure.once("g_axial") * (structure.around is None),
+        "capacitance": structure.once("capacitance"),
+        "area": structure.once("area"),
+        "constant_d": constant_d,
+        "constant_b": constant_b,
+        "constant_g": constant_sums(groups, structure, axial=False)[0],
+        "v_init": begin_of(structure, v_init),
+    }
+    return NodeValues(of_nodes, structure.forest.num_nodes)
+
+
+def begin_of(structure: Structure, v_init: ArrayLike) -> np.ndarray:
+    """(n,) or (1,) float64, mV: voltages at the start; a single number is of the nodes inside."""
+    count, around = structure.forest.num_nodes, structure.around
+    given = spread("v_init", v_init, count, own=False, unit="mV")
+    return given if around is None or np.ndim(v_init) else np.where(around.inner, given, 0)
+
+
+def _repeats(group: Group) -> bool:
+    return bool(group.in_round) and all(np.ndim(v) == 0 for v in group.parameters.values())
+
+
+def factor_of(mechanism: Mechanism, area: np.ndarray) -> np.ndarray:
+    """Return the factors to µS and nA of a mechanism's conductance and current; see `Kind`."""
+    return DENSITY * area if mechanism.kind == "density" else np.ones(len(area))
+
+
+def _fold(group: Group, nodes: np.ndarray, area: np.ndarray, d: np.ndarray, b: np.ndarray) -> None:
+    """Add the conductance and the current at 0 mV of a mechanism that is linear in v."""
+    n = len(area)
+    alike = all(np.ndim(v) == 0 for v in group.parameters.values())
+    i, g = at_0_mv(group.mechanism, group.parameters, 1 if alike else len(group))
+    factor = factor_of(group.mechanism, area[nodes])
+    if len(nodes) and ascending(nodes):  # each once
+        d[nodes] += factor * g
+        b[nodes] -= factor * i
+        return
+    d += np.bincount(nodes, factor * g, n)
+    b -= np.bincount(nodes, factor * i, n)
+
+
+def at_0_mv(
+    mechanism: Mechanism, parameters: Mapping[str, float | np.ndarray], count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    values = {k: np.broadcast_to(np.float64(v), count) for k, v in parameters.items()}
+    return mechanism.current(np.zeros(count), 0.0, values, {})
+
+
+def _merged(
+    groups: Sequence[Group], name: str, order: np.ndarray, each: bool = False
+) -> float | np.ndarray:
+    values = [g.parameters[name] for g in groups]
+    if not each and all(np.ndim(v) == 0 and v == values[0] for v in values):
+        return values[0]
+    parts = [np.broadcast_to(v, len(g)) for v, g in zip(values, groups, strict=True)]
+    return np.concatenate(parts)[order]
+
+
+class ConstantSums:
+    """Conductances and currents at 0 mV of the constant mechanisms, with the bits of `kinds_of`."""
+
+    def __init__(
+        self, groups: Sequence[Group], forest: Forest, area: np.ndarray, g_total: np.ndarray
+    ) -> None:
+        self._groups = [g for g in groups if g.mechanism.constant]
+        self._forest, self._area, self._g_total = forest, area, g_total
+        self._cell: dict[int, np.ndarray] = {}
+        self._factor: dict[int, np.ndarray] = {}
+        self._known: dict[int, tuple[list[ParameterValue], np.ndarray, np.ndarray]] = {}
+
+    def sums(self, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
+        """(n,) float64 each: `Model.constant_d` and `constant_b` with parameters as changed."""
+        if self._of_one_cell is not None and self._by_cell(changes):
+            return self._repeated(changes)
+        n = len(self._area)
+        d, b = self._g_total.copy(), np.zeros(n)
+        for group in self._groups:
+            g, i = self._of_group(group, changes)
+            d += np.bincount(group.nodes, g, n)
+            b -= np.bincount(group.nodes, i, n)
+        return d, b
+
+    def conductances(self, changes: Changes) -> np.ndarray:
+        """(n,) float64: `Model.constant_g` with parameters as changed."""
+        n = len(self._area)
+        sums = np.zeros(n)
+        for group in self._groups:
+            sums += np.bincount(group.nodes, self._of_group(group, changes)[0], n)
+        return sums
+
+    @cached_property
+    def _of_one_cell(self) -> list[np.ndarray] | None:
+        """Axial conductances and each group's factors of cell 0, if all are alike, or None."""
+        n, cells = len(self._area), self._forest.num_cells
+        found = [self._g_total]
+        for group in self._groups:
+            if len(group) != len(np.unique(group.nodes)):
+                return None
+            factor = np.zeros(n)
+            factor[group.nodes] = factor_of(group.mechanism, self._area[group.nodes])
+            found.append(factor)
+        if (self._forest.sizes != n // cells).any():
+            return None
+        rows = [a.reshape(cells, -1) for a in found]
+        return [r[0] for r in rows] if all((r == r[0]).all() for r in rows) else None
+
+    def _by_cell(self, changes: Changes) -> bool:
+        """Whether no parameter of the groups differs within a cell."""
+        return all(
+            changes.value_of(group, name).by != "instance"
+            for group in self._groups
+            for name in group.mechanism.parameters
+        )
+
+    def _repeated(self, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
+        """Return sums of cells alike but for a value of each: the same products, the same bits."""
+        assert self._of_one_cell is not None
+        cells = self._forest.num_cells
+        g_total, *factors = self._of_one_cell
+        d = np.tile(g_total, (cells, 1))
+        b = np.zeros_like(d)
+        for group, factor in zip(self._groups, factors, strict=True):
+            names = group.mechanism.parameters
+            values = {n: changes.value_of(group, n).numbers for n in names}
+            i, g = at_0_mv(group.mechanism, values, cells)
+            d += factor * g[:, None]
+            b -= factor * i[:, None]
+        return d.reshape(-1), b.reshape(-1)
+
+    def _of_group(self, group: Group, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
+        """Conductance and current of each instance, worked out again if a value is another one."""
+        values = [changes.value_of(group, name) for name in group.mechanism.parameters]
+        known = self._known.get(group.number)
+        if known and all(a is b for a, b in zip(known[0], values, strict=True)):
+            return known[1:]
+        number, mechanism = group.number, group.mechanism
+        if number not in self._factor:
+            self._factor[number] = factor_of(mechanism, self._area[group.nodes])
+            self._cell[number] = stretch_of(self._forest.cell_offsets, group.nodes)
+        cell, factor = self._cell[number], self._factor[number]
+        named = dict(zip(mechanism.parameters, values, strict=True))
+        if any(v.by == "instance" for v in values):
+            spread = {k: v.numbers[cell] if v.by == "cell" else v.numbers for k, v in named.items()}
+            i, g = at_0_mv(mechanism, spread, len(group))
+        else:  # one cell after another
+            of_cells = {k: v.numbers for k, v in named.items()}
+            i, g = (a[cell] for a in at_0_mv(mechanism, of_cells, self._forest.num_cells))
+        self._known[number] = values, factor * g, factor * i
+        return self._known[number][1:]

@@ -1,0 +1,448 @@
+"""Model: the arrays that a network becomes; sources, connections with exact times, ions, kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from clhines.core.arrays import inverse, stretch_of
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.model.connections import GridConnections
+from clhines.simulator.model.diffusion import Diffusion
+from clhines.simulator.model.layers import Layers
+from clhines.simulator.model.schema import EXACT, Field, Schema, plastic_fields, queue_of
+from clhines.simulator.network.structure import NodeValues
+from clhines.simulator.network.times import LAST_STEP, refractory_steps
+from clhines.solver.forest import Forest
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSources:
+    """Everything that sends events.
+
+    Sources are numbered: first the cells (their somas), then in the order in which they were made
+    detectors, trains, and groups whose instances send events. `emitted` has of a kind that sends
+    events to others the source of each instance.
+    """
+
+    count: int
+    detector_node: np.ndarray  # (d,) int64, of the cells first
+    detector_threshold: np.ndarray  # mV
+    detector_refractory: np.ndarray  # ms
+    detector_source: np.ndarray
+    train_source: np.ndarray
+    train_time: tuple[np.ndarray, ...]  # ascending, ms
+    emitted: dict[int, np.ndarray]
+    ring_size: np.ndarray | None = None  # (count,) room for events, in a rank's share
+
+    def at_nodes(self, low: int, high: int) -> ModelSources:
+        """Return the detectors of some nodes, numbered from there; all else as it is."""
+        here = np.flatnonzero((self.detector_node >= low) & (self.detector_node < high))
+        return replace(
+            self,
+            detector_node=self.detector_node[here] - low,
+            detector_threshold=self.detector_threshold[here],
+            detector_refractory=self.detector_refractory[here],
+            detector_source=self.detector_source[here],
+        )
+
+    @property
+    def is_emitted(self) -> np.ndarray:
+        """(count,) bool: sources that are instances."""
+        found = np.zeros(self.count, bool)
+        for sources in self.emitted.values():
+            found[sources[sources >= 0]] = True
+        return found
+
+    @property
+    def is_detected(self) -> np.ndarray:
+        """(count,) bool: sources that are crossings of a threshold."""
+        found = np.zeros(self.count, bool)
+        found[self.detector_source] = True
+        return found
+
+    def above(self, v: np.ndarray) -> np.ndarray:
+        """(d,) bool: detectors where voltages of all nodes, mV, are above the threshold."""
+        found: np.ndarray = v[self.detector_node] > self.detector_threshold
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class NetCons:
+    """Connections to instances, each with its delay (ms) and weights, in the order given."""
+
+    source: np.ndarray
+    kind: np.ndarray
+    instance: np.ndarray
+    delay: np.ndarray
+    weight: np.ndarray
+    first_weight: np.ndarray  # weights of c: ``weight[first_weight[c]:first_weight[c + 1]]``
+
+    @classmethod
+    def none(cls) -> NetCons:
+        none = np.zeros(0, np.int64)
+        return cls(none, none, none, np.zeros(0), np.zeros(0), np.zeros(1, np.int64))
+
+    @property
+    def count(self) -> int:
+        return len(self.source)
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """A state of a kind, to which a pointer of each instance of another kind points."""
+
+    kind: int
+    state: str
+    instance: np.ndarray  # (count,) int64
+
+
+@dataclass(frozen=True, eq=False)
+class Steered:
+    """A weight of another connection to which a pointer of each instance of a kind points."""
+
+    connection: np.ndarray  # (count,) int64
+    element: np.ndarray  # (count,) int64
+
+    def places(self, model: Model) -> np.ndarray:
+        """(count,) int64: where these are among all weights."""
+        return model.netcons.first_weight[self.connection] + self.element
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """Values `y` that a parameter of an instance takes at times `t`, ms, ascending."""
+
+    kind: int
+    instance: int
+    parameter: str
+    t: np.ndarray
+    y: np.ndarray
+    continuous: bool  # interpolated; otherwise ``y[k]`` holds from ``t[k]`` on
+
+
+# what NEURON gives ions: charge, mV, mM inside and outside
+KNOWN_IONS = {
+    "na": (1.0, 50.0, 10.0, 140.0),
+    "k": (1.0, -77.0, 54.4, 2.5),
+    "ca": (2.0, 12.5 * np.log(2.0 / 5e-5), 5e-5, 2.0),
+}
+OTHER_ION = (0.0, 0.0, 1.0, 1.0)
+# bits of an ion's style, NEURON's
+CONCENTRATION, REVERSAL = 0o3, 0o30
+INITIAL_CONCENTRATION, INITIAL_REVERSAL, ADVANCE_REVERSAL = 0o4, 0o40, 0o100
+
+
+@dataclass(frozen=True, eq=False)
+class IonNodes:
+    """An ion, where it is, and its initial values; `style` has NEURON's bits."""
+
+    name: str
+    valence: float
+    node: np.ndarray  # int64, ascending
+    e: np.ndarray  # mV, which is replaced where the style says so
+    ci: np.ndarray  # mM
+    co: np.ndarray  # mM
+    style: np.ndarray
+
+    @property
+    def variables(self) -> tuple[str, str, str, str]:
+        """Names of the reversal potential, inside and outside concentration, and current."""
+        return f"e{self.name}", f"{self.name}i", f"{self.name}o", f"i{self.name}"
+
+
+def promoted(style: np.ndarray, concentration: int, reversal: int) -> np.ndarray:
+    """Styles of an ion where a mechanism reads (1), writes (3) or ignores (0) its values."""
+    conc = np.maximum(style & CONCENTRATION, concentration)
+    rev = np.maximum((style & REVERSAL) >> 3, reversal)
+    rev = np.where((conc > 0) & (rev < 2), 2, rev)
+    found = conc + 8 * rev
+    found += np.where(conc == 3, INITIAL_CONCENTRATION, 0)
+    found += np.where((conc == 3) & (rev == 2), ADVANCE_REVERSAL, 0)
+    return found + np.where((conc > 0) & (rev == 2), INITIAL_REVERSAL, 0)
+
+
+DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
+_SAME_DELAY = 3  # connections of one delay that NEURON puts into the queue together
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """All instances of one mechanism, by node."""
+
+    mechanism: Mechanism
+    node: np.ndarray  # (count,) int64: natural index, ascending; at one node in the order given
+    parameters: dict[str, float | np.ndarray]  # a float where all instances have the same value
+    # (count,) float64: what makes µS and nA of the mechanism's conductance and current: ``1e-2 *
+    # area`` in µm² for a mechanism of the membrane, 1 for a point process
+    factor: np.ndarray
+    first_target: int  # number of instance 0 among all targets, -1 for one that takes no events
+    first_instance: int  # number of instance 0 among all instances; what noise is drawn by
+    last: int | None = None  # instance whose GLOBALs all have; None where they must agree
+
+    @property
+    def count(self) -> int:
+        return len(self.node)
+
+    def is_single(self, name: str) -> bool:
+        return np.ndim(self.parameters[name]) == 0
+
+    @property
+    def varying(self) -> dict[str, np.ndarray]:
+        """Parameters that differ among instances; values before INITIAL, for the host, are none."""
+        given = ((name, self.parameters[name]) for name in self.mechanism.parameters)
+        return {name: value for name, value in given if isinstance(value, np.ndarray)}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {
+            name: np.broadcast_to(np.float64(self.parameters[name]), self.count)
+            for name in self.mechanism.parameters
+        }
+
+
+class OfNodes:
+    """An array of all nodes of a `Model`, by its name in `Model.of_nodes`."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, model: Model, owner: type) -> np.ndarray:
+        return model.of_nodes.whole(self._name)
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A network as arrays in natural order; what engines take."""
+
+    forest: Forest  # each tree rooted at its soma
+    soma: np.ndarray  # (num_cells,) int64: the roots
+    of_nodes: NodeValues  # of which `OfNodes` are properties
+    kinds: tuple[Kind, ...]  # all mechanisms but the constant ones
+    # by number of a `Group`: its kind, -1 for a constant one, and (count,) int64 instances there
+    instances: Sequence[tuple[int, np.ndarray]]
+    num_targets: int  # instances that take events
+    connections: GridConnections  # those in whole steps, in the order given
+    numbers: np.ndarray  # (k,) int64: places of the weights of `connections` in `given_weights`
+    exact_numbers: np.ndarray  # (m,) int64: of those of `netcons`; from outside there are none
+    given_weights: np.ndarray  # (w,) float64: of all connections in the order given
+    events: Events
+    sources: ModelSources  # the cells' somas first
+    dt: float  # ms
+    secondorder: bool
+    seed: int  # of the noise
+    first_cell: int = 0  # number of cell 0 in the network; not 0 in a part of one
+    netcons: NetCons = field(default_factory=NetCons.none)  # whose events act at exact times
+    celsius: float = 6.3
+    ions: tuple[IonNodes, ...] = ()
+    # by kind and name (count,) int64: node whose voltage each instance's pointer points to
+    pointers: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
+    # by kind and name: to what pointers point that a mechanism writes
+    written: Mapping[tuple[int, str], Written] = field(default_factory=dict)
+    # by kind and name: weights that pointers point to and events set
+    steered: Mapping[tuple[int, str], Steered] = field(default_factory=dict)
+    # by kind and name: variables that pointers point to which a mechanism reads
+    read: Mapping[tuple[int, str], Written] = field(default_factory=dict)
+    played: tuple[Played, ...] = ()
+    # by kind and name (count, 3) uint32: numbers of each instance's stream of Random123
+    random_ids: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
+    random_index: int = 0  # the global index of Random123
+    diffusions: tuple[Diffusion, ...] = ()  # along cells, by kind
+    # nodes around others; then `u` is 0, and axial conductances are here alone
+    layers: Layers | None = None
+    second_order_currents: bool = False  # at the middle of the step: NEURON's ``secondorder = 2``
+    # As NEURON with ``CVode.queue_mode(1, 0)``: the bin of a step from t to t + dt has the events
+    # that are due in [t - dt/2, t + dt/2), all at its start, those that were sent last first.
+    bins: bool = False
+    # (r,) float64, mV: at the start, of nodes of other ranks at which pointers of this one point;
+    # they have the numbers after those of its own nodes
+    remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    stored: frozenset[tuple[str, str]] = frozenset()  # see `Changes`
+    needs: frozenset[str] = frozenset()  # in words of `simulator.model.needs`
+    alike: Alike | None = None  # of copies that do not differ
+
+    @property
+    def once(self) -> Model:
+        """The model of one copy, where this is that of copies which are alike."""
+        return self if self.alike is None else self.alike.once
+
+    @property
+    def copies(self) -> int:
+        return 1 if self.alike is None else len(self.alike.sources)
+
+    @property
+    def apart(self) -> Model:
+        """The model in which copies that are alike are cells as any others."""
+        return self if self.alike is None else replace(self, alike=None)
+
+    @property
+    def has_times(self) -> bool:
+        return "exact_times" in self.needs
+
+    def of_last(self, k: int) -> tuple[str, ...]:
+        """States of kind `k` of which blocks read the last instance's; -1 is no kind."""
+        has = k >= 0 and "last_instances" in self.needs
+        return self.kinds[k].mechanism.program.last if has else ()
+
+    @property
+    def on_grid(self) -> bool:
+        return self.connections.count > 0 or len(self.events.step) > 0
+
+    @property
+    def has_sums(self) -> bool:
+        return self.on_grid or not self.has_times
+
+    @property
+    def num_extra(self) -> int:
+        return len(self.sources.detector_node) - len(self.soma)
+
+    @property
+    def threshold(self) -> np.ndarray:
+        """(num_cells,) float64, mV: of the somas."""
+        return self.sources.detector_threshold[: len(self.soma)]
+
+    @cached_property
+    def detector_hold(self) -> np.ndarray:
+        """(d,) int32: what `held` of a detector becomes when it sends an event; see `detect`."""
+        steps = refractory_steps(self.sources.detector_refractory, self.dt)
+        found: np.ndarray = np.clip(steps - 1, 1, LAST_STEP).astype(np.int32)
+        return found
+
+    @property
+    def begins_above(self) -> np.ndarray:
+        """(d,) bool: detectors that are above their thresholds at the start."""
+        v = self.of_nodes.at("v_init", self.sources.detector_node)
+        found: np.ndarray = v > self.sources.detector_threshold
+        return found
+
+    u = OfNodes()  # (n,) float64, µS: entry of a node and its parent; 0 at roots
+    capacitance = OfNodes()  # (n,) float64, nF
+    area = OfNodes()  # (n,) float64, µm²
+    constant_d = OfNodes()  # (n,) float64, µS: axial conductances and those of constant mechanisms
+    constant_b = OfNodes()  # (n,) float64, nA: ``g v - i`` of the constant mechanisms
+    constant_g = OfNodes()  # (n,) float64, µS: conductances of the constant mechanisms
+    v_init = OfNodes()  # (n,) float64, mV
+
+    @cached_property
+    def connection_ranks(self) -> np.ndarray:
+        """(m,) int64: of events sent at the same time, that of the highest rank comes first.
+
+        Trains send first, then crossings of thresholds, then instances, each in the order of their
+        numbers. A source sends along its connections in their order; three or more of one delay are
+        one event of NEURON's, which delivers them in that order.
+        """
+        source, delay, m = self.netcons.source, self.netcons.delay, self.netcons.count
+        place = np.full(self.sources.count, 2)
+        place[self.sources.train_source], place[self.sources.detector_source] = 0, 1
+        least, most = np.full(len(place), np.inf), np.zeros(len(place))
+        np.minimum.at(least, source, delay)
+        np.maximum.at(most, source, delay)
+        together = (np.bincount(source, minlength=len(place)) >= _SAME_DELAY) & (least == most)
+        number = np.where(together[source], -np.arange(m), np.arange(m))
+        return inverse(np.lexsort((number, source, place[source])))
+
+    @cached_property
+    def constant_factors(self) -> bool:
+        """Whether only the roots' conductances change, so that all other factors are constants."""
+        many = (k.mechanism.kind == "density" and k.count > len(self.soma) for k in self.kinds)
+        return not any(many) and all(np.isin(k.node, self.soma).all() for k in self.kinds)
+
+    @cached_property
+    def capacitance_over_dt(self) -> np.ndarray:
+        """(n,) float64, µS: of the step that is solved, half as long for the second order."""
+        return self.capacitance / self.solved_dt
+
+    @property
+    def solved_dt(self) -> float:
+        """Length of the step that is solved, ms: half as long for the second order."""
+        return self.dt / 2 if self.secondorder else self.dt
+
+    @cached_property
+    def schema(self) -> Schema:
+        """Every array of a saved state of a simulation of the model."""
+        return Schema(self._fields())
+
+    def _fields(self) -> Iterator[Field]:
+        yield from (Field("v", "node"), Field("failed", "cell", "int32"))
+        given = self.connections
+        if self.has_sums:
+            yield Field("incoming", "target", "int64", rows="slot")
+        if not self.has_times and self.num_extra:
+            yield Field("held", "detector", "int32")
+        if self.has_times:
+            yield from EXACT
+            if len(self.remote_v):
+                yield Field("remote_v", "remote")
+        for k, kind in enumerate(self.kinds):
+            program = kind.mechanism.program
+            for what, values in (("state", program.states), ("output", program.outputs)):
+                yield from (Field(q.name, "instance", "real", k, what) for q in values)
+        if given.rule is not None and given.largest.any():
+            yield from plastic_fields(given.rule)
+        for ion in self.ions:
+            for name in (*ion.variables, f"d{ion.variables[3]}"):
+                yield Field(name, "node", what="ion")
+        for k, kind in enumerate(self.kinds):
+            if self.has_times and kind.mechanism.program.net is not None:
+                yield from queue_of(k)
+        for k, name in self.random_ids:
+            yield Field(name, "instance", "int64", k, "drawn")
+        for played in self.played:
+            yield Field(played.parameter, "instance", "real", played.kind, "played")
+
+    def streams(self) -> Iterator[tuple[int, str, np.ndarray]]:
+        """Yield group, name and numbers, (count, 3) uint32, of all streams of random numbers."""
+        for (k, name), ids in self.random_ids.items():
+            for number, (of, place) in enumerate(self.instances):
+                if of == k:
+                    yield number, name, ids[place]
+
+    def cell_of_target(self) -> np.ndarray:
+        """(num_targets,) int64: the cell of the network in which each target of events is."""
+        nodes = [k.node for k in self.kinds if k.first_target >= 0]
+        node = np.concatenate([np.zeros(0, np.int64), *nodes])
+        return stretch_of(self.forest.cell_offsets, node) + self.first_cell
+
+    def initial_states(self) -> list[dict[str, np.ndarray]]:
+        return [self._initial_states(kind) for kind in self.kinds]
+
+    def _initial_states(self, kind: Kind) -> dict[str, np.ndarray]:
+        """States of a kind; where all cells have the same numbers, those of one are repeated."""
+        v, cells = self.of_nodes.at("v_init", kind.node), self.forest.num_cells
+        varying = {k: a for k, a in kind.parameters.items() if isinstance(a, np.ndarray)}
+        each = kind.count // cells
+        whole = each > 0 and each * cells == kind.count
+        if cells == 1 or not whole or not _repeats([v, *varying.values()], each):
+            return kind.mechanism.initial(v, kind.arrays())
+        once = {k: varying[k][:each] if k in varying else a for k, a in kind.parameters.items()}
+        found = kind.mechanism.initial(v[:each], once)
+        return {k: np.tile(np.broadcast_to(a, each), cells) for k, a in found.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Alike:
+    """The model of one copy, and the numbers of its sources and connections among those of all."""
+
+    once: Model
+    sources: np.ndarray  # (copies, num_sources) int64
+    connections: np.ndarray  # (copies, m) int64
+
+    def sources_of(self, source: np.ndarray) -> np.ndarray:
+        """Return the numbers of sources of one copy in all copies, copy after copy."""
+        return self.sources[:, source].reshape(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """Events from outside by step, at whose begin each is due; none later than any run."""
+
+    target: np.ndarray
+    step: np.ndarray
+    weight: np.ndarray
+
+
+def _repeats(arrays: Sequence[np.ndarray], length: int) -> bool:
+    """Whether the first `length` values of each array are repeated to its end."""
+    return all(bool((a.reshape(-1, length) == a[:length]).all()) for a in arrays)

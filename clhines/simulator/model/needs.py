@@ -1,0 +1,426 @@
+"""Needs: what a network asks of the engine that advances it, in words.
+
+Most are known where a network is compiled, from its mechanisms and from what it was given; the
+others are found in the arrays of its `Model`. Any of `EXACT` has a network's events delivered at
+exact times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from clhines.core.arrays import stretch_of
+from clhines.core.errors import InputError
+from clhines.simulator.mechanisms.ir.program import CAPACITANCE, HELD_STEPS, Program
+from clhines.simulator.model.model import Kind, Model, Written
+from clhines.simulator.network.additions import Added
+from clhines.simulator.network.groups import Group
+from clhines.simulator.refusals import refusal
+
+NEEDS = {  # what users call them
+    "grid_times": "events in whole steps",
+    "exact_times": "events at exact times",
+    "plastic": "plastic connections",
+    "noise": "noise",
+    "detectors": "detectors",
+    "trains": "trains of events",
+    "played": "played values",
+    "ions": "ions",
+    "random": "streams of random numbers",
+    "nmodl": "outputs, tables or blocks of .mod files",
+    "sent_events": "instances that send events",
+    "single_events": "events that act one by one",
+    "self_events": "mechanisms that send events to themselves",
+    "set_voltages": "events that set voltages",
+    "weights": "connections with several weights",
+    "begins": "states that begin at given values",
+    "bins": "events in bins",
+    "artificial_cells": "artificial cells",
+    "pointers": "pointers to voltages (gap junctions)",
+    "pointers_in_states": "states or events that depend on pointers",
+    "written_pointers": "pointers that mechanisms write",
+    "instant_events": "events between instances within a step",
+    "instant_between_cells": "events between cells within a step",
+    "read_pointers": "pointers to variables of mechanisms",
+    "instant_artificial": "events from artificial cells within a step",
+    "ion_order": "ion currents with secondorder=2",
+    "read_currents": "currents of ions that a BREAKPOINT reads",
+    "last_instances": "GLOBAL variables that each instance of a mechanism sets in turn",
+    "steered_weights": "pointers by which events set weights of others",
+    "played_artificial": "values played into artificial cells",
+    "ranks": "several ranks",
+    "ranked_pointers": "pointers to voltages of other ranks",
+    "diffusion": "LONGITUDINAL_DIFFUSION",
+    "layers": "nodes around others (extracellular with layers of its own)",
+    "copies": "copies of one network",
+    "solver": "methods of the solver",
+}
+GRID = frozenset(
+    {"grid_times", "plastic", "noise", "detectors", "trains", "ranks", "solver", "layers"}
+)
+EXACT = frozenset(NEEDS) - GRID  # of these any has events act at exact times
+_PLAIN = {"initial", "current", "advance", "receive"}
+# blocks of the first kernel of a step, and of the second
+_FIRST = "receive", "before_breakpoint", "current"
+_SECOND = "advance", "diffuse", "after_solve", "before_step"
+
+
+def phrases(words: Iterable[str], last: str = "or") -> str:
+    """Return needs as users call them, in the order of `NEEDS`."""
+    some = {*words}
+    return listed([phrase for word, phrase in NEEDS.items() if word in some], last)
+
+
+def listed(names: Sequence[str], last: str = "or") -> str:
+    """Return names as one speaks them: ``a, b or c``."""
+    *most, end = names
+    return f"{', '.join(most)} {last} {end}" if most else end
+
+
+def of_program(program: Program) -> set[str]:
+    """Needs of a mechanism: none where it has only v, parameters, states and summed events."""
+    net, sends = program.net, () if program.net is None else program.net.sends
+    found = {
+        "artificial_cells": program.kind == "artificial",
+        "ions": program.ions,
+        "pointers": program.pointers,
+        "written_pointers": program.written,
+        "steered_weights": program.steered,
+        "random": program.random,
+        "nmodl": program.tables
+        or program.outputs
+        or {*program.built_in} - {CAPACITANCE, HELD_STEPS}
+        or _has_more(program),
+        "single_events": net is not None and not net.summed,
+        "set_voltages": program.sets_v,
+        "diffusion": program.diffusing,
+        "self_events": any(send.kind != "event" for send in sends),
+    }
+    return {word for word, is_so in found.items() if is_so}
+
+
+def _has_more(program: Program) -> bool:
+    """Whether states are of all instances, or blocks take more than those of texts."""
+    if any(q.is_global for q in program.states) or set(program.blocks) - _PLAIN:
+        return True
+    given = ["parameter"] * len(program.parameters) + ["state"] * len(program.states)
+    roles = {
+        block: [a.role for a in arguments if a.role != "noise"]
+        for block, arguments in program.blocks.items()
+    }
+    clocks = [a.name for a in program.blocks.get("advance", ()) if a.role == "t"]
+    advance, receive = ["v", "t", "dt", *given], ["weight", *given]
+    return (
+        roles.get("current") != ["v", "t", "dt", *given, "i", "g"]
+        or roles.get("advance", advance) != advance
+        or roles.get("receive", receive) != receive
+        or clocks not in ([], ["begin"])
+    )
+
+
+def of_network(
+    added: Added, groups: Sequence[Group], connections: Sequence[tuple[np.ndarray, ...]]
+) -> frozenset[str]:
+    """Needs that are known before a model is made; `connections` are `Wiring.given`."""
+    found = {
+        "exact_times": added.exact,
+        "detectors": any(len(s) and not s.times for s in added.sources),
+        "trains": any(s.times for s in added.sources),
+        "played": added.plays,
+        "ions": added.ions,
+        "random": added.streams,
+        "sent_events": added.emitters,
+        "weights": any(columns[3].shape[1] != 1 for columns in connections),
+        "begins": any(  # a state was given another value before INITIAL than its file has
+            np.any(g.parameters.get(n, x) != x)
+            for g in groups
+            for n, x in g.mechanism.begins.items()
+        ),
+        "bins": added.bins,
+        "pointers": added.pointers,
+    }
+    of_mechanisms = set().union(*(of_program(group.mechanism.program) for group in groups))
+    return frozenset(word for word, is_so in found.items() if is_so) | of_mechanisms
+
+
+def of_model(model: Model, exact: bool) -> frozenset[str]:
+    """Return the needs that the arrays of a model show; `exact`: its events act at exact times."""
+    kinds = model.kinds
+    found: dict[str, object] = {
+        "noise": any(kind.mechanism.uses_noise for kind in kinds),
+        "layers": model.layers is not None,
+    }
+    if not exact:
+        found |= {"grid_times": True, "plastic": model.connections.rule is not None}
+    else:
+        artificial = [kind.mechanism.kind == "artificial" for kind in kinds]
+        short = model.netcons.delay < model.dt
+        sent = model.sources.is_emitted[model.netcons.source] & short
+        loose = artificial_sources(model)[model.netcons.source]
+        found |= {
+            "exact_times": True,
+            "plastic": model.connections.rule is not None and model.on_grid,
+            "instant_events": (sent & ~loose).any(),
+            "instant_between_cells": (sent & ~loose & ~within_cells(model)).any(),
+            "instant_artificial": (sent & loose).any(),
+            "ion_order": model.second_order_currents,
+            "pointers_in_states": any(_points_in_states(kind) for kind in kinds),
+            "read_pointers": model.read,
+            "last_instances": any(k.mechanism.program.last and k.count > 1 for k in kinds),
+            "read_currents": any(_reads_currents(kind) for kind in kinds),
+            "played_artificial": any(artificial[played.kind] for played in model.played),
+        }
+    return frozenset(word for word, is_so in found.items() if is_so)
+
+
+def artificial_sources(model: Model) -> np.ndarray:
+    found = np.zeros(model.sources.count, bool)
+    for k, sources in model.sources.emitted.items():
+        if model.kinds[k].mechanism.kind == "artificial":
+            found[sources[sources >= 0]] = True
+    return found
+
+
+def within_cells(model: Model) -> np.ndarray:
+    """(m,) bool: connections between instances of one cell that are shorter than a step."""
+    netcons = model.netcons
+    found = model.sources.is_emitted[netcons.source] & (netcons.delay < model.dt)
+    if not found.any():
+        return found
+    sender, receiver = np.full(model.sources.count, -1), np.full(netcons.count, -2)
+    for k, kind in enumerate(model.kinds):
+        if kind.mechanism.kind == "artificial":
+            continue
+        cell, here = stretch_of(model.forest.cell_offsets, kind.node), netcons.kind == k
+        receiver[here] = cell[netcons.instance[here]]
+        sources = model.sources.emitted.get(k, np.full(kind.count, -1))
+        sender[sources[sources >= 0]] = cell[sources >= 0]
+    return found & (sender[netcons.source] == receiver)
+
+
+def _blocks_at(model: Model, pointer: tuple[int, str], to: Written) -> tuple[set[str], set[str]]:
+    """Blocks that read by a pointer, and those that set what it points to.
+
+    Where blocks set it by the pointer it is those that do so or read, and those that use it.
+    """
+    (k, name), other = pointer, model.kinds[to.kind].mechanism
+    own, blocks = model.kinds[k].mechanism, other.program.blocks.items()
+    outputs = [q.name for q in own.program.outputs]  # any of them may be recorded
+    given_to = ((b, own.calls(b, outputs)) for b in own.program.blocks)
+    reads = {
+        b for b, given in given_to
+        if any(a.role in ("pointer", "assign") and a.name == name for a in given)
+    }  # fmt: skip
+    if name in own.program.assigned:
+        outputs = [q.name for q in other.program.outputs]
+        used = ((b, a) for b in other.program.blocks for a in other.calls(b, outputs))
+        sets = {b for b, a in used if (a.role, a.name) == ("state", to.state)}
+        return {*map(_event, reads)}, {*map(_event, sets)}
+    outs = ((b, a) for b, given in blocks for a in given if a.direction != "in")
+    sets = {b for b, a in outs if (a.role, a.name) == ("state", to.state)}
+    return {*map(_event, reads)}, {*map(_event, sets)}
+
+
+def _event(block: str) -> str:
+    """Name of a block, ``receive`` of all that events call."""
+    return "receive" if block in ("watch", "net_initial") or "netcons" in block else block
+
+
+def _points_in_states(kind: Kind) -> bool:
+    """Whether more than a current and what comes before it reads a pointer."""
+    ours = ("initial", "current", "before_breakpoint")
+    blocks = kind.mechanism.program.blocks.items()
+    return any(a.role == "pointer" for name, given in blocks if name not in ours for a in given)
+
+
+def _reads_currents(kind: Kind) -> bool:
+    program = kind.mechanism.program
+    currents = {f"i{use.name}" for use in program.ions}
+    return any(
+        a.role == "ion" and a.name in currents and a.direction != "out"
+        for a in program.blocks.get("current", ())
+    )
+
+
+def check_set_voltages(model: Model) -> None:
+    """Refuse voltages that events set where the order of a step is not NEURON's order of events.
+
+    Events of different instances have no order in time within a step, and thresholds are compared
+    before the events that are due at its end.
+    """
+    setters = [k for k, kind in enumerate(model.kinds) if kind.mechanism.program.sets_v]
+    if not setters:
+        return
+    node = np.concatenate([model.kinds[k].node for k in setters])
+    name = model.kinds[setters[0]].mechanism.name
+    late = [k for k in setters if "v" in model.kinds[k].mechanism.program.late]
+    set_late = np.concatenate([node[:0], *(model.kinds[k].node for k in late)])
+    looks = [kind.node for kind in model.kinds if _of_events(kind, "v", "set_v")]
+    among = np.bincount(np.concatenate(looks), minlength=model.forest.num_nodes)
+    pointed = any(np.isin(nodes, node).any() for nodes in model.pointers.values())
+    sources, used = model.sources, np.zeros(model.sources.count, bool)
+    used[model.forest.num_cells :] = True  # those of cells are used where connections come from
+    used[model.netcons.source] = used[model.connections.source] = True
+    above = sources.detector_node[used[sources.detector_source]]
+    for is_so, what in (
+        ((among[node] > 1).any(), "other events at the node depend on v or set it"),
+        (pointed, "pointers point to it"),
+        (any(_of_events(kind, "pointer") for kind in model.kinds), "events depend on pointers"),
+        (
+            np.isin(above, set_late).any(),
+            "its threshold is compared; events of WATCH alone may set v",
+        ),
+        (model.bins, "events are delivered in bins"),
+    ):
+        if is_so:
+            raise InputError(refusal("network.v-set-net-receive", name=name, what=what))
+
+
+def check_written(model: Model) -> None:
+    """Refuse what depends on the order in which instances write a variable of another mechanism.
+
+    The variable must be of the same cell: a cell is simulated without the others within a step.
+
+    All is added at the end of AFTER SOLVE: there and in BEFORE STEP nothing else may use it. What
+    is set, in BEFORE BREAKPOINT, is set then, too: the other mechanism must not use it at all.
+    """
+    set_before = dict[tuple[int, str], np.ndarray]()  # by kind and state: instances that are set
+    for (k, name), to in model.written.items():
+        mechanism, other = (model.kinds[j].mechanism for j in (k, to.kind))
+        is_put = bool(_putting(model, (k, name)))
+        said = f"{mechanism.name}: pointer {name} points to {to.state} of {other.name}, which"
+        nodes = np.stack((model.kinds[k].node, model.kinds[to.kind].node[to.instance]))
+        if np.ptp(stretch_of(model.forest.cell_offsets, nodes), axis=0).any():
+            raise InputError(refusal("network.another-cell-written-expected-cell", said=said))
+        for block in other.program.blocks:
+            adds = other.compiled.adds(block, to.state)
+            if block in ("after_initial", "after_solve", "before_step") and adds is None:
+                what = block.upper().replace("_", " ")
+                raise InputError(refusal("network.does-more-than-add", said=said, what=what))
+            diffuses = to.state in other.program.diffusing
+            if is_put and (adds is not False or diffuses) and block != "initial":
+                raise InputError(
+                    refusal("network.uses-expected-alone-sets", said=said, name=mechanism.name)
+                )
+        if is_put:
+            before = set_before.get((to.kind, to.state), to.instance[:0])
+            if np.isin(before, to.instance).any():
+                raise InputError(
+                    refusal("network.another-pointer-sets-too-expected-sets", said=said)
+                )
+            set_before[to.kind, to.state] = np.append(before, to.instance)
+
+
+def check_steered(model: Model) -> None:
+    """Refuse weights that events of others set, where the order of events is not known.
+
+    In a step the events of who sets a weight come before those with it; see `events.sources`.
+    """
+    netcons, known = model.netcons, np.zeros(0, np.int64)
+    for (k, name), to in model.steered.items():
+        own, said = model.kinds[k].mechanism.name, f"pointer {name} points to a weight"
+        for c in np.unique(netcons.kind[to.connection]).tolist():
+            if model.kinds[c].mechanism.program.sets_weights:
+                raise InputError(
+                    refusal(
+                        "network.sets-too", own=own, said=said, name=model.kinds[c].mechanism.name
+                    )
+                )
+        known = np.append(known, to.places(model))
+        if len(np.unique(known)) < len(known):
+            raise InputError(
+                refusal("network.another-points-too-expected-them", own=own, said=said)
+            )
+        if model.bins:
+            raise InputError(refusal("network.events-delivered-bins", own=own, said=said))
+        by = np.flatnonzero(netcons.kind == k)
+        of = to.connection[netcons.instance[by]]
+        alike = (netcons.source[by] == netcons.source[of]) & (
+            netcons.delay[by] == netcons.delay[of]
+        )
+        if alike.any():
+            at = int(by[np.argmax(alike)])
+            raise InputError(
+                refusal(
+                    "network.connection-from-source-from-gets-events",
+                    own=own,
+                    said=said,
+                    delay=netcons.delay[at],
+                )
+            )
+
+
+def check_read(model: Model) -> None:
+    """Refuse pointers to variables that change in the order of events, or of instances.
+
+    A kernel acts on all nodes at once: of another node's variables it reads those that it leaves.
+    """
+    for (k, name), to in model.read.items():
+        reads, sets = _blocks_at(model, (k, name), to)
+        own, other = model.kinds[k].mechanism, model.kinds[to.kind].mechanism
+        said = f"{own.name}: pointer {name} points to {to.state} of {other.name}"
+        if name in own.program.assigned:
+            _check_assigned(model, (k, name), to, said)
+        if "receive" in reads & sets:
+            raise InputError(refusal("network.events-read-set-expected-them", said=said))
+        if k == to.kind and reads & sets:
+            raise InputError(
+                refusal("network.itself-where-read-expected-another-mechanism", said=said)
+            )
+        kinds = model.kinds[k], model.kinds[to.kind]
+        loose = any(kind.mechanism.kind == "artificial" for kind in kinds)
+        is_elsewhere = loose or (kinds[0].node != kinds[1].node[to.instance]).any()
+        if is_elsewhere and any(reads & {*some} and sets & {*some} for some in (_FIRST, _SECOND)):
+            raise InputError(refusal("network.another-node-changes-same-part-step", said=said))
+        late = reads & {"after_initial", "after_solve", "before_step"}
+        begins = reads & {"before_initial", "initial"}
+        for pointer, at in model.written.items():
+            if (at.kind, at.state) != (to.kind, to.state) or not np.isin(
+                to.instance, at.instance
+            ).any():
+                continue
+            puts = _putting(model, pointer)
+            if late or puts - {"before_initial", "initial"} or (puts and begins):
+                writer = model.kinds[pointer[0]].mechanism.name
+                raise InputError(
+                    refusal(
+                        "network.pointer-writes-expected-no-pointer-sets",
+                        said=said,
+                        pointer=pointer[1],
+                        writer=writer,
+                    )
+                )
+
+
+def _check_assigned(model: Model, pointer: tuple[int, str], to: Written, said: str) -> None:
+    """Refuse what BREAKPOINT sets by a pointer, where other pointers lead to it or it diffuses."""
+    every = [(of, at) for of, at in (*model.read.items(), *model.written.items()) if of != pointer]
+    others = [at.instance for _, at in every if (at.kind, at.state) == (to.kind, to.state)]
+    is_shared = any(np.isin(to.instance, instance).any() for instance in others)
+    for is_so, what in (
+        (pointer[0] == to.kind, "itself"),
+        (is_shared or len(np.unique(to.instance)) < len(to.instance), "of others, too"),
+        (to.state in model.kinds[to.kind].mechanism.program.diffusing, "that diffuses"),
+    ):
+        if is_so:
+            raise InputError(
+                refusal(
+                    "network.written-expected-variable-another-mechanism-no", said=said, what=what
+                )
+            )
+
+
+def _putting(model: Model, pointer: tuple[int, str]) -> set[str]:
+    """Blocks in which a pointer that is written sets a variable, and does not add to it."""
+    k, name = pointer
+    blocks = model.kinds[k].mechanism.program.blocks.items()
+    return {b for b, given in blocks if any((a.role, a.name) == ("put", name) for a in given)}
+
+
+def _of_events(kind: Kind, *roles: str) -> bool:
+    """Whether events or conditions of a kind have arguments of these roles."""
+    blocks = kind.mechanism.program.blocks.items()
+    events = (given for name, given in blocks if name in ("receive", "watch") or "netcons" in name)
+    return any(a.role in roles for given in events for a in given)

@@ -1,0 +1,123 @@
+"""Pointers of a model: to voltages, to variables of mechanisms, and to weights of connections."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from clhines.core.errors import InputError
+from clhines.simulator.model.model import Kind, Steered, Written
+from clhines.simulator.network.additions import Added
+from clhines.simulator.refusals import refusal
+
+Spans = Sequence[tuple[int, np.ndarray]]  # see `Model.instances`
+
+
+def pointed(added: Added, kinds: Sequence[Kind], instances: Spans) -> dict[str, object]:
+    """Return the fields of a `Model` that say where pointers lead; InputError of one to nowhere."""
+    every = _written(added, kinds, instances)
+    written = {k: to for k, to in every.items() if k[1] in kinds[k[0]].mechanism.program.written}
+    read = {k: to for k, to in every.items() if k not in written}
+    return {
+        "pointers": _pointers(added, kinds, instances, read.keys()),
+        "written": written,
+        "steered": _steered(added, kinds, instances),
+        "read": read,
+    }
+
+
+def _steered(
+    added: Added, kinds: Sequence[Kind], instances: Spans
+) -> dict[tuple[int, str], Steered]:
+    found = dict[tuple[int, str], Steered]()
+    for k, kind in enumerate(kinds):
+        for name in kind.mechanism.program.steered:
+            found[k, name] = Steered(np.full(kind.count, -1), np.zeros(kind.count, np.int64))
+    for group, name, connection, element in added.steered:
+        k, place = instances[group]
+        found[k, name].connection[place] = connection
+        found[k, name].element[place] = element
+    for (k, name), to in found.items():
+        if loose := int((to.connection < 0).sum()):
+            raise _nowhere(kinds[k], name, loose)
+    return found
+
+
+def _pointers(
+    added: Added,
+    kinds: Sequence[Kind],
+    instances: Spans,
+    others: Collection[tuple[int, str]],
+) -> dict[tuple[int, str], np.ndarray]:
+    found = {
+        (k, name): np.full(kind.count, -1)
+        for k, kind in enumerate(kinds)
+        for name in kind.mechanism.program.pointers
+        if (k, name) not in others
+    }
+    for group, name, index, node in added.pointers:
+        k, place = instances[group]
+        if (k, name) in others:
+            raise InputError(
+                refusal(
+                    "network.pointer-points-voltages-variables-expected-them",
+                    name=kinds[k].mechanism.name,
+                    name2=name,
+                )
+            )
+        found[k, name][place[index]] = node
+    for (k, name), nodes in found.items():
+        if name in kinds[k].mechanism.program.assigned and (nodes >= 0).any():
+            raise InputError(
+                refusal(
+                    "network.pointer-writes-points-voltage",
+                    name=kinds[k].mechanism.name,
+                    name2=name,
+                )
+            )
+        loose = np.flatnonzero(nodes < 0)
+        if len(loose):
+            raise _nowhere(kinds[k], name, len(loose))
+    return found
+
+
+def _written(
+    added: Added, kinds: Sequence[Kind], instances: Spans
+) -> dict[tuple[int, str], Written]:
+    written: dict[tuple[int, str], Written] = {}
+    for group, name, index, of, variable, at in added.written:
+        (k, place), (target, there) = instances[group], instances[of]
+        none = np.full(kinds[k].count, -1)
+        entry = written.setdefault((k, name), Written(target, variable, none))
+        if (entry.kind, entry.state) != (target, variable):
+            raise InputError(
+                refusal(
+                    "network.pointer-points-expected-them",
+                    name=kinds[k].mechanism.name,
+                    name2=name,
+                    state=entry.state,
+                    name3=kinds[entry.kind].mechanism.name,
+                    variable=variable,
+                    name4=kinds[target].mechanism.name,
+                )
+            )
+        entry.instance[place[index]] = there[at]
+    for k, kind in enumerate(kinds):
+        names = kind.mechanism.program.written
+        for name in (*names, *(n for j, n in written if j == k and n not in names)):
+            loose = (written[k, name].instance < 0).sum() if (k, name) in written else kind.count
+            if loose:
+                raise _nowhere(kind, name, int(loose))
+    return written
+
+
+def _nowhere(kind: Kind, name: str, count: int) -> InputError:
+    return InputError(
+        refusal(
+            "network.pointer-instances-points-nowhere-expected-set-pointer",
+            name=kind.mechanism.name,
+            name2=name,
+            count=count,
+        )
+    )

@@ -1,0 +1,115 @@
+"""The schema of a state: every array that a run changes, and what its values belong to.
+
+Files, checks, MPI ranks, copies, the start and the importer go through the fields of
+`Model.schema`, so that a new array of a state is a new field and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from clhines.simulator.network.plasticity import Rule
+
+
+@dataclass(frozen=True)
+class Field:
+    """One array of a state.
+
+    `per` is what the last axis counts: ``node``, ``cell``, ``instance`` of `kind`, ``target``,
+    ``plastic`` connection, ``sent`` (source of these), ``connection`` of `Model.netcons`,
+    ``weight`` of these, ``source``, ``ring`` entry, ``detector``, or ``remote`` node. `rows` is
+    what the first of two axes counts: ``slot`` of the ring, self ``event`` of a queue, or ``watch``
+    condition.
+    """
+
+    name: str
+    per: str
+    dtype: str = "real"  # ``real``: that of the simulation
+    kind: int | None = None  # number of a `Kind` in the model
+    what: str = ""  # family, as ``state`` or ``queue``; empty for one of its own
+    rows: str = ""
+    refers: str = ""  # what the values are numbers of, -1 for none: ``connection``
+
+    @cached_property
+    def key(self) -> str:
+        """Name of the array in a file, as ``v``, ``ion_cai`` or ``state3_m``."""
+        number = "" if self.kind is None else str(self.kind)
+        return f"{self.what}{number}_{self.name}" if self.what else self.name
+
+    def dtype_in(self, real: DTypeLike) -> np.dtype:
+        return np.dtype(real if self.dtype == "real" else self.dtype)
+
+
+# of events at exact times
+EXACT = (
+    Field("weight", "weight"),
+    Field("cursor", "connection", "int64"),
+    Field("ring", "ring", "float64"),
+    Field("count", "source", "int64"),
+    Field("held", "detector", "int32"),
+)
+_PLASTIC = {"pre": "sent", "post": "sent", "synapse": "plastic"}
+_QUEUE = (
+    ("time", "float64", "event", ""),
+    ("flag", "real", "event", ""),
+    ("sent", "float64", "event", ""),
+    ("connection", "int64", "event", "connection"),
+    ("size", "int64", "", ""),
+    ("last", "int64", "", ""),
+    ("armed", "bool", "watch", ""),
+    ("above", "bool", "watch", ""),
+)
+
+
+def plastic_fields(rule: Rule) -> Iterator[Field]:
+    """Yield the fields of a rule: weights, and traces (``pre``, ``pre1``) with their last step."""
+    yield Field("weight", "plastic", "float64", what="plastic")
+    for side, names in rule.kept.items():
+        for k in range(len(names)):
+            name = f"{side}{k or ''}"
+            yield Field(name, _PLASTIC[side], "float64", what="plastic_trace")
+    for side, names in rule.kept.items():
+        if names:
+            yield Field(side, _PLASTIC[side], "int32", what="plastic_step")
+
+
+def split_name(name: str) -> tuple[str, int]:
+    """Return whose the trace of a field is, and its number."""
+    side = name.rstrip("0123456789")
+    return side, int(name[len(side) :] or 0)
+
+
+def queue_of(kind: int) -> Iterator[Field]:
+    """Yield the fields of the self events and WATCH conditions of a kind."""
+    for name, dtype, rows, refers in _QUEUE:
+        yield Field(name, "instance", dtype, kind, "queue", rows, refers)
+
+
+class Schema:
+    """The fields of a model's state, each once, in the order of its files."""
+
+    def __init__(self, fields: Iterable[Field]) -> None:
+        self._fields = tuple(dict.fromkeys(fields))
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self._fields)
+
+    @cached_property
+    def _families(self) -> dict[tuple[str, int | None], list[Field]]:
+        found: dict[tuple[str, int | None], list[Field]] = {}
+        for field in self._fields:
+            found.setdefault((field.what, field.kind), []).append(field)
+        return found
+
+    def of(self, what: str, kind: int | None = None) -> list[Field]:
+        return self._families.get((what, kind), [])
+
+    def named(
+        self, saved: Mapping[str, np.ndarray], what: str, kind: int | None = None
+    ) -> dict[str, np.ndarray]:
+        return {field.name: saved[field.key] for field in self.of(what, kind)}

@@ -1,0 +1,41 @@
+"""What users describe; NumPy only. Its arrays: `simulator.model`.
+
+Words: a *group* is the instances of one mechanism that one call of `insert` or `add` made. A
+*density* mechanism covers the membrane of nodes, a *point* mechanism stands at a node. A *source*
+is a cell that spikes; a *target* is an instance that takes events. Units are NEURON's: mV, ms, nA,
+µS and nF at nodes, S/cm² and mA/cm² in the membrane.
+
+Who owns what
+    `network`: `Network`. `groups`: `Group`, and `Inside`, a network's parts for the other modules.
+    `wiring` holds the connections and events as given, `pairs` makes connections by a rule, with
+    values drawn for each: `Pairs`, `Drawn`. `plasticity`: `Rule` and `STDP`. `times`: delays and
+    event times as steps, rounded as in NEURON. `ring`: the ring network of the 2018 report.
+    `changes`: what a simulation has changed since. `copies`: a network several times in one, also
+    without making the arrays of all copies. `structure`: compartments of all cells, from cables or
+    from arrays, with values of nodes that repeat kept once; nodes by cell and region, values by
+    cell, node or distance. `additions`: detectors, trains, artificial cells, ions, pointers,
+    parameters that take values in time. `stored`: a network in a file, and what was given to it
+    given to a new one.
+
+Three cells, of which cells 0 and 1 excite cells 1 and 2:
+
+>>> import clhines
+>>> cable = clhines.discretise(clhines.sample_cells()[0], max_length=20)  # µm
+>>> net = clhines.Network([cable], num_cells=3)
+>>> pas = net.insert("pas", g=1e-4, e=-65.0)  # S/cm², mV; everywhere
+>>> synapses = net.add("expsyn", at=net.soma, tau=2.0)  # ms; one per cell
+>>> net.connect([0, 1], synapses, index=[1, 2], weight=0.01, delay=1.0)  # µS, ms
+Connections(2 to expsyn × 3; weight 0.01, delay 1 ms)
+
+Everything is checked here, so that a wrong network is rejected before a device is used:
+
+>>> try:
+...     net.connect([0], synapses, index=[3], weight=0.01, delay=1.0)
+... except clhines.InputError as error:
+...     print("rejected")
+rejected
+
+To add a mechanism: see `simulator.mechanisms`. To build in a rule of plasticity: its text in
+`RULES` of `plasticity`, and Brian's weights in ``tests/support/brian_program.py``. To add a
+network: a function like `ring.ring_network`.
+"""

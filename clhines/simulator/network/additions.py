@@ -1,0 +1,322 @@
+"""Additions: what users may give a network besides cells, mechanisms and plain connections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.core.arrays import place_of
+from clhines.core.checks import (
+    as_array,
+    as_indices,
+    as_number,
+    as_real,
+    as_whole_number,
+    shown,
+    spread,
+    unchangeable,
+)
+from clhines.core.errors import InputError
+from clhines.core.quantities import as_numbers
+from clhines.simulator.network.groups import Group, inside
+
+CELSIUS = 6.3  # °C, NEURON's default
+_GIDS = 2**31  # NEURON's are int32
+
+
+@unchangeable("another one, by add_detector() or spike_source()")
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """Things that send events: detectors at nodes, or trains of given times.
+
+    Attributes
+    ----------
+    network : Network
+    first : int
+        Number of the first among the sources of the network.
+    node : (count,) int64
+        -1 for trains.
+    threshold : (count,) float64, mV
+    refractory : (count,) float64, ms
+    times : tuple of (k,) float64, ms
+        Of trains.
+    """
+
+    network: Any = field(repr=False)
+    first: int
+    node: np.ndarray
+    threshold: np.ndarray
+    refractory: np.ndarray
+    times: tuple[np.ndarray, ...] = ()
+
+    def __repr__(self) -> str:
+        what = f"{len(self)} trains" if self.times else f"{len(self)} detectors"
+        return f"Sources({what}, the first is number {self.first} of the network)"
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+
+@dataclass(frozen=True, eq=False)
+class IonGiven:
+    name: str
+    nodes: np.ndarray
+    valence: float | None
+    values: dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class PlayGiven:
+    group: int
+    index: int
+    parameter: str
+    t: np.ndarray
+    y: np.ndarray
+    continuous: bool
+
+
+@dataclass(eq=False)
+class Added:
+    """All of a network besides cells, mechanisms and plain connections."""
+
+    network: Any
+    num_nodes: int
+    num_sources: int
+    sources: list[Sources] = field(default_factory=list)
+    emitters: list[tuple[Group, int]] = field(default_factory=list)
+    ions: list[IonGiven] = field(default_factory=list)
+    pointers: list[tuple[int, str, np.ndarray, np.ndarray]] = field(default_factory=list)
+    # group, pointer that it writes, instances; group, variable and instances to which it points
+    written: list[tuple[int, str, np.ndarray, int, str, np.ndarray]] = field(default_factory=list)
+    # group, pointer to weights that its events set; connections and which of their weights
+    steered: list[tuple[int, str, np.ndarray, np.ndarray]] = field(default_factory=list)
+    plays: list[PlayGiven] = field(default_factory=list)
+    streams: list[tuple[int, str, np.ndarray]] = field(default_factory=list)
+    random_index: int = 0
+    bins: bool = False  # in bins of a step, as NEURON with ``CVode.queue_mode(1, 0)``
+    exact: bool = False  # all events act at exact times, as those of imported models
+    last: dict[int, int] = field(default_factory=dict)  # see `Kind.last`, by number of the group
+    remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    # gids of cells that other ranks have, and the sources here that stand for them, both (h,) int64
+    heard: tuple[np.ndarray, np.ndarray] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+    def add_detector(self, node: ArrayLike, threshold: ArrayLike, refractory: ArrayLike) -> Sources:
+        inside(self.network).check_not_frozen("add_detector()")
+        self._check_no_gids("add_detector()")
+        nodes = as_indices("node", node, self.num_nodes, "node")
+        limit = spread("threshold", threshold, len(nodes), unit="mV")
+        quiet = spread("refractory", refractory, len(nodes), unit="ms")
+        if quiet.min(initial=0.0) < 0:
+            raise InputError(f"refractory is {quiet.min():g} ms; expected 0 or more")
+        return self._source(nodes, limit, quiet, ())
+
+    def spike_source(self, times: Sequence[ArrayLike]) -> Sources:
+        inside(self.network).check_not_frozen("spike_source()")
+        if isinstance(times, str) or not np.iterable(times):
+            raise InputError(f"times is {shown(times)}; expected a list, the times of each")
+        checked = tuple(_as_times(f"times[{k}]", of_one) for k, of_one in enumerate(times))
+        zero = np.zeros(len(checked))
+        return self._source(np.full(len(checked), -1), zero, zero, checked)
+
+    def _source(self, *given: Any) -> Sources:
+        found = Sources(self.network, self.num_sources, *given)
+        self.sources.append(found)
+        self.num_sources += len(found)
+        return found
+
+    def emits(self, group: Group) -> None:
+        """Give numbers to the instances of a group that sends events."""
+        self._check_no_gids(group.mechanism.name)
+        self.emitters.append((group, self.num_sources))
+        self.num_sources += len(group)
+
+    def _check_no_gids(self, what: str) -> None:
+        if inside(self.network).gids is not None:
+            raise InputError(
+                f"{what}: cells alone have gids; expected no other sources of spikes in a network "
+                "with gids"
+            )
+
+    def take_gids(self, values: object) -> np.ndarray:
+        """Check and return new `Network.gids`."""
+        if self.num_sources > self.network.num_cells or inside(self.network).wiring.columns:
+            raise InputError("gids: the network has sources or connections; expected gids before")
+        gids = _as_gids("gids", values)
+        if gids.shape != (self.network.num_cells,):
+            raise InputError(f"gids has shape {gids.shape}; expected ({self.network.num_cells},)")
+        down = np.flatnonzero(np.diff(gids) <= 0)
+        if len(down):
+            k = int(down[0])
+            raise InputError(
+                f"gids[{k + 1}] is {gids[k + 1]} after {gids[k]}; expected ascending numbers"
+            )
+        return gids
+
+    def by_gid(self, gids: np.ndarray) -> np.ndarray:
+        """Return the numbers of sources; cells that are not here get some, as other ranks' have."""
+        own: Any = inside(self.network).gids
+        found = place_of(own, gids, np.arange(len(own)))
+        away = np.flatnonzero(found < 0)
+        if not len(away):
+            return found
+        known, numbers = self.heard
+        new = np.setdiff1d(gids[away], known)
+        if len(new):
+            first, self.num_sources = self.num_sources, self.num_sources + len(new)
+            known = np.append(known, new)
+            numbers = np.append(numbers, first + np.arange(len(new)))
+            self.heard = known, numbers
+        found[away] = numbers[place_of(known, gids[away])]
+        return found
+
+    def shown(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the numbers of sources as users know them: gids, where cells have some."""
+        gids = inside(self.network).gids
+        if gids is None:
+            return numbers
+        found = np.arange(self.num_sources)
+        found[: len(gids)], found[self.heard[1]] = gids, self.heard[0]
+        return found[numbers]
+
+    def source_numbers(self, source: object, index: ArrayLike | None) -> np.ndarray:
+        if isinstance(source, Sources):
+            if source.network is not self.network:
+                raise InputError("source belongs to another network")
+            first, count, what = source.first, len(source), "source"
+        elif isinstance(source, Group):
+            begins = [first for group, first in self.emitters if group is source]
+            if not begins:
+                raise InputError(
+                    f"source {source.mechanism.name} sends no events here; expected a group of "
+                    "this network with net_event or of artificial cells"
+                )
+            first, count, what = begins[0], len(source), source.mechanism.name
+        else:
+            if inside(self.network).gids is not None:
+                return self.by_gid(_as_gids("source", source))
+            return as_indices("source", source, self.network.num_cells, "cell")
+        if index is None:
+            return first + np.arange(count)
+        return first + as_indices("source_index", index, count, what)
+
+    def ion(
+        self, name: str, nodes: ArrayLike, valence: float | None, given: Mapping[str, ArrayLike]
+    ) -> None:
+        inside(self.network).check_not_frozen("ion()")
+        if not isinstance(name, str) or not (name.isascii() and name.isidentifier()):
+            raise InputError(f"ion is {shown(name)}; expected a name like 'ca'")
+        where = as_indices("nodes", nodes, self.num_nodes, "node")
+        units = {"e": "mV", "ci": "mM", "co": "mM"}
+        values = {k: spread(k, v, len(where), unit=units.get(k)) for k, v in given.items()}
+        charge = None if valence is None else as_number("valence", valence)
+        self.ions.append(IonGiven(name, where, charge, values))
+
+    def set_pointer(
+        self,
+        group: Group,
+        name: str,
+        to: ArrayLike | tuple[Group, str, ArrayLike],
+        index: ArrayLike | None,
+    ) -> None:
+        inside(self.network).check_not_frozen("set_pointer()")
+        places = self._instances(group, index)
+        program = group.mechanism.program
+        known = (*program.pointers, *program.written)
+        if name not in known:
+            raise InputError(
+                f"{group.mechanism.name} has no pointer {shown(name)}; expected one of "
+                f"{', '.join(known) or 'none'}"
+            )
+        if name in (*program.written, *program.assigned) or isinstance(to, tuple):
+            self._variable(group, name, places, to)
+            return
+        count = self.num_nodes + len(self.remote_v)
+        node = _for_each("to", "nodes", as_indices("to", to, count, "node"), places)
+        self.pointers.append((group.number, name, places, node))
+
+    def _variable(self, group: Group, name: str, places: np.ndarray, to: object) -> None:
+        if not isinstance(to, tuple) or len(to) != 3 or not isinstance(to[0], Group):
+            program = group.mechanism.program
+            is_set = name in (*program.written, *program.assigned)
+            writes = f", which {group.mechanism.name} writes," * is_set
+            raise InputError(
+                f"to of {name}{writes} is {shown(to)}; "
+                "expected a group, a variable and instances of it"
+            )
+        other, variable, which = to
+        at = _for_each("to", "instances", self._instances(other, which), places)
+        program = other.mechanism.program
+        names = {q.public or q.name: q for q in program.states if not q.is_global}
+        if variable not in names:
+            raise InputError(
+                f"to of {name} is {shown(variable)} of {other.mechanism.name}; expected a variable "
+                f"that this sets and keeps: {', '.join(names) or 'none'}"
+            )
+        where = other.number, names[variable].name, at
+        self.written.append((group.number, name, places, *where))
+
+    def play(
+        self, group: Group, index: int, name: str, t: ArrayLike, y: ArrayLike, continuous: bool
+    ) -> None:
+        inside(self.network).check_not_frozen("play()")
+        self._instances(group, [index])
+        if name not in group.mechanism.parameters:
+            raise InputError(f"{group.mechanism.name} has no parameter {shown(name)}")
+        if fixed := group.mechanism.program.fixed.get(name):
+            raise InputError(f"{group.mechanism.name}: {name} is {fixed}; expected another one")
+        given = ("t", t, "ms"), ("y", y, group.mechanism.units.get(name))
+        times, values = (as_real(k, as_array(k, a, unit=unit)) for k, a, unit in given)
+        if not times.size:
+            raise InputError(f"t of {name} is empty; expected one time or more")
+        if times.ndim != 1 or times.shape != values.shape:
+            raise InputError(f"t has shape {times.shape}, y {values.shape}; expected equal ones")
+        if (np.diff(times) < 0).any():
+            raise InputError("t goes back in time; expected ascending times")
+        self.plays.append(PlayGiven(group.number, int(index), name, times, values, continuous))
+
+    def random(self, group: Group, name: str, ids: ArrayLike, index: int) -> None:
+        inside(self.network).check_not_frozen("random()")
+        self._instances(group, None)
+        if name not in group.mechanism.program.random:
+            raise InputError(f"{group.mechanism.name} has no RANDOM variable {shown(name)}")
+        numbers = np.asarray(as_numbers("ids", ids))
+        if numbers.shape != (len(group), 3) or numbers.dtype.kind not in "iu":
+            raise InputError(f"ids has shape {numbers.shape}; expected ({len(group)}, 3) integers")
+        self.streams.append((group.number, name, numbers.astype(np.uint32)))
+        self.random_index = as_whole_number("index", index, 0, 2**32 - 1)
+
+    def _instances(self, group: Group, index: ArrayLike | None) -> np.ndarray:
+        if not isinstance(group, Group) or group.network is not self.network:
+            raise InputError("group is not of this network; expected a Group of insert() or add()")
+        if index is None:
+            return np.arange(len(group))
+        return as_indices("index", index, len(group), group.mechanism.name)
+
+
+def _as_gids(name: str, values: object) -> np.ndarray:
+    return as_indices(name, values, _GIDS, "gid")
+
+
+def _for_each(name: str, what: str, values: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return one value per instance, from one for all or one each."""
+    values = values if len(values) != 1 else np.repeat(values, len(places))
+    if len(values) != len(places):
+        raise InputError(f"{name} has {len(values)} {what} for {len(places)} instances")
+    return values
+
+
+def _as_times(name: str, values: ArrayLike) -> np.ndarray:
+    array = as_array(name, values, unit="ms")
+    if array.ndim != 1:
+        raise InputError(
+            f"{name} has shape {array.shape}; expected (k,), the times of one source: "
+            "[[1.0, 2.5]] is one source"
+        )
+    times = np.sort(as_real(name, array))
+    if len(times) and times[0] < 0:
+        raise InputError(f"{name} has {times[0]:g} ms; expected 0 or more")
+    return times

@@ -1,0 +1,128 @@
+"""Changes: values that take the place of those of a frozen network, for one simulation of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.core.checks import as_array, as_real, check_parameter, shown
+from clhines.core.errors import InputError
+from clhines.core.quantities import as_numbers
+from clhines.simulator.network.groups import Group, inside
+from clhines.simulator.network.structure import PerCell
+from clhines.simulator.network.times import event_steps
+
+_PLAIN = (float, np.float64)
+Event: TypeAlias = tuple[Group, ArrayLike, ArrayLike, ArrayLike]  # group, index, time, weight
+
+
+@dataclass(frozen=True)
+class ParameterValue:
+    numbers: np.ndarray  # (1,), (num_cells,) or (count,) float64
+    by: str  # ``all``, ``cell`` or ``instance``
+
+    @property
+    def given(self) -> object:
+        if self.by == "all":
+            return float(self.numbers[0])
+        return PerCell(self.numbers) if self.by == "cell" else self.numbers
+
+
+@dataclass(eq=False)
+class Changes:
+    """All that differs from the network; what is `stored` has a value per instance in memory."""
+
+    parameters: dict[int, dict[str, ParameterValue]] = field(default_factory=dict)
+    stored: set[tuple[str, str]] = field(default_factory=set)
+    weight: np.ndarray | None = None
+    events: list[Event] | None = None
+
+    _first: dict[tuple[int, str], ParameterValue] = field(default_factory=dict, repr=False)
+
+    @property
+    def any(self) -> bool:
+        found = self.parameters or self.stored or self.weight is not None
+        return bool(found) or self.events is not None
+
+    def groups(self, groups: Sequence[Group]) -> list[Group]:
+        return [self._changed(group) for group in groups]
+
+    def _changed(self, group: Group) -> Group:
+        known = self.parameters.get(group.number)
+        if not known:
+            return group
+        values = dict(group.parameters)
+        for name, value in known.items():
+            values[name] = inside(group.network).parameter(
+                group.mechanism.name, name, value.given, group.nodes
+            )
+        own = group.network, group.number, group.mechanism, group.nodes
+        return Group(*own, values, group.in_round)
+
+    def value_of(self, group: Group, name: str) -> ParameterValue:
+        known = self.parameters.get(group.number, {}).get(name)
+        if known is not None:
+            return known
+        key = group.number, name
+        if key not in self._first:
+            value = group.parameters[name]
+            whole = isinstance(value, np.ndarray)
+            self._first[key] = ParameterValue(np.atleast_1d(value), "instance" if whole else "all")
+        return self._first[key]
+
+
+def as_value(group: Group, name: str, value: object) -> ParameterValue:
+    """Check a new value of a parameter of the group alone; one per cell stays one per cell."""
+    mechanism, network = group.mechanism, group.network
+    program = mechanism.program
+    check_parameter(mechanism.name, name, program.settable)
+    if name == "celsius" and "celsius" in program.built_in:
+        raise InputError(
+            f"{mechanism.name}: celsius is that of the network and stays as it is; expected "
+            "another parameter, or a new Network"
+        )
+    if fixed := program.fixed.get(name):
+        raise InputError(f"{mechanism.name}: {name} is {fixed}; expected another parameter")
+    if isinstance(value, float) and type(value) in _PLAIN and math.isfinite(value):
+        return ParameterValue(np.array([value]), "all")  # as below, in a tenth of the time
+    unit = program.units.get(name)
+    value = as_numbers(f"{mechanism.name}: {name}", value, unit)
+    if isinstance(value, PerCell) and len(value.values) == network.num_cells:
+        return ParameterValue(value.values, "cell")
+    if not callable(value) and not isinstance(value, PerCell):
+        array, forest = as_array(f"{mechanism.name}: {name}", value, unit=unit), network.forest
+        of_others = len(group), 1, forest.num_nodes, int(forest.sizes[0])
+        if array.shape == (forest.num_cells,) and forest.num_cells not in of_others:
+            return ParameterValue(as_real(f"{mechanism.name}: {name}", array), "cell")
+    found = inside(network).parameter(mechanism.name, name, value, group.nodes, unit)
+    whole = isinstance(found, np.ndarray)
+    return ParameterValue(np.atleast_1d(np.float64(found)), "instance" if whole else "all")
+
+
+def as_events(value: object) -> list[Event]:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise InputError(
+            f"events is {shown(value)}; expected a list of (group, index, time, weight)"
+        )
+    for k, one in enumerate(value):
+        if not isinstance(one, tuple) or len(one) != 4 or not isinstance(one[0], Group):
+            raise InputError(
+                f"events[{k}] is {shown(one)}; expected a tuple (group, index, time, weight)"
+            )
+    return list(value)
+
+
+def check_not_past(events: Sequence[Event], dt: float, now: int) -> None:
+    for k, (_, _, time, _) in enumerate(events):
+        times = as_real("time", np.atleast_1d(as_array("time", time, unit="ms")))
+        past = times[(times >= 0) & (event_steps(np.maximum(times, 0), dt) < now)]
+        if len(past):
+            raise InputError(
+                f"events[{k}] is at {past[0]:g} ms; expected not before t = {now * dt:g} ms, or "
+                "reset() first"
+            )

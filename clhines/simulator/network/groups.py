@@ -1,0 +1,287 @@
+"""Groups: instances of a mechanism, their nodes and parameters; `Inside`: those of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+
+from clhines.core.arrays import ascending, stretch_of
+from clhines.core.checks import as_array, as_real, check_parameter, unchangeable
+from clhines.core.errors import InputError, meant, name_in_caller, shown
+from clhines.core.quantities import as_numbers
+from clhines.core.summary import range_text
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.network.structure import Places, Structure
+from clhines.solver.forest import Forest
+
+ABSOLUTE_ZERO = -273.15  # °C
+
+
+class Parameters(dict[str, "float | np.ndarray"]):
+    """Parameters of a group; those of a frozen network do not change."""
+
+    def __init__(
+        self,
+        network: Inside,
+        mechanism: str,
+        nodes: np.ndarray,
+        values: dict[str, float | np.ndarray],
+        given: Iterable[str] = (),
+        units: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(values)
+        self._network, self._mechanism, self._nodes = network, mechanism, nodes
+        self._given = set(given)  # names of values that are no defaults
+        self._units = units or {}
+
+    def __setitem__(self, name: str, value: object) -> None:
+        self._network.check_not_frozen(f"{self._mechanism}: {name}")
+        check_parameter(self._mechanism, name, self)
+        unit = self._units.get(name)
+        found = self._network.parameter(self._mechanism, name, value, self._nodes, unit)
+        super().__setitem__(name, found)
+        self._given.add(name)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of those that have no defaults."""
+        return tuple(name for name in self if name in self._given)
+
+    def set_default(self, name: str, value: float) -> None:
+        if name in self and name not in self._given:
+            super().__setitem__(name, value)
+
+    def update(  # type: ignore[override]
+        self, given: Mapping[str, object] | Iterable[tuple[str, object]] = (), /, **named: object
+    ) -> None:
+        for name, value in dict(given, **named).items():
+            self[name] = value
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise InputError(f"{self._mechanism}: parameters can only be set; expected a new value")
+
+    __delitem__ = clear = pop = popitem = setdefault = _refuse
+
+    def __ior__(  # type: ignore[override, misc]
+        self, other: Mapping[str, object] | Iterable[tuple[str, object]]
+    ) -> Parameters:
+        self.update(other)
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        own = self._network, self._mechanism, self._nodes, dict(self)
+        return Parameters, (*own, self._given, self._units)
+
+
+def _set_in_a_simulation(group: object, name: str, value: object) -> str:
+    """Say how a parameter is set, and of anything else what can be set."""
+    assert isinstance(group, Group)
+    called, known = name_in_caller(group, "group"), group.parameters
+    if name in known:
+        return (
+            f"sim.set({called}, {name}={shown(value)}), or before a Simulation is made "
+            f"{called}.parameters[{name!r}] = {shown(value)}"
+        )
+    parameters = ", ".join(known) or "none"
+    return f"a parameter, by sim.set({called}, ...): {parameters}{meant(name, known)}"
+
+
+@unchangeable(_set_in_a_simulation)
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Instances of a mechanism that were inserted or added together.
+
+    Attributes
+    ----------
+    network : Network
+    number : int
+        Among the network's groups.
+    nodes : (count,) int64
+        Natural index of each instance's node, in the order given.
+    parameters : dict of name -> float or (count,) float64
+        Values may be replaced until a `Simulation` is made of the network.
+    in_round : int
+        Nodes of the first round of the network's `Structure`, which the others repeat; 0 where they
+        may be any.
+    """
+
+    network: Any = field(repr=False)
+    number: int
+    mechanism: Mechanism
+    nodes: np.ndarray
+    parameters: dict[str, float | np.ndarray] = field(repr=False)
+    in_round: int = field(default=0, repr=False)
+
+    def __getattr__(self, name: str) -> Any:
+        known = vars(self).get("parameters", {})
+        expected = f"; expected parameters[{name!r}]" if name in known else ""
+        raise AttributeError(f"Group has no attribute {shown(name)}{expected}")
+
+    def __repr__(self) -> str:
+        return f"Group({self.number}: {self.mechanism.name} × {len(self.nodes)})"
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of the parameters that were given; all, where it is not known."""
+        known = self.parameters
+        return known.given if isinstance(known, Parameters) else tuple(known)
+
+    def summary(self) -> str:
+        """Return number and parameters, for reading."""
+        units = self.mechanism.units
+        values = [
+            f"{name} {range_text(value)} {units.get(name, '')}".rstrip()
+            for name, value in self.parameters.items()
+        ]
+        return ", ".join([f"× {len(self)}", *values])
+
+    def freeze(self) -> None:
+        """Let no value of a parameter be changed any more."""
+        for array in self.parameters.values():
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
+
+
+class Inside:
+    """What the other modules need of a network, and users do not."""
+
+    added: Any  # an `Added`; these modules know this one
+    wiring: Any  # a `Wiring`
+    copied: Any = None  # a `Copied` or None
+    of_copies = False  # whether its cells are those of another network, several times
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure, self.places = structure, Places(structure)
+        self.num_cells = structure.forest.num_cells
+        self.groups, self.frozen = list[Group](), False
+        self.threshold: float | np.ndarray = 10.0
+        self.celsius: float | None = None
+        self.gids: np.ndarray | None = None
+
+    def check_not_frozen(self, what: str) -> None:
+        if self.frozen:
+            raise InputError(
+                f"{what}: the network is frozen, as a Simulation was made of it; expected changes "
+                "before that, Simulation.set(), or a new Network"
+            )
+
+    def freeze(self) -> None:
+        self.frozen = True
+        if isinstance(self.threshold, np.ndarray):
+            self.threshold.setflags(write=False)
+        for group in self.groups:
+            group.freeze()
+
+    def parameter(
+        self, mechanism: str, name: str, value: object, nodes: np.ndarray, unit: str | None = None
+    ) -> float | np.ndarray:
+        what = f"{mechanism}: {name}"
+        value = as_numbers(what, value, unit)
+        if not len(nodes) or nodes[0] >= 0:  # artificial cells have no nodes
+            value = self.places.resolved(what, value, nodes, unit)
+        shapes = self.places.shapes(nodes)
+        return as_parameter(mechanism, name, value, len(nodes), shapes)
+
+    def connect(self, source: np.ndarray, target: Group, *given: Any) -> Any:
+        self.check_not_frozen("connect()")
+        self.wiring.check_target(target)
+        return self.wiring.connect(source, target, *given)
+
+
+def inside(network: Any) -> Inside:
+    found: Inside = network._inside
+    return found
+
+
+def values_of(
+    network: Inside,
+    mechanism: Mechanism,
+    nodes: np.ndarray,
+    area_at: Callable[[np.ndarray], np.ndarray],
+    parameters: Mapping[str, object],
+) -> dict[str, float | np.ndarray]:
+    known, built_in = mechanism.settable, mechanism.program.built_in
+    for name in parameters:
+        check_parameter(mechanism.name, name, known)
+    default: dict[str, object] = {**mechanism.settable}
+    if "area" in built_in:
+        default["area"] = area_at(nodes)
+    if "diam" in built_in and "diam" not in parameters:
+        raise InputError(f"{mechanism.name} uses diam; expected diam= for its nodes, in µm")
+    if unknown := [n for n in mechanism.program.external if n not in parameters]:
+        raise InputError(
+            f"{mechanism.name} uses EXTERNAL {unknown[0]}; expected {unknown[0]}=, which is one "
+            "for all, as another file has it"
+        )
+    if unknown := [n for n in mechanism.program.beside if n not in parameters]:
+        raise InputError(
+            f"{mechanism.name}: {unknown[0]} is set where NEURON makes a TABLE, and is no column "
+            f"of it; expected {unknown[0]}=, or from_nmodl(..., use_tables=False), in NEURON "
+            f"usetable_{mechanism.name} = 0"
+        )
+    return {
+        name: network.parameter(mechanism.name, name, value, nodes, mechanism.units.get(name))
+        for name, value in {**default, **parameters}.items()
+    }
+
+
+def check_name(groups: Sequence[Group], mechanism: Mechanism) -> None:
+    for other in groups:
+        if other.mechanism.name == mechanism.name and other.mechanism != mechanism:
+            raise InputError(f"there is another mechanism called {mechanism.name} here")
+
+
+def check_once(
+    groups: Sequence[Group], mechanism: Mechanism, nodes: np.ndarray, forest: Forest, in_round: int
+) -> None:
+    here = [g.nodes for g in groups if g.mechanism.name == mechanism.name]
+    if not here and ascending(nodes[: in_round or None]):
+        return
+    every = np.sort(np.concatenate([nodes, *here]))
+    again = every[1:][every[1:] == every[:-1]]
+    if len(again):
+        node = int(again[0])
+        cell = int(stretch_of(forest.cell_offsets, node))
+        raise InputError(
+            f"{mechanism.name} is in node {node} of cell {cell} twice; expected each mechanism of "
+            "the membrane once in a node"
+        )
+
+
+def check_celsius(name: str, value: float | np.ndarray) -> None:
+    least = np.min(value, initial=np.inf)
+    if least <= ABSOLUTE_ZERO:
+        raise InputError(f"{name} is {least:g} °C; expected above {ABSOLUTE_ZERO:g} °C")
+
+
+def as_parameter(
+    mechanism: str, name: str, value: object, count: int, shapes: Mapping[str, int]
+) -> float | np.ndarray:
+    """Return a number or (count,) float64; `shapes` are the others that were accepted, by what."""
+    array = as_array(f"{mechanism}: {name}", value)
+    if array.shape not in ((), (count,)):
+        others = "".join(f", ({size},) by {what}" for what, size in shapes.items())
+        raise InputError(
+            f"{mechanism}: {name} has shape {array.shape}; expected a number, ({count},) by "
+            f"instance{others}, or a function of the distance"
+        )
+    checked = as_real(f"{mechanism}: {name}", np.atleast_1d(array))
+    if name == "celsius":
+        check_celsius(f"{mechanism}: {name}", checked)
+    return checked if array.ndim else float(checked[0])
+
+
+def check_begins(settings: Mapping[str, float], what: str) -> None:
+    """Raise InputError if a network was read from NEURON on the way; `what` begins at t = 0."""
+    t = settings.get("t", 0.0)
+    if t > 0:
+        raise InputError(
+            f"{what}: the model was read from NEURON at t = {t:g} ms; expected h.finitialize() "
+            "before from_neuron()"
+        )

@@ -1,0 +1,464 @@
+"""Pairs by rule: which sources are connected to which targets, and values drawn for each pair.
+
+Rows are sources, or targets for a fixed in-degree. A block of rows has a stream of random numbers
+of its own, and its size depends on the rule alone, so blocks are made in any order, side by side.
+Values are drawn by a hash of seed and pair: they are the same wherever and whenever they are made.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.core import checks
+from clhines.core.errors import InputError
+
+_BLOCK = 1 << 18  # pairs of a block, about
+_CHUNK = 1 << 16  # pairs whose values are drawn together: they stay in the cache
+_MOST = 2**31 - 1  # sources, and targets
+_DENSE = 2  # rows with more than 1 / _DENSE of the columns are drawn by sorting all
+_BYTES = 12  # of a pair while it is made, at least
+_LARGEST = 1 << 40  # rows times columns of a block
+_TURNS = 1000  # draws of a value until it is within its bounds
+RULES = (
+    *("all_to_all", "one_to_one", "bernoulli"),
+    *("fixed_indegree", "fixed_outdegree", "by_distance"),
+)
+_Found = TypeVar("_Found")
+
+
+@checks.unchangeable("other Pairs")
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Which sources are connected to which targets, by a rule: an `index` of `Network.connect`.
+
+    Source s is the s-th of those given to `connect`, target t instance t of the group. No pair
+    comes twice. A network, its calls of `connect` in the same order, and a seed give the same pairs
+    in every run, on any number of processes; pairs of different calls are independent. The rules
+    have the names of NEST, and are made by the methods below.
+
+    Attributes
+    ----------
+    rule : str
+    number : float
+        Probability, or number of pairs of a source or target.
+    seed : int
+        Of the random numbers, 0 to 2**64 - 1.
+    autapses : bool
+        Whether a cell may be connected to a target at one of its own nodes; True by default.
+    p : callable, optional
+        Probability by distance.
+    at : two (count, dimensions) float64, optional
+        Positions of sources and targets.
+    """
+
+    rule: str
+    number: float = 0.0
+    seed: int = 0
+    autapses: bool = True
+    p: Callable[[np.ndarray], ArrayLike] | None = field(default=None, repr=False)
+    at: tuple[np.ndarray, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        checks.as_choice("rule", self.rule, RULES)
+        if (self.rule == "by_distance") != (self.p is not None):
+            raise InputError(f"rule is {self.rule}; expected Pairs.{self.rule}(...)")
+
+    @classmethod
+    @checks.names_parameters
+    def all_to_all(cls, autapses: bool = True) -> Pairs:
+        """Connect every source to every target."""
+        return cls("all_to_all", 1.0, 0, checks.as_switch("autapses", autapses))
+
+    @classmethod
+    @checks.names_parameters
+    def one_to_one(cls) -> Pairs:
+        """Connect source k to target k; there must be as many of both."""
+        return cls("one_to_one")
+
+    @classmethod
+    @checks.names_parameters
+    def bernoulli(cls, p: float, seed: int = 0, autapses: bool = True) -> Pairs:
+        """Connect each pair with probability `p`, independently (Erdős and Rényi)."""
+        return cls("bernoulli", _as_probability("p", p), *_common(seed, autapses))
+
+    @classmethod
+    @checks.names_parameters
+    def fixed_indegree(cls, number: int, seed: int = 0, autapses: bool = True) -> Pairs:
+        """Connect each target to `number` different sources, all sets of them equally likely."""
+        number = checks.as_whole_number("number", number, 0, _MOST)
+        return cls("fixed_indegree", number, *_common(seed, autapses))
+
+    @classmethod
+    @checks.names_parameters
+    def fixed_outdegree(cls, number: int, seed: int = 0, autapses: bool = True) -> Pairs:
+        """Connect each source to `number` different targets, all sets of them equally likely."""
+        number = checks.as_whole_number("number", number, 0, _MOST)
+        return cls("fixed_outdegree", number, *_common(seed, autapses))
+
+    @classmethod
+    @checks.names_parameters
+    def by_distance(
+        cls,
+        p: Callable[[np.ndarray], ArrayLike],
+        source_at: ArrayLike,
+        target_at: ArrayLike,
+        most: float = 1.0,
+        seed: int = 0,
+        autapses: bool = True,
+    ) -> Pairs:
+        """Connect each pair with a probability that depends on its distance.
+
+        Parameters
+        ----------
+        p : callable
+            Gets distances, (k,) float64, in the unit of the positions, and returns as many
+            probabilities, as ``lambda d: 0.1 * np.exp(-d / 200)``.
+        source_at, target_at : (count,) or (count, dimensions) float
+            Positions.
+        most : float
+            The largest probability that `p` returns; this share of all pairs is tested.
+        """
+        given = {"source_at": source_at, "target_at": target_at}
+        at = tuple(_as_positions(name, a) for name, a in given.items())
+        if at[0].shape[1] != at[1].shape[1]:
+            raise InputError(
+                f"source_at has {at[0].shape[1]} dimensions, target_at {at[1].shape[1]}; "
+                "expected equal ones"
+            )
+        if not callable(p):
+            raise InputError(f"p is {type(p).__name__}; expected a function of distances")
+        most = _as_probability("most", most)
+        return cls("by_distance", most, *_common(seed, autapses), p, at)
+
+
+@checks.unchangeable("another one, as Drawn.normal(...)")
+@dataclass(frozen=True)
+class Drawn:
+    """A weight or delay that is drawn for each of the `Pairs` of a `Network.connect`.
+
+    What is drawn is drawn anew until it is from `low` to `high`.
+    """
+
+    distribution: str
+    a: float
+    b: float = 0.0
+    low: float = -math.inf
+    high: float = math.inf
+
+    def __post_init__(self) -> None:
+        checks.as_choice(
+            "distribution", self.distribution, ("uniform", "normal", "lognormal", "exponential")
+        )
+        if not self.low <= self.high:
+            raise InputError(f"low is {self.low}, high {self.high}; expected low <= high")
+
+    @classmethod
+    @checks.names_parameters
+    def uniform(cls, low: float, high: float) -> Drawn:
+        """Draw from `low` to `high`, all equally likely."""
+        low, high = checks.as_number("low", low), checks.as_number("high", high)
+        return cls("uniform", low, high - low, low, high)
+
+    @classmethod
+    @checks.names_parameters
+    def normal(
+        cls, mean: float, sd: float, low: float | None = None, high: float | None = None
+    ) -> Drawn:
+        """Draw from the normal distribution of a mean and a standard deviation."""
+        mean, sd = checks.as_number("mean", mean), _not_negative("sd", sd)
+        return cls("normal", mean, sd, *_bounds(low, high))
+
+    @classmethod
+    @checks.names_parameters
+    def lognormal(
+        cls, mean: float, sigma: float, low: float | None = None, high: float | None = None
+    ) -> Drawn:
+        """Draw numbers whose logarithm is normal, of mean `mean` and standard deviation `sigma`."""
+        mean, sigma = checks.as_number("mean", mean), _not_negative("sigma", sigma)
+        return cls("lognormal", mean, sigma, *_bounds(low, high))
+
+    @classmethod
+    @checks.names_parameters
+    def exponential(
+        cls, scale: float, low: float | None = None, high: float | None = None
+    ) -> Drawn:
+        """Draw from the exponential distribution whose mean is `scale`."""
+        return cls("exponential", _not_negative("scale", scale), 0.0, *_bounds(low, high))
+
+    def of_pairs(self, key: tuple[int, ...], source: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """Return the values of pairs, (m,) float64; `key` has the seed, and what they are for."""
+        found = np.empty(len(source))
+
+        def fill(begin: int) -> None:
+            here = slice(begin, begin + _CHUNK)
+            pair = source[here].astype(np.uint64) << np.uint64(32)
+            pair |= target[here].astype(np.uint64)
+            found[here] = values = self._drawn((*key, 0), pair)
+            for turn in range(1, _TURNS):
+                outside = np.flatnonzero((values < self.low) | (values > self.high))
+                if not len(outside):
+                    return
+                found[here][outside] = values[outside] = self._drawn((*key, turn), pair[outside])
+            raise InputError(f"{self}: nothing is drawn within the bounds; expected others")
+
+        list(_each(fill, range(0, len(source), _CHUNK)))
+        return found
+
+    def _drawn(self, key: tuple[int, ...], pair: np.ndarray) -> np.ndarray:
+        """Return a value for each pair, (m,) float64, whatever the bounds."""
+        words = np.random.SeedSequence(key).generate_state(4, np.uint64)
+        u = _uniform(pair, words[:2])
+        if self.distribution == "uniform":
+            return np.minimum(self.a + self.b * u, self.high)
+        if self.distribution == "exponential":
+            return -self.a * np.log1p(-u)
+        turn = 2 * np.pi * _uniform(pair, words[2:])
+        normal = self.a + self.b * np.sqrt(-2 * np.log1p(-u)) * np.cos(turn)  # Box and Muller
+        return np.exp(normal) if self.distribution == "lognormal" else normal
+
+
+def _uniform(pair: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """Return a number from 0 to 1 for each of (m,) uint64: SplitMix64's mixing, twice."""
+    z = pair
+    for word in words:
+        z = z ^ word
+        z ^= z >> np.uint64(30)
+        z *= np.uint64(0xBF58476D1CE4E5B9)
+        z ^= z >> np.uint64(27)
+        z *= np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+    return (z >> np.uint64(11)) * 2.0**-53
+
+
+# -- pairs -------------------------------------------------------------------------------------
+
+
+def connected(
+    pairs: Pairs, call: int, source_cell: np.ndarray, target_cell: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Source and target of each pair of a call of `connect`, (m,) int32, by source, then target."""
+    if pairs.rule == "one_to_one":
+        if len(source_cell) != len(target_cell):
+            raise InputError(
+                f"one_to_one: {len(source_cell)} sources and {len(target_cell)} targets; expected "
+                "as many of both"
+            )
+        every = np.arange(len(source_cell), dtype=np.int32)
+        return every, every
+    for at, cells, what in zip(pairs.at, (source_cell, target_cell), ("source", "target")):
+        if len(at) != len(cells):
+            raise InputError(f"{what}_at has {len(at)} positions for {len(cells)} {what}s")
+    by_target = pairs.rule == "fixed_indegree"
+    ends = (target_cell, source_cell) if by_target else (source_cell, target_cell)
+    rows = _PairRows(pairs, call, *ends)
+    expected = rows.expected * len(ends[0])
+    checks.check_room(_BYTES * expected, f"{expected:.3g} pairs")
+    parts = rows.made()
+    if by_target:
+        return _by_source([part[0] for part in parts], len(source_cell), len(target_cell))
+    counts, columns = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
+    return np.repeat(np.arange(len(source_cell), dtype=np.int32), counts), columns
+
+
+def _by_source(
+    parts: Sequence[np.ndarray], sources: int, targets: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sort pairs, given as ``source * targets + target`` in sorted parts, by ranges of sources."""
+    total = sum(map(len, parts))
+    ranges = max(1, min(sources, total // (4 * _BLOCK)))
+    limits = np.linspace(0, sources, ranges + 1).astype(np.int64) * targets
+    cuts = np.array([np.searchsorted(part, limits) for part in parts]).reshape(-1, ranges + 1)
+    begins = cuts.sum(axis=0)
+    source, target = np.empty((2, total), np.int32)
+
+    def sort(k: int) -> None:
+        key = np.concatenate(
+            [part[a:b] for part, a, b in zip(parts, cuts[:, k], cuts[:, k + 1], strict=True)]
+        )
+        key.sort()
+        here, of_source = slice(begins[k], begins[k + 1]), key // targets
+        source[here], target[here] = of_source, key - targets * of_source
+
+    if parts:
+        list(_each(sort, range(ranges)))
+    return source, target
+
+
+@dataclass(frozen=True, eq=False)
+class _PairRows:
+    """The pairs of a rule row by row; rows and columns have numbers that are equal in one cell."""
+
+    pairs: Pairs
+    call: int
+    row_cell: np.ndarray
+    column_cell: np.ndarray
+
+    @property
+    def fixed(self) -> bool:
+        return self.pairs.rule in ("fixed_indegree", "fixed_outdegree")
+
+    @property
+    def expected(self) -> float:
+        number = self.pairs.number
+        return number if self.fixed else number * len(self.column_cell)
+
+    def made(self) -> list[tuple[np.ndarray, ...]]:
+        """By block pairs per row, and columns; of a fixed in-degree ``column * rows + row``."""
+        count, columns = len(self.row_cell), len(self.column_cell)
+        if self.fixed:
+            self._check_columns()
+        if not self.expected or not count:
+            none = np.zeros(count, np.int64), np.zeros(0, np.int32)
+            return [] if self.pairs.rule == "fixed_indegree" else [none]
+        size = max(1, min(int(_BLOCK / self.expected), _LARGEST // columns))
+        each = _each if self.pairs.p is None else map  # functions of users, one after another
+        return list(each(partial(self._block, size), range(0, count, size)))
+
+    def _check_columns(self) -> None:
+        pairs, columns = self.pairs, len(self.column_cell)
+        own = 0
+        if not pairs.autapses:
+            known, counts = np.unique(self.column_cell, return_counts=True)
+            own = int(counts[np.isin(known, self.row_cell)].max(initial=0))
+        if pairs.number > columns - own:
+            what = "sources" if pairs.rule == "fixed_indegree" else "targets"
+            raise InputError(
+                f"{pairs.rule}: number is {pairs.number:g}; expected at most {columns - own}, the "
+                f"{what}{'' if pairs.autapses else ' in other cells'}"
+            )
+
+    def _block(self, size: int, first: int) -> tuple[np.ndarray, ...]:
+        rows = np.arange(first, min(first + size, len(self.row_cell)))
+        key = self.pairs.seed, self.call, first // size
+        rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(key)))
+        if not self.fixed:
+            return self._bernoulli(rng, rows)
+        found = self._subsets(rng, rows)
+        if self.pairs.rule == "fixed_outdegree":
+            return np.full(len(rows), found.shape[1]), found.reshape(-1)
+        keys = (found * np.int64(len(self.row_cell)) + rows[:, None]).reshape(-1)
+        keys.sort()
+        return (keys,)
+
+    def _bernoulli(self, rng: np.random.Generator, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Draw each pair by itself: the gaps between pairs are geometric."""
+        pairs, columns = self.pairs, len(self.column_cell)
+        place = _taken(rng, len(rows) * columns, pairs.number)
+        counts = np.diff(np.searchsorted(place, columns * np.arange(len(rows) + 1)))
+        row = np.repeat(np.arange(len(rows)), counts)
+        column = place - columns * row
+        kept = np.ones(len(column), bool)
+        if pairs.p is not None:
+            away = pairs.at[0][rows[row]] - pairs.at[1][column]
+            kept = rng.random(len(row)) * pairs.number < self._probability(away)
+        if not pairs.autapses:
+            kept &= self.row_cell[rows[row]] != self.column_cell[column]
+        if not kept.all():
+            counts, column = np.bincount(row[kept], minlength=len(rows)), column[kept]
+        return counts, column.astype(np.int32)
+
+    def _probability(self, away: np.ndarray) -> np.ndarray:
+        assert self.pairs.p is not None
+        returned = checks.as_array("p", self.pairs.p(np.sqrt((away * away).sum(axis=1))))
+        p = checks.as_real("p", returned.astype(float) if returned.dtype.kind == "b" else returned)
+        if p.shape not in ((), away.shape[:1]):
+            raise InputError(f"p returns shape {p.shape}; expected {away.shape[:1]}")
+        most = self.pairs.number
+        low, high = p.min(initial=0.0), p.max(initial=0.0)
+        if low < 0 or high > most:
+            raise InputError(
+                f"p returns {low if low < 0 else high:g}; expected 0 to {most:g}, which is `most`"
+            )
+        return p
+
+    def _subsets(self, rng: np.random.Generator, rows: np.ndarray) -> np.ndarray:
+        """Draw as many different columns for each row, (rows, number) int32, ascending."""
+        number, columns = int(self.pairs.number), len(self.column_cell)
+        cell, excluded = self.row_cell[rows, None], not self.pairs.autapses
+        if _DENSE * number > columns:  # those with the lowest of random numbers
+            keys = rng.random((len(rows), columns))
+            if excluded:
+                keys[cell == self.column_cell] = 2.0
+            lowest = np.argpartition(keys, number - 1, axis=1)[:, :number]
+            return np.sort(lowest, axis=1).astype(np.int32)
+        # draw again what comes twice: what is left is as likely as any, by symmetry
+        drawn = rng.integers(columns, size=(len(rows), number), dtype=np.int32)
+        todo = np.arange(len(rows))
+        while len(todo):
+            subset = np.sort(drawn[todo], axis=1)
+            again = np.zeros(subset.shape, bool)
+            np.equal(subset[:, 1:], subset[:, :-1], out=again[:, 1:])
+            if excluded:
+                again |= cell[todo] == self.column_cell[subset]
+            subset[again] = rng.integers(columns, size=np.count_nonzero(again), dtype=np.int32)
+            drawn[todo] = subset
+            todo = todo[again.any(axis=1)]
+        return drawn
+
+
+def _taken(rng: np.random.Generator, total: int, p: float) -> np.ndarray:
+    """Return which of `total` are taken, each with probability `p`, ascending int64."""
+    if p >= 1:
+        return np.arange(total)
+    parts, last = list[np.ndarray](), -1
+    while last < total:
+        mean = p * (total - last)
+        gaps = rng.standard_exponential(int(mean + 5 * math.sqrt(mean)) + 16)
+        gaps *= -1 / math.log1p(-p)
+        place = np.cumsum(np.minimum(gaps, total).astype(np.int64) + 1)
+        place += last
+        parts.append(place)
+        last = int(place[-1])
+    place = np.concatenate(parts)
+    return place[: np.searchsorted(place, total)]
+
+
+def _each(function: Callable[[int], _Found], arguments: range) -> Iterator[_Found]:
+    """Map with a thread per core: NumPy lets others run in its loops."""
+    if len(arguments) < 2:
+        return map(function, arguments)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return iter(list(pool.map(function, arguments)))
+
+
+def _common(seed: object, autapses: object) -> tuple[int, bool]:
+    return checks.as_seed(seed), checks.as_switch("autapses", autapses)
+
+
+def _as_probability(name: str, value: object) -> float:
+    p = checks.as_number(name, value)
+    if not 0 <= p <= 1:
+        raise InputError(f"{name} is {p:g}; expected 0 to 1")
+    return p
+
+
+def _as_positions(name: str, value: object) -> np.ndarray:
+    found = checks.as_real(name, value)
+    if found.ndim not in (1, 2):
+        raise InputError(
+            f"{name} has shape {found.shape}; expected (count,) or (count, dimensions)"
+        )
+    return found.reshape(len(found), -1)
+
+
+def _not_negative(name: str, value: object) -> float:
+    number = checks.as_number(name, value)
+    if number < 0:
+        raise InputError(f"{name} is {number:g}; expected 0 or more")
+    return number
+
+
+def _bounds(low: object, high: object) -> tuple[float, float]:
+    return (
+        -math.inf if low is None else checks.as_number("low", low),
+        math.inf if high is None else checks.as_number("high", high),
+    )

@@ -1,0 +1,315 @@
+"""Plasticity: rules, written as texts, by which weights change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from clhines.core.checks import as_number, names_parameters, shown
+from clhines.core.errors import InputError, meant
+from clhines.simulator.mechanisms.text.rules import SIDES, WEIGHT, RuleText, read_rule
+
+_FORGOTTEN = 2.0**-64  # a trace that has decayed to this share counts as 0
+_LONGEST = 1 << 25  # steps, of which a table has what is left
+RULES = {
+    "stdp": """
+        rule stdp                     # by pairs of spikes, all with all
+        parameter a_plus = 0.01
+        parameter a_minus = 0.01
+        parameter tau_plus = 20 ms
+        parameter tau_minus = 20 ms
+        parameter w_min = 0
+        parameter w_max = 1
+        pre trace x
+        dx/dt = -x/tau_plus
+        post trace y
+        dy/dt = -y/tau_minus
+        on pre: w -= a_minus*y; x += 1
+        on post: w += a_plus*x; y += 1
+        bounds: w_min <= w <= w_max
+    """,
+    "triplet": """
+        rule triplet                  # Pfister and Gerstner 2006; visual cortex, all with all
+        parameter a2_plus = 5e-10
+        parameter a3_plus = 6.2e-3
+        parameter a2_minus = 7e-3
+        parameter a3_minus = 2.3e-4
+        parameter tau_plus = 16.8 ms
+        parameter tau_x = 101 ms
+        parameter tau_minus = 33.7 ms
+        parameter tau_y = 125 ms
+        parameter w_min = 0
+        parameter w_max = 1
+        pre trace r1
+        dr1/dt = -r1/tau_plus
+        pre trace r2
+        dr2/dt = -r2/tau_x
+        post trace o1
+        do1/dt = -o1/tau_minus
+        post trace o2
+        do2/dt = -o2/tau_y
+        on pre: w -= o1*(a2_minus + a3_minus*r2); r1 += 1; r2 += 1
+        on post: w += r1*(a2_plus + a3_plus*o2); o1 += 1; o2 += 1
+        bounds: w_min <= w <= w_max
+    """,
+    "dopamine": """
+        rule dopamine                 # Izhikevich 2007: c is eligible, d is dopamine
+        parameter a_plus = 0.1
+        parameter a_minus = 0.15
+        parameter tau_plus = 20 ms
+        parameter tau_minus = 20 ms
+        parameter tau_c = 1000 ms
+        parameter tau_d = 200 ms
+        parameter rate = 0.001        # of w, per ms
+        parameter w_min = 0
+        parameter w_max = 4
+        pre trace x
+        dx/dt = -x/tau_plus
+        post trace y
+        dy/dt = -y/tau_minus
+        synapse trace c
+        dc/dt = -c/tau_c
+        synapse trace d
+        dd/dt = -d/tau_d
+        dw/dt = rate*c*d
+        on pre: c -= a_minus*y; x += 1
+        on post: c += a_plus*x; y += 1
+        on reward: d += reward
+        bounds: w_min <= w <= w_max
+    """,
+}
+
+
+class Rule:
+    """A rule of plasticity: the effect of the spikes of both ends on a connection's weight `w`.
+
+    Parameters
+    ----------
+    text : str
+        The rule, or the name of one that is built in: ``stdp`` (pairs, as `STDP`), ``triplet``
+        (Pfister and Gerstner 2006) or ``dopamine`` (reward-modulated, Izhikevich 2007).
+    **parameters : float
+        In place of the defaults of the text, in their units.
+
+    Attributes
+    ----------
+    text : str
+    parameters : mapping of str to float
+    w_min, w_max : float
+        Bounds of the weights.
+
+    Notes
+    -----
+    A text begins with ``rule NAME``. Its statements, each on a line, in any order:
+
+    ``parameter NAME = NUMBER UNIT``
+        The unit may be left out.
+    ``pre trace NAME``, ``post trace NAME``, ``synapse trace NAME``
+        A variable of the source, of the postsynaptic cell, or of the connection; 0 at the start.
+    ``dNAME/dt = -NAME/TAU``
+        How it decays between events; `TAU` is of parameters and numbers.
+    ``on pre: ACTION; ...``, ``on post: ACTION; ...``
+        What a spike of the source, or of the postsynaptic cell, does, one action after another:
+        ``w += ...`` (or ``-=``, ``*=``, ``/=``, ``=``), or the same of a trace of the spiking cell
+        or of the connection. Traces of a cell are the same for all of its connections, so they
+        change by traces of that cell only; `w` and traces of connections by everything.
+    ``on reward: ACTION; ...``
+        What `Simulation.reward` does to each connection; the number given is ``reward``.
+    ``dw/dt = c*d``
+        How the weight changes between events: a product of the connection's own traces, and of
+        parameters. It is integrated exactly.
+    ``bounds: LOW <= w <= HIGH``
+        Parameters or numbers; after each change `w` is brought back between them.
+
+    In each step, in this order: ``on pre`` of the connections from each cell that spikes, by the
+    values before this step's spikes; the new weights are delivered; ``on post`` of those to each
+    cell that spikes. Actions of a cell's own traces come after all of its connections'.
+    """
+
+    text: str
+    parameters: Mapping[str, float]
+    w_min: float
+    w_max: float
+
+    def __init__(self, text: str, /, **parameters: float) -> None:
+        if not isinstance(text, str):
+            raise InputError(f"rule is {type(text).__name__}; expected a text")
+        known = text.strip()
+        if known.isidentifier() and known not in RULES:
+            names = ", ".join(RULES)
+            raise InputError(f"unknown rule {shown(known)}; known are {names}{meant(known, RULES)}")
+        self._take(RULES.get(known, text), parameters)
+
+    def _take(self, text: str, given: Mapping[str, object]) -> None:
+        about = read_rule(text)
+        parameters = {p.name: p.default for p in about.parameters}
+        units = {p.name: p.unit or None for p in about.parameters}
+        for name, value in given.items():
+            if name not in parameters:
+                known = f"known are {', '.join(parameters)}{meant(name, parameters)}"
+                raise InputError(f"rule {about.name}: unknown parameter {shown(name)}; {known}")
+            parameters[name] = as_number(name, value, units[name])
+        low, high = (parameters.get(limit.source, limit.default) for limit in about.limits)
+        if low > high:
+            a, b = (limit.source for limit in about.limits)
+            raise InputError(f"{a} is {low}, above {b}, {high}")
+        times = about.times(parameters)
+        fields = {"text": about.text, "parameters": MappingProxyType(parameters), "about": about}
+        vars(self).update(fields, times=times, w_min=low, w_max=high)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name}: a rule does not change; expected another one")
+
+    __delattr__ = __setattr__  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        given = "".join(f", {name}={value!r}" for name, value in self.parameters.items())
+        return f"Rule({self.text!r}{given})"
+
+    def __str__(self) -> str:
+        given = ", ".join(f"{name}={value:g}" for name, value in self.parameters.items())
+        return f"{self.about.name}({given})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rule) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(Rule, self.text, **self.parameters), ()
+
+    about: RuleText
+    times: Mapping[str, float]  # time constants of the traces, ms
+
+    @cached_property
+    def kept(self) -> dict[str, tuple[str, ...]]:
+        """Traces of the source, of the postsynaptic cell and of the connection."""
+        traces = self.about.traces
+        return {side: tuple(n for n, line in traces.items() if line.sort == side) for side in SIDES}
+
+    def not_finite(self) -> InputError:
+        """Return the error of a weight that is no number any more, or a trace without bounds."""
+        return InputError(
+            f"rule {self.about.name}: a weight or a trace is no finite number any more; expected "
+            "actions that never divide by 0 and let no trace grow without bounds"
+        )
+
+    def max_weight(self, connections: Any, plastic: bool | np.ndarray = True) -> np.ndarray:
+        """Return the largest magnitude that each weight can reach, (k,) float64, for `Delivery`.
+
+        The rule changes the `plastic` of the connections, (k,) bool or one for all.
+        """
+        bound = max(abs(self.w_min), abs(self.w_max))
+        return np.where(plastic, bound, np.abs(connections.weight))
+
+    @staticmethod
+    def decay(tau: float, dt: float) -> np.ndarray:
+        """Decay of a trace after 0, 1, 2, ... steps, as long as it counts."""
+        return np.exp(np.arange(_length(tau, dt)) * (-dt / tau))
+
+    def decays(self, dt: float) -> list[np.ndarray]:
+        """Return `decay` of each trace.
+
+        Of a rule with ``dw/dt`` the last one has the time, ms, over which a product of traces that
+        decays acts in 0, 1, 2, ... steps as if it did not; later it stays as it is at the end.
+        """
+        found = [self.decay(tau, dt) for name, tau in self.times.items() if name != WEIGHT]
+        if WEIGHT in self.times:
+            tau = self.times[WEIGHT]
+            found.append(-tau * np.expm1(np.arange(_length(tau, dt)) * (-dt / tau)))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """A rule in steps of `dt`, ms, on NumPy arrays: names of values are those of `RuleText`."""
+
+    rule: Rule
+    dt: float
+
+    @cached_property
+    def _decays(self) -> dict[str, np.ndarray]:
+        return dict(zip(self.rule.times, self.rule.decays(self.dt), strict=True))
+
+    @cached_property
+    def constants(self) -> dict[str, Any]:
+        numbers = np.array([*self.rule.parameters.values()])
+        return {"value": numbers, "least": self.rule.w_min, "most": self.rule.w_max}
+
+    def left(self, name: str, value: np.ndarray, steps: np.ndarray) -> np.ndarray:
+        decay = np.append(self._decays[name], 0.0)
+        return value * decay[np.clip(steps, 0, len(decay) - 1)]
+
+    def settle(self, values: dict[str, Any], steps: np.ndarray) -> None:
+        """Bring the weight and the traces of connections to the time some steps later."""
+        steps = np.maximum(steps, 0)
+        if WEIGHT in self._decays:
+            time = self._decays[WEIGHT]
+            self.rule.about.grow(values, time[np.minimum(steps, len(time) - 1)])
+        for name in self.rule.kept["synapse"]:
+            values[f"{name}_"] = self.left(name, values[f"{name}_"], steps)
+
+
+def _length(tau: float, dt: float) -> int:
+    """Return the steps until a trace is forgotten, and one."""
+    found = -math.log(_FORGOTTEN) * tau / dt
+    if found > _LONGEST:
+        most = -_LONGEST / math.log(_FORGOTTEN) * dt
+        raise InputError(
+            f"rule: a trace decays in {tau:g} ms, which is too long for steps of {dt:g} ms; "
+            f"expected {most:g} ms or less"
+        )
+    return math.ceil(found) + 1
+
+
+@dataclass(frozen=True)
+class STDP(Rule):
+    """The pair rule; in each step, in this order.
+
+    1. For each spike of a source, each of its connections: ``w -= a_minus * y``, where y is the sum
+       of ``exp(-t / tau_minus)`` over the earlier spikes of the postsynaptic cell, t ago.
+    2. The new weights are delivered.
+    3. For each spike of a postsynaptic cell, each connection to it: ``w += a_plus * x``, where x is
+       the sum of ``exp(-t / tau_plus)`` over the spikes of the source, those of this step included.
+
+    After each, w is brought back between `w_min` and `w_max`. It is ``Rule("stdp", ...)``.
+
+    Attributes
+    ----------
+    a_plus, a_minus : float
+        In the unit of the weights.
+    tau_plus, tau_minus : float, ms
+    w_min, w_max : float
+        Bounds of the weights; neither is infinite.
+    """
+
+    a_plus: float
+    a_minus: float
+    tau_plus: float = 20.0
+    tau_minus: float = 20.0
+    w_min: float = 0.0
+    w_max: float = 1.0
+
+    def __post_init__(self) -> None:
+        given = dict(vars(self))
+        for name, value in given.items():
+            given[name] = as_number(name, value, "ms" if name.startswith("tau") else None)
+            if name.startswith("tau") and given[name] <= 0:
+                raise InputError(f"{name} is {given[name]} ms; expected more than 0")
+        self._take(RULES["stdp"], given)
+        vars(self).update(given)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return STDP, tuple(getattr(self, one.name) for one in fields(self))
+
+
+# A frozen dataclass has its own; `a_plus` and the others are named where a wrong one is given.
+STDP.__setattr__ = Rule.__setattr__  # type: ignore[method-assign]
+STDP.__init__ = names_parameters(STDP.__init__)  # type: ignore[method-assign]

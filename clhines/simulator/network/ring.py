@@ -1,0 +1,150 @@
+"""The ring network of the 2018 report: different random cells, one event that travels round it.
+
+Each cell has one synapse in the middle of its soma, and a spike of cell c reaches that of cell c +
+1 after a delay. The cells are those of `simulator.cells.synthetic.ring_cell` (Huber 2018, section
+7, after the example of the Arbor repository): the work of a step does not depend on spikes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from clhines.core.checks import as_seed, as_whole_number, check_room, shown
+from clhines.core.errors import InputError
+from clhines.simulator.cells.cable import Cable, discretise
+from clhines.simulator.cells.sections import sections_of
+from clhines.simulator.cells.synthetic import ring_cell
+from clhines.simulator.network.network import Network
+
+LEVELS, BRANCHING, COMPARTMENTS, STEMS = 5, 0.5, 11, 2  # about 300 compartments per cell
+DELAY, START = 5.0, 1.0  # ms
+WEIGHT, TAU, REVERSAL = 0.01, 2.0, 0.0  # µS, ms, mV
+G_PAS, E_PAS = 1e-4, -65.0  # S/cm², mV
+THRESHOLD, V_INIT = -20.0, -65.0  # mV
+SHAPES = 64
+_SHAPE_BYTES = 4096  # of the smallest cable, at least
+
+
+def ring_cables(
+    num_shapes: int = SHAPES,
+    levels: int = LEVELS,
+    branching_probability: float = BRANCHING,
+    compartments: int = COMPARTMENTS,
+    seed: int = 0,
+    stems: int = STEMS,
+) -> list[Cable]:
+    """Make different random cells with the same number of compartments in every branch.
+
+    Parameters
+    ----------
+    num_shapes : int
+        How many cells; cell k is the same whatever their number.
+    levels, branching_probability, compartments, stems
+        Of `ring_cell`. A branch that goes on without splitting belongs to the same section as the
+        one before; the section then has the compartments of both, of equal length.
+    seed : int
+        The same seed gives the same cells.
+
+    Returns
+    -------
+    list of Cable
+        ``Ra`` 100 Ω·cm, ``cm`` 1 µF/cm².
+
+    Raises
+    ------
+    InputError
+        An argument is out of range.
+    """
+    num_shapes, seed = as_whole_number("num_shapes", num_shapes, 1), as_seed(seed)
+    check_room(_SHAPE_BYTES * num_shapes, f"{num_shapes} different cells")
+    cables = []
+    for k in range(num_shapes):
+        rng = np.random.default_rng([seed, k])
+        cell = ring_cell(
+            levels, branching_probability, compartments, rng, stems=stems, name=f"ring-{k}"
+        )
+        sections = sections_of(cell)
+        nseg = np.diff(sections.offsets) - 1
+        nseg[0] = 1  # the soma
+        cables.append(discretise(sections, nseg=nseg))
+    return cables
+
+
+def ring_network(
+    cables: Cable | Sequence[Cable],
+    num_cells: int | None = None,
+    hh: Literal["soma", "all"] = "soma",
+    weight: float = WEIGHT,
+    delay: float = DELAY,
+    part: range | None = None,
+) -> Network:
+    """Connect cells in a ring: a spike of cell c makes an event in the soma of cell c + 1.
+
+    Parameters
+    ----------
+    cables : Cable or sequence of Cable
+        Repeated in turn to `num_cells` cells; of `ring_cables`, or any others.
+    num_cells : int, optional
+        Default: one of each.
+    hh : {"soma", "all"}
+        HH in all of the soma and passive dendrites (``pas``, `G_PAS` and `E_PAS`), or HH
+        everywhere.
+    weight : float, µS
+        Of all connections and of the event that starts the ring, at `START` in cell 0.
+    delay : float, ms
+        Of all connections.
+    part : range, optional
+        Gids of the cells that the network is to have, neighbours of `num_cells` in all, where each
+        MPI rank describes its own; see `Network.gids`.
+
+    Returns
+    -------
+    Network
+        Groups in this order: ``hh``, ``pas`` (unless HH is everywhere), ``expsyn`` (one per cell;
+        `TAU`, `REVERSAL`); cells spike at `THRESHOLD`.
+
+    Raises
+    ------
+    InputError
+        An argument is out of range, or HH is to be in the soma and a cell has none.
+    """
+    if not isinstance(hh, str) or hh not in ("soma", "all"):
+        raise InputError(f"hh={shown(hh)}; expected 'soma' or 'all'")
+    gids = None if part is None else _gids_of(part, num_cells)
+    network = Network(cables, num_cells) if gids is None else _part_of(cables, gids)
+    for k, cable in enumerate(network.cables[: network.num_cells]):
+        if hh == "soma" and not cable.sections.has_soma:
+            raise InputError(
+                f"hh='soma': cell {k} ({cable.name}) has no soma, no sample of type 1; expected "
+                "HH everywhere (hh='all', --hh all) or cells with somas"
+            )
+    network.insert("hh", at=hh)
+    if hh == "soma":
+        network.insert("pas", at="dendrites", g=G_PAS, e=E_PAS)
+    synapses = network.add("expsyn", at=network.soma, tau=TAU, e=REVERSAL)
+    cell = np.arange(network.num_cells) if gids is None else gids
+    count = network.num_cells if num_cells is None else num_cells
+    network.connect((cell - 1) % count, synapses, weight=weight, delay=delay)
+    if cell[0] == 0:
+        network.add_event(synapses, index=0, time=START, weight=weight)
+    network.threshold = THRESHOLD
+    return network
+
+
+def _part_of(cables: Cable | Sequence[Cable], gids: np.ndarray) -> Network:
+    given = [cables] if isinstance(cables, Cable) else list(cables)
+    turned = gids[0] % len(given) if given else 0
+    network = Network(given[turned:] + given[:turned], len(gids))
+    network.gids = gids
+    return network
+
+
+def _gids_of(part: object, num_cells: object) -> np.ndarray:
+    count = as_whole_number("num_cells", num_cells, 1)
+    fits = isinstance(part, range) and part.step == 1
+    if not (fits and 0 <= part.start < part.stop <= count):  # type: ignore[attr-defined]
+        raise InputError(f"part is {part}; expected neighbours, as range(0, {count})")
+    return np.asarray(part, np.int64)

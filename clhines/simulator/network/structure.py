@@ -1,0 +1,421 @@
+"""Structure: the compartments of all cells of a network, from cables or from plain arrays.
+
+Cells taken in turn are alike in every round: `NodeValues` keeps what repeats once. `Places` finds
+nodes by cell and region, and takes values given by cell, node or distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import signature
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from clhines.core.arrays import repeat, repeat_moved, repeated_nodes, stretch_of
+from clhines.core.checks import (
+    as_array,
+    as_indices,
+    as_places,
+    as_real,
+    as_whole_number,
+    check_room,
+    shown,
+)
+from clhines.core.errors import InputError, meant
+from clhines.simulator.cells.around import Enclosing, as_around
+from clhines.simulator.cells.cable import NAMES, REGIONS, WORDS, Axis, Cable, check_cables
+from clhines.solver.forest import Forest
+
+_NODE_BYTES = 8 * 8  # of the forest and of the arrays of a `Model`
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """Trees and membranes of all cells; `turns` through the lists make the network."""
+
+    forest: Forest  # each tree rooted at its soma
+    soma: np.ndarray
+    cables: tuple[Cable, ...]  # empty where the network was made from arrays
+    turns: int
+    area: Sequence[np.ndarray]  # µm²
+    capacitance: Sequence[np.ndarray]  # nF
+    g_axial: Sequence[np.ndarray]  # µS, to the parent
+    g_total: Sequence[np.ndarray]  # µS, sum of the axial conductances of each node; 0 if `around`
+    in_soma: Sequence[np.ndarray]
+    given_axis: Axis | None = None  # of cells that are not of cables, where it is known
+    around: Enclosing | None = None
+
+    @cached_property
+    def axis(self) -> Axis | None:
+        """Lengths and neighbours of segments, if they are known."""
+        if not self.cables:
+            return self.given_axis
+        return Axis.joined([self.cables[k % len(self.cables)].axis for k in range(self.turns)])
+
+    def whole(self, name: str) -> np.ndarray:
+        return repeat(getattr(self, name), self.turns)
+
+    def once(self, name: str) -> np.ndarray:
+        """(m,): one round of an array, of all nodes where there is one round or less."""
+        return np.concatenate(getattr(self, name)[: self.turns])
+
+    @cached_property
+    def in_round(self) -> int:
+        """Nodes of one round, after which all repeats; 0 where there is one round or less."""
+        nodes = sum(map(len, self.area))
+        return nodes if nodes < self.forest.num_nodes else 0
+
+    def nodes_of(self, masks: Sequence[np.ndarray]) -> np.ndarray:
+        """(m,) int64: the nodes of masks in turn, one for each of the arrays."""
+        once = np.flatnonzero(np.concatenate(masks[: self.turns]))
+        count = repeated_nodes([int(np.count_nonzero(m)) for m in masks], self.turns)
+        return repeat_moved(once, count, self.in_round)
+
+
+def of_cables(cables: Cable | Sequence[Cable], num_cells: int | None) -> Structure:
+    cables = check_cables(cables)
+    count = len(cables) if num_cells is None else as_whole_number("num_cells", num_cells, 1)
+    check_room(_NODE_BYTES * repeated_nodes([c.num_nodes for c in cables], count), f"{count} cells")
+    different = {id(cable): cable for cable in cables}
+    rooted = {key: rooted_at_soma(cable) for key, cable in different.items()}
+    turns = [rooted[id(cable)] for cable in cables]
+    forest = Forest.repeat([parent for parent, _ in turns], count)
+    names = "area", "capacitance", "g_total"  # copies, as a cable may change later
+    taken = {key: [getattr(c, n).copy() for n in names] for key, c in different.items()}
+    area, capacitance, g_total = zip(*(taken[id(cable)] for cable in cables), strict=True)
+    return Structure(
+        forest=forest,
+        soma=forest.cell_offsets[:-1] + np.resize([cable.soma for cable in cables], count),
+        cables=tuple(cables),
+        turns=count,
+        area=area,
+        capacitance=capacitance,
+        g_axial=[g for _, g in turns],
+        g_total=g_total,
+        in_soma=[cable.in_soma for cable in cables],
+    )
+
+
+def of_arrays(
+    parent: ArrayLike,
+    cell_offsets: ArrayLike,
+    area: ArrayLike,
+    g_axial: ArrayLike,
+    capacitance: ArrayLike,
+    soma: ArrayLike | None,
+    is_signed: bool = False,
+    around: ArrayLike | None = None,
+    g_around: ArrayLike | None = None,
+) -> Structure:
+    """Return the structure of arrays; if `is_signed`, `g_axial` may be below 0."""
+    given = Forest(parent, cell_offsets)  # type: ignore[arg-type]
+    n, starts = given.num_nodes, given.cell_offsets
+    columns = {"area": area, "g_axial": g_axial, "capacitance": capacitance}
+    units = {"area": "um2", "g_axial": "uS", "capacitance": "nF"}
+    arrays = {
+        name: _of_nodes(name, values, n, units[name], is_signed and name == "g_axial")
+        for name, values in columns.items()
+    }
+    axial = np.where(given.parent < 0, 0.0, arrays["g_axial"])
+    roots = np.flatnonzero(given.parent < 0)
+    if soma is None:
+        somas = roots
+    else:
+        somas = as_indices("soma", soma, n, "node")
+        cell = np.searchsorted(starts, somas, side="right") - 1
+        if not np.array_equal(cell, np.arange(given.num_cells)):
+            raise InputError(
+                f"soma has nodes of cells {cell.tolist()[:8]}; expected one node of each of "
+                f"{given.num_cells} cells, in their order"
+            )
+    child = np.flatnonzero(given.parent >= 0)
+    total = axial + np.bincount(given.parent[child], axial[child], n)
+    moved, g = given.parent.astype(np.int64), axial.copy()
+    for node in somas[given.parent[somas] >= 0].tolist():
+        rerooted(moved, g, node)
+    in_soma = np.zeros(n, bool)
+    in_soma[somas] = arrays["area"][somas] > 0
+    forest = given if np.array_equal(moved, given.parent) else Forest(moved, starts)
+    layers = None
+    if around is not None:
+        layers = as_around(forest, arrays["area"], g, around, g_around)
+        total = 0 * total
+    elif g_around is not None:
+        raise InputError("got g_around without around; expected both")
+    given_nodes = [arrays["area"]], [arrays["capacitance"]], [g], [total], [in_soma]
+    return Structure(forest, somas, (), 1, *given_nodes, around=layers)
+
+
+def _of_nodes(
+    name: str, values: ArrayLike, n: int, unit: str, is_signed: bool = False
+) -> np.ndarray:
+    array = as_array(name, values, unit=unit)
+    if array.shape != (n,):
+        raise InputError(f"{name} has shape {array.shape}; expected ({n},), one for each node")
+    checked = as_real(name, array)
+    if not is_signed and (checked < 0).any():
+        k = int(np.argmax(checked < 0))
+        raise InputError(f"{name}[{k}] is {checked[k]:g}; expected 0 or more")
+    return checked
+
+
+def rooted_at_soma(cable: Cable) -> tuple[np.ndarray, np.ndarray]:
+    """Parents, and axial conductance to them, µS, of a cable whose tree is rooted at its soma."""
+    parent, g_axial = cable.parent.astype(np.int64), cable.g_axial.copy()
+    rerooted(parent, g_axial, int(cable.soma))
+    return parent, g_axial
+
+
+def rerooted(parent: np.ndarray, g_axial: np.ndarray, node: int) -> None:
+    """Make a node the root of its tree, in place; `g_axial` is the conductance to the parent."""
+    below, g_below = -1, 0.0
+    while node >= 0:
+        above, g_above = int(parent[node]), float(g_axial[node])
+        parent[node], g_axial[node] = below, g_below
+        below, g_below, node = node, g_above, above
+
+
+class NodeValues:
+    """Values of all nodes by name, read-only; rounds of `once` are repeated when asked for."""
+
+    def __init__(self, once: Mapping[str, np.ndarray], count: int) -> None:
+        self._once, self.count = dict(once), count
+        for array in self._once.values():
+            array.setflags(write=False)
+        self._whole = {name: a for name, a in self._once.items() if len(a) == count}
+
+    def whole(self, name: str) -> np.ndarray:
+        if name not in self._whole:
+            found = repeat_moved(self._once[name], self.count)
+            found.setflags(write=False)
+            self._whole[name] = found
+        return self._whole[name]
+
+    def at(self, name: str, nodes: np.ndarray, dtype: DTypeLike = np.float64) -> np.ndarray:
+        """Return the values of some nodes; -1 stands for the last."""
+        if name in self._whole:
+            return self._whole[name].astype(dtype, copy=False)[nodes]
+        once = self._once[name].astype(dtype, copy=False)
+        return once[nodes % len(once)]
+
+    def once(self, name: str) -> np.ndarray:
+        """(m,): of the nodes of one round, read-only."""
+        return self._once[name][: self.count]
+
+    def any(self, name: str) -> bool:
+        return bool(self.once(name).any())
+
+    def copied(self, copies: int) -> NodeValues:
+        whole = {k: self.count % len(a) == 0 for k, a in self._once.items()}
+        once = {k: a if whole[k] else self.whole(k) for k, a in self._once.items()}
+        return NodeValues(once, self.count * copies)
+
+    def changed(self, **values: np.ndarray) -> NodeValues:
+        return NodeValues({**self._once, **values}, self.count)
+
+    def part(self, low: int, high: int) -> NodeValues:
+        """Return the values of the nodes from `low` to `high`, as arrays of these."""
+        return NodeValues({k: self.whole(k)[low:high] for k in self._once}, high - low)
+
+
+@dataclass(frozen=True, eq=False)
+class PerCell:
+    """One value for each cell, float64, of `Network.per_cell`; a parameter of any group."""
+
+    values: np.ndarray
+
+
+Value = ArrayLike | PerCell | Callable[[np.ndarray], ArrayLike]
+Where = ArrayLike | Callable[[np.ndarray], np.ndarray]  # word, mask, nodes; of distances a mask
+
+
+class Places:
+    def __init__(self, structure: Structure) -> None:
+        self.cables = structure.cables[: structure.forest.num_cells]
+        self.forest, self.soma = structure.forest, structure.soma
+        self._structure = structure
+        self._values = NodeValues({"area": structure.once("area")}, self.forest.num_nodes)
+
+    @property
+    def area(self) -> np.ndarray:
+        return self._values.whole("area")
+
+    def area_at(self, nodes: np.ndarray) -> np.ndarray:
+        return self._values.at("area", nodes)
+
+    @cached_property
+    def distance(self) -> np.ndarray:
+        self._need_cables("a function of the distance")
+        return repeat([cable.distance for cable in self.cables], self.forest.num_cells)
+
+    def of(self, at: Where) -> np.ndarray:
+        """Nodes that a word, a mask, indices or a function of the distance mean; (m,) int64."""
+        if isinstance(at, str):
+            return self._region(at)
+        if callable(at):
+            mask = as_array("at", _called("at", at, self.distance))
+            if mask.dtype.kind != "b" or mask.shape != self.distance.shape:
+                raise InputError(
+                    f"at is a function that returned {mask.dtype} of shape {mask.shape}; "
+                    f"expected a mask of the distances, {self.distance.shape}"
+                )
+            return np.flatnonzero(mask & (self.area > 0))
+        nodes = np.atleast_1d(as_array("at", at))
+        return as_places("at", nodes, self.forest.num_nodes, "node")
+
+    def membrane(self, mechanism: str, at: Where) -> np.ndarray:
+        nodes = self.of(at)
+        some = nodes[: self.in_round(at, nodes) or None]
+        if len(some) and not self.area_at(some).all():
+            node = some[int(np.argmin(self.area_at(some)))]
+            cell = int(self.cell_of(node))
+            raise InputError(
+                f"{mechanism}: node {node} of cell {cell} is a junction without membrane; "
+                "expected nodes with an area"
+            )
+        return nodes
+
+    def in_round(self, at: Where, nodes: np.ndarray) -> int:
+        """Count nodes of the first round, which the others repeat; 0 where they may be any."""
+        end = self._structure.in_round if isinstance(at, str) else 0
+        return int(np.searchsorted(nodes, end)) if end else 0
+
+    def nodes(self, cell: ArrayLike | None, at: Where) -> np.ndarray:
+        nodes = self.of(at)
+        if cell is None:
+            return nodes
+        wanted = np.zeros(self.forest.num_cells, bool)
+        wanted[as_indices("cell", cell, self.forest.num_cells, "cell")] = True
+        return nodes[wanted[self.cell_of(nodes)]]
+
+    def cell_of(self, nodes: np.ndarray | int) -> np.ndarray:
+        return stretch_of(self.forest.cell_offsets, nodes)
+
+    def per_cell(self, values: ArrayLike) -> PerCell:
+        array = as_array("values", values)
+        if array.shape != (self.forest.num_cells,):
+            raise InputError(
+                f"values has shape {array.shape}; expected one for each of "
+                f"{self.forest.num_cells} cells"
+            )
+        return PerCell(as_real("values", array))
+
+    def resolved(
+        self, what: str, value: object, nodes: np.ndarray, unit: str | None = None
+    ) -> object:
+        """Turn a parameter's value, or function of the distance, µm, into one per node."""
+        if isinstance(value, PerCell):
+            if len(value.values) != self.forest.num_cells:
+                got = f"is of {len(value.values)} cells"
+                raise InputError(f"{what} {got}; expected {self.forest.num_cells}")
+            return value.values[self.cell_of(nodes)]
+        if callable(value):
+            values = as_array(what, _called(what, value, self.distance[nodes]), unit=unit)
+            if values.shape not in ((), nodes.shape):
+                raise InputError(
+                    f"{what} is a function that returned shape {values.shape}; expected that of "
+                    f"the distances, {nodes.shape}"
+                )
+            return values
+        array = as_array(what, value)
+        return value if array.shape in ((), nodes.shape) else self._spread(what, array, nodes)
+
+    def _spread(self, what: str, array: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """Values by cell, by node of the one cable, or by node of the network."""
+        cells = self.cell_of(nodes)
+        index = {
+            "cells": cells,
+            "nodes of a cell": nodes - self.forest.cell_offsets[cells],
+            "nodes": nodes,
+        }
+        sizes = {**self._sizes()}
+        fits = {what: array[index[what]] for what in sizes if array.shape == (sizes[what],)}
+        found = list(fits.values())
+        if any(not np.array_equal(one, found[0]) for one in found[1:]):
+            raise InputError(
+                f"{what} has shape {array.shape}, as many as there are {' and '.join(fits)}; "
+                "expected net.per_cell(values), or values of the nodes given"
+            )
+        return found[0] if found else array
+
+    def _sizes(self) -> dict[str, int]:
+        """Return lengths of arrays that have a value for each of some things."""
+        sizes = {"cells": self.forest.num_cells}
+        if len({id(cable) for cable in self.cables}) == 1:
+            sizes["nodes of a cell"] = int(self.forest.sizes[0])
+        return {**sizes, "nodes": self.forest.num_nodes}
+
+    def shapes(self, nodes: np.ndarray) -> dict[str, int]:
+        """Return `_sizes` that differ from each other and from the number of `nodes`, by name."""
+        if not len(nodes) or nodes[0] < 0:  # artificial cells have none
+            return {}
+        words = {"cells": "cell", "nodes of a cell": "node of a cell", "nodes": "node"}
+        found = dict[str, int]()
+        for what, size in self._sizes().items():
+            if size not in (len(nodes), *found.values()):
+                found[words[what]] = size
+        return found
+
+    def _region(self, at: str) -> np.ndarray:
+        if at not in (*WORDS, "soma.middle"):
+            words = ["soma", "soma.middle", *WORDS[1:]]
+            raise InputError(
+                f"at={shown(at)}; expected {', '.join(words)}, nodes or a mask{meant(at, words)}"
+            )
+        structure = self._structure
+        if at == "all":
+            return structure.nodes_of([area > 0 for area in structure.area])
+        if at in ("soma", "soma.middle"):
+            for k, cable in enumerate(self.cables):
+                if not cable.sections.has_soma:
+                    raise InputError(
+                        f"at={shown(at)}: cell {k} ({cable.name}) has no soma, no sample of "
+                        "type 1; expected all, nodes or a mask"
+                    )
+        if at == "soma.middle":
+            return self.soma
+        if at in ("soma", "dendrites"):
+            if at == "soma":
+                return structure.nodes_of(structure.in_soma)
+            pairs = zip(structure.area, structure.in_soma, strict=True)
+            return structure.nodes_of([(area > 0) & ~in_soma for area, in_soma in pairs])
+        self._need_cables(f"at={shown(at)}")
+        masks = [np.zeros(cable.num_nodes, bool) for cable in self.cables]
+        for mask, cable in zip(masks, self.cables, strict=True):
+            mask[cable.nodes(at)] = True
+        nodes = structure.nodes_of(masks)
+        if not len(nodes):
+            raise InputError(
+                f"at={shown(at)}: no cell has a section of this type; expected "
+                f"{', '.join(self._types())}, nodes or a mask"
+            )
+        return nodes
+
+    def _types(self) -> list[str]:
+        """Return the words of `at` for what the cells have, and types that have no word."""
+        types = sorted({t for cable in self.cables for t in np.unique(cable.type).tolist()})
+        words = [word for word, number in REGIONS.items() if number in types]
+        others = [f"np.flatnonzero(cable.type == {t})" for t in types if t not in NAMES]
+        has_soma = any(in_soma.any() for in_soma in self._structure.in_soma)
+        return [*(["soma"] if has_soma else []), "dendrites", *words, "all", *others]
+
+    def _need_cables(self, what: str) -> None:
+        if not self.cables:
+            raise InputError(f"{what}: the network was made of arrays; expected nodes or a mask")
+
+
+def _called(what: str, function: Callable[[np.ndarray], object], distance: np.ndarray) -> object:
+    """Return the values of a function of the distances, if it takes one argument."""
+    try:
+        signature(function).bind(distance)
+    except ValueError:  # of some functions not written in Python
+        pass
+    except TypeError as error:
+        raise InputError(
+            f"{what} is a function that does not take one argument ({error}); expected a function "
+            "of the distances from the soma, µm"
+        ) from None
+    return function(distance)

@@ -1,0 +1,86 @@
+"""Times of delays and events, in steps."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from clhines.core.checks import as_number
+from clhines.core.errors import InputError
+
+ROUNDING = 1e-9  # of a step, by which a delay may be shorter than one step
+_SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time of a spike
+_CLOCK_STEPS = 2**22  # of which the middles are computed as NEURON does, by adding half steps
+LAST_STEP = 2**30  # of any run, and of any delay: the step of an event fits int32
+
+
+def as_step(dt: object) -> float:
+    step = as_number("dt", dt, "ms")
+    if not step > 0:
+        raise InputError(f"dt is {step:g} ms; expected above 0")
+    return step
+
+
+def delay_steps(delay: np.ndarray, dt: float) -> np.ndarray:
+    """(m,) int64: steps between a spike and its event, as NEURON counts them; delays are in ms.
+
+    A spike has the time of the end of its step and 1e-10 ms, which NEURON adds, and an event acts
+    in the first step whose middle is not before it: n + 1/2 steps take n + 1.
+    """
+    return np.ceil((delay + _SPIKE_LATE) / dt - 0.5).astype(np.int64)
+
+
+def event_steps(time: np.ndarray, dt: float) -> np.ndarray:
+    """(m,) int64: first step whose middle is not before an event, ms, from outside.
+
+    NEURON's clock adds half steps, and its rounding decides where an event falls on a middle: at dt
+    = 0.1 ms an event at 0.25 ms acts in step 2, one at 0.45 ms in step 5. The middles are added up
+    likewise for 2**22 steps.
+    """
+    step = np.maximum(np.ceil(time / dt - 0.5 - ROUNDING), 0).astype(np.int64)
+    early = np.flatnonzero(step < _CLOCK_STEPS - 1)
+    if len(early):
+        middles = half_steps(0.0, dt, 2 * int(step[early].max()) + 3)[::2] + 0.5 * dt
+        step[early] = np.searchsorted(middles, time[early])
+    return step
+
+
+def half_steps(t: float, dt: float, count: int) -> np.ndarray:
+    """(count + 1,) float64, ms: t and NEURON's clock after each half step, added one by one."""
+    halves = np.full(count + 1, 0.5 * dt)
+    halves[0] = t
+    return np.cumsum(halves)
+
+
+@lru_cache(maxsize=4)
+def _ends(dt: float, steps: int) -> np.ndarray:
+    return half_steps(0.0, dt, 2 * steps)[2::2]
+
+
+def ends_of(step: np.ndarray, dt: float) -> np.ndarray:
+    """(m,) float64, ms: ends of steps on NEURON's clock, which adds half steps, for 2**22 steps."""
+    last = int(step.max(initial=0))
+    if last >= _CLOCK_STEPS:
+        return (step + 1) * dt
+    return _ends(dt, 1 << (last + 1).bit_length())[step]
+
+
+def refractory_steps(time: float | np.ndarray, dt: float) -> np.ndarray:
+    """Round refractory times, ms, to whole steps; halves, also but for rounding, go up."""
+    rounded: np.ndarray = np.floor(np.asarray(time) / dt + (0.5 + 1e-9))
+    return rounded
+
+
+def whole_steps(duration: object, dt: float) -> int | None:
+    """Count the steps of `dt` ms in `duration` ms; None where they are not a number of any run."""
+    try:
+        ratio = (
+            duration if type(duration) is float else as_number("duration", duration, "ms")
+        ) / dt
+    except InputError:
+        return None
+    if not 0 <= ratio <= LAST_STEP:
+        return None
+    steps = round(ratio)
+    return None if abs(ratio - steps) > min(1e-6 * max(ratio, 1), 1e-3) else steps

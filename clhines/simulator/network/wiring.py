@@ -1,0 +1,298 @@
+"""Wiring: the connections and the events from outside that a network was given."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.core.arrays import each, once
+from clhines.core.checks import as_array, as_indices, as_real, broadcast, unchangeable
+from clhines.core.errors import InputError, warn_caller
+from clhines.core.quantities import as_numbers
+from clhines.core.summary import range_text
+from clhines.simulator.network.changes import Changes
+from clhines.simulator.network.groups import Group, inside
+from clhines.simulator.network.pairs import Drawn, Pairs, connected
+from clhines.simulator.network.plasticity import Rule
+
+CallColumns = list[tuple[np.ndarray, ...]]
+
+
+@unchangeable("sim.set(weight=...) for weights; other values in connect()")
+class Connections:
+    """Connections that one call of `Network.connect` made, with what it was given.
+
+    Attributes
+    ----------
+    target : Group
+    """
+
+    def __init__(self, wiring: Wiring, number: int, target: Group) -> None:
+        vars(self).update(_wiring=wiring, _number=number, target=target)
+
+    _wiring: Wiring
+    _number: int
+    target: Group
+
+    @property
+    def sources(self) -> np.ndarray:
+        """(m,) int64: sources as `Result.spike_cell` has them, those of cells by their numbers."""
+        shown: np.ndarray = inside(self._wiring.network).added.shown(self._column(0))
+        return shown.astype(np.int64)
+
+    @property
+    def targets(self) -> np.ndarray:
+        """(m,) int64: instances of `target`; ``target.nodes[targets]`` are their nodes."""
+        return self._column(2).astype(np.int64)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """(m,) or (m, k) float64: in the unit of the mechanism, k where it takes several."""
+        rows = self._column(3)
+        return (rows[:, 0] if rows.shape[1] == 1 else rows).copy()
+
+    @property
+    def delays(self) -> np.ndarray:
+        """(m,) float64, ms."""
+        return self._column(4).copy()
+
+    @property
+    def where(self) -> slice:
+        """Slice: place of the weights in `Simulation.weights`, which returns those of now."""
+        sizes = [rows.size for _, _, _, rows, *_ in self._wiring.given[: self._number + 1]]
+        return slice(sum(sizes[:-1]), sum(sizes))
+
+    def _column(self, k: int) -> np.ndarray:
+        return self._wiring.given[self._number][k]
+
+    def __len__(self) -> int:
+        return len(self._column(0))
+
+    def __repr__(self) -> str:
+        weights, delays = range_text(self._column(3)), range_text(self._column(4))
+        return (
+            f"Connections({len(self)} to {self.target.mechanism.name} × {len(self.target)}; "
+            f"weight {weights}, delay {delays} ms)"
+        )
+
+
+class Wiring:
+    """Connections and events of `network` by group and instance, until the step is known."""
+
+    def __init__(
+        self,
+        network: Any,
+        connections: CallColumns | None = None,
+        weights: list[np.ndarray] | None = None,
+        events: CallColumns | None = None,
+        rule: Rule | None = None,
+    ) -> None:
+        self.network, self._num_cells = network, network.num_cells
+        self._weights, self.rule = weights or [], rule
+        # source, group, instance, first weight, delay and plastic of each `connect`
+        self.columns = connections or []
+        # group, instance, time and weight of each `add_event`
+        self.outside = [columns for columns in events or [] if len(columns[0])]
+
+    def keep(self, events: CallColumns | None = None, rule: Rule | None = None) -> None:
+        self.outside, self.rule = events or self.outside, rule or self.rule
+
+    def check_target(self, target: object) -> None:
+        if not isinstance(target, Group):
+            raise InputError(f"target is {type(target).__name__}; expected a Group, from add()")
+        if target.network is not self.network:
+            raise InputError(f"target {target.mechanism.name} belongs to another network")
+        if not target.mechanism.takes_events:
+            raise InputError(f"target {target.mechanism.name} takes no events")
+
+    def connect(
+        self,
+        source: np.ndarray,
+        target: Group,
+        index: ArrayLike,
+        weight: ArrayLike,
+        delay: ArrayLike,
+        rule: Rule | None,
+    ) -> Connections:
+        self._check_rule(rule)
+        rows = rows_of_weights(weight, target)
+        given = {"source": source, "index": index, "weight": np.arange(len(rows)), "delay": delay}
+        arrays = broadcast(given, {"delay": "ms"})
+        which = arrays["weight"]
+        row = rows[which] if len(rows) > 1 else np.broadcast_to(rows, (len(which), rows.shape[1]))
+        instance = as_indices("index", arrays["index"], len(target), target.mechanism.name)
+        return self._keep(arrays["source"], target, instance, row, arrays["delay"], rule)
+
+    def connect_pairs(
+        self,
+        source: np.ndarray,
+        target: Group,
+        pairs: Pairs,
+        weight: ArrayLike | Drawn,
+        delay: ArrayLike | Drawn,
+        rule: Rule | None,
+        cell: np.ndarray,
+    ) -> Connections:
+        """Make and keep connections by a rule; `cell` is that of each target, -1 of none."""
+        self._check_rule(rule)
+        if not isinstance(delay, Drawn):
+            delay = as_array("delay", delay, unit="ms")
+        rows = rows_of_weights(0.0 if isinstance(weight, Drawn) else weight, target)
+        for name, size in (("weight", len(rows)), ("delay", np.size(delay))):  # type: ignore[arg-type]
+            if size != 1:
+                raise InputError(
+                    f"{name} has {size} values beside Pairs; expected a number or Drawn"
+                )
+        call = len(self.columns)
+        row, instance = connected(pairs, call, source, cell)
+        drawn = {
+            name: value.of_pairs((pairs.seed, call, k), row, instance)
+            for k, (name, value) in enumerate((("weight", weight), ("delay", delay)), 1)
+            if isinstance(value, Drawn)
+        }
+        rows = np.broadcast_to(rows, (len(row), rows.shape[1]))
+        if "weight" in drawn and rows.shape[1]:
+            rows = np.concatenate([drawn["weight"][:, None], rows[:, 1:]], axis=1)
+        if not np.array_equal(source, np.arange(len(source))):
+            row = source.astype(np.int32)[row]
+        delays = drawn.get("delay", np.broadcast_to(delay, len(row)))  # type: ignore[arg-type]
+        return self._keep(row, target, instance, rows, delays, rule)
+
+    def _keep(
+        self,
+        source: np.ndarray,
+        target: Group,
+        instance: np.ndarray,
+        rows: np.ndarray,
+        delay: np.ndarray,
+        rule: Rule | None,
+    ) -> Connections:
+        """Check delays, and keep connections; what all of them have alike is kept once."""
+        count = len(source)
+        delays = each(partial(as_real, "delay"), delay)
+        shortest = once(delays)
+        of_cells = (once(source) < self._num_cells).any()
+        if count and (shortest.min() < 0 or (of_cells and not shortest.min())):
+            k = int(np.argmin(shortest))
+            least = "above 0" if of_cells else "0 or more"
+            raise InputError(f"delay of connection {k} is {shortest[k]:g} ms; expected {least}")
+        weights = rows[:, 0] if rows.shape[1] else np.broadcast_to(0.0, count)
+        group = np.broadcast_to(np.int64(target.number), count)
+        plastic = np.broadcast_to(np.bool_(rule is not None), count)
+        self.columns.append((source, group, instance, weights, delays, plastic))
+        self._weights.append(rows)
+        self.rule = rule or self.rule
+        return Connections(self, len(self._weights) - 1, target)
+
+    def add_event(
+        self, target: Group, index: ArrayLike, time: ArrayLike, weight: ArrayLike
+    ) -> None:
+        weight = as_numbers("weight", weight, weight_unit(target))  # type: ignore[assignment]
+        arrays = broadcast({"index": index, "time": time, "weight": weight}, {"time": "ms"})
+        instance = as_indices("index", arrays["index"], len(target), target.mechanism.name)
+        times, weights = as_real("time", arrays["time"]), as_real("weight", arrays["weight"])
+        if len(times) and times.min() < 0:
+            raise InputError(f"time of an event is {times.min():g} ms; expected 0 or more")
+        if len(times):  # a train may be empty
+            self.outside.append((np.full(len(times), target.number), instance, times, weights))
+
+    @property
+    def given(self) -> CallColumns:
+        """Source, group, instance, rows of weights, delay and plastic of each `connect`."""
+        columns = zip(self.columns, self._weights, strict=True)
+        return [(*c[:3], rows, *c[4:]) for c, rows in columns]
+
+    @property
+    def connections(self) -> tuple[Connections, ...]:
+        return tuple(
+            Connections(self, number, self.network.groups[int(group[0])])
+            for number, (_, group, *_) in enumerate(self.columns)
+            if len(group)
+        )
+
+    def changed(self, changes: Changes) -> Wiring:
+        """Return these connections and events with other weights, and other events from outside."""
+        if changes.weight is None and changes.events is None:
+            return self
+        connections, weights = self.columns, self._weights
+        if changes.weight is not None:
+            connections, weights = self._reweighed(changes.weight)
+        events = self.outside if changes.events is None else []
+        found = Wiring(self.network, connections, weights, events, self.rule)
+        for target, index, time, weight in changes.events or []:
+            self.check_target(target)
+            found.add_event(target, index, time, weight)
+        return found
+
+    def _reweighed(self, weight: np.ndarray) -> tuple[CallColumns, list[np.ndarray]]:
+        """Return connections and rows with other weights, one connection after another."""
+        sizes = [rows.size for rows in self._weights]
+        if weight.shape != (sum(sizes),):
+            raise InputError(f"weight has shape {weight.shape}; expected ({sum(sizes)},)")
+        parts = np.split(weight, np.cumsum(sizes)[:-1]) if sizes else []
+        rows = [part.reshape(old.shape) for part, old in zip(parts, self._weights, strict=True)]
+        connections = [
+            (*given[:3], *([new[:, 0].copy()] if new.size else given[3:4]), *given[4:])
+            for given, new in zip(self.columns, rows, strict=True)
+        ]
+        return connections, rows
+
+    def _check_rule(self, rule: Rule | None) -> None:
+        if rule is None:
+            return
+        if not isinstance(rule, Rule):
+            raise InputError(f"rule is {type(rule).__name__}; expected a Rule, as STDP")
+        if self.rule is not None and self.rule != rule:
+            raise InputError(f"rule is {rule}; expected that of earlier connections, {self.rule}")
+
+
+def weight_unit(target: Group) -> str | None:
+    return "uS" if target.mechanism.name in ("expsyn", "exp2syn") else None
+
+
+_Weight = TypeVar("_Weight")
+
+
+def weight_or_none(weight: _Weight | None, target: Group, call: str) -> _Weight | float:
+    """Return a weight; warn where none is given to a mechanism whose events have one."""
+    if weight is not None:
+        return weight
+    net = target.mechanism.program.net
+    if net is None or net.weights:
+        warn_caller(
+            f"{call} without weight: events have weight 0 for {target.mechanism.name}; expected "
+            "weight=, 0 if it is meant",
+            UserWarning,
+        )
+    return 0.0
+
+
+def rows_of_weights(weight: ArrayLike, target: Group) -> np.ndarray:
+    """(m, k) float64: weights of connections to a mechanism, k of them each."""
+    net = target.mechanism.program.net
+    width = len(net.weights) if net is not None else 1
+    weight = as_numbers("weight", weight, weight_unit(target))  # type: ignore[assignment]
+    try:
+        given = np.asarray(weight)
+    except ValueError:
+        raise InputError("weight has rows of different lengths") from None
+    if given.ndim < 2:
+        first = as_real("weight", np.atleast_1d(as_array("weight", weight)))
+        if not width and first.any():
+            raise InputError(f"weight is given; {target.mechanism.name} takes events without one")
+        rows = np.zeros((len(first), width))
+        rows[:, :1] = first[:, None]
+        return rows
+    columns = given.shape[1]
+    if given.ndim > 2 or columns > width:
+        raise InputError(
+            f"weight has shape {given.shape}; expected (connections, {width} or less), the weights "
+            f"of {target.mechanism.name}"
+        )
+    rows = np.zeros((len(given), width))
+    for k in range(columns):
+        rows[:, k] = as_real(f"weight[:, {k}]", as_array("weight", given[:, k]))
+    return rows

@@ -1,0 +1,325 @@
+"""A network of which each rank describes its own cells: what all have to know of the whole.
+
+Cells have gids. In a few collectives the ranks compare what has to be the same, find who listens to
+whom, and learn what decides the bits of a cell: each *sort* of cells once, which are those of one
+tree with the same mechanisms at each node, and how many there are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from clhines.core.arrays import Deferred, offsets, place_of, ranges, stretch_of
+from clhines.core.errors import InputError
+from clhines.simulator.model.model import Kind, Model
+from clhines.simulator.model.needs import EXACT, phrases
+from clhines.simulator.network.groups import inside
+from clhines.simulator.network.network import Network
+from clhines.simulator.network.structure import NodeValues
+from clhines.simulator.ranks.mpi import Ranks
+from clhines.simulator.ranks.partition import exchanged_during
+from clhines.simulator.state.decisions import (
+    Decisions,
+    epoch_of,
+    external_sums,
+    has_inflow,
+    scale_of,
+    slots_of,
+)
+from clhines.solver.forest import Forest, Trees
+
+
+@dataclass(frozen=True, eq=False)
+class Sort:
+    """Cells with this tree, parents within the cell, and nodes of the instances of each kind."""
+
+    parent: np.ndarray
+    nodes: list[np.ndarray]
+
+    def digest(self) -> bytes:
+        sizes = [len(self.parent), *map(len, self.nodes)]
+        arrays = np.concatenate([sizes, self.parent, *self.nodes]).astype(np.int64)
+        return hashlib.sha256(arrays.tobytes()).digest()
+
+
+@dataclass(frozen=True, eq=False)
+class RankCells:
+    """Description of a rank's own cells for the others; of kinds a list each."""
+
+    gids: np.ndarray
+    sorts: list[Sort]
+    sort_of_cell: np.ndarray
+    counts: list[int]
+    single: list[dict[str, float]]  # values of parameters that all instances have alike
+    ratio: list[tuple[int, float, float, float]]  # see `_ratio`
+    total: float  # largest sum of weights at a target, and largest weight
+    most: float
+    delays: tuple[int, int]  # least and most, steps
+    inflow: bool
+    constant_factors: bool
+    needs: frozenset[str]
+    rule: object
+
+
+@dataclass(frozen=True, eq=False)
+class WholeNetwork:
+    """The whole network as a rank knows it, and the model of its own cells as part of it.
+
+    `sent` are cells, ascending, that other ranks listen to; `heard` has for each rank what its
+    `sent` are among the sources here, -1 of those that no connection here comes from.
+    """
+
+    model: Model
+    decisions: Decisions
+    sent: np.ndarray
+    heard: list[np.ndarray]
+
+
+def check_complete(network: Network) -> None:
+    """Raise InputError for sources that are no cells of a network, which one process describes."""
+    gids, _ = inside(network).added.heard
+    if len(gids):
+        raise _unknown(gids)
+
+
+def _unknown(gids: np.ndarray) -> InputError:
+    return InputError(
+        f"source: connections come from gid {gids.min()}, which no rank has; expected gids of cells"
+    )
+
+
+def gathered(
+    ranks: Ranks, network: Network, model: Model, on_host: bool, overlap: bool | None
+) -> WholeNetwork:
+    """Bring together what the ranks have described; what does not fit is an error of all."""
+    with ranks.agreed():
+        _check_taken(model)
+    ranks.same(_given(network, model))
+    parts: list[RankCells] = ranks.comm.allgather(_part(network, model))
+    _check(parts, [kind.mechanism.name for kind in model.kinds])
+    sent, heard = _listeners(ranks, network, parts)
+    least, most = (f(p.delays[k] for p in parts) for k, f in enumerate((min, max)))
+    overlap = exchanged_during(ranks, least, on_host, overlap)
+    kinds = tuple(_alike(k, kind, parts) for k, kind in enumerate(model.kinds))
+    own = replace(model, kinds=kinds, needs=frozenset().union(*(p.needs for p in parts)))
+    totals = [part.total for part in parts]
+    decisions = Decisions(
+        network=_stand_in(own, ranks.rank, parts),
+        split=True,
+        overlap=overlap,
+        epoch=epoch_of(least, overlap),
+        slots=slots_of(least, most),
+        scale=scale_of(max(totals), max(part.most for part in parts), int(np.argmax(totals))),
+        constant_factors=all(part.constant_factors for part in parts),
+        inflow=any(part.inflow for part in parts),
+        by_gid=np.argsort(_in_turn(ranks.rank, [part.gids for part in parts])),
+    )
+    return WholeNetwork(own, decisions, sent, heard)
+
+
+def _check_taken(model: Model) -> None:
+    what = "a network with gids on several ranks has"
+    if model.has_times:
+        words = phrases(model.needs & EXACT - {"exact_times"}) or "events at exact times"
+        raise InputError(f"{what} {words}; expected events in whole steps alone")
+    for kind in model.kinds:  # drawn by numbers of instances among all
+        if kind.mechanism.uses_noise or kind.mechanism.has_noisy_rates:
+            raise InputError(f"{what} noise, in {kind.mechanism.name}; expected none")
+
+
+def _given(network: Network, model: Model) -> dict[str, object]:
+    """Return the values that all ranks must share, by the name in a message."""
+    mechanisms = list(dict.fromkeys(group.mechanism for group in network.groups))
+    texts = hashlib.sha256(repr([m.text for m in mechanisms]).encode()).hexdigest()
+    return {
+        "dt": model.dt,
+        "secondorder": model.secondorder,
+        "seed": model.seed,
+        "celsius": network.celsius,
+        "list of mechanisms": ", ".join(m.name for m in mechanisms) or "empty",
+        "digest of their texts": texts[:8],
+    }
+
+
+def _part(network: Network, model: Model) -> RankCells:
+    sort_of_cell, sorts = _sorts(model)
+    given = model.connections
+    total, most, _ = given.most(external_sums(model), given.largest)
+    return RankCells(
+        gids=np.asarray(network.gids),
+        sorts=sorts,
+        sort_of_cell=sort_of_cell,
+        counts=[kind.count for kind in model.kinds],
+        single=[
+            {n: float(v) for n, v in kind.parameters.items() if np.ndim(v) == 0}
+            for kind in model.kinds
+        ],
+        ratio=[_ratio(network, model, kind) for kind in model.kinds],
+        total=total,
+        most=most,
+        delays=(given.min_delay, given.max_delay),
+        inflow=has_inflow(model),
+        constant_factors=model.constant_factors,
+        needs=model.needs,
+        rule=given.rule,
+    )
+
+
+def _sorts(model: Model) -> tuple[np.ndarray, list[Sort]]:
+    """(num_cells,) int32 sort of each cell, by first appearance; the sorts."""
+    forest, begin = model.forest, model.forest.cell_offsets
+    rng = np.random.default_rng(2018)
+    code = rng.integers(1, 2**63, int(forest.sizes.max()), np.uint64)
+    key = forest.shape_of_cell.astype(np.uint64) + np.uint64(1)
+    cuts = [np.searchsorted(kind.node, begin) for kind in model.kinds]
+    for kind, cut in zip(model.kinds, cuts, strict=True):
+        cell = stretch_of(begin, kind.node)
+        sums = np.append(np.uint64(0), np.cumsum(code[kind.node - begin[cell]]))
+        key = key * np.uint64(0x9E3779B97F4A7C15) + (sums[cut[1:]] - sums[cut[:-1]])
+    _, first, sort = np.unique(key, return_index=True, return_inverse=True)
+    rank = np.argsort(np.argsort(first))
+    sorts = []
+    for cell in np.sort(first).tolist():
+        a, b = forest.trees.offsets[forest.shape_of_cell[cell] + np.arange(2)].tolist()
+        parent = forest.trees.parent[a:b]
+        at = [k.node[slice(*cut[cell : cell + 2])] for k, cut in zip(model.kinds, cuts)]
+        within = [nodes - begin[cell] for nodes in at]
+        sorts.append(Sort(np.where(parent < 0, -1, parent - a), within))
+    return rank[sort.reshape(-1)].astype(np.int32), sorts
+
+
+def _ratio(network: Network, model: Model, kind: Kind) -> tuple[int, float, float, float]:
+    """Gid of the first instance; its factor over the capacitance per step, the least, the most."""
+    if not kind.count or kind.mechanism.kind != "density":
+        return 1 << 62, 1.0, 1.0, 1.0
+    capacitance = model.of_nodes.at("capacitance", kind.node) / model.solved_dt
+    found = kind.factor / capacitance
+    gid = np.asarray(network.gids)[stretch_of(model.forest.cell_offsets, kind.node[0])]
+    return int(gid), float(found[0]), float(found.min()), float(found.max())
+
+
+def _check(parts: Sequence[RankCells], names: Sequence[str]) -> None:
+    """Raise InputError, on all ranks, for what all know to be wrong."""
+    gids = np.concatenate([part.gids for part in parts])
+    rank = np.repeat(np.arange(len(parts)), [len(part.gids) for part in parts])
+    order = np.argsort(gids, kind="stable")
+    twice = np.flatnonzero(np.diff(gids[order]) == 0)
+    if len(twice):
+        one, other = order[twice[0] : twice[0] + 2]
+        raise InputError(
+            f"gids: {gids[one]} is of a cell on rank {rank[one]} and of one on rank {rank[other]}; "
+            "expected each once"
+        )
+    for k, name in enumerate(names):
+        if not any(part.counts[k] for part in parts):
+            raise InputError(f"no rank has an instance of {name}; expected one, or no such group")
+    rules = [part.rule for part in parts if part.rule is not None]
+    if any(rule != rules[0] for rule in rules):
+        raise InputError("rules of plastic connections differ between ranks; expected one rule")
+
+
+def _listeners(
+    ranks: Ranks, network: Network, parts: Sequence[RankCells]
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Find `WholeNetwork.sent` and `heard`."""
+    heard, numbers = inside(network).added.heard
+    place = place_of(np.concatenate([part.gids for part in parts]), heard)
+    with ranks.agreed():
+        if (place < 0).any():
+            raise _unknown(heard[place < 0])
+    place.sort()
+    begin = offsets([len(part.gids) for part in parts])
+    of_ranks = np.split(place, np.searchsorted(place, begin[1:-1]))
+    wanted = ranks.comm.alltoall([p - b for p, b in zip(of_ranks, begin.tolist(), strict=False)])
+    sent = np.unique(np.concatenate(wanted)).astype(np.int64)
+    told = ranks.comm.allgather(parts[ranks.rank].gids[sent])
+    at = [place_of(heard, gids) for gids in told]
+    return sent, [np.where(k < 0, -1, np.append(numbers, -1)[k]) for k in at]
+
+
+def _alike(k: int, kind: Kind, parts: Sequence[RankCells]) -> Kind:
+    """Return a kind in which parameters are numbers only where all ranks have the same one."""
+    known, names = [part.single[k] for part in parts], [*kind.parameters]
+    differ = [n for n in names if any(one.get(n) != known[0].get(n) for one in known)]
+    given = {n: np.broadcast_to(np.float64(kind.parameters[n]), kind.count) for n in differ}
+    return replace(kind, parameters={**kind.parameters, **given}) if given else kind
+
+
+class _KindOfAll(Deferred, Kind):
+    """A kind of the whole network: where its instances are."""
+
+
+def _in_turn(rank: int, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the values of this rank, then those of the others."""
+    others = [array for r, array in enumerate(arrays) if r != rank]
+    return np.concatenate([arrays[rank], *others])
+
+
+def _stand_in(own: Model, rank: int, parts: Sequence[RankCells]) -> Model:
+    """Return the network as far as decisions read it: trees, places of instances, their sizes.
+
+    The cells of this rank come first, with their numbers; trees are in the order of their gids.
+    """
+    known, first = dict[bytes, Sort](), dict[bytes, int]()
+    digests = [[sort.digest() for sort in part.sorts] for part in parts]
+    for part, codes in zip(parts, digests, strict=True):
+        cell = np.unique(part.sort_of_cell, return_index=True)[1]
+        for code, one, gid in zip(codes, part.sorts, part.gids[cell].tolist(), strict=True):
+            known[code], first[code] = one, min(gid, first.get(code, gid))
+    ordered = sorted(known, key=first.__getitem__)
+    number = {code: k for k, code in enumerate(ordered)}
+    sorts = [known[code] for code in ordered]
+    numbers = [np.array([number[code] for code in codes]) for codes in digests]
+    sort = _in_turn(rank, [n[p.sort_of_cell] for n, p in zip(numbers, parts, strict=True)])
+    shapes = dict[bytes, int]()
+    shape = [shapes.setdefault(s.parent.tobytes(), len(shapes)) for s in sorts]
+    trees = [sorts[shape.index(k)].parent for k in range(len(shapes))]
+    bounds = offsets([len(parent) for parent in trees])
+    parent = np.concatenate(
+        [np.where(p < 0, -1, p + a) for p, a in zip(trees, bounds.tolist(), strict=False)]
+    )
+    forest = Forest.from_trees(Trees(bounds, parent), np.array(shape)[sort])
+    kinds = tuple(
+        _KindOfAll(
+            {
+                "node": partial(_nodes, forest, sort, [s.nodes[k] for s in sorts]),
+                "factor": partial(_factor, [part.ratio[k] for part in parts], parts, k),
+            },
+            mechanism=kind.mechanism, parameters=kind.parameters, first_target=kind.first_target,
+            first_instance=kind.first_instance,
+        )
+        for k, kind in enumerate(own.kinds)
+    )  # fmt: skip
+    root = np.flatnonzero(parent < 0) - bounds[:-1]  # of each tree
+    return replace(
+        own,
+        forest=forest,
+        soma=forest.cell_offsets[:-1] + root[forest.shape_of_cell],
+        kinds=kinds,
+        of_nodes=NodeValues({"capacitance": np.array([own.solved_dt])}, forest.num_nodes),
+    )
+
+
+def _nodes(forest: Forest, sort: np.ndarray, nodes: Sequence[np.ndarray]) -> np.ndarray:
+    """(count,) int64: nodes of the instances of a kind, of which sorts have `nodes` each."""
+    counts = np.array([len(some) for some in nodes])
+    at = ranges(offsets(counts)[:-1][sort], counts[sort])
+    found = np.concatenate(nodes)[at] + np.repeat(forest.cell_offsets[:-1], counts[sort])
+    return found.astype(np.int64)
+
+
+def _factor(
+    ratios: Sequence[tuple[int, float, float, float]], parts: Sequence[RankCells], k: int
+) -> np.ndarray:
+    """(count,) float64: factors for capacitances of one per step, the first that of the first."""
+    _, first, _, _ = min(ratios)
+    least, most = min(ratio[2] for ratio in ratios), max(ratio[3] for ratio in ratios)
+    found = np.full(sum(part.counts[k] for part in parts), least)
+    found[-1] = most if first != most else least
+    found[0] = first
+    return found

@@ -1,0 +1,253 @@
+"""MPI, through mpi4py: collectives of an epoch, and errors that all ranks raise.
+
+Every rank has the same description of the network and simulates some of its cells, neighbours in
+natural order, on a device of its own. The spikes of an epoch go to all ranks in one collective,
+on GPUs while they are at the next epoch; each rank delivers those that its targets listen to. The
+run that does so is `split.SplitRun`; `partition.split` divides the cells.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyopencl as cl
+from numpy.typing import DTypeLike
+
+from clhines.core.arrays import starts
+from clhines.core.errors import (
+    InputError,
+    RankError,
+    end_all,
+    install,
+    is_refusal,
+    stop_all_on_errors,
+)
+from clhines.solver.device import devices
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+_CALL_BYTES = 56  # of the name of a call that ranks exchange
+_FAILED = 0xFFFFFFFF  # instead of a number of spikes
+_CAPACITY = 15  # spikes of a rank that fit into a message, at first and at most
+_MAX_CAPACITY = 4095
+_SPIN, _SLEEP, _PATIENCE = 200e-6, 50e-6, 5.0  # s
+
+
+def world() -> MPI.Comm:
+    """Return ``mpi4py.MPI.COMM_WORLD``; the InputError says what to install."""
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise InputError(
+            f"MPI needs mpi4py, which cannot be imported ({error}); expected: {install('mpi')}"
+        ) from error
+    return MPI.COMM_WORLD
+
+
+class Ranks:
+    """A communicator: one collective an epoch, and errors that all ranks hear of.
+
+    `comm` is duplicated, so that nothing else gets in between. `local_rank` and `local_size` are
+    among the ranks of this machine; `seconds` are spent in exchanges, waiting for others included,
+    in which this rank got `received` bytes; for `spin` s it looks again and again before it sleeps.
+    `call` is what makes it, see `meet`.
+    """
+
+    def __init__(self, comm: MPI.Comm, call: str) -> None:
+        self.comm, numbers = _own(comm)
+        self._number = 0
+        self.rank, self.size = comm.rank, comm.size
+        self.spin, self._capacity = _SPIN, _CAPACITY
+        self.meet(call)
+        self._number = next(numbers)  # of the object, where all ranks make it
+        machines = self.comm.allgather(platform.node())
+        here = [r for r, name in enumerate(machines) if name == machines[self.rank]]
+        self.local_rank, self.local_size = here.index(self.rank), len(here)
+        self.seconds, self.received, self.exchanges = 0.0, 0, 0
+
+    def meet(self, call: str) -> None:
+        """Refuse, on all ranks, calls that differ: each begins with an exchange of its name.
+
+        So does a call of the same name of another object of this communicator.
+        """
+        name = np.frombuffer(call.encode()[:_CALL_BYTES].ljust(_CALL_BYTES), np.int64)
+        found = self.gather_numbers([*name.tolist(), self._number])
+        other = next((r for r in range(self.size) if (found[r] != found[0]).any()), 0)
+        if not other:
+            return
+        names = [row[:-1].tobytes().decode(errors="replace").rstrip() for row in found]
+        if names[other] == names[0]:
+            names = [f"that of object {row[-1]}" for row in found]
+            names[0] = f"{call} of object {found[0, -1]}"
+        raise InputError(
+            f"rank 0 calls {names[0]} and rank {other} {names[other]}; expected the same call on "
+            "all ranks"
+        )
+
+    def agree(self, error: BaseException | None) -> None:
+        """Wait for all ranks, and raise where one has an error: its own, or a `RankError`."""
+        flags = self.gather_numbers([error is not None])[:, 0]
+        if flags.any():
+            self._raise(error)
+
+    @contextmanager
+    def agreed(self) -> Iterator[None]:
+        """`agree` at the end of a block, with the error that it raises."""
+        error = None
+        try:
+            yield
+        except Exception as caught:
+            error = caught
+        self.agree(error)
+
+    def same(self, given: Mapping[str, object]) -> None:
+        """Refuse, on all ranks, the first value by name that is not the same on all."""
+        found = self.comm.allgather(given)
+        for name in given:
+            values = [each[name] for each in found]
+            other = next((r for r, value in enumerate(values) if value != values[0]), 0)
+            if other:
+                raise InputError(
+                    f"{name} is {values[other]} on rank {other} and {values[0]} on rank 0; "
+                    "expected the same on all ranks"
+                )
+
+    def _raise(self, error: BaseException | None) -> None:
+        refuses = error is None or is_refusal(error)
+        found = self.comm.allgather(("" if error is None else one_line(error), refuses))
+        are_refusals = all(refuses for _, refuses in found)
+        if error is not None and (are_refusals or not refuses):
+            raise error
+        failed = [r for r, (line, _) in enumerate(found) if line]
+        rank = next((r for r in failed if not found[r][1]), failed[0])
+        raise RankError(f"rank {rank}: {found[rank][0]}", rank, are_refusals)
+
+    def _wait(self, request: MPI.Request) -> None:
+        """Wait for a request, without taking the processor from a device that is it."""
+        end = time.perf_counter() + self.spin
+        while not request.Test():
+            if time.perf_counter() >= end:
+                time.sleep(_SLEEP)
+
+    def gather_numbers(self, numbers: Sequence[int]) -> np.ndarray:
+        mine = np.array(numbers, np.int64)
+        found = np.empty((self.size, len(mine)), np.int64)
+        self._wait(self.comm.Iallgather(mine, found))
+        return found
+
+    def exchange(self, mine: np.ndarray, error: BaseException | None = None) -> list[np.ndarray]:
+        """Return the codes of all ranks' spikes; raise `error`, or RankError for another's."""
+        begin = time.perf_counter()
+        message = np.zeros(1 + self._capacity, np.uint32)
+        message[0] = _FAILED if error is not None else len(mine)
+        message[1 : 1 + len(mine)] = mine[: self._capacity]
+        found = np.empty((self.size, len(message)), np.uint32)
+        self._wait(self.comm.Iallgather(message, found))
+        counts = found[:, 0].astype(np.int64)
+        if (counts == _FAILED).any():
+            self._raise(error)
+        codes = [row[1 : 1 + count] for row, count in zip(found, counts.tolist(), strict=True)]
+        self.received += found.nbytes
+        if counts.max() > self._capacity:
+            codes = self._exchange_all(mine, counts)
+        self.exchanges += 1
+        self.seconds += time.perf_counter() - begin
+        return codes
+
+    def _exchange_all(self, mine: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
+        found = np.empty(int(counts.sum()), np.uint32)
+        begin = starts(counts)
+        sent = np.ascontiguousarray(mine, np.uint32)
+        self._wait(self.comm.Iallgatherv(sent, [found, (counts.tolist(), begin.tolist())]))
+        self.received += found.nbytes
+        capacity = (1 << int(counts.max()).bit_length()) - 1
+        self._capacity = min(max(self._capacity, capacity), _MAX_CAPACITY)
+        return np.split(found, begin[1:])
+
+
+def encoded(cell: np.ndarray, step: np.ndarray, first: int, count: int) -> np.ndarray:
+    """(k,) uint32: one number for the cell and the step of each spike of `count` steps."""
+    return cell.astype(np.uint32) * np.uint32(count) + (step - first).astype(np.uint32)
+
+
+def decoded(
+    codes: Sequence[np.ndarray], sources: Sequence[np.ndarray], first: int, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return sources and steps of the spikes of all ranks; `sources` are those of detectors."""
+    split = [np.divmod(of_rank.astype(np.int64), count) for of_rank in codes]
+    numbers = [of_rank[number] for of_rank, (number, _) in zip(sources, split, strict=True)]
+    return np.concatenate(numbers), np.concatenate([late for _, late in split]) + first
+
+
+def one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text if isinstance(error, Exception) and text else f"{type(error).__name__} {text}"
+
+
+# communicators, our own of the same ranks, and numbers of what uses it
+_known: list[tuple[MPI.Comm, MPI.Comm, Iterator[int]]] = []
+
+
+def _own(comm: MPI.Comm) -> tuple[MPI.Comm, Iterator[int]]:
+    for given, own, numbers in _known:
+        if given == comm and own.size == comm.size:
+            return own, numbers
+    own, numbers = comm.Dup(), itertools.count(1)
+    stop_all_on_errors()
+    _known.append((comm, own, numbers))
+    return own, numbers
+
+
+def agreed(ranks: Ranks | None) -> AbstractContextManager[None]:
+    """`Ranks.agreed` where there are several ranks: an error in the block is one of all."""
+    return nullcontext() if ranks is None else ranks.agreed()
+
+
+def finish(comm: MPI.Comm, message: str, code: int) -> int:
+    """End a program on all ranks: say once what went wrong; return the largest code of all."""
+    known = message.encode()[:500]
+    mine, found = np.zeros(512, np.uint8), np.zeros((comm.size, 512), np.uint8)
+    mine[0], mine[1 : 1 + len(known)] = code, np.frombuffer(known, np.uint8)
+    request, begin = comm.Iallgather(mine, found), time.perf_counter()
+    while not request.Test():
+        if code and time.perf_counter() - begin > _PATIENCE:
+            words = message or f"ended with status {code}"
+            print(f"clhines: rank {comm.rank}: {words}", file=sys.stderr)
+            end_all(comm, code)
+        time.sleep(1e-3)
+    texts = [bytes(row[1:]).rstrip(b"\0").decode(errors="replace") for row in found]
+    own = [r for r, text in enumerate(texts) if text]
+    if own and own[0] == comm.rank:
+        same = all(text == texts[own[0]] for text in texts)
+        who = "" if same else f"rank {comm.rank}: "
+        print(f"clhines: {who}{message}", file=sys.stderr, flush=True)
+    return int(found[:, 0].max())
+
+
+def devices_to_share(spec: cl.Device | str | None, dtype: DTypeLike) -> list[cl.Device]:
+    """Return the devices that processes of a machine take in turn: the one chosen, and its like."""
+    spec = spec or os.environ.get("CLHINES_DEVICE")
+    chosen = devices.choose(spec, dtype)
+    given = spec or os.environ.get("PYOPENCL_CTX")
+    if isinstance(given, cl.Device) or (isinstance(given, str) and ":" in given):
+        return [chosen]
+    return devices.alike(chosen, dtype)
+
+
+def own_queue(ranks: Ranks, spec: cl.Device | str | None, dtype: DTypeLike) -> cl.CommandQueue:
+    """Return a queue on this rank's device: a machine's in turn, parts of a shared CPU."""
+    alike = devices_to_share(spec, dtype)
+    device = alike[ranks.local_rank % len(alike)]
+    sharing = len(range(ranks.local_rank % len(alike), ranks.local_size, len(alike)))
+    if sharing > 1 and devices.is_cpu(device):
+        device = devices.part_of(device, ranks.local_rank // len(alike), sharing)
+    return devices.make_queue(device, timestamps=False)

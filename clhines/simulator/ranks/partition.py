@@ -1,0 +1,395 @@
+"""A network divided among MPI ranks: bounds by cost (`split`), and the part of each rank."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clhines.core.arrays import offsets, ranges
+from clhines.core.errors import InputError
+from clhines.simulator.kinds.layouts import is_artificial
+from clhines.simulator.model.connections import GridConnections
+from clhines.simulator.model.model import Events, IonNodes, Kind, Model, ModelSources, NetCons
+from clhines.simulator.model.schema import Field
+from clhines.simulator.ranks.mpi import Ranks
+from clhines.simulator.records.records import Record
+from clhines.simulator.state.decisions import MAX_EPOCH, length
+from clhines.simulator.state.sources import ring_sizes, steps_of_cells
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+# Cost of an instance in a step, in nodes: by itself, and for each of its states. With
+# two CPU cores and a GPU a cell with `hh` everywhere takes some 16 times one that is passive.
+_INSTANCE, _STATE = 1.0, 5.0
+IN_FINISH = ("advance", "after_solve", "before_step")
+
+
+class RankRecords:
+    """Records of a network of which each rank has some entries, in the columns of `local`."""
+
+    def __init__(self, ranks: Ranks, local: Callable[[Record], tuple[Record, np.ndarray]]) -> None:
+        self._ranks, self._local = ranks, local
+        self._rows: list[tuple[Record, Record, np.ndarray]] = []
+
+    def localised(self, records: Sequence[Record]) -> list[Record]:
+        """Return this rank's records: the same objects as long as the records are the same."""
+        known = {id(row[0]): row for row in self._rows}
+        self._rows = [known.get(id(r)) or (r, *self._local(r)) for r in records]
+        return [own for _, own, _ in self._rows]
+
+    def joined(self, values: Sequence[np.ndarray] | None) -> list[np.ndarray]:
+        """(rows, width) of each record, on all ranks: columns of all ranks, filled up with -1."""
+        if not self._rows:
+            return []
+        assert values is not None  # else the error of this rank has been raised
+        columns = [columns for *_, columns in self._rows]
+        parts = self._ranks.comm.allgather(list(zip(columns, values, strict=True)))
+        records = []
+        for k, (record, *_) in enumerate(self._rows):
+            of_record = [part[k] for part in parts]
+            dtype = np.result_type(*(column_values.dtype for _, column_values in of_record))
+            rows = max(len(column_values) for _, column_values in of_record)
+            records.append(np.full((rows, len(record.index)), -1, dtype))
+            for where, column_values in of_record:
+                records[-1][: len(column_values), where] = column_values
+        return records
+
+
+def cell_costs(model: Model) -> np.ndarray:
+    forest = model.forest
+    costs = forest.sizes.astype(np.float64)
+    for kind in model.kinds:
+        counts = np.diff(np.searchsorted(kind.node, forest.cell_offsets))
+        costs += (_INSTANCE + _STATE * len(kind.mechanism.states)) * counts
+    return costs
+
+
+def split(costs: np.ndarray, size: int) -> np.ndarray:
+    """(size + 1,) int64: bounds of runs of neighbouring cells of about equal cost, none empty."""
+    cells = len(costs)
+    if cells < size:
+        raise InputError(
+            f"{cells} cell{'s' * (cells > 1)} on {size} ranks; expected a cell for each at least"
+        )
+    before = np.concatenate(([0.0], np.cumsum(costs)))
+    aims = before[-1] * np.arange(1, size) / size
+    cuts = np.searchsorted((before[1:] + before[:-1]) / 2, aims)  # to the nearer side
+    bounds = np.concatenate(([0], cuts, [cells]))
+    number = np.arange(size + 1)
+    bounds = np.maximum.accumulate(bounds - number) + number  # one cell each at least
+    return np.minimum(bounds, cells - size + number)
+
+
+def ranks_of(comm: MPI.Comm | None, call: str) -> Ranks | None:
+    """Return the ranks of a communicator of mpi4py; None where there is one alone, or no `comm`."""
+    if comm is None:
+        return None
+    if not hasattr(comm, "Iallgather"):
+        raise InputError(
+            f"comm is {type(comm).__name__}; expected one of mpi4py, like MPI.COMM_WORLD"
+        )
+    try:
+        size = comm.size
+    except Exception as error:  # of mpi4py
+        raise InputError(
+            f"comm has no ranks ({error}); expected one of mpi4py, like MPI.COMM_WORLD"
+        ) from error
+    return Ranks(comm, call) if size > 1 else None
+
+
+def check_same(ranks: Ranks, model: Model, signature: str, given: dict[str, object]) -> None:
+    """Refuse ranks of which one simulates something else than the others."""
+    v = hashlib.sha256(model.v_init.tobytes()).hexdigest()
+    texts: dict[str, object] = {name: str(value) for name, value in given.items()}
+    sizes = {"number of cells": model.forest.num_cells, "dt": model.dt}
+    digests = {"digest of the network": signature[:8], "digest of v_init": v[:8]}
+    ranks.same({**sizes, **digests, **texts})
+
+
+def exchanged_during(ranks: Ranks, delay: int, on_host: bool, asked: bool | None) -> bool:
+    """Whether an epoch's spikes are exchanged during the next one: not where cores do both.
+
+    `delay` is the smallest of the whole network, in steps.
+    """
+    if on_host:
+        ranks.spin = 0.0  # a rank that waits leaves the core to others
+    if asked is not None:
+        return asked
+    half = (delay + 1) // 2
+    return half >= MAX_EPOCH or not ranks.gather_numbers([on_host]).any()
+
+
+RankEntries = slice | np.ndarray
+
+
+def join(shares: Sequence[Share], saved: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    found, whole = {}, shares[0].whole
+    for field in whole.schema:
+        for share, arrays in zip(shares, saved, strict=True):
+            key = field.key
+            if key not in arrays:  # a rank without plastic connections, say
+                continue
+            values = arrays[key]
+            if field.refers:
+                values = np.append(share.numbers(field.refers), -1)[values]
+            if key not in found:
+                shape = *values.shape[:-1], length(whole, field.per, field.kind)
+                found[key] = np.zeros(shape, values.dtype)
+            found[key][..., share.places(field)] = values
+    return found
+
+
+class Share:
+    """One rank's share of a network: consecutive cells with everything at their nodes.
+
+    Artificial cells are on every rank; all compute the same of them. A rank has all kinds of the
+    network, some maybe without instances: the bits of a cell may depend on the others. Its nodes
+    are ``low:high`` of the network, its cells ``first:end``.
+    """
+
+    def __init__(self, whole: Model, first: int, end: int) -> None:
+        self.whole, self.cells = whole, slice(first, end)
+        self.low, self.high = whole.forest.cell_offsets[[first, end]].tolist()
+
+    def _here(self, node: np.ndarray) -> np.ndarray:
+        return (node >= self.low) & (node < self.high)
+
+    @cached_property
+    def instances(self) -> list[slice]:
+        return [
+            slice(0, k.count)
+            if is_artificial(k)
+            else slice(*np.searchsorted(k.node, [self.low, self.high]).tolist())
+            for k in self.whole.kinds
+        ]
+
+    @cached_property
+    def _place(self) -> list[np.ndarray]:
+        """Number on the rank of each instance of each kind, -1 of other ranks' instances."""
+        found = [np.full(kind.count, -1) for kind in self.whole.kinds]
+        for numbers, some in zip(found, self.instances, strict=True):
+            numbers[some] = np.arange(some.stop - some.start)
+        return found
+
+    @cached_property
+    def targets(self) -> np.ndarray:
+        found = [np.zeros(0, np.int64)]
+        for kind, some in zip(self.whole.kinds, self.instances, strict=True):
+            first = kind.first_target
+            if first >= 0:
+                found.append(np.arange(first + some.start, first + some.stop))
+        return np.concatenate(found)[: self.whole.num_targets]
+
+    @cached_property
+    def _target(self) -> np.ndarray:
+        found = np.full(max(self.whole.num_targets, 1), -1)
+        found[self.targets] = np.arange(len(self.targets))
+        return found
+
+    @cached_property
+    def on_grid(self) -> np.ndarray:
+        """(k,) int64: connections of the grid to targets of the rank."""
+        return np.flatnonzero(self._target[self.whole.connections.target] >= 0)
+
+    @cached_property
+    def connections(self) -> np.ndarray:
+        netcons = self.whole.netcons
+        here = np.zeros(netcons.count, bool)
+        for k, place in enumerate(self._place):
+            of_kind = netcons.kind == k
+            here[of_kind] = place[netcons.instance[of_kind]] >= 0
+        return np.flatnonzero(here)
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """(w,) int64: weights of `connections`."""
+        first = self.whole.netcons.first_weight
+        return ranges(first[self.connections], np.diff(first)[self.connections])
+
+    @cached_property
+    def detectors(self) -> np.ndarray:
+        return np.flatnonzero(self._here(self.whole.sources.detector_node))
+
+    @cached_property
+    def remote(self) -> np.ndarray:
+        """(r,) int64: nodes of other ranks at which pointers of this one point."""
+        pointed = [nodes[self.instances[k]] for (k, _), nodes in self.whole.pointers.items()]
+        every = np.unique(np.concatenate([np.zeros(0, np.int64), *pointed]))
+        return every[~self._here(every)]
+
+    # -- the model of the rank -----------------------------------------------------------------
+
+    def model(self) -> Model:
+        """Return the model of the rank; nodes of others that are pointed at are beyond its own.
+
+        Noise is drawn by the instances' numbers in the network. Sources have those, too; but where
+        no events act at exact times detectors are numbered by rank.
+        """
+        whole, grid, rows = self.whole, self.whole.connections, self.on_grid
+        events = np.flatnonzero(self._target[whole.events.target] >= 0)
+        return replace(
+            whole,
+            forest=whole.forest.subset(np.arange(self.cells.start, self.cells.stop)),
+            soma=whole.soma[self.cells] - self.low,
+            of_nodes=whole.of_nodes.part(self.low, self.high),
+            kinds=tuple(map(self._kind, range(len(whole.kinds)))),
+            instances=(),
+            num_targets=len(self.targets),
+            connections=GridConnections(
+                grid.source[rows],
+                self._target[grid.target[rows]],
+                grid.weight[rows],
+                grid.delay[rows],
+                grid.num_sources,
+                max(len(self.targets), 1),
+                grid.plastic[rows],
+                grid.rule,
+            ),
+            events=Events(
+                self._target[whole.events.target[events]],
+                whole.events.step[events],
+                whole.events.weight[events],
+            ),
+            first_cell=self.cells.start,
+            diffusions=tuple(d.part(self.instances[d.kind]) for d in whole.diffusions),
+            layers=whole.layers and whole.layers.part(self.cells),
+            ions=tuple(self._ion(ion) for ion in whole.ions),
+            sources=self._sources(),
+            netcons=self._netcons(),
+            pointers={
+                (k, name): self._node(nodes[self.instances[k]])
+                for (k, name), nodes in whole.pointers.items()
+            },
+            played=tuple(
+                replace(p, instance=int(place))
+                for p in whole.played
+                for place in [self._place[p.kind][p.instance]]
+                if place >= 0
+            ),
+            random_ids={
+                (k, name): ids[self.instances[k]] for (k, name), ids in whole.random_ids.items()
+            },
+            remote_v=whole.v_init[self.remote] if len(self.remote) else np.zeros(0),
+        )
+
+    def _kind(self, k: int) -> Kind:
+        kind, some = self.whole.kinds[k], self.instances[k]
+        before = [j for j in range(k) if self.whole.kinds[j].first_target >= 0]
+        first = sum(self.instances[j].stop - self.instances[j].start for j in before)
+        played = {p.parameter for p in self.whole.played if p.kind == k}  # maybe on another rank
+        given = {n: np.asarray(v) for n, v in kind.parameters.items() if np.ndim(v)}
+        given |= {n: v for n, v in kind.arrays().items() if n in played}
+        return replace(
+            kind,
+            node=kind.node[some] - (0 if is_artificial(kind) else self.low),
+            parameters=kind.parameters | {n: v[some] for n, v in given.items()},
+            factor=kind.factor[some],
+            last=None,
+            first_target=first if kind.first_target >= 0 else -1,
+            first_instance=kind.first_instance + some.start,
+        )
+
+    def _ion(self, ion: IonNodes) -> IonNodes:
+        here = self._here(ion.node)
+        arrays = {n: getattr(ion, n)[here] for n in ("e", "ci", "co", "style")}
+        return replace(ion, node=ion.node[here] - self.low, **arrays)
+
+    def _sources(self) -> ModelSources:
+        whole = self.whole
+        found = whole.sources.at_nodes(self.low, self.high)
+        if not whole.has_times:
+            return replace(found, detector_source=np.arange(len(found.detector_node)))
+        emitted = {k: of[self.instances[k]] for k, of in whole.sources.emitted.items()}
+        return replace(found, emitted=emitted, ring_size=ring_sizes(whole))
+
+    def _netcons(self) -> NetCons:
+        netcons, rows = self.whole.netcons, self.connections
+        kind, instance = netcons.kind[rows], netcons.instance[rows]
+        on_rank = np.zeros(len(rows), np.int64)
+        for k, place in enumerate(self._place):
+            on_rank[kind == k] = place[instance[kind == k]]
+        counts = np.diff(netcons.first_weight)[rows]
+        return NetCons(
+            netcons.source[rows], kind, on_rank, netcons.delay[rows],
+            netcons.weight[self.weights], offsets(counts).astype(np.int64),
+        )  # fmt: skip
+
+    def _node(self, node: np.ndarray) -> np.ndarray:
+        beyond = self.high - self.low + np.searchsorted(self.remote, node)
+        return np.where(self._here(node), node - self.low, beyond)
+
+    # -- states and records --------------------------------------------------------------------
+
+    @cached_property
+    def _things(self) -> dict[str, RankEntries]:
+        """Things of the network that the rank has, by `Field.per`; all of what is not named."""
+        return {
+            "node": slice(self.low, self.high), "cell": self.cells, "target": self.targets,
+            "plastic": self.on_grid, "weight": self.weights, "connection": self.connections,
+            "detector": self.detectors,
+        }  # fmt: skip
+
+    def places(self, field: Field) -> RankEntries:
+        """Where the rank's entries of an array of a state are in that of the network."""
+        if field.kind is not None:
+            return self.instances[field.kind]
+        return self._things.get(field.per, slice(None))
+
+    def numbers(self, per: str) -> np.ndarray:
+        """(k,) int64: numbers of its things in the network."""
+        return np.arange(length(self.whole, per))[self._things[per]]
+
+    def cut(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        found = {}
+        for field in self.whole.schema:
+            found[field.key] = saved[field.key][..., self.places(field)]
+            if field.refers:
+                own = self.numbers(field.refers)
+                number = np.full(length(self.whole, field.refers) + 1, -1)  # the last: of none
+                number[own] = np.arange(len(own))
+                found[field.key] = number[found[field.key]]
+        return found | {"remote_v": saved["v"][self.remote]}
+
+    def record(self, record: Record) -> tuple[Record, np.ndarray]:
+        """Return the entries of a record that the rank has, and the columns that they fill."""
+        low, high = self.low, self.high
+        if record.kind >= 0:
+            low, high = self.instances[record.kind].start, self.instances[record.kind].stop
+        columns = np.flatnonzero((record.index >= low) & (record.index < high))
+        return record.at(columns, record.index[columns] - low, record.kind), columns
+
+
+def check_pointers(model: Model, remote: Iterable[tuple[int, str]]) -> None:
+    """Reject pointers to `remote` nodes, each by kind and name, which states depend on."""
+    for k, name in remote:
+        mechanism = model.kinds[k].mechanism
+        finish = (a for block in IN_FINISH for a in mechanism.program.blocks.get(block, ()))
+        if any(a.role == "pointer" and a.name == name for a in finish):
+            raise InputError(
+                f"{mechanism.name}: states depend on pointer {name}, which points to another rank; "
+                "expected one process"
+            )
+
+
+def steps_together(shares: Sequence[Share]) -> int:
+    """Count steps between exchanges at exact times; an InputError where ranks act within one."""
+    whole = shares[0].whole
+    if any(len(share.remote) for share in shares):
+        check_pointers(whole, whole.pointers)
+        return 1
+    netcons = whole.netcons
+    for k, sources in whole.sources.emitted.items():
+        known = np.isin(netcons.source, sources[sources >= 0])
+        if not is_artificial(whole.kinds[k]) and (netcons.delay[known] < whole.dt).any():
+            raise InputError(
+                f"{whole.kinds[k].mechanism.name} sends events with delays shorter than a step; "
+                "expected one process, or longer delays"
+            )
+    steps = steps_of_cells(whole)
+    return MAX_EPOCH if steps is None else max(steps, 1)

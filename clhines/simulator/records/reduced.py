@@ -1,0 +1,345 @@
+"""Reductions: from rows of recorded values to what is kept of them, on the device or the host.
+
+An engine samples voltages, states or other variables after every step into rows; a `Reducer` makes
+of the rows of a chunk what the record asks for: membrane currents of voltages, linear combinations,
+every n-th row, or extremes, sums and crossings that go on from chunk to chunk. Sums go through the
+rows one after another, so the results have the same bits however a run is divided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Generic, TypeVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.core.arrays import ranges
+from clhines.simulator.model.model import Model
+from clhines.simulator.records.features import DeviceFeatures, HostFeatures
+from clhines.simulator.records.membrane import Membrane
+from clhines.simulator.records.records import MEMBRANE, VOLTAGE, Record
+from clhines.solver.device import program
+from clhines.solver.device.arrays import set_zero, to_device
+from clhines.solver.plan.kernel_spec import TemplateSpec
+from clhines.solver.plan.plan import real_name
+
+_OF_ROWS = "int width, int first, int every, int stride, int column"
+_OF_COLUMNS = "int rows, int width, int stride, int column"
+
+
+@dataclass(frozen=True)
+class ReducedSpec(TemplateSpec):
+    template: ClassVar[str] = "simulator/reduced"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "some_rows": (_OF_ROWS, "const real *restrict values, real *restrict kept"),
+        "membrane": (
+            _OF_ROWS,
+            "int num_clamps, const real *restrict values, const int *restrict begin",
+            "const int *restrict other, const int *restrict own, const real *restrict g",
+            "const int *restrict clamp_begin, const int *restrict clamp",
+            "const real *restrict clamps, real *restrict kept",
+        ),
+        "combine": (
+            _OF_ROWS,
+            "int terms, const real *restrict values, const real *restrict matrix",
+            "real *restrict kept",
+        ),
+        "extreme": (_OF_COLUMNS, "int largest, const real *restrict values, real *restrict kept"),
+        "total": (_OF_COLUMNS, "const real *restrict values, real *restrict kept"),
+        "crossings": (
+            _OF_COLUMNS,
+            "int room, real threshold, const real *restrict values, real *restrict kept",
+            "int *restrict count, int *restrict row_of",
+        ),
+    }
+    real: str
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Rows of a record on a device: columns of an array, (rows, stride), from `column` on."""
+
+    array: cla.Array
+    column: int = 0
+
+    @property
+    def stride(self) -> int:
+        return int(self.array.shape[1])
+
+
+class Reducer:
+    """Reduces the rows of one record; `sources` are sampled, and kept as they are if `plain`."""
+
+    def __init__(self, record: Record, model: Model) -> None:
+        self.record, self.membrane = record, None
+        self.sources = [record]
+        if record.kind == MEMBRANE:
+            self.membrane = Membrane(model, record.index)
+            self.sources = [Record("v", VOLTAGE, self.membrane.sampled)]
+            self.sources += [
+                Record(c.output, c.kind, c.instance) for c in self.membrane.clamps if c.output
+            ]
+        self.width = record.width
+        self.plain = self.membrane is None and record.matrix is None
+        self.plain &= record.every == 1 and not record.reduce
+
+    def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
+        """(1, width) values at the begin of a step, from which crossings go on."""
+        raise NotImplementedError
+
+    def taken(self, first: int, rows: int) -> tuple[int, int]:
+        """First of the rows that are kept, and how many; row 0 is the end of step `first`."""
+        begin = -(first + 1) % self.record.every
+        return begin, max(0, -(-(rows - begin) // self.record.every))
+
+
+def packed_columns(column: np.ndarray, values: np.ndarray, width: int, fill: float) -> np.ndarray:
+    """(most, width): ascending values of each column from its top on, filled up below."""
+    order = np.lexsort((values, column))
+    number = np.bincount(column, minlength=width)
+    found = np.full((int(number.max(initial=0)), width), fill, values.dtype)
+    found[ranges(np.zeros_like(number), number), column[order]] = values[order]
+    return found
+
+
+class HostReducer(Reducer):
+    _kept: np.ndarray | None = None
+    _features: HostFeatures | None = None
+
+    def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
+        values = self._mapped(samples, step - 1)
+        if self.record.asked is not None:
+            self._features = HostFeatures(self.record.asked)
+            if step == 0:
+                return self._features.take(values, step)
+        if self.record.follows:
+            self._kept = np.stack([values[0], np.zeros(self.width)])
+        return values
+
+    def chunk(self, samples: Sequence[np.ndarray], first: int) -> np.ndarray:
+        values, reduce = self._mapped(samples, first), self.record.reduce
+        if self.record.asked is not None:
+            self._features = self._features or HostFeatures(self.record.asked)
+            return self._features.take(values, first + 1)
+        if not reduce:
+            return values[self.taken(first, len(values))[0] :: self.record.every]
+        if reduce in ("min", "max"):
+            return self._extreme(values, reduce)
+        if reduce in ("mean", "integral"):
+            return self._total(values)
+        assert self._kept is not None
+        before = np.vstack([self._kept[:1], values])
+        threshold = self.record.threshold
+        row, column = np.nonzero((before[:-1] < threshold) & (threshold <= values))
+        self._kept[0] = before[-1]
+        self._kept[1] += np.bincount(column, minlength=self.width)
+        if reduce == "count":
+            return self._kept[1:].astype(np.int64)
+        return packed_columns(column, first + row, self.width, -1)
+
+    def _mapped(self, samples: Sequence[np.ndarray], first: int) -> np.ndarray:
+        values = samples[0]
+        if self.membrane is not None:
+            m, rows = self.membrane, len(values)
+            flow = m.g * (values[:, m.other] - values[:, m.own])
+            clamps = m.currents(first, rows, samples[1:])[:, m.clamp]
+            values = np.zeros((rows, len(m.begin) - 1))
+            for begin, terms in ((m.begin, flow), (m.clamp_begin, clamps)):
+                node = np.repeat(np.arange(values.shape[1]), np.diff(begin))
+                for column, term in zip(node.tolist(), terms.T, strict=True):
+                    values[:, column] += term
+        if self.record.matrix is not None:  # row by row: the bits depend on nothing else
+            combined = [self.record.matrix @ row for row in values]
+            values = np.array(combined).reshape(len(values), self.width)
+        return values
+
+    def _extreme(self, values: np.ndarray, reduce: str) -> np.ndarray:
+        least, worst = (np.fmin, np.inf) if reduce == "min" else (np.fmax, -np.inf)
+        if self._kept is None:
+            self._kept = np.full((1, self.width), worst)
+        self._kept = least.reduce(np.vstack([self._kept, values]), axis=0, keepdims=True)
+        return self._kept
+
+    def _total(self, values: np.ndarray) -> np.ndarray:
+        if self._kept is None:
+            self._kept = np.zeros((2, self.width))
+        for value in values:
+            total = self._kept[0] + value
+            larger = np.abs(self._kept[0]) >= np.abs(value)
+            big, small = np.where(larger, (self._kept[0], value), (value, self._kept[0]))
+            self._kept[1] += (big - total) + small
+            self._kept[0] = total
+        return self._kept.sum(axis=0, keepdims=True)
+
+
+class DeviceReducer(Reducer):
+    def __init__(
+        self, record: Record, model: Model, queue: cl.CommandQueue, dtype: np.dtype
+    ) -> None:
+        super().__init__(record, model)
+        self._queue, self._dtype = queue, np.dtype(dtype)
+        self._tables: list[cla.Array] = []
+        self._kept: cla.Array | None = None
+        self._count: cla.Array | None = None
+        self._features: DeviceFeatures | None = None
+        if self.membrane is not None:
+            m = self.membrane
+            ints = [to_device(self._queue, a, np.int32) for a in (m.begin, m.other, m.own)]
+            more = [to_device(self._queue, a, np.int32) for a in (m.clamp_begin, m.clamp)]
+            self._tables = [*ints, to_device(self._queue, m.g, self._dtype), *more]
+        if record.matrix is not None:
+            self._matrix = to_device(self._queue, record.matrix.T, self._dtype)
+
+    @cached_property
+    def _built(self) -> cl.Program:
+        return program.build(self._queue.context, ReducedSpec(real_name(self._dtype)))
+
+    def _launch(self, name: str, rows: int, *arguments: object) -> None:
+        """Enqueue a kernel whose work-items are the columns of some rows; integers are ``int``."""
+        given = [np.int32(a) if isinstance(a, int) else a for a in arguments]
+        width = self.width if name != "membrane" else len(self.record.index)
+        program.BoundKernel(self._built, name, given).launch_columns(self._queue, width, rows)
+
+    def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
+        values = samples[0].astype(self._dtype)
+        if self.width and (self.membrane is not None or self.record.matrix is not None):
+            view = View(cla.to_device(self._queue, np.ascontiguousarray(values)))
+            view, _ = self._mapped(view, 1, step - 1, (0, 1, 1), samples[1:])
+            values = view.array.get(self._queue)
+        if self.record.asked is not None and self.width:
+            self._features = DeviceFeatures(self.record.asked, self._queue, self._dtype)
+            if step == 0:
+                row = cla.to_device(self._queue, np.ascontiguousarray(values))
+                return self._features.take(row, 1, 0, 0)
+        if self.record.follows:
+            self._kept = to_device(self._queue, values, self._dtype)
+            self._count = cla.zeros(self._queue, max(self.width, 1), np.int32)
+        return values
+
+    def chunk(
+        self, view: View, rows: int, first: int, outputs: Sequence[np.ndarray] = ()
+    ) -> np.ndarray:
+        """Wait, and return what is kept of the rows of a chunk.
+
+        The first row is of the end of step `first`; `outputs` are rows of electrodes. What is kept
+        is (rows, width), or (1, width): extreme so far, sum so far (float64), count so far (int64);
+        or (k, width) int64 with the steps of each column's crossings in these rows, filled up with
+        -1.
+        """
+        begin, kept = self.taken(first, rows)
+        reduce = self.record.reduce
+        if not self.width:
+            return np.zeros((1 if reduce else kept, 0), self._dtype)
+        if not reduce and not kept:
+            return np.zeros((0, self.width), self._dtype)
+        view, mapped = self._mapped(view, rows, first, (begin, self.record.every, kept), outputs)
+        if self.record.asked is not None:
+            if self._features is None:
+                self._features = DeviceFeatures(self.record.asked, self._queue, self._dtype)
+            return self._features.take(view.array, rows, view.column, first + 1)
+        if reduce:
+            columns = rows, self.width, view.stride, view.column
+            return self._reduced(reduce, view.array, columns, first)
+        if not mapped:
+            given = self.width, begin, self.record.every, view.stride, view.column
+            out = cla.empty(self._queue, (kept, self.width), self._dtype)
+            self._launch("some_rows", kept, *given, view.array, out)
+            return out.get(self._queue)
+        return view.array.get(self._queue)
+
+    def _mapped(
+        self,
+        view: View,
+        rows: int,
+        first: int,
+        taken: tuple[int, int, int],
+        outputs: Sequence[np.ndarray],
+    ) -> tuple[View, bool]:
+        """Return membrane currents and linear combinations of rows, and whether there are any."""
+        begin, every, kept = taken
+        mapped = False
+        if self.membrane is not None:
+            clamps = self.membrane.currents(first, rows, outputs)
+            width = len(self.record.index)
+            out = cla.empty(self._queue, (kept, width), self._dtype)
+            given = width, begin, every, view.stride, view.column, clamps.shape[1]
+            given_clamps = to_device(self._queue, clamps, self._dtype)
+            self._launch("membrane", kept, *given, view.array, *self._tables, given_clamps, out)
+            view, begin, every, mapped = View(out), 0, 1, True
+        if self.record.matrix is not None:
+            out = cla.empty(self._queue, (kept, self.width), self._dtype)
+            terms = self.record.matrix.shape[1]
+            given = self.width, begin, every, view.stride, view.column, terms
+            self._launch("combine", kept, *given, view.array, self._matrix, out)
+            view, mapped = View(out), True
+        return view, mapped
+
+    def _reduced(
+        self, reduce: str, values: cla.Array, columns: tuple[int, int, int, int], first: int
+    ) -> np.ndarray:
+        rows, width, real = columns[0], self.width, self._dtype.type
+        if reduce in ("min", "max"):
+            if self._kept is None:
+                worst = np.inf if reduce == "min" else -np.inf
+                self._kept = to_device(self._queue, np.full(width, worst), self._dtype)
+            self._launch("extreme", 1, *columns, int(reduce == "max"), values, self._kept)
+            return self._kept.get(self._queue)[None]
+        if reduce in ("mean", "integral"):
+            if self._kept is None:
+                self._kept = cla.zeros(self._queue, 2 * width, self._dtype)
+            self._launch("total", 1, *columns, values, self._kept)
+            sums = self._kept.get(self._queue).reshape(2, width).astype(np.float64)
+            return sums.sum(axis=0, keepdims=True)
+        assert self._kept is not None and self._count is not None  # of `now`
+        listed = reduce == "crossings"
+        room = (rows + 1) // 2 if listed else 0
+        if listed:
+            set_zero(self._count, self._queue)
+        row_of = cla.empty(self._queue, (max(room, 1), width), np.int32)
+        given = room, real(self.record.threshold), values, self._kept, self._count, row_of
+        self._launch("crossings", 1, *columns, *given)
+        count = self._count.get(self._queue).astype(np.int64)
+        if not listed:
+            return count[None]
+        most = int(count.max())
+        found = row_of[:most].get(self._queue).astype(np.int64) if most else np.zeros((0, width))
+        return np.where(np.arange(most)[:, None] < count, found + first, -1).astype(np.int64)
+
+
+_Kind = TypeVar("_Kind", bound=Reducer)
+
+
+class Reducers(Generic[_Kind]):
+    """The reducers of what is recorded now; a record that goes on keeps its own."""
+
+    def __init__(self, make: Callable[[Record], _Kind]) -> None:
+        self._make = make
+        self.each: list[_Kind] = []
+
+    def begin(self, records: Sequence[Record]) -> None:
+        """Take records, of which those that are known keep their reducers."""
+        known = {id(reducer.record): reducer for reducer in self.each}
+        self.each = [known.get(id(r)) or self._make(r) for r in records]
+
+    @property
+    def sources(self) -> list[Record]:
+        """Records that are sampled for all of them, one after another."""
+        return [source for reducer in self.each for source in reducer.sources]
+
+    def now(self, samples: Sequence[np.ndarray], step: int) -> list[np.ndarray]:
+        """(1, width) values of each at the begin of a step; `samples` has those of `sources`."""
+        return [reducer.now(own, step) for reducer, own in self.with_own(samples)]
+
+    def with_own(
+        self, samples: Sequence[np.ndarray]
+    ) -> Iterator[tuple[_Kind, Sequence[np.ndarray]]]:
+        """Each reducer, and those samples of `sources` that are its own."""
+        begin = 0
+        for reducer in self.each:
+            end = begin + len(reducer.sources)
+            yield reducer, samples[begin:end]
+            begin = end

@@ -1,0 +1,785 @@
+"""Cells advanced in time: networks, and passive cells with nothing between them."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import pyopencl as cl
+from numpy.typing import ArrayLike, DTypeLike
+
+from clhines.core.checks import as_choice, as_number, as_switch, as_whole_number, shown
+from clhines.core.errors import InputError, RunInterrupt, SimulationError, say_to_caller
+from clhines.core.files import PathLike
+from clhines.core.progress import bar, showing
+from clhines.core.summary import counted
+from clhines.simulator.analysis.features import Features
+from clhines.simulator.choose import check_options
+from clhines.simulator.engines.run import MakeRun, Request, Run, naming_memory
+from clhines.simulator.engines.table import CHOICES
+from clhines.simulator.interrupt import InterruptDelay
+from clhines.simulator.mechanisms.text.rules import REWARD
+from clhines.simulator.model.model import Model
+from clhines.simulator.network.groups import Group, inside
+from clhines.simulator.network.network import Network
+from clhines.simulator.network.times import LAST_STEP, whole_steps
+from clhines.simulator.ranks.described import check_complete
+from clhines.simulator.ranks.mpi import agreed, own_queue
+from clhines.simulator.ranks.partition import check_same, exchanged_during, ranks_of
+from clhines.simulator.records.records import Record, Recording, digest_of
+from clhines.simulator.result import Result, joined_result
+from clhines.simulator.runner import Changing, CurrentModel, Progress, Recordings, Runner
+from clhines.simulator.state import saved as saved_states
+from clhines.simulator.state.chunk import RUNAWAY, Chunk, UnderWay
+from clhines.simulator.state.host_grid import settled
+from clhines.simulator.state.variables import copies_of, network_of_copies
+from clhines.solver.device import devices
+from clhines.solver.device.devices import is_cpu
+from clhines.solver.device.guard import Closed, Holder, exclusive, lock_of
+from clhines.solver.plan.plan import real_name
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+    from tqdm import tqdm
+
+_Self = TypeVar("_Self", bound="Simulation")
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+# Whether spikes are exchanged during the next epoch; None: see `partition.exchanged_during`.
+OVERLAP: bool | None = None
+_HOST = "the host, NumPy"
+_COMPILES = "kernels compile before the first steps of a new model"
+
+
+def collective(method: _Method) -> _Method:
+    """Make a method `exclusive`; MPI ranks, which all call it, compare its name first."""
+
+    @functools.wraps(method)
+    def met(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.ranks is not None:
+            closed = " of a closed simulation" * isinstance(self._runner, Closed)
+            self.ranks.meet(f"{method.__name__}(){closed}")
+        return method(self, *args, **kwargs)
+
+    return exclusive(met)  # type: ignore[return-value]
+
+
+class Simulation(Holder):
+    """A network advanced in time.
+
+    The network is frozen once a simulation has been made of it. Attributes are read-only; `set`
+    changes what can change.
+
+    Parameters
+    ----------
+    network : Network
+    dt : float, ms
+    dtype : float64 or float32
+        Of all values on the device, the time that mechanisms see too: float32 tells steps of 0.025
+        ms apart up to 10^5 ms. ``reference`` computes in float64.
+    device : pyopencl.Device or str, optional
+        See `solver.device.devices.choose`; ignored when `queue` is given.
+    queue : pyopencl.CommandQueue, optional
+        An in-order queue to work on.
+    method : str
+        Of the `Solver`, where one is used.
+    engine : str, or callable
+        One of `simulator.engines.table`. ``auto``: the first that takes the network on the
+        device; ``epochs``: that of the device among those named so. Or a function of a `Job` that
+        returns a `Run`; see `simulator.engines.run.Job.of_user`.
+    v_init : float or (n,) float64, mV
+        Nodes around others begin at 0 where it is one number.
+    secondorder : bool
+        NEURON's ``secondorder = 2``: half a step implicitly, followed by extrapolation.
+    seed : int
+        Of noise; not of RANDOM variables, see `Network.random`.
+    chunk : int
+        Steps between two reads of the device, rounded down to a whole number of epochs.
+    max_spikes : int, optional
+        Spikes that one chunk may have on a rank; default: as many as possible, up to 2**24.
+    comm : mpi4py.MPI.Comm, optional
+        Simulate on its ranks together, see `simulator.ranks.mpi`: each has the same network
+        and simulates some of the cells. All ranks call the same methods, except for properties,
+        and get the same results, those of one process; rank 0 alone reads and writes files. Or
+        each has a network of its own cells, with `Network.gids`: it records, and gets spikes,
+        voltages and weights, of these, with the bits that they have in one process.
+    **options
+        Of the `Solver`.
+
+    Attributes
+    ----------
+    model : Model
+    step : int
+        Steps taken so far.
+    engine : str
+        Name of the one chosen, which gives the same one again; ``custom`` for a function.
+    dtype : numpy dtype
+    runner : Run
+    ranks : Ranks or None
+
+    Raises
+    ------
+    InputError
+        The network cannot be simulated so; or no such engine.
+    DeviceMemoryError
+        It does not fit into the device's memory.
+    RankError
+        Here and in all methods: another rank has failed.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        dt: float = 0.025,
+        dtype: DTypeLike = "float64",
+        device: cl.Device | str | None = None,
+        queue: cl.CommandQueue | None = None,
+        method: str = "auto",
+        engine: str | MakeRun = "auto",
+        v_init: ArrayLike = -65.0,
+        secondorder: bool = False,
+        seed: int = 0,
+        chunk: int = 1024,
+        max_spikes: int | None = None,
+        comm: MPI.Comm | None = None,
+        **options: object,
+    ) -> None:
+        self._lock, self._on_host, self._warns = lock_of(self), engine == "reference", True
+        self.ranks = ranks_of(comm, "Simulation()")
+        with agreed(self.ranks):
+            if not isinstance(network, Network):
+                raise InputError(f"network is {type(network).__name__}; expected a Network")
+            if not callable(engine):
+                as_choice("engine", engine, CHOICES)
+            check_options(options, signature(Simulation).parameters)
+            self.network = network
+            made_of = {"dt": dt, "v_init": v_init, "secondorder": secondorder, "seed": seed}
+            current = CurrentModel(network, made_of)
+            chunk = as_whole_number("chunk", chunk, 1, LAST_STEP)
+            if max_spikes is not None:
+                max_spikes = as_whole_number("max_spikes", max_spikes, 1, 2**31 - 1)
+            real_name(dtype)
+            on_host = engine == "reference"
+            if not on_host:
+                if queue is None and self.ranks is not None:
+                    queue = own_queue(self.ranks, device, dtype)
+                else:
+                    queue = devices.given_queue(queue, device, dtype, timestamps=False)
+                on_host = is_cpu(queue.device)
+            self.dtype = np.dtype("float64" if engine == "reference" else dtype)
+        request = Request(network, queue, self.dtype, engine, chunk, max_spikes, method, options)
+        self._apart = self.ranks is not None and network.gids is not None
+        asked = {"engine": engine, "chunk": chunk, "max_spikes": max_spikes, "method": method}
+        overlap = self._overlaps(current, on_host, {"dtype": self.dtype, **asked})
+        self._runner, self._progress = Runner(current, self.ranks, request, overlap), Progress()
+        self._recordings = Recordings(self._runner, self.dtype)
+        self._changing = Changing(self._runner, self._progress, self._recordings)
+        inside(network).freeze()
+        self._made = True
+
+    def _overlaps(
+        self, current: CurrentModel, on_host: bool, asked: dict[str, object]
+    ) -> bool | None:
+        """Whether spikes are exchanged during an epoch; ranks must have asked for the same."""
+        if self.ranks is None:
+            check_complete(self.network)
+            return False
+        self.ranks.same({"that the network has gids": self._apart})
+        if self._apart:
+            self.ranks.same({name: str(value) for name, value in asked.items()})
+            return OVERLAP
+        check_same(self.ranks, current.known, current.signature, asked)
+        delay = current.known.connections.min_delay
+        return exchanged_during(self.ranks, delay, on_host, OVERLAP)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if getattr(self, "_made", False) and not name.startswith("_"):
+            raise InputError(f"{name} cannot be set; expected it as an argument of Simulation()")
+        super().__setattr__(name, value)
+
+    @property
+    def step(self) -> int:
+        """Steps taken so far."""
+        return self._progress.step
+
+    @property
+    def model(self) -> Model:
+        """The network as arrays, with all that `set` has changed; read-only."""
+        return self._runner.model.now
+
+    @property
+    def runner(self) -> Run:
+        """The run in use."""
+        return self._runner.run
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine that was chosen."""
+        return self._runner.made.engine
+
+    @property
+    def chunk(self) -> int:
+        """Steps between two reads of the device."""
+        return self._runner.made.chunk
+
+    def _check_together(self, what: str) -> None:
+        """Raise InputError, on all ranks, where each has described its own cells."""
+        if self._apart:
+            raise InputError(
+                f"{what} is for one process, or ranks that all describe the whole network; each of "
+                "these has described its own cells"
+            )
+
+    @property
+    def _first(self) -> bool:
+        """Whether this process is the one that reads, writes and prints."""
+        return self.ranks is None or self.ranks.rank == 0
+
+    def __repr__(self) -> str:
+        if isinstance(self._runner, Closed):
+            return f"Simulation({self.network!r}, closed)"
+        return f"Simulation({self.network!r}, t = {self.t:g} ms, {self.engine})"
+
+    @exclusive
+    def close(self) -> None:
+        """Wait for the device, and drop the buffers; calls are rejected from then on.
+
+        The end of a ``with`` does the same.
+        """
+        if not isinstance(self._runner, Closed):
+            if self._runner.request.queue is not None:
+                self._runner.request.queue.finish()
+            gone: Any = Closed(self)
+            self._runner = self._recordings = self._changing = gone
+
+    @property
+    def device_label(self) -> str:
+        """Name of this process's device; of the host where the engine is ``reference``."""
+        device = self.runner.device
+        return _HOST if device is None else devices.label(device)
+
+    @property
+    def t(self) -> float:
+        """Time, ms."""
+        return self.step * self._runner.model.known.dt
+
+    @collective
+    def run(self, duration: float, progress: bool = False) -> Result:
+        """Advance by a time.
+
+        Parameters
+        ----------
+        duration : float, ms
+            A whole number of steps.
+        progress : bool
+            Show a bar, how many seconds one simulated second takes, and what compiles.
+
+        Returns
+        -------
+        Result
+
+        Raises
+        ------
+        SimulationError
+            A voltage was not finite after a step; its `result` holds the steps before.
+        SpikeOverflowError
+            More spikes in a chunk than `max_spikes`.
+        DeviceMemoryError
+            The records of a chunk do not fit into the memory of the device.
+        RunInterrupt
+            Ctrl-C, at the end of the chunk in which it came: the simulation stands there, and
+            can be run further and saved. A second Ctrl-C acts at once, and leaves no state.
+        InputError
+            Rows of a record with ``to`` cannot be written, as on a full disk. The simulation stands
+            at the end of the chunk, and the next run writes these rows first.
+
+        Notes
+        -----
+        Each exception that ends a run has a `result` of the chunks until then; with ``to`` it has
+        the rows that could not be written.
+        """
+        self._changing.settle()
+        dt = self._runner.model.known.dt
+        with agreed(self.ranks):
+            progress = as_switch("progress", progress)
+            steps = _whole_steps(duration, dt, LAST_STEP - self.step)
+            self._progress.check("reset(), or restore() an earlier state, to go on")
+            records, chunk = self._recordings.of_run(self.step, steps)
+        chunk = self._agreed_chunk(duration, records, chunk)
+        self._recordings.write()
+        starts = self._recordings.first_values(records, self.step)
+        waited = self.ranks.seconds if self.ranks is not None else 0.0
+        course = _Advance(records, self.step, self.step + steps, starts, waited)
+        self._progress.at_start = False
+        progress, stopped = progress and self._first, False
+        shown_bar = bar(steps, "ms", progress, dt, _COMPILES) or nullcontext()
+        with InterruptDelay(self._first) as interrupt:
+            try:
+                with showing(progress), shown_bar as shown:
+                    while self.step < course.end and not course.failure and not stopped:
+                        count = min(chunk, course.end - self.step)
+                        self._advance_whole(count, course)
+                        stopped = not course.failure and self._is_stopped(interrupt)
+                        if shown is not None:
+                            simulated = (self.step - course.begin) * dt
+                            _show(shown, count, course.seconds, simulated)
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt) or interrupt.pending:
+                    raise RunInterrupt(self._progress.broken, self._result(course)) from error
+                vars(error)["result"] = self._result(course)
+                raise
+        result = self._result(course)
+        if course.failure is not None:
+            course.failure.result = result
+            raise course.failure
+        if stopped:
+            raise RunInterrupt(
+                f"interrupted at t = {self.t:g} ms of {course.end * dt:g}: run() and save() go on "
+                "from there, .result has spikes and records until then",
+                result,
+            )
+        return result
+
+    def _result(self, course: _Advance) -> Result:
+        """Return what a run has found so far; before a step that failed."""
+        course.cost["all"] = course.seconds
+        if self.ranks is not None:
+            course.cost["exchange"] = self.ranks.seconds - course.waited
+        last = course.failed - 1 if course.failed else self.step
+        return joined_result(
+            course.chunks,
+            course.records,
+            self._runner.model.known.dt,
+            (course.begin, last, course.end),
+            course.failed > 0,
+            course.cost,
+            self.network.num_cells,
+            inside(self.network).added.shown,
+            np.dtype("f8") if self.engine == "reference" else self.dtype,
+        )
+
+    def _is_stopped(self, interrupt: InterruptDelay) -> bool:
+        """Whether Ctrl-C came during the last chunk, on any rank."""
+        if self.ranks is None:
+            return interrupt.pending
+        return bool(self.ranks.gather_numbers([interrupt.pending]).any())
+
+    def _agreed_chunk(self, duration: float, records: list[Record], chunk: int) -> int:
+        """Compare what ranks run; return the smallest chunk where each has records of its own."""
+        if self.ranks is not None:
+            known = "" if self._apart else digest_of(records)
+            self.ranks.same({"duration": duration, "digest of what is recorded": known})
+            if self._apart:
+                chunk = int(self.ranks.gather_numbers([chunk]).min())
+        return chunk
+
+    def _advance_whole(self, count: int, course: _Advance) -> None:
+        """Advance by a chunk; note it, or that its steps are lost."""
+        try:
+            with naming_memory(self.network, count):
+                chunk = self._runner.advance(self.step, count, course.records, course.cost)
+            model = self._runner.model.known
+            if model.has_sums:
+                self._progress.under_way.note(chunk, model, self.step + count)
+        except BaseException as error:
+            why = f"{type(error).__name__}: {error}".rstrip(": ")
+            self._progress.broken = f"a run ended within a chunk, by {why}"
+            raise
+        begin = self.step + 1
+        self._progress.step += count
+        course.chunks.append(chunk)
+        course.failed = int(min(chunk.failed[chunk.failed > 0], default=0))
+        if course.failed:
+            course.failure = self._failure(chunk.failed, course.failed)
+        if (chunk.failed < 0).any() and not course.warned:
+            course.warned = True
+            self._warn_of_runaways(chunk.failed)
+        last = course.failed - 1 if course.failed else self.step
+        self._recordings.keep(course.records, chunk, begin, last)
+        self._recordings.write(course.chunks[-2:])
+
+    def _warn_of_runaways(self, failed: np.ndarray) -> None:
+        """Warn of the cell whose voltage was first `RUNAWAY` in a chunk."""
+        if not self._warns or not (self._first or self._apart):
+            return
+        step = -1 - int(failed[failed < 0].max())
+        cell, more = int(np.argmax(failed == -1 - step)), int((failed < 0).sum()) - 1
+        others = f" (and of {counted(more, 'other cell')} soon after)" if more else ""
+        say_to_caller(
+            f"the voltage of cell {self._named(cell)} is beyond {RUNAWAY:.0e} mV at "
+            f"t = {(step + 1) * self._runner.model.known.dt:g} ms{others}; check the units of "
+            "currents, and for conductances below 0"
+        )
+
+    def _named(self, cell: int) -> str:
+        """Return the number of a cell, and its gid, if it has one."""
+        gids = self.network.gids
+        return f"{cell}" if gids is None else f"{cell} (gid {gids[cell]})"
+
+    def _failure(self, failed: np.ndarray, first: int) -> SimulationError:
+        """Return the error of a voltage that is not finite, still without result."""
+        model, cell = self._runner.model.known, int(np.flatnonzero(failed == first)[0])
+        node, at = int(model.soma[cell]), first * model.dt
+        self._progress.broken = what = (
+            f"the voltage of cell {self._named(cell)}, at its soma, node {node}, is not finite at "
+            f"t = {at:g} ms (step {first - 1})"
+        )
+        return SimulationError(what, cell, node, at, None)
+
+    @exclusive
+    def record(
+        self,
+        what: str,
+        at: ArrayLike | Group,
+        index: ArrayLike | None = None,
+        *,
+        every: float | None = None,
+        reduce: str | Features | None = None,
+        threshold: float | None = None,
+        matrix: ArrayLike | None = None,
+        to: PathLike | None = None,
+        name: str | None = None,
+    ) -> Recording:
+        """Record a variable in the runs that follow.
+
+        Parameters
+        ----------
+        what : str
+            ``v``, mV; ``i_membrane``, the current through a node's membrane, nA and outward, that
+            of its capacitance included and those of electrodes (``iclamp``, ``inoise``,
+            ELECTRODE_CURRENT) not; a state; ``i``, the mechanism's current in the step before,
+            outward (of ``iclamp`` and ``vclamp``, too: minus NEURON's), mA/cm² in membranes and nA
+            of points; of a ``.mod`` file instead an output, as a current; a variable of an ion, as
+            ``cai``; a parameter that is played.
+        at : (r,) integer, (n,) bool, str, callable, or Group
+            Natural nodes, or a mask, word or function as in `Network.insert`, for ``v``,
+            ``i_membrane``, ions, and ``MECHANISM.VARIABLE`` as ``hh.m``; the group that has the
+            state.
+        index : (r,) integer or (count,) bool, optional
+            Which of the group's instances; default: all.
+        every : float, optional, ms
+            Keep the values at multiples of this time, a multiple of `dt`; default: of all steps.
+        reduce : str or Features, optional
+            Keep no rows, but of the values at the ends of all steps of a run their ``min``,
+            ``max``, ``mean`` or ``integral`` (their sum times `dt`, ms times the unit); how often
+            (``count``) or when (``crossings``) they come from below to `threshold` or above it.
+            Or, of ``v``, `simulator.analysis.Features`, of the values at t = 0 too.
+        threshold : float, optional
+            Of ``count`` and ``crossings``.
+        matrix : (k, r) float, optional
+            Keep k linear combinations, ``matrix @ values``, instead of r values.
+        to : str or path-like, optional
+            Write the rows of each chunk to ``NAME.h5`` or files ``NAME-00000.npz`` ... (the first
+            rank does), see `simulator.records.records`, instead of keeping them.
+        name : str, optional
+            Of the record: ``result[name]``; default: `what`.
+
+        Returns
+        -------
+        Recording
+            The number of the record, an int with a name, a unit and `plot`: ``result[recording]``,
+            of features ``result.features[recording]``.
+
+        Raises
+        ------
+        InputError
+            There is no such variable or place, or the arguments do not go together.
+        """
+        kept = {"every": every, "reduce": reduce, "threshold": threshold, "matrix": matrix}
+        return self._recordings.add(what, at, index, to, name, **kept)
+
+    @collective
+    def set(self, group: Group | None = None, /, **values: object) -> None:
+        """Change values from now on; time and state stay as they are.
+
+        Before the first step, and after `reset`, the state is that at the start with the new
+        values: as of a simulation made with them.
+
+        Parameters
+        ----------
+        group : Group, optional
+            Of the network, or of one that it was branched from.
+        **values
+            Of a group its parameters, as `Network.insert` takes them. Without a group: `v_init`,
+            as of `Simulation`, or one value per cell, for the next `reset`; `weight`, (m,) float,
+            of all connections in the order of `weights`, which acts on events under way, too, as
+            in NEURON; `events`, a list of ``(group, index, time, weight)`` in place of all events
+            from outside, each as `Network.add_event` takes it and none of them in the past.
+
+        Notes
+        -----
+        A parameter that was one number for all instances is a constant of the kernels on GPUs, and
+        elsewhere has no memory for other values. The first change of such a one to several values
+        plans the run again, once; the logger ``clhines`` says so at INFO. Others cost a copy to the
+        device, or less on CPUs. Where events act at exact times the host computes INITIAL blocks
+        again: at the start, and later for mechanisms with TABLEs, on GPUs by epochs and with
+        copies. Weights plan again where they grow, become much smaller, or are plastic; events and
+        several ranks do so each time, and ``reference`` computes all arrays again.
+
+        Raises
+        ------
+        InputError
+            It cannot be changed, or a wrong value; nothing has then changed. So for weights where
+            events are under way of spikes before `restore` or `set_arrays`.
+        """
+        self._check_together("set()")
+        self._changing.set(group, values)
+
+    @collective
+    def reset(self) -> None:
+        """Go back to t = 0, with the values as they are now.
+
+        The state is that of a new simulation: voltages `v_init`, states as they then are, no event
+        under way, weights as given or `set`. Records stay. The first call takes longer.
+        """
+        self._changing.reset()
+
+    @collective
+    def replicate(self: _Self, count: int) -> _Self:
+        """Return a simulation of copies of the network, each in the state that this one has now.
+
+        Parameters
+        ----------
+        count : int
+            Node i of copy k is node ``k * n + i``, and cell c of it cell ``k * num_cells + c``.
+
+        Returns
+        -------
+        Simulation
+            With no records yet. `set` takes the groups of this network; those of the copies have
+            their instances copy after copy. Noise of texts differs in all copies.
+        """
+        count = as_whole_number("count", count, 1)
+        if self.ranks is not None:
+            raise InputError("replicate() is for one process; expected a simulation without comm")
+        self._progress.check("there is no state to copy")
+        self._changing.settle()
+        model, request, current = self.model, self._runner.request, self._runner.model
+        net = network_of_copies(self.network, current.changes, model, count)
+        settings = dict(current.settings, v_init=np.tile(model.v_init, count))
+        names = "dtype", "queue", "method", "engine", "chunk", "max_spikes"
+        given = {name: getattr(request, name) for name in names} | request.options
+        found = type(self)(net, **settings, **given)
+        if not self._progress.at_start:
+            of_all = copies_of(self.network, model, net, found.model)
+            saved = of_all.state(self.runner.save())
+            spikes = self._progress.under_way.copies(of_all.sources)
+            take_state(found, self.step, saved, self._runner.unit, spikes)
+        return found
+
+    def _take_state(
+        self, step: int, saved: dict[str, np.ndarray], unit: float, spikes: UnderWay | None
+    ) -> None:
+        self._runner.load(saved, unit)
+        self._progress.go_to(step, spikes)
+
+    @collective
+    def voltages(self) -> np.ndarray:
+        """(n,) of the dtype, mV: in natural order, as they are now."""
+        self._changing.settle()
+        return self.runner.voltages()
+
+    @collective
+    def weights(self) -> np.ndarray:
+        """(m,) float64: of all connections as they are now, in the order of `connect`.
+
+        ``sim.weights()[c.where]`` are those of the `Connections` c that it returned.
+        """
+        self._changing.settle()
+        weights, model = self.runner.weights(), self._runner.model.known
+        rule = model.connections.rule
+        if rule is not None and rule.about.growth is not None:
+            saved = settled(model, self.runner.save(), self.step - 1)
+            if self.ranks is not None and not self._apart:
+                saved = self.ranks.comm.bcast(saved)
+            grown = saved.get("plastic_weight", weights[: len(model.numbers)])
+            weights = np.append(grown, weights[len(model.numbers) :])
+        every = model.given_weights.copy()
+        in_steps, exact = weights[: len(model.numbers)], weights[len(model.numbers) :]
+        every[model.numbers] = in_steps
+        every[model.exact_numbers] = exact[: len(model.exact_numbers)]  # from outside come last
+        return every
+
+    @collective
+    def reward(self, reward: float) -> None:
+        """Do now what ``on reward`` says in the rule of the plastic connections, to each of them.
+
+        Parameters
+        ----------
+        reward : float
+            What is called ``reward`` in the text of the `Rule`. Spikes until now come before it,
+            those of the next step after it.
+
+        Raises
+        ------
+        InputError
+            No connection has a rule with ``on reward``.
+        """
+        self._check_together("reward()")
+        with agreed(self.ranks):
+            reward = as_number("reward", reward)
+            rule = self._runner.model.known.connections.rule
+            if rule is None or REWARD not in rule.about.actions:
+                raise InputError(
+                    "reward: no connection has a rule with 'on reward:'; expected one, as "
+                    "Rule('dopamine')"
+                )
+            self._progress.check("there are no connections to reward")
+        if self.ranks is not None:
+            self.ranks.same({"reward": reward})
+        self._changing.settle()
+        self._progress.at_start, self._runner.moved = False, True
+        self.runner.reward(reward, self.step - 1)
+
+    @collective
+    def save(self, path: PathLike) -> None:
+        """Write all that is needed to go on to an ``.npz`` file, whole or not at all.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Taken as it is; it need not end in ``.npz``. A symbolic link stays, and its target is
+            replaced; a target that is no regular file, such as a FIFO, is rejected; see
+            `core.files`.
+
+        Raises
+        ------
+        InputError
+            The file cannot be written; or a run has failed, and there is nothing to go on from.
+        """
+        self._check_together("save()")
+        self._progress.check("there is nothing to save")
+        self._changing.settle()
+        arrays = self._runner.save()
+        with agreed(self.ranks):
+            if self._first:
+                signature = self._runner.model.signature
+                saved_states.write(path, arrays, self.step, signature, self.model)
+
+    @collective
+    def restore(self, path: PathLike) -> None:
+        """Go on from a file that `save` has written; the bits are those of not having stopped.
+
+        After a state of t = 0, row 0 of what a step sets and no state keeps, as currents, is NaN on
+        engines that do not work it out of states alone: ``steps``, ``reference``, exact times.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Of a simulation of the same network, with the same events from outside, `dt`,
+            `secondorder`, `seed` and `dtype` (``reference`` computes in float64); another engine
+            may have saved it.
+
+        Raises
+        ------
+        InputError
+            The file cannot be read, is of another network or another precision, or is damaged; the
+            simulation then stays as it was.
+        """
+        self._check_together("restore()")
+        self._changing.settle()
+        step, saved = 0, dict[str, np.ndarray]()
+        with agreed(self.ranks):
+            if self._first:
+                known = self._runner.model.signature
+                step, saved = saved_states.read(path, self.model, self.dtype, known)
+        self._go_on(step, saved, f"{path!s} was not restored")
+
+    @collective
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return copies of all arrays that `save` would write, by name."""
+        self._check_together("arrays()")
+        self._progress.check("there is nothing to go on from")
+        self._changing.settle()
+        return {name: np.array(array) for name, array in self._runner.save().items()}
+
+    @collective
+    def set_arrays(self, step: int, arrays: dict[str, np.ndarray]) -> None:
+        """Go on at the begin of a step from arrays as `arrays` gives them, with other values.
+
+        Parameters
+        ----------
+        step : int
+        arrays : dict of name -> array
+            All that `arrays` gives, of the same shapes.
+
+        Raises
+        ------
+        InputError
+            An array is missing or has another shape, or a value that no state has, such as an index
+            out of range or an event that was due before; the simulation then stays as it was.
+        """
+        if self.ranks is not None:
+            raise InputError("set_arrays() is for one process; expected a simulation without comm")
+        step = as_whole_number("step", step, 0, LAST_STEP)
+        self._changing.settle()
+        checked = saved_states.checked(arrays, self.model, self.dtype, step)
+        self._go_on(step, checked, "arrays were not set")
+
+    def _go_on(self, step: int, saved: dict[str, np.ndarray], otherwise: str) -> None:
+        """Go on at a step from saved arrays; `otherwise`: what has happened if that fails."""
+        self._progress.broken, self._progress.at_start = otherwise, False
+        self._runner.load(saved, self._runner.saved_unit)
+        if self.ranks is not None:
+            step = int(self.ranks.gather_numbers([step])[0, 0])
+        self._progress.go_to(step)
+
+
+@dataclass(eq=False)
+class _Advance:
+    """What a run has found so far."""
+
+    records: list[Record]
+    begin: int  # steps taken before it, and at its end
+    end: int
+    chunks: list[Chunk]
+    waited: float  # s in exchanges with other ranks before it
+    cost: dict[str, float] = field(
+        default_factory=lambda: {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
+    )
+    failed: int = 0  # 1 + the first step with a voltage that is not finite, or 0
+    failure: SimulationError | None = None
+    warned: bool = False  # of voltages that run off
+    clock: float = field(default_factory=time.perf_counter)
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.clock
+
+
+def leave_warnings(simulation: Simulation) -> None:
+    """Let the caller of a simulation warn of voltages that run off."""
+    simulation._warns = False
+
+
+def take_state(
+    simulation: Simulation,
+    step: int,
+    saved: dict[str, np.ndarray],
+    unit: float,
+    spikes: UnderWay | None = None,
+) -> None:
+    """Go on at a step from what `Run.save` gave, its events in a unit, and these spikes."""
+    simulation._take_state(step, saved, unit, spikes)
+
+
+def _whole_steps(duration: object, dt: float, most: int) -> int:
+    steps = whole_steps(duration, dt)
+    if steps is None or steps > most:
+        raise InputError(
+            f"duration is {shown(duration)} ms; expected a whole number of steps of {dt:g} ms, "
+            f"at most {most}"
+        )
+    return steps
+
+
+def _show(shown: tqdm, count: int, seconds: float, simulated: float) -> None:
+    """Advance a bar by some steps; `simulated` is the time since the begin of the run, ms."""
+    speed = seconds / (simulated * 1e-3)
+    shown.set_postfix_str(f"{speed:.3g} s per simulated s", refresh=False)
+    shown.update(count)

@@ -1,0 +1,264 @@
+"""Changes of a run on one device: parameters, constants, weights and the state at the start."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.core.arrays import inverse, stretch_of
+from clhines.core.errors import InputError
+from clhines.simulator.model.model import Model
+from clhines.simulator.network.changes import ParameterValue
+from clhines.simulator.state.decisions import external_sums, shape_of
+from clhines.simulator.state.ranges import check_range
+from clhines.simulator.state.sources import ring_sizes
+from clhines.solver.device import devices, program
+from clhines.solver.device.arrays import set_soon, set_zero
+from clhines.solver.plan.kernel_spec import TemplateSpec
+from clhines.solver.plan.plan import real_name
+
+_MOST = 2**31  # elements of an array that the kernel takes
+_FEW = 64  # elements in a row that are copied, not put by the kernel
+
+
+@dataclass(frozen=True)
+class SpreadSpec(TemplateSpec):
+    template: ClassVar[str] = "simulator/spread"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "spread": (
+            "int count, int offset, int single, const int *restrict at",
+            "const int *restrict source, const real *restrict values, real *restrict target",
+        )
+    }
+    real: str
+
+
+@dataclass(frozen=True, eq=False)
+class Storage:
+    """Where the values of a parameter of all instances of a kind are on a device."""
+
+    array: cla.Array
+    offset: int
+    key: Hashable = ()  # of all parameters with the same `places`
+    # place, less `offset`, and instance of the kind, (m,) each; None: one number for all instances
+    places: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
+
+
+class Spread:
+    """Puts values into arrays on a device; tables are made when first needed, and kept."""
+
+    def __init__(self, queue: cl.CommandQueue, dtype: np.dtype, model: Model) -> None:
+        self.queue, self.dtype, self._model = queue, np.dtype(dtype), model
+        spec = SpreadSpec(real_name(self.dtype))
+        self._kernel = program.kernel_of(queue.context, spec, "spread")
+        self._tables: dict[Hashable, cla.Array] = {}
+        self._rows: dict[Hashable, tuple[int, int]] = {}  # first place and number of few in a row
+        self._written = deque[cl.Event | None](maxlen=8)
+
+    def takes(self, storage: Storage, by: str) -> bool:
+        """Whether values can be put there: one for all needs no places."""
+        return (storage.places is not None or by == "all") and storage.array.size < _MOST
+
+    def put(self, storage: Storage, group: int, value: ParameterValue) -> None:
+        """Enqueue that the instances of a group, by its number, get new values."""
+        numbers = value.numbers.astype(self.dtype)
+        if storage.places is None:
+            self._set(storage, 0, numbers[:1])
+            return
+        key = storage.key, group
+        if key not in self._rows:
+            places = self._entries(storage, group)[0]
+            few = 0 < len(places) <= _FEW and bool((np.diff(places) == 1).all())
+            self._rows[key] = (int(places[0]), len(places)) if few else (0, 0)
+        first, count = self._rows[key]
+        if count and value.by == "all":
+            self._set(storage, first, np.repeat(numbers[:1], count))
+            return
+        at = self._table((*key, "at"), lambda: self._entries(storage, group)[0])
+        source = at if value.by == "all" else self._table((*key, value.by), lambda: self._sources(
+            self._entries(storage, group)[1], group, value.by))  # fmt: skip
+        self.values(storage.array, at, source, numbers, storage.offset, value.by == "all")
+
+    def _set(self, storage: Storage, first: int, numbers: np.ndarray) -> None:
+        self._written.append(set_soon(storage.array, storage.offset + first, numbers, self.queue))
+
+    def of_each(self, group: int, value: ParameterValue) -> np.ndarray:
+        """Values of the instances of a group, or one for all."""
+        if value.by == "all":
+            return value.numbers
+        line = np.arange(len(self._model.instances[group][1]))
+        return value.numbers[self._sources(line, group, value.by)]
+
+    def values(
+        self,
+        target: cla.Array,
+        at: cla.Array,
+        source: cla.Array,
+        numbers: np.ndarray,
+        offset: int = 0,
+        single: bool = False,
+    ) -> None:
+        """Enqueue ``target[at + offset] = numbers[source]``; `at` may be empty."""
+        if not at.size:
+            return
+        values = cla.to_device(self.queue, np.ascontiguousarray(numbers, self.dtype))
+        groups = devices.small_groups(self.queue.device, at.size)
+        arrays = (a.data for a in (at, source, values, target))
+        self._kernel(
+            self.queue, *groups, np.int32(at.size), np.int32(offset), np.int32(single), *arrays
+        )
+
+    def _table(self, key: Hashable, make: Callable[[], np.ndarray]) -> cla.Array:
+        if key not in self._tables:
+            self._tables[key] = cla.to_device(self.queue, make().astype(np.int32))
+        return self._tables[key]
+
+    def _entries(self, storage: Storage, group: int) -> tuple[np.ndarray, np.ndarray]:
+        """Places of a group's instances, and which of its instances these are."""
+        assert storage.places is not None
+        at, instance = storage.places()
+        k, own = self._model.instances[group]
+        mine = inverse(own, self._model.kinds[k].count)[instance]
+        return at[mine >= 0], mine[mine >= 0]
+
+    def _sources(self, line: np.ndarray, group: int, by: str) -> np.ndarray:
+        if by == "instance":
+            return line
+        k, own = self._model.instances[group]
+        return stretch_of(self._model.forest.cell_offsets, self._model.kinds[k].node[own][line])
+
+
+_SPARE_BITS = 8  # of the 62 of the largest sum of weights, which a finer unit would not waste
+
+
+class ParameterChanges:
+    """Changes parameters of a run where they lie; methods return whether they could."""
+
+    keeps_start = False  # whether `reset` goes back to what was kept
+
+    def __init__(self, run: Any) -> None:
+        self.run, self.queue, self.model = run, run.queue, run.model
+        self._spread: Spread | None = None
+
+    def set_parameter(self, group: int, name: str, value: ParameterValue) -> bool:
+        k, own = self.model.instances[group]
+        if not len(own):
+            return True
+        kind, dtype = self.model.kinds[k], self.run.dtype
+        check_range(f"{kind.mechanism.name}: {name}", value.numbers, dtype)
+        if self._spread is None:
+            self._spread = Spread(self.queue, dtype, self.model)
+        found = self.run.storage(k, name)
+        alone = len(own) == kind.count
+        good = all(self._spread.takes(s, value.by) and (alone or s.places) for s in found)
+        if not found or not good:
+            return False
+        for storage in found:
+            self._spread.put(storage, group, value)
+        self.run.take_values(k, name, own, self._spread.of_each(group, value))
+        return True
+
+    def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
+        """Take other `Model.constant_d`, `constant_b` and `constant_g`."""
+        return False
+
+    def set_weights(self, weight: np.ndarray) -> bool:
+        """Take other weights of all connections."""
+        return False
+
+
+class DeviceChanges(ParameterChanges):
+    """Changes a `CellsRun` where it lies; methods return whether they could."""
+
+    keeps_start = True
+
+    def __init__(self, run: Any) -> None:
+        super().__init__(run)
+        self._start: list[tuple[cla.Array, cla.Array]] = []  # array, what is in it at the start
+
+    def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
+        return self.run.cells.set_constants(d, b, g)
+
+    def set_weights(self, weight: np.ndarray) -> bool:
+        """Take other weights of all connections, if the integers in which they are kept do."""
+        delivery, given = self.run.grid.delivery, self.model.connections
+        if delivery is None or given.rule is not None:
+            return False
+        unit, external = delivery.incoming_scale, external_sums(self.model)
+        largest = np.maximum(np.abs(weight), np.abs(self.run.weights()))  # both may be under way
+        finest = given.scale(external, largest)
+        if not unit / 2**_SPARE_BITS <= finest <= unit:
+            return False
+        delivery.set_weights(weight)
+        self.run.grid.weight = weight.copy()
+        return True
+
+    def keep_start(self, model: Model) -> None:
+        """Remember what the run has now as its state at the start."""
+        states, self._first = self.run.states, model
+        self.run.tell_early(model)
+        held = [states.detectors["detector_held"]] if states.detectors else []
+        arrays = [*states.of_kinds, *held, *self.run.cells.voltage_arrays()]
+        self._start = [(array, array.copy(self.queue)) for array in arrays]
+
+    def reset(self) -> bool:
+        """Go back to what `keep_start` has kept; nothing is under way."""
+        if not self._start or self.run.grid.plasticity is not None:
+            return False
+        for array, first in self._start:
+            cl.enqueue_copy(self.queue, array.data, first.data)
+        set_zero(self.run.grid.incoming, self.queue)
+        set_zero(self.run.failed, self.queue)
+        self.run.tell_early(self._first)
+        return True
+
+
+def with_other_events(
+    saved: dict[str, np.ndarray], before: Model, model: Model, num_sources: int
+) -> dict[str, np.ndarray]:
+    """Return a state with the events from outside of `model` in place of those of `before`.
+
+    At exact times each of these is a source of its own, after the first `num_sources`, with one
+    connection, after all others.
+    """
+    if "cursor" not in saved or num_sources == max(before.sources.count, model.sources.count):
+        return saved
+    known = before.netcons.count - (before.sources.count - num_sources)
+    for k, kind in enumerate(before.kinds):
+        queue = before.schema.named(saved, "queue", k)
+        if queue and (queue["connection"][np.arange(len(queue["time"]))[:, None] < queue["size"]]
+                      >= known).any():  # fmt: skip
+            raise InputError(
+                f"events: a self event of {kind.mechanism.name} is under way that one of the "
+                "present events has sent; expected reset() before, or other events after it"
+            )
+    entries = int(ring_sizes(before)[:num_sources].sum())
+    new = model.sources.count - num_sources
+    order = np.argsort(model.sources.train_source, kind="stable")
+    times = [model.sources.train_time[k] for k in order.tolist()]
+    first = before.netcons.first_weight[known]
+    return saved | {
+        "ring": np.concatenate([saved["ring"][:entries], *times[len(times) - new :]]),
+        "count": np.append(saved["count"][:num_sources], np.ones(new, np.int64)),
+        "cursor": np.append(saved["cursor"][:known], np.zeros(new, np.int64)),
+        "weight": np.append(
+            saved["weight"][:first], model.netcons.weight[model.netcons.first_weight[known] :]
+        ).astype(saved["weight"].dtype),
+    }
+
+
+def from_start(model: Model, dtype: np.dtype) -> dict[str, np.ndarray]:
+    """Return the state of a model at the start, for `Run.load`."""
+    found = {f.key: np.zeros(shape_of(model, f), f.dtype_in(dtype)) for f in model.schema}
+    found |= {"v": model.v_init, "plastic_weight": model.connections.weight}
+    if "held" in found:
+        found["held"] = model.begins_above * model.detector_hold
+    for k, states in enumerate(model.initial_states()):
+        found |= {f.key: states[f.name] for f in model.schema.of("state", k)}
+    return found

@@ -1,0 +1,136 @@
+"""Results of some steps of a run, and spikes that are under way after them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.core.arrays import ranges
+from clhines.core.errors import InputError, SpikeOverflowError
+from clhines.simulator.model.model import Model
+from clhines.simulator.network.times import ends_of
+from clhines.simulator.state.decisions import ring_slots
+
+RUNAWAY = 1e6  # mV; kernels have the same number
+RecordRows: TypeAlias = "list[np.ndarray]"  # one array per record, see `DeviceReducer.chunk`
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Results of a chunk of steps; events of all sources, by time, then source."""
+
+    spike_step: np.ndarray  # step that each event is in, -1 at the start
+    spike_cell: np.ndarray  # its source; the first sources are the cells
+    # by cell, of its soma's voltage: 1 + the first step after which it is not finite, or
+    # -1 - the first after which it is `RUNAWAY` or more, or 0
+    failed: np.ndarray
+    values: RecordRows
+    spike_time: np.ndarray  # ms
+
+    @classmethod
+    def of(
+        cls, t: np.ndarray, source: np.ndarray, dt: float, failed: np.ndarray, values: RecordRows
+    ) -> Chunk:
+        order = np.lexsort((source, t))
+        t, source = t[order], source[order].astype(np.int64)
+        return cls(steps_to(t, dt), source, failed, values, t)
+
+    @classmethod
+    def of_none(cls, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+        none = np.zeros(0, np.int64)
+        return cls(none, none, failed, values, np.zeros(0))
+
+    @classmethod
+    def of_steps(
+        cls, step: np.ndarray, source: np.ndarray, dt: float, failed: np.ndarray, values: RecordRows
+    ) -> Chunk:
+        """Return a chunk of events at the ends of steps from -1 on, below 2**31, in any order."""
+        step, source, t = by_step(step, source, dt)
+        return cls(step, source, failed, values, t)
+
+
+def runaways(v: np.ndarray, failed: np.ndarray, step: int) -> np.ndarray:
+    """Return `Chunk.failed` after a step that ends with the somas' voltages `v`, mV."""
+    beyond = np.where(failed == 0, -1 - step, failed)
+    found = np.where(np.abs(v) < RUNAWAY, failed, np.where(np.isfinite(v), beyond, step + 1))
+    return np.where(failed > 0, failed, found)
+
+
+def by_step(
+    step: np.ndarray, source: np.ndarray, dt: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sort events at the ends of steps; return steps and sources, int64, and times, ms."""
+    key = (step.astype(np.int64) << 32) | source
+    key.sort()
+    step = key >> 32
+    return step, key & 0xFFFFFFFF, np.where(step < 0, 0.0, ends_of(np.maximum(step, 0), dt))
+
+
+def steps_to(t: np.ndarray, dt: float) -> np.ndarray:
+    """Return the steps at whose ends times are, the nearest ones, int64: -1 at t = 0."""
+    return np.ceil(t / dt - 0.5).astype(np.int64) - 1
+
+
+def check_room(count: int, room: int, last: int) -> None:
+    if count > room:
+        raise SpikeOverflowError(
+            f"step {last}: {count} spikes in the chunk that ends after it or later, room for "
+            f"{room}; expected a larger max_spikes",
+            last,
+        )
+
+
+class UnderWay:
+    """Spikes of as many last steps as the longest delay has, known from the step `since` on.
+
+    NEURON reads a weight when an event is delivered; sums of whole steps are formed when a cell
+    spikes. With other weights they are formed again from these spikes, exactly.
+    """
+
+    def __init__(self, since: int = -1, step: ArrayLike = (), cell: ArrayLike = ()) -> None:
+        self.since = since
+        self._step, self._cell = np.asarray(step, np.int64), np.asarray(cell, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._step)
+
+    def note(self, chunk: Chunk, model: Model, step: int) -> None:
+        """Remember the spikes of a chunk that ends at the begin of `step`."""
+        least = step - 1 - model.connections.max_delay
+        old, new = self._step >= least, int(np.searchsorted(chunk.spike_step, least))
+        self._step = np.append(self._step[old], chunk.spike_step[new:])
+        self._cell = np.append(self._cell[old], chunk.spike_cell[new:])
+
+    def forget(self, step: int) -> None:
+        """Go on at a step before which no spikes are known."""
+        self.since, self._step, self._cell = step, self._step[:0], self._cell[:0]
+
+    def copies(self, sources: np.ndarray) -> UnderWay:
+        """Return those of copies of a network, whose sources have these numbers, (copies, s)."""
+        steps = np.tile(self._step, len(sources))
+        return UnderWay(self.since, steps, sources[:, self._cell].reshape(-1))
+
+    def check_known(self, incoming: np.ndarray, model: Model, step: int) -> None:
+        """Raise InputError where sums at the begin of `step` may be of spikes that are unknown."""
+        last = self.since + model.connections.max_delay
+        if self.since >= 0 and step <= last and incoming.any():
+            raise InputError(
+                f"weight: events are under way whose spikes came before t = "
+                f"{self.since * model.dt:g} ms, where the state was restored; expected run() until "
+                f"{(last + 1) * model.dt:g} ms first, or weights before restore()"
+            )
+
+    def sums(self, weight: np.ndarray, model: Model, unit: float, step: int) -> np.ndarray:
+        """Form the sums at the begin of a step, (slots, num_targets) int64, with given weights."""
+        grid, sums = model.connections, np.zeros((ring_slots(model), model.num_targets), np.int64)
+        begin, count = grid.row[self._cell], np.diff(grid.row)[self._cell]
+        sent = grid.order[ranges(begin, count)]
+        due = np.repeat(self._step, count) + 1 + grid.delay[sent]
+        waits = due >= step
+        sent, due = sent[waits], due[waits]
+        numbers = np.rint(weight[model.numbers[sent]] / unit).astype(np.int64)
+        np.add.at(sums, (due % len(sums), grid.target[sent]), numbers)
+        return sums

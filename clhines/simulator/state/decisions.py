@@ -1,0 +1,127 @@
+"""Decisions that no partition of a network may change, and shapes of the arrays of its state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.simulator.model.connections import unit_of
+from clhines.simulator.model.model import Model
+from clhines.simulator.model.schema import Field
+from clhines.simulator.state.sources import ring_sizes
+
+MAX_EPOCH = 256  # steps between two deliveries of spikes at most
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """Everything the bits of a cell depend on besides the cell.
+
+    A network gives the same bits in one process and in any number of parts. So whatever is chosen
+    by looking at more than one cell is chosen for the whole network, here, and handed to the parts.
+    What depends on the device too is chosen from `network` by the engines: lanes of a vector, most
+    nodes of a segment, method of the solver.
+    """
+
+    network: Model  # model of the whole network
+    split: bool  # it is simulated in parts, which exchange their spikes
+    overlap: bool  # spikes of an epoch are exchanged during the next one
+    epoch: int  # steps whose events are known before the first of them
+    slots: int  # of the ring of events: those due at step s are in row ``s % slots``
+    scale: float  # unit of the integer weights, a power of two; sums fit in int64
+    constant_factors: bool  # only the conductances at the roots change
+    inflow: bool  # there are constant mechanisms, or may be
+    # (num_cells,) int64: the cells of `network` by gid, where a rank has described its own alone,
+    # which come first there
+    by_gid: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, network: Model, split: bool = False, overlap: bool = False) -> Decisions:
+        """Decide for the whole network; what `GridConnections.scale` refuses is an InputError."""
+        return cls(
+            network=network,
+            split=split,
+            overlap=overlap,
+            epoch=epoch_steps(network, overlap),
+            slots=ring_slots(network),
+            scale=incoming_scale(network),
+            constant_factors=network.constant_factors,
+            inflow=has_inflow(network),
+        )
+
+
+def epoch_steps(model: Model, overlap: bool = False) -> int:
+    """Count steps whose events are known before: the smallest delay, or half with `overlap`."""
+    return epoch_of(model.connections.min_delay, overlap)
+
+
+def epoch_of(least: int, overlap: bool = False) -> int:
+    return min((least + 1) // 2 if overlap else least, MAX_EPOCH)
+
+
+def has_inflow(model: Model) -> bool:
+    of_nodes = model.of_nodes
+    return bool(model.stored) or of_nodes.any("constant_b") or of_nodes.any("constant_g")
+
+
+def ring_slots(model: Model) -> int:
+    """Return the length of the ring of incoming events, in steps."""
+    return slots_of(model.connections.min_delay, model.connections.max_delay)
+
+
+def slots_of(least: int, most: int) -> int:
+    return max(most + 1, epoch_of(least)) + 1
+
+
+def external_sums(model: Model) -> np.ndarray:
+    """(num_targets,) float64: largest sum of events from outside at each target in a step."""
+    given, targets = model.events, max(model.num_targets, 1)
+    key, where = np.unique(given.step * targets + given.target, return_inverse=True)
+    each = np.bincount(where.reshape(-1), np.abs(given.weight), len(key))
+    external = np.zeros(targets)
+    np.maximum.at(external, key % targets, each)
+    return external
+
+
+def incoming_scale(model: Model) -> float:
+    """Return the unit of the integer weights, a power of two; their sums fit in int64."""
+    return scale_of(*model.connections.most(external_sums(model), model.connections.largest))
+
+
+def scale_of(total: float, most: float, target: int) -> float:
+    """Return the unit of the largest sum at a target, which is there, and the largest weight."""
+    return unit_of(total, most, target) if most else float(2.0 ** (np.frexp(total)[1] - 62))
+
+
+def shape_of(model: Model, field: Field) -> tuple[int, ...]:
+    axes = (field.rows, field.per) if field.rows else (field.per,)
+    return tuple(length(model, axis, field.kind) for axis in axes)
+
+
+def length(model: Model, per: str, kind: int | None = None) -> int:
+    """Count what an axis of an array counts; see `Field`."""
+    if kind is not None and per in ("event", "watch"):
+        net = model.kinds[kind].mechanism.program.net
+        assert net is not None
+        if per == "watch":
+            return net.watches
+        return net.queue if any(s.kind != "event" for s in net.sends) else 0
+    if kind is not None and per == "instance":
+        return model.kinds[kind].count
+    if per == "slot":
+        return ring_slots(model)
+    if per == "ring":
+        return int(ring_sizes(model).sum())
+    return {
+        "node": model.forest.num_nodes,
+        "cell": model.forest.num_cells,
+        "target": model.num_targets,
+        "plastic": len(model.connections.weight),
+        "sent": model.connections.num_sources,
+        "connection": model.netcons.count,
+        "weight": len(model.netcons.weight),
+        "source": model.sources.count,
+        "detector": len(model.sources.detector_node),
+        "remote": len(model.remote_v),
+    }[per]

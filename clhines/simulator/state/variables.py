@@ -1,0 +1,552 @@
+"""Variables: all that changes in a network, in NumPy, and calls of mechanisms' blocks.
+
+The reference works on them; runs in arenas begin with the values that `started` gives them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from clhines.core.arrays import in_blocks, inverse, offsets, starts
+from clhines.core.errors import InputError
+from clhines.simulator.mechanisms.emit.noise import normal
+from clhines.simulator.mechanisms.ir.program import Argument
+from clhines.simulator.model.model import DENSITY, INITIAL_REVERSAL, IonNodes, Model
+from clhines.simulator.model.schema import Field
+from clhines.simulator.network.changes import Changes
+from clhines.simulator.network.copies import fill, structure_of_copies
+from clhines.simulator.network.groups import inside
+from clhines.simulator.network.network import Network
+from clhines.simulator.records.records import CURRENT
+from clhines.simulator.state.chunk import Chunk
+from clhines.simulator.state.decisions import Decisions, length
+from clhines.simulator.state.host_grid import HostGrid
+from clhines.simulator.state.sources import Wires, ring_sizes
+
+GAS, FARADAY = 8.3144626181532395, 96485.3321233100141  # J/(mol K), C/mol: NEURON's
+ABSOLUTE_ZERO = 273.15
+
+
+@dataclass(eq=False)
+class Queue:
+    """Self events, in the order in which they were sent, and WATCH conditions of a kind."""
+
+    time: np.ndarray  # (capacity, count), when due, ms
+    flag: np.ndarray  # likewise
+    sent: np.ndarray  # likewise, when sent, ms
+    connection: np.ndarray  # likewise, whose event sent it, -1 for none
+    size: np.ndarray  # (count,), how many are under way
+    last: np.ndarray  # (count,), the last one with flag 1, which net_move moves; -1: none
+    armed: np.ndarray  # (watches, count)
+    above: np.ndarray  # likewise
+
+
+@dataclass(eq=False)
+class Exact:
+    """Sources and connections of events at exact times; for `ring` and `count` see `Wires`."""
+
+    weight: np.ndarray
+    cursor: np.ndarray  # of each connection
+    ring: np.ndarray
+    count: np.ndarray
+    held: (
+        np.ndarray
+    )  # int32: steps for which a detector sends nothing; at least 1 while it is above
+
+
+@dataclass(eq=False)
+class BlockCall:
+    """Arguments of a call of a block besides the instances' own values, and its results."""
+
+    v: np.ndarray
+    t: dict[str, float | np.ndarray]
+    flag: np.ndarray | None = None
+    weight_at: np.ndarray | None = None  # place of each instance's first weight; -1: none
+    other_at: np.ndarray | None = None  # of the connection at which FOR_NETCONS is
+    step: int = 0
+    sums: np.ndarray | None = None  # the weight, of events in whole steps
+    results: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
+
+
+def nernst_scale(celsius: float, z: float) -> float:
+    """Return the factor of the logarithm of an ion's concentrations in its potential, mV."""
+    return 1000.0 * GAS * (celsius + ABSOLUTE_ZERO) / FARADAY / z if z else 0.0
+
+
+def nernst(ci: np.ndarray, co: np.ndarray, z: float, celsius: float) -> np.ndarray:
+    """Nernst's potential, mV, as NEURON computes it."""
+    if z == 0:
+        return np.zeros(len(ci))
+    scale = nernst_scale(celsius, z)
+    with np.errstate(all="ignore"):
+        value = scale * np.log(co / ci)
+    return np.where(ci <= 0, 1e6, np.where(co <= 0, -1e6, value))
+
+
+class Variables:
+    """All that changes in a network, or in a part of one, of which `decisions` are then given.
+
+    `once` is the model of nodes and instances: `model`, or one of its copies that are alike.
+    `remote_v`, mV, are of nodes of other ranks; `failed` is 1 + the first step after which a
+    voltage was not finite, or 0; `wanted` outputs are worked out, as they are recorded. Dicts have
+    (count,) float64 by name, one dict a kind; `ions` (n,) by variable, as ``cai``, and ``dica`` for
+    the slope; `drawn`, by (kind, name), how many numbers each stream of Random123 has given.
+    """
+
+    def __init__(self, model: Model, wires: Wires, decisions: Decisions | None = None) -> None:
+        self.model, self.once, self.wires = model, model, wires
+        n = model.forest.num_nodes
+        self.v, self.remote_v = model.v_init.copy(), model.remote_v.copy()
+        self.failed = np.zeros(model.forest.num_cells, np.int32)
+        self.wanted: list[tuple[str, ...]] = [()] * len(model.kinds)
+        self.parameters = [{k: a.copy() for k, a in kind.arrays().items()} for kind in model.kinds]
+        self.states, self.outputs = [], []
+        for kind in model.kinds:
+            program = kind.mechanism.program
+            given = kind.parameters
+            self.states.append(
+                {q.name: np.full(kind.count, given.get(q.name, q.default)) for q in program.states}
+            )
+            self.outputs.append({q.name: np.full(kind.count, q.default) for q in program.outputs})
+        self.ions = {}
+        for ion in model.ions:
+            e, inside, outside, current = ion.variables
+            for name, values in ((e, ion.e), (inside, ion.ci), (outside, ion.co)):
+                self.ions[name] = np.zeros(n)
+                self.ions[name][ion.node] = values
+            self.ions[current], self.ions[f"d{current}"] = np.zeros(n), np.zeros(n)
+        self.exact = Exact(
+            weight=model.netcons.weight.copy(), cursor=np.zeros(model.netcons.count, np.int64),
+            ring=wires.ring.copy(), count=wires.count.copy(),
+            held=np.zeros(len(model.sources.detector_node), np.int32),
+        )  # fmt: skip
+        self.grid = HostGrid(model, decisions or Decisions.of(model)) if model.has_sums else None
+        self.queues = {}
+        for k in wires.kinds:
+            count = model.kinds[k].count
+            a, b = (length(model, "event", k), count), (length(model, "watch", k), count)
+            self.queues[k] = Queue(
+                time=np.zeros(a), flag=np.zeros(a), sent=np.zeros(a),
+                connection=np.full(a, -1), size=np.zeros(count, np.int64),
+                last=np.full(count, -1), armed=np.zeros(b, bool), above=np.zeros(b, bool),
+            )  # fmt: skip
+        self.drawn = {key: np.zeros(len(ids), np.int64) for key, ids in model.random_ids.items()}
+        self.tables: list[dict[str, np.ndarray]] = [{} for _ in model.kinds]
+        for k, kind in enumerate(model.kinds):
+            for table in kind.mechanism.program.tables:
+                self._table(k, table.name)
+
+    @cached_property
+    def rounds(self) -> list[list[np.ndarray]]:
+        """Instances of each kind in rounds of different nodes, on whose ions they act."""
+        return [_rounds(kind.node, kind.mechanism.program.ions) for kind in self.model.kinds]
+
+    @cached_property
+    def _currents(self) -> set[str]:
+        return {ion.variables[3] for ion in self.model.ions}
+
+    def _table(self, k: int, name: str) -> np.ndarray:
+        """Return a table that is filled now, where others need it for their own."""
+        if name not in self.tables[k]:
+            self.tables[k][name] = self._filled(k, name)
+        return self.tables[k][name]
+
+    def _filled(self, k: int, name: str) -> np.ndarray:
+        """(n + 1, columns) float64: a table, as NEURON fills it."""
+        mechanism = self.model.kinds[k].mechanism
+        table = next(t for t in mechanism.program.tables if t.name == name)
+        n = table.n
+        some = np.zeros(1, np.int64)
+        if not len(self.model.kinds[k].node):
+            return np.zeros((n + 1, len(table.columns)))
+        if table.made:
+            return np.reshape(table.made, (n + 1, len(table.columns)))
+        for depends in table.depends:
+            values = self.parameters[k][depends]
+            if (values != values[0]).any():
+                raise InputError(
+                    f"{mechanism.name}: {depends} differs between instances, and table "
+                    f"{name} depends on it; expected one value"
+                )
+        grid = BlockCall(np.zeros(1), {})
+        lo, hi = (float(np.ravel(x)[0]) for x in self.call(k, f"grid_{name}", some, grid))
+        dx = (hi - lo) / n
+        x = np.full(n + 1, dx)
+        x[0] = lo
+        x = np.cumsum(x)
+        filled = BlockCall(x, {"x": x})
+        rows = self.call(k, f"table_{name}", np.zeros(n + 1, np.int64), filled)
+        return np.stack([np.broadcast_to(row, n + 1) for row in rows], axis=1)
+
+    @cached_property
+    def singles(self) -> list[list[tuple[str, bool]]]:
+        """Names of each kind's parameters, and whether each is one number for all instances."""
+        played = {(p.kind, p.parameter) for p in self.model.played}
+        return [
+            [(n, kind.is_single(n) and (k, n) not in played) for n in kind.mechanism.parameters]
+            for k, kind in enumerate(self.model.kinds)
+        ]
+
+    def want(self, wanted: Sequence[tuple[str, ...]]) -> None:
+        self.wanted = list(wanted)
+        for kind, outputs, names in zip(self.model.kinds, self.outputs, wanted, strict=True):
+            for name in names:
+                outputs.setdefault(name, np.zeros(kind.count))
+
+    def declared(self, k: int) -> tuple[str, ...]:
+        """Return outputs of a kind's functions that are worked out; a text's current is none."""
+        if not self.wanted[k]:
+            return ()
+        declared = {q.name for q in self.model.kinds[k].mechanism.program.outputs}
+        return tuple(name for name in self.wanted[k] if name in declared)
+
+    # -- calls ---------------------------------------------------------------------------------
+
+    def call(self, k: int, block: str, some: np.ndarray, given: BlockCall) -> Sequence[np.ndarray]:
+        """Call a block of instances `some` of kind `k`, and put its results where they belong."""
+        mechanism, outputs = self.model.kinds[k].mechanism, self.declared(k)
+        wanted = (outputs,) if outputs else ()
+        arguments = mechanism.calls(block, *wanted)
+        changed = [a for a in arguments if a.direction != "in"]
+        if not changed:  # it sets nothing that anyone asks for
+            return ()
+        values = [self._value(k, a, some, given) for a in arguments if a.direction != "out"]
+        with np.errstate(all="ignore"):  # np.where computes what it does not take
+            results = mechanism.twin(block, *wanted)(*values)
+        for argument, value in zip(changed, results, strict=True):
+            self._put(k, block, argument, value, some, given)
+        return results
+
+    def _value(self, k: int, a: Argument, instances: np.ndarray, call: BlockCall) -> object:
+        role, name = a.role, a.name
+        if role == "parameter":
+            return self.parameters[k][name][instances]
+        if role == "state":
+            values = self.states[k][name]
+            if a.direction == "in" and name in self.model.of_last(k):
+                return np.broadcast_to(values[self.model.kinds[k].last], instances.shape)
+            return values[instances]
+        if role == "ion":
+            return self.ions[name][self.model.kinds[k].node[instances]]
+        if role == "table":
+            return self._table(k, name)
+        if role == "pointer" and (k, name) in self.model.read:
+            to = self.model.read[k, name]
+            return self.states[to.kind][to.state][to.instance[instances]]
+        if role == "pointer":
+            return np.append(self.v, self.remote_v)[self.model.pointers[k, name][instances]]
+        if role == "steered":
+            return self.exact.weight[self.model.steered[k, name].places(self.model)[instances]]
+        if role in ("weight", "other_weight"):
+            return self._weights(k, role, name, call)
+        if role == "noise":
+            number = self.model.kinds[k].first_instance + instances
+            return normal(self.model.seed, number, call.step)
+        if role in ("v", "t", "dt", "flag", "x"):
+            single = {"v": call.v, "dt": np.float64(self.model.dt), "flag": call.flag}
+            return call.t[name] if role in ("t", "x") else single[role]
+        if role == "stream":
+            return self.stream(k, name, instances)
+        if role == "drawn":
+            return self.drawn[k, name][instances]
+        raise InputError(f"{self.model.kinds[k].mechanism.name}: argument {role} {name} is unknown")
+
+    def stream(self, k: int, name: str, some: np.ndarray) -> np.ndarray:
+        """(r, 4) uint32: the names of a stream of random numbers."""
+        ids = self.model.random_ids[k, name][some]
+        return np.hstack([ids, np.full((len(some), 1), self.model.random_index, np.uint32)])
+
+    def _weights(self, k: int, role: str, name: str, given: BlockCall) -> np.ndarray:
+        if given.sums is not None:
+            return given.sums
+        at = given.weight_at if role == "weight" else given.other_at
+        net = self.model.kinds[k].mechanism.program.net
+        assert net is not None and at is not None
+        place = np.where(at < 0, 0, at + net.weights.index(name))
+        padded = self.exact.weight if len(self.exact.weight) else np.zeros(1)
+        return np.where(at < 0, 0.0, padded[place])
+
+    def _put(
+        self,
+        k: int,
+        block: str,
+        a: Argument,
+        value: np.ndarray,
+        instances: np.ndarray,
+        call: BlockCall,
+    ) -> None:
+        role, name = a.role, a.name
+        kind = self.model.kinds[k]
+        if role in ("state", "output"):
+            (self.states if role == "state" else self.outputs)[k][name][instances] = value
+        elif role == "drawn":
+            self.drawn[k, name][instances] = value
+        elif role == "set_v":
+            self.v[kind.node[instances]] = value
+        elif role == "assign":
+            to = self.model.read[k, name]
+            self.states[to.kind][to.state][to.instance[instances]] = value
+        elif role in ("put", "add"):  # by one instance after the other
+            to = self.model.written[k, name]
+            target, at = self.states[to.kind][to.state], to.instance[instances]
+            np.add.at(target, at, value) if role == "add" else np.put(target, at, value)
+        elif role == "ion" and not (block == "current" and name in self._currents):
+            self.ions[name][kind.node[instances]] = value
+        elif role in ("ion", "ion_current"):  # what a mechanism adds to the ion's current
+            node = kind.node[instances]
+            per_area = 1.0
+            if kind.mechanism.kind == "point":
+                per_area = 1.0 / (DENSITY * self.model.area[node])
+            total = self.ions[name if role == "ion" else f"d{name}"]
+            total[node] += value * per_area
+        elif role in ("weight", "other_weight"):
+            net = kind.mechanism.program.net
+            at = call.weight_at if role == "weight" else call.other_at
+            assert net is not None and at is not None
+            known = at >= 0
+            place = at[known] + net.weights.index(name)
+            self.exact.weight[place] = np.broadcast_to(value, known.shape)[known]
+        else:
+            call.results[role, name] = np.full(instances.shape, value)
+            if role == CURRENT and {*self.wanted[k]} - {*self.declared(k)}:
+                self.outputs[k][CURRENT][instances] = call.results[role, name]
+
+    def writes(self, k: int, block: str) -> list[IonNodes]:
+        """Return ions of which a block writes concentrations."""
+        program = self.model.kinds[k].mechanism.program
+        names = {a.name for a in program.blocks[block] if a.role == "ion" and a.direction != "in"}
+        return [ion for ion in self.model.ions if names & {*ion.variables[1:3]}]
+
+    def wrote_concentrations(self, k: int, block: str, some: np.ndarray) -> None:
+        """Bring the reversal potentials of ions to the concentrations that INITIAL has written."""
+        node = self.model.kinds[k].node[some]
+        for ion in self.writes(k, block):
+            style = ion.style[np.searchsorted(ion.node, node)]
+            self.to_nernst(ion, node[(style & INITIAL_REVERSAL) > 0])  # of a round: each once
+
+    def to_nernst(self, ion: IonNodes, node: np.ndarray) -> None:
+        e, inside, outside, _ = ion.variables
+        ci, co = self.ions[inside][node], self.ions[outside][node]
+        self.ions[e][node] = nernst(ci, co, ion.valence, self.model.celsius)
+
+    def run_block(self, k: int, block: str, t: dict[str, float]) -> None:
+        """Call a block of all instances of a kind, where the kind has it."""
+        if block in self.model.kinds[k].mechanism.program.blocks:
+            for some in self.rounds[k]:
+                self.call(k, block, some, BlockCall(self.v_of(k, some), dict(t)))
+
+    def v_of(self, k: int, some: np.ndarray) -> np.ndarray:
+        """Voltages of instances of a kind, mV; 0 of artificial cells."""
+        kind = self.model.kinds[k]
+        artificial = kind.mechanism.kind == "artificial"
+        return np.zeros(len(some)) if artificial else self.v[kind.node[some]]
+
+    # -- files ---------------------------------------------------------------------------------
+
+    def array(self, one: Field) -> np.ndarray:
+        owner, name = self._place_of(one)
+        return owner[name]
+
+    def put(self, one: Field, array: np.ndarray) -> None:
+        owner, name = self._place_of(one)
+        owner[name] = array
+
+    def _place_of(self, one: Field) -> tuple[dict[Any, Any], object]:
+        """Return the dict that has the array of a field, and its key there."""
+        if one.kind is None:
+            if one.key == "incoming" or one.what.startswith("plastic"):
+                assert self.grid is not None
+                return self.grid.owner(one), one.name
+            exact = vars(self.exact)
+            own = exact if one.name in exact else vars(self)
+            return self.ions if one.what == "ion" else own, one.name
+        if one.what == "queue":
+            return vars(self.queues[one.kind]), one.name
+        if one.what == "drawn":
+            return self.drawn, (one.kind, one.name)
+        kinds = {"state": self.states, "output": self.outputs, "played": self.parameters}
+        return kinds[one.what][one.kind], one.name
+
+    def copy(self) -> Variables:
+        """Return variables with the same arrays, to be replaced one by one."""
+        found = copy(self)
+        vars(found).pop("rounds", None)  # of this model
+        found.parameters, found.states, found.outputs = (
+            [dict(of_kind) for of_kind in kinds]
+            for kinds in (self.parameters, self.states, self.outputs)
+        )
+        found.ions, found.drawn, found.exact = dict(self.ions), dict(self.drawn), copy(self.exact)
+        found.queues = {k: copy(queue) for k, queue in self.queues.items()}
+        return found
+
+    def save(self, real: DTypeLike = np.float64, copy: bool = True) -> dict[str, np.ndarray]:
+        """Return all arrays that change, by their names in a file; copies, unless not `copy`."""
+        schema = self.model.schema
+        return {f.key: self.array(f).astype(f.dtype_in(real), copy=copy) for f in schema}
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        for one in self.model.schema:
+            array = self.array(one)
+            array[...] = saved[one.key].reshape(array.shape)
+        if "held" not in saved:  # of detectors of somas alone
+            self.exact.held = self.model.sources.above(self.v).astype(np.int32)
+
+
+def _rounds(node: np.ndarray, ions: object) -> list[np.ndarray]:
+    if not ions or np.diff(node).all():  # nodes are ascending
+        return [np.arange(len(node))]
+    again = np.arange(len(node)) - np.searchsorted(node, node)
+    return [np.flatnonzero(again == r) for r in range(int(again.max()) + 1)]
+
+
+def network_of_copies(network: Network, changes: Changes, model: Model, count: int) -> Network:
+    """Return copies of a network, with what a simulation has changed, in one network."""
+    copies = Network(structure_of_copies(inside(network).structure, count), branched_from=network)
+    copies.settings.update(network.settings)
+    groups, wiring = changes.groups(network.groups), inside(network).wiring.changed(changes)
+    fill(copies, network, groups, wiring, model.connections.rule, [*model.streams()])
+    return copies
+
+
+def copies_of(network: Network, model: Model, copies: Network, whole: Model) -> Copies:
+    """Return where the things of a network are among those of its copies, `whole` their model."""
+    cells, known = network.num_cells, inside(network).added
+    count = copies.num_cells // cells
+    total, wires = model.sources.count, model.netcons.count
+    events = total - known.num_sources  # from outside: a source and a connection each
+    begins = [(0, cells, 0), (known.num_sources, events, inside(copies).added.num_sources)]
+    pairs = zip(known.sources, inside(copies).added.sources, strict=True)
+    begins += [(old.first, len(old), new.first) for old, new in pairs]
+    of_group = {group.number: first for group, first in inside(copies).added.emitters}
+    begins += [(first, len(g), of_group[g.number]) for g, first in known.emitters]
+    sources, turn = np.zeros((count, total), np.int64), np.arange(count)[:, None]
+    for old, size, new in begins:
+        sources[:, old : old + size] = new + size * turn + np.arange(size)
+    return Copies(model, whole, sources, in_blocks([wires - events, events], count))
+
+
+class Copies:
+    """Where one copy's sources, connections, (copies, n) both, and other things are among all."""
+
+    def __init__(
+        self, once: Model, whole: Model, sources: np.ndarray, connections: np.ndarray
+    ) -> None:
+        self._once, self._whole, self.count = once, whole, len(sources)
+        self.sources = sources
+        self._known: dict[tuple[str, int | None], np.ndarray | None] = {
+            ("source", None): sources, ("connection", None): connections,
+            ("node", None): None, ("cell", None): None,
+            ("plastic", None): in_blocks([once.connections.count], self.count),
+            ("sent", None): sources[:, : once.connections.num_sources],
+        }  # fmt: skip
+        self._numbers = np.append(connections, np.full((self.count, 1), -1), axis=1)
+
+    def places(self, field: Field) -> np.ndarray | None:
+        """Where the entries of an array are in that of all, (copies, m) int64; None: in turn."""
+        key = field.per, field.kind
+        if key not in self._known:
+            self._known[key] = (
+                self._wired(field.per) if field.kind is None else self._instances(field.kind)
+            )
+        return self._known[key]
+
+    def _instances(self, k: int) -> np.ndarray | None:
+        found = np.zeros((self.count, self._once.kinds[k].count), np.int64)
+        for (of, old), (_, new) in zip(self._once.instances, self._whole.instances, strict=True):
+            if of == k:
+                found[:, old] = new.reshape(self.count, -1)
+        return None if np.array_equal(found.reshape(-1), np.arange(found.size)) else found
+
+    def _wired(self, per: str) -> np.ndarray:
+        if per == "target":
+            return in_blocks([k.count for k in self._once.kinds if k.first_target >= 0], self.count)
+        once, whole = self._once, self._whole
+        sources, connections = self._known["source", None], self._known["connection", None]
+        assert sources is not None and connections is not None
+        if per == "detector":
+            number = inverse(whole.sources.detector_source, whole.sources.count)
+            return number[sources[:, once.sources.detector_source]]
+        if per == "weight":
+            return _entries(once.netcons.first_weight, whole.netcons.first_weight[connections])
+        assert per == "ring"
+        old, new = ring_sizes(once), ring_sizes(whole)
+        assert (new[sources] == old).all()
+        return _entries(offsets(old), starts(new)[sources])
+
+    def tiled(self, field: Field, values: np.ndarray) -> np.ndarray:
+        """Return the array of all copies, of that of one."""
+        at = self.places(field)
+        if at is None and not field.refers:
+            return np.tile(values, self.count)
+        rows = values.reshape(math.prod(values.shape[:-1]), values.shape[-1])
+        each = np.broadcast_to(rows[:, None], (len(rows), self.count, rows.shape[1]))
+        if field.refers:
+            each = self._numbers[:, rows].swapaxes(0, 1)
+        found = each if at is None else np.empty((len(rows), at.size), values.dtype)
+        if at is not None:
+            found[:, at] = each
+        return found.reshape(*values.shape[:-1], self.count * values.shape[-1])
+
+    def state(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Expand the saved state of one copy to that of all copies."""
+        return {f.key: self.tiled(f, saved[f.key]) for f in self._once.schema}
+
+
+def _entries(first: np.ndarray, begin: np.ndarray) -> np.ndarray:
+    """Entries of stretches that begin at `first`, by where those of each copy begin."""
+    owner = np.repeat(np.arange(len(first) - 1), np.diff(first))
+    return begin[:, owner] + (np.arange(len(owner)) - first[owner])
+
+
+def alike(model: Model) -> Copies:
+    """Return where the things of one copy are among those of copies that are alike."""
+    assert model.alike is not None
+    return Copies(model.once, model, model.alike.sources, model.alike.connections)
+
+
+def of_all(model: Model, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the state of all copies of a model, of that of one or of all."""
+    whole = len(saved["v"]) == model.forest.num_nodes
+    return saved if whole else alike(model).state(saved)
+
+
+def with_wires(variables: Variables, model: Model, wires: Wires) -> Variables:
+    """Return variables of one copy with rings, connections and queues, which are few, of all."""
+    found, copies = variables.copy(), alike(model)
+    found.model, found.wires = model, wires
+    for one in variables.model.schema:
+        if one.what in ("queue", "drawn") or one.per not in ("node", "cell", "instance"):
+            found.put(one, copies.tiled(one, variables.array(one)))
+    return found
+
+
+def whole(variables: Variables) -> Variables:
+    """Return variables of which everything is of all copies."""
+    once, model = variables.once, variables.model
+    if once is model:
+        return variables
+    every, copies = variables.copy(), model.copies
+    every.once = model
+    every.v, every.failed = np.tile(every.v, copies), np.tile(every.failed, copies)
+    for kinds in (every.parameters, every.states, every.outputs):
+        for of_kind in kinds:
+            of_kind.update({k: np.tile(a, copies) for k, a in of_kind.items()})
+    every.ions = {k: np.tile(a, copies) for k, a in every.ions.items()}
+    return every
+
+
+def chunk_of_all(early: Chunk, model: Model) -> Chunk:
+    """Expand the events and failures that one copy has at the start to all copies."""
+    if model.alike is None:
+        return early
+    source, failed = model.alike.sources_of(early.spike_cell), np.tile(early.failed, model.copies)
+    time = np.tile(early.spike_time, model.copies)
+    return Chunk.of(time, source, model.dt, failed, early.values)

@@ -1,0 +1,196 @@
+"""Arguments: checks of the arrays that a solver is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.core.arrays import stretch_of
+from clhines.core.checks import to_numpy
+from clhines.core.errors import InputError, PivotError
+from clhines.solver import reference
+from clhines.solver.device.arrays import (
+    Array,
+    Given,
+    Order,
+    order_of,
+    target_of,
+    unmark,
+    unshared,
+    writable,
+)
+from clhines.solver.engines.engine import SolveEngine
+from clhines.solver.engines.pivots import BadPivots
+from clhines.solver.forest import Forest
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Requirements on the arrays of one solver; those on a device are of `queue`.
+
+    `chains`: messages name system and row, not cell and node.
+    """
+
+    forest: Forest
+    dtype: np.dtype
+    queue: cl.CommandQueue | None
+    chains: bool = False
+
+    def checked(self, name: str, a: Given, size: int, on_device: bool = False) -> Array:
+        several = isinstance(a, (list, tuple)) and any(isinstance(one, cla.Array) for one in a)
+        if several or (isinstance(a, cla.Array) and self.queue is None):
+            got = "a list of pyopencl arrays" if several else "a pyopencl array"
+            expected = "one array" if self.queue is not None else "a NumPy array"
+            raise InputError(
+                f"{name} is {got}; expected {expected}: solver.parts has a solver for the arrays "
+                "of each device"
+            )
+        if isinstance(a, cla.Array):
+            a = self.of_device(name, a, on_device)
+        elif on_device:
+            raise InputError(
+                f"{name} is {type(a).__name__}; expected a pyopencl array (see to_device_order)"
+            )
+        else:
+            a = to_numpy(name, a, self.dtype)
+        is_empty = name == "b" and not on_device and a.shape == (0, size)  # no right-hand sides
+        if not is_empty and (a.ndim not in (1, 2) or a.shape[-1] != size or 0 in a.shape):
+            order = "device" if on_device else "natural"
+            rows = f" or (k, {size})" if name in ("b", "out", "x", "a") else ""
+            raise InputError(
+                f"{name} has shape {a.shape}; expected ({size},){rows} in {order} order"
+            )
+        return a
+
+    def of_device(self, name: str, a: cla.Array, on_device: bool) -> cla.Array:
+        """Return a pyopencl array of the solver's dtype and context; `on_device`: its order."""
+        if self.queue is None:
+            raise InputError(f"{name} is a pyopencl array; expected NumPy with several devices")
+        if a.dtype != self.dtype:
+            raise InputError(f"{name} has dtype {a.dtype}; expected {self.dtype}")
+        if a.context != self.queue.context:
+            raise InputError(f"{name} lives in another OpenCL context than the solver")
+        if not on_device and (order := order_of(a)) is not None and not order.is_natural:
+            raise InputError(
+                f"{name} is in device order; expected natural order (see from_device_order)"
+            )
+        if not a.flags.c_contiguous:
+            raise InputError(f"{name} is a strided view; expected a C-contiguous array")
+        if a.offset and on_device:  # a copy would run before the caller's wait_for
+            raise InputError(f"{name} is an offset view; expected a whole array")
+        return a.copy(queue=self.queue) if a.offset else a
+
+    def natural(self, given: dict[str, Given | None]) -> dict[str, Array]:
+        """Arrays in natural order as `checked` returns them, all of one kind; without no `l`."""
+        ready = self._ready(given)
+        if ready is not None:
+            return ready
+        given = {name: a for name, a in given.items() if name != "l" or a is not None}
+        arrays = {name: self.checked(name, a, self.forest.num_nodes) for name, a in given.items()}
+        if len({isinstance(a, cla.Array) for a in arrays.values()}) != 1:
+            raise InputError("d, u, l and b mix NumPy and pyopencl arrays; expected one kind")
+        if any(a.ndim != 1 for name, a in arrays.items() if name != "b"):
+            raise InputError("d, u and l have one row; only b may have several")
+        return arrays
+
+    def _ready(self, given: dict[str, Given | None]) -> dict[str, Array] | None:
+        found: dict[str, Array] = {}
+        row = (self.forest.num_nodes,)
+        for name, a in given.items():
+            if a is None and name == "l":
+                continue
+            if type(a) is not np.ndarray or a.dtype != self.dtype or not a.flags.c_contiguous:
+                return None
+            if a.shape != row and (name != "b" or a.shape[1:] != row or not a.shape[0]):
+                return None
+            found[name] = a
+        return found
+
+    def target(
+        self, engine: SolveEngine, given: Given, b: Array, out: Array | None, overwrite: bool
+    ) -> Array:
+        target = target_of(given, b, out, overwrite, self.dtype, engine.empty_like)
+        unmark(target)
+        return target
+
+    def check_out(self, out: cla.Array, b: cla.Array, size: int) -> None:
+        """Refuse an `out` in device order that cannot take the solution for `b`."""
+        self.checked("out", out, size, on_device=True)
+        if out.shape != b.shape:
+            raise InputError(f"out has shape {out.shape}; expected that of b, {b.shape}")
+        if out.offset or not out.flags.c_contiguous:
+            raise InputError("out is a strided or offset view; expected a whole array")
+
+    def in_order(self, name: str, a: cla.Array, order: Order, packed: bool) -> cla.Array:
+        """Return `a` as `checked` does, known to be in device order or `packed` as declared."""
+        a = self.checked(name, a, len(order.gather), on_device=True)
+        if not packed:
+            order.check(name, a)
+        return order.mark(a)
+
+    def packed(
+        self, given: dict[str, cla.Array | None], out: cla.Array, order: Order, packed: bool
+    ) -> list[cla.Array]:
+        """Return d, u, (l), b in device order as `in_order` does, and check `out`."""
+        given = {name: a for name, a in given.items() if name != "l" or a is not None}
+        size, operands = len(order.gather), list[cla.Array]()
+        operands = [self.in_order(name, a, order, packed) for name, a in given.items()]
+        self.check_out(out, operands[-1], size)
+        if any(a.ndim != 1 for a in operands[:-1]):
+            raise InputError("d, u and l have one row; only b and out may have several")
+        if any(out.base_data == a.base_data for a in operands[:-1]):
+            raise InputError("out is d, u or l; expected another array")
+        return operands
+
+    def check_unpacked(self, out: cla.Array, a: cla.Array, shape: tuple[int, ...]) -> None:
+        """Refuse an `out` that cannot take `a`, which is in device order, in natural order."""
+        self.checked("out", out, shape[-1], on_device=True)
+        if out.base_data == a.base_data:
+            raise InputError("out is a; expected another array")
+        if out.shape != shape or not writable(out):
+            raise InputError(f"out has shape {out.shape}; expected a whole array of {shape}")
+
+    def check_finite(self, name: str, a: np.ndarray | cla.Array) -> None:
+        place = not_finite(a) if isinstance(a, np.ndarray) else None
+        if place is not None:
+            cell = int(stretch_of(self.forest.cell_offsets, place[-1]))
+            raise InputError(
+                f"{self.where(cell, place[-1])}: {name} is {a[place]}; expected finite"
+            )
+
+    def where(self, cell: int, node: int) -> str:
+        if not self.chains:
+            return f"cell {cell}, node {node}"
+        row = node - int(self.forest.cell_offsets[cell])
+        return f"system {cell}, row {row} (row {node} of all)"
+
+    def may_check_late(self, engine: SolveEngine, b: Array, target: Array) -> bool:
+        """Whether b is checked only if the solve does not find all values finite."""
+        if not (isinstance(b, np.ndarray) and isinstance(target, np.ndarray)):
+            return False
+        return engine.finds_finite and not np.may_share_memory(b, target)
+
+    def raise_bad_pivot(self, found: BadPivots) -> None:
+        first = found.first(bad=True)
+        if first is None:
+            return
+        if not self.chains:
+            raise reference.pivot_error(self.forest, *first)
+        raise PivotError(
+            f"{self.where(*first)}: pivot is zero, negative, NaN or infinite; expected positive "
+            "and finite, as in diagonally dominant systems",
+            *first,
+        )
+
+
+def apart(arrays: dict[str, np.ndarray], target: np.ndarray) -> dict[str, np.ndarray]:
+    return {name: unshared(a, target, name != "b") for name, a in arrays.items()}
+
+
+def not_finite(a: np.ndarray) -> tuple[int, ...] | None:
+    """Return the place of the first value that is not finite, or None."""
+    good = np.isfinite(a)
+    return None if good.all() else tuple(int(k) for k in np.argwhere(~good)[0])

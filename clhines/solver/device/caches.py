@@ -1,0 +1,226 @@
+"""The caches that OpenCL keeps on disk: none of them stops a run.
+
+PoCL shows no device where it cannot write its cache, and ends the process where the disk is full:
+it gets a temporary folder. PyOpenCL raises errors of sqlite: its caches are turned off.
+
+A crash of the machine leaves files without their ends in PoCL's cache, and its compiler can write
+programs that it cannot read again: either ends each later process. So what has no end is removed
+before the first build, and what has no kernels after its build (`drop_last`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import shutil
+import struct
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import pyopencl as cl
+
+from clhines.core.errors import CacheWarning, DeviceError, shown, warn_caller
+
+_ROOM = 16 << 20  # bytes: a program takes up to 0.3 MiB, and 0.5 while it is compiled
+_LEAST = 2 << 20  # bytes for one program
+_SLACK = 120.0  # s before the last check of a cache, within which files may not be on disk yet
+_STAMP = "clhines-checked"  # its time is that of the last check of the cache
+_BITCODE, _ELF = b"BC\xc0\xde", b"\x7fELF"
+_log = logging.getLogger(__name__)
+
+
+class _CacheState:
+    pocl: str = ""  # what is wrong with PoCL's cache, and with PyOpenCL's
+    pyopencl: str = ""
+    said: ClassVar[set[str]] = set()  # by `before_build`
+    checked: Path | None = None  # PoCL's cache, once `clean` has checked it
+
+
+def pocl_folder() -> Path:
+    named = os.environ.get("POCL_CACHE_DIR")
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(named) if named else Path(home, "pocl", "kcache")
+
+
+def pocl_problem() -> str:
+    """Return what is wrong with PoCL's cache, as ``WHAT: WHAT TO DO``; empty for nothing."""
+    return _CacheState.pocl or _pocl_problem()
+
+
+def pyopencl_problem() -> str:
+    """Return what is wrong with PyOpenCL's caches, as ``WHAT: WHAT TO DO``; empty for nothing."""
+    return _CacheState.pyopencl or _pyopencl_problem()
+
+
+def prepare() -> None:
+    """Find caches that cannot be used, and do without; called before the first use of OpenCL."""
+    _CacheState.pyopencl = _pyopencl_problem()
+    if _CacheState.pyopencl:
+        cl._PYOPENCL_NO_CACHE = True  # what PYOPENCL_NO_CACHE=1 sets before the import
+    _CacheState.pocl = _pocl_problem()
+    if not _CacheState.pocl:
+        return
+    for place in dict.fromkeys((tempfile.gettempdir(), "/dev/shm", "/var/tmp")):
+        if not _unusable(Path(place)):
+            folder = tempfile.mkdtemp(prefix="clhines-pocl-", dir=place)
+            os.environ["POCL_CACHE_DIR"] = folder
+            atexit.register(_remove, folder, os.getpid())
+            return
+
+
+def before_build(device: cl.Device) -> None:
+    """Say once what is wrong with the caches, and clean PoCL's; DeviceError where that is full."""
+    pocl = "Portable Computing" in device.platform.name
+    found = {_CacheState.pocl * pocl, _CacheState.pyopencl} - {""} - _CacheState.said
+    if found:
+        _CacheState.said |= found
+        warn_caller("; ".join(sorted(found)), CacheWarning)
+    if not pocl:
+        return
+    folder = pocl_folder()
+    if folder != _CacheState.checked:
+        _CacheState.checked = folder
+        clean(folder)
+    if folder.is_dir() and (free := shutil.disk_usage(folder).free) < _LEAST:
+        raise DeviceError(
+            f"PoCL's cache, {folder}, has {free >> 10} KiB free; expected {_LEAST >> 10}: set "
+            "POCL_CACHE_DIR to a folder with more room"
+        )
+
+
+def clean(folder: Path) -> int:
+    """Remove files without an end, of those new since the last check, from PoCL's cache."""
+    stamp, removed = folder / _STAMP, 0
+    try:
+        since = stamp.stat().st_mtime - _SLACK if stamp.exists() else 0.0
+        stamp.touch()  # first: what is written from now on is checked the next time
+    except OSError:
+        return 0
+    for entry in _entries(folder):
+        if _changed(entry + "/last_accessed") < since:
+            continue
+        for path in _files(entry):
+            if _changed(path) >= since and not _is_whole(path):
+                _log.info("removed an incomplete file of PoCL's cache: %s", path)
+                removed += _unlink(path)
+    return removed
+
+
+def drop_last() -> int:
+    """Remove the program of PoCL's cache that was used last; return how many files it had."""
+    used = {e: _changed(e + "/last_accessed", 0.0) for e in _entries(pocl_folder())}
+    last = max(used.values(), default=0.0)
+    return sum(_unlink(f) for e, time in used.items() if time == last for f in _files(e))
+
+
+def _entries(folder: Path) -> Iterator[str]:
+    for name in _names(str(folder)):
+        if len(name.rpartition(os.sep)[2]) == 2:
+            yield from _names(name)
+
+
+def _files(entry: str) -> Iterator[str]:
+    """Yield the files of a program that are written once, and read later."""
+    yield entry + "/program.bc"
+    for kernel in _names(entry):
+        for sizes in _names(kernel):
+            yield from (path for path in _names(sizes) if path.endswith(".so"))
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return [entry.path for entry in os.scandir(folder)]
+    except OSError:  # a file, or gone
+        return []
+
+
+def _changed(path: str, otherwise: float = float("inf")) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:  # of an entry that was begun and not ended, when a build was killed
+        return otherwise
+
+
+def _unlink(path: str) -> int:
+    try:
+        os.unlink(path)
+    except OSError:  # gone, or not ours
+        return 0
+    return 1
+
+
+def _is_whole(path: str) -> bool:
+    """Whether LLVM's bitcode or a shared library ends where its header says; True for others."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            head, size = file.read(64), file.seek(0, os.SEEK_END)
+
+            def read(place: int, count: int) -> bytes:
+                file.seek(place)
+                return file.read(count).ljust(count, b"\0")
+
+            if not any(read(max(0, size - 64), 64)):
+                return False
+            if path.endswith(".so"):
+                if head[4:6] != b"\x02\x01":  # not of 64 bits, little-endian
+                    return head[:4] == _ELF
+                (table,) = struct.unpack_from("<Q", head, 40)
+                row, rows = struct.unpack_from("<HH", head, 58)
+                return head[:4] == _ELF and table + row * rows <= size
+            place = 4  # of a block: its number, its length in words, its words
+            while head[:4] == _BITCODE and place + 8 <= size:
+                place += 8 + 4 * struct.unpack("<I", read(place + 4, 4))[0]
+            return place == size
+    except (OSError, struct.error):
+        return not os.path.exists(path) or not os.access(path, os.R_OK)
+
+
+def _pocl_problem() -> str:
+    folder = pocl_folder()
+    named = os.environ.get("POCL_CACHE_DIR")
+    if named is not None and not os.path.isabs(named):
+        return (
+            f"POCL_CACHE_DIR={shown(named)} is {'relative' if named else 'empty'}, so that each "
+            "process builds its kernels again: set it to an absolute path, or unset it"
+        )
+    why = _unusable(folder)
+    return why and (
+        f"PoCL cannot use its cache, {folder} ({why}), so that each process builds its kernels "
+        "again: set POCL_CACHE_DIR to a folder that is writable"
+    )
+
+
+def _pyopencl_problem() -> str:
+    if getattr(cl, "_PYOPENCL_NO_CACHE", True):
+        return ""  # as the user asked for
+    from platformdirs import user_cache_dir  # as pyopencl does, at its first kernel
+
+    for name in ("pytools", "pyopencl"):
+        folder = Path(user_cache_dir(name, name))
+        if why := _unusable(folder):
+            return (
+                f"PyOpenCL cannot use its cache, {folder} ({why}), and works without: set "
+                "XDG_CACHE_HOME to a folder that is writable"
+            )
+    return ""
+
+
+def _unusable(folder: Path) -> str:
+    """Why files of `_ROOM` bytes cannot be written to a folder, which may be made; else nothing."""
+    while not os.path.exists(folder) and folder != folder.parent:
+        folder = folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(4096))
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        return error.strerror or str(error)
+    return "" if free >= _ROOM else f"{free >> 10} KiB free, {_ROOM >> 10} needed"
+
+
+def _remove(folder: str, process: int) -> None:
+    if os.getpid() == process:  # and not one that was forked from it
+        shutil.rmtree(folder, ignore_errors=True)

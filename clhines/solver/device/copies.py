@@ -1,0 +1,378 @@
+"""Staging: copies between NumPy arrays and a device by several threads, through pinned memory.
+
+A driver copies ordinary memory through one pinned buffer, on one thread: a fraction of what the bus
+carries. Here each thread has two pieces: the bus carries one, the thread fills the other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
+
+import numpy as np
+import pyopencl as cl
+
+from clhines.solver.device.devices import is_cpu, is_simulator
+
+PIECE_BYTES = 16 << 20  # per pinned piece: each costs a few acquisitions of the GIL
+LEAST_PIECE = 2 << 20  # least per copy, for the same reason
+LEAST_BYTES = 1 << 23  # arrays below this are copied by one thread
+PIECES = 2  # per thread
+MOST_THREADS = 8
+_SLICE_BYTES = 512 << 10  # that one thread copies while the bus carries the one before
+_RESULT_BYTES = 256 << 10, 64 << 20  # least and most of a pinned result
+MOST_RESULTS = 3  # that are pinned at once
+Target = tuple[Sequence[np.ndarray], cl.Buffer]  # rows, and the buffer where they are
+RowPart = tuple[np.ndarray, cl.Buffer, int]  # part of a row; the buffer; its offset there in bytes
+_PAGE_BYTES = 4096
+_FEWER = 4  # copy threads per direction = cores // 4
+
+
+def threads() -> int:
+    allowed = getattr(os, "sched_getaffinity", None)
+    cores = len(allowed(0)) if allowed else os.cpu_count() or 1
+    return min(max(cores // _FEWER, 1), MOST_THREADS)
+
+
+def helps(device: cl.Device) -> bool:
+    """Whether pinned memory speeds up copies: not if the device works in the host's memory."""
+    return not (is_cpu(device) or is_simulator(device) or device.host_unified_memory)
+
+
+def shares_memory(device: cl.Device) -> bool:
+    return is_cpu(device) and not is_simulator(device)
+
+
+def lends(device: cl.Device, a: np.ndarray) -> bool:
+    """Whether kernels can use a host array in place: PoCL takes any address, Intel whole pages."""
+    return shares_memory(device) and (_is_pocl(device) or a.ctypes.data % _PAGE_BYTES == 0)
+
+
+def lends_all(device: cl.Device) -> bool:
+    return shares_memory(device) and _is_pocl(device)
+
+
+def _is_pocl(device: cl.Device) -> bool:
+    return "portable" in device.platform.name.lower()
+
+
+def fine_grained(device: cl.Device) -> bool:
+    """Whether host and kernels can use memory of `shared` in turn, without commands between."""
+    fine = cl.device_svm_capabilities.FINE_GRAIN_BUFFER
+    return lends_all(device) and bool(device.svm_capabilities & fine)
+
+
+def shared(
+    queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype, zeros: bool = True
+) -> np.ndarray:
+    """Return an array for both (fine-grained SVM); kernels take it as `pyopencl.SVM`."""
+    found: np.ndarray = cl.fsvm_empty(queue.context, shape, dtype)
+    if zeros:
+        found[...] = 0
+    return found
+
+
+def lend(queue: cl.CommandQueue, a: np.ndarray, writes: bool = False) -> cl.Buffer:
+    """Lend the memory of a host array, unchanged until what reads it has ended, to a device."""
+    access = cl.mem_flags.READ_WRITE if writes else cl.mem_flags.READ_ONLY
+    return cl.Buffer(queue.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=a)
+
+
+def returned(queue: cl.CommandQueue, buffer: cl.Buffer, a: np.ndarray) -> None:
+    """Wait until the array holds the values written by enqueued commands into its `lend` buffer."""
+    place = 0, a.shape, a.dtype
+    mapped, _ = cl.enqueue_map_buffer(queue, buffer, cl.map_flags.READ, *place, is_blocking=True)
+    mapped.base.release(queue)
+
+
+class Pins:
+    """Pinned pieces of the host, each for one array that comes or goes at once."""
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self._queue = queue
+        self._pieces: dict[str, np.ndarray] = {}  # each keeps its buffer mapped
+
+    def get(self, name: str, size: int, dtype: np.dtype) -> np.ndarray:
+        count = size * dtype.itemsize
+        if name not in self._pieces or self._pieces[name].size < count:
+            self._pieces[name] = _pin(self._queue, count)[1]
+        return self._pieces[name][:count].view(dtype)
+
+
+class _Piece:
+    """Pinned memory that an array is in: free again when the array and all its views are gone."""
+
+    __slots__ = ("__array_interface__", "_free", "_memory")
+
+    def __init__(
+        self, memory: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, free: list[np.ndarray]
+    ) -> None:
+        self._memory, self._free = memory, free
+        place = memory.ctypes.data, False
+        self.__array_interface__ = {
+            "data": place,
+            "shape": shape,
+            "typestr": dtype.str,
+            "version": 3,
+        }
+
+    def __del__(self) -> None:
+        self._free.append(self._memory)
+
+
+class PinnedArrays:
+    """New arrays of the host in pinned memory, whose pages are used again."""
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self._queue = queue
+        self._free: list[np.ndarray] = []
+        self._sizes: list[int] = []  # of all pieces
+
+    def empty_like(self, a: np.ndarray) -> np.ndarray:
+        """Return an array like `a`: pinned, unless it is small or huge, or too many others are."""
+        least, most = _RESULT_BYTES
+        if not least <= a.nbytes <= most or not a.flags.c_contiguous:
+            return np.empty_like(a)
+        memory = self._memory(a.nbytes)
+        if memory is None:
+            return np.empty_like(a)
+        return np.asarray(_Piece(memory, a.shape, a.dtype, self._free))
+
+    def _memory(self, size: int) -> np.ndarray | None:
+        for k in range(len(self._free)):
+            if self._free[k].size == size:
+                return self._free.pop(k)
+        if len(self._sizes) >= MOST_RESULTS and self._free:
+            self._sizes.remove(self._free.pop().size)
+        if len(self._sizes) >= MOST_RESULTS:
+            return None
+        memory = _pin(self._queue, size)[1]
+        self._sizes.append(size)
+        return memory
+
+
+def is_pinned(a: np.ndarray) -> bool:
+    return type(a.base) is _Piece
+
+
+def result_bytes(size: int) -> int:
+    """Pinned memory of results of that many bytes each, at most."""
+    least, most = _RESULT_BYTES
+    return MOST_RESULTS * size if least <= size <= most else 0
+
+
+def write(queue: cl.CommandQueue, to: cl.Buffer, pin: np.ndarray, a: np.ndarray) -> list[cl.Event]:
+    """Copy values to a device through a pinned array; dropping one of the events waits for it."""
+    if is_pinned(a):
+        return [cl.enqueue_copy(queue, to, a, is_blocking=False)]
+    flat, step, under_way = a.reshape(-1), _SLICE_BYTES // a.itemsize, list[cl.Event]()
+    for first in range(0, len(flat), step):
+        some = slice(first, first + step)
+        np.copyto(pin[some], flat[some])
+        place = {"dst_offset": first * a.itemsize, "is_blocking": False}
+        under_way.append(cl.enqueue_copy(queue, to, pin[some], **place))
+    return under_way
+
+
+def read(queue: cl.CommandQueue, out: np.ndarray, pin: np.ndarray, source: cl.Buffer) -> None:
+    """Copy values from a device by way of a pinned array like them, slice by slice, and wait."""
+    if is_pinned(out):
+        cl.enqueue_copy(queue, out, source)
+        return
+    flat, step = out.reshape(-1), _SLICE_BYTES // out.itemsize
+    if len(flat) <= step:
+        cl.enqueue_copy(queue, pin, source)
+        np.copyto(flat, pin)
+        return
+    under_way = []
+    for first in range(0, len(flat), step):
+        some = slice(first, first + step)
+        place = {"src_offset": first * out.itemsize, "is_blocking": False}
+        under_way.append((some, cl.enqueue_copy(queue, pin[some], source, **place)))
+    for some, event in under_way:
+        event.wait()
+        np.copyto(flat[some], pin[some])
+
+
+def _pin(queue: cl.CommandQueue, size: int) -> tuple[cl.Buffer, np.ndarray]:
+    """Return a buffer of pinned memory and its bytes, mapped as long as the buffer lasts."""
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
+    buffer = cl.Buffer(queue.context, flags, size)
+    both = cl.map_flags.READ | cl.map_flags.WRITE
+    piece, _ = cl.enqueue_map_buffer(queue, buffer, both, 0, (size,), np.uint8)
+    return buffer, piece
+
+
+class Direct:
+    """Copies by the runtime itself; `start` and `fetch` as those of `Pinned`."""
+
+    pinned_bytes = 0
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self.queue = queue
+
+    def start(
+        self, arrays: Sequence[Target], wait_for: list[cl.Event] | None = None
+    ) -> Callable[[], list[cl.Event]]:
+        done: list[cl.Event] = []
+        for rows, to in arrays:
+            place = 0
+            for row in rows:
+                given = np.ascontiguousarray(row)
+                options = {"dst_offset": place, "is_blocking": True, "wait_for": wait_for}
+                done.append(cl.enqueue_copy(self.queue, to, given, **options))
+                place += given.nbytes
+        return lambda: done
+
+    def drain(self) -> None:
+        """Nothing: copies have ended when `start` returns."""
+
+    def fetch(
+        self, source: cl.Buffer, rows: Sequence[np.ndarray], wait_for: list[cl.Event] | None = None
+    ) -> None:
+        place = 0
+        for row in rows:
+            whole = row if row.flags.c_contiguous else np.empty(row.shape, row.dtype)
+            options = {"src_offset": place, "is_blocking": True, "wait_for": wait_for}
+            cl.enqueue_copy(self.queue, whole, source, **options)
+            if whole is not row:
+                row[...] = whole
+            place += row.nbytes
+
+
+class Pinned:
+    """Copies in one direction through pinned pieces; with `joins` the calling thread takes part."""
+
+    def __init__(
+        self,
+        queue: cl.CommandQueue,
+        num_threads: int | None = None,
+        piece_bytes: int = PIECE_BYTES,
+        joins: bool = False,
+    ) -> None:
+        self.queue, self._piece_bytes, self._joins = queue, piece_bytes, joins
+        self._count = num_threads or threads()
+        # one each, as the pieces belong to one thread, however late the others are
+        self._pools = [ThreadPoolExecutor(1, "clhines-copy") for _ in range(self._count)]
+        self._enqueues = Lock()  # PoCL 3 ends the process when two threads enqueue at once
+        self._buffers: list[cl.Buffer] = []
+        self._pieces = [[self._pin() for _ in range(PIECES)] for _ in range(self._count)]
+        self._busy: list[list[cl.Event | None]] = [[None] * PIECES for _ in range(self._count)]
+
+    @property
+    def pinned_bytes(self) -> int:
+        return pinned_bytes(self._count, self._piece_bytes)
+
+    def _pin(self) -> np.ndarray:
+        buffer, piece = _pin(self.queue, self._piece_bytes)
+        self._buffers.append(buffer)
+        return piece
+
+    def start(
+        self, arrays: Sequence[Target], wait_for: list[cl.Event] | None = None
+    ) -> Callable[[], list[cl.Event]]:
+        """Begin to copy rows to buffers; what is returned waits until the rows are free."""
+
+        def copy(t: int, chunks: Sequence[RowPart]) -> None:
+            busy = self._busy[t]
+            for k, (values, to, place) in enumerate(chunks):
+                which = k % PIECES
+                before = busy[which]
+                if before is not None:
+                    before.wait()
+                piece = self._pieces[t][which][: values.nbytes].view(values.dtype)
+                np.copyto(piece, values)
+                options = {"dst_offset": place, "is_blocking": False, "wait_for": wait_for}
+                with self._enqueues:
+                    busy[which] = cl.enqueue_copy(self.queue, to, piece, **options)
+
+        work = self._share(arrays, copy)
+
+        def finish() -> list[cl.Event]:
+            _results(work)
+            done = [cl.enqueue_marker(self.queue)]
+            self.queue.flush()
+            return done
+
+        return finish
+
+    def drain(self) -> None:
+        for pool in self._pools:
+            pool.submit(int).result()
+
+    def fetch(
+        self, source: cl.Buffer, rows: Sequence[np.ndarray], wait_for: list[cl.Event] | None = None
+    ) -> None:
+        def copy(t: int, chunks: Sequence[RowPart]) -> None:
+            under_way: list[tuple[cl.Event, np.ndarray, np.ndarray]] = []
+            for k, (values, source, place) in enumerate(chunks):
+                piece = self._pieces[t][k % PIECES][: values.nbytes].view(values.dtype)
+                if len(under_way) == PIECES:
+                    _empty(*under_way.pop(0))
+                options = {"src_offset": place, "is_blocking": False, "wait_for": wait_for}
+                with self._enqueues:
+                    event = cl.enqueue_copy(self.queue, piece, source, **options)
+                under_way.append((event, piece, values))
+            for one in under_way:
+                _empty(*one)
+
+        _results(self._share([(rows, source)], copy))
+
+    def _share(
+        self, arrays: Sequence[Target], copy: Callable[[int, Sequence[RowPart]], None]
+    ) -> list[Future[None]]:
+        """Give each thread every n-th chunk of all rows, for n threads."""
+        whole = sum(row.nbytes for rows, _ in arrays for row in rows)
+        size = min(self._piece_bytes, max(LEAST_PIECE, -(-whole // self._count)))
+        chunks = list(_chunks(arrays, size))
+        here = int(self._joins)
+        work = [
+            self._pools[t].submit(copy, t, chunks[t :: self._count])
+            for t in range(here, min(self._count, len(chunks)))
+        ]
+        return [*work, _done(copy, chunks[:: self._count])] if here else work
+
+
+def pinned_bytes(num_threads: int | None = None, piece_bytes: int = PIECE_BYTES) -> int:
+    return (num_threads or threads()) * PIECES * piece_bytes
+
+
+def _results(work: Sequence[Future[None]]) -> None:
+    found = [one.exception() for one in work]
+    errors = list(filter(None, found))
+    try:
+        if errors:
+            raise errors[0]
+    finally:  # an error holds this frame, which would hold the error
+        del errors, found, work
+
+
+def _done(
+    copy: Callable[[int, Sequence[RowPart]], None], chunks: Sequence[RowPart]
+) -> Future[None]:
+    """Do the copies of the first thread, and return what a pool would."""
+    found: Future[None] = Future()
+    try:
+        copy(0, chunks)
+        found.set_result(None)
+    except BaseException as error:  # the others still copy
+        found.set_exception(error)
+    return found
+
+
+def _empty(event: cl.Event, piece: np.ndarray, values: np.ndarray) -> None:
+    event.wait()
+    np.copyto(values, piece)
+
+
+def _chunks(arrays: Sequence[Target], size: int) -> Iterator[RowPart]:
+    """Yield chunks of at most `size` bytes, each with its buffer and its place there in bytes."""
+    for rows, buffer in arrays:
+        place = 0
+        for row in rows:
+            step = max(1, size // row.itemsize)
+            for first in range(0, len(row), step):
+                yield row[first : first + step], buffer, place + first * row.itemsize
+            place += row.nbytes

@@ -1,0 +1,327 @@
+"""Choosing a device and a queue, and the limits that planning depends on."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+
+import numpy as np
+import pyopencl as cl
+from numpy.typing import DTypeLike
+
+from clhines.core.errors import DeviceError, InputError, install, meant, shown
+from clhines.solver.device.caches import pocl_problem
+from clhines.solver.device.guard import check_process
+from clhines.solver.device.pocl import is_unnamed, name_processor, register_bytes
+from clhines.solver.plan.plan import WIDEST_VECTOR, Limits
+
+INSTALL_HINT = f"install a driver for your GPU, or PoCL for the CPU: {install('pocl')}"
+
+
+# Platforms whose compilers take Clang's builtin functions. Mesa's rusticl has Clang too, but hands
+# its output to a translator that ends the process at `__builtin_prefetch`.
+_INTEL = "Intel(R) OpenCL"
+_CLANG = ("Portable Computing Language", _INTEL)
+_BULK = 9, 525  # compute capability, and driver (PTX 8.0), of NVIDIA's first bulk copies
+SMALL_GROUP = 64  # work-items of a work-group that share nothing
+WIDE_GROUP = 1024  # of one that shares a cache
+_CONTEXTS: dict[cl.Device, cl.Context] = {}  # one per device, for as long as the process lives
+_PARTS: dict[tuple[cl.Device, int, int], cl.Device] = {}  # of `part_of`
+_LOCK = threading.Lock()
+_log = logging.getLogger(__name__)
+
+
+def _hint() -> str:
+    return pocl_problem() or INSTALL_HINT
+
+
+def all_devices() -> list[tuple[str, cl.Device]]:
+    """Every OpenCL device with its index pair ``platform:device``.
+
+    Raises
+    ------
+    DeviceError
+        There is no OpenCL platform; the message says what to install.
+    """
+    check_process()
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:  # PLATFORM_NOT_FOUND_KHR
+        raise DeviceError(f"no OpenCL platform was found; {_hint()}") from error
+    found = []
+    for p, platform in enumerate(platforms):
+        try:
+            found += [(f"{p}:{k}", dev) for k, dev in enumerate(platform.get_devices())]
+        except cl.Error:  # a platform without devices
+            continue
+    if not found:
+        raise DeviceError(f"no OpenCL device was found; {_hint()}")
+    return found
+
+
+def has_fp64(device: cl.Device) -> bool:
+    """Whether the device computes in float64."""
+    return "cl_khr_fp64" in device.extensions.split() or bool(device.double_fp_config)
+
+
+def is_simulator(device: cl.Device) -> bool:
+    """Whether this is Oclgrind, which claims to be every type and is far too slow to default to."""
+    return "oclgrind" in device.platform.name.lower()
+
+
+def is_cpu(device: cl.Device) -> bool:
+    return bool(device.type & cl.device_type.CPU) and not device.type & cl.device_type.GPU
+
+
+def whole_device(device: cl.Device) -> cl.Device:
+    try:
+        return device.parent_device or device
+    except cl.Error:  # before OpenCL 1.2
+        return device
+
+
+def part_of(device: cl.Device, number: int, count: int) -> cl.Device:
+    """Return one of `count` equal parts of a CPU; all of it where it cannot be divided.
+
+    PoCL 3.0 builds a program for the whole CPU, and compiles its kernels for the queue's part.
+    """
+    key = device, number, count
+    if key not in _PARTS:  # each call would make other devices, and these other contexts
+        cores = max(1, device.max_compute_units // count)
+        try:
+            parts = device.create_sub_devices([cl.device_partition_property.EQUALLY, cores])
+        except cl.Error:
+            parts = [device]
+        _PARTS[key] = parts[number % len(parts)]
+    return _PARTS[key]
+
+
+def alike(device: cl.Device, dtype: DTypeLike) -> list[cl.Device]:
+    double = np.dtype(dtype) == np.float64
+    found = [
+        d
+        for _, d in all_devices()
+        if d.platform == device.platform
+        and (d.type, d.name) == (device.type, device.name)
+        and (has_fp64(d) or not double)
+    ]
+    return found if device in found else [device]
+
+
+def _copies_in_bulk(device: cl.Device) -> bool:
+    """Whether it is one of NVIDIA's whose compiler takes ``cp.async.bulk``."""
+    if "cl_nv_device_attribute_query" not in device.extensions:
+        return False
+    driver = device.driver_version.split(".")[0]
+    found = device.compute_capability_major_nv, int(driver) if driver.isdigit() else 0
+    return all(have >= least for have, least in zip(found, _BULK, strict=True))
+
+
+def limits(device: cl.Device) -> Limits:
+    vectors, trusted = _vector_bytes(device)
+    platform = device.platform.name.strip()
+    return Limits(
+        compute_units=device.max_compute_units,
+        max_work_group=device.max_work_group_size,
+        is_cpu=is_cpu(device),
+        vector_bytes=vectors,
+        trusted_bytes=trusted,
+        local_bytes=device.local_mem_size,
+        ptx="cl_nv_compiler_options" in device.extensions,
+        clang=platform in _CLANG,
+        vectorises=is_cpu(device) and platform == _INTEL,
+        bulk=_copies_in_bulk(device),
+    )
+
+
+def wide_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]:
+    """As `small_groups`, for work-items that find each other's values in a cache."""
+    if is_cpu(device):
+        return small_groups(device, count)
+    group = min(WIDE_GROUP, device.max_work_group_size)
+    return (-(-count // group) * group,), (group,)
+
+
+def small_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]:
+    """Return the global and local sizes of a kernel of `count` work-items that share nothing."""
+    group = min(SMALL_GROUP, device.max_work_group_size)
+    return (-(-count // group) * group,), (group,)
+
+
+def _vector_bytes(device: cl.Device) -> tuple[int, int]:
+    """Width of explicit vectors, and that up to which the device is right; see `pocl`."""
+    if not is_cpu(device):
+        return 16, WIDEST_VECTOR
+    reported = min(64, max(16, 4 * device.native_vector_width_float))
+    compiled = register_bytes(device)
+    if compiled is None or (reported <= compiled and not is_unnamed(device)):
+        return reported, WIDEST_VECTOR
+    return min(reported, compiled), compiled
+
+
+def label(device: cl.Device) -> str:
+    """Name, platform and driver of a device, on one line."""
+    return f"{device.name.strip()} ({device.platform.name.strip()}, {device.driver_version})"
+
+
+def choose(spec: cl.Device | str | None = None, dtype: DTypeLike = np.float64) -> cl.Device:
+    """Choose a device.
+
+    Parameters
+    ----------
+    spec : pyopencl.Device, str or None
+        A device; an index pair like ``0:1``; part of a device's or platform's name. None takes
+        ``CLHINES_DEVICE``, then ``PYOPENCL_CTX``, then the first GPU that has the precision
+        asked for, then a CPU. A simulator is chosen only when named.
+    dtype : float64 or float32
+
+    Raises
+    ------
+    DeviceError
+        No platform, no match, or a device without the precision asked for.
+    """
+    check_process()
+    double = np.dtype(dtype) == np.float64
+    if isinstance(spec, cl.Device):
+        return _with_precision(spec, double)
+    if spec is not None and not isinstance(spec, str):
+        raise DeviceError(
+            f"device={shown(spec)} is not valid; expected a pyopencl device, an index pair like "
+            "'0:1' or part of a name"
+        )
+    for name, text in (("device", spec), ("CLHINES_DEVICE", os.environ.get("CLHINES_DEVICE"))):
+        if text:
+            return _chosen(_with_precision(_named(text, name), double), f"{name}={text}")
+    if os.environ.get("PYOPENCL_CTX"):
+        return _chosen(_with_precision(_of_pyopencl(), double), "PYOPENCL_CTX")
+    real = [d for _, d in all_devices() if not is_simulator(d)]
+    able = [d for d in real if has_fp64(d)] if double else real
+    if not able:
+        listed = ", ".join(d.name.strip() for _, d in all_devices())
+        raise DeviceError(
+            f"no device for {np.dtype(dtype).name} was found among: {listed}; {_hint()}"
+        )
+    gpu = next((d for d in able if d.type & cl.device_type.GPU), None)
+    name = np.dtype(dtype).name
+    if gpu is None:
+        return _chosen(able[0], f"no GPU has {name}; this is the first other device that does")
+    return _chosen(gpu, f"the first GPU with {name}")
+
+
+def _chosen(device: cl.Device, why: str) -> cl.Device:
+    if _log.isEnabledFor(logging.INFO):
+        _log.info("device %s (%s)", label(device), why)
+    return device
+
+
+def _named(text: str, origin: str) -> cl.Device:
+    devices = all_devices()
+    pair = text if ":" in text else (f"{text}:0" if text.isdigit() else text)
+    matches = [d for index, d in devices if index == pair] or [
+        d for _, d in devices if text.lower() in _words(d)
+    ]
+    if not matches:
+        listed = "; ".join(
+            f"{index} {d.name.strip()} ({d.platform.name.strip()})" for index, d in devices
+        )
+        near = meant(text, [word for _, d in devices for word in re.findall(r"\w+", _words(d))])
+        raise DeviceError(f"{origin}={shown(text)} matches no device; found: {listed}{near}")
+    return matches[0]
+
+
+def _words(device: cl.Device) -> str:
+    words = [device.name, device.platform.name]
+    if "Portable Computing" in device.platform.name:
+        words.append("pocl")
+    if not is_simulator(device):
+        words += ["cpu"] * is_cpu(device) + ["gpu"] * bool(device.type & cl.device_type.GPU)
+    return " ".join(words).lower()
+
+
+def _of_pyopencl() -> cl.Device:
+    text = os.environ["PYOPENCL_CTX"]
+    try:
+        return _named(text, "PYOPENCL_CTX")
+    except DeviceError:
+        pass  # a form that only pyopencl knows, like "Portable:0" or "1:0,0"
+    try:
+        return cl.create_some_context(interactive=False).devices[0]
+    except (cl.Error, RuntimeError, ValueError, IndexError) as error:
+        listed = "; ".join(f"{index} {d.name.strip()}" for index, d in all_devices())
+        raise DeviceError(
+            f"PYOPENCL_CTX={shown(text)} matches no device; found: {listed}"
+        ) from error
+
+
+def _with_precision(device: cl.Device, double: bool) -> cl.Device:
+    if double and not has_fp64(device):
+        raise DeviceError(
+            f"device {device.name.strip()!r} has no float64; use dtype float32 or another device"
+        )
+    return device
+
+
+def given_queue(
+    queue: cl.CommandQueue | None,
+    device: cl.Device | str | None,
+    dtype: DTypeLike,
+    timestamps: bool = True,
+) -> cl.CommandQueue:
+    if queue is None:
+        return make_queue(choose(device, dtype), timestamps)
+    if device is not None:
+        raise InputError("got device together with queue; expected one of them")
+    check_process()
+    if not isinstance(queue, cl.CommandQueue):
+        raise InputError(f"queue is {type(queue).__name__}; expected pyopencl.CommandQueue")
+    if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
+        raise InputError("queue is out of order; expected an in-order queue")
+    try:
+        queue.kept = queue.context  # Intel's CPU runtime frees one that only a queue refers to
+    except cl.Error as error:
+        raise InputError(
+            "queue has lost its context, which this OpenCL runtime does not keep for it; expected "
+            "a queue whose context is kept: hold a reference to the pyopencl.Context"
+        ) from error
+    choose(queue.device, dtype)  # raises without float64
+    name_processor(queue.device)  # of a part, which its context does not show
+    return queue
+
+
+def context_of(device: cl.Device) -> cl.Context:
+    """Return the context that clhines keeps for a device: each ever made takes several MiB."""
+    check_process()
+    if whole_device(device) != device and device not in _PARTS.values():
+        return cl.Context([device])
+    with _LOCK:
+        if device not in _CONTEXTS:
+            _CONTEXTS[device] = cl.Context([device])
+        return _CONTEXTS[device]
+
+
+def keeps(context: cl.Context) -> bool:
+    return any(context == kept for kept in tuple(_CONTEXTS.values()))
+
+
+def make_queue(device: cl.Device, timestamps: bool = True) -> cl.CommandQueue:
+    """Return an in-order queue on the context of `context_of`.
+
+    Timestamps, by which events can be timed, make every launch take longer on the host: 14 and not
+    9 microseconds with NVIDIA's driver.
+    """
+    try:
+        context = context_of(device)
+        properties = cl.command_queue_properties.PROFILING_ENABLE if timestamps else 0
+        queue = cl.CommandQueue(context, device, properties=properties)
+    except cl.Error as error:
+        raise DeviceError(f"device {device.name.strip()!r} could not be opened: {error}") from error
+    queue.kept = context  # Intel's CPU runtime frees one that only a queue refers to
+    name_processor(device)  # of a part, which its context does not show
+    return queue
+
+
+def has_atomics(device: cl.Device) -> bool:
+    """Whether the device adds 64-bit integers atomically."""
+    return "cl_khr_int64_base_atomics" in device.extensions.split()

@@ -1,0 +1,113 @@
+"""Guard: one thread at a time inside an object, and no OpenCL after a fork.
+
+A forked process lacks the threads of OpenCL runtimes, so that it may wait for ever: it is refused.
+Its copies of solvers are kept, as releasing their queues could end those of its parent.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+from clhines.core.errors import DeviceError, InputError
+from clhines.solver.device.caches import prepare
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+_Self = TypeVar("_Self")
+_RUNTIMES = re.compile(rb"/[^/\n]*(pocl|intelocl|nvidia-opencl|amdocl|RusticlOpenCL|oclgrind)")
+
+
+class _ForkState:
+    uses_opencl = False
+    forked_from = 0  # process that used OpenCL before it forked this one; 0 for none
+    users: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()  # of OpenCL, by `lock_of`
+    kept: tuple[Any, ...] = ()  # those that were there at the fork
+
+
+def check_process() -> None:
+    """Note that OpenCL is in use from now on; DeviceError if it was before this process forked."""
+    if _ForkState.forked_from:
+        raise DeviceError(
+            f"process {os.getpid()} was forked from process {_ForkState.forked_from}, which uses "
+            "OpenCL; a forked process cannot use it: start processes with "
+            "multiprocessing.get_context('spawn')"
+        )
+    if not _ForkState.uses_opencl:
+        _ForkState.uses_opencl = True
+        prepare()
+
+
+def lock_of(user: object) -> threading.RLock:
+    _ForkState.users.add(user)
+    return threading.RLock()
+
+
+def exclusive(method: _Method) -> _Method:
+    """Let one thread at a time into an object's methods; a forked process is refused."""
+
+    @functools.wraps(method)
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not getattr(self, "_on_host", False):
+            check_process()  # first: after a fork the lock may be held for ever
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return wrapped  # type: ignore[return-value]
+
+
+class Holder:
+    """Base of what holds a device: `close` lets go of it, as the end of a ``with`` does."""
+
+    def close(self) -> None:
+        """Wait for the device, and drop its buffers; what is called afterwards is rejected."""
+        raise NotImplementedError
+
+    def __enter__(self: _Self) -> _Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        name = type(self).__name__
+        raise InputError(
+            f"a {name} holds a device and cannot be pickled or copied; expected what it was made "
+            f"from, and a new {name} there"
+        )
+
+
+class Closed:
+    """In place of what something has let go of: whatever is asked of it is rejected."""
+
+    def __init__(self, owner: object) -> None:
+        self.owner = type(owner).__name__
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise InputError(f"the {self.owner} is closed; expected one that is not")
+
+
+def _runtime_loaded() -> bool:
+    """Whether an OpenCL runtime is in memory, by whoever it was loaded; Linux only."""
+    if "pyopencl" not in sys.modules:
+        return False
+    try:
+        with open("/proc/self/maps", "rb") as maps:
+            return _RUNTIMES.search(maps.read()) is not None
+    except OSError:
+        return False
+
+
+def _after_fork() -> None:
+    if not _ForkState.forked_from and (_ForkState.uses_opencl or _runtime_loaded()):
+        _ForkState.forked_from = os.getppid()
+        _ForkState.kept = tuple(_ForkState.users)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,286 @@
+"""Building kernels: one build per context and spec, readable errors, optional dumps."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import logging
+import os
+import threading
+import time
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.core.errors import BuildError, DeviceError, InputError
+from clhines.core.progress import phase
+from clhines.solver.device import caches, devices
+from clhines.solver.device.guard import check_process
+from clhines.solver.device.pocl import name_processor, warns_of_vectors
+from clhines.solver.device.templates import render
+from clhines.solver.device.watch import first_launch, watching
+from clhines.solver.plan.kernel_spec import TemplateSpec
+
+KernelArgument: TypeAlias = cla.Array | cl.Buffer | np.generic | int | float  # of a kernel
+MOST_CONTEXTS = 8  # of callers whose programs are kept: a program keeps its context
+MOST_PROGRAMS = 256  # of a context
+# the last used is the last
+_BUILT: OrderedDict[cl.Context, OrderedDict[TemplateSpec, cl.Program]] = OrderedDict()
+_LOCK = threading.Lock()
+_log = logging.getLogger(__name__)
+_SCALARS = {"int": np.int32, "long": np.int64, "double": np.float64}  # of unbound kernels
+build_seconds: list[float] = []  # wall time of each build of this process, in order
+
+
+def build(context: cl.Context, spec: TemplateSpec, source: str | None = None) -> cl.Program:
+    """Build a spec's kernels, or those of `source`, once per context; the last used are kept."""
+    check_process()
+    if source is not None:
+        return _compile(context, source, spec)
+    with _LOCK:  # several devices may ask from threads of their own
+        built = _BUILT.setdefault(context, OrderedDict())
+        if spec not in built:
+            built[spec] = _compile(context, render(spec), spec)
+        else:
+            _log.debug("kernel %s was built before in this process", spec.template)
+            if os.environ.get("CLHINES_DUMP"):
+                _dump(render(spec), spec)
+        _BUILT.move_to_end(context)
+        built.move_to_end(spec)
+        foreign = [c for c in _BUILT if not devices.keeps(c)]
+        for old in foreign[: max(0, len(foreign) - MOST_CONTEXTS)]:
+            del _BUILT[old]
+        if len(built) > MOST_PROGRAMS:
+            built.popitem(last=False)
+        return built[spec]
+
+
+def kept(context: cl.Context) -> list[cl.Program]:
+    """Return the programs that are kept for a context; the one used last is the last."""
+    with _LOCK:
+        return list(_BUILT.get(context, {}).values())
+
+
+def forget() -> None:
+    with _LOCK:
+        _BUILT.clear()
+
+
+class Kernel(cl.Kernel):
+    """A kernel whose first launch is watched, as PoCL compiles then; `types` speed up binding."""
+
+    def __init__(self, built: cl.Program, name: str, types: Sequence[type | None]) -> None:
+        super().__init__(built, name)
+        self.set_scalar_arg_dtypes(types)
+        self._launched: set[str] = built.__dict__.setdefault("launched", set())  # of its kernels
+        platform = self.context.devices[0].platform.name
+        self.fresh = "Portable Computing" in platform and name not in self._launched
+        self._what = f"{built.what}, kernel {name}," if hasattr(built, "what") else f"kernel {name}"
+
+    def set_numbers(self, numbers: Sequence[tuple[int, Any]]) -> bool:
+        """Set some arguments, where pyopencl can without setting all others; return whether."""
+        pack = getattr(self, "_set_arg_buf_pack_multi", None)
+        if pack is not None:
+            pack(tuple([x for k, n in numbers for x in (k, n.dtype.char.encode(), n.item())]))
+        return pack is not None
+
+    def launched(self, event: cl.Event) -> None:
+        """Watch the event of the first launch; to be called while `fresh`."""
+        self.fresh = False
+        self._launched.add(self.function_name)
+        phase(f"compiling {self._what.rstrip(',')}")
+        device = devices.label(self.context.devices[0])
+        first_launch(f"the compilation of {self._what} for {device}", event)
+
+    def __call__(self, *args: object, **kwargs: object) -> cl.Event:
+        event = super().__call__(*args, **kwargs)
+        if self.fresh:
+            self.launched(event)
+        return event
+
+
+def kernel_of(context: cl.Context, spec: TemplateSpec, name: str) -> Kernel:
+    types = [_SCALARS.get(p.type) for p in spec.parameters(name)]
+    return Kernel(build(context, spec), name, types)
+
+
+class BoundKernel:
+    """A kernel and all its arguments, of which those numbered `changing` change per launch."""
+
+    def __init__(
+        self,
+        built: cl.Program,
+        name: str,
+        arguments: Sequence[KernelArgument],
+        changing: Sequence[int] = (),
+    ) -> None:
+        types = [type(a) if isinstance(a, np.generic) else None for a in arguments]
+        self._kernel = Kernel(built, name, types)
+        self._arguments, self._changing = list(arguments), tuple(changing)
+        self._given = list(map(_as_argument, arguments))
+        self._bound = False
+
+    def __setitem__(self, index: int, argument: KernelArgument) -> None:
+        self._set([(index, argument)])
+
+    def change(self, *arguments: KernelArgument) -> None:
+        """Set the arguments that change, all of them, in the order in which they were named."""
+        old, given = self._arguments, zip(self._changing, arguments, strict=True)
+        self._set([(k, a) for k, a in given if a is not old[k] and not _equal(a, old[k])])
+
+    def _set(self, given: Sequence[tuple[int, KernelArgument]]) -> None:
+        numbers = True
+        for k, argument in given:
+            self._arguments[k], self._given[k] = argument, _as_argument(argument)
+            numbers &= isinstance(argument, np.generic) and argument.dtype.kind in "iuf"
+        if self._bound and not (numbers and self._kernel.set_numbers(given)):
+            for k, _ in given:
+                self._kernel.set_arg(k, self._given[k])
+
+    def launch(
+        self,
+        queue: cl.CommandQueue,
+        items: int,
+        work_group: int,
+        wait_for: Sequence[cl.Event] | None = None,
+        rows: int | None = None,
+    ) -> cl.Event:
+        if not self._bound:
+            self._kernel.set_args(*self._given)
+            self._bound = True
+        size = (items,) if rows is None else (items, rows)
+        local = (work_group,) if rows is None else (work_group, 1)
+        event = cl.enqueue_nd_range_kernel(queue, self._kernel, size, local, wait_for=wait_for)
+        if self._kernel.fresh:
+            self._kernel.launched(event)
+        return event
+
+    def launch_columns(
+        self, queue: cl.CommandQueue, width: int, rows: int, most: int = devices.SMALL_GROUP
+    ) -> None:
+        """Enqueue it for `width` columns of some rows, at most `most` in a work-group."""
+        group = min(most, queue.device.max_work_group_size, 1 << (width - 1).bit_length())
+        self.launch(queue, -(-width // group) * group, group, rows=rows)
+
+
+class SideBySide:
+    """Queues for launches that run at the same time: the first on the queue itself."""
+
+    def __init__(self, queue: cl.CommandQueue, count: int) -> None:
+        self._queue = queue
+        self._others = [cl.CommandQueue(queue.context, queue.device) for _ in range(count - 1)]
+
+    def launch(
+        self, launches: Sequence[Callable[[cl.CommandQueue, list[cl.Event] | None], cl.Event]]
+    ) -> None:
+        """Enqueue each on its queue; what is enqueued next on the first one waits for all."""
+        own, *others = launches
+        begin, ends = [], []
+        if others:
+            begin = [cl.enqueue_marker(self._queue)]
+            self._queue.flush()
+        own(self._queue, None)
+        try:
+            for queue, other in zip(self._others, others, strict=True):
+                ends.append(other(queue, begin))
+                queue.flush()
+        finally:  # also after an interrupt
+            if ends:
+                cl.enqueue_barrier(self._queue, wait_for=ends)
+
+
+def _equal(a: KernelArgument, b: KernelArgument) -> bool:
+    return type(a) is type(b) and isinstance(a, np.integer) and bool(a == b)
+
+
+def _as_argument(argument: KernelArgument) -> cl.Buffer | np.generic | int | float:
+    return argument.data if isinstance(argument, cla.Array) else argument
+
+
+def bind(
+    built: cl.Program,
+    spec: TemplateSpec,
+    name: str,
+    given: Mapping[str, KernelArgument],
+    changes: Sequence[str] = (),
+) -> BoundKernel:
+    """Bind arguments by the names of the spec's parameters; `changes` are those of `change`."""
+    names = [p.name for p in spec.parameters(name)]
+    changing = [names.index(n) for n in changes]
+    return BoundKernel(built, name, [given[n] for n in names], changing)
+
+
+def _dump(source: str, spec: TemplateSpec) -> None:
+    """Write generated source to the folder ``CLHINES_DUMP``, where that is set."""
+    folder = os.environ.get("CLHINES_DUMP")
+    if not folder:
+        return
+    digest = hashlib.sha256(source.encode()).hexdigest()[:12]
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / f"{Path(spec.template).name}-{digest}.cl").write_text(source, "utf-8")
+    except OSError as error:
+        raise InputError(f"CLHINES_DUMP={folder}: cannot be written: {error.strerror}") from error
+
+
+def _named(spec: TemplateSpec) -> str:
+    return str(getattr(spec, "template", "a source"))
+
+
+def _compile(context: cl.Context, source: str, spec: TemplateSpec) -> cl.Program:
+    _dump(source, spec)
+    options = list(getattr(spec, "build_options", ()))
+    for device in context.devices:
+        name = name_processor(device)
+        if name is not None:
+            _log.info("PoCL does not know this processor; kernels are built for %s", name)
+            options.append("-D NAMED")  # not those in PoCL's cache that a part without name built
+        caches.before_build(device)
+    if any(warns_of_vectors(device, source) for device in context.devices):
+        options.append("-w")  # PoCL would count the warnings on stderr
+    phase(f"building kernels of {_named(spec)}, {len(build_seconds)} done")
+    begin = time.perf_counter()
+    try:
+        with watching(f"the build of {_named(spec)} for {devices.label(context.devices[0])}"):
+            program = _build(context, source, options)
+    except cl.Error as error:
+        numbered = "\n".join(f"{k:4d}  {s}" for k, s in enumerate(source.splitlines(), 1))
+        raise BuildError(
+            f"kernel of {str(spec)[:500]} did not build on {context.devices[0].name.strip()}\n"
+            f"{error}\n{numbered}"
+        ) from error
+    program.what = _named(spec)
+    build_seconds.append(time.perf_counter() - begin)
+    for device in context.devices:
+        said = program.get_build_info(device, cl.program_build_info.LOG).strip()
+        if said:
+            _log.debug("the compiler says: %s", said)
+    _log.info("built kernel %s in %.3f s", _named(spec), build_seconds[-1])
+    return program
+
+
+def _build(context: cl.Context, source: str, options: list[str]) -> cl.Program:
+    pocl = "PoCL" in context.devices[0].version
+    for turn in range(3):  # other processes use the cache, too
+        try:
+            with warnings.catch_warnings():  # drivers chat even when all is well
+                warnings.simplefilter("ignore", cl.CompilerWarning)
+                program = cl.Program(context, source).build(options)
+        except cl.Error as error:
+            if not pocl or turn == 2 or "error:" in str(error):  # the compiler says so
+                raise
+            _log.info("PoCL did not build and says no reason; once more: %s", error)
+            continue
+        if not pocl or program.num_kernels:
+            return program
+        _log.info("removed a program from PoCL's cache, %s: unreadable", caches.pocl_folder())
+        # the context outlives Python: PoCL aborts at its release where a program was unreadable
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(context))
+        caches.drop_last()
+    raise DeviceError(f"PoCL cannot read its cache, {caches.pocl_folder()}: remove that folder")

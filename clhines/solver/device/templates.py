@@ -1,0 +1,42 @@
+"""The only caller of Mako: a frozen spec in, OpenCL source out."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+from textwrap import indent
+
+from mako.template import Template
+
+from clhines.solver.plan.kernel_spec import TemplateSpec, signature
+
+_INSTALLED = Path(__file__).parents[2] / "kernels"
+# in a checkout beside the package, which another clhines that is installed has nothing to do with
+FOLDER = _INSTALLED if _INSTALLED.is_dir() else _INSTALLED.parents[1] / "kernels"
+
+
+@cache
+def _template(name: str) -> Template:
+    text = (FOLDER / f"{name}.mako").read_text("utf-8")
+    return Template(text, strict_undefined=True, filename=f"{name}.mako")
+
+
+@cache
+def digest() -> str:
+    """Return a digest of all templates: another one where any kernel may be another."""
+    found = hashlib.sha256()
+    for file in sorted(FOLDER.rglob("*.mako")):
+        found.update(file.read_bytes())
+    return found.hexdigest()[:16]
+
+
+@cache
+def render(spec: TemplateSpec) -> str:
+    """Return a spec's OpenCL source; ``${part("NAME", SPACES)}`` includes another template."""
+
+    def part(name: str, spaces: int = 0) -> str:
+        text = str(_template(name).render(spec=spec, part=part, signature=signature))
+        return indent(text, " " * spaces)
+
+    return part(spec.template)

@@ -1,0 +1,348 @@
+"""Trust: a device has to give known answers before it is used.
+
+At the first use of a family of kernels `simulator.known_answers` solves a small problem in a
+process of its own, which may hang or crash; where that is wrong, with narrower vectors, then
+scalars. The outcome is kept in clhines' cache folder. Simulators are trusted.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyopencl as cl
+from numpy.typing import DTypeLike
+
+import clhines
+from clhines.core import files
+from clhines.core.checks import is_switched_on
+from clhines.core.errors import DeviceError, warn_caller
+from clhines.core.progress import phase
+from clhines.solver.device import devices, pocl
+from clhines.solver.device.templates import digest
+from clhines.solver.device.watch import watching
+from clhines.solver.plan.plan import Limits
+
+SWITCH = "CLHINES_TRUST"  # 1 leaves the checks out
+FAMILIES = {
+    "solve": "solves in vectors",
+    "steps": "channels from texts and NMODL, by steps",
+    "epochs": "channels from texts, by epochs",
+    "blocks": "channels from NMODL, by blocks of cells",
+    "lists": "channels from NMODL, by epochs",
+}  # joined by "+": one after another in one process
+DOUBLE = frozenset({"steps", "blocks", "lists"})  # whose problems need float64 on the device
+PROCESSOR_SECONDS = 30  # of a problem; right ones take one to three
+MEMORY = 4 << 30  # bytes that a problem may take on a CPU
+_OF_THREAD = 128 << 20  # addresses that a thread may reserve
+SECONDS = 180.0  # of wall time, where a process waits and does not compute
+_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from clhines.simulator.known_answers import main; main(sys.argv[2:])"
+)
+_WORD = "clhines-known-answers: "  # begins the lines that the child says
+_UNCHECKED = "unchecked: "  # begins an answer that says nothing of the device
+_SCHEMA = 1  # of the files
+_log = logging.getLogger(__name__)
+_LOCK = threading.RLock()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A device's results of the known problems of one family of `FAMILIES`, or of several."""
+
+    family: str
+    dtype: str
+    widest: int  # bytes of the widest vectors that were right; 0: none
+    seconds: float  # wall time of all tries
+    said: tuple[str, ...] = ()  # what went wrong with wider ones, in turn
+
+
+class _TrustState:
+    forced = 0  # bytes of vectors, in a child; 0: the device's own
+    known: dict[tuple[cl.Device, str, str], Outcome | None] = {}  # noqa: RUF012
+    used: dict[cl.Device, dict[str, str]] = {}  # noqa: RUF012  engine -> itself, after another
+    wrong: set[tuple[cl.Device, str]] = set()  # noqa: RUF012  engines
+
+
+def switched_off() -> bool:
+    return is_switched_on(SWITCH)
+
+
+def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
+    """Return the limits of a device for a family of kernels; DeviceError where it is wrong."""
+    full = devices.limits(device)
+    if _TrustState.forced:
+        return _narrowed(full, _TrustState.forced)
+    if switched_off() or devices.is_simulator(device):
+        return full
+    if family in DOUBLE and not devices.has_fp64(device):
+        return full  # most of what it does is refused
+    whole = devices.whole_device(device)
+    asked = family if family == "solve" else _after_another(whole, family)
+    outcome = _outcome(whole, asked, np.dtype(dtype).name)
+    if outcome is not None and not outcome.widest:
+        _TrustState.wrong.add((whole, family))
+        raise DeviceError(
+            f"{devices.label(device)} is wrong in known answers ({title(asked)}, {outcome.dtype}): "
+            f"{outcome.said[-1]}; expected another device, driver or runtime ('clhines doctor' "
+            f"checks again, {SWITCH}=1 uses it all the same)"
+        )
+    narrower = outcome is not None and outcome.widest < full.vector_bytes
+    return _narrowed(full, outcome.widest) if outcome is not None and narrower else full
+
+
+def _after_another(device: cl.Device, family: str) -> str:
+    """Return an engine's family, after that of another engine if this process has used one."""
+    used = _TrustState.used.setdefault(device, {})
+    if family not in used:
+        right = [name for name in used if (device, name) not in _TrustState.wrong]
+        used[family] = "+".join([*right[-1:], family])
+    return used[family]
+
+
+def is_right(device: cl.Device, family: str, dtype: DTypeLike) -> bool:
+    """Whether `limits` takes a family, for a choice among several; one that is wrong is logged."""
+    try:
+        found = limits(device, family, dtype)
+    except DeviceError as error:
+        _log.info("%s", error)
+        return False
+    if family == "blocks" and found.vector_bytes <= np.dtype(dtype).itemsize:
+        _TrustState.wrong.add((devices.whole_device(device), family))
+        return False
+    return True
+
+
+def title(family: str) -> str:
+    return ", then ".join(FAMILIES[name] for name in family.split("+"))
+
+
+def examine(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
+    device, dtype = devices.whole_device(device), np.dtype(dtype).name
+    index = next((index for index, d in devices.all_devices() if d == device), None)
+    if index is None:
+        return None
+    found = _tried(device, index, family, dtype)
+    _TrustState.known[device, family, dtype] = found
+    if found is not None:
+        _save(_key(device, family, dtype), found)
+    return found
+
+
+def known(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
+    return _load(_key(devices.whole_device(device), family, np.dtype(dtype).name))
+
+
+def families(device: cl.Device) -> list[str]:
+    left = {"lists" if devices.is_cpu(device) else "blocks"}
+    if not devices.has_fp64(device):
+        left |= DOUBLE
+    found = [name for name in FAMILIES if name not in left]
+    return [*found, "+".join(found[1:])]
+
+
+def forget() -> None:
+    with _LOCK:
+        _TrustState.known, _TrustState.used, _TrustState.wrong = {}, {}, set()
+
+
+def widths(device: cl.Device, family: str, dtype: str) -> tuple[int, ...]:
+    """Bytes of vectors to be tried, widest first: the device's own, halves of it, and scalars."""
+    own, scalar = devices.limits(device), np.dtype(dtype).itemsize
+    if not own.is_cpu:
+        return (own.vector_bytes,)
+    halves = [own.vector_bytes >> k for k in range(8)]
+    least = 2 * scalar if family == "blocks" else scalar
+    return tuple(width for width in halves if width >= 16 or width == least)
+
+
+# ------------------------------------------------------------------------- in the child's process
+
+
+def force(width: int) -> None:
+    _TrustState.forced = width
+
+
+def say(text: str) -> None:
+    """Tell the process that has started this one."""
+    print(_WORD + text, flush=True)
+
+
+def limit_process(seconds: int, memory: bool) -> None:
+    """End this process after `seconds` on processors; with `memory` it gets some GiB at most."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    with suppress(OSError, ValueError):
+        if memory:
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            most = pages * resource.getpagesize() + MEMORY + (os.cpu_count() or 1) * _OF_THREAD
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+# ------------------------------------------------------------------------------------------ asking
+
+
+def _narrowed(own: Limits, width: int) -> Limits:
+    if width == own.vector_bytes:
+        return own
+    return replace(own, vector_bytes=width, trusted_bytes=width)
+
+
+def _outcome(device: cl.Device, family: str, dtype: str) -> Outcome | None:
+    place = device, family, dtype
+    with _LOCK:
+        if place in _TrustState.known:
+            return _TrustState.known[place]
+        key = _key(device, family, dtype)
+        found = _load(key)
+        if found is None:
+            with files.one_process("trust"):
+                found = _load(key)  # of another process, for which this one has waited
+                if found is None:
+                    found = examine(device, family, dtype)
+                    _warn(device, found)
+        _TrustState.known[place] = found
+        return found
+
+
+def _warn(device: cl.Device, found: Outcome | None) -> None:
+    if found is not None and found.said and found.widest:
+        warn_caller(
+            f"{devices.label(device)} is wrong in known answers ({title(found.family)}, "
+            f"{found.dtype}), {'; '.join(found.said)}; from now on vectors have {found.widest} "
+            "bytes there",
+            UserWarning,
+        )
+
+
+def _tried(device: cl.Device, index: str, family: str, dtype: str) -> Outcome | None:
+    """Try widths in turn until one is right; None where that cannot be said."""
+    _log.info("known answers of %s: %s, %s", devices.label(device), title(family), dtype)
+    begin, said = time.perf_counter(), list[str]()
+    for width in widths(device, family, dtype):
+        what = f"the check of {devices.label(device)} ({title(family)}, {dtype})"
+        phase(f"{what}, once for each device, with vectors of {width} bytes")
+        with watching(what, SWITCH):
+            answer = _answer(command(index, family, dtype, width))
+        if answer.startswith(_UNCHECKED):
+            warn_caller(
+                f"{devices.label(device)} could not be checked for known answers ({title(family)}, "
+                f"{dtype}): {answer[len(_UNCHECKED) :]}; it is used unchecked: 'clhines doctor' "
+                "tries again",
+                UserWarning,
+            )
+            return None
+        seconds = round(time.perf_counter() - begin, 3)
+        if answer == "right":
+            _log.info("known answers: right in %.2f s", seconds)
+            return Outcome(family, dtype, width, seconds, tuple(said))
+        said.append(f"vectors of {width} bytes: {answer}")
+        _log.info("known answers: %s", said[-1])
+    return Outcome(family, dtype, 0, seconds, tuple(said))
+
+
+def command(index: str, family: str, dtype: str, width: int) -> list[str]:
+    path = [os.path.abspath(folder) for folder in sys.path if isinstance(folder, str)]
+    numbers = str(width), str(PROCESSOR_SECONDS)
+    return [sys.executable, "-c", _PROGRAM, json.dumps(path), index, family, dtype, *numbers]
+
+
+def _answer(arguments: Sequence[str]) -> str:
+    """Run a process and return ``right``, what is wrong, or `_UNCHECKED` and why."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="clhines-") as folder:
+            # A killed build leaves PoCL's cache unusable; and what is checked is the compiler.
+            own = {SWITCH: "1", "POCL_CACHE_DIR": folder, "PYOPENCL_NO_CACHE": "1"}
+            out, code = _run(arguments, {**os.environ, **own, "CLHINES_DUMP": ""})
+    except OSError as error:
+        return f"{_UNCHECKED}its process could not be started ({error})"
+    words = [line[len(_WORD) :] for line in out.splitlines() if line.startswith(_WORD)]
+    if not words:
+        return f"{_UNCHECKED}its process ended before it began (code {code})"
+    if words[-1] == "unsure":
+        return f"{_UNCHECKED}its process had too little memory"
+    if words[-1] == "right":
+        return "right"
+    if words[-1].startswith("wrong: "):
+        return words[-1][len("wrong: ") :]
+    if code is None:
+        return f"no answer within {SECONDS:.0f} s"
+    if -code in [getattr(signal, name, None) for name in ("SIGXCPU", "SIGKILL")]:
+        return f"no answer within {PROCESSOR_SECONDS} s of processor time, or with the memory left"
+    return f"the process ended with code {code}" if code >= 0 else f"a crash (signal {-code})"
+
+
+def _run(arguments: Sequence[str], environment: dict[str, str]) -> tuple[str, int | None]:
+    with subprocess.Popen(
+        arguments, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True, errors="replace",
+    ) as process:  # fmt: skip
+        try:
+            out, _ = process.communicate(timeout=SECONDS)
+            return out, process.returncode
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.communicate()[0], None
+        except BaseException:
+            process.kill()
+            raise
+
+
+# ---------------------------------------------------------------------------------------- the store
+
+
+def _key(device: cl.Device, family: str, dtype: str) -> dict[str, object]:
+    """Return the key of an outcome: all that it depends on."""
+    return {
+        "platform": device.platform.name.strip(),
+        "platform_version": device.platform.version.strip(),
+        "device": device.name.strip(),
+        "version": device.version.strip(),
+        "driver": device.driver_version,
+        "workaround": not pocl.switched_off(),
+        "clhines": clhines.__version__,
+        "kernels": digest(),
+        "family": family,
+        "dtype": dtype,
+    }
+
+
+def _save(key: dict[str, object], found: Outcome) -> None:
+    try:
+        files.write_entry("trust", _SCHEMA, key, outcome=asdict(found))
+    except OSError as error:
+        _log.info("what is known of the device is not kept: %s", error)
+
+
+def _load(key: dict[str, object]) -> Outcome | None:
+    entry = files.read_entry(files.entry_path("trust", key), _SCHEMA)
+    if entry is None or entry.get("key") != key:
+        return None
+    given = entry.get("outcome")
+    if not isinstance(given, dict) or set(given) != set(Outcome.__dataclass_fields__):
+        return None
+    widest, seconds, said = given["widest"], given["seconds"], given["said"]
+    good = type(widest) is int and 0 <= widest <= 128 and type(seconds) in (int, float)
+    if not good or not isinstance(said, list) or not all(isinstance(s, str) for s in said):
+        return None
+    if (given["family"], given["dtype"]) != (key["family"], key["dtype"]) or not (widest or said):
+        return None
+    return Outcome(given["family"], given["dtype"], widest, float(seconds), tuple(said))

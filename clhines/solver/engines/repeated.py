@@ -1,0 +1,117 @@
+"""Repeated calls: what was checked and prepared for some arrays, found again by these arrays.
+
+The checks of arguments and the arguments of kernels depend on nothing but the arrays (not on the
+values in them). An array is the same one if it is the same object, with the same buffer, shape,
+dtype, offset and strides as at the time of the check: all that can change.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.solver.engines.loaded import Step
+
+MOST_CALLS = 4  # whose preparation is kept: sets of arrays that take turns
+LowerArray: TypeAlias = cla.Array | None  # None: no `l`
+CallKey: TypeAlias = tuple[int, ...]
+
+
+class Call:
+    """A call that was checked, with weakly held arrays; `gone` is called when one of them goes."""
+
+    __slots__ = ("_refs", "_states", "_waited", "_waits", "steps")
+
+    def __init__(
+        self, given: Sequence[LowerArray], steps: list[Step], gone: Callable[[object], None]
+    ) -> None:
+        self.steps = steps
+        self._states = [_state(a) for a in given]
+        self._refs = [weakref.ref(a, gone) for a in given if a is not None]
+        self._waited: list[list[cl.Event]] = [[] for _ in given]
+        self._waits: dict[int, list[cl.Event]] = {}
+
+    def matches(self, given: Sequence[LowerArray]) -> bool:
+        for a, state in zip(given, self._states):
+            if a is None or state is None:
+                if a is not state:
+                    return False
+                continue
+            data, shape, dtype, offset, strides = state
+            if (
+                a.base_data is not data
+                or (a.shape is not shape and a.shape != shape)
+                or (a.dtype is not dtype and a.dtype != dtype)
+                or a.offset != offset
+                or (a.strides is not strides and a.strides != strides)
+            ):
+                return False
+        return True
+
+    def events(self, given: Sequence[LowerArray], last: cl.Event | None) -> list[cl.Event]:
+        """Events of the arrays that this call, or `last` on the same queue, has not waited for."""
+        self._waits = waits = {}
+        for k, a in enumerate(given):
+            if a is None or not (events := a.events):
+                continue
+            if (events[0] is last and len(events) == 1) or events == self._waited[k]:
+                continue
+            waits[k] = list(events)
+        return [event for events in waits.values() for event in events] if waits else []
+
+    def enqueued(self) -> None:
+        """Note that a launch waits for what `events` returned last."""
+        if self._waits:
+            for k, events in self._waits.items():
+                self._waited[k] = events
+
+
+class Calls:
+    """The last `MOST_CALLS` calls, by their arrays; to be used by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._calls: dict[CallKey, Call] = {}
+        self._last: cl.Event | None = None
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def find(self, given: Sequence[LowerArray], more: bool = False) -> Call | None:
+        """Return the call with these arrays, and this value of a further argument."""
+        call = self._calls.get((more is not False and bool(more), *map(id, given)))
+        return call if call is not None and call.matches(given) else None
+
+    def add(self, given: Sequence[LowerArray], steps: list[Step], more: bool = False) -> Call:
+        key, owner = (bool(more), *map(id, given)), weakref.ref(self)
+
+        def gone(_: object) -> None:
+            calls = owner()
+            if calls is not None:
+                calls.forget(key)
+
+        self._calls.pop(key, None)
+        while len(self._calls) >= MOST_CALLS:
+            self._calls.pop(next(iter(self._calls), key), None)
+        call = self._calls[key] = Call(given, steps, gone)
+        return call
+
+    def forget(self, key: CallKey) -> None:
+        self._calls.pop(key, None)
+
+    def waits(self, call: Call, given: Sequence[LowerArray]) -> list[cl.Event]:
+        return call.events(given, self._last)
+
+    def done(self, call: Call, event: cl.Event) -> cl.Event:
+        """Note the event of a call that was enqueued, and return it."""
+        call.enqueued()
+        self._last = event
+        return event
+
+
+def _state(a: LowerArray) -> tuple[object, ...] | None:
+    """All of an array that can change, but for its values and events."""
+    return None if a is None else (a.base_data, a.shape, a.dtype, a.offset, a.strides)

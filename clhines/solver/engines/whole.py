@@ -1,0 +1,459 @@
+"""The engine of a batch that fits on one device: all of it at once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.core.errors import InputError
+from clhines.solver.device import copies
+from clhines.solver.device.arrays import Order
+from clhines.solver.engines import hosted
+from clhines.solver.engines.engine import SolveEngine, nothing_solved
+from clhines.solver.engines.loaded import Resident, Slot, Step, only_event
+from clhines.solver.engines.memory import (
+    OPERANDS,
+    Buffer,
+    Buffers,
+    KeptBuffers,
+    Memory,
+    Room,
+    factor_buffers,
+    memory_errors,
+    most_buffers,
+    natural_factor_buffers,
+    solve_buffers,
+    total,
+    value_buffers,
+)
+from clhines.solver.engines.pivots import NO_PIVOTS, BadPivots
+from clhines.solver.plan.plan import Plan
+
+MOST_WAYS = 2  # prepared for NumPy arrays: numbers of right-hand sides that take turns
+
+
+class Whole(SolveEngine):
+    """Engine: one plan on one queue, in natural order and in device `order`."""
+
+    takes_device_order = True
+
+    def __init__(
+        self,
+        plan: Plan,
+        queue: cl.CommandQueue,
+        dtype: np.dtype,
+        room: Room,
+        transfer: hosted.Transfer | None = None,
+    ) -> None:
+        self.plan, self.queue, self.dtype, self.room = plan, queue, dtype, room
+        self.transfer = transfer or hosted.Transfer(queue, dtype)
+        self.order = Order(plan.gather, plan.forest.num_nodes)
+        self._bad: BadPivots | None = None
+        self._solved = False
+        self.kernel_events: list[cl.Event] = []
+        self._kept = KeptBuffers(queue)
+        self._ways: dict[tuple[tuple[str, ...], int], hosted.Shared | hosted.Hosted] = {}
+        self._elimination: hosted.Elimination | None = None
+        self._pool = cl.tools.MemoryPool(  # of matrices in natural order; sizes nearly exact
+            cl.tools.ImmediateAllocator(queue), leading_bits_in_bin_id=8
+        )
+        self._load()
+
+    @memory_errors
+    def _load(self) -> None:
+        self.loaded = Resident(self.plan, self.queue, self.dtype)
+
+    @memory_errors
+    def build(self) -> Whole:
+        for launch in self.loaded.launches:
+            launch.kernel(True, 1)
+        return self
+
+    @property
+    def memory(self) -> list[Memory]:
+        """See `SolveEngine`. The tables are on the device already."""
+        return [memory_of([self.plan], self.room, self.transfer)]
+
+    @functools.cached_property
+    def finds_finite(self) -> bool:
+        return all(part.finds_infinite(1) for part in self.plan.parts)
+
+    def device_order(self, what: str) -> Whole:
+        return self
+
+    def bad_pivots(self) -> BadPivots:
+        if not self._solved:
+            raise nothing_solved()
+        if self._bad is None:
+            self._bad = self.loaded.first_bad()
+        return self._bad
+
+    # -- device order --------------------------------------------------------------------------
+
+    def pack(self, a: np.ndarray | cla.Array) -> cla.Array:
+        shape = *a.shape[:-1], self.plan.packed_size
+        packed = cla.empty(self.queue, shape, self.dtype)
+        return self.order.mark(self.loaded.permute(self.transfer.to_device(a), packed, True))
+
+    def unpack(self, a: cla.Array, target: cla.Array) -> cla.Array:
+        return self.loaded.permute(a, target, False)
+
+    def prepare(self, operands: list[cla.Array], out: cla.Array, overwrite: bool) -> list[Step]:
+        return self.loaded.steps(operands, out, overwrite)
+
+    def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+        self.kernel_events = self.loaded.run(steps, waits)
+        only_event(out, self.kernel_events[-1])
+        self._bad, self._solved = None, True
+        return self.kernel_events[-1]
+
+    # -- natural order -------------------------------------------------------------------------
+
+    def empty_like(self, b: np.ndarray) -> np.ndarray:
+        return self.transfer.empty_like(b)
+
+    def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
+        matrix = [a for name, a in arrays.items() if name != "b"]
+        spoilt = any(a.base_data == target.base_data for a in matrix)  # before the last row is done
+        if self.loaded.takes_natural and not spoilt:
+            events = [e for a in (*arrays.values(), target) for e in a.events]
+            operands = [*matrix, arrays["b"]]
+            self.kernel_events = self.loaded.solve(operands, target, events, natural=True)
+            only_event(target, self.kernel_events[-1])
+            self._bad, self._solved = None, True
+            return
+        count = arrays["b"].size // self.plan.forest.num_nodes
+        taken = self._take(self._values(len(arrays), count, False))
+        operands = self._all_packed(taken, arrays)
+        x = taken.view("x", operands[-1].shape)
+        self.enqueue(self.prepare(operands, x, False), x, [])
+        self.loaded.permute(x, target, False)
+
+    def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
+        self._bad, self._solved = self.solve_values(arrays, target), True
+
+    def solve_values(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> BadPivots:
+        """Solve from NumPy to NumPy, as many rows at once as memory allows."""
+        names, b = tuple(arrays), arrays["b"]
+        found: BadPivots = NO_PIVOTS
+        self.found_finite, finite = False, True
+
+        def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
+            nonlocal found, finite
+            way = self._way(names, _count(b), most)
+            status = way.solve(arrays if b is arrays["b"] else {**arrays, "b": b}, target)
+            good = not status.any()
+            finite &= good and way.finds_infinite
+            found = NO_PIVOTS if good else self.loaded.bad_of(status)
+
+        with hosted.Ended(self.queue):  # before arrays of the host that kernels use are gone
+            self._in_turn(solve, b, target)
+        self.found_finite = finite
+        return found
+
+    def eliminate_values(self, arrays: dict[str, np.ndarray]) -> BadPivots:
+        """Return the bad pivots of d, u, (l) in NumPy arrays; with a way that can say so."""
+        with hosted.Ended(self.queue):
+            return self.loaded.bad_of(self._way((*arrays, "b"), 1, 1).eliminate(arrays))
+
+    def _in_turn(
+        self,
+        solve: Callable[[np.ndarray, np.ndarray, int], None],
+        b: np.ndarray,
+        target: np.ndarray,
+    ) -> None:
+        """Call ``solve(b, target, most)`` for at most `most` rows at once."""
+        most = self._at_once
+        if b.ndim == 1 or len(b) <= most:
+            if not b.flags.c_contiguous:
+                b = np.ascontiguousarray(b)
+            solve(b, target, _count(b))
+            return
+        in_place = b is target
+        for r in range(0, len(b), most):
+            part = target[r : r + most]
+            here = in_place and part.flags.c_contiguous
+            some = part if here else np.ascontiguousarray(b[r : r + most])
+            solve(some, part, most)
+
+    @functools.cached_property
+    def _at_once(self) -> int:
+        return self.room.rows_at_once(self.plan)
+
+    def _way(self, names: tuple[str, ...], rows: int, most: int) -> hosted.Shared | hosted.Hosted:
+        """Return the kept way to solve `rows` right-hand sides, in buffers for `most` of them."""
+        way = self._ways.get((names, rows))
+        if way is None:
+            if hosted.prefers_shared(self.loaded, most):
+                self._forget()
+                way = hosted.Shared(self.loaded, names, rows)
+            else:
+                taken = self._take(self._values(len(names), most, self.loaded.takes_natural))
+                way = hosted.Hosted(self.loaded, self.transfer, taken, names, rows)
+            while len(self._ways) >= MOST_WAYS:
+                self._ways.pop(next(iter(self._ways)))
+            self._ways[names, rows] = way
+        return way
+
+    def _take(self, listed: list[Buffer]) -> Buffers:
+        """Return kept buffers; what used other ones before is dropped together with these."""
+        if not self._kept.holds(listed):
+            self._forget()
+        return self._kept.of(listed)
+
+    def _forget(self) -> None:
+        self._ways.clear()
+        self._elimination = None
+        self._kept.drop()
+
+    def _values(self, operands: int, rows: int, natural: bool) -> list[Buffer]:
+        return value_buffers(self.plan, self.dtype, operands, rows, natural)
+
+    def _packed(self, taken: Buffers, name: str, a: np.ndarray | cla.Array) -> cla.Array:
+        source = a if isinstance(a, cla.Array) else self.transfer.bring(a, taken, "natural")
+        target = taken.view(name, (*a.shape[:-1], self.plan.packed_size))
+        return self.loaded.permute(source, target, True)
+
+    def _all_packed(self, taken: Buffers, arrays: dict[str, cla.Array]) -> list[cla.Array]:
+        """Return d, u, (l), b in device order, each in its buffer, from arrays on the device."""
+        if arrays["b"].ndim == 2:
+            found = {name: self._packed(taken, name, a) for name, a in arrays.items()}
+        else:
+            found = {name: taken.view(name, (self.plan.packed_size,)) for name in arrays}
+            self.loaded.pack_three([arrays[k] for k in "dub"], [found[k] for k in "dub"])
+            if "l" in arrays:
+                self.loaded.permute(arrays["l"], found["l"], True)
+        return [*(a for name, a in found.items() if name != "b"), found["b"]]
+
+    def solve_factored(self, factors: WholeFactors, b: np.ndarray, target: np.ndarray) -> None:
+        natural, finite = bool(factors.values), True
+
+        def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
+            nonlocal finite
+            rows, listed = _count(b), self._values(3, most, natural)
+            taken = self._take([one for one in listed if one.name in ("b", "x", "natural")])
+            way = factors.way
+            if way is None or (way.taken, way.rows) != (taken, rows):
+                given = self.loaded, self.transfer, taken, ("b",), rows
+                way = factors.way = hosted.Hosted(*given, **factors.given)
+            status = way.solve({"b": b}, target)
+            finite &= way.finds_infinite and not status.any()
+
+        self.found_finite = False
+        with hosted.Ended(self.queue):
+            self._in_turn(solve, b, target)
+        self.found_finite = finite
+
+    def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> WholeFactors:
+        host = {name: a for name, a in arrays.items() if isinstance(a, np.ndarray)}
+        if host and hosted.solves_by_values(self.loaded):
+            host = {name: a.copy() for name, a in host.items()}
+            return NaturalFactors(self, host, self.eliminate_values(host))
+        if host and self._room_for_both:
+            return self._factor_natural(host)
+        return self.factor_on_device(arrays)
+
+    @functools.cached_property
+    def _room_for_both(self) -> bool:
+        """Whether a matrix in natural order can be on the device beside the values of a solve."""
+        if copies.shares_memory(self.queue.device) or not self.loaded.takes_natural:
+            return False
+        return total(both_buffers(self.plan, self.dtype, self._at_once)) <= self.room.memory
+
+    def _factor_natural(self, arrays: dict[str, np.ndarray]) -> NaturalFactors:
+        """Eliminate d, u, (l) in natural order, which stay on the device."""
+        names, spare = tuple(arrays), len(arrays) + 1
+        taken = self._take([Buffer("x", self.plan.forest.num_nodes, self.dtype)])
+        if self._elimination is None or self._elimination.names != names:
+            self._elimination = hosted.Elimination(self.loaded, self.transfer, taken, names)
+        if self._pool.held_blocks > spare:
+            self._pool.free_held()
+        listed = natural_factor_buffers(self.plan, self.dtype, spare)
+        with hosted.Ended(self.queue):  # buffers: pyopencl's arrays take longer than a copy
+            own = {one.name: self._pool(one.nbytes) for one in listed}
+            bad = self.loaded.bad_of(self._elimination.run(arrays, own))
+        slots = {one.name: Slot((one.size,), own[one.name]) for one in listed}
+        return NaturalFactors(self, {name: slots[name] for name in names}, bad, slots["status"])
+
+    def factor_on_device(self, arrays: Mapping[str, np.ndarray | cla.Array]) -> WholeFactors:
+        self._forget()
+        listed = factor_buffers(self.plan, self.dtype, len(arrays) + 1, 1)
+        taken = Buffers(listed, self.queue)
+        matrix = [self._packed(taken, name, a) for name, a in arrays.items()]
+        pivots, status = self.loaded.make_factors(matrix, taken)
+        return WholeFactors(self, [pivots, *matrix[1:]], status)
+
+    @memory_errors
+    def ready_to_time(self, systems: list[list[np.ndarray]]) -> Callable[[int], list[cl.Event]]:
+        """Put systems d, u, b on the device; returns a function that enqueues a solve of one."""
+        sets, x = [], []
+        for one in systems:
+            taken = Buffers(self._values(3, 1, False), self.queue)
+            sets.append([self._packed(taken, k, a) for k, a in zip("dub", one, strict=True)])
+            x.append(taken["x"])
+
+        def launch(k: int) -> list[cl.Event]:
+            return self.loaded.solve(sets[k % len(sets)], x[k % len(sets)], [])
+
+        return launch
+
+    def note(self, events: list[cl.Event]) -> None:
+        """Take the events of a solve with factors for those of the last solve."""
+        self.kernel_events = events
+
+
+class WholeFactors:
+    """A matrix in device order, eliminated where the plan can, and its bad pivots by cell."""
+
+    values: Mapping[str, Any] = MappingProxyType({})  # of the matrix in natural order, if it is so
+
+    def __init__(self, engine: Whole, matrix: list[cla.Array], bad: cla.Array) -> None:
+        self.engine, self.matrix, self.bad = engine, matrix, bad
+        self.way: hosted.Hosted | None = None  # of the last solve from NumPy to NumPy
+
+    @property
+    def given(self) -> dict[str, Any]:
+        return {"packed": self.matrix, "factored": self.bad}
+
+    def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
+        self.engine.solve_factored(self, b, target)
+
+    def solve_device(self, b: cla.Array, target: cla.Array) -> None:
+        packed = self.engine.pack(b)
+        self.enqueue(self.prepare(packed, packed), packed, [])
+        self.engine.unpack(packed, target)
+
+    def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
+        if any(out.base_data == a.base_data for a in self.matrix):
+            raise InputError("out is one of the factors; expected another array")
+        return self.engine.loaded.steps([*self.matrix, b], out, factored=self.bad)
+
+    def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+        """See `Eliminated`. The queue is in order, and has made the factors before."""
+        done = self.engine.loaded.run(steps, waits)
+        self.engine.note(done)
+        only_event(out, done[-1])
+        return done[-1]
+
+    def bad_pivots(self) -> BadPivots:
+        return self.engine.loaded.first_bad(self.bad)
+
+    def transposed(self) -> WholeFactors:
+        """See `Eliminated`: pivots depend on products of u and l only, so u and l swap."""
+        pivots, *couplings = self.matrix
+        return WholeFactors(self.engine, [pivots, *reversed(couplings)], self.bad)
+
+    def matrix_on_host(self) -> dict[str, np.ndarray]:
+        """See `Eliminated`; of factors that keep the diagonal."""
+        found = {}
+        for name, a in zip(("d", "u", "l"), self.matrix, strict=False):
+            natural = cla.empty(self.engine.queue, self.engine.plan.forest.num_nodes, a.dtype)
+            found[name] = self.engine.unpack(a, natural).get(self.engine.queue)
+        return found
+
+
+class NaturalFactors(WholeFactors):
+    """A matrix in natural order, eliminated in every solve, until needed in device order.
+
+    Its `values` are NumPy arrays, which the device uses in place, or `Slot`s on the device; solves
+    with these write `status`, (num_cells,).
+    """
+
+    def __init__(
+        self, engine: Whole, values: Mapping[str, Any], bad: BadPivots, status: Slot | None = None
+    ) -> None:
+        self.engine, self.values, self._bad, self._status = engine, values, bad, status
+        self.way = None
+
+    @property
+    def _arrays(self) -> dict[str, np.ndarray | cla.Array]:
+        if self._status is None:
+            return dict(self.values)
+        queue, dtype = self.engine.queue, self.engine.dtype
+        return {
+            name: cla.Array(queue, slot.shape, dtype, data=slot.base_data)
+            for name, slot in self.values.items()
+        }
+
+    @functools.cached_property
+    def _on_device(self) -> WholeFactors:
+        made = self.engine.factor_on_device(self._arrays)
+        self.engine.queue.finish()  # the arrays may have been lent
+        self.values, self.way = {}, None
+        return made
+
+    @property
+    def matrix(self) -> list[cla.Array]:  # type: ignore[override]
+        return self._on_device.matrix
+
+    @property
+    def bad(self) -> cla.Array:
+        return self._on_device.bad
+
+    @property
+    def given(self) -> dict[str, Any]:
+        if not self.values:
+            return super().given
+        return {"natural": list(self.values.values()), "factored": self._status}
+
+    def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
+        if self.values and self._status is None:
+            self.engine.solve_values({**self.values, "b": b}, target)
+        else:
+            super().solve_host(b, target)
+
+    def bad_pivots(self) -> BadPivots:
+        return self._bad
+
+    def transposed(self) -> WholeFactors:
+        if not self.values:
+            return super().transposed()
+        d, *couplings = self.values.values()
+        swapped = dict(zip(self.values, [d, *reversed(couplings)], strict=True))
+        return NaturalFactors(self.engine, swapped, self._bad, self._status)
+
+    def matrix_on_host(self) -> dict[str, np.ndarray]:
+        queue, arrays = self.engine.queue, self._arrays
+        found = {k: a if isinstance(a, np.ndarray) else a.get(queue) for k, a in arrays.items()}
+        return found or super().matrix_on_host()
+
+
+def _count(b: np.ndarray) -> int:
+    return len(b) if b.ndim > 1 else 1
+
+
+def memory_of(plans: Sequence[Plan], room: Room, transfer: hosted.Transfer) -> Memory:
+    """Return the memory of solves of plans, one after another, each alone on the device."""
+    most = [room.rows_at_once(plan) for plan in plans]
+    pinned = max(_pinned(plan, room, transfer, r) for plan, r in zip(plans, most, strict=True))
+    needed = [total(most_buffers(plan, room.dtype, r)) for plan, r in zip(plans, most, strict=True)]
+    if len(plans) == 1 and plans[0].takes_natural and not copies.shares_memory(transfer.device):
+        both = total(both_buffers(plans[0], room.dtype, most[0]))
+        needed.append(both if both <= room.memory else 0)
+    return Memory(max(needed), pinned, len(plans))
+
+
+def both_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
+    """All buffers of solves and of a matrix that stays on the device, in natural order."""
+    return solve_buffers(plan, dtype, 4, rows) + natural_factor_buffers(plan, dtype, 4)
+
+
+def _pinned(plan: Plan, room: Room, transfer: hosted.Transfer, rows: int) -> int:
+    """Pinned memory of the host, at most, of solves of up to `rows` right-hand sides at once."""
+    if not copies.helps(transfer.device):
+        return 0
+    n, operands = plan.forest.num_nodes * room.dtype.itemsize, OPERANDS[4]
+    staged = transfer.staged(n * (rows + len(operands) - 1 if plan.takes_natural else rows))
+    sizes = [
+        total(hosted.pin_buffers(plan, room.dtype, (*operands, "x"), r, transfer.staged))
+        for r in range(1, rows + 1)
+    ]
+    ways = MOST_WAYS + 1  # of solves, and those of factors, which bring less
+    found = sum(sorted(sizes * 2)[-ways:]) + (transfer.pinned_bytes() if staged else 0)
+    return found + max(copies.result_bytes(n * r) for r in range(1, rows + 1))

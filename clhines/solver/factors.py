@@ -1,0 +1,324 @@
+"""Factors: a matrix that a solver has eliminated, for any number of right-hand sides."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+from numpy.typing import ArrayLike
+
+from clhines.core.checks import as_check, as_real, as_switch
+from clhines.core.errors import InputError
+from clhines.core.summary import as_html
+from clhines.solver.accuracy import report_error, report_growth
+from clhines.solver.arguments import Arguments
+from clhines.solver.device.arrays import Array, Given, events_of, unshared
+from clhines.solver.device.guard import exclusive
+from clhines.solver.engines.engine import Eliminated, SolveEngine, on_host
+from clhines.solver.engines.memory import Memory, memory_errors
+from clhines.solver.engines.pivots import BadPivots, first_nodes
+from clhines.solver.engines.repeated import Calls
+from clhines.solver.forest import Forest
+
+
+class Gradients(NamedTuple):
+    """Gradients of a loss; sums over the right-hand sides but for `b`.
+
+    Attributes
+    ----------
+    d, u : (n,) of the solver's dtype
+        `u` is 0 at roots. Without `l`, an entry of `u` stands in the matrix twice, and so here.
+    b : (n,) or (k, n)
+        The adjoint: solution with the transposed matrix.
+    l : (n,) or None
+        0 at roots; None where the matrix was given without `l`.
+    """
+
+    d: np.ndarray
+    u: np.ndarray
+    b: np.ndarray
+    l: np.ndarray | None  # noqa: E741
+
+
+def host_rows(
+    x: ArrayLike, g: ArrayLike, num_nodes: int, dtype: np.dtype
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return a solution and its gradient, (n,) or (k, n), of the dtype; finite, or InputError."""
+    rows = []
+    for name, a in (("x", x), ("g", g)):
+        if hasattr(a, "base_data"):
+            raise InputError(f"{name} is a pyopencl array; expected a NumPy array (see get())")
+        rows.append(as_real(name, a).astype(dtype, copy=False))
+        if rows[-1].ndim not in (1, 2) or rows[-1].shape[-1] != num_nodes or not rows[-1].size:
+            shape = rows[-1].shape
+            expected = f"({num_nodes},) or (k, {num_nodes})"
+            raise InputError(f"{name} has shape {shape}; expected {expected}")
+    if rows[0].shape != rows[1].shape:
+        raise InputError(f"g has shape {rows[1].shape}; expected that of x, {rows[0].shape}")
+    return rows[0], rows[1]
+
+
+def entry_gradients(
+    forest: Forest, x: np.ndarray, adjoint: np.ndarray, symmetric: bool
+) -> Gradients:
+    roots, above = forest.parent < 0, np.maximum(forest.parent, 0)
+    rows, adjoints = np.atleast_2d(x), np.atleast_2d(adjoint)
+
+    def products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return -(a[0] * b[0] if len(a) == 1 else np.einsum("kn,kn->n", a, b))
+
+    upper = products(np.take(adjoints, above, axis=1), rows)
+    lower = products(adjoints, np.take(rows, above, axis=1))
+    upper[roots] = lower[roots] = 0.0
+    diagonal = products(adjoints, rows)
+    if symmetric:
+        return Gradients(diagonal, upper + lower, adjoint, None)
+    return Gradients(diagonal, upper, adjoint, lower)
+
+
+def vjp(
+    self: Any,  # a `Solver`, of which this is a method
+    d: ArrayLike,
+    u: ArrayLike,
+    x: ArrayLike,
+    g: ArrayLike,
+    *,
+    l: ArrayLike | None = None,  # noqa: E741
+    check: bool | str = True,
+) -> Gradients:
+    """Gradients of a loss with respect to d, u, l and b, by one solve with u and l swapped.
+
+    `Factors.vjp` does the same with a matrix that is eliminated already.
+
+    Parameters
+    ----------
+    d, u, l : (n,) NumPy arrays
+        As in `solve`.
+    x : (n,) or (k, n)
+        The solution, as `solve` returned it.
+    g : like x
+        Gradient of the loss with respect to `x`.
+    check : bool or "raise"
+        As in `solve`.
+    """
+    rows_x, rows_g = host_rows(x, g, self.forest.num_nodes, self.dtype)
+    upper, lower = (u, None) if l is None else (l, u)
+    adjoint = self.solve(d, upper, rows_g, l=lower, check=check)
+    return entry_gradients(self.forest, rows_x, adjoint, l is None)
+
+
+class Factors:
+    """A matrix that `Solver.factor` has eliminated, for any number of right-hand sides.
+
+    They are pickled as forest, method and matrix, and eliminated again where they are unpickled, on
+    the device that is chosen there, with the usual options of the method.
+
+    Attributes
+    ----------
+    eliminated : Eliminated
+        Factors of the solver's engine; `solver.engines.whole.WholeFactors` has the arrays.
+    symmetric : bool
+        Whether the matrix was given without `l`.
+    doubtful : dict of str to NumPy array
+        d, u and l of a matrix whose elimination lost digits, so that solutions are measured.
+    """
+
+    def __init__(
+        self,
+        engine: SolveEngine,
+        eliminated: Eliminated,
+        arguments: Arguments,
+        lock: threading.RLock,
+        symmetric: bool,
+    ) -> None:
+        self.eliminated, self.symmetric = eliminated, symmetric
+        self._engine, self._arguments, self._lock = engine, arguments, lock
+        self._calls, self.doubtful = Calls(), dict[str, np.ndarray]()
+
+    def __repr__(self) -> str:
+        batch = f"{self._arguments.forest!r}, {self._arguments.dtype}"
+        return f"Factors({batch}, {self._engine.describe()}"
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "batch": self._arguments.forest,
+            "matrix": "symmetric" if self.symmetric else "unsymmetric",
+            "dtype": self._arguments.dtype,
+            "method": self._engine.plan.method,
+            "memory": "\n".join(map(str, self.memory)),
+        }
+        return as_html("Factors", rows)
+
+    @exclusive
+    def source(self) -> tuple[Forest, str, np.dtype, dict[str, np.ndarray]]:
+        """Return forest, method, dtype and the matrix that was given: d, u, (l), (n,) each.
+
+        InputError where the inverse pivots have taken the place of d.
+        """
+        eliminated, plan = self.eliminated, self._engine.plan
+        if not getattr(eliminated, "values", None):
+            if any(part.keeps_factors for part in plan.parts):
+                raise InputError(
+                    f"factors of {plan.method} have no matrix any more, and cannot be pickled; "
+                    "expected d, u and l, and factor() there"
+                )
+        given = {name: a.copy() for name, a in eliminated.matrix_on_host().items()}
+        return self._arguments.forest, plan.method, self._arguments.dtype, given
+
+    @property
+    def queue(self) -> cl.CommandQueue:
+        """Of the solver; the first of several."""
+        return self._engine.queue
+
+    @property
+    def memory(self) -> list[Memory]:
+        """As `Solver.memory`."""
+        return self._engine.memory
+
+    def transposed(self) -> Factors:
+        """Return factors of the transposed matrix, in which u and l swap.
+
+        They share the arrays of these: nothing is eliminated or copied.
+        """
+        eliminated = self.eliminated.transposed()
+        found = Factors(self._engine, eliminated, self._arguments, self._lock, self.symmetric)
+        if self.doubtful:
+            d, u, lower = (self.doubtful[name] for name in "dul")
+            found.doubtful = {"d": d, "u": lower, "l": u}
+        return found
+
+    @exclusive
+    @memory_errors
+    def solve(
+        self,
+        b: Given,
+        *,
+        out: Array | None = None,
+        overwrite: bool = False,
+        check: bool | str = True,
+        transpose: bool = False,
+    ) -> Array:
+        """Solve for right-hand sides in *natural* order.
+
+        Parameters
+        ----------
+        b, out, overwrite
+            As in `Solver.solve`.
+        check : bool or "raise"
+            Raise `InputError` for values of `b` or `x` that are not finite (NumPy only), and warn
+            as `Solver.solve` does if the solution has lost digits and `factor` has checked.
+        transpose : bool
+            Solve with the transposed matrix, in which u and l swap.
+
+        Returns
+        -------
+        x : like b
+
+        Warns
+        -----
+        AccuracyWarning
+            As `Solver.solve`.
+        """
+        if as_switch("transpose", transpose):
+            return self.transposed().solve(b, out=out, overwrite=overwrite, check=check)
+        check, engine = as_check(check), self._engine
+        rows = self._arguments.natural({"b": b})["b"]
+        target = self._arguments.target(engine, b, rows, out, overwrite)
+        late = self._arguments.may_check_late(engine, rows, target)
+        if check and not late:
+            self._arguments.check_finite("b", rows)
+        if not rows.size:
+            return target
+        before: dict[str, np.ndarray] = {}
+        if check and self.doubtful:
+            before = {**self.doubtful, **on_host(self.queue, {"b": rows})}
+        elif check and engine.may_lose and isinstance(rows, np.ndarray):
+            before = {**self.eliminated.matrix_on_host(), "b": rows.copy()}
+        if isinstance(rows, cla.Array):
+            self.eliminated.solve_device(rows, target)
+        else:
+            self.eliminated.solve_host(unshared(rows, target), target)
+        if check and not (late and engine.found_finite):
+            if late:
+                self._arguments.check_finite("b", rows)
+            self._arguments.check_finite("x", target)
+        if before:
+            x = on_host(self.queue, {"x": target})["x"]
+            report_error(self._arguments, engine.plan, before, x, check)
+        return target
+
+    def vjp(self, x: ArrayLike, g: ArrayLike, *, check: bool | str = True) -> Gradients:
+        """Gradients of a loss with respect to d, u, l and b, by one transposed solve.
+
+        Parameters
+        ----------
+        x : (n,) or (k, n) NumPy array
+            The solution, as `solve` returned it, in natural order.
+        g : like x
+            Gradient of the loss with respect to `x`.
+        check : bool or "raise"
+            As in `solve`, of `g` and of the gradient with respect to `b`.
+
+        Returns
+        -------
+        Gradients
+
+        Raises
+        ------
+        InputError, DeviceMemoryError
+        """
+        forest, dtype = self._arguments.forest, self._arguments.dtype
+        rows_x, rows_g = host_rows(x, g, forest.num_nodes, dtype)
+        adjoint = self.solve(rows_g, check=check, transpose=True)
+        return entry_gradients(forest, rows_x, adjoint, self.symmetric)
+
+    @exclusive
+    @memory_errors
+    def enqueue(
+        self,
+        b: cla.Array,
+        *,
+        out: cla.Array,
+        wait_for: cl.Event | Sequence[cl.Event] | None = None,
+        overwrite: bool = False,
+        packed: bool = False,
+    ) -> cl.Event:
+        """Enqueue a solve of right-hand sides in *device* order, without waiting.
+
+        Parameters
+        ----------
+        b, out, wait_for, overwrite, packed
+            As in `Solver.enqueue`.
+
+        Returns
+        -------
+        pyopencl.Event
+            Of the last kernel.
+        """
+        arrays, calls = (b, out), self._calls
+        order = self._engine.device_order("enqueue()").order
+        waits = events_of("wait_for", wait_for, self.queue)
+        call = calls.find(arrays)
+        if call is None:
+            b = self._arguments.in_order("b", b, order, as_switch("packed", packed))
+            self._arguments.check_out(out, b, len(order.gather))
+            call = calls.add(arrays, self.eliminated.prepare(b, out))
+            order.mark(out)
+        waits = calls.waits(call, arrays) + waits
+        return calls.done(call, self.eliminated.enqueue(call.steps, out, waits))
+
+    @exclusive
+    def status(self) -> np.ndarray:
+        """Return the first bad node of every cell as `Solver.status` does; waits."""
+        found = self.eliminated.bad_pivots()
+        report_growth(self._arguments, found, True)
+        return first_nodes(self._arguments.forest, found)
+
+    @exclusive
+    def bad_pivots(self) -> BadPivots:
+        """Return all that kernels report of the matrix; waits."""
+        return self.eliminated.bad_pivots()

@@ -1,0 +1,457 @@
+"""Forest: the trees of a batch of cells; validation, distinct shapes, branches and levels.
+
+Everything here is vectorised NumPy. Ancestors are found by pointer doubling, so that a chain of
+a million nodes takes twenty passes instead of a million.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+
+from clhines.core import arrays
+from clhines.core.checks import check_room, integers
+from clhines.core.errors import ForestError, shown
+from clhines.core.summary import counted
+
+_NODE_BYTES, _CELL_BYTES = 8, 32  # that `Forest.repeat` takes, `parent` included
+_CHUNK_NODES = 1 << 20  # nodes handled at once while cells are compared: stays in the cache
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """The distinct trees of a forest, one after another, each with its own branches.
+
+    A *branch* is a maximal chain of nodes: it starts at the root, at a child of a node with
+    several, and at the `cuts`, (num_nodes,) bool. Branches are numbered by tree, then level, then
+    first node (2018 report, section 2).
+    """
+
+    offsets: np.ndarray  # nodes of tree s are ``offsets[s]:offsets[s + 1]``
+    parent: np.ndarray  # index of the parent in these arrays, -1 at each root
+    cuts: np.ndarray | None = None
+
+    @property
+    def num_trees(self) -> int:
+        return len(self.offsets) - 1
+
+    def used(self, shape_of_cell: np.ndarray) -> tuple[np.ndarray, Trees]:
+        """Shapes of cells, numbered by first appearance, and the trees that cells have."""
+        found, first = np.unique(shape_of_cell, return_index=True)
+        found = found[np.argsort(first)]
+        if np.array_equal(found, np.arange(self.num_trees)):
+            return shape_of_cell, self
+        number = arrays.inverse(found, self.num_trees)
+        bounds = arrays.offsets(self.sizes[found])
+        nodes = arrays.ranges(self.offsets[found], self.sizes[found])
+        parent = arrays.moved(
+            self.parent[nodes], bounds[:-1] - self.offsets[found], self.sizes[found]
+        )
+        cuts = None if self.cuts is None else self.cuts[nodes]
+        return number[shape_of_cell], Trees(bounds, parent, cuts)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    @cached_property
+    def num_children(self) -> np.ndarray:
+        inner = self.parent[self.parent >= 0]
+        return np.bincount(inner, minlength=len(self.parent))
+
+    @cached_property
+    def _chains(self) -> tuple[np.ndarray, np.ndarray]:
+        """First node of each node's branch, and the node's position in that branch."""
+        inner = self.parent >= 0
+        is_first = ~inner
+        is_first[inner] = self.num_children[self.parent[inner]] != 1
+        if self.cuts is not None:
+            is_first |= self.cuts
+        return arrays.climb(np.where(is_first, -1, self.parent))
+
+    @cached_property
+    def _branches(self) -> tuple[np.ndarray, ...]:
+        first_of_node, _ = self._chains
+        heads = np.flatnonzero(first_of_node == np.arange(len(self.parent)))
+        number = arrays.inverse(heads, len(self.parent))
+        branch_of_node = number[first_of_node]  # -1 on a cycle without side branches
+        above = self.parent[heads]
+        above = np.where(above >= 0, branch_of_node[above], -1)
+        is_root = above < 0
+        top, level = arrays.climb(above)
+        tree = np.searchsorted(self.offsets, heads, side="right") - 1
+        rank = np.lexsort((heads, level, tree))
+        new = arrays.inverse(rank)
+        on_cycle = branch_of_node < 0
+        on_cycle[~on_cycle] = ~is_root[top[branch_of_node[~on_cycle]]]
+        branch_of_node = np.where(branch_of_node < 0, -1, new[branch_of_node])
+        parent = np.where(is_root, -1, new[above])[rank]
+        return branch_of_node, heads[rank], parent, level[rank], tree[rank], on_cycle
+
+    @property
+    def position(self) -> np.ndarray:
+        """(num_nodes,) int64: place of each node in its branch, 0 nearest the root."""
+        return self._chains[1]
+
+    @property
+    def branch_of_node(self) -> np.ndarray:
+        return self._branches[0]
+
+    @property
+    def branch_first(self) -> np.ndarray:
+        """(num_branches,) int64: the node of each branch nearest the root."""
+        return self._branches[1]
+
+    @property
+    def branch_parent(self) -> np.ndarray:
+        """(num_branches,) int64: the branch that each one hangs from, -1 at the roots."""
+        return self._branches[2]
+
+    @property
+    def branch_level(self) -> np.ndarray:
+        """(num_branches,) int64: branches between each one and the root; the root's is 0."""
+        return self._branches[3]
+
+    @property
+    def branch_tree(self) -> np.ndarray:
+        return self._branches[4]
+
+    @property
+    def on_cycle(self) -> np.ndarray:
+        """(num_nodes,) bool: nodes that do not lead to a root; none in a valid forest."""
+        return self._branches[5]
+
+    @cached_property
+    def branch_length(self) -> np.ndarray:
+        return np.bincount(self.branch_of_node, minlength=len(self.branch_first))
+
+    @cached_property
+    def branch_offsets(self) -> np.ndarray:
+        """(num_trees + 1,) int64: branches of tree s are ``branch_offsets[s]:[s + 1]``."""
+        counts = np.bincount(self.branch_tree, minlength=self.num_trees)
+        return arrays.offsets(counts)
+
+    @cached_property
+    def num_levels(self) -> np.ndarray:
+        return self.branch_level[self.branch_offsets[1:] - 1] + 1
+
+    @cached_property
+    def branch_start(self) -> np.ndarray:
+        """(num_branches,) int64: place of each branch's first node in `order`."""
+        return arrays.starts(self.branch_length)
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """(num_nodes,) int64: nodes breadth-first by branch; reversed, the elimination order."""
+        return arrays.inverse(self.rank)
+
+    @cached_property
+    def rank(self) -> np.ndarray:
+        """(num_nodes,) int64: inverse of `order`."""
+        return self.branch_start[self.branch_of_node] + self.position
+
+    @cached_property
+    def depth(self) -> np.ndarray:
+        """(num_nodes,) int64: edges between each node and its root."""
+        above = self.branch_parent
+        _, before = arrays.climb(above, np.where(above < 0, 0, self.branch_length[above]))
+        return before[self.branch_of_node] + self.position
+
+    def by_level(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the first branch of each level of each tree, and the first level of each tree."""
+        first = np.flatnonzero(np.diff(self.branch_level, prepend=-1))
+        first = np.union1d(first, self.branch_offsets[:-1])  # a tree of one level after another
+        return first, np.searchsorted(first, self.branch_offsets[:-1])
+
+    @cached_property
+    def heights(self) -> np.ndarray:
+        """(num_trees,) int64: nodes on the longest path from the root to a tip."""
+        return np.maximum.reduceat(self.depth, self.offsets[:-1]) + 1
+
+
+class Forest:
+    """A batch of cells, each a rooted tree; the structure of a batch of Hines matrices.
+
+    The arrays given are copied, and those of the forest are read-only.
+
+    Parameters
+    ----------
+    parent : (n,) integer array
+        Index of each node's parent in this same array, -1 at each root. Within a cell any
+        order is accepted; parents need not come first.
+    cell_offsets : (num_cells + 1,) integer array, optional
+        Nodes of cell c are ``cell_offsets[c]:cell_offsets[c + 1]``. Default: one cell.
+
+    Attributes
+    ----------
+    trees : Trees
+        The distinct shapes among the cells; identical cells are analysed and planned once.
+    shape_of_cell : (num_cells,) int64
+        Which of `trees` each cell is; shapes are numbered by first appearance.
+
+    Raises
+    ------
+    ForestError
+        Parent out of range or in another cell, cycle, no root or several roots, empty cell,
+        offsets not increasing, wrong dtype, NaN. The message names the cell and the node.
+    """
+
+    def __init__(self, parent: np.ndarray, cell_offsets: np.ndarray | None = None) -> None:
+        own = integers(parent, "parent").copy()
+        bounds = np.array([0, len(own)]) if cell_offsets is None else cell_offsets
+        self._take_over(own, integers(bounds, "cell_offsets").astype(np.int64))
+
+    def _take_over(self, parent: np.ndarray, cell_offsets: np.ndarray) -> None:
+        """Analyse and freeze arrays that nobody else has."""
+        self.parent, self.cell_offsets = parent, cell_offsets
+        self._check_offsets(len(parent))
+        self.shape_of_cell, first_cell = self._group_cells()
+        sizes = self.sizes[first_cell]
+        parents = arrays.parents_of(self.parent, self.cell_offsets[first_cell], sizes)
+        self.trees = Trees(arrays.offsets(sizes), parents.astype(np.int64))
+        self._check_trees(first_cell)
+        self._freeze()
+
+    def _freeze(self) -> None:
+        trees, known = self.trees, [self.parent] if "parent" in vars(self) else []
+        for a in (*known, self.cell_offsets, self.shape_of_cell, trees.offsets, trees.parent):
+            a.flags.writeable = False
+
+    @cached_property
+    def parent(self) -> np.ndarray:
+        """(n,) integer: parent of each node; made when first asked for, where others have it."""
+        parent = self._parents()
+        parent.flags.writeable = False
+        return parent
+
+    @classmethod
+    def from_parents(cls, parents: Iterable[np.ndarray]) -> Forest:
+        """Make a forest of cells given one by one, each with its own indices from 0.
+
+        Parameters
+        ----------
+        parents : iterable of (n_c,) integer arrays
+            Parent of each node within its cell, -1 at the root.
+        """
+        cells = [integers(p, f"parent of cell {c}") for c, p in enumerate(parents)]
+        sizes = np.array([len(p) for p in cells], np.int64)
+        bounds = arrays.offsets(sizes)
+        flat = np.concatenate([*cells, np.empty(0, np.int64)]).astype(np.int64)
+        bad = np.flatnonzero((flat < -1) | (flat >= np.repeat(sizes, sizes)))
+        if len(bad):
+            i = int(bad[0])
+            c = int(np.searchsorted(bounds, i, side="right")) - 1
+            raise ForestError(
+                f"cell {c}, node {i - bounds[c]}: parent {flat[i]} is out of range; expected "
+                f"-1 or 0 to {sizes[c] - 1}"
+            )
+        return cls(arrays.moved(flat, bounds[:-1], sizes), bounds)
+
+    @classmethod
+    def repeat(cls, parents: Sequence[np.ndarray], num_cells: int) -> Forest:
+        """Make a forest of `num_cells` cells that take the given trees in turn.
+
+        Parameters
+        ----------
+        parents : sequence of (n_c,) integer arrays
+            Parent of each node within its cell, -1 at the root.
+        num_cells : int
+        """
+        whole = isinstance(num_cells, (int, np.integer)) and not isinstance(num_cells, bool)
+        if not whole or num_cells < 1 or not len(parents):
+            raise ForestError(
+                f"got {len(parents)} trees for {shown(num_cells)} cells; expected 1 or more"
+            )
+        if any(np.ndim(p) != 1 for p in parents):
+            raise ForestError(
+                "parents has a tree that is not 1-dimensional; expected a list of arrays, "
+                "also of a single tree: [parent]"
+            )
+        nodes = arrays.repeated_nodes([len(p) for p in parents], num_cells)
+        check_room(_NODE_BYTES * nodes + _CELL_BYTES * num_cells, f"{shown(num_cells)} cells")
+        once = cls.from_parents(parents[:num_cells])
+        shape_of_cell = np.resize(once.shape_of_cell, num_cells)
+        return cls._of(
+            once.trees, shape_of_cell, partial(arrays.repeated_parents, once.parent, nodes)
+        )
+
+    @classmethod
+    def from_trees(cls, trees: Trees, shape_of_cell: np.ndarray) -> Forest:
+        """Make a forest of cells of given shapes, which are taken as valid and distinct.
+
+        Parameters
+        ----------
+        shape_of_cell : (num_cells,) integer
+        """
+        first, sizes = trees.offsets[shape_of_cell], trees.sizes[shape_of_cell]
+        parents = partial(arrays.parents_of, trees.parent, first, sizes)
+        return cls._of(trees, np.array(shape_of_cell), parents)
+
+    @classmethod
+    def _of(cls, trees: Trees, shapes: np.ndarray, parents: Callable[[], np.ndarray]) -> Forest:
+        """Make a forest of cells of given shapes, whose `parent` is made when asked for."""
+        forest = cls.__new__(cls)
+        forest._put(trees, shapes, parents)
+        return forest
+
+    def _put(self, trees: Trees, shapes: np.ndarray, parents: Callable[[], np.ndarray]) -> None:
+        self.trees, self.shape_of_cell, self._parents = trees, shapes, parents
+        self.cell_offsets = arrays.offsets(trees.sizes[shapes])
+        self._check_offsets(self.num_nodes)
+        self._freeze()
+
+    @property
+    def num_cells(self) -> int:
+        """Number of cells."""
+        return len(self.cell_offsets) - 1
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes over all cells."""
+        return int(self.cell_offsets[-1])
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """(num_cells,) int64: nodes of each cell."""
+        return np.diff(self.cell_offsets)
+
+    @property
+    def num_branches(self) -> int:
+        """Number of branches over all cells."""
+        return int(np.diff(self.trees.branch_offsets)[self.shape_of_cell].sum())
+
+    @property
+    def heights(self) -> np.ndarray:
+        """(num_cells,) int64: nodes on the longest path from each cell's root to a tip."""
+        return self.trees.heights[self.shape_of_cell]
+
+    def node_index(self, cell: int, rank: int) -> int:
+        """Natural index of the node that is `rank`-th in the elimination order of `cell`."""
+        shape = int(self.shape_of_cell[cell])
+        start = int(self.trees.offsets[shape])
+        return int(self.trees.order[start + rank]) - start + int(self.cell_offsets[cell])
+
+    def subset(self, cells: np.ndarray) -> Forest:
+        """Return some of the cells as a forest of their own.
+
+        Parameters
+        ----------
+        cells : (m,) integer
+        """
+        cells = np.arange(self.num_cells)[cells]
+        first, sizes = self.cell_offsets[cells], self.sizes[cells]
+        shape_of_cell, trees = self.trees.used(self.shape_of_cell[cells])
+        return self._of(trees, shape_of_cell, lambda: arrays.parents_of(self.parent, first, sizes))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "parent": self.parent, "_parents": None}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self._freeze()
+
+    def __repr__(self) -> str:
+        cells, nodes = counted(self.num_cells, "cell"), counted(self.num_nodes, "node")
+        return f"Forest({cells}, {nodes}, {counted(self.trees.num_trees, 'distinct shape')})"
+
+    def _check_offsets(self, n: int) -> None:
+        bounds = self.cell_offsets
+        if len(bounds) < 2:
+            raise ForestError(f"cell_offsets has {len(bounds)} entries; expected at least 2")
+        if bounds[0] != 0 or bounds[-1] != n:
+            raise ForestError(
+                f"cell_offsets runs from {bounds[0]} to {bounds[-1]}; expected 0 to {n}, "
+                "the length of parent"
+            )
+        bad = np.flatnonzero(np.diff(bounds) <= 0)
+        if len(bad):
+            c = int(bad[0])
+            what = "is empty" if bounds[c] == bounds[c + 1] else "has decreasing offsets"
+            raise ForestError(
+                f"cell {c} {what}: cell_offsets[{c}] = {bounds[c]}, "
+                f"cell_offsets[{c + 1}] = {bounds[c + 1]}; expected increasing offsets"
+            )
+
+    def _rows(self, cells: np.ndarray, size: int) -> np.ndarray:
+        """(len(cells), size) parents within the cell, -1 at roots, of cells of one size."""
+        starts = self.cell_offsets[cells]
+        if starts[-1] - starts[0] == (len(cells) - 1) * size:  # neighbours: no copy needed
+            rows = self.parent[starts[0] : starts[-1] + size].reshape(-1, size)
+        else:
+            rows = self.parent[starts[:, None] + np.arange(size)]
+        local = rows - starts[:, None].astype(rows.dtype)
+        outside = (local.max(axis=1) >= size).any() or ((rows >= 0) & (local < 0)).any()
+        if rows.min() < -1 or outside:
+            self._raise_range(cells, rows, local, size)
+        np.copyto(local, -1, where=rows < 0)
+        return local
+
+    def _raise_range(
+        self, cells: np.ndarray, rows: np.ndarray, local: np.ndarray, size: int
+    ) -> None:
+        bad = (rows < -1) | (local >= size) | ((rows >= 0) & (local < 0))
+        r, k = (int(v) for v in np.argwhere(bad)[0])
+        cell, p, lo = int(cells[r]), int(rows[r, k]), int(self.cell_offsets[cells[r]])
+        where = f"cell {cell}, node {lo + k}: parent {p}"
+        if p < -1 or p >= len(self.parent):
+            raise ForestError(f"{where} is out of range; expected -1 or {lo} to {lo + size - 1}")
+        other = int(arrays.stretch_of(self.cell_offsets, p))
+        raise ForestError(
+            f"{where} lies in cell {other}; expected -1 or a node of its own cell, "
+            f"{lo} to {lo + size - 1}"
+        )
+
+    def _equal_sized(self) -> Iterator[tuple[np.ndarray, int]]:
+        """Yield (cells, size) in chunks of at most about `_CHUNK_NODES` nodes."""
+        by_size = np.argsort(self.sizes, kind="stable")
+        cuts = np.flatnonzero(np.diff(self.sizes[by_size])) + 1
+        for cells in np.split(by_size, cuts):
+            size = int(self.sizes[cells[0]])
+            step = max(1, _CHUNK_NODES // size)
+            for k in range(0, len(cells), step):
+                yield cells[k : k + step], size
+
+    def _group_cells(self) -> tuple[np.ndarray, np.ndarray]:
+        """Shape of each cell, and first cell of each shape; collisions of hashes cost only time."""
+        hashes = np.empty(self.num_cells, np.int64)
+        weights = np.random.default_rng(2018).integers(1, 1 << 62, int(self.sizes.max())) | 1
+        for cells, size in self._equal_sized():
+            hashes[cells] = self._rows(cells, size) @ weights[:size] + size
+        _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
+        leader = first[group.reshape(-1)]
+        for cells, size in self._equal_sized():
+            mine = self._rows(cells, size)
+            others, which = np.unique(leader[cells], return_inverse=True)
+            same = self.sizes[others] == size
+            ok = same[which]
+            theirs = self._rows(others[same], size) if same.any() else mine[:0]
+            slot = np.cumsum(same) - 1
+            ok[ok] = (mine[ok] == theirs[slot[which[ok]]]).all(axis=1)
+            leader[cells[~ok]] = cells[~ok]
+        first_cell, shape = np.unique(leader, return_inverse=True)
+        return shape.reshape(-1), first_cell
+
+    def _check_trees(self, first_cell: np.ndarray) -> None:
+        trees = self.trees
+        roots = np.add.reduceat((trees.parent < 0) + 0, trees.offsets[:-1])
+        bad = np.flatnonzero(roots != 1)
+        if len(bad):
+            s = int(bad[np.argmin(first_cell[bad])])
+            cell, start = int(first_cell[s]), int(trees.offsets[s])
+            if roots[s] == 0:
+                raise ForestError(f"cell {cell} has no root; expected one node with parent -1")
+            local = np.flatnonzero(trees.parent[start : trees.offsets[s + 1]] < 0)
+            nodes = ", ".join(str(int(k + self.cell_offsets[cell])) for k in local[:3])
+            raise ForestError(
+                f"cell {cell} has {roots[s]} roots (nodes {nodes}{', ...' * (len(local) > 3)}); "
+                "expected one"
+            )
+        if trees.on_cycle.any():
+            i = int(np.flatnonzero(trees.on_cycle)[0])
+            s = int(np.searchsorted(trees.offsets, i, side="right")) - 1
+            cell = int(first_cell[s])
+            at = f"cell {cell}, node {i - int(trees.offsets[s]) + int(self.cell_offsets[cell])}"
+            raise ForestError(f"{at}: its parents run in a cycle, not to a root")

@@ -1,0 +1,280 @@
+"""Method `fine`: a block of cells at a time, one work-item or lane of a vector per branch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from clhines.core.errors import InputError
+from clhines.solver.forest import Forest, Trees
+from clhines.solver.plan import layout, packing, transforms
+from clhines.solver.plan.by_branch import layout as branch_layout
+from clhines.solver.plan.by_branch import schedule
+from clhines.solver.plan.kernel_spec import KernelSpec
+from clhines.solver.plan.packing import PACKINGS
+from clhines.solver.plan.plan import (
+    MAX_RHS,
+    SMALL,
+    Limits,
+    Options,
+    Part,
+    Plan,
+    as_int32,
+    coarse,
+    plan_by_kind,
+    work_group_size,
+)
+
+AHEAD = 4  # on GPUs, where a work-item waits long for each read; a CPU prefetches
+MOST_LEVELS = 4  # of a kernel that is written for their number; beyond, builds take too long
+MOST_LEVELS_CPU = 0  # of one on a CPU, where that was no faster
+LARGE_GROUP = 256  # work-items of a group where cells are many enough to fill them
+CACHE_BYTES = 336 << 10  # of local memory per block on a CPU, to stay in its L2 cache
+
+
+@dataclass(frozen=True)
+class Level:
+    width: int  # branches in each block; 0 where blocks differ
+    offset: int  # values of the levels before it in each block; -1 where blocks differ
+    length: int  # nodes of each branch; 0 where branches differ
+    passes: bool  # some block has more branches than work-items
+    everywhere: bool  # each block has this level
+
+
+@dataclass(frozen=True)
+class FineSpec(KernelSpec):
+    """One work-group per block, one work-item per branch; `capacity` 0 is without local memory."""
+
+    template: ClassVar[str] = "solver/by_branch/fine"
+    tables: ClassVar[tuple[str, ...]] = (
+        "block_template",
+        "block_start:place",
+        "block_cells",
+        "cell_number:cell",
+        "template_levels",
+        "level_branches",
+        "level_offset",
+        "branch_length",
+        "branch_parent",
+        "branch_children",
+        "child_first",
+        "branch_slot",
+        "branch_rank",
+    )
+    capacity: int
+    ahead: int  # nodes of a branch read at once, with one right-hand side
+    levels: tuple[Level, ...]  # of the blocks with most, the roots' first; empty: a loop
+
+    @property
+    def variant(self) -> str:
+        count = len(self.levels)
+        return f"written for {count or 'any number of'} level{'s' * (count != 1)}"
+
+    def general(self) -> FineSpec:
+        return replace(self, levels=())
+
+
+def plan_lanes(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
+    room = limits.local_bytes // (8 if real == "double" else 4)  # values
+    if not options["local"]:
+        return _plan_levels(forest, method, real, limits, options, 0)
+    alone = layout.aligned(_values_alone(forest.trees))[forest.shape_of_cell]
+    large = 2 * alone > room
+    if large.all():
+        raise InputError(
+            f"local=True needs {2 * int(alone.min())} values in local memory for the smallest "
+            f"cell; it holds {room}"
+        )
+
+    def plan_some(part: Forest, _: np.ndarray, is_large: int) -> Plan:
+        return _plan_levels(part, method, real, limits, options, 0 if is_large else room)
+
+    return plan_by_kind(forest, method, large, plan_some)
+
+
+def _values_alone(trees: Trees) -> np.ndarray:
+    """(num_trees,) int64: places of each tree in a block of its own, level by level."""
+    first_branch, first_level = trees.by_level()
+    width = np.diff(np.append(first_branch, len(trees.branch_level)))
+    values = width * np.maximum.reduceat(trees.branch_length, first_branch)
+    return np.add.reduceat(values, first_level)
+
+
+def _plan_levels(
+    forest: Forest, method: str, real: str, limits: Limits, options: Options, room: int
+) -> Plan:
+    """`fine` with one work-item per branch, in blocks of `room` values in local memory if not 0."""
+    enough_blocks = 4 * limits.compute_units
+    most = int(options["max_cells"] or max(1, forest.num_cells // enough_blocks))
+    work_group = work_group_size(options, limits, _usual_group(forest, limits, most))
+    shaped = _pack(forest, options, work_group, most)
+    levels, places = _levels(shaped, work_group)
+    while room and 2 * (needed := int(places.template_size.max())) > room:
+        large = 2 * places.template_size > room
+        if (large & (np.diff(shaped.blocks.slot_start) == 1)).any():
+            raise InputError(
+                f"local=True needs {2 * needed} values in local memory for a cell whose branches "
+                f"are split or shifted; it holds {room}"
+            )
+        shaped = replace(shaped, blocks=packing.halved(shaped.blocks, large))
+        levels, places = _levels(shaped, work_group)
+    blocks = shaped.blocks
+    capacity = int(places.template_size.max()) if room else 0
+    if limits.is_cpu and room:
+        capacity = coarse(capacity, room // 2, SMALL)
+    spec = FineSpec(
+        real=real,
+        work_group=work_group,
+        capacity=capacity,
+        ahead=1 if limits.is_cpu else AHEAD,
+        levels=_common_levels(
+            levels, places, work_group, MOST_LEVELS_CPU if limits.is_cpu else MOST_LEVELS
+        ),
+    )
+    part = Part(
+        spec=spec,
+        tables=as_int32(_level_tables(shaped, levels, places), places.size),
+        num_units=blocks.num_blocks,
+        num_groups=blocks.num_blocks,
+        statistics=_fine_statistics(levels, blocks, work_group)
+        | _shape_statistics(shaped, forest, levels),
+        max_rhs=min(MAX_RHS, room // capacity - 1) if room else MAX_RHS,
+    )
+    return Plan(forest, method, places.gather(shaped.forest), (part,))
+
+
+def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
+    """Work-items of a group; many where blocks of `max_cells` fill twice as many on a level."""
+    if limits.is_cpu:
+        return 16
+    widest = np.array([w.max() for w in packing.level_widths(forest)])[forest.shape_of_cell].mean()
+    return LARGE_GROUP if max_cells * widest >= 2 * LARGE_GROUP else 64
+
+
+def _common_levels(
+    levels: schedule.BranchLevels, places: branch_layout.LevelStrided, work_group: int, most: int
+) -> tuple[Level, ...]:
+    counts = np.diff(levels.level_start)
+    if counts.max() > most:
+        return ()
+    found = []
+    ends = np.append(levels.branch_start[1:], levels.branch_start[-1]) - 1
+    for k in range(int(counts.max())):
+        at = levels.level_start[:-1][counts > k] + k
+        width, offset = levels.width[at], places.level_offset[at]
+        longest, shortest = levels.longest[at], levels.length[ends[at]]
+        everywhere = bool(counts.min() > k)
+        found.append(
+            Level(
+                width=int(width[0]) if everywhere and (width == width[0]).all() else 0,
+                offset=int(offset[0]) if (offset == offset[0]).all() else -1,
+                length=int(longest[0]) if longest.max() == shortest.min() else 0,
+                passes=bool(width.max() > work_group),
+                everywhere=everywhere,
+            )
+        )
+    return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class _Shaped:
+    forest: Forest  # with the branches that are solved: those of `split`, if any
+    split: transforms.Split | None
+    blocks: packing.Blocks
+    shift: bool  # branches may have to move to deeper levels
+
+    def slots(self) -> tuple[Trees, np.ndarray, np.ndarray]:
+        return self.forest.trees, self.blocks.slot_template, self.blocks.slot_tree
+
+
+def _pack(forest: Forest, options: Options, lanes: int, max_cells: int) -> _Shaped:
+    shift, how = bool(options["level_shift"]), options["packing"] or PACKINGS[0]
+    split = None
+    if options["split"]:
+        first = None
+        if options["split"] == "block":
+            widths = packing.level_widths(forest)
+            first = packing.pack_cells(how, forest, widths, lanes, max_cells, False)
+        split = transforms.split_branches(forest, first)
+    solved = split.forest if split else forest
+    widths = packing.level_widths(solved)
+    if shift:
+        widths = packing.reach_widths(widths)
+    blocks = packing.pack_cells(how, solved, widths, lanes, max_cells, shift)
+    return _Shaped(solved, split, blocks, shift)
+
+
+def _levels(
+    shaped: _Shaped, lanes: int
+) -> tuple[schedule.BranchLevels, branch_layout.LevelStrided]:
+    level = schedule.shifted_levels(*shaped.slots(), lanes) if shaped.shift else None
+    levels = schedule.branch_levels(*shaped.slots(), level)
+    return levels, branch_layout.LevelStrided(levels, shaped.blocks)
+
+
+def _level_tables(
+    shaped: _Shaped, levels: schedule.BranchLevels, places: branch_layout.LevelStrided
+) -> dict[str, np.ndarray]:
+    blocks, split = shaped.blocks, shaped.split
+    return {
+        "block_template": blocks.template,
+        "block_start": places.block_start,
+        "block_cells": blocks.cell_start,
+        "cell_number": blocks.cells,
+        "template_levels": levels.level_start,
+        "level_branches": levels.branch_start,
+        "level_offset": places.level_offset,
+        "branch_length": levels.length,
+        "branch_parent": np.where(levels.parent >= 0, places.last[levels.parent], -1),
+        "branch_children": levels.child_start,
+        "child_first": places.first[levels.child],
+        "branch_slot": levels.slot - blocks.slot_start[blocks.slot_template[levels.slot]],
+        "branch_rank": (
+            split.rank(levels.tree_branch) if split else rank_in_tree(shaped.forest, levels)
+        ),
+    }
+
+
+def _shape_statistics(
+    shaped: _Shaped, forest: Forest, levels: schedule.BranchLevels
+) -> dict[str, int | float]:
+    found: dict[str, int | float] = {}
+    if shaped.split:
+        found["added_branches"] = shaped.forest.num_branches - forest.num_branches
+    if shaped.shift:
+        level = np.repeat(np.arange(len(levels.width)), levels.width)
+        template = shaped.blocks.slot_template[levels.slot]
+        moved = level - levels.level_start[template]
+        moved = moved != shaped.forest.trees.branch_level[levels.tree_branch]
+        found["moved_branches"] = int(np.bincount(shaped.blocks.template)[template[moved]].sum())
+    return found
+
+
+def rank_in_tree(
+    forest: Forest, levels: schedule.BranchLevels | schedule.BranchVectors
+) -> np.ndarray:
+    """(num_branches,) int64: place of each branch's first node in the order of its tree."""
+    trees = forest.trees
+    first = trees.branch_start[levels.tree_branch]
+    return first - trees.offsets[trees.branch_tree[levels.tree_branch]]
+
+
+def _fine_statistics(
+    levels: schedule.BranchLevels, blocks: packing.Blocks, work_group: int
+) -> dict[str, int | float]:
+    repeats = np.bincount(blocks.template)
+    counts = np.diff(levels.level_start)
+    per_level = np.repeat(repeats, counts)
+    passes = -(-levels.width // work_group)
+    steps = levels.longest * passes
+    lane_steps = int((per_level * steps).sum()) * work_group
+    busy = int((repeats[blocks.slot_template[levels.slot]] * levels.length).sum())
+    return {
+        "levels": int(counts.max()),
+        "dependent_steps": int(np.add.reduceat(steps, levels.level_start[:-1]).max()) * 2,
+        "barriers": int((per_level * 2).sum()),
+        "idle_lanes": 1 - busy / lane_steps,
+        "cells_per_block": len(blocks.cells) / blocks.num_blocks,
+    }

@@ -1,0 +1,222 @@
+"""Schedules of kernels with a lane per branch: levels, or vectors of branches of one height.
+
+The level of a branch within its tree is `solver.forest.Trees.branch_level`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import numpy as np
+
+from clhines.core.arrays import children_of, inverse, offsets, ranges, starts
+from clhines.solver.forest import Trees
+
+
+@dataclass(frozen=True, eq=False)
+class BranchLevels:
+    """Branches of groups of cells, level by level, longest first within a level.
+
+    A *template* is a sequence of trees that share a work-group; its *slots* are its cells.
+    """
+
+    level_start: np.ndarray  # of template t, roots first: ``level_start[t]:level_start[t + 1]``
+    branch_start: np.ndarray  # of level v: ``branch_start[v]:branch_start[v + 1]``
+    length: np.ndarray  # nodes
+    parent: np.ndarray  # index of the parent branch, or -1
+    slot: np.ndarray  # in the template, counted over all templates
+    tree_branch: np.ndarray  # the same branch in `Trees`
+    child_start: np.ndarray  # CSR of each branch's children
+    child: np.ndarray  # in increasing branch number
+
+    @property
+    def width(self) -> np.ndarray:
+        return np.diff(self.branch_start)
+
+    @property
+    def longest(self) -> np.ndarray:
+        return self.length[self.branch_start[:-1]]
+
+
+def branch_levels(
+    trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, level: np.ndarray | None = None
+) -> BranchLevels:
+    """Order the branches of every template by level, longest first (2018 report, section 4)."""
+    slot, tree_branch, parent = _branches(trees, slot_tree)
+    template = slot_template[slot]
+    level = trees.branch_level[tree_branch] if level is None else level
+    length = trees.branch_length[tree_branch]
+    rank = np.lexsort((-length, level, template))
+    parent = _ordered(parent, rank)
+    template, level = template[rank], level[rank]
+    is_first = np.ones(len(rank), bool)
+    is_first[1:] = (np.diff(template) != 0) | (np.diff(level) != 0)
+    branch_start = np.append(np.flatnonzero(is_first), len(rank))
+    child, child_start = children_of(parent)
+    return BranchLevels(
+        level_start=offsets(np.bincount(template[is_first])),
+        branch_start=branch_start,
+        length=length[rank],
+        parent=parent,
+        slot=slot[rank],
+        tree_branch=tree_branch[rank],
+        child_start=child_start,
+        child=child,
+    )
+
+
+def _branches(trees: Trees, slot_tree: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    counts = np.diff(trees.branch_offsets)[slot_tree]
+    tree_branch = ranges(trees.branch_offsets[slot_tree], counts)
+    slot = np.repeat(np.arange(len(slot_tree)), counts)
+    above = trees.branch_parent[tree_branch]
+    shift = (starts(counts) - trees.branch_offsets[slot_tree])[slot]
+    return slot, tree_branch, np.where(above < 0, -1, above + shift)
+
+
+def _ordered(parent: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Parents of branches that are put into another order, -1 at roots."""
+    return np.where(parent < 0, -1, inverse(order)[parent])[order]
+
+
+def shifted_levels(
+    trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, lanes: int
+) -> np.ndarray:
+    """Move subtrees to deeper levels where a template has more branches than lanes on a level.
+
+    The last proposal of the 2018 report (section 8). From the roots on, every level takes the
+    branches with the most levels below them, up to `lanes`: the fewest levels (Hu 1961). Where even
+    these are more than the template had, every level takes more, so that none is added.
+    """
+    slot, tree_branch, parent = _branches(trees, slot_tree)
+    template, level = slot_template[slot], trees.branch_level[tree_branch].copy()
+    most = np.maximum.reduceat(level, starts(np.bincount(slot)))
+    most = np.maximum.reduceat(most, np.flatnonzero(np.diff(slot_template, prepend=-1))) + 1
+    first = starts(most)
+    width = np.bincount(first[template] + level, minlength=int(most.sum()))
+    full = np.flatnonzero(np.maximum.reduceat(width, first) > lanes)
+    edges = np.searchsorted(template, [full, full + 1])
+    rank = branch_ranks(trees)[tree_branch]
+    for t, lo, hi in zip(full.tolist(), *edges.tolist(), strict=True):
+        here = np.where(parent[lo:hi] < 0, -1, parent[lo:hi] - lo)
+        below = np.cumsum(width[first[t] + 1 : first[t] + most[t]][::-1])
+        needed = -(-below // np.arange(1, len(below) + 1))
+        enough = max(lanes, int(needed.max(initial=1)))
+        level[lo:hi] = _highest_first(here, rank[lo:hi], -(-enough // lanes) * lanes)
+    return level
+
+
+def _highest_first(parent: np.ndarray, rank: np.ndarray, lanes: int) -> list[int]:
+    """Level of each branch if a level takes `lanes` branches, those of the highest rank first."""
+    children: list[list[int]] = [[] for _ in parent]
+    for k, p in enumerate(parent.tolist()):
+        if p >= 0:
+            children[p].append(k)
+    height, level = (-rank).tolist(), [0] * len(parent)
+    taken, now = np.flatnonzero(parent < 0).tolist(), 0
+    waiting: list[tuple[int, int]] = []
+    while taken:
+        for k in taken:
+            level[k] = now
+            for child in children[k]:
+                heappush(waiting, (height[child], child))
+        taken = [heappop(waiting)[1] for _ in range(min(lanes, len(waiting)))]
+        now += 1
+    return level
+
+
+@dataclass(frozen=True, eq=False)
+class BranchVectors:
+    """Branches of groups of cells in vectors, those above the tips first.
+
+    A branch's *rank* is 0 without children, otherwise one above the highest of its children's. A
+    vector holds up to `width` branches of one rank and template, longest first. `rows` and `even`
+    are the nodes of the longest and of the shortest branch of each.
+    """
+
+    width: int
+    template_start: np.ndarray
+    template: np.ndarray
+    rows: np.ndarray
+    even: np.ndarray
+    vector: np.ndarray
+    lane: np.ndarray
+    length: np.ndarray
+    parent: np.ndarray
+    slot: np.ndarray
+    tree_branch: np.ndarray
+
+    @property
+    def place(self) -> np.ndarray:
+        """(num_branches,) int64: lane of each branch, counted over all vectors."""
+        return self.vector * self.width + self.lane
+
+    def lanes(self, of_branch: np.ndarray, nothing: int = 0) -> np.ndarray:
+        """Spread a value of each branch over the lanes, `nothing` where a lane is idle."""
+        out = np.full(len(self.rows) * self.width, nothing)
+        out[self.place] = of_branch
+        return out
+
+    def exchange(self) -> np.ndarray:
+        """(num_branches,) int64: lane counted from the template's first, which is `width`."""
+        first = self.template_start[self.template[self.vector]]
+        return self.place - (first - 1) * self.width
+
+    def rounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """List each vector's rounds: starts, and one child, or 0, of each of its branches."""
+        inner = np.flatnonzero(self.parent >= 0)
+        inner = inner[np.lexsort((self.tree_branch[inner], self.parent[inner]))]
+        above = self.parent[inner]
+        counts = np.bincount(above, minlength=len(self.parent))
+        number = np.arange(len(inner)) - starts(counts)[above]
+        most = np.zeros(len(self.rows), np.int64)
+        np.maximum.at(most, self.vector, counts)
+        start = offsets(most)
+        child = np.zeros((int(start[-1]), self.width), np.int64)
+        child[start[self.vector[above]] + number, self.lane[above]] = self.exchange()[inner]
+        return start, child
+
+
+def branch_ranks(trees: Trees) -> np.ndarray:
+    """(num_branches,) int64: 0 without children, otherwise 1 + the highest of the children's."""
+    rank = np.zeros(len(trees.branch_parent), np.int64)
+    order = np.argsort(-trees.branch_level, kind="stable")
+    edges = np.flatnonzero(np.diff(trees.branch_level[order])) + 1
+    for level in np.split(order, edges)[:-1]:  # the last is the roots' level
+        np.maximum.at(rank, trees.branch_parent[level], rank[level] + 1)
+    return rank
+
+
+def branch_vectors(
+    trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, width: int
+) -> BranchVectors:
+    """Group the branches of every template into vectors; `slot_template` is non-decreasing."""
+    slot, tree_branch, parent = _branches(trees, slot_tree)
+    template, length = slot_template[slot], trees.branch_length[tree_branch]
+    height = branch_ranks(trees)[tree_branch]
+    rank = np.lexsort((slot, tree_branch, -length, height, template))
+    parent = _ordered(parent, rank)
+    template, height, length = template[rank], height[rank], length[rank]
+    is_first = np.ones(len(rank), bool)
+    is_first[1:] = (np.diff(template) != 0) | (np.diff(height) != 0)
+    group = np.flatnonzero(is_first)
+    size = np.diff(np.append(group, len(rank)))
+    position = np.arange(len(rank)) - np.repeat(group, size)
+    vectors = -(-size // width)
+    vector = np.repeat(starts(vectors), size) + position // width
+    head = np.flatnonzero(position % width == 0)
+    tail = np.append(head[1:], len(rank)) - 1
+    return BranchVectors(
+        width=width,
+        template_start=offsets(np.bincount(template[head])),
+        template=template[head],
+        rows=length[head],
+        even=length[tail],
+        vector=vector,
+        lane=position % width,
+        length=length,
+        parent=parent,
+        slot=slot[rank],
+        tree_branch=tree_branch[rank],
+    )

@@ -1,0 +1,240 @@
+"""One work-item per cell: `flat`, `interleaved`, `block_interleaved` and `block_local`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import gcd
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clhines.core.errors import InputError
+from clhines.solver.forest import Forest, Trees
+from clhines.solver.plan.by_cell import layout
+from clhines.solver.plan.kernel_spec import KernelSpec, Word
+from clhines.solver.plan.plan import (
+    MAX_RHS,
+    Limits,
+    Options,
+    Part,
+    Plan,
+    as_int32,
+    local_size,
+    plan_by_kind,
+    work_group_size,
+)
+
+# Code of a step of `serial_steps`; the parent of a root is -1.
+STEP = Word(first=1, waiting=1, parent=29)
+MAX_CELL_NODES = STEP.most("parent") + 1
+
+
+def serial_steps(trees: Trees) -> np.ndarray:
+    """Codes, a `STEP` each, of the serial schedule, in ``trees.order``, which is reversed.
+
+    A node hands its contribution to its parent in registers when the parent is the next step, and
+    through memory otherwise, so that every sum has one fixed order, without atomics.
+    """
+    start = np.repeat(trees.offsets[:-1], trees.sizes)
+    above = trees.parent[trees.order]
+    parent = np.where(above < 0, start - 1, trees.rank[above])
+    step = np.arange(len(parent))
+    leaves_sum = np.flatnonzero((parent != step - 1) & (parent >= start))
+    waiting = np.zeros(len(parent), np.int64)
+    waiting[parent[leaves_sum]] = 1
+    last = np.full(len(parent), -1)
+    np.maximum.at(last, parent[leaves_sum], leaves_sum)
+    first = np.zeros(len(parent), np.int64)
+    first[last[last >= 0]] = 1
+    return STEP.pack(first=first, waiting=waiting, parent=parent - start)
+
+
+AHEAD = 8  # on GPUs, where a work-item waits long for each read; a CPU prefetches
+AHEAD_ROWS = 10  # of cells of equal size, where the next nodes are read before the work on these
+AHEAD_CHAINS = 16  # of chains, whose nodes need less besides
+OWN = True  # on GPUs, kernels written for chains and for the nodes of each cell ...
+OWN_CPU = False  # ... which were no faster on a CPU; of these methods:
+WRITTEN = ("interleaved", "block_interleaved")
+
+
+@dataclass(frozen=True)
+class CellSpec(KernelSpec):
+    """One work-item per cell, or per vector of cells; `rhs_local` is values in local memory."""
+
+    template: ClassVar[str] = "solver/by_cell/cell"
+    step: ClassVar[Word] = STEP
+    first_argument: ClassVar[str] = "num_lanes"
+    tables: ClassVar[tuple[str, ...]] = (
+        "cell_start:place",
+        "cell_stride",
+        "cell_size",
+        "cell_number:cell",
+        "code_start",
+        "codes:in_order if codes_in_order",
+        "codes if not codes_in_order",
+    )
+    takes: ClassVar[tuple[str, ...]] = (*KernelSpec.takes[:-1], "int *restrict status")
+    stride: int  # distance between a cell's values; 0 reads it from the table
+    vector_width: int  # cells per work-item
+    same_shape: bool
+    codes_in_order: bool  # step codes lie in device order, not shape after shape
+    rhs_local: int
+    ahead: int  # nodes read at once, with one cell and one right-hand side
+    rows: int  # nodes of each cell; 0 where cells differ
+    chains: bool  # each node is the only child of the one before: no step codes
+
+    @property
+    def variant(self) -> str:
+        size = f" of {self.rows} nodes" if self.rows else ""
+        return f"written for {'chains' if self.chains else 'cells' if size else 'any cells'}{size}"
+
+    def general(self) -> CellSpec:
+        return replace(self, rows=0, chains=False, stride=0, ahead=min(self.ahead, AHEAD))
+
+
+def plan_cells(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
+    vector, block = _column_widths(method, forest.num_cells, real, limits, options)
+    work_group = work_group_size(options, limits, 1 if limits.is_cpu else 64)
+    return _plan_columns(forest, method, real, vector, block, work_group, limits.is_cpu)
+
+
+def plan_block_local(
+    forest: Forest, method: str, real: str, limits: Limits, options: Options
+) -> Plan:
+    """Plan `block_local`: right-hand sides in local memory (Valero-Lara et al. 2018, 3.1)."""
+    itemsize = 8 if real == "double" else 4
+    room = limits.local_bytes // itemsize
+
+    def plan_some(part: Forest, _: np.ndarray, large: int) -> Plan:
+        if large:
+            rest: Options = {"work_group": None, "block_size": None, "vector_width": None}
+            return plan_cells(part, "block_interleaved", real, limits, rest)
+        block = _local_block(part, real, limits, options["block_size"])
+        values = block * int(part.sizes.max())
+        values = min(local_size(values, room, limits.is_cpu), room)
+        most = min(MAX_RHS, room // values)
+        return _plan_columns(part, method, real, 1, block, block, limits.is_cpu, values, most)
+
+    plan = plan_by_kind(forest, method, forest.sizes > room, plan_some)
+    parts = [
+        replace(p, statistics={**p.statistics, "local_bytes": p.spec.rhs_local * itemsize})
+        for p in plan.parts
+    ]
+    return replace(plan, parts=tuple(parts))
+
+
+def _local_block(forest: Forest, real: str, limits: Limits, asked: int | None) -> int:
+    """Cells per block whose right-hand sides local memory holds, whatever the cells."""
+    itemsize = 8 if real == "double" else 4
+    largest = int(forest.sizes.max())
+    fits = limits.local_bytes // itemsize // largest
+    if asked is None:
+        wide = limits.vector_bytes // itemsize if limits.is_cpu else 64
+        return 1 << min(wide, fits, limits.max_work_group, forest.num_cells).bit_length() - 1
+    if asked > limits.max_work_group:
+        raise InputError(
+            f"block_size={asked} is above the device's limit of {limits.max_work_group} work-items"
+        )
+    if asked > fits:
+        raise InputError(
+            f"block_size={asked} needs {asked * largest * itemsize} bytes of local memory for "
+            f"cells of {largest} nodes; the device has {limits.local_bytes}, enough for {fits}"
+        )
+    return int(asked)
+
+
+def _plan_columns(
+    forest: Forest,
+    method: str,
+    real: str,
+    vector: int,
+    block: int,
+    work_group: int,
+    is_cpu: bool,
+    rhs_local: int = 0,
+    max_rhs: int = MAX_RHS,
+) -> Plan:
+    """Cells in blocks of `block` lanes, `vector` lanes per work-item."""
+    whole = vector > 1
+    columns = layout.columns(forest, block, whole_shapes=whole)
+    if whole and columns.size > 1.25 * forest.num_nodes:  # too few cells of one shape
+        columns, whole = layout.columns(forest, block), False
+    lanes = columns.cells
+    shape = np.where(lanes < 0, -1, forest.shape_of_cell[lanes])
+    per_shape = (vector > 1 and whole) or forest.trees.num_trees * 2 <= forest.num_cells
+    codes, code_start = _step_codes(forest, columns, shape, bool(per_shape))
+    stride = columns.stride
+    spec = CellSpec(
+        real=real,
+        stride=int(stride[0]) if (stride == stride[0]).all() else 0,
+        vector_width=vector,
+        same_shape=whole or vector == 1,
+        codes_in_order=not per_shape,
+        work_group=work_group,
+        rhs_local=rhs_local,
+        **_in_common(forest, lanes, method, is_cpu),
+    )
+    items = len(lanes) // vector
+    gather = layout.column_gather(forest, columns)
+    tables = {
+        "cell_start": columns.start,
+        "cell_stride": stride,
+        "cell_size": np.where(lanes < 0, 0, forest.sizes[lanes]),
+        "cell_number": lanes,
+        "code_start": code_start,
+        "codes": codes,
+    }
+    part = Part(
+        spec=spec,
+        tables=as_int32(tables, columns.size),
+        num_units=len(lanes),
+        num_groups=-(-items // spec.work_group),
+        statistics={
+            "dependent_steps": int(forest.sizes.max()) * 2,
+            "idle_lanes": 1 - forest.num_nodes / max(1, columns.size),
+        },
+        max_rhs=max_rhs,
+    )
+    return Plan(forest, method, gather, (part,))
+
+
+def _in_common(forest: Forest, lanes: np.ndarray, method: str, is_cpu: bool) -> dict[str, Any]:
+    """Find what all cells share, where kernels written for it are faster, and the nodes ahead."""
+    own, sizes = method in WRITTEN and (OWN_CPU if is_cpu else OWN), forest.sizes
+    equal = lanes.min() >= 0 and sizes.min() == sizes.max()  # an idle lane has no rows
+    chains = bool(own and (forest.trees.num_children <= 1).all())
+    rows = int(sizes[0]) if own and equal else 0
+    ahead = AHEAD_CHAINS if chains else AHEAD_ROWS if rows else AHEAD
+    return {"ahead": 1 if is_cpu else ahead, "rows": rows, "chains": chains}
+
+
+def _column_widths(
+    method: str, num_cells: int, real: str, limits: Limits, options: Options
+) -> tuple[int, int]:
+    if method != "block_interleaved":
+        return 1, (1 if method == "flat" else 0)
+    itemsize = 8 if real == "double" else 4
+    native = max(1, limits.vector_bytes // itemsize) if limits.is_cpu else 1
+    while native > num_cells:  # a few cells would only be padded
+        native //= 2
+    vector = int(options["vector_width"] or native)
+    wide = vector if limits.is_cpu else max(vector, min(64, -(-num_cells // vector) * vector))
+    block = int(options["block_size"] or wide)
+    if options["vector_width"] is None:
+        vector = gcd(vector, block)  # the widest that divides the requested block
+    if block % vector:
+        raise InputError(f"block_size={block} is not a multiple of vector_width={vector}")
+    return vector, min(block, -(-num_cells // vector) * vector)
+
+
+def _step_codes(
+    forest: Forest, columns: layout.Columns, shape: np.ndarray, per_shape: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    trees = forest.trees
+    codes = serial_steps(trees)
+    if per_shape:
+        return codes, np.where(shape < 0, 0, trees.offsets[shape])
+    out = np.zeros(columns.size, np.int32)
+    values = np.split(codes, trees.offsets[1:-1])
+    layout.fill_columns(out, columns, shape, values, np.zeros(len(shape), np.int32))
+    return out, columns.start

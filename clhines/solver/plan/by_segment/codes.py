@@ -1,0 +1,103 @@
+"""Segments on lanes, and their bit fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.core.arrays import inverse, offsets, ranges, starts
+from clhines.solver.plan.by_segment import schedule
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentLanes:
+    """Segments of groups of cells, one a lane: inner ones, then leaves, each longest first.
+
+    Kept lanes have in `links` their number among the kept of the template instead of the parent.
+    `longest` is of each 32 lanes; the children of a lane have successive mailboxes.
+    """
+
+    template_start: np.ndarray  # lanes of template t: ``template_start[t]:template_start[t + 1]``
+    template: np.ndarray
+    slot: np.ndarray  # counted over all templates
+    segment: np.ndarray  # index in `Segments`
+    first: np.ndarray  # place of the first node in `Trees.order`
+    length: np.ndarray  # nodes
+    links: np.ndarray
+    children: np.ndarray  # a `schedule.FAMILY`: mailboxes of an inner lane's children
+    inner: np.ndarray  # lanes that hold no leaf of the contracted tree: the first
+    rounds: np.ndarray
+
+
+def segment_lanes(
+    cut: schedule.Segments,
+    plan: schedule.Contraction,
+    slot_template: np.ndarray,
+    slot_tree: np.ndarray,
+) -> SegmentLanes:
+    """Give each segment of each template a lane, and the lanes it exchanges rows with."""
+    counts = np.diff(cut.offsets)[slot_tree]
+    source = ranges(cut.offsets[slot_tree], counts)
+    slot = np.repeat(np.arange(len(slot_tree)), counts)
+    leaf = plan.round[source] == schedule.Contraction.LEAF
+    rank = np.lexsort((-cut.length[source], leaf, slot_template[slot]))
+    new = inverse(rank)
+    shift = (starts(counts) - cut.offsets[slot_tree])[slot]
+    source, slot, shift, leaf = source[rank], slot[rank], shift[rank], leaf[rank]
+    template, length, when = slot_template[slot], cut.length[source], plan.round[source]
+    start = offsets(np.bincount(template))
+    begin = start[template]
+
+    def neighbour(of: np.ndarray) -> np.ndarray:
+        there = of[source]
+        lane = new[np.where(there < 0, 0, there + shift)] - begin
+        return np.where(there < 0, schedule.NO_LANE, lane)
+
+    parent, above, below = (neighbour(a) for a in (cut.parent, plan.parent, plan.child))
+    mailbox, first_box, number = _mailboxes(begin + parent, begin, parent == schedule.NO_LANE)
+    own = schedule.LINK.pack(
+        length=length, longest=_longest(length, leaf, begin), parent=parent, mailbox=mailbox
+    )
+    kept = when == schedule.Contraction.KEPT
+    before = starts(kept)
+    above = np.where(kept, before - before[begin], above)
+    inner = {"round": when, "parent": above, "child": below}
+    then = schedule.AT_ELIMINATION.pack(**{name: np.where(leaf, 0, a) for name, a in inner.items()})
+    last = np.where(leaf | kept, -1, when)
+    return SegmentLanes(
+        template_start=start,
+        template=template,
+        slot=slot,
+        segment=source,
+        first=cut.first[source],
+        length=length,
+        links=np.stack((own, then), axis=1),
+        children=schedule.FAMILY.pack(first_mailbox=first_box, number=number),
+        inner=np.bincount(template[~leaf], minlength=len(start) - 1),
+        rounds=np.maximum.reduceat(last, start[:-1]) + 1,
+    )
+
+
+def _mailboxes(
+    parent: np.ndarray, begin: np.ndarray, root: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mailbox of each lane, roots last in their template; first mailbox and number of children."""
+    n = len(parent)
+    order = np.lexsort((np.where(root, n, parent), begin))
+    box = inverse(order) - begin
+    number = np.bincount(parent[~root], minlength=n)
+    first = np.zeros(n, np.int64)
+    members = order[~root[order]]
+    mine = parent[members]
+    heads = np.flatnonzero(np.append(True, mine[1:] != mine[:-1])[: len(mine)])
+    first[mine[heads]] = box[members[heads]]
+    return box, first, number
+
+
+def _longest(length: np.ndarray, leaf: np.ndarray, begin: np.ndarray) -> np.ndarray:
+    """Longest segment of each lane's kind among the 32 lanes that surely run together."""
+    lane = np.arange(len(length)) - begin
+    key = (begin * 2 + leaf) * 1024 + lane // 32
+    heads = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+    return np.repeat(length[heads], np.diff(np.append(heads, len(key))))  # longest come first

@@ -1,0 +1,116 @@
+"""Trees cut into segments and contracted, tree by tree; launches of large and small cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from clhines.core.arrays import starts
+from clhines.solver.forest import Trees
+from clhines.solver.plan.by_segment import schedule
+from clhines.solver.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
+from clhines.solver.plan.plan import Part
+
+USUAL_PLACES = 1056  # values of each of its arrays in local memory
+
+
+def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Append launches of whole cells as blocks to the launch that expands pieces of others."""
+    mine = [
+        p for p in parts if p.spec.template == "solver/by_segment/contraction" and p.source == 0
+    ]
+    expand = next((p for p in mine if p.phase == "expand"), None)
+    if expand is None:
+        return parts
+    out, whole = expand, []
+    for part in (p for p in mine if not p.spec.direct):
+        alike = part.phase == "solve" and part.spec.work_group == expand.spec.work_group
+        if alike and max(part.spec.capacity, part.spec.tree_places) <= USUAL_PLACES:
+            whole.append(part)
+            out = _appended(out, part)
+    return tuple(out if p is expand else p for p in parts if not any(p is q for q in whole))
+
+
+def _appended(expand: Part, solve: Part) -> Part:
+    """One launch of two: after the blocks that are expanded those of whole cells."""
+    longest = max(expand.spec.segment, solve.spec.segment)
+    capacity = max(expand.spec.capacity, solve.spec.capacity)
+    tree = max(expand.spec.tree_places, solve.spec.tree_places)
+    tables, more = _with_rows(expand, longest), _with_rows(solve, longest)
+    blocks = more["blocks"].reshape(-1, 8).copy()
+    for column, name in ((2, "lane_slot"), (4, "rows"), (6, "cell_number"), (7, "cell_number")):
+        blocks[:, column] += len(tables[name])
+    more["blocks"] = blocks.reshape(-1)
+    more["kept_start"] = np.zeros(len(blocks), np.int32)
+    tables |= {name: np.concatenate((tables[name], more[name])) for name in more}
+    a, b = expand.statistics, solve.statistics
+    groups = expand.num_groups + solve.num_groups
+
+    def mean(name: str) -> float:
+        return (a[name] * expand.num_groups + b[name] * solve.num_groups) / groups
+
+    return replace(
+        expand,
+        spec=replace(
+            expand.spec,
+            segment=longest,
+            capacity=capacity,
+            tree_places=tree if tree > capacity else 0,
+        ),
+        tables=tables,
+        num_units=groups,
+        num_groups=groups,
+        statistics={
+            "rounds": max(a["rounds"], b["rounds"]),
+            "dependent_steps": max(a["dependent_steps"], b["dependent_steps"]),
+            "barriers": a["barriers"] + b["barriers"],
+            "idle_lanes": mean("idle_lanes"),
+            "cells_per_block": mean("cells_per_block"),
+        },
+        launches=((expand.launches[0][0], groups),),
+    )
+
+
+def _with_rows(part: Part, longest: int) -> dict[str, np.ndarray]:
+    """Tables of a launch, given the largest number of nodes of a segment."""
+    rows = part.tables["rows"].reshape(-1, 2, part.spec.segment)
+    wider = np.pad(rows, ((0, 0), (0, 0), (0, longest - part.spec.segment)))
+    tables = {**part.tables, "rows": wider.reshape(-1)}
+    blocks = tables["blocks"].reshape(-1, 8).copy()
+    blocks[:, 4] = blocks[:, 4] // part.spec.segment * longest
+    tables["blocks"] = blocks.reshape(-1)
+    return tables
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """Trees cut into segments, how these are contracted, and the local memory of each tree."""
+
+    segments: schedule.Segments
+    contraction: schedule.Contraction
+    lanes: np.ndarray  # segments of each tree
+    places: np.ndarray
+    kept: np.ndarray  # number of each boundary segment among those of its tree, or -1
+
+
+def cut_trees(trees: Trees, most: int, ends: np.ndarray | None = None) -> Cut:
+    """Cut trees into segments; `ends`, (num_nodes,) bool, are kept and end theirs."""
+    ordered = None if ends is None else ends[trees.order]
+    cut = schedule.segments(trees, most, ordered)
+    lanes = np.diff(cut.offsets)
+    if ordered is None:  # a tree that cannot fit need not be contracted
+        pinned = np.repeat(lanes >= NO_LANE, lanes)
+    else:
+        pinned = ordered[cut.first + cut.length - 1]
+    plan = schedule.contract(cut.parent, pinned)
+    begin = cut.offsets[:-1]
+    leaf = plan.round == schedule.Contraction.LEAF
+    inner = np.add.reduceat(~leaf + 0, begin)
+    places = trees.sizes + np.maximum(
+        0, KEPT_VALUES * inner - np.add.reduceat(np.where(leaf, cut.length, 0), begin)
+    )
+    is_kept = plan.round == schedule.Contraction.KEPT
+    before = starts(is_kept)
+    number = before - np.repeat(before[begin], lanes)
+    return Cut(cut, plan, lanes, places, np.where(is_kept, number, -1))

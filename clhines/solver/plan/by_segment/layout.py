@@ -1,0 +1,71 @@
+"""Layout of kernels with one work-item per segment."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clhines.solver.forest import Forest, Trees
+from clhines.solver.plan.by_segment.codes import SegmentLanes
+from clhines.solver.plan.by_segment.schedule import LANE_COUNTS
+from clhines.solver.plan.layout import aligned_blocks, block_gather, expand
+from clhines.solver.plan.packing import Blocks
+
+
+class SegmentRows:
+    """The first nodes of all inner segments of a block side by side, then the second; leaves.
+
+    Row j holds node j of every inner segment that has one, or the node j before the last of every
+    leaf segment: the order of their elimination. `rows`, (num_templates, 2, most), are places.
+    """
+
+    def __init__(self, lanes: SegmentLanes, blocks: Blocks, most: int) -> None:
+        length, template = lanes.length, lanes.template
+        lane = np.arange(len(length)) - lanes.template_start[template]
+        is_leaf = lane >= lanes.inner[template]
+        counts = np.zeros((len(lanes.inner), 2, most + 1), np.int64)
+        np.add.at(counts, (template, is_leaf + 0, length), 1)
+        width = np.cumsum(counts[:, :, ::-1], axis=2)[:, :, -2::-1]  # segments with a row r
+        flat = width.reshape(len(width), -1)
+        ends = np.cumsum(flat, axis=1)
+        self.rows: np.ndarray = (ends - flat).reshape(width.shape)
+        self.template_size, self.block_start, self.size = aligned_blocks(ends[:, -1], blocks)
+        self._row_of_lane = self.rows[template, is_leaf + 0]
+        self._column = np.where(is_leaf, lane - lanes.inner[template], lane)
+        self._is_leaf = is_leaf
+        self._lanes, self._blocks = lanes, blocks
+
+    def entries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """For each node of each template: place in the block, slot, and place in `Trees.order`."""
+        lanes = self._lanes
+        k, step = expand(lanes.length)
+        row = np.where(self._is_leaf[k], lanes.length[k] - 1 - step, step)
+        place = self._row_of_lane[k, row] + self._column[k]
+        return place, lanes.slot[k], lanes.first[k] + step
+
+    def gather(self, forest: Forest) -> np.ndarray:
+        return block_gather(forest, self._blocks, self.template_size, *self.entries())
+
+
+def tables(
+    trees: Trees, blocks: Blocks, lanes: SegmentLanes, places: SegmentRows
+) -> dict[str, np.ndarray]:
+    kind, counts = blocks.template, np.diff(lanes.template_start)
+    record = (
+        places.block_start,
+        places.template_size[kind],
+        lanes.template_start[kind],
+        LANE_COUNTS.pack(lanes=counts, inner_lanes=lanes.inner)[kind],
+        kind * int(places.rows.shape[-1]) * 2,
+        lanes.rounds[kind],
+        blocks.cell_start[:-1],
+        blocks.cell_start[1:],
+    )
+    return {
+        "blocks": np.stack(record, axis=1).reshape(-1),
+        "cell_number": blocks.cells,
+        "rows": places.rows.reshape(-1),
+        "links": lanes.links.reshape(-1),
+        "children": lanes.children,
+        "lane_slot": lanes.slot - blocks.slot_start[lanes.template],
+        "lane_rank": lanes.first - trees.offsets[blocks.slot_tree[lanes.slot]],
+    }

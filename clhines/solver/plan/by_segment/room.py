@@ -1,0 +1,151 @@
+"""Which cells fit into local memory or registers, and how long their segments are then."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clhines.core.errors import InputError
+from clhines.solver.forest import Forest
+from clhines.solver.plan import layout
+from clhines.solver.plan.by_segment import schedule
+from clhines.solver.plan.by_segment.cut import USUAL_PLACES, Cut, cut_trees
+from clhines.solver.plan.by_segment.schedule import NO_LANE
+from clhines.solver.plan.plan import Limits, Options
+
+OWN_LAUNCH = 32 * USUAL_PLACES  # nodes per compute unit: fewer go into the launches of cut cells
+WARP = 32
+# of work-groups whose lanes have their values in registers (measured: bench/notes/contraction.md)
+TREE_VALUES = 6  # local memory of a lane, and an int
+ALL_REGISTERS = 1 << 16  # of a multiprocessor
+OTHER_REGISTERS = 30  # of a lane, besides its values
+MOST_HOLDING = 512  # lanes
+MOST_SHARED = 64  # of cells of which many share a multiprocessor
+LEAST_FILLED = 0.8  # of the nodes that they have room for
+FEW, MANY = 4, 16  # cells per compute unit: each has one for itself; what all take together counts
+FEW_NODES = 20_000  # per compute unit: fewer of chains are in registers even if they fit
+
+
+def is_small(forest: Forest, limits: Limits) -> bool:
+    """Whether only latency counts: two usual work-groups per compute unit hold the whole batch."""
+    return forest.num_nodes < USUAL_PLACES * 2 * limits.compute_units
+
+
+def usual_segment(forest: Forest, real: str, limits: Limits, options: Options) -> int:
+    """Nodes of a segment: 16; fewer where only latency counts, more for large cells to fit."""
+    usual = (16, 24, schedule.MAX_SEGMENT)
+    sizes = (4, 8, 16, 18, *usual[1:]) if is_small(forest, limits) else usual
+    best, chosen = -1, sizes[0]
+    for most in sizes:
+        fits = fits_local(cut_trees(forest.trees, most), real, limits, options)
+        if fits.all():
+            return most
+        nodes = int(forest.sizes[fits[forest.shape_of_cell]].sum())
+        if best < 0 or nodes - best >= OWN_LAUNCH * limits.compute_units:
+            best, chosen = nodes, most
+    return chosen
+
+
+def fits_local(cut: Cut, real: str, limits: Limits, options: Options) -> np.ndarray:
+    most = min(limits.max_work_group, NO_LANE - 1)
+    if (options["work_group"] or 0) > most:
+        raise InputError(f"work_group={options['work_group']} is above contraction's {most} lanes")
+    most = options["work_group"] or most
+    group = options["work_group"] or -(-np.minimum(cut.lanes, most) // 32) * 32
+    return (cut.lanes <= most) & (cut.places <= local_capacity(real, limits, group))
+
+
+def local_capacity(real: str, limits: Limits, work_group: int | np.ndarray) -> np.ndarray:
+    """Nodes that fit into local memory: three values per node, and three per lane."""
+    values = (limits.local_bytes - 8 * schedule.MAX_SEGMENT) // (8 if real == "double" else 4)
+    lanes = np.asarray(work_group)
+    return np.maximum(0, values - 3 * lanes) // 3 // layout.ALIGNMENT * layout.ALIGNMENT
+
+
+def most_lanes(real: str, limits: Limits, options: Options) -> int:
+    """Lanes of a work-group whose lanes have their values in registers."""
+    size = TREE_VALUES * (8 if real == "double" else 4) + 4
+    room = (limits.local_bytes - 8 * schedule.MAX_SEGMENT) // size
+    most = min(room, limits.max_work_group, NO_LANE - 1)
+    return min(most // WARP * WARP, int(options["work_group"] or most))
+
+
+def fits_registers(
+    forest: Forest, above: np.ndarray, real: str, limits: Limits, options: Options
+) -> np.ndarray:
+    """(num_cells,) bool: cells with values in registers; `above` are too large for local memory.
+
+    By default all of those or none, and only where the compiler is NVIDIA's: a cache beside local
+    memory has values that leave the registers.
+    """
+    asked = options["registers"]
+    none: np.ndarray = np.zeros(forest.num_cells, bool)
+    usual = limits.ptx and not options["work_group"]
+    if asked is None and usual and _short_of_groups(forest, real, limits, options):
+        return ~none
+    if asked is False or (asked is None and not (usual and above.any())):
+        return none
+    lanes = most_lanes(real, limits, options)
+    longest = int(options["segment"] or schedule.MAX_SEGMENT)
+    wanted = (forest.sizes <= lanes * longest) & (above | (asked is True))
+    if not lanes or not wanted.any():
+        return none
+    some = forest.subset(np.flatnonzero(wanted))
+    if asked or some.num_cells <= FEW * limits.compute_units:
+        good = cut_trees(some.trees, longest).lanes <= lanes
+    else:
+        good = _fill_registers(some, real, options)
+    wanted[wanted] = good[some.shape_of_cell]
+    return wanted if asked or wanted[above].all() else none
+
+
+def _short_of_groups(forest: Forest, real: str, limits: Limits, options: Options) -> bool:
+    """Whether cells are nearly chains, and so few that local memory limits groups in flight."""
+    many = forest.num_nodes > FEW_NODES * limits.compute_units
+    if real != "double" or many or is_small(forest, limits) or options["segment"]:
+        return False
+    lanes = cut_trees(forest.trees, _OF_MANY[0]).lanes
+    filled = forest.trees.sizes >= LEAST_FILLED * _OF_MANY[0] * lanes
+    return bool((filled & (in_warps(lanes) <= MOST_SHARED)).all())
+
+
+def _fill_registers(forest: Forest, real: str, options: Options) -> np.ndarray:
+    """(num_trees,) bool: trees whose lanes hold all their values, and have few places idle."""
+    good: np.ndarray = np.zeros(forest.trees.num_trees, bool)
+    for most in [int(options["segment"])] if options["segment"] else _SEGMENTS:
+        lanes = cut_trees(forest.trees, most).lanes
+        filled = forest.trees.sizes >= LEAST_FILLED * most * in_warps(lanes)
+        good |= _held(lanes, most, real) & filled
+    return good
+
+
+def in_warps(lanes: np.ndarray) -> np.ndarray:
+    return -(-lanes // WARP) * WARP
+
+
+def _held(lanes: np.ndarray, most: int, real: str) -> np.ndarray:
+    """Whether work-groups of these lanes have registers for segments of `most` nodes."""
+    needed = 3 * most * (2 if real == "double" else 1) + OTHER_REGISTERS
+    group = in_warps(lanes)
+    return (group <= MOST_HOLDING) & (group * needed <= ALL_REGISTERS)
+
+
+_SEGMENTS = (8, 12, 16, 24)  # nodes of a segment, of which the first that does is taken
+_OF_MANY = (16, 12, 24, 8)
+_OF_MANY_LANES = (4, 6, 8, 9, 12, 16, 24)
+
+
+def registers_segment(forest: Forest, real: str, limits: Limits, options: Options) -> int:
+    """Nodes of a segment: as few as leave the values in registers, or else let all cells fit."""
+    if options["segment"]:
+        return int(options["segment"])
+    lanes = most_lanes(real, limits, options)
+    many = forest.num_cells > MANY * limits.compute_units
+    many |= _short_of_groups(forest, real, limits, options)
+    for most in _OF_MANY if many else _SEGMENTS:
+        found = cut_trees(forest.trees, most).lanes
+        if _held(found, most, real).all() and (found <= lanes).all():
+            return most
+    for most in _OF_MANY_LANES:
+        if (cut_trees(forest.trees, most).lanes <= lanes).all():
+            return most
+    return schedule.MAX_SEGMENT

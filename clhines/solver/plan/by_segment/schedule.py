@@ -1,0 +1,173 @@
+"""Segments of branches, and the rounds in which they are contracted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from clhines.core.arrays import climb, offsets, starts
+from clhines.solver.forest import Trees
+from clhines.solver.plan.kernel_spec import Word
+
+# A lane eliminates all nodes of its segment but the last; the rest, a node each, go in rounds.
+# Invariant: the nodes of a round are independent, so that each that stays gets at most one update
+# from above and one from below, which fixed mailboxes take. Measured: bench/notes/contraction.md.
+#
+#   o-o-o-+-o-o-o-o-o-o      [o o A]-+-[o o C]-[o o D]      A-+-C-D      leaves B, D; then C:
+#         +-o-o-o        =>          +-[o o B]         =>     +-B        A, the root, is left
+
+_NODES, _LANES = 5, 10  # bits of a number of nodes, and of a lane
+# Bit fields of `SegmentLanes`; `longest` is that of the lanes which surely run together.
+LINK = Word(length=_NODES, longest=_NODES, parent=_LANES, mailbox=_LANES)
+AT_ELIMINATION = Word(round=_LANES, parent=_LANES, child=_LANES)
+FAMILY = Word(first_mailbox=16, number=15)
+LANE_COUNTS = Word(lanes=16, inner_lanes=15)  # of a block
+MAX_SEGMENT = LINK.most("length")  # nodes
+NO_LANE = LINK.most("parent")  # in a word: no such lane; as a round: kept
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Trees cut into segments: stretches of a branch of at most a given number of nodes.
+
+    All nodes of a segment but its last (the one farthest from the root) have one child, so they can
+    be eliminated at once, from the root outwards. What is left has one node per segment.
+    """
+
+    offsets: np.ndarray  # segments of tree s: ``offsets[s]:offsets[s + 1]``
+    first: np.ndarray  # place in `Trees.order` of the node nearest the root
+    length: np.ndarray
+    parent: np.ndarray  # segment that each one hangs from, -1 at the roots
+
+
+def segments(trees: Trees, most: int, ends: np.ndarray | None = None) -> Segments:
+    """Cut branches, and at `ends`, into as few, as equal segments of `most` nodes as can be."""
+    start, branch = trees.branch_start, np.arange(len(trees.branch_start))
+    if ends is not None:  # stretches between these
+        place = np.flatnonzero(ends) + 1
+        place = place[place < len(ends)]
+        owner = np.searchsorted(start, place, side="right") - 1
+        inside = start[owner] != place
+        order = np.argsort(np.concatenate((start, place[inside])), kind="stable")
+        branch = np.concatenate((branch, owner[inside]))[order]
+        start = np.concatenate((start, place[inside]))[order]
+    length = np.diff(np.append(start, trees.offsets[-1]))
+    pieces = -(-length // most)
+    stretch = np.repeat(np.arange(len(length)), pieces)
+    begin = starts(pieces)
+    k = np.arange(len(stretch)) - begin[stretch]
+    short, longer = np.divmod(length, pieces)
+    size = short[stretch] + (k < longer[stretch])
+    first = start[stretch] + k * short[stretch] + np.minimum(k, longer[stretch])
+    above = trees.branch_parent[branch[stretch]]
+    tail = np.zeros(len(trees.branch_start), np.int64)
+    tail[branch[stretch]] = np.arange(len(stretch))  # the last one stays
+    at_start = first == trees.branch_start[branch[stretch]]
+    parent = np.where(at_start, np.where(above < 0, -1, tail[above]), np.arange(len(stretch)) - 1)
+    counts = np.bincount(trees.branch_tree[branch[stretch]], minlength=trees.num_trees)
+    return Segments(offsets(counts), first, size, parent)
+
+
+KEPT_VALUES = 5  # local memory of an inner segment, where `u` of the leaf segments was
+
+
+def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
+    """Whether each segment is the top of a connected piece, from the tips, heaviest child first."""
+    size, parent = cut.length.tolist(), cut.parent.tolist()
+    leaf, number = size.copy(), [1] * len(size)  # nodes of leaf segments, and segments
+    inner = [0] * len(size)
+    children: list[list[int]] = [[] for _ in parent]
+    top = np.zeros(len(parent), bool)
+    for s in range(len(parent) - 1, -1, -1):  # children come after their parents
+        kept = sorted(children[s], key=size.__getitem__)
+        if kept:
+            n, leaf[s], inner[s] = size[s], 0, 1
+            for k in kept:
+                n += size[k]
+                leaf[s] += leaf[k]
+                inner[s] += inner[k]
+                number[s] += number[k]
+            # one more: the first node of a piece is a segment of its own
+            while kept and (
+                n + max(0, KEPT_VALUES * (inner[s] + 1) - leaf[s]) > most
+                or number[s] + 1 > most_segments
+            ):
+                k = kept.pop()
+                n -= size[k]
+                leaf[s] -= leaf[k]
+                inner[s] -= inner[k]
+                number[s] -= number[k]
+                top[k] = True
+            size[s] = n
+        children[s] = []
+        if parent[s] < 0:
+            top[s] = True
+        else:
+            children[parent[s]].append(s)
+    return top
+
+
+@dataclass(frozen=True, eq=False)
+class Contraction:
+    """Rounds in which the nodes of a forest are eliminated; a round's are independent.
+
+    All leaves go first. Then, round after round, leaves and nodes with one child of what remains
+    (rake and compress, Miller and Reif 1985), so that n nodes take O(log n) rounds where nodes have
+    few children: a node is chosen only if neither its parent nor its child nor another child of its
+    parent is, so that every survivor receives at most one update from below and one from above in a
+    round. Pinned nodes and roots are never chosen.
+    """
+
+    LEAF: ClassVar[int] = -1
+    KEPT: ClassVar[int] = NO_LANE
+    round: np.ndarray  # `LEAF`, the round from 0, or `KEPT`
+    parent: np.ndarray  # when it is eliminated, or in the end; -1 for none
+    child: np.ndarray  # when it is eliminated, -1 for none
+
+
+def contract(parent: np.ndarray, pinned: np.ndarray | None = None) -> Contraction:
+    """Plan the contraction of a forest, roots having the parent -1; `pinned` nodes are kept."""
+    n = len(parent)
+    above, below = parent.copy(), np.full(n, -1)
+    when = np.full(n, Contraction.KEPT)
+    keep = parent < 0 if pinned is None else pinned | (parent < 0)
+    alive = np.flatnonzero(parent >= 0)
+    children = np.bincount(above[alive], minlength=n)
+    leaves = np.flatnonzero((children == 0) & ~keep)
+    when[leaves] = Contraction.LEAF
+    alive = alive[when[alive] == Contraction.KEPT]
+    number = 0
+    while True:
+        taken, child = _independent(alive, above, keep)
+        if not len(taken):
+            return Contraction(when, above, below)
+        when[taken] = number
+        below[taken] = child
+        joined = child >= 0
+        above[child[joined]] = above[taken[joined]]
+        alive = alive[when[alive] == Contraction.KEPT]
+        number += 1
+
+
+def _independent(
+    alive: np.ndarray, above: np.ndarray, keep: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pick this round's nodes among `alive` (not the roots), and the child of each or -1."""
+    n = len(above)
+    children = np.bincount(above[alive], minlength=n)
+    only = np.full(n, -1)
+    only[above[alive]] = alive  # the one child, where there is one
+    free = alive[~keep[alive]]
+    leaves = free[children[free] == 0]
+    chain = free[children[free] == 1]
+    below = np.full(n, -1)
+    below[chain] = only[chain]
+    end, steps = climb(below)  # down each chain to the node below it
+    raked = (children[end[chain]] == 0) & ~keep[end[chain]]  # above a leaf, the lowest must stay
+    picked = chain[(steps[chain] + raked) % 2 == 1]
+    taken = np.concatenate((leaves, picked))
+    child = np.concatenate((np.full(len(leaves), -1), only[picked]))
+    first = np.unique(above[taken], return_index=True)[1]  # one child of each parent
+    return taken[first], child[first]

@@ -1,0 +1,386 @@
+"""A plan as launches with their index tables, and the limits of the device it is made for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from html import escape
+from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from clhines.core.arrays import ranges
+from clhines.core.errors import InputError, meant, shown
+from clhines.core.files import PathLike
+from clhines.core.summary import counted
+from clhines.solver.forest import Forest
+from clhines.solver.plan import layout
+
+MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
+COARSE = 256  # values of an array in local memory below which a few more do no harm
+SMALL = 512  # values of one on a CPU, where only those that are touched cost anything
+MAX_RHS = 4  # right-hand sides per launch, of kernels for several
+STREAM_BYTES = 2 << 20  # a solution of more bytes is stored past the caches of a CPU
+WIDEST_VECTOR = 128  # bytes: 16 doubles are the widest vector of OpenCL
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Properties of a device that planning depends on; the defaults describe a mid-size GPU."""
+
+    compute_units: int = 64
+    max_work_group: int = 256  # work-items
+    is_cpu: bool = False
+    vector_bytes: int = 16  # width that explicit vector code should use
+    trusted_bytes: int = WIDEST_VECTOR  # width up to which the device's compiler is right
+    local_bytes: int = 48 << 10  # local memory of a work-group
+    ptx: bool = False  # the compiler takes inline PTX (NVIDIA's)
+    bulk: bool = False  # and bulk copies into local memory (NVIDIA's from 9.0 on)
+    clang: bool = False  # and Clang's builtin functions: others may end the process
+    vectorises: bool = False  # puts a group's work-items into lanes of vectors (Intel's)
+
+
+Option = int | str | None  # value of an option
+
+
+class Options(TypedDict, total=False):
+    """Options of the methods besides dtype and device; None leaves the choice to the method."""
+
+    work_group: int | None
+    block_size: int | None
+    vector_width: int | None
+    padding: str | None
+    k: int | None
+    local: bool | None
+    exchange: bool | None
+    switch: int | None
+    segment: int | None
+    max_cells: int | None
+    split: str | None
+    packing: str | None
+    level_shift: bool
+    registers: bool | None
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One kernel of a plan, for some or all of its cells, and its launches: mostly one.
+
+    `source` and `target` are arrays that the launch works on: 0 the batch, k the k-th of
+    `Plan.scratch`. `launches` are the kernel's first argument and the work-groups of each.
+    """
+
+    spec: Any  # such as `CellSpec`; `rhs` and `symmetric` are those of a plain solve
+    tables: dict[str, np.ndarray]  # int32, in the order of the kernel's arguments
+    num_units: int  # cells or blocks to work through, idle lanes included
+    num_groups: int  # work-groups of all launches
+    statistics: dict[str, int | float] = field(default_factory=dict)
+    source: int = 0
+    target: int = 0
+    max_rhs: int = MAX_RHS  # of one launch
+    launches: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.launches:
+            object.__setattr__(self, "launches", ((self.num_units, self.num_groups),))
+
+    @property
+    def phase(self) -> str:
+        return str(self.spec.phase)
+
+    @property
+    def takes_natural(self) -> bool:
+        """Whether the launch can read and write natural order, or works on a reduced system."""
+        return bool(self.source or self.spec.takes_natural)
+
+    def finds_infinite(self, rows: int) -> bool:
+        """Whether one launch in natural order solves `rows`, and flags x that is not finite."""
+        return bool(self.spec.finds_infinite) and not self.source and rows <= self.max_rhs
+
+    @property
+    def keeps_factors(self) -> bool:
+        """Whether the launch can compute the inverse pivots once and solve with them."""
+        return bool(self.spec.keeps_factors) and self.phase == "solve" and self.source == 0
+
+    def solve_spec(self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False) -> Any:
+        """Spec of the kernel for `rhs` right-hand sides; for others see `ContractionSpec`."""
+        more: dict[str, Any] = {"factor": factor} if factor else {}
+        if natural:
+            more["natural"] = True
+        symmetric |= self.phase == "forward"  # which does not look at the matrix
+        return replace(self.spec, symmetric=symmetric, rhs=rhs, **more)
+
+    @property
+    def _reorders(self) -> bool:
+        """Whether natural order takes more tables than `Plan.gather`."""
+        if "blocks" not in self.tables or self.source:
+            return False
+        return "order" in self.solve_spec(True, 1, natural=True).roles()
+
+    @property
+    def _reads_cells(self) -> bool:
+        """Whether natural order takes the first node of each cell."""
+        return not self.source and "cell_start" in self.solve_spec(True, 1, natural=True).roles()
+
+    def natural_tables(self, forest: Forest, gather: np.ndarray) -> dict[str, np.ndarray]:
+        """More tables, int32, of a launch that takes natural order; `gather` is the plan's."""
+        if self._reads_cells:
+            return as_int32({"cell_start": forest.cell_offsets}, len(gather))
+        if not self._reorders:
+            return {}
+        blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]
+        if self.phase != "solve":
+            tables = layout.natural_pieces(gather, blocks[:, 0], blocks[:, 1], blocks[:, 4])
+            if self.phase != "expand":
+                del tables["natural_index"]  # which it shares with the launch that expands
+        else:
+            tables = layout.natural_order(
+                forest, gather, cells, blocks[:, 0], blocks[:, 1], blocks[:, 4], blocks[:, 6:]
+            )
+        return as_int32(tables, len(gather))
+
+    def natural_sizes(self, forest: Forest) -> dict[str, int]:
+        if self._reads_cells:
+            return {"cell_start": forest.num_cells + 1}
+        if not self._reorders:
+            return {}
+        blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]
+        if self.phase != "solve":
+            _, model = np.unique(blocks[:, 4], return_index=True)
+            sizes = {"order_start": 2 * len(blocks), "order": int(blocks[model, 1].sum())}
+            end = int((blocks[:, 0] + blocks[:, 1]).max())
+            return sizes | ({"natural_index": end} if self.phase == "expand" else {})
+        return layout.natural_sizes(forest, cells, blocks[:, 4], blocks[:, 6:])
+
+    def shown_statistics(self) -> dict[str, str]:
+        return {
+            name.replace("_", " "): f"{value:.1%}" if name == "idle_lanes" else f"{value:.6g}"
+            for name, value in self.statistics.items()
+        }
+
+    def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
+        """Return the same launch in a larger plan, beginning at `first_place`; see `KernelSpec`."""
+        tables = dict(self.tables)
+        for name, role in self.spec.roles().items():
+            if name not in tables or (self.source and role != "cell"):
+                continue
+            if role.startswith("place"):
+                tables[name] = tables[name].copy()
+                tables[name][:: int(role[6:] or 1)] += np.int32(first_place)
+            elif role == "in_order":  # places before its own are not read
+                tables[name] = np.pad(tables[name], (first_place, 0))
+            elif role == "cell":
+                number = tables[name]
+                tables[name] = np.where(number < 0, -1, cells[number]).astype(np.int32)
+        source, target = (k + scratch if k else 0 for k in (self.source, self.target))
+        return replace(self, tables=tables, source=source, target=target)
+
+    def deeper(self) -> Part:
+        """Return the same launch on the next scratch arrays."""
+        target = self.target + 1 if self.target else 0
+        spec = replace(self.spec, derived=True)
+        return replace(self, spec=spec, source=self.source + 1, target=target)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How a batch is solved: the work of each lane, the layout of the values, and the cost.
+
+    Attributes
+    ----------
+    forest : Forest
+        As it is solved: the caller's, or one with more branches and the same nodes.
+    method : str
+    gather : (packed_size,) int32
+        ``packed[i] = natural[gather[i]]``, -1 in the padding.
+    parts : tuple of Part
+        Launches, in order; each works on its own cells, in its own stretch of its arrays.
+    scratch : tuple of int
+        Lengths of further sets of arrays, of reduced systems or of
+        values that one launch leaves for the next.
+    summary : str
+        Of the method, in a few words.
+    changes : dict of name -> text
+        Effects of options on the forest, as text.
+    """
+
+    forest: Forest
+    method: str
+    gather: np.ndarray
+    parts: tuple[Part, ...]
+    scratch: tuple[int, ...] = ()
+    summary: str = ""
+    changes: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        launches = f"{len(self.parts)} launch" + ("es" if len(self.parts) > 1 else "")
+        cells, nodes = self.forest.num_cells, self.forest.num_nodes
+        batch = f"{counted(cells, 'cell')}, {counted(nodes, 'node')}"
+        return f"Plan({self.method}: {batch}, {launches})"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.describe())}</pre>"
+
+    @property
+    def packed_size(self) -> int:
+        """Length of one array in device order, padding included."""
+        return len(self.gather)
+
+    @property
+    def takes_natural(self) -> bool:
+        """Whether all launches can read and write natural order."""
+        return all(part.takes_natural for part in self.parts)
+
+    @property
+    def needs_factor(self) -> bool:
+        """Whether any part takes a scratch array in device order for the factors."""
+        return any(part.spec.needs_factor for part in self.parts)
+
+    def bytes_needed(self, itemsize: int, arrays: int = 5) -> int:
+        """Device memory for `arrays` arrays in device order and the tables, in bytes."""
+        tables = sum(t.nbytes for part in self.parts for t in part.tables.values())
+        values = self.packed_size + sum(self.scratch)
+        return values * itemsize * arrays + self.gather.nbytes + tables
+
+    def describe(self) -> str:
+        """Return a short table of the plan, for reading."""
+        forest = self.forest
+        lines = [
+            f"method            {self.method}",
+            f"                  {self.summary}",
+            f"cells             {forest.num_cells} ({forest.trees.num_trees} distinct shapes)",
+            f"nodes             {forest.num_nodes}",
+            f"branches          {forest.num_branches}",
+            f"height            {int(forest.heights.max())} nodes at most",
+            f"padding           {self.packed_size / forest.num_nodes - 1:.1%} of the nodes",
+            f"memory            {self._memory()}",
+        ]
+        lines += [f"{name.replace('_', ' '):<18}{text}" for name, text in self.changes.items()]
+        for part in self.parts:
+            names = [part.spec.template.rpartition("/")[2], part.spec.variant]
+            lines.append(f"kernel            {', '.join(filter(None, names))}")
+            lines.append(f"  work-groups     {part.num_groups} of {part.spec.work_group}")
+            for name, text in part.shown_statistics().items():
+                lines.append(f"  {name:<16}{text}")
+        return "\n".join(lines)
+
+    def _memory(self) -> str:
+        itemsize = 8 if self.parts[0].spec.real == "double" else 4
+        return f"{self.bytes_needed(itemsize) / 2**20:.3g} MiB: d, u, b, x, factors, tables"
+
+    def plot(self, path: PathLike | None = None) -> Any:
+        """Draw the first block of the first launch, with its statistics.
+
+        Every bar is a branch (or a cell), grey is idle, lines are barriers (between the vectors
+        of a work-item: the steps at which it takes the next one).
+
+        Parameters
+        ----------
+        path : str or path, optional
+            Ends in .png, .svg or .pdf; written where it is given.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        InputError
+            matplotlib is missing, `path` has another ending, or the method is not drawn.
+        """
+        from clhines.core import draw
+
+        part = self.parts[0]
+        bars = draw.first_block(part.spec, part.tables)
+        numbers = {
+            "padding": f"{self.packed_size / self.forest.num_nodes - 1:.1%} of the nodes",
+            "memory": self._memory(),
+        }
+        title = f"{self.method}: block 1 of {part.num_groups}, {len(bars.lane)} {bars.what}"
+        title += "es" if bars.what == "branch" else "s"
+        notes = ["numbers are those of all blocks"]
+        notes += [f"{name}: {text}" for name, text in self.changes.items()]
+        return draw.picture(bars, title, part.shown_statistics() | numbers, notes, path)
+
+
+def real_name(dtype: DTypeLike) -> str:
+    try:
+        known = np.dtype(dtype)
+    except (TypeError, ValueError, SyntaxError):  # NumPy evaluates a text with commas
+        known = None
+    if known == np.float64:
+        return "double"
+    if known == np.float32:
+        return "float"
+    raise InputError(
+        f"dtype {shown(dtype)} is not supported; expected float64 or float32"
+        f"{meant(dtype, ('float64', 'float32'))}"
+    )
+
+
+def work_group_size(options: Options, limits: Limits, default: int) -> int:
+    return int(options["work_group"] or min(default, limits.max_work_group))
+
+
+def coarse(needed: int, room: int, least: int = 1) -> int:
+    """Size of an array in local memory: few different ones, as each is a kernel to build."""
+    return max(needed, min(max(least, 1 << (needed - 1).bit_length()), room))
+
+
+def local_size(needed: int, room: int, is_cpu: bool) -> int:
+    """Values of an array in local memory: `needed`, aligned; on CPUs all `room`."""
+    size = coarse(aligned(needed), room, SMALL if is_cpu else 1)
+    return size if is_cpu or size <= COARSE else aligned(needed)
+
+
+def aligned(needed: int) -> int:
+    """Values from one aligned place to the next."""
+    return -(-needed // layout.ALIGNMENT) * layout.ALIGNMENT
+
+
+def as_int32(tables: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
+    if size > MAX_PLACES:
+        raise InputError(f"one plan holds at most {MAX_PLACES} values; this one needs {size}")
+    return {name: np.ascontiguousarray(a, np.int32) for name, a in tables.items()}
+
+
+MOST_PROGRAMS = 4  # of a solver
+
+
+def plan_by_kind(
+    forest: Forest, method: str, kind: np.ndarray, plan: Callable[[Forest, np.ndarray, int], Plan]
+) -> Plan:
+    """Plan the cells of each kind, (num_cells,), by themselves, and put their launches together."""
+    plans = []
+    for k in np.unique(kind).tolist():
+        cells = np.flatnonzero(kind == k)
+        part = forest if len(cells) == forest.num_cells else forest.subset(cells)
+        plans.append((cells, plan(part, cells, k)))
+    if len(plans) == 1:
+        return replace(plans[0][1], method=method)
+    return _combine(forest, method, plans)
+
+
+def with_few_programs(plans: list[Plan]) -> list[Plan]:
+    """Return plans of one solver with few kernels: general ones in place of many others."""
+    if len({part.spec for plan in plans for part in plan.parts}) <= MOST_PROGRAMS:
+        return plans
+    return [
+        replace(plan, parts=tuple(replace(p, spec=p.spec.general()) for p in plan.parts))
+        for plan in plans
+    ]
+
+
+def _combine(forest: Forest, method: str, plans: list[tuple[np.ndarray, Plan]]) -> Plan:
+    parts: list[Part] = []
+    gathers, start, scratch = [], 0, 0
+    for cells, plan in plans:
+        natural = ranges(forest.cell_offsets[cells], forest.sizes[cells])
+        gather = np.where(plan.gather < 0, -1, natural[plan.gather]).astype(np.int32)
+        parts += [part.moved(start, cells, scratch) for part in plan.parts]
+        gathers.append(gather)
+        start += len(gather)
+        scratch += len(plan.scratch)
+    sizes = tuple(size for _, plan in plans for size in plan.scratch)
+    return Plan(forest, method, np.concatenate(gathers), tuple(parts), sizes)

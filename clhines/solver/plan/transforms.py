@@ -1,0 +1,242 @@
+"""Transforms: forests changed so that they are solved in fewer or in more equal steps.
+
+Nodes keep their numbers, so that values at nodes need no map; `Rerooted.couplings` tells what
+becomes of the entries *between* nodes, and `Split.tree` of shapes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clhines.core.arrays import children_of, climb, moved, offsets, ranges
+from clhines.core.checks import real_numbers
+from clhines.core.errors import InputError
+from clhines.solver.forest import Forest, Trees
+
+if TYPE_CHECKING:
+    from clhines.solver.plan.packing import Blocks
+
+
+@dataclass(frozen=True, eq=False)
+class Rerooted:
+    """A forest with other roots, and where its entries between nodes are found.
+
+    The matrix is the same, and nodes keep their numbers: `d`, `b` and `x` are those of both
+    forests, and errors number nodes alike, though pivots are met in another order. Only entries
+    between nodes move, and `couplings` moves them. Turning the edge between a node p and its child
+    c round makes p the child: what was ``u[c]`` (row p, column c) is then the `l` of p, and
+    ``l[c]`` its `u`.
+
+    Attributes
+    ----------
+    forest : Forest
+        To plan and to solve with.
+    edge : (n,) int64
+        Node at which the old forest keeps the edge between this node and its new parent: the
+        node itself, or another one where the edge was turned round; -1 at the roots.
+    moved : (num_trees,) bool
+        Trees that have another root than before.
+    """
+
+    forest: Forest
+    edge: np.ndarray
+    moved: np.ndarray
+
+    @property
+    def turned(self) -> np.ndarray:
+        """(n,) bool: nodes whose edge to the new parent had the other direction before."""
+        return (self.edge >= 0) & (self.edge != np.arange(len(self.edge)))
+
+    def couplings(
+        self,
+        u: np.ndarray,
+        l: np.ndarray | None = None,  # noqa: E741 - the field's name for the lower entries
+    ) -> dict[str, np.ndarray]:
+        """Return the entries between nodes as the new forest has them.
+
+        Parameters
+        ----------
+        u : (n,) real
+            Of the old forest, in natural order.
+        l : (n,) real, optional
+            Of an unsymmetric system, both of whose arrays change.
+
+        Returns
+        -------
+        dict
+            New arrays `u`, and `l` where it was given, zero at the new roots: arguments of
+            `Solver.solve` and `Solver.factor`.
+
+        Raises
+        ------
+        InputError
+            Other shapes, or values that are not real numbers.
+        """
+        entries = {"u": real_numbers("u", u)} | ({} if l is None else {"l": real_numbers("l", l)})
+        for name, a in entries.items():
+            if a.shape != self.edge.shape:
+                raise InputError(f"{name} has shape {a.shape}; expected {self.edge.shape}")
+        turned, roots = self.turned, self.edge < 0
+        new = {}
+        for name, other in zip(entries, reversed(entries), strict=True):
+            new[name] = np.where(turned, entries[other][self.edge], entries[name][self.edge])
+            new[name][roots] = 0
+        return new
+
+
+def reroot(forest: Forest) -> Rerooted:
+    """Root each tree where its height is least (2018 report, section 6).
+
+    A method such as ``fine``, which works level by level, then has fewer dependent steps.
+
+    The root is in the middle of a longest path. Where two nodes share the middle, the one nearer
+    the old root is taken, which leaves more edges as they were; nothing else is ever in a tie.
+
+    Parameters
+    ----------
+    forest : Forest
+
+    Returns
+    -------
+    Rerooted
+        Some shapes that differed may be equal now; they still count as different.
+
+    Raises
+    ------
+    InputError
+        `forest` is something else.
+
+    Examples
+    --------
+    Of a chain of four nodes, 0 to 3, the edge between 0 and 1 is turned round:
+
+    >>> from clhines import Forest, reroot
+    >>> new = reroot(Forest([-1, 0, 1, 2]))
+    >>> new.forest.parent.tolist()
+    [1, -1, 1, 2]
+    >>> u, l = np.array([0.0, 10, 20, 30]), np.array([0.0, 1, 2, 3])
+    >>> {name: a.tolist() for name, a in new.couplings(u, l).items()}
+    {'u': [1.0, 0.0, 20.0, 30.0], 'l': [10.0, 0.0, 2.0, 3.0]}
+    """
+    if not isinstance(forest, Forest):
+        raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
+    trees = forest.trees
+    on_path, before, place = _paths_to_the_deepest(trees)
+    # of the branches between each root and the middle: the nodes down to there
+    path = np.flatnonzero(on_path & (before <= place[trees.branch_tree]))
+    tree = trees.branch_tree[path]
+    counts = np.minimum(trees.branch_length[path], place[tree] + 1 - before[path])
+    nodes = trees.order[ranges(trees.branch_start[path], counts)]
+    tree = np.repeat(tree, counts)
+    below = np.append(nodes[1:], -1)  # the next on the path, which becomes the parent
+    below[np.flatnonzero(np.append(tree[1:] != tree[:-1], True))] = -1
+    parent, edge = trees.parent.copy(), np.arange(len(trees.parent))
+    parent[nodes] = below
+    edge[nodes] = below
+    new = Trees(trees.offsets, parent)
+    shape, sizes = forest.shape_of_cell, forest.sizes
+    edge = edge[ranges(trees.offsets[shape], sizes)]
+    shift = np.repeat(forest.cell_offsets[:-1] - trees.offsets[shape], sizes)
+    return Rerooted(
+        forest=Forest.from_trees(new, shape),
+        edge=np.where(edge < 0, -1, edge + shift),
+        moved=place > 0,
+    )
+
+
+def _paths_to_the_deepest(trees: Trees) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find the path from each root to its deepest tip, and the middle of the longest path there.
+
+    The tip farthest from any node is one end of a longest path, whose middle is an ancestor of it.
+    Returns which branches are on a path, nodes above each branch, and depths of the middles.
+    """
+    above, number = trees.branch_parent, np.arange(len(trees.branch_parent))
+    before = trees.depth[trees.branch_first]
+    end = before + trees.branch_length - 1
+    deepest = np.maximum.reduceat(end, trees.branch_offsets[:-1])
+    tips = np.flatnonzero(end == deepest[trees.branch_tree])
+    tips = tips[np.append(True, np.diff(trees.branch_tree[tips]) > 0)]  # the first of each tree
+    on_path = np.zeros(len(above), bool)
+    on_path[tips] = True
+    jump = np.where(above < 0, number, above)
+    for _ in range(int(trees.branch_level.max()).bit_length()):
+        on_path[jump[on_path]] = True
+        jump = jump[jump]
+    meets, _ = climb(np.where(on_path, -1, above))
+    away = np.where(on_path, 0, end - end[meets])  # beyond the path
+    past = np.maximum.reduceat(away - end[meets], trees.branch_offsets[:-1])
+    longest = deepest + np.maximum(past, 0)  # 0: up to the root
+    return on_path, before, deepest - (longest + 1) // 2
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A forest whose long branches are cut; pivots are still numbered by `old`."""
+
+    forest: Forest
+    tree: np.ndarray
+    old: Forest
+
+    def rank(self, branch: np.ndarray) -> np.ndarray:
+        """Place of the first node of new branches in the elimination order of their old trees."""
+        new, old = self.forest.trees, self.old.trees
+        number = new.branch_tree[branch]
+        node = new.branch_first[branch] - new.offsets[number]
+        begin = old.offsets[self.tree[number]]
+        return old.rank[begin + node] - begin
+
+
+def split_branches(forest: Forest, blocks: Blocks | None = None) -> Split:
+    """Cut branches that are longer than the mean of their level (2018 report, section 6).
+
+    From the roots on, the rest of a longer branch is a branch of the next level, where it may be
+    cut again. With `blocks` the mean is that of a block (the report's outlook, section 8).
+    """
+    trees = forest.trees
+    if blocks is None:
+        weight = np.bincount(forest.shape_of_cell, minlength=trees.num_trees)
+        which, shape = np.arange(trees.num_trees), forest.shape_of_cell
+        group = np.zeros(trees.num_trees, np.int64)
+    else:
+        keys = blocks.slot_template * trees.num_trees + blocks.slot_tree
+        found, number, weight = np.unique(keys, return_inverse=True, return_counts=True)
+        group, which = np.divmod(found, trees.num_trees)
+        slots = np.diff(blocks.slot_start)[blocks.template]
+        shape = np.empty(forest.num_cells, np.int64)
+        shape[blocks.cells] = number.reshape(-1)[ranges(blocks.slot_start[blocks.template], slots)]
+        sizes = trees.sizes[which]
+        bounds = offsets(sizes)
+        parent = trees.parent[ranges(trees.offsets[which], sizes)]
+        trees = Trees(bounds, moved(parent, bounds[:-1] - trees.offsets[which], sizes))
+    cut = Trees(trees.offsets, trees.parent, _cuts(trees, weight, group))
+    return Split(Forest.from_trees(cut, shape), which, forest)
+
+
+def _cuts(trees: Trees, weight: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """(num_nodes,) bool: where branches are cut; `group` has a mean in common, of `weight`."""
+    child, first_child = children_of(trees.branch_parent)
+    counts = np.diff(first_child)
+    cuts = np.zeros(len(trees.parent), bool)
+    branch = np.flatnonzero(trees.branch_parent < 0)
+    begin = np.zeros(len(branch), np.int64)  # nodes of each branch on the levels before
+    of = group[trees.branch_tree[branch]]
+    while len(branch):
+        if 4 * len(of) < int(of.max()) + 1:  # most groups have no branch left
+            of = np.unique(of, return_inverse=True)[1].reshape(-1)
+        length = trees.branch_length[branch] - begin
+        times = weight[trees.branch_tree[branch]]
+        mean = np.ceil(np.bincount(of, times * length)[of] / np.bincount(of, times)[of])
+        longer = length > mean
+        done = ~longer
+        below = child[ranges(first_child[branch[done]], counts[branch[done]])]
+        group_below = np.repeat(of[done], counts[branch[done]])
+        branch, of = branch[longer], of[longer]
+        begin = begin[longer] + mean[longer].astype(np.int64)
+        cuts[trees.order[trees.branch_start[branch] + begin]] = True
+        branch = np.concatenate((branch, below))
+        begin = np.concatenate((begin, np.zeros(len(below), np.int64)))
+        of = np.concatenate((of, group_below))
+    return cuts

@@ -1,0 +1,213 @@
+"""Slow and plain float64 solvers: the truth that every kernel is compared with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clhines.core.arrays import by_level, stretch_of
+from clhines.core.errors import PivotError
+from clhines.core.quantities import check_no_units
+from clhines.solver.forest import Forest
+
+
+def solve_serial(
+    forest: Forest,
+    d: np.ndarray,
+    u: np.ndarray,
+    b: np.ndarray,
+    l: np.ndarray | None = None,  # noqa: E741 - the field's name for the lower entries
+) -> np.ndarray:
+    """Solve with the serial Hines algorithm (Hines 1984; Huber 2018, listing 2), in float64.
+
+    Nodes are taken by depth over all cells, deepest first, so that this is usable on a few
+    million nodes.
+
+    Parameters
+    ----------
+    d, u : (n,) real
+        Diagonal; entries between each node and its parent (ignored at roots).
+    b : (n,) or (k, n) real
+    l : (n,) real, optional
+        ``A[i, parent[i]]`` where it differs from ``u[i] = A[parent[i], i]``.
+
+    Returns
+    -------
+    (n,) or (k, n) float64
+
+    Raises
+    ------
+    PivotError
+        Where a pivot is zero, negative, NaN or infinite.
+    """
+    x, pivots = solve_with_pivots(forest, d, u, b, l)
+    if not ((pivots > 0) & np.isfinite(pivots)).all():
+        for nodes in reversed(elimination_steps(forest)):
+            _check_pivots(forest, pivots, nodes)
+    return x
+
+
+def solve_with_pivots(
+    forest: Forest,
+    d: np.ndarray,
+    u: np.ndarray,
+    b: np.ndarray,
+    l: np.ndarray | None = None,  # noqa: E741
+    steps: list[np.ndarray] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Solve as `solve_serial` does, whatever the pivots are.
+
+    Parameters
+    ----------
+    steps : list of (m,) int64, optional
+        Result of `elimination_steps(forest)`, to avoid recomputing it in every call.
+
+    Returns
+    -------
+    x : (n,) or (k, n) float64
+        Meaningless in cells with a bad pivot.
+    pivots : (n,) float64
+    """
+    check_no_units(d=d, u=u, l=l, b=b)
+    lower = u if l is None else l
+    steps = elimination_steps(forest) if steps is None else steps
+    diag = np.array(d, np.float64)
+    x = np.atleast_2d(np.array(b, np.float64))
+    parent = forest.parent
+    upper, lower = np.asarray(u, np.float64), np.asarray(lower, np.float64)
+    with np.errstate(all="ignore"):  # bad pivots show in the result
+        for nodes in reversed(steps[1:]):
+            up = parent[nodes]
+            f = upper[nodes] / diag[nodes]
+            np.subtract.at(diag, up, f * lower[nodes])
+            for row in x:
+                np.subtract.at(row, up, f * row[nodes])
+        x[:, steps[0]] /= diag[steps[0]]
+        for nodes in steps[1:]:
+            x[:, nodes] = (x[:, nodes] - lower[nodes] * x[:, parent[nodes]]) / diag[nodes]
+    return x.reshape(np.shape(b)), diag
+
+
+def elimination_steps(forest: Forest) -> list[np.ndarray]:
+    """Nodes by depth: those of one depth do not depend on each other."""
+    trees = forest.trees
+    start = trees.offsets[forest.shape_of_cell]
+    within = np.arange(forest.num_nodes) - np.repeat(forest.cell_offsets[:-1], forest.sizes)
+    depth = trees.depth[np.repeat(start, forest.sizes) + within]
+    return by_level(depth)
+
+
+def _check_pivots(forest: Forest, diag: np.ndarray, nodes: np.ndarray) -> None:
+    pivots = diag[nodes]
+    bad = ~((pivots > 0) & np.isfinite(pivots))
+    if bad.any():
+        node = int(nodes[bad].min())
+        cell = int(stretch_of(forest.cell_offsets, node))
+        raise pivot_error(forest, cell, node, float(diag[node]))
+
+
+def pivot_error(forest: Forest, cell: int, node: int, value: float | None = None) -> PivotError:
+    """Build the error that names a bad pivot's cell and node."""
+    local = node - int(forest.cell_offsets[cell])
+    got = "" if value is None else f" {value:.6g}"
+    return PivotError(
+        f"cell {cell}, node {node} (number {local} of its cell): pivot{got} is zero, negative, "
+        "NaN or infinite; expected positive and finite",
+        cell,
+        node,
+    )
+
+
+def dense(
+    forest: Forest,
+    d: np.ndarray,
+    u: np.ndarray,
+    l: np.ndarray | None = None,  # noqa: E741
+    cell: int = 0,
+) -> np.ndarray:
+    """Return the (m, m) float64 matrix of one cell, in natural order."""
+    check_no_units(d=d, u=u, l=l)
+    lo, hi = forest.cell_offsets[cell : cell + 2]
+    matrix = np.diag(np.asarray(d[lo:hi], np.float64))
+    parent = forest.parent[lo:hi] - lo
+    i = np.flatnonzero(forest.parent[lo:hi] >= 0)
+    matrix[parent[i], i] = u[lo:hi][i]
+    matrix[i, parent[i]] = (u if l is None else l)[lo:hi][i]
+    return matrix
+
+
+def multiply(
+    forest: Forest,
+    d: np.ndarray,
+    u: np.ndarray,
+    x: np.ndarray,
+    l: np.ndarray | None = None,  # noqa: E741
+) -> np.ndarray:
+    """Return A x in float64 for x of shape (n,) or (k, n)."""
+    check_no_units(d=d, u=u, l=l, x=x)
+    inner = np.flatnonzero(forest.parent >= 0)
+    up = forest.parent[inner]
+    lower = np.asarray(u if l is None else l, np.float64)[inner]
+    x64 = np.atleast_2d(np.asarray(x, np.float64))
+    y = x64 * np.asarray(d, np.float64)
+    y[:, inner] += lower * x64[:, up]
+    for row, values in zip(y, x64, strict=True):
+        row += np.bincount(up, np.asarray(u, np.float64)[inner] * values[inner], len(row))
+    return y.reshape(np.shape(x))
+
+
+def condition(
+    forest: Forest, d: np.ndarray, u: np.ndarray, b: np.ndarray, x: np.ndarray
+) -> np.ndarray:
+    """Return how far a solution may be from the true one, per componentwise backward error.
+
+    A solution with the error w (Oettli-Prager, see `residual`) is off by at most w times
+    ``|A^-1| (|A| |x| + |b|)`` (Bauer and Skeel; Higham 2002, theorem 7.4). Where the entries off
+    the diagonal are not positive and all pivots are, A is an M-matrix and no entry of its inverse
+    is negative, so that one solve gives it exactly.
+
+    Returns
+    -------
+    (n,) float64
+        NaN where a pivot is bad, or an entry off the diagonal is positive.
+    """
+    check_no_units(d=d, u=u, x=x, b=b)
+    scale = multiply(forest, np.abs(d), np.abs(u), np.abs(x)) + np.abs(b)
+    bound, pivots = solve_with_pivots(forest, d, u, scale)
+    inner = forest.parent >= 0
+    if (np.asarray(u)[inner] > 0).any() or not (pivots > 0).all():
+        return np.full(forest.num_nodes, np.nan)
+    return bound
+
+
+def residual(
+    forest: Forest,
+    d: np.ndarray,
+    u: np.ndarray,
+    b: np.ndarray,
+    x: np.ndarray,
+    l: np.ndarray | None = None,  # noqa: E741
+) -> float:
+    """Largest componentwise backward error, see `backward_errors`; NaN anywhere gives NaN."""
+    return float(np.max(backward_errors(forest, d, u, b, x, l)))
+
+
+def backward_errors(
+    forest: Forest,
+    d: np.ndarray,
+    u: np.ndarray,
+    b: np.ndarray,
+    x: np.ndarray,
+    l: np.ndarray | None = None,  # noqa: E741
+) -> np.ndarray:
+    """Componentwise backward error ``|b - A x|_i / (|A| |x| + |b|)_i`` of each row (Oettli-Prager).
+
+    Returns
+    -------
+    (n,) or (k, n) float64
+        Rows in which everything is zero count as exact.
+    """
+    check_no_units(d=d, u=u, l=l, x=x, b=b)
+    gap = np.abs(np.asarray(b, np.float64) - multiply(forest, d, u, x, l))
+    magnitude = None if l is None else np.abs(l)
+    scale = multiply(forest, np.abs(d), np.abs(u), np.abs(x), magnitude) + np.abs(b)
+    return np.divide(gap, scale, out=np.where(gap > 0, np.inf, gap), where=scale > 0)

@@ -1,0 +1,506 @@
+"""Solver: checks arguments, has an engine solve, and reports pivots."""
+
+from __future__ import annotations
+
+import copyreg
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+from numpy.typing import DTypeLike
+
+from clhines.core.checks import as_check, as_choice, as_switch, shown
+from clhines.core.errors import InputError
+from clhines.solver.accuracy import is_spoilt, report_error, report_growth
+from clhines.solver.arguments import Arguments, apart
+from clhines.solver.device import devices as device_module
+from clhines.solver.device.arrays import Array, Given, events_of, unmark
+from clhines.solver.device.guard import Closed, Holder, check_process, exclusive, lock_of
+from clhines.solver.engines.engine import SolveEngine, on_host
+from clhines.solver.engines.memory import Memory, memory_errors, no_memory
+from clhines.solver.engines.pivots import BadPivots, first_nodes
+from clhines.solver.engines.repeated import Calls
+from clhines.solver.engines.several import OneDevice, Several
+from clhines.solver.factors import Factors, vjp
+from clhines.solver.forest import Forest
+from clhines.solver.plan.auto import MODES
+from clhines.solver.plan.plan import Option, Plan, real_name
+from clhines.solver.tune import Tuning, engine_for, logged
+
+AnyArray = TypeVar("AnyArray", np.ndarray, cla.Array)  # all of a solve are in one place
+
+
+class RangeSolver(NamedTuple):
+    """A solver of a range of cells, and so of nodes, of a batch, on one device."""
+
+    solver: Solver
+    cells: slice
+    nodes: slice
+
+
+class Solver(Holder):
+    """Solve a batch of Hines matrices on an OpenCL device, or on several.
+
+    Parameters
+    ----------
+    forest : Forest
+    method : str
+        ``auto`` or a name in `clhines.METHODS`.
+    dtype : float64 or float32
+        Precision of all values on the device.
+    device : pyopencl.Device or str, optional
+        See `solver.device.devices.choose`.
+    queue : pyopencl.CommandQueue, optional
+        An in-order queue to work on, without `device`.
+    max_memory : int, optional
+        Bytes of device memory to use at most; default: nine tenths of the device's. A batch
+        that needs more is solved in slices of whole cells.
+    tune : str
+        How ``auto`` chooses among `solver.plan.auto.CANDIDATES`. ``heuristic`` (the default): by
+        the cost model, in microseconds. ``measure``: times them on this forest, which takes
+        seconds, and stores the winner in the user's cache folder. ``cached``: the stored winner
+        for this forest, device, driver and dtype, or else the heuristic's choice. Different
+        choices round differently.
+    devices : list, optional
+        Instead of `device` or `queue`: several, each as for `device`, or a queue. Each gets a
+        range of cells and solves it by itself, at the same time as the others. Arrays are NumPy
+        arrays of the whole batch; `parts` has a plain solver for arrays on each device.
+    shares : sequence of float, optional
+        Of the nodes, one for each of `devices`; default: equal, which suits equal devices.
+    profile : bool
+        Make the queue with timestamps, so that `kernel_events` can be timed; launches then take
+        longer on the host. Also with ``tune="measure"``; a given `queue` stays as it is.
+    **options
+        Options of the method, see ``METHODS[method].options``.
+
+    Attributes
+    ----------
+    engine : clhines.solver.engines.engine.SolveEngine
+        Plan of the batch, or of its first slice or device.
+    tuning : clhines.solver.tune.Tuning or None
+        What ``tune="measure"`` found.
+    shares : list of float
+        Fractions of the nodes, one per device; 0 where it is less than a cell.
+
+    Raises
+    ------
+    InputError
+        Unknown method, option, dtype or way to tune.
+    DeviceError
+        No device, or one without the requested precision.
+    DeviceMemoryError
+        Not even one cell fits on the device.
+    BuildError
+        The kernel does not compile on this device.
+
+    Several threads may use one solver: its methods let them in one at a time. `status` and
+    `kernel_events` are then those of whichever solve was last. A process that was forked after
+    OpenCL has been used is rejected (`DeviceError`): start processes with the method ``spawn``.
+
+    Methods here and of `Factors` raise `InputError` for arguments that do not fit, `PivotError` as
+    `check` says, `DeviceMemoryError`, and `DeviceShareError` where some of several devices fail.
+    """
+
+    def __init__(
+        self,
+        forest: Forest,
+        method: str = "auto",
+        dtype: DTypeLike = np.float64,
+        device: cl.Device | str | None = None,
+        queue: cl.CommandQueue | None = None,
+        max_memory: int | None = None,
+        tune: str = "heuristic",
+        devices: Sequence[OneDevice] | None = None,
+        shares: Sequence[float] | None = None,
+        profile: bool = False,
+        **options: Option,
+    ) -> None:
+        as_choice("tune", tune, MODES)
+        if tune != "heuristic" and method != "auto":
+            raise InputError(f"tune={shown(tune)} is for method 'auto'; got method {shown(method)}")
+        timestamps = as_switch("profile", profile) or tune == "measure"
+        real_name(dtype)  # rejects other dtypes before a device is chosen
+        if not isinstance(forest, Forest):
+            raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
+        max_memory = _bytes(max_memory)
+        _check_devices(devices, device, queue, shares)
+        self.forest, self.dtype, self._lock = forest, np.dtype(dtype), lock_of(self)
+        self.tuning: Tuning | None = None
+        self.shares, self._parts, self._calls = [1.0], list[RangeSolver](), Calls()
+        if devices is None:
+            self.queue = device_module.given_queue(queue, device, self.dtype, timestamps)
+            given = forest, method, self.dtype, self.queue, max_memory, tune, options
+            self.engine, self.tuning = engine_for(*given)
+            self.arguments = Arguments(forest, self.dtype, self.queue)
+            return
+        each = {"method": method, "max_memory": max_memory, "tune": tune, **options}
+        several, self._parts = _on_several(forest, devices, self.dtype, shares, each)
+        self.engine, self.queue, self.shares = several, several.queue, several.shares
+        self.arguments = Arguments(forest, self.dtype, None)
+
+    def __repr__(self) -> str:
+        state = "closed)" if isinstance(self.engine, Closed) else self.engine.describe()
+        return f"Solver({self.forest!r}, {self.dtype}, {state}"
+
+    @exclusive
+    def close(self) -> None:
+        """Wait for the device, and drop the buffers, as the end of a ``with`` does.
+
+        Calls are rejected from then on. `Factors` keep what they need, and may be used on.
+        """
+        if not isinstance(self.engine, Closed):
+            for part in self._parts:
+                part.solver.close()
+            self.queue.finish()
+            self.engine, self._parts, self._calls = cast("SolveEngine", Closed(self)), [], Calls()
+
+    @property
+    def device(self) -> cl.Device:
+        """That of `queue`."""
+        return self.queue.device
+
+    @property
+    def plan(self) -> Plan:
+        """Of the whole batch, of its first slice, or of the first of several devices."""
+        return self.engine.plan
+
+    @property
+    def parts(self) -> list[RangeSolver]:
+        """Plain solvers, one per device with cells, each with the range of its cells."""
+        n, cells = self.forest.num_nodes, self.forest.num_cells
+        return self._parts or [RangeSolver(self, slice(0, cells), slice(0, n))]
+
+    @property
+    def queues(self) -> list[cl.CommandQueue]:
+        """Queues, one per device with cells."""
+        return [part.solver.queue for part in self.parts]
+
+    @property
+    def num_slices(self) -> int:
+        """Parts in which a device solves the batch, if that is larger than its memory; or 1."""
+        return self.engine.num_slices
+
+    @property
+    def memory(self) -> list[Memory]:
+        """Largest memory use of solves, one item per device; it is kept between solves."""
+        return self.engine.memory
+
+    @property
+    def takes_device_order(self) -> bool:
+        """Whether arrays can be in device order, as `enqueue` takes them: one device, no slices."""
+        return self.engine.takes_device_order
+
+    @property
+    def source(self) -> str:
+        """Generated OpenCL source of the plain solve, of one kernel after another."""
+        return self.engine.source
+
+    @property
+    def kernel_events(self) -> list[cl.Event]:
+        """Events of the kernels of the last solve, in order; for timing, see `profile`."""
+        return self.engine.kernel_events
+
+    # -- device order --------------------------------------------------------------------------
+
+    @exclusive
+    @memory_errors
+    def to_device_order(self, a: np.ndarray | cla.Array) -> cla.Array:
+        """Bring values from natural into device order.
+
+        Parameters
+        ----------
+        a : (n,) or (k, n), NumPy or pyopencl array
+            NumPy values are converted to the solver's dtype.
+
+        Returns
+        -------
+        pyopencl.array.Array, (packed size,) or (k, packed size)
+            Padding is zero. It is marked as being in device order, which `enqueue` and
+            `from_device_order` expect.
+
+        Raises
+        ------
+        InputError
+            An array that is in device order already.
+        """
+        whole = self.engine.device_order("to_device_order()")
+        return whole.pack(self.arguments.checked("a", a, self.forest.num_nodes))
+
+    @exclusive
+    @memory_errors
+    def from_device_order(
+        self, a: cla.Array, out: cla.Array | None = None, *, packed: bool = False
+    ) -> cla.Array:
+        """Bring (packed size,) or (k, packed size) values at nodes back into natural order.
+
+        Parameters
+        ----------
+        a : pyopencl array
+            From `to_device_order` or `enqueue`.
+        out : pyopencl array, (n,) or (k, n), optional
+            Written and returned.
+        packed : bool
+            As in `enqueue`.
+
+        Returns
+        -------
+        pyopencl.array.Array, (n,) or (k, n)
+        """
+        whole = self.engine.device_order("from_device_order()")
+        source = self.arguments.in_order("a", a, whole.order, as_switch("packed", packed))
+        shape = (*source.shape[:-1], self.forest.num_nodes)
+        target = cla.empty(self.queue, shape, self.dtype) if out is None else out
+        self.arguments.check_unpacked(target, source, shape)
+        unmark(target)
+        return whole.unpack(source, target)
+
+    def enqueue(
+        self,
+        d: cla.Array,
+        u: cla.Array,
+        b: cla.Array,
+        *,
+        l: cla.Array | None = None,  # noqa: E741
+        out: cla.Array,
+        wait_for: cl.Event | Sequence[cl.Event] | None = None,
+        overwrite: bool = False,
+        packed: bool = False,
+    ) -> cl.Event:
+        """Enqueue a solve of arrays in *device* order (see `to_device_order`), without waiting.
+
+        Parameters
+        ----------
+        d, u, l : (packed size,) pyopencl arrays of the solver's dtype
+            From `to_device_order`, or the `out` of an earlier call. Others, such as results of
+            arithmetic with these, are accepted with `packed` only, or where device order is natural
+            order.
+        b, out : (packed size,) or (k, packed size)
+            The solution goes to `out`, which may be `b` itself or a new array.
+        wait_for : pyopencl.Event or list of them, optional
+            In addition to the events of the arrays.
+        overwrite : bool
+            Allow `d` and `b` to be destroyed.
+        packed : bool
+            The caller states that all arrays are in device order, from wherever they come.
+
+        Returns
+        -------
+        pyopencl.Event
+            Of the last kernel; `status` tells afterwards whether all pivots were good.
+
+        Raises
+        ------
+        InputError
+            Wrong shapes or dtypes, and arrays that are not known to be in device order.
+        """
+        check_process()  # as `exclusive` and `memory_errors`, whose frames take a fifth of a call
+        with self._lock:
+            try:
+                whole, calls = self.engine.device_order("enqueue()"), self._calls
+                arrays = d, u, l, b, out
+                waits = [] if wait_for is None else events_of("wait_for", wait_for, self.queue)
+                call = calls.find(arrays, overwrite)
+                if call is None:
+                    given = {"d": d, "u": u, "l": l, "b": b}
+                    declared = as_switch("packed", packed)
+                    operands = self.arguments.packed(given, out, whole.order, declared)
+                    call = calls.add(arrays, whole.prepare(operands, out, overwrite), overwrite)
+                    whole.order.mark(out)
+                waits += calls.waits(call, arrays)
+                return calls.done(call, whole.enqueue(call.steps, out, waits))
+            except cl.MemoryError as error:
+                raise no_memory(self.queue, self.memory) from error
+
+    # -- natural order -------------------------------------------------------------------------
+
+    @exclusive
+    @memory_errors
+    def solve(
+        self,
+        d: AnyArray,
+        u: AnyArray,
+        b: AnyArray,
+        *,
+        l: AnyArray | None = None,  # noqa: E741
+        out: AnyArray | None = None,
+        overwrite: bool = False,
+        check: bool | str = True,
+    ) -> AnyArray:
+        """Solve A x = b for arrays in *natural* order.
+
+        Parameters
+        ----------
+        d, u : (n,) NumPy or pyopencl arrays
+            Diagonal, and the entry between each node and its parent (ignored at roots).
+        b : (n,) or (k, n)
+        l : (n,), optional
+            ``A[i, parent[i]]`` of an unsymmetric system; then ``u[i] = A[parent[i], i]``.
+        out : like b, optional
+            Written and returned, also before an error; may be `b` itself.
+        overwrite : bool
+            Allow `d` and `b` to be destroyed; without `out`, the solution then goes to `b`.
+        check : bool or "raise"
+            Wait, and raise `PivotError` for a pivot that is zero, negative, NaN or infinite, or
+            so small that its inverse is infinite, `InputError` for values of `b` or `x` that are
+            not finite (NumPy only); warn if the solution has lost digits. "raise" raises that
+            warning. Without a check, `status` tells on request.
+
+        Returns
+        -------
+        x : like b; on a device asynchronous unless `check`
+
+        Warns
+        -----
+        AccuracyWarning
+            With `check`: the componentwise backward error is above 32 eps; see
+            `solver.accuracy`. If `out` is one of the operands, the warning comes without
+            the error, and also where that may be small.
+        """
+        check = as_check(check)
+        arrays = self.arguments.natural({"d": d, "u": u, "l": l, "b": b})
+        target = self.arguments.target(self.engine, b, arrays["b"], out, overwrite)
+        if not arrays["b"].size:
+            return target
+        before = on_host(self.queue, arrays) if check and self.engine.may_lose else {}
+        late = self.arguments.may_check_late(self.engine, arrays["b"], target)
+        if check and not late:
+            self.arguments.check_finite("b", arrays["b"])
+        if isinstance(target, cla.Array):
+            self.engine.solve_device(arrays, target)
+        else:
+            fresh = out is None and target is not b
+            self.engine.solve_host(arrays if fresh else apart(arrays, target), target)
+        if not check:
+            return target
+        found = self._check_solved(arrays["b"] if late else None, target)
+        if found.first(bad=False) is not None and is_spoilt(arrays, target):
+            report_growth(self.arguments, found, check)
+        elif found.first(bad=False) is not None:
+            before = on_host(self.queue, arrays)
+        if before:
+            host = on_host(self.queue, {"x": target})
+            report_error(self.arguments, self.plan, before, host["x"], check)
+        return target
+
+    def _check_solved(self, b: Array | None, x: Array) -> BadPivots:
+        """Raise for a bad pivot, and for values that are not finite; `b` where not yet checked."""
+        known_finite = b is not None and self.engine.found_finite
+        if b is not None and not known_finite:
+            self.arguments.check_finite("b", b)
+        found = self.engine.bad_pivots()
+        self.arguments.raise_bad_pivot(found)
+        if not known_finite:
+            self.arguments.check_finite("x", x)
+        return found
+
+    @exclusive
+    @memory_errors
+    def factor(
+        self,
+        d: Given,
+        u: Given,
+        *,
+        l: Given | None = None,  # noqa: E741
+        check: bool | str = True,
+    ) -> Factors:
+        """Eliminate a matrix in *natural* order once, to solve it for many right-hand sides.
+
+        Parameters
+        ----------
+        d, u, l : (n,) NumPy or pyopencl arrays
+            As in `solve`; they are copied.
+        check : bool or "raise"
+            Raise `PivotError` for a bad pivot; waits for the device. Solves then warn as
+            `Solver.solve` does. Without it, `Factors.status` tells on request.
+
+        Returns
+        -------
+        Factors
+            They save arithmetic, not memory traffic, where the plan consists of plain launches of
+            `contraction`; the others factor anew in every solve.
+
+        Raises
+        ------
+        InputError, PivotError
+        DeviceMemoryError
+            Also where the batch is solved in slices.
+        """
+        check = as_check(check)
+        arrays = self.arguments.natural({"d": d, "u": u, "l": l})
+        eliminated = self.engine.factor(arrays)
+        factors = Factors(self.engine, eliminated, self.arguments, self._lock, l is None)
+        if check:
+            found = eliminated.bad_pivots()
+            self.arguments.raise_bad_pivot(found)
+            if found.first(bad=False) is not None:
+                factors.doubtful = on_host(self.queue, arrays)
+        return factors
+
+    vjp = vjp
+
+    @exclusive
+    def status(self) -> np.ndarray:
+        """Return the first bad node of every cell in the last solve; waits for the device.
+
+        (num_cells,) int64: -1 where all pivots were positive and finite, else the natural index
+        of the first node of the elimination whose pivot was not. `AccuracyWarning` where solutions
+        may have lost digits.
+        """
+        found = self.engine.bad_pivots()
+        report_growth(self.arguments, found, True)
+        return first_nodes(self.forest, found)
+
+    @exclusive
+    def bad_pivots(self) -> BadPivots:
+        """Return all that kernels report of the last solve; waits."""
+        return self.engine.bad_pivots()
+
+
+def _factored(forest: Forest, method: str, dtype: np.dtype, matrix: dict[str, Any]) -> Factors:
+    return Solver(forest, method, dtype).factor(**matrix, check=False)
+
+
+copyreg.pickle(Factors, lambda factors: (_factored, factors.source()))
+
+
+def _on_several(
+    forest: Forest,
+    devices: Sequence[OneDevice],
+    dtype: np.dtype,
+    shares: Sequence[float] | None,
+    each: Mapping[str, object],
+) -> tuple[Several, list[RangeSolver]]:
+    solvers: list[Solver] = []
+
+    def kept(part: Forest, queue: cl.CommandQueue) -> Solver:
+        solvers.append(Solver(part, dtype=dtype, queue=queue, **cast("dict[str, Any]", each)))
+        return solvers[-1]
+
+    engine = logged(Several(forest, devices, dtype, shares, kept))
+    edges = zip(engine.cells.tolist(), engine.nodes.tolist(), strict=True)
+    ends = [*itertools.pairwise(edges)]
+    return engine, [
+        RangeSolver(solver, slice(cell, last_cell), slice(node, last_node))
+        for solver, ((cell, node), (last_cell, last_node)) in zip(solvers, ends, strict=True)
+    ]
+
+
+def _bytes(max_memory: object) -> int | None:
+    if max_memory is None:
+        return None
+    if isinstance(max_memory, (int, np.integer)) and not isinstance(max_memory, bool):
+        if max_memory >= 1:
+            return int(max_memory)
+    raise InputError(f"max_memory={shown(max_memory)}; expected a whole number of bytes")
+
+
+def _check_devices(devices: object, device: object, queue: object, shares: object) -> None:
+    if devices is None:
+        if shares is not None:
+            raise InputError(f"got shares={shown(shares)} without devices; expected both")
+        return
+    if device is not None or queue is not None:
+        raise InputError("got devices together with device or queue; expected one of them")

@@ -1,0 +1,760 @@
+"""Batches of tridiagonal systems: Hines matrices whose trees have no branches.
+
+There is no pivoting, unlike in LAPACK's ``gtsv``: the pivots of the elimination must be positive,
+after rows with a negative `d` have been multiplied by -1. They are where each system is strictly
+diagonally dominant, by rows or by columns, whatever the signs; or symmetric and positive or
+negative definite. Other systems may be solved or may raise `PivotError`, by the order in which a
+method eliminates; a pivot that is small next to its row costs digits, for which `check` warns.
+
+Row i of a system is a node, and its parent is the row before. So its entry `dl` is the node's `l`,
+and the entry `du` of the row before is the node's `u`.
+
+`Tridiagonal` plans once. `solve_tridiagonal` keeps one for each of the last `MOST_KEPT` batches, by
+sizes, `dtype`, `method`, device or queue and options, of `MOST_ROWS` rows in all.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, TypeAlias, cast, overload
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+from numpy.typing import ArrayLike, DTypeLike
+
+from clhines.core.arrays import inverse, offsets
+from clhines.core.checks import as_switch, check_room, in_precision, real_numbers
+from clhines.core.errors import InputError
+from clhines.core.quantities import as_numbers
+from clhines.solver.arguments import Arguments
+from clhines.solver.device import devices, program
+from clhines.solver.device.arrays import Array, Given, check_out, unmark
+from clhines.solver.device.devices import wide_groups
+from clhines.solver.device.guard import Closed, Holder, check_process
+from clhines.solver.engines.loaded import only_event
+from clhines.solver.factors import Factors
+from clhines.solver.forest import Forest, Trees
+from clhines.solver.plan.kernel_spec import TemplateSpec
+from clhines.solver.plan.plan import real_name
+from clhines.solver.solver import Solver
+
+_ROW_BYTES = 64  # at least, for each row of a batch: the arrays of its forest
+MOST_OF_ALL = 2**31 - 1  # rows of a batch: kernels count them in 32 bits
+MIXED = "dl, d, du and b mix NumPy, or numbers, and pyopencl arrays; expected one kind"
+Shape: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ChainsSpec(TemplateSpec):
+    """``chains.mako``: arrays of tridiagonal systems to those of a Hines matrix, on the device."""
+
+    template: ClassVar[str] = "solver/around/chains"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "matrix": (
+            "int n, const int *restrict inner, int low_inner, int up_inner",
+            "int num_low, int num_main, int num_up",
+            "const real *restrict dl, const real *restrict d, const real *restrict du",
+            "real *restrict low, real *restrict main, real *restrict up, real *restrict sign",
+        ),
+        "rows": (
+            "int n, int period, long next_row, long next_value",
+            "long to_row, long to_value",
+            "const real *restrict sign, const real *b, real *out",
+        ),
+    }
+    real: str
+
+
+class Matrix(NamedTuple):
+    """A Hines matrix of chains, (n,) each; `sign` is that of each row, None where all are 1."""
+
+    l: Array  # noqa: E741
+    d: Array
+    u: Array
+    sign: Array | None
+
+
+def sizes_of(sizes: object) -> np.ndarray:
+    if isinstance(sizes, cla.Array):
+        raise InputError("sizes is a pyopencl array; expected NumPy")
+    rows = np.asarray(as_numbers("sizes", sizes))
+    if np.ma.is_masked(sizes):
+        raise InputError("sizes has masked values; expected none")
+    if rows.ndim != 1 or not rows.size or rows.dtype.kind not in "iu" or (rows < 1).any():
+        text = np.array2string(rows, threshold=8, edgeitems=3, max_line_width=10_000)
+        text = " ".join(text.split())
+        text = text if len(text) <= 100 else text[:97] + "..."
+        raise InputError(
+            f"sizes is {text} of {rows.dtype}; expected whole numbers of 1 or more, one per system"
+        )
+    total = float(rows.sum(dtype=float))
+    if total > MOST_OF_ALL:
+        raise InputError(f"sizes has {total:.0f} rows in all; expected at most {MOST_OF_ALL}")
+    check_room(_ROW_BYTES * total, f"{len(rows)} systems")
+    return rows.astype(np.int64)
+
+
+class Chains:
+    """Shapes of arrays of tridiagonal systems, (m, n) `grid` if equal, and their Hines matrices."""
+
+    def __init__(self, rows: np.ndarray, dtype: np.dtype) -> None:
+        self.rows, self.dtype = rows, dtype
+        self.offsets = offsets(rows)
+        self.m, self.n = len(rows), int(self.offsets[-1])
+        equal = bool((rows == rows[0]).all())
+        self.grid = (self.m, int(rows[0])) if equal else None
+
+    def forest(self) -> Forest:
+        """One chain per system; those of one size are planned once."""
+        found, number = np.unique(self.rows, return_inverse=True)
+        bounds = offsets(found)
+        parent = np.arange(bounds[-1]) - 1
+        parent[bounds[:-1]] = -1
+        number, trees = Trees(bounds, parent).used(number.reshape(-1))
+        return Forest.from_trees(trees, number)
+
+    @cached_property
+    def inner(self) -> np.ndarray:
+        """(n - m,) int64: all rows but the first of each system."""
+        is_inner = np.ones(self.n, bool)
+        is_inner[self.offsets[:-1]] = False
+        return np.flatnonzero(is_inner)
+
+    # -- shapes --------------------------------------------------------------------------------
+
+    def _shapes(self, between: bool) -> list[Shape]:
+        """Shapes of a diagonal, or of one that has values `between` the rows of a system only."""
+        less = int(between)
+        found: list[Shape] = [(self.n - less * self.m,)]
+        if self.grid is not None:
+            m, n = self.grid[0], self.grid[1] - less
+            found += [(m, n), (n,), (1, n)]
+        return found
+
+    def is_between(self, name: str, shape: Shape) -> bool:
+        """Whether an off-diagonal has one value less per system; other shapes are rejected."""
+        if name != "d" and shape in self._shapes(True):
+            return True
+        if shape and shape not in self._shapes(False):
+            shapes = [self._shapes(True)[0], self._shapes(False)[0]]
+            if self.grid is not None:
+                shapes = [self._shapes(True)[1], self.grid]
+            expected = f"{shapes[0]} or {shapes[1]}" if name != "d" else f"{shapes[1]}"
+            raise InputError(f"{name} has shape {shape}; expected {expected}")
+        return False
+
+    def shapes(self, given: Shape, columns: bool) -> tuple[Shape, Shape]:
+        """Return the shape of the solution for `b` of a shape, and (n,) or (k, n) of its rows."""
+        first = (*given[-1:], *given[:-1]) if columns else given
+        grid = self.grid or (0, 0)
+        shape: Shape = ()
+        if first[-1:] == (self.n,) and len(first) < 3:
+            shape = first
+        elif self.grid is not None and first in (grid[1:], (1, *grid[1:])):
+            shape = grid
+        elif self.grid is not None and first[-2:] in (grid, (1, *grid[1:])) and len(first) < 4:
+            shape = *first[:-2], *grid
+        alone = shape in ((self.n,), grid)
+        none = shape[:1] == (0,) and not alone  # of right-hand sides
+        if not shape or (0 in shape and not none) or (columns and alone and shape != (1, self.n)):
+            one = f"({self.n},)" if self.grid is None else f"{grid} or ({self.n},)"
+            where = "k last" if columns else "k first, or last with columns=True"
+            expected = f"k of {one}" if columns else f"{one}, or k of these"
+            raise InputError(f"b has shape {given}; expected {expected}, {where}")
+        rows = (self.n,) if alone and not columns else (math.prod(shape) // self.n, self.n)
+        return ((*shape[1:], *shape[:1]) if columns else shape), rows
+
+    # -- on the host ---------------------------------------------------------------------------
+
+    def values(self, name: str, a: object) -> np.ndarray:
+        if isinstance(a, cla.Array):
+            raise InputError(MIXED)
+        return in_precision(name, real_numbers(name, a), self.dtype)
+
+    def matrix(self, dl: object, d: object, du: object) -> Matrix:
+        main = self._spread("d", self.values("d", d))
+        low = self._spread("dl", self.values("dl", dl))
+        up = self._spread("du", self.values("du", du))
+        if main.min() >= 0:  # not so where there are NaN
+            return Matrix(low, main, up, None)
+        sign = np.where(main < 0, -1, 1).astype(self.dtype)
+        above = np.append(sign[:1], sign[:-1])  # of the row that `up` is in
+        return Matrix(low * sign, main * sign, up * above, sign)
+
+    def _spread(self, name: str, a: np.ndarray) -> np.ndarray:
+        between = self.is_between(name, a.shape)
+        if name != "du" and not between and a.size == self.n:
+            return np.ascontiguousarray(a).reshape(-1)
+        out = np.empty(self.n, self.dtype)
+        if self.grid is not None:
+            flat = a.shape == (self.n - self.m * between,)
+            given, table = a.reshape(self.m, -1) if flat else a, out.reshape(self.grid)
+            if name == "d" or (name == "dl" and not between):
+                table[...] = given
+                return out
+            last = None if between or not a.ndim or name == "dl" else -1
+            table[:, 1:], table[:, 0] = given[..., :last] if a.ndim else given, 0
+        elif between:
+            out[self.offsets[:-1]], out[self.inner] = 0, a
+        elif a.ndim and name == "du":
+            out[1:], out[0] = a[:-1], 0
+        else:
+            out[...] = a
+        return out
+
+    def right_hand_sides(self, b: object, columns: bool) -> tuple[np.ndarray, Shape]:
+        """Return `b` as (n,) or (k, n), and the shape of the solution."""
+        a = self.values("b", b)
+        shape, rows = self.shapes(a.shape, columns)
+        if columns:
+            a = np.moveaxis(a, -1, 0)
+        if a.size != math.prod(rows):
+            a = np.broadcast_to(a, (*shape[-1:], *shape[:-1]) if columns else shape)
+        return np.ascontiguousarray(a).reshape(rows), shape
+
+
+class DeviceChains:
+    """The same on a device: `Matrix` and right-hand sides in arrays of their own."""
+
+    def __init__(self, chains: Chains, queue: cl.CommandQueue) -> None:
+        self._chains, self._queue = chains, queue
+        spec = ChainsSpec(real_name(chains.dtype))
+        self._kernels = [program.kernel_of(queue.context, spec, name) for name in spec.kernels]
+        inner = inverse(chains.inner, chains.n).astype(np.int32)
+        self._inner = cla.to_device(queue, inner)
+        self._groups = wide_groups(queue.device, chains.n)
+
+    def matrix(self, dl: cla.Array, d: cla.Array, du: cla.Array) -> Matrix:
+        chains, given = self._chains, {"dl": dl, "d": d, "du": du}
+        between = [chains.is_between(name, a.shape) for name, a in given.items()]
+        out = [cla.empty(self._queue, chains.n, chains.dtype) for _ in range(4)]
+        sizes = [a.size for a in given.values()]
+        numbers = [between[0], between[2], *sizes]
+        arrays = [a.base_data for a in (*given.values(), *out)]
+        arguments = chains.n, self._inner.base_data, *map(int, numbers), *arrays
+        self._launch(0, arguments, list(given.values()), out, None)
+        return Matrix(*out)
+
+    @cached_property
+    def ones(self) -> cla.Array:
+        """(n,): signs that change nothing."""
+        return cla.to_device(self._queue, np.ones(self._chains.n, self._chains.dtype))
+
+    def rows(
+        self, b: cla.Array, sign: cla.Array, shape: Shape, columns: bool, out: cla.Array | None
+    ) -> cla.Array:
+        """Enqueue ``sign * b`` as (n,) or (k, n), in the memory of `out` if given."""
+        target = cla.empty(self._queue, shape, self._chains.dtype)
+        if out is not None:
+            target = cla.Array(self._queue, shape, out.dtype, data=out.base_data)
+            target.events[:] = out.events
+        count = target.size // self._chains.n
+        period = b.size // count
+        strides = (1, count) if columns else (period, 1)
+        arguments = self._chains.n, period, *strides, self._chains.n, 1
+        buffers = sign.base_data, b.base_data, target.base_data
+        self._launch(1, (*arguments, *buffers), [sign, b], [target], count)
+        return target
+
+    def give(self, x: cla.Array, sign: cla.Array, out: cla.Array, columns: bool) -> None:
+        n = self._chains.n
+        count = x.size // n
+        strides = (1, count) if columns else (n, 1)
+        buffers = sign.base_data, x.base_data, out.base_data
+        self._launch(1, (n, n, n, 1, *strides, *buffers), [sign, x], [out], count)
+
+    def _launch(
+        self,
+        kernel: int,
+        arguments: Sequence[Any],
+        given: list[cla.Array],
+        out: list[cla.Array],
+        rows: int | None,
+    ) -> None:
+        events = [event for a in (*given, *out) for event in a.events]
+        items, group = self._groups
+        size, local = (items, group) if rows is None else ((*items, rows), (*group, 1))
+        event = self._kernels[kernel](self._queue, size, local, *arguments, wait_for=events or None)
+        for a in out:
+            only_event(a, event)
+
+
+def on_device(*arrays: Given) -> bool:
+    return any(isinstance(a, cla.Array) for a in arrays)
+
+
+MOST_KEPT = 4  # batches whose plan `solve_tridiagonal` keeps, ...
+MOST_ROWS = 1 << 24  # ... and their rows, all together
+_KEPT: OrderedDict[object, Tridiagonal] = OrderedDict()  # the last used is the last
+_LOCK = threading.Lock()
+
+
+class Tridiagonal(Holder):
+    """Solve batches of tridiagonal systems of the same sizes again and again.
+
+    Row i of a system is ``dl[i - 1] x[i - 1] + d[i] x[i] + du[i] x[i + 1] = b[i]``, as in LAPACK's
+    ``gtsv``. There is no pivoting; `solver.tridiagonal` says which systems can be solved.
+
+    Parameters
+    ----------
+    sizes : (m,) integers
+        Rows of each system, 1 or more.
+    method, dtype, **options
+        As in `Solver`, with its `device`, `queue`, `devices`, `max_memory` and `tune`.
+
+    Attributes
+    ----------
+    sizes : (m,) int64
+    dtype : numpy.dtype
+    chains : clhines.solver.tridiagonal.Chains
+    solver : Solver
+        Of the chains: a node per row, its parent the row before.
+
+    Raises
+    ------
+    InputError
+        Sizes that are not whole numbers of 1 or more; and what `Solver` raises.
+
+    Arrays are NumPy arrays, or pyopencl arrays of `dtype` in the solver's context. With N rows in
+    all, their shapes are:
+
+    - `d`: (N,), system after system; or, where all sizes are n, (m, n), and (n,) or (1, n) for all
+      systems;
+    - `dl`, `du`: one value less per system, (N - m,), (m, n - 1), (n - 1,) or (1, n - 1), or as
+      `d`, where the first `dl` and the last `du` of each system are ignored, as in cuSPARSE. Where
+      one of length 2 could be both, it is (N - m,);
+    - `b` and `x`: as `d`, or k of these, (k, N) or (k, m, n); with ``columns=True``, as in LAPACK
+      and SciPy, (N, k) or (m, n, k). A `b` for all systems is (n,), (1, n) or (k, 1, n), with `x`
+      in full.
+
+    `dl`, `d` and `du` may also be numbers, in NumPy. A row with a zero pivot has no solution: see
+    `check`.
+    """
+
+    def __init__(
+        self, sizes: ArrayLike, method: str = "auto", dtype: DTypeLike = np.float64, **options: Any
+    ) -> None:
+        real_name(dtype)
+        self.sizes, self.dtype = sizes_of(sizes), np.dtype(dtype)
+        self.sizes.flags.writeable = False
+        self.chains = Chains(self.sizes, self.dtype)
+        self.solver = Solver(self.chains.forest(), method, dtype, **options)
+        queue = None if options.get("devices") is not None else self.solver.queue
+        self._arguments = Arguments(self.solver.forest, self.dtype, queue, chains=True)
+        self.solver.arguments = self._arguments
+        self._device: DeviceChains | None = None
+
+    def __repr__(self) -> str:
+        closed = isinstance(self.solver.engine, Closed)
+        engine = "closed)" if closed else self.solver.engine.describe()
+        return (
+            f"Tridiagonal({len(self.sizes)} systems, {self.chains.n} rows, {self.dtype}, {engine}"
+        )
+
+    def solve(
+        self,
+        dl: Given,
+        d: Given,
+        du: Given,
+        b: Given,
+        *,
+        out: Array | None = None,
+        check: bool | str = True,
+        columns: bool = False,
+    ) -> Array:
+        """Solve the systems.
+
+        Parameters
+        ----------
+        dl, d, du, b
+            Lower, main and upper diagonal, and right-hand sides, of the shapes above.
+        out : like x, optional
+            Written and returned, also before an error; may be `b` itself.
+        check : bool or "raise"
+            Wait, and raise `PivotError` for a pivot that is zero, negative after rows have been
+            multiplied, or not finite, and `InputError` for values of `b` or `x` that are not finite
+            (NumPy only); warn if the solution has lost digits. "raise" raises that warning.
+            Without a check, `x` of such a system is not defined (often NaN or infinite), other
+            systems are right, and `status` has the row.
+        columns : bool
+            Right-hand sides are the last axis of `b` and `x`.
+
+        Returns
+        -------
+        x : of `dtype`; on a device asynchronous unless `check`
+
+        Raises
+        ------
+        InputError
+            Shapes or dtypes that do not fit; NumPy and pyopencl arrays together.
+        PivotError
+            `cell` is the system, `node` the row, counted over all systems.
+        DeviceMemoryError
+
+        Warns
+        -----
+        AccuracyWarning
+            As `Solver.solve`; on a device, or if `out` is `b`, always without the error.
+        """
+        columns, device = as_switch("columns", columns), on_device(dl, d, du, b)
+        matrix = self._matrix(dl, d, du, device)
+
+        def solve(rows: Array, out: Array | None) -> Array:
+            given = matrix.d, matrix.u, rows
+            return self.solver.solve(*given, l=matrix.l, out=out, check=check)
+
+        side = self._device_side() if device else None
+        return Rows(self, side, matrix.sign).solve(solve, b, out, columns)
+
+    def factor(
+        self, dl: Given, d: Given, du: Given, *, check: bool | str = True
+    ) -> TridiagonalFactors:
+        """Eliminate a matrix once, to solve it for many right-hand sides.
+
+        Parameters
+        ----------
+        dl, d, du, check
+            As in `solve`; the arrays are copied.
+
+        Returns
+        -------
+        TridiagonalFactors
+            They save what `Solver.factor` says, and the changes of the diagonals.
+
+        Raises
+        ------
+        InputError, PivotError, DeviceMemoryError
+        """
+        matrix = self._matrix(dl, d, du, on_device(dl, d, du))
+        factors = self.solver.factor(matrix.d, matrix.u, l=matrix.l, check=check)
+        side = self._device_side() if on_device(dl, d, du) else None
+        return TridiagonalFactors(self, factors, Rows(self, side, matrix.sign))
+
+    def close(self) -> None:
+        """As `Solver.close`."""
+        self.solver.close()
+        self._device = None
+
+    def status(self) -> np.ndarray:
+        """(m,) int64: first bad row of each system in the last solve, of all rows, or -1; waits."""
+        return self.solver.status()
+
+    def _device_side(self) -> DeviceChains:
+        if self._device is None:
+            self._device = DeviceChains(self.chains, self.solver.queue)
+        return self._device
+
+    def _matrix(self, dl: Given, d: Given, du: Given, device: bool) -> Matrix:
+        if not device:
+            return self.chains.matrix(dl, d, du)
+        given = {"dl": dl, "d": d, "du": du}
+        return self._device_side().matrix(*(self.device_array(k, a) for k, a in given.items()))
+
+    def device_array(self, name: str, a: Given) -> cla.Array:
+        """Return a pyopencl array that the solver can use; others are rejected."""
+        if not isinstance(a, cla.Array):
+            raise InputError(MIXED)
+        return self._arguments.of_device(name, a, False)
+
+
+class Rows:
+    """Right-hand sides and solutions: shapes, signs of rows, and the device's `side`, or None."""
+
+    def __init__(self, owner: Tridiagonal, side: DeviceChains | None, sign: Array | None) -> None:
+        self._owner, self._side, self._sign = owner, side, sign
+
+    def solve(
+        self,
+        solve: Callable[[Array, Array | None], Array],
+        b: Given,
+        out: Array | None,
+        columns: bool,
+        transpose: bool = False,
+    ) -> Array:
+        """Call ``solve(rows, out)`` for `b` as rows; return the solution in the shape of `b`."""
+        if self._side is None:
+            return self._on_host(solve, b, out, columns, transpose)
+        rows = self._owner.device_array("b", b)
+        shape, one = self._owner.chains.shapes(rows.shape, columns)
+        found: Any = out
+        if out is None:
+            found = cla.empty(self._owner.solver.queue, shape, self._owner.dtype)
+        check_out(found, shape, self._owner.dtype, cla.Array)
+        if found.context != rows.context:
+            raise InputError("out lives in another OpenCL context than the solver")
+        apart = columns or (found.base_data == rows.base_data and found.size != rows.size)
+        ones = self._side.ones
+        before, after = (ones, self._sign) if transpose else (self._sign, ones)
+        target = self._side.rows(rows, before, one, columns, None if apart else found)
+        solve(target, target)
+        if apart or transpose:
+            self._side.give(target, after, found, columns)
+        else:
+            only_event(found, target.events[-1])
+        unmark(found)
+        return found
+
+    def _on_host(
+        self,
+        solve: Callable[[Array, Array | None], Array],
+        b: Given,
+        out: Array | None,
+        columns: bool,
+        transpose: bool,
+    ) -> np.ndarray:
+        owner, sign = self._owner, cast("np.ndarray | None", self._sign)
+        rows, shape = owner.chains.right_hand_sides(b, columns)
+        direct = None
+        if out is not None:
+            check_out(out, shape, owner.dtype, np.ndarray)
+            if out.flags.c_contiguous and not columns and not transpose:
+                direct = cast("np.ndarray", out).reshape(rows.shape)
+        if sign is not None and not transpose:
+            rows = rows * sign
+        x = cast("np.ndarray", solve(rows, direct))
+        if sign is not None and transpose:
+            x *= sign
+        found = x.reshape(-1, *shape[:-1]) if columns else x.reshape(shape)
+        found = np.moveaxis(found, 0, -1) if columns else found
+        if out is None:
+            return found
+        if direct is None:
+            out[...] = found
+        return cast("np.ndarray", out)
+
+
+class TridiagonalFactors:
+    """Matrices that `Tridiagonal.factor` has eliminated, for any number of right-hand sides.
+
+    Attributes
+    ----------
+    factors : Factors
+        Of the chains, with rows of a negative `d` multiplied by -1.
+    """
+
+    def __init__(self, owner: Tridiagonal, factors: Factors, rows: Rows) -> None:
+        self.factors, self._owner, self._rows = factors, owner, rows
+
+    def __repr__(self) -> str:
+        return f"TridiagonalFactors({self._owner!r})"
+
+    def solve(
+        self,
+        b: Given,
+        *,
+        out: Array | None = None,
+        check: bool | str = True,
+        columns: bool = False,
+        transpose: bool = False,
+    ) -> Array:
+        """Solve for right-hand sides.
+
+        Parameters
+        ----------
+        b, out, columns
+            As in `Tridiagonal.solve`; `b` is where the matrix was, on the host or the device.
+        check : bool or "raise"
+            As in `Factors.solve`.
+        transpose : bool
+            Solve with the transposed matrix.
+
+        Returns
+        -------
+        x : as of `Tridiagonal.solve`
+
+        Raises
+        ------
+        InputError, DeviceMemoryError
+        """
+        columns, transpose = as_switch("columns", columns), as_switch("transpose", transpose)
+
+        def solve(rows: Array, out: Array | None) -> Array:
+            return self.factors.solve(rows, out=out, check=check, transpose=transpose)
+
+        return self._rows.solve(solve, b, out, columns, transpose)
+
+    def status(self) -> np.ndarray:
+        """(m,) int64: first bad row of each system, of all rows, or -1; waits."""
+        return self.factors.status()
+
+
+@overload
+def solve_tridiagonal(
+    dl: float | Sequence[np.ndarray],
+    d: list[np.ndarray],
+    du: float | Sequence[np.ndarray],
+    b: list[np.ndarray],
+    **options: Any,
+) -> list[np.ndarray]: ...
+
+
+@overload
+def solve_tridiagonal(
+    dl: ArrayLike,
+    d: ArrayLike,
+    du: ArrayLike,
+    b: ArrayLike,
+    *,
+    sizes: ArrayLike | None = None,
+    method: str = "auto",
+    dtype: DTypeLike | None = None,
+    out: np.ndarray | None = None,
+    check: bool | str = True,
+    columns: bool = False,
+    **options: Any,
+) -> np.ndarray: ...
+
+
+def solve_tridiagonal(
+    dl: Any,
+    d: Any,
+    du: Any,
+    b: Any,
+    *,
+    sizes: ArrayLike | None = None,
+    method: str = "auto",
+    dtype: DTypeLike | None = None,
+    out: np.ndarray | None = None,
+    check: bool | str = True,
+    columns: bool = False,
+    **options: Any,
+) -> np.ndarray | list[np.ndarray]:
+    """Solve a batch of tridiagonal systems, of equal or of different sizes, see `Tridiagonal`.
+
+    Parameters
+    ----------
+    dl, d, du : NumPy arrays or numbers
+        ``dl[i - 1] x[i - 1] + d[i] x[i] + du[i] x[i + 1] = b[i]`` is row i of a system. `d` is
+        (m, n), m systems of n rows; (n,), one system; or (N,) with `sizes`. `dl` and `du` have one
+        value less per system, as in LAPACK's ``gtsv``, or the shape of `d`, as in cuSPARSE's
+        ``gtsv2StridedBatch``, where the first `dl` and the last `du` of each system are ignored;
+        see `Tridiagonal` for one diagonal of all systems. Or lists, an array for each system.
+    b : NumPy array
+        The shape of `d`, or (k, m, n), (k, n), (k, N) for k of them; a list where `d` is one.
+    sizes : (m,) integers, optional
+        Rows of each system, 1 or more.
+    method, **options
+        As in `Solver`, with its `device`, `queue`, `max_memory` and `tune`. Plans, kernels and
+        buffers of the last `MOST_KEPT` batches are kept: only a first call is slow.
+    dtype : float64 or float32, optional
+        Default: float32 where `dl`, `d`, `du` and `b` all are, else float64.
+    out, check, columns
+        As in `Tridiagonal.solve`.
+
+    Returns
+    -------
+    x : like b, of `dtype`; a list where `b` is one of arrays of different sizes
+
+    Raises
+    ------
+    InputError
+        Shapes that do not fit, pyopencl arrays (see `Tridiagonal`), values of `b` or `x` that are
+        not finite; and what `Solver` raises.
+    PivotError
+        `cell` is the system, `node` the row of all; the module says which pivots are good.
+    """
+    given = {"dl": dl, "d": d, "du": du, "b": b}
+    if (own := _sizes_of_list(d)) is not None:
+        if sizes is not None or out is not None or columns:
+            raise InputError("d is a list of several sizes; expected no sizes, out, columns")
+        given, sizes = {name: _joined(name, a, own) for name, a in given.items()}, own
+    arrays = {name: _real_array(name, a) for name, a in given.items()}
+    dtype = _dtype_of(arrays) if dtype is None else dtype
+    real_name(dtype)
+    if _is_empty(arrays):
+        return np.empty(arrays["b"].shape, dtype) if own is None else list[np.ndarray]()
+    known = _grid(arrays, columns) if sizes is None else sizes_of(sizes)
+    kept = _kept(known, method, np.dtype(dtype), options)
+    x = cast("np.ndarray", kept.solve(**arrays, out=out, check=check, columns=columns))
+    return x if own is None else np.split(x, np.cumsum(own)[:-1])
+
+
+def _sizes_of_list(d: object) -> list[int] | None:
+    if not isinstance(d, (list, tuple)):
+        return None
+    shapes = [np.shape(a) for a in d if isinstance(a, (np.ndarray, list, tuple))]
+    sizes = [shape[0] for shape in shapes if len(shape) == 1]
+    return sizes if len(sizes) == len(d) and len(set(sizes)) > 1 else None
+
+
+def _joined(name: str, given: object, sizes: list[int]) -> object:
+    """Return the arrays of a list one after another; those of `dl` and `du` may be shorter by 1."""
+    if np.isscalar(given):
+        return given
+    if not isinstance(given, (list, tuple)) or len(given) != len(sizes):
+        raise InputError(f"{name} is no list of {len(sizes)} arrays; expected one, as of d")
+    arrays = [_real_array(f"{name}[{k}]", a) for k, a in enumerate(given)]
+    less = int(name in ("dl", "du") and arrays[0].shape != (sizes[0],))
+    for k, (a, n) in enumerate(zip(arrays, sizes, strict=True)):
+        if a.shape != (n - less,):
+            raise InputError(f"{name}[{k}] has shape {a.shape}; expected ({n - less},)")
+    return np.concatenate(arrays)
+
+
+def _real_array(name: str, a: object) -> np.ndarray:
+    if isinstance(a, cla.Array):
+        raise InputError(f"{name} is a pyopencl array; expected NumPy (Tridiagonal takes both)")
+    return real_numbers(name, a)
+
+
+def _dtype_of(arrays: dict[str, np.ndarray]) -> DTypeLike:
+    numbers = {name for name in ("dl", "d", "du") if not arrays[name].ndim}
+    single = all(arrays[name].dtype == np.float32 for name in arrays.keys() - numbers)
+    return np.float32 if single else np.float64
+
+
+def _is_empty(arrays: dict[str, np.ndarray]) -> bool:
+    """Whether there are no systems: d and b, and so x, have no values, but their systems rows."""
+    d, b = arrays["d"], arrays["b"]
+    return d.ndim > 0 and not d.size and not b.size and d.shape[0] == 0
+
+
+def _grid(arrays: dict[str, np.ndarray], columns: bool) -> tuple[int, int]:
+    """Return the number of systems and of their rows; if all of the matrix are numbers, by b."""
+    d, b = arrays["d"], arrays["b"]
+    if not d.ndim:
+        like = [arrays[name] for name in ("dl", "du") if arrays[name].ndim]
+        shape = (b.shape[:-1] if columns else b.shape)[-2:]
+        if like or not shape or 0 in shape:
+            got = f"b has shape {b.shape}" if not like else "d is a number, and dl or du is not"
+            raise InputError(f"{got}; expected d as an array, or b of (m, n) or (n,) and numbers")
+        return (1, *shape)[-2], shape[-1]
+    if not d.size or d.ndim not in (1, 2):
+        raise InputError(f"d has shape {d.shape}; expected (m, n) or (n,), or (N,) with sizes")
+    counts = [len(arrays[name]) for name in ("d", "dl", "du") if arrays[name].ndim == 2]
+    return max(counts, default=1), d.shape[-1]
+
+
+def _kept(
+    known: tuple[int, int] | np.ndarray, method: str, dtype: np.dtype, options: dict[str, Any]
+) -> Tridiagonal:
+    key: Any = None
+    if options.get("devices") is None:
+        queue = options.get("queue")
+        at = devices.choose(options.get("device"), dtype) if queue is None else queue
+        others = options.keys() - {"device", "queue"}
+        named = [(name, type(options[name]), options[name]) for name in sorted(others)]
+        key = known if isinstance(known, tuple) else known.tobytes(), method, dtype, at, *named
+        try:
+            hash(key)
+        except TypeError:  # of an option that is rejected below
+            key = None
+    check_process()
+    with _LOCK:
+        if key is not None and key in _KEPT:
+            _KEPT.move_to_end(key)
+            return _KEPT[key]
+    sizes = np.full(*known) if isinstance(known, tuple) else known
+    made = Tridiagonal(sizes, method, dtype, **options)
+    if key is not None and made.chains.n <= MOST_ROWS:
+        with _LOCK:
+            _KEPT[key] = made
+            while len(_KEPT) > MOST_KEPT or sum(k.chains.n for k in _KEPT.values()) > MOST_ROWS:
+                _KEPT.popitem(last=False)
+    return made

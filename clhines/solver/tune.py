@@ -1,0 +1,285 @@
+"""Measuring on a device: the memory floor, candidates of `auto`, and the store of winners."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias, TypedDict, TypeVar, cast
+
+import numpy as np
+import pyopencl as cl
+from numpy.typing import DTypeLike
+
+import clhines
+from clhines.core import files
+from clhines.core.errors import BuildError, DeviceMemoryError, InputError, StoreWarning, warn_caller
+from clhines.solver import reference
+from clhines.solver.device import trust
+from clhines.solver.device.timing import TimedRun, seconds_in_turns
+from clhines.solver.engines.engine import SolveEngine
+from clhines.solver.engines.memory import Room, size_text
+from clhines.solver.engines.sliced import Sliced
+from clhines.solver.engines.whole import Whole
+from clhines.solver.forest import Forest
+from clhines.solver.plan.auto import Candidate
+from clhines.solver.plan.methods import METHODS, candidate_plans, make_plan
+from clhines.solver.plan.plan import Option, Plan, with_few_programs
+
+Key: TypeAlias = Mapping[str, object]  # all that a winner depends on, as text and numbers
+
+
+class TunedEntry(TypedDict):
+    schema: int
+    key: Key
+    method: str
+    options: dict[str, int]
+    seconds: dict[str, float]
+
+
+_SCHEMA = 1  # of the store's files
+_MOST_OPTION = 1 << 30  # value of an option of any candidate, above all that a plan takes
+
+
+def store_key(
+    device: cl.Device, forest: Forest, dtype: DTypeLike, options: Mapping[str, Option]
+) -> Key:
+    """Return the key of a winner: all that it depends on, the forest by a digest."""
+    digest = hashlib.sha256()
+    for a in (forest.trees.offsets, forest.trees.parent, forest.shape_of_cell):
+        digest.update(np.ascontiguousarray(a, np.int64).data)
+    return {
+        "device": device.name.strip(),
+        "platform": device.platform.name.strip(),
+        "driver": device.driver_version,
+        "compute_units": device.max_compute_units,
+        "dtype": np.dtype(dtype).name,
+        "clhines": clhines.__version__,
+        "cells": forest.num_cells,
+        "nodes": forest.num_nodes,
+        "forest": digest.hexdigest(),
+        "options": {name: int(value) for name, value in options.items() if value is not None},
+    }
+
+
+def save(key: Key, tuning: Tuning) -> Path:
+    seconds = {str(c): s for c, s in tuning.rows if math.isfinite(s)}
+    best = {"method": tuning.best.method, "options": dict(tuning.best.options)}
+    return files.write_entry("tuned", _SCHEMA, key, **best, seconds=seconds)
+
+
+def load(key: Key) -> Candidate | None:
+    """Return the winner stored for a key; None if there is no valid one."""
+    entry = _read(files.entry_path("tuned", key))
+    if entry is None or entry["key"] != key:
+        return None
+    return Candidate(entry["method"], entry["options"])
+
+
+def stored() -> Iterator[TunedEntry]:
+    for path in _files("tuned-*.json"):
+        entry = _read(path)
+        if entry is not None:
+            yield entry
+
+
+def clear() -> int:
+    entries = _files("tuned-*.json")
+    for path in [*entries, *_files("tuned-*.tmp")]:
+        path.unlink(missing_ok=True)
+    return len(entries)
+
+
+def _files(pattern: str) -> list[Path]:
+    return sorted(files.cache_folder().glob(pattern))
+
+
+def _read(path: Path) -> TunedEntry | None:
+    """Return an entry, or None for anything but a file that `save` could have written."""
+    entry = files.read_entry(path, _SCHEMA)
+    if entry is None:
+        return None
+    key, method, options = (entry.get(name) for name in ("key", "method", "options"))
+    if not isinstance(key, dict) or not isinstance(method, str) or method not in METHODS:
+        return None
+    if not isinstance(options, dict) or not set(options) <= set(METHODS[method].options):
+        return None
+    if not all(type(value) is int and 1 <= value <= _MOST_OPTION for value in options.values()):
+        return None
+    return cast(TunedEntry, entry)
+
+
+_TIE = 0.01  # the heuristic's choice stays when it is slower than the best by at most this share
+
+
+@dataclass(frozen=True)
+class Tuning:
+    rows: tuple[tuple[Candidate, float], ...]  # s of a solve, in the order of the cost model
+    heuristic: Candidate  # choice of the cost model
+    best: Candidate  # the fastest; `heuristic` where that is slower by at most `_TIE`
+
+
+def random_system(forest: Forest, dtype: DTypeLike, seed: int) -> list[np.ndarray]:
+    """Random d, u, b, (n,) in natural order, strictly diagonally dominant by 0.5 to 1.5."""
+    rng = np.random.default_rng(seed)
+    n = forest.num_nodes
+    u = -rng.uniform(0.1, 1.0, n)
+    d = rng.uniform(0.5, 1.5, n) + reference.multiply(forest, np.zeros(n), -u, np.ones(n))
+    return [a.astype(dtype) for a in (d, u, rng.uniform(-1.0, 1.0, n))]
+
+
+def measure(
+    queue: cl.CommandQueue,
+    candidates: Sequence[tuple[Candidate, Plan]],
+    prepare: Callable[[Plan], TimedRun],
+    keep: bool = True,
+) -> Tuning:
+    """Time candidates, the heuristic's choice first; pass over those that do not fit or build."""
+    ready: list[Callable[[], TimedRun]] = []
+    able: list[Candidate] = []
+    refused: DeviceMemoryError | BuildError | None = None
+    for candidate, plan in candidates:
+        try:
+            launch = prepare(plan)
+        except (DeviceMemoryError, BuildError) as error:
+            refused = refused or error
+            continue
+        able.append(candidate)
+        ready.append(partial(lambda made: made, launch) if keep else partial(prepare, plan))
+        del launch
+    if refused is not None and not able:
+        raise refused
+    rows = tuple(zip(able, seconds_in_turns(queue, ready), strict=True))
+    least = min(seconds for _, seconds in rows)
+    near = [candidate for candidate, seconds in rows if seconds <= least * (1 + _TIE)]
+    heuristic, fastest = candidates[0][0], min(rows, key=lambda row: row[1])[0]
+    return Tuning(rows, heuristic, heuristic if heuristic in near else fastest)
+
+
+_log = logging.getLogger(__name__)
+_Any = TypeVar("_Any", bound=SolveEngine)
+_USABLE = 0.9  # fraction of the device's memory that a batch may use
+
+
+class Pick:
+    """The plans of a batch on one device, and the engine for them; `memory` is in bytes."""
+
+    def __init__(
+        self,
+        forest: Forest,
+        method: str,
+        dtype: np.dtype,
+        queue: cl.CommandQueue,
+        memory: int,
+        tune: str,
+        options: dict[str, Option],
+    ) -> None:
+        self.forest, self.dtype, self.queue, self.options = forest, dtype, queue, options
+        self.limits = trust.limits(queue.device, "solve", dtype)
+        name, largest = queue.device.name.strip(), queue.device.max_mem_alloc_size
+        self.room = Room(name, memory, largest, dtype)
+        self.tuning: Tuning | None = None
+        self.heuristic = self.made = self._plans(method, options)
+        self._why = "as given" if method != "auto" else "auto, by the cost model"
+        if tune != "heuristic":
+            self._tune(tune)
+        plans, _ = self.made
+        _log.info("method %s (%s): %s", plans[0].method, self._why, plans[0].summary)
+        if len(plans) > 1:
+            needed = size_text(sum(map(self.room.needed, plans)))
+            what = "%d slices: the batch needs %s of %s"
+            _log.info(what, len(plans), needed, size_text(self.room.memory))
+
+    def engine(self) -> Whole | Sliced:
+        """Return the engine of the plans; of the heuristic's plans if the others do not build."""
+        try:
+            return self._engine(*self.made)
+        except BuildError:
+            if self.made is self.heuristic:
+                raise
+            _log.info("the stored winner does not build; the choice of the cost model is used")
+            return self._engine(*self.heuristic)  # the stored winner no longer builds
+
+    def _engine(self, plans: list[Plan], bounds: np.ndarray) -> Whole | Sliced:
+        if len(plans) > 1:
+            return Sliced(self.forest, plans, bounds, self.queue, self.dtype, self.room)
+        return Whole(plans[0], self.queue, self.dtype, self.room).build()
+
+    def _plans(self, method: str, options: dict[str, Option]) -> tuple[list[Plan], np.ndarray]:
+        def make(part: Forest) -> Plan:
+            return make_plan(part, method, self.dtype, self.limits, **options)
+
+        plans, bounds = self.room.plan(self.forest, make)
+        return with_few_programs(plans), bounds
+
+    def _tune(self, mode: str) -> None:
+        """Plan again with the winner, stored or measured now, where it is another row."""
+        key = store_key(self.queue.device, self.forest, self.dtype, self.options)
+        if mode == "cached":
+            winner = load(key)
+            _log.info("stored winner for this batch and device: %s", winner or "none")
+        else:
+            self.tuning = self._measure()
+            winner = self.tuning.best
+            for candidate, seconds in self.tuning.rows:
+                _log.info("measured %s: %.3f ms", candidate, seconds * 1e3)
+            try:
+                save(key, self.tuning)
+            except OSError as error:
+                where = f"{error.filename}: " if error.filename else ""
+                message = f"the winner was not stored: {where}{error.strerror or error}"
+                warn_caller(message, StoreWarning)
+            if winner == self.tuning.heuristic:
+                return
+        if winner is None:
+            return
+        try:
+            self.made = self._plans(winner.method, {**winner.options, **self.options})
+            self._why = f"auto, {'stored' if mode == 'cached' else 'measured'}: {winner}"
+        except (InputError, DeviceMemoryError):
+            return  # it cannot serve this device, or one of the slices
+
+    def _measure(self) -> Tuning:
+        """Time the candidates on the forest, or on its first slice."""
+        forest, (plans_made, bounds) = self.forest, self.made
+        if len(plans_made) > 1:
+            forest = forest.subset(np.arange(bounds[1]))
+        plans = list(candidate_plans(forest, self.dtype, self.limits, **self.options))
+        most = max(self.room.needed(plan) for _, plan in plans)
+        sets = 2 if 2 * most <= self.room.memory else 1
+        systems = [random_system(forest, self.dtype, seed) for seed in range(sets)]
+        keep = sets * most * len(plans) <= self.room.memory // 4
+        return measure(self.queue, plans, lambda plan: self.ready_to_time(plan, systems), keep)
+
+    def ready_to_time(
+        self, plan: Plan, systems: list[list[np.ndarray]]
+    ) -> Callable[[int], list[cl.Event]]:
+        """Put a plan and the systems on the device; returns a function that enqueues one solve."""
+        if not self.room.fits(plan):
+            raise DeviceMemoryError(f"{plan.method} needs {size_text(self.room.needed(plan))}")
+        return Whole(plan, self.queue, self.dtype, self.room).ready_to_time(systems)
+
+
+def engine_for(
+    forest: Forest,
+    method: str,
+    dtype: np.dtype,
+    queue: cl.CommandQueue,
+    max_memory: int | None,
+    tune: str,
+    options: dict[str, Option],
+) -> tuple[SolveEngine, Tuning | None]:
+    memory = max_memory or int(queue.device.global_mem_size * _USABLE)
+    pick = Pick(forest, method, dtype, queue, memory, tune, options)
+    return logged(pick.engine()), pick.tuning
+
+
+def logged(engine: _Any) -> _Any:
+    if _log.isEnabledFor(logging.INFO):  # the memory takes time to add up
+        needed = "; ".join(map(str, engine.memory))
+        _log.info("engine %s: %s", type(engine).__name__.lower(), needed)
+    return engine

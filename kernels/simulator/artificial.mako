@@ -1,0 +1,56 @@
+<%page args="spec"/>\
+// Artificial cells over the steps of a launch, before the cells take these: a cell sees the events from
+// them when they are due.
+// spec: ${spec.real}, ${len(spec.kinds)} kinds${", in one work-group" if spec.together else ""}
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+
+typedef ${spec.real} real;
+${part("simulator/common/arena_functions")}\
+<%def name="at_target(indent)">\
+% for kind in spec.net_kinds:
+<% k = kind.number %>\
+${indent}if (target >= target_${k} && target < target_${k} + count_${k})
+${indent}    events_of_${k}(target - target_${k}, -1, t_begin, t_mid, dt, capacity, v, spike_count, spike_source,
+${indent}              spike_time, mem, clock, ints, at);
+% endfor
+</%def>\
+% if spec.together:
+// One work-group. In each step layers follow each other: targets of one send events to later ones within it.
+__kernel void artificial(${signature(spec, "artificial")})
+{
+    const int first = get_local_id(0), stride = get_local_size(0);
+    for (int step = 0; step < num_steps; step++) {
+        const instant t_begin = step_begin[first_time + step], t_mid = t_begin + half_dt;
+        for (int layer = 0; layer < num_layers; layer++) {
+            for (int n = first_of_layer[layer] + first; n < first_of_layer[layer + 1]; n += stride) {
+                const int target = loose_targets[n];
+${at_target(" " * 16)}\
+            }
+            barrier(CLK_GLOBAL_MEM_FENCE);
+        }
+        for (int e = first; e < num_emitters; e += stride)
+            ints[event_count + loose_sources[e]] = ints[event_live + loose_sources[e]];
+% if spec.played:
+        const instant t_end = t_mid + half_dt;
+        for (int p = ints[first_played + num_active] + first; p < num_played; p += stride)
+            play(p, t_mid, ints[played_continuous + p] ? t_end : t_mid, mem, clock, ints, at);
+% endif
+        barrier(CLK_GLOBAL_MEM_FENCE);
+        for (int r = mem_first[num_active] + first; r < num_mem; r += stride)
+            mem_rows[(long)(record_row + step) * num_mem + mem_column[r]] = mem[mem_index[r]];
+        barrier(CLK_GLOBAL_MEM_FENCE);
+    }
+}
+% else:
+// One work-item per target; they send each other nothing that is due within the launch.
+__kernel void artificial(${signature(spec, "artificial")})
+{
+    const int n = get_global_id(0);
+    if (n >= first_of_layer[num_layers]) return;
+    const int target = loose_targets[n];
+    for (int step = 0; step < num_steps; step++) {
+        const instant t_begin = step_begin[first_time + step], t_mid = t_begin + half_dt;
+${at_target(" " * 8)}\
+    }
+}
+% endif

@@ -1,0 +1,448 @@
+<%page args="spec"/>\
+<%
+    new = "(v[i] + 2 * moved)" if spec.secondorder else "(v[i] + moved)"
+    here = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": "v[{}]"}
+    after = {**here, "t now": "t_end"}
+    always = spec.always
+    events = "dt, capacity, v, spike_count,\n                spike_source, spike_time, mem, clock, ints, at);"
+%>\
+<%def name="each(kind)">\
+    for (int p = ${kind.width} * ints[group_${kind.number} + block]; p < ${kind.width} * ints[group_${kind.number} + block + 1]; p++) {
+        const int j = ints[member_${kind.number} + p];
+        if (j < 0) continue;
+        const int a = ints[lane_${kind.number} + p];\
+</%def>\
+<%def name="each_group(kind, *blocks)">\
+    {
+${kind.places()}\
+    for (int q = ints[group_${kind.number} + block], last = ints[group_${kind.number} + block + 1]; q < last; q++) {
+        __global const int *place = lanes + ${kind.width} * q;
+        const int run = runs[q];
+% if any(kind.asks(block, "v") for block in blocks):
+        const ${kind.vector} v_now = at_${kind.width}(v, place, run);
+% endif
+</%def>\
+<%def name="current(kind)">\
+<% w = kind.width %>\
+${kind.call_group("current", here, always, 8)}\
+% if kind.asks("current", "i"):
+% if kind.kind == "density":
+        const ${kind.vector} share = LOOSE_${w}(shares + ${w} * q);
+        add_${w}(share * g_g, d, place, run);
+        add_${w}(-(share * i_i), b, place, run);
+% else:
+        add_${w}(g_g, d, place, run);
+        add_${w}(-i_i, b, place, run);
+% endif
+% endif
+</%def>\
+// Many steps of a network with exact times on a CPU: a work-item has a block of whole cells, and advances
+// them by itself until an event of another block may be due. Nodes are numbered by place: cells of
+// one shape are side by side in tiles, slot after slot in the order of elimination. Instances are in
+// groups, by place; ${"`run`"} is the first place of those of a group if they follow each other, else minus
+// the number of instances.
+// spec: ${spec.real}, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+
+typedef ${spec.real} real;
+% for w in spec.widths:
+typedef ${spec.real}${w} real${w};
+typedef real${w} __attribute__((aligned(sizeof(real)))) loose_real${w};
+#define LOOSE_${w}(p) (*(__global loose_real${w} *)(p))
+% endfor
+
+// Where a number of an instance is among those of its kind: lines of groups
+static inline int in_group(const int position, const uint width, const uint lines, const uint line)
+{
+    const uint p = position;
+    return (p / width * lines + line) * width + p % width;
+}
+
+${part("simulator/common/arena_functions")}\
+${part("simulator/common/runaway")}\
+% for w in spec.group_widths:
+// Numbers at the places of a group
+static inline real${w} at_${w}(__global const real *a, __global const int *place, const int run)
+{
+    if (run >= 0) return LOOSE_${w}(a + run);
+    return (real${w})(${", ".join(f"a[place[{lane}]]" for lane in range(w))});
+}
+
+static inline void keep_${w}(const real${w} x, __global real *a, __global const int *place, const int run)
+{
+    if (run >= 0) LOOSE_${w}(a + run) = x;
+    else for (int k = 0; k < -run; k++) a[place[k]] = ((const real *)&x)[k];
+}
+
+// One after another, as several instances may be at one node
+static inline void add_${w}(const real${w} x, __global real *a, __global const int *place, const int run)
+{
+    if (run >= 0) LOOSE_${w}(a + run) += x;
+    else for (int k = 0; k < -run; k++) a[place[k]] += ((const real *)&x)[k];
+}
+
+% endfor
+// Events of the launches before are seen by other blocks. One work-item.
+__kernel void publish(${signature(spec, "publish")})
+{
+    if (get_global_id(0) > 0) return;
+    clock[launch_begin] = step_begin[first_time];
+    for (int s = 0; s < num_sources; s++) {
+        if (ints[event_shown + s] == ints[event_count + s]) continue;
+        ints[event_shown + s] = ints[event_count + s];
+        mark_targets(s, ints, at);
+    }
+}
+
+// Events of targets of a block that are due until the middle of the step: those at no node, or all
+// where they send each other events within a step.
+static __attribute__((noinline)) void block_events(
+    const int block, const double t_begin, const double t_mid, const real dt, const int capacity,
+    ${spec.v_type}v, __global int *spike_count, __global int *spike_source,
+    __global double *spike_time, __global real *mem, __global double *clock, __global int *ints,
+    __global const int *at)
+{
+    for (int k = ints[block_target + block]; k < ints[block_target + block + 1]; k++) {
+        const int target = ints[block_targets + k];
+% for kind in spec.net_kinds if spec.layered else spec.loose_kinds:
+<% k = kind.number %>\
+        if (target >= target_${k} && target < target_${k} + count_${k}) {
+            const int j = target - target_${k};
+% if not kind.watches:
+            if (!ints[stale + target] && clock[next_due + target] > ${spec.soon}) continue;
+% endif
+            events_of_${k}(j, ${"-1" if kind.kind == "artificial" else f"ints[active_{k} + j]"}, t_begin, t_mid, ${events}
+        }
+% endfor
+    }
+}
+
+// Events until the middle of the step, then currents there: d and b get what instances add; ${"`ahead`"}
+// says that those of some kinds are there already.
+static __attribute__((noinline)) void begin_block(
+    const int block, const int first, const int end, const int sums, const int ahead, const double t_begin,
+    const double half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
+% for kind in spec.grouped:
+% if kind.constants:
+    const real *constants_${kind.number},
+% endif
+% endfor
+% if spec.sets_v and spec.constant:
+    __global const real *constant_g, __global const real *constant_b,
+% endif
+    __global const real *v, __global real *d, __global real *b, __global int *spike_count,
+    __global int *spike_source, __global double *spike_time,
+% if spec.grid:
+    const int slots, const int num_targets, const real scale_of_events, __global long *incoming,
+% endif
+    __global real *mem, __global double *clock, __global int *ints, __global const int *at)
+{
+    const double t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
+% if spec.sets_v and spec.constant:   # events have set some
+    for (int i = first; i < end; i++) b[i] = constant_b[i] - constant_g[i] * v[i];
+% endif
+% for kind in spec.summed_kinds:
+${each(kind)}
+        take_sum_${kind.number}(j, a, t_mid, v[a], dt, incoming + (long)(step % slots) * num_targets,
+                   scale_of_events, v, mem, clock, ints, at);
+    }
+% endfor
+% if not spec.layered:
+% for kind in spec.net_kinds:
+% if kind.kind != "artificial":
+<% k = kind.number %>\
+${each(kind)}
+% if spec.wide and not kind.watches:
+        if (!ints[stale + target_${k} + j] && clock[next_due + target_${k} + j] > ${spec.soon}) continue;
+% endif
+        events_of_${k}(j, a, t_begin, t_mid, ${events}
+    }
+% endif
+% endfor
+% endif
+% if spec.played:
+    for (int p = ints[first_played + first]; p < ints[first_played + end]; p++)
+        play(p, t_mid, t_mid, mem, clock, ints, at);
+% endif
+% for kind in spec.grouped:
+% if kind.has("before_breakpoint"):
+${each(kind)}
+        const real v_now = v[a];
+${kind.call("before_breakpoint", here, 8)}\
+    }
+% endif
+% endfor
+% for ion in spec.ions:
+    ${"" if ion in always else "if (sums) "}{
+        __global real *i = mem + ion_i${ion}, *di = mem + ion_di${ion};
+        for (int a = first; a < end; a++) i[a] = 0;
+        for (int a = first; a < end; a++) di[a] = 0;
+    }
+% if ion in spec.nernst:
+    for (int a = first; a < end; a++)
+        if (ints[advances_${ion} + a]) to_nernst_${ion}(mem, at, a);
+% endif
+% endfor
+% if spec.ahead:
+    if (!ahead) {
+% for kind in spec.ahead:
+${each_group(kind, "current")}\
+${current(kind)}\
+    }
+    }
+% endfor
+    }
+% endif
+% for kind in [*(k for k in spec.early if k not in spec.ahead), *(k for k in spec.grouped if k not in spec.early)]:
+% if kind.has("current"):
+<%
+    k, w = kind.number, kind.width
+    noise = f"normal(seed, (ulong)(number_{k} + j), step)"
+%>\
+% if "current" in dict(kind.vectors):
+${each_group(kind, "current")}\
+${current(kind)}\
+    }
+    }
+% else:
+${each(kind)}
+        const real v_now = v[a];
+${kind.call("current", {**here, "noise": noise}, 8)}\
+% if kind.asks("current", "i"):
+        const real share = ${"mem[area + a] * (real)0.01" if kind.kind == "density" else "1"};
+        d[a] += share * g_g;
+        b[a] -= share * i_i;
+% endif
+    }
+% endif
+% endif
+% endfor
+}
+
+// What a step begins with: the diagonal and the currents of constant mechanisms.
+<%def name="restart(i)">\
+        d[${i}] = base[${i}];
+        b[${i}] = ${f"constant_b[{i}] - constant_g[{i}] * v[{i}]" if spec.constant else "0"};\
+</%def>\
+<%def name="moved()">\
+        x[i] = moved;
+        v[i] = ${new};
+${restart("i")}
+</%def>\
+
+// The end of a step, and what the next begins with, from one place to another.
+static void move(
+    int i, const int end, __global const real *base,
+% if spec.constant:
+    __global const real *constant_g, __global const real *constant_b,
+% endif
+    __global real *v, __global real *d, __global real *b, __global const real *x)
+{
+    for (; i <= end - ${spec.width}; i += ${spec.width}) {
+        const real${spec.width} moved = LOOSE_${spec.width}(x + i), new = ${new.replace("v[i]", f"LOOSE_{spec.width}(v + i)")};
+        LOOSE_${spec.width}(v + i) = new;
+        LOOSE_${spec.width}(d + i) = LOOSE_${spec.width}(base + i);
+        LOOSE_${spec.width}(b + i) = ${"LOOSE_{0}(constant_b + i) - LOOSE_{0}(constant_g + i) * new".format(spec.width) if spec.constant else "0"};
+    }
+    for (; i < end; i++) {
+        const real moved = x[i];
+        v[i] = ${new};
+${restart("i")}
+    }
+}
+% for w in spec.tile_widths:
+<% lanes = "real" if w == 1 else f"real{w}" %>\
+
+// Solve for the change of v, and go to the end of the step, in a tile of ${w} lane(s). What flows
+// between a node and its parent is added when the node is eliminated.
+static __attribute__((noinline)) void solve_${w}(
+    const int place, const int n, const int roots, __global const int *restrict parent,
+    __global const real *restrict u_, __global const real *restrict base_,
+% if spec.constant:
+    __global const real *restrict constant_g_, __global const real *restrict constant_b_,
+% endif
+    __global real *v_, __global real *d_, __global real *b_, __global real *x_)
+{
+    typedef ${"real" if w == 1 else f"loose_real{w}"} lanes;
+    __global const lanes *restrict u = (__global const lanes *)(u_ + place);
+    __global const lanes *restrict base = (__global const lanes *)(base_ + place);
+% if spec.constant:
+    __global const lanes *restrict constant_g = (__global const lanes *)(constant_g_ + place);
+    __global const lanes *restrict constant_b = (__global const lanes *)(constant_b_ + place);
+% endif
+    __global lanes *v = (__global lanes *)(v_ + place), *d = (__global lanes *)(d_ + place);
+    __global lanes *b = (__global lanes *)(b_ + place), *x = (__global lanes *)(x_ + place);
+    for (int i = 0; i < n - roots; i++) {
+        const int p = parent[i];
+        const ${lanes} inverse = 1 / d[i], factor = u[i] * inverse;
+        const ${lanes} flow = u[i] * (v[i] - v[p]), right = b[i] + flow;  // u is minus the conductance
+        d[i] = factor;
+        b[i] = right * inverse;
+        d[p] -= factor * u[i];
+        b[p] -= flow + factor * right;
+    }
+% if w == spec.width:
+    for (int i = n - roots; i < n; i++) {
+        const ${lanes} moved = b[i] / d[i];
+${moved()}
+    }
+    for (int i = n - roots - 1; i >= 0; i--) {
+        const ${lanes} moved = b[i] - d[i] * x[parent[i]];
+${moved()}
+    }
+% else:
+    for (int i = n - roots; i < n; i++) x[i] = b[i] / d[i];
+    for (int i = n - roots - 1; i >= 0; i--) x[i] = b[i] - d[i] * x[parent[i]];
+    move(place, place + ${"n" if w == 1 else f"{w} * n"}, base_, ${"constant_g_, constant_b_, " if spec.constant else ""}v_, d_, b_, x_);
+% endif
+}
+% endfor
+
+// After the solve: states, spikes, recorded states; with ${"`ahead`"} currents of the next step, which
+// is not one whose currents of ions are added up.
+static __attribute__((noinline)) void finish_block(
+    const int block, const int first, const int end, const int sums, const int ahead, const double t_begin,
+    const double half_dt, const int done, const size_t row, const real dt, const int capacity,
+    const int num_mem,
+% for kind in spec.grouped:
+% if kind.constants:
+    const real *constants_${kind.number},
+% endif
+% endfor
+    __global const real *v, __global real *d, __global real *b, __global const real *x, __global int *failed, __global int *spike_count,
+    __global int *spike_source, __global double *spike_time,
+% if spec.grid:
+    __global int *grid_count, __global int *grid_source, __global int *grid_step,
+% endif
+    __global const int *mem_first, __global const int *mem_column, __global const int *mem_index,
+    __global real *mem_rows, __global real *mem, __global double *clock, __global int *ints,
+    __global const int *at)
+{
+    const double t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
+% if spec.played:
+    for (int p = ints[first_played + first]; p < ints[first_played + end]; p++)
+        if (ints[played_continuous + p]) play(p, t_mid, t_end, mem, clock, ints, at);
+% endif
+% if spec.second_order_currents:
+% for ion in spec.ions:
+    ${"" if ion in always else "if (sums) "}for (int a = first; a < end; a++)
+        mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * x[a];
+% endfor
+% endif
+% for block in ("advance", "after_solve", "before_step"):
+% for kind in spec.grouped:
+% if kind.has(block):
+% if block in dict(kind.vectors):
+${each_group(kind, block, *(["current"] if block == "advance" and kind in spec.ahead else []))}\
+${kind.call_group(block, after, always, 8)}\
+% if block == "advance" and kind in spec.ahead:
+        if (!ahead) continue;
+${current(kind)}\
+% endif
+    }
+    }
+% else:
+${each(kind)}
+        const real v_now = v[a];
+${kind.call(block, after, 8)}\
+    }
+% endif
+% endif
+% endfor
+% endfor
+% if spec.sums:
+    for (int n = ints[block_sum + block]; n < ints[block_sum + block + 1]; n++) {
+        const int s = ints[block_sums + n];
+${part("simulator/common/arena_sums", 8)}\
+    }
+% endif
+    for (int k = ints[first_cell + first]; k < ints[first_cell + end]; k++) {
+        const int c = ints[cell_of + k];
+        const real soma = v[ints[soma_of + k]];
+        if (!(fabs(soma) < (real)1e6)) failed[c] = runaway(soma, failed[c], done);
+    }
+    for (int j = ints[first_detector + first]; j < ints[first_detector + end]; j++) {
+        const int above = v[ints[detector_at + j]] > mem[detector_threshold + j];
+        const int held = ints[detector_held + j];
+        if (above && !held) {
+            const int source = ints[detector_source + j];
+            const int number = ints[event_count + source]++;
+            clock[ring + ints[ring_first + source] + number % ints[ring_size + source]] =
+                t_end + 1e-10;
+% if spec.wide:
+            mark_targets(source, ints, at);
+% endif
+            const int place = atomic_inc(spike_count);
+            if (place < capacity) {
+                spike_source[place] = source;
+                spike_time[place] = t_end;
+% if spec.grid:
+                const int on_grid = atomic_inc(grid_count);
+                grid_source[on_grid] = source;
+                grid_step[on_grid] = done;
+% endif
+            }
+        }
+        ints[detector_held + j] =
+            held > 1 ? held - 1 : !above ? 0 : held ? 1 : ints[detector_hold + j];
+    }
+    for (int r = mem_first[first]; r < mem_first[end]; r++)
+        mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
+}
+
+// One work-item per block of cells.
+__kernel void advance(${signature(spec, "advance")})
+{
+    const int block = get_global_id(0);
+    if (block >= num_blocks) return;
+    const int first = ints[block_place + block], end = ints[block_place + block + 1];
+% for kind in spec.grouped:
+% if kind.constants:
+    real constants_${kind.number}[${len(kind.constants)}];
+${kind.call_constants()}
+% endif
+% endfor
+<%
+    constants = "".join(f"constants_{kind.number}, " for kind in spec.grouped if kind.constants)
+%>\
+    for (int i = first; i < end; i++) {
+${restart("i")}
+    }
+    for (int s = 0; s < num_steps; s++) {
+        const double t_begin = step_begin[first_time + s], t_mid = t_begin + half_dt;
+        const size_t row = first_row + s;
+        // currents of ions are added up for whoever may look
+        const int sums = keeps_ions || s == num_steps - 1, ahead = !keeps_ions && s + 2 < num_steps;
+        block_events(block, t_begin, t_mid, dt, capacity, v, spike_count, spike_source,
+                     spike_time, mem, clock, ints, at);
+        begin_block(block, first, end, sums, s > 0 && !sums, t_begin, half_dt, (ulong)(first_step + s), seed, dt,
+                    capacity, ${constants}${"constant_g, constant_b, " if spec.sets_v and spec.constant else ""}v, d, b, spike_count, spike_source, spike_time,
+                    ${"slots, num_targets, scale_of_events, incoming, " if spec.grid else ""}mem, clock, ints, at);
+% for w in spec.tile_widths:
+        for (int k = ints[tile_${w} + block]; k < ints[tile_${w} + block + 1]; k++) {
+            __global const int *tile = ints + tiles_${w} + 4 * k;
+            solve_${w}(tile[0], tile[1], tile[2], ints + parents + tile[3], u, base, ${"constant_g, constant_b, " if spec.constant else ""}v, d, b, x);
+        }
+% endfor
+        finish_block(block, first, end, sums, ahead, t_begin, half_dt, first_step + s, row, dt, capacity,
+                     num_mem, ${constants}v, d, b, x, failed, spike_count, spike_source, spike_time,
+                     ${"grid_count, grid_source, grid_step, " if spec.grid else ""}mem_first, mem_column, mem_index, mem_rows, mem, clock, ints, at);
+% if spec.played:
+        for (int k = ints[block_loose_play + block]; k < ints[block_loose_play + block + 1]; k++) {
+            const int p = ints[block_loose_plays + k];
+            play(p, t_mid, ints[played_continuous + p] ? t_mid + half_dt : t_mid, mem, clock, ints, at);
+        }
+% endif
+        for (int e = ints[block_emitter + block]; e < ints[block_emitter + block + 1]; e++) {
+            const int source = ints[block_emitters + e];
+            if (ints[event_count + source] == ints[event_live + source]) continue;
+            ints[event_count + source] = ints[event_live + source];
+            mark_targets(source, ints, at);
+        }
+        for (int r = v_first[block]; r < v_first[block + 1]; r++)
+            v_rows[row * num_v + v_column[r]] = v[v_index[v_column[r]]];
+        for (int r = mem_first[num_nodes]; r < ${"mem_first[num_nodes + 1]" if spec.sums else "num_mem"}; r++)
+            if (mem_block[r - mem_first[num_nodes]] == block)
+                mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
+    }
+}

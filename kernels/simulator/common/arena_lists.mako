@@ -1,0 +1,376 @@
+<%page args="spec"/>\
+<%
+    import re
+    W, e = spec.warp, spec.arena
+    kinds = spec.loop.in_lists
+    pointer = f"({spec.loop.seen})[{{}}]"
+    old = {"v": "v", "dt": "dt", "t begin": "old_begin", "t now": "old_end", "t end": "old_end", "pointer": pointer}
+    new = {"v": "v", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": pointer}
+    noise = {k.number: {**new, "noise": f"normal(seed, (ulong)(number_{k.number} + j), (ulong)step)"} for k in kinds}
+    ends = [block for block in ("advance", "after_solve", "before_step") if any(k.has(block) or (k.held and block == "advance") for k in kinds)]
+    recorded = [k for k in kinds if k.lined and any(k.changed(block) for block in ends)]
+    nets = [k for k in kinds if k.has_net]
+    # of the loop, with events of all nodes, or sums of what these have added, between
+    halves = ("end", "begin") if spec.layers or e.sums else ("",)
+    always = [k for k in nets if k.watches or (e.grid and k.summed)]   # are looked at in each step
+    second = bool(e.ions) and e.second_order_currents
+    earlier = [k for k in kinds if k.has("before_breakpoint")]
+    later = [k for k in kinds if k.has("current") and not k.held]
+    apart = spec.sums_apart
+    now = tuple(ion for ion in e.ions if ion not in apart)
+    hot, cold = spec.adding(now), spec.adding(apart)
+    given = [(hot[k.number], b) for k in kinds for b in (*ends, "before_breakpoint", "current") if k.has(b)]
+    reads_a = bool(nets or spec.nernst or second or now) or any(re.search(r"\ba\b", k.call(b, {**old, **noise[k.number]}, 0)) for k, b in given)
+    last = "step == first_step" if spec.ends_later else "closes"   # ends a step that is the last of a launch
+    def takes(kind, block): return kind.has(block) or (block == "advance" and kind.held)
+    def asks(some):   # whether a list has any of some kinds
+        return " || ".join(spec.loop.present(k) for k in some)
+%>\
+<%def name="current(kind, indent)">\
+${hot[kind.number].call("current", {**noise[kind.number], "sums": True}, indent)}\
+% if kind.asks("current", "i"):
+<% space = " " * indent %>\
+% if kind.kind == "density":
+${space}sum_i += i_i;
+${space}sum_g += g_g;
+% else:
+${space}point_i += i_i;
+${space}point_g += g_g;
+% endif
+% endif
+</%def>\
+<%def name="copied(kind, blocks)">\
+% for name in dict.fromkeys(name for block in blocks for name in kind.changed(block)):
+% if name not in kind.unread:
+                    ${kind.in_memory(name)} = ${kind.line(name)};
+% endif
+% endfor
+</%def>\
+<%def name="seldom(kind, block, value)">\
+<% names = [name for name in kind.changed(block) if name in kind.unread] %>\
+% if names:
+                if (!opens${"" if kind.outputs else f" && (num_mem || {last})"}) {
+                    const int i = ${spec.loop.instance(kind)};
+% for name in names:
+                    ${re.sub(r"\bj\b", "i", kind.in_memory(name))} = ${value}_${name};
+% endfor
+                }
+% endif
+</%def>\
+<%def name="held(kind)">\
+% for name in kind.states:
+                real s_${name}${"" if name in kind.unread else f" = {kind.line(name)}"};
+% endfor
+% if kind.has("advance"):
+<%
+    changed = [name for name in kind.changed("advance") if name not in kind.unread]
+    selects = spec.selects and kind.alone
+%>\
+% if selects:
+% for name in changed:
+                const real old_${name} = s_${name};
+% endfor
+${kind.call("advance", old, 16)}\
+% for name in changed:
+                ${kind.line(name)} = s_${name} = opens ? old_${name} : s_${name};
+% endfor
+% else:
+                if (!opens) {
+${kind.call("advance", old, 20)}\
+% for name in changed:
+                    ${kind.line(name)} = s_${name};
+% endfor
+                }
+% endif
+${seldom(kind, "advance", "s")}\
+% endif
+                {
+${current(kind, 20)}\
+                }
+</%def>\
+<%def name="end_of(kind, block)">\
+% if kind.held and block == "advance":
+${held(kind)}\
+% else:
+                if (!opens) {
+${kind.call(block, old, 20)}\
+${seldom(kind, block, "new_state")}\
+                }
+% endif
+</%def>\
+<%def name="for_each(some, text_of, known=0)">\
+% for kind in spec.blocks:
+% if kind in some:
+<% text = capture(text_of, kind) %>\
+% if not known or kind.kind != "density" or spec.loop.is_in(known, kind):
+${spec.loop.opening(kind, text, known)}\
+<% times = spec.loop.times(text) %>\
+% if times:
+                ${times}
+% endif
+${text}\
+${spec.loop.closing(kind)}\
+% endif
+% elif kind in kinds and kind.number < len(spec.blocks) - 1:
+            ${spec.loop.skipping(kind)}
+% endif
+% endfor
+</%def>\
+<%def name="of_net(kind)">\
+% if e.grid and kind.summed:
+                take_sum_${kind.number}(j, a, t_mid, v, dt, incoming + (long)(step % slots) * num_targets,
+                           scale_of_events, own_v, mem, clock, ints, regions);
+% endif
+% if not kind.watches:
+                instant due = clock[next_due + target_${kind.number} + j];
+                if ((opens && looks) || due <= ${e.soon}) {   // an epoch begins with a look at all
+% endif
+                events_of_${kind.number}(j, a, t_begin, t_mid, dt, capacity, own_v, spike_count, spike_source,
+                         spike_time, mem, clock, ints, regions);
+% if not kind.watches:
+                    due = clock[next_due + target_${kind.number} + j];
+                }
+                node_is_due = fmin(node_is_due, due);
+% endif
+</%def>\
+<%def name="of_breakpoint(kind)">\
+${kind.call("before_breakpoint", {**new, "t now": "t_mid"}, 16)}\
+% if kind.lined and kind.changed("before_breakpoint"):
+                if (num_mem) {   // for what is recorded
+${copied(kind, ["before_breakpoint"])}\
+                }
+% endif
+</%def>\
+<%def name="of_current(kind)">\
+${current(kind, 16)}\
+% if kind.lined and kind.changed("current"):
+                if (num_mem) {   // for what is recorded
+${copied(kind, ["current"])}\
+                }
+% endif
+</%def>\
+<%def name="of_sums(kind)">\
+% for name in kind.in_lines:
+                const real s_${name} = ${kind.line(name)};
+% endfor
+${cold[kind.number].call("current", noise[kind.number], 16)}\
+</%def>\
+<%def name="of_record(kind)">\
+${copied(kind, ends)}\
+</%def>\
+<%def name="by_layers()">\
+        // Events of the cell's targets, those of a layer side by side. What one of them sends is due within the
+        // step at targets of later layers alone, which look for it in each step, after all have met.
+        for (int layer = 0; layer < ${spec.layers}; layer++) {
+            ${spec.loop.times("t_begin t_mid")}
+            const int first = mine.s6 * ${spec.layers} + layer;
+            const int end = present ? ints[first_of_cells_layer + first + 1] : 0;
+            for (int n = present ? ints[first_of_cells_layer + first] + lane : 0; n < end; n += LANES) {
+                const int target = ints[layer_targets + n];
+% for kind in nets:
+<% k = kind.number %>\
+                if (target >= target_${k} && target < target_${k} + count_${k}) {
+                    const int j = target - target_${k}, a = ints[active_${k} + j];
+                    ${e.v_type}own_v = ${"&V(ints[place_of + a] - mine.s0)" if e.one_v else spec.loop.seen};
+% if e.grid and kind.summed:
+                    take_sum_${k}(j, a, t_mid, V(ints[place_of + a] - mine.s0), dt,
+                           incoming + (long)(step % slots) * num_targets, scale_of_events, own_v, mem, clock, ints,
+                           regions);
+% endif
+% if not kind.watches:
+                    if (layer > 0 || (opens && looks) || clock[next_due + target] <= ${e.soon})
+% endif
+                    events_of_${k}(j, a, t_begin, t_mid, dt, capacity, own_v, spike_count, spike_source,
+                             spike_time, mem, clock, ints, regions);
+                }
+% endfor
+            }
+            MEET_ALL();
+        }
+</%def>\
+        // lists of nodes: the end of the step before, then events and currents; after the last step no more of these
+        const bool opens = step == ${spec.loop.opens}, closes = step == first_step + num_steps;
+% for half in halves:
+% if half == "begin":
+% if e.sums:
+        MEET_ALL();   // all have added
+        for (int n = present && !opens ? ints[cell_sum + mine.s6] + lane : 0, last = present && !opens ? ints[cell_sum + mine.s6 + 1] : 0; n < last; n += LANES) {
+            const int s = ints[cell_sums + n];
+            const long row = record_row + step - 1 - first_step;
+${part("simulator/common/arena_sums", 12)}\
+        }
+% endif
+        if (closes) break;
+        MEET_ALL();   // thresholds have been compared, and states have advanced
+% if spec.layers:
+${by_layers()}\
+% endif
+% endif
+        for (int q = home.s2 + ${spec.first_list}; q < home.s3; q += ${spec.lanes // W * spec.parts}) {
+            const int place = node_places[q * ${W} + in_warp];
+            if (place < 0) continue;
+            __global const int *list = node_lists + q * ${spec.list_width};
+            __global const real *value = node_values + (long)list[1] * ${W} + in_warp, *p;
+            __global const int *member = node_members + (long)list[4] * ${W} + in_warp, *m;
+            __global real *first_state = node_states + (long)(home.s4 + list[2]) * ${W} + in_warp, *state;
+% if spec.local_lines:
+            __local real *first_local = local_states + (unit * ${spec.local_lines} + list[3]) * ${W} + in_warp, *local_state;
+% endif
+            ${spec.loop.begin}
+% if spec.num_scalars:
+            __global const real *scalar = node_scalars + q * ${spec.num_scalars};
+% endif
+            const int bits = list[0] & ${hex(spec.mechanisms)};
+% if spec.mixed:
+            const int own = node_bits[q * ${W} + in_warp];   // of the node of the lane
+% endif
+% if e.ions:
+            const bool shown = num_mem || step == first_step + num_steps - 1;   // currents of ions are
+% endif
+% if reads_a:
+            const int word = node_active[q * ${W} + in_warp];
+% else:
+            const int word = list[0] < 0 || ${"shown" if e.ions else "num_mem"} ? node_active[q * ${W} + in_warp] : -1;
+% endif
+            const int a = home.s5 + (word & ${hex(spec.special - 1)});   // number of the active node
+            const bool is_active = word >= 0, special = is_active && (word & ${hex(spec.special)});
+            const real v = V(place);
+            real sum_i = 0, sum_g = 0, point_i = 0, point_g = 0;
+% for ion in now:
+            real sum_i${ion} = 0, slope_i${ion} = 0;
+% endfor
+% if half != "begin":
+% if e.played:
+            if (special && !opens) {
+                ${spec.loop.times("old_mid", "old_end")}
+                for (int r = ints[first_played + a]; r < ints[first_played + a + 1]; r++)
+                    if (ints[played_continuous + r]) play(r, old_mid, old_end, mem, clock, ints, regions);
+            }
+% endif
+% if second:   # currents of ions at the middle of the step
+            if (is_active && !opens) {
+% for ion in e.ions:
+                ${"" if ion in spec.currents_read else "if (num_mem || closes) "}mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * A(place);
+% endfor
+            }
+% endif
+% for block in ends:
+<% some = [kind for kind in kinds if takes(kind, block)] %>\
+% for number, known in enumerate(spec.classes if block == "advance" else ()):
+            ${"else " if number else ""}if (bits == ${hex(known)}) {
+${for_each(some, lambda kind: end_of(kind, block), known)}\
+            }
+% endfor
+% if spec.classes and block == "advance":
+            else {
+% endif
+${for_each(some, lambda kind: end_of(kind, block))}\
+% if spec.classes and block == "advance":
+            }
+% endif
+            ${spec.loop.begin}
+% endfor
+            if (special && !opens) {
+                ${spec.loop.times("old_end")}
+                for (int r = ints[first_detector + a]; r < ints[first_detector + a + 1]; r++) {
+                    const int above = v > mem[detector_threshold + r];
+                    const int held = ints[detector_held + r];
+                    if (above && !held) {
+                        const int source = ints[detector_source + r];
+                        const int count = ints[event_live + source]++;
+                        clock[ring + ints[ring_first + source] + count % ints[ring_size + source]] = old_end + 1e-10;
+                        const int k = atomic_inc(spike_count);
+                        if (k < capacity) {
+                            spike_source[k] = source;
+                            spike_time[k] = old_end;
+% if e.grid:
+                            const int on_grid = atomic_inc(grid_count);
+                            grid_source[on_grid] = source;
+                            grid_step[on_grid] = step - 1;
+% endif
+                        }
+                    }
+                    ints[detector_held + r] =
+                        held > 1 ? held - 1 : !above ? 0 : held ? 1 : ints[detector_hold + r];
+                }
+            }
+            if (num_mem && is_active && !opens) {
+% if recorded:
+                // states, where they are looked for
+${for_each(recorded, of_record)}\
+                ${spec.loop.begin}
+% endif
+                for (int r = mem_first[a]; r < mem_first[a + 1]; r++)
+                    mem_rows[(long)(record_row + step - 1 - first_step) * num_mem + mem_column[r]] = mem[mem_index[r]];
+            }
+            if (closes) continue;
+% endif
+% if half != "end":
+% if nets and not spec.layers:
+            if (${asks(nets)}) {
+<% times = spec.loop.times("t_begin t_mid") %>\
+                ${times}
+                if (is_active && ((opens && looks) || clock[node_due + a] <= ${e.soon}${" || " + asks(always) if always else ""})) {
+                    ${e.v_type}own_v = ${"&V(place)" if e.one_v else spec.loop.seen};
+                    instant node_is_due = INFINITY;
+${for_each(nets, of_net)}\
+                    ${spec.loop.begin}
+                    clock[node_due + a] = node_is_due;
+                }
+            }
+% endif
+% if e.played:
+            if (special) {
+                ${spec.loop.times("t_mid")}
+                for (int r = ints[first_played + a]; r < ints[first_played + a + 1]; r++)
+                    play(r, t_mid, t_mid, mem, clock, ints, regions);
+            }
+% endif
+% if earlier:
+            if (${asks(earlier)}) {
+${for_each(earlier, of_breakpoint)}\
+                ${spec.loop.begin}
+            }
+% endif
+% for ion in spec.nernst:
+            if (is_active && ints[advances_${ion} + a]) to_nernst_${ion}(mem, regions, a);
+% endfor
+% if later:
+            if (${asks(later)}) {
+${for_each(later, of_current)}\
+            }
+% endif
+% if apart:
+            if (shown && is_active) {
+% for ion in apart:
+                real sum_i${ion} = 0, slope_i${ion} = 0;
+% endfor
+                ${spec.loop.begin}
+${for_each(spec.with_ions(apart), of_sums)}\
+% for ion in apart:
+                mem[ion_i${ion} + a] = sum_i${ion};
+                mem[ion_di${ion} + a] = slope_i${ion};
+% endfor
+            }
+% endif
+% if now:
+            if (is_active) {
+% for ion in now:
+                ${f"" if ion in spec.currents_read else "if (shown) "}mem[ion_i${ion} + a] = sum_i${ion};
+                ${"" if second and ion in spec.currents_read else "if (shown) "}mem[ion_di${ion} + a] = slope_i${ion};
+% endfor
+            }
+% endif
+            const real factor = value[0];
+            const real row_d = value[${W}] + (factor * sum_g + point_g);
+            const real row_b = ${f"value[{3 * W}] - value[{2 * W}] * v " if spec.inflow else ""}- (factor * sum_i + point_i);
+% if spec.parts > 1:
+            shared_rows[(q - home.s2) * ${W} + in_warp] = ${spec.loop.of_turn("row_d")};
+            shared_rows[(${spec.most_lists} + q - home.s2) * ${W} + in_warp] = ${spec.loop.of_turn("row_b")};
+% else:
+            W(place) = row_d;
+            A(place) = row_b;
+% endif
+% endif
+        }
+% endfor

@@ -1,0 +1,94 @@
+<%page args="spec"/>\
+## Instances of point processes of which nodes have several, a lane each: the end of the step before, then
+## current and conductance, which go to slots of theirs. On NVIDIA those with events wait in a list of their kind
+## until all are known; then lanes side by side take these. Else the long chains of reads of their events would
+## follow each other, kind by kind. Last, the lane of a node adds up the slots there.
+<%
+    W, e = spec.warp, spec.arena
+    old = {"v": "v", "dt": "dt", "t begin": "old_begin", "t now": "old_end", "t end": "old_end"}
+    new = {"v": "v", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end"}
+    given = [kind for kind in spec.loop.apart if kind.has("current")]
+    waiting = spec.loop.waiting
+    own_v = "&V(place)" if e.one_v else spec.loop.seen
+    def active(k): return "-1" if e.one_v else f"ints[active_{k} + j]"
+    def noise(k): return {**new, "noise": f"normal(seed, (ulong)(number_{k} + j), (ulong)step)"}
+    def current_of(kind, indent): return kind.call("current", noise(kind.number), indent) if kind.has("current") else ""
+%>\
+<%def name="to_slots(k, current)">\
+% if current:
+${current}\
+% for name, number in (("slot_i", "i_i"), ("slot_g", "g_g")):
+% if spec.parts > 1:
+            ${spec.loop.turned("mem", f"{name}_{k} + {spec.loop.slot(k)}j")} = ${spec.loop.of_turn(number)};
+% else:
+            mem[${name}_${k} + j] = ${number};
+% endif
+% endfor
+% endif
+</%def>\
+% if spec.parts > 1:
+        if (num_mem) {   // nodes have written their rows, in which are values of instances of other work-groups
+${part("simulator/common/epoch_meeting", 12)}\
+        }
+% else:
+        ${"if (num_mem) " if spec.ptx else ""}MEET_ALL();   // nodes have written their rows, and read the slots
+% endif
+% for kind in spec.loop.apart:
+<%
+    k = kind.number
+    end = kind.call("advance", old, 16) if kind.has("advance") else ""
+    current = current_of(kind, 12)
+    events = "t_begin t_mid" if kind.has_net else ""
+%>\
+        for (int j = begin_${k} + lane; j < end_${k}; j += LANES) {
+            const int place = ints[place_in_cell_${k} + j];
+            const real v = V(place);
+% if end:
+            if (step > ${spec.loop.opens} && !num_mem) {
+                ${spec.loop.times(end)}
+${end}\
+            }
+% endif
+            ${spec.loop.times(events + current)}
+% if e.grid and kind.summed:
+            take_sum_${k}(j, ${active(k)}, t_mid, v, dt, incoming + (long)(step % slots) * num_targets, scale_of_events,
+                       ${own_v}, mem, clock, ints, regions);
+% endif
+% if kind in waiting:
+            if ((looks && step == first_step) || clock[next_due + target_${k} + j] <= ${e.soon}) {
+                ints[waits_${k} + begin_${k} + atomic_inc(&waiting[${waiting.index(kind)}])] = j;
+                continue;
+            }
+% elif kind.has_net:
+% if not kind.watches:
+            if ((looks && step == first_step) || clock[next_due + target_${k} + j] <= ${e.soon})
+% endif
+            events_of_${k}(j, ${active(k)}, t_begin, t_mid, dt, capacity, ${own_v}, spike_count, spike_source, spike_time,
+                     mem, clock, ints, regions);
+% endif
+${to_slots(k, current)}\
+        }
+% endfor
+% if waiting:
+        MEET_ALL();
+% for n, kind in enumerate(waiting):
+<% k, current = kind.number, current_of(kind, 12) %>\
+        for (int q = (lane + LANES - ${n * W} % LANES) % LANES; present && q < waiting[${n}]; q += LANES) {
+            const int j = ints[waits_${k} + begin_${k} + q], place = ints[place_in_cell_${k} + j];
+            const real v = V(place);
+            ${spec.loop.times("t_begin t_mid" + current)}
+            events_of_${k}(j, ${active(k)}, t_begin, t_mid, dt, capacity, ${own_v}, spike_count, spike_source, spike_time,
+                     mem, clock, ints, regions);
+${to_slots(k, current)}\
+        }
+% endfor
+% endif
+% if given or waiting:
+        MEET_ALL();
+% endif
+% if waiting:
+        if (present && lane < ${len(waiting)}) waiting[lane] = 0;
+% endif
+% if given and spec.parts == 1:
+${part("simulator/common/arena_slots")}\
+% endif

@@ -1,0 +1,31 @@
+<%page args="spec"/>\
+## Types and functions of mechanisms that a kernel of an epoch calls, before its first macro: precision,
+## random numbers, rate functions, and those of every kind. They know nothing of lanes and cells.
+% if spec.real == "double":
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+% if not spec.fused:
+#pragma OPENCL FP_CONTRACT OFF
+% endif
+
+typedef ${spec.real} real;
+% if spec.samples:
+// samples_K: by instance, first of what is recorded of it, in lists of state (after the last: current),
+//     0, column and next entry
+% endif
+
+% if any(kind.uses_noise for kind in spec.kinds) and not spec.arena:   # whose functions bring it
+${spec.normal}
+% endif
+% if spec.takes_series:
+${part("simulator/common/rates")}\
+% endif
+% if spec.arena:
+${part("simulator/common/table_rows")}\
+${part("simulator/common/arena_functions")}\
+typedef struct { real ${", ".join(f"n{k}" for k in range(max(1, spec.num_numbers)))}; } numbers_;
+
+% endif
+% for kind in spec.kinds if not spec.arena else ():
+${kind.source}
+% endfor

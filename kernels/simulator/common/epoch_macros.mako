@@ -1,0 +1,41 @@
+<%page args="spec"/>\
+## Macros of the kernels of an epoch: sizes of a work-group, arrays of a cell by place (`held`, of CAPACITY
+## values each), and barriers. A barrier is met by all lanes of a cell (MEET) or of the group (GATHER), so
+## both stand in uniform control flow only.
+#define WORK_GROUP ${spec.work_group}
+#define LANES ${spec.lanes}             // of a cell
+#define UNITS ${spec.units}             // cells of a work-group
+#define CAPACITY ${spec.capacity}       // values of the largest cell
+#define NONE ${hex(spec.link.most("parent"))}       // no such lane
+% for i, name in enumerate(spec.chip.held):
+#define ${name.upper()}(place) held[${i} * CAPACITY + (place)]
+% endfor
+
+// All lanes of a cell meet.
+% if spec.chip.in_warp:
+#define MEET() __asm__ volatile("bar.warp.sync ${hex((1 << spec.warp) - 1)};" ::: "memory")
+% elif spec.ptx and spec.units == 1:   # a number that is no constant takes all barriers of a group
+#define MEET() ${"" if spec.chip.alone else "if (unit < UNITS) "}__asm__ volatile("bar.sync 1, ${spec.lanes};" ::: "memory")
+% elif spec.ptx:
+#define MEET() if (unit < UNITS) __asm__ volatile("bar.sync %0, ${spec.lanes};" :: "r"(unit + 1) : "memory")
+% else:
+#define MEET() barrier(CLK_LOCAL_MEM_FENCE${" | CLK_GLOBAL_MEM_FENCE" if spec.far else ""})
+% endif
+
+% if spec.arena:
+// All lanes of a cell meet, and see what the others have written to global memory.
+% if spec.ptx:
+#define MEET_ALL() MEET()
+% else:
+#define MEET_ALL() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+% endif
+
+% endif
+// All lanes of the group meet.
+% if spec.ptx:
+#define GATHER() __asm__ volatile("bar.sync 0;" ::: "memory")
+% else:
+#define GATHER() barrier(CLK_LOCAL_MEM_FENCE)
+% endif
+
+${part("solver/common/reciprocal")}

@@ -1,0 +1,72 @@
+<%page args="spec"/>\
+## Steps of whole cells whose mechanisms are taken instance by instance: first all lanes of the group advance
+## instances, which leave conductance and current in slots; then a lane a segment adds up the slots of its
+## nodes and eliminates d and b, and goes back. Voltages and constants of all nodes are in local memory, by
+## place. Slots of a node are added up in their order, so bits do not depend on who advanced which instance.
+<% M = spec.segment %>\
+${part("simulator/common/epoch_title")}\
+% if spec.instances:
+// Lanes from 0 on advance the states of mechanisms, and leave conductance and current in slots;
+// those of a node lie side by side and are added up in that order.
+% endif
+${part("simulator/common/epoch_functions")}
+${part("simulator/common/runaway")}\
+${part("simulator/common/epoch_macros")}\
+__kernel${spec.required_size}
+void advance(${signature(spec, "advance")})
+{
+${part("simulator/common/epoch_lane")}\
+
+${part("simulator/common/rate_constants")}\
+${part("simulator/common/epoch_local")}\
+    const int column = is_inner ? lane : lane - inner;
+    __local const int *row = rows_here + (is_inner ? 0 : ${M});
+% for j in range(M):
+    real a${j} = 0, w${j} = 0, e${j} = 0;
+% endfor
+% if spec.instances:
+    bool has_more = false;   // than one slot at a node
+% for j in range(M):
+    const int s${j} = length > ${j} ? slots[mine.s0 + column + row[${j}]] : ${spec.slots};   // ${spec.slot_run}
+    has_more |= ${spec.slot_run.read("number", f"s{j}")} > 1;
+% endfor
+% endif
+${part("simulator/common/segment_places", 4)}\
+    const real my_tie = used ? all_up[mine.s7 + lane] : (real)0;   // with the parent of the segment
+    // the node that is tied to the parent's last one, and that one
+    const int tied = !used ? NONE : is_leaf ? length - 1 : 0;
+    const int tied_place = used ? column + row[is_leaf ? length - 1 : 0] : CAPACITY - 1;
+    const int over = parent == NONE ? 1 : ${spec.link.read("length", "links[2 * (mine.s2 + parent)]")};
+    const int top_place = parent == NONE ? tied_place : parent + rows_here[over - 1];
+    const real my_threshold = is_root ? threshold[mine.s6] : (real)0;
+    const int first_record = used ? record_start[mine.s6] : 0;
+    const int end_record = used ? record_start[mine.s6 + 1] : 0;
+    int fault = 0;
+% if spec.instances:
+
+${part("simulator/common/instances_begin")}\
+% endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    int step = first_step;
+    // steps of the launch begin here
+    do {
+% if spec.instances:
+        if (active >= 0) {
+${part("simulator/common/instances_step")}\
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+${part("simulator/common/segment_sweep")}\
+${part("simulator/common/segment_rounds")}\
+${part("simulator/common/segment_root")}\
+${part("simulator/common/segment_back")}\
+${part("simulator/common/epoch_records")}\
+        barrier(CLK_LOCAL_MEM_FENCE);
+    } while (++step < first_step + num_steps);
+
+    // back to memory
+    for (int k = lane; present && k < mine.s1; k += LANES) all_v[mine.s0 + k] = V(k);
+    if (fault > 0 ? failed[mine.s6] <= 0 : fault && !failed[mine.s6]) failed[mine.s6] = fault;
+${part("simulator/common/instances_end")}\
+}

@@ -1,0 +1,212 @@
+<%page args="spec"/>\
+<%
+    M = spec.segment
+    lists = "simulator/common/arena_lists" if spec.arena else "simulator/common/node_lists"
+    states = "simulator/common/arena_states" if spec.arena else "simulator/common/node_states"
+    points = bool(spec.arena and spec.loop.apart)
+    together = spec.arena and spec.units > 1 and spec.ptx   # cells of a work-group
+    bits = spec.loop.bits if spec.arena else ""
+    rows = f"(volatile __global {bits} *)shared + (long)number * {4 * spec.most_lists * spec.warp}"
+%>\
+## Steps of whole cells whose mechanisms are taken node by node: nodes with the same density mechanisms are in
+## lists of a warp each (gpu/lists.py). A lane takes all mechanisms of its node: their step before, events, then
+## currents, and leaves the node's d and b in W and A; then a lane a segment eliminates, and goes back. States
+## are in lines of the lists, in global memory or where there is room in local memory. A launch takes the lists
+## once more than it takes steps, which ends the last step. Where instances send each other events within a step, the
+## ends of the step before come first at all nodes, then events by layers, then currents.
+${part("simulator/common/epoch_title")}\
+// Lists of nodes with the same density mechanisms, a warp each, see gpu/lists.py: a lane advances the
+// states of all mechanisms of its node, and leaves what the node has before the elimination in W and A.
+${part("simulator/common/epoch_functions")}
+${part("simulator/common/runaway")}\
+${part("simulator/common/epoch_macros")}\
+% if spec.arena:
+// Targets see what was sent before the launches that follow.
+__kernel void publish(${signature(spec, "publish")})
+{
+    for (int k = get_global_id(0); k < num_sources; k += get_global_size(0))
+        ints[event_count + k] = ints[event_live + k];
+}
+
+% endif
+__kernel${spec.required_size}
+void advance(${signature(spec, "advance")})
+{
+${part("simulator/common/epoch_lane")}\
+    const bool used = lane < (${spec.lane_counts.read("lanes", "mine.s3")});
+    // what a lane knows of its segment stays packed while mechanisms need registers
+    int counts = mine.s3, family = lane < (${spec.lane_counts.read("inner_lanes", "mine.s3")}) ? children[mine.s2 + lane] : 0;
+    int2 me = used ? vload2(mine.s2 + lane, links) : (int2)(${spec.link.write(parent="NONE")}, ${spec.at_elimination.write(round="NONE")});
+
+${part("simulator/common/rate_constants")}\
+    const int warp = lane / ${spec.warp}, in_warp = lane - warp * ${spec.warp};
+${part("simulator/common/epoch_local")}\
+    // where the last node of the segment's parent is, less the parent
+    const int over = ${spec.link.read("parent", "me.x", "NONE")};
+    const int top_row = over == NONE ? 0 : rows_here[(${spec.link.read("length", "links[2 * (mine.s2 + over)]")}) - 1];
+% for j in range(M):
+    real a${j} = 0, w${j} = 0, e${j} = 0;
+% endfor
+    // first place and first lane of equal cells' ties, first and end of the lists, first line of states
+    const int8 home = present ? vload8(number, homes) : (int8)(0);
+    __global const real *restrict tie_of = all_tie + home.s0;
+% if spec.local_lines:
+    __local real local_states[UNITS * ${spec.local_lines * spec.warp}];
+% endif
+    const real my_tie = used ? all_up[home.s1 + lane] : (real)0;   // with the parent of the segment
+% if not spec.arena:
+    const bool has_root = lane < (${spec.lane_counts.read("inner_lanes", "counts")}) && (${spec.at_elimination.read("round", "me.y", "NONE")}) == NONE;
+    const real my_threshold = has_root ? threshold[mine.s6] : (real)0;
+% endif
+    const int first_record = used ? record_start[mine.s6] : 0;
+    const int end_record = used${" && part == 0" if spec.parts > 1 else ""} ? record_start[mine.s6 + 1] : 0;
+    int fault = 0;
+% if points and spec.loop.waiting:
+<% count = len(spec.loop.waiting) %>\
+    // how many instances of each kind wait for their events
+    __local int all_waiting[UNITS * ${count}];
+    __local int *waiting = all_waiting + at * ${count};
+    if (lane < ${count}) waiting[lane] = 0;
+% endif
+% for k, text in enumerate(spec.once):
+    if (lid / ${spec.warp} == ${k % (spec.work_group // spec.warp)}) { ${text} }
+% endfor
+% if spec.arena and spec.ends_later and spec.arena.second_order_currents:
+    // the change of v, with which the step before ends
+    for (int k = lane; pending && present && k < mine.s1; k += LANES)
+        A(k) = seen_v[2 * num_places + mine.s0 + k];
+% endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    // states of the cell's instances, from where all have theirs
+#define MOVE(held, kept) held = kept
+${part(states)}\
+#undef MOVE
+
+% if points:
+    // instances of the cell that lanes take one by one
+% for kind in spec.loop.apart:
+% if spec.parts > 1:
+    const int first_of_${kind.number} = ints[first_${kind.number} + home.s5], last_of_${kind.number} = ints[first_${kind.number} + home.s6];
+    const int each_${kind.number} = (last_of_${kind.number} - first_of_${kind.number} + ${spec.parts - 1}) / ${spec.parts};
+    const int begin_${kind.number} = min(first_of_${kind.number} + part * each_${kind.number}, last_of_${kind.number});
+    const int end_${kind.number} = min(begin_${kind.number} + each_${kind.number}, last_of_${kind.number});
+% else:
+    const int begin_${kind.number} = present ? ints[first_${kind.number} + home.s5] : 0;
+    const int end_${kind.number} = present ? ints[first_${kind.number} + home.s6] : 0;
+% endif
+% endfor
+% endif
+% if spec.parts > 1:
+    // numbers of no turn yet
+    for (int q = home.s2 + ${spec.first_list}; q < home.s3; q += ${spec.lanes // spec.warp * spec.parts})
+        for (int k = 0; k < 4; k++) (${rows})[(k * ${spec.most_lists} + q - home.s2) * ${spec.warp} + in_warp] = 1;
+% for k in [kind.number for kind in spec.loop.apart if kind.has("current")]:
+    for (int j = begin_${k} + lane; j < end_${k}; j += LANES)
+        for (int k = 0; k < 2; k++) ${spec.loop.turned("mem", f"slot_i_{k} + k * count_{k} + j")} = ${spec.loop.turned("mem", f"slot_g_{k} + k * count_{k} + j")} = 1;
+% endfor
+${part("simulator/common/epoch_meeting", 4)}\
+% endif
+    int step = first_step;
+    // steps of the launch begin here
+    do {
+% if together:
+        // Cells of a group go side by side, here and below: one warp then finds in the cache of instructions what
+        // another has fetched. It holds few of those of a step, and would be what all wait for.
+        GATHER();
+% endif
+% if points:
+${part("simulator/common/arena_points_end")}\
+% endif
+% if spec.parts > 1:
+        // d and b of the lists' nodes, in turn twice: no work-group is two steps ahead. The last bit of a number says
+        // of which turn it is, for which those wait who read it: a fence would wait for all that the step has written.
+        const int turn = step - first_step;
+        const ${bits} phase = turn / 2 % 2;
+        volatile __global ${bits} *shared_rows = ${rows} + turn % 2 * ${2 * spec.most_lists * spec.warp};
+% endif
+${part(lists)}\
+        if (step == first_step + num_steps) break;
+% if together:
+        GATHER();
+% endif
+% if points:
+${part("simulator/common/arena_points")}\
+% endif
+% if together:
+        GATHER();
+% endif
+% if spec.parts > 1:
+        // each work-group of a cell has done some of its lists, and takes the others' rows; then all do the same
+        MEET();
+<% rounds = range(-(-spec.most_lists * spec.warp // spec.lanes)) %>\
+% for r in rounds:
+        const int row_${r} = lane + ${r} * LANES, place_${r} = home.s2 * ${spec.warp} + row_${r} < home.s3 * ${spec.warp} ? node_places[home.s2 * ${spec.warp} + row_${r}] : -1;
+        ${bits} w_${r} = phase, a_${r} = phase;
+% endfor
+        bool waits;
+        do {
+% for r in rounds:   # all reads are on their way before the first has come
+            if (place_${r} >= 0) {
+                w_${r} = shared_rows[row_${r}];
+                a_${r} = shared_rows[${spec.most_lists * spec.warp} + row_${r}];
+            }
+% endfor
+            waits = ${" || ".join(f"w_{r} % 2 != phase || a_{r} % 2 != phase" for r in rounds)};
+        } while (waits);
+% for r in rounds:
+        if (place_${r} >= 0) {
+            W(place_${r}) = as_${spec.real}(w_${r} - phase);
+            A(place_${r}) = as_${spec.real}(a_${r} - phase);
+        }
+% endfor
+% if points:
+${part("simulator/common/arena_slots")}\
+% endif
+% endif
+        MEET();
+% if spec.ptx:   # unpacked before, these would be kept in registers, or rather in memory, all the time
+        __asm__ volatile("" : "+r"(me.x), "+r"(me.y), "+r"(family), "+r"(counts));
+% endif
+${part("simulator/common/segment_lane", 8)}\
+        const int column = is_inner ? lane : lane - inner;
+        __local const int *row = rows_here + (is_inner ? 0 : ${M});
+        // the node that is tied to the parent's last one
+        const int tied_place = used ? column + row[is_leaf ? length - 1 : 0] : CAPACITY - 1;
+        const int top_place = parent == NONE ? tied_place : parent + top_row;
+${part("simulator/common/segment_places", 8)}\
+${part("simulator/common/segment_sweep")}\
+${part("simulator/common/segment_rounds")}\
+${part("simulator/common/segment_root")}\
+${part("simulator/common/segment_back")}\
+${part("simulator/common/epoch_records")}\
+        MEET();
+% if spec.arena and spec.points:
+        // Pointers read the array of step % 2: voltages at the begin of this step, which are those at the end of
+        // the one before, by which the states of that one go. The other array is written here. No cell reads it
+        // meanwhile: that of a step is read after the meeting, or in the launch, that follows its writing.
+        for (int k = lane; present && k < mine.s1; k += LANES) {
+            seen_v[((step + 1) % 2) * num_places + mine.s0 + k] = V(k);
+% if spec.arena and spec.ends_later and spec.arena.second_order_currents:
+            seen_v[2 * num_places + mine.s0 + k] = A(k);
+% endif
+        }
+## PoCL 3.0 crashes where the loop of the steps ends without a barrier
+        MEET();
+% if spec.joins == 1:
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);   // the only work-group has all cells
+% elif spec.joins:
+        // all work-groups meet
+${part("simulator/common/epoch_meeting", 8)}\
+% endif
+% endif
+    } while (++step <${"" if spec.arena and spec.ends_later else "="} first_step + num_steps);
+
+    // back to memory
+    for (int k = lane; ${"part == 0" if spec.parts > 1 else "present"} && k < mine.s1; k += LANES) all_v[mine.s0 + k] = V(k);
+    if (${"part == 0 && " if spec.parts > 1 else ""}(fault > 0 ? failed[mine.s6] <= 0 : fault && !failed[mine.s6]))
+        failed[mine.s6] = fault;
+#define MOVE(held, kept) kept = held
+${part(states)}\
+#undef MOVE
+}

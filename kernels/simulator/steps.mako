@@ -1,0 +1,316 @@
+<%page args="spec"/>\
+// A step of a network: events, then begin_step, the solve, finish_step.
+// Numbers are in three arenas; where their regions begin is in `at`, see the names below.
+// spec: ${spec.real}, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
+% if "double" in (spec.real, spec.instant):
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+
+typedef ${spec.real} real;
+% if spec.width > 1:
+typedef ${spec.real}${spec.width} real${spec.width};
+% endif
+
+${part("simulator/common/arena_functions")}\
+${part("simulator/common/runaway")}\
+<%def name="over(kind)">\
+        for (int j = ints[first_${kind.number} + a]; j < ints[first_${kind.number} + a + 1]; j++) {\
+</%def>\
+<%def name="all(block, v, t, pointer)">\
+<% values = {"v": v, "dt": "dt", "t begin": "t_begin", "t now": t, "t end": "t_end", "pointer": pointer} %>\
+% for kind in spec.kinds:
+% if kind.has(block) and kind.kind != "artificial":
+${over(kind)}
+${kind.call(block, values, 12)}\
+        }
+% endif
+% endfor
+</%def>\
+<%def name="due(kind, target)">\
+% if spec.wide and not kind.watches:
+ && (ints[stale + ${target}] || clock[next_due + ${target}] <= ${spec.soon})\
+% endif
+</%def>\
+<%def name="at_target(kinds, target, indent)">\
+% for kind in kinds:
+<% k = kind.number %>\
+${indent}if (${target} >= target_${k} && ${target} < target_${k} + count_${k}${due(kind, target)}) {
+${indent}    const int j = ${target} - target_${k};
+${indent}    events_of_${k}(j, ${"-1" if kind.kind == "artificial" else f"ints[active_{k} + j]"}, t_begin, t_mid, dt, capacity, v, spike_count,
+${indent}              spike_source, spike_time, mem, clock, ints, at);
+${indent}}
+% endfor
+</%def>\
+% if spec.width == 1:
+// Events until the middle of the step, then currents there: d and b of the system to solve for the
+// change of v. One work-item per place of the solver's order, `active` is the number of an active
+// node there, else -1; then one per target at no node. `above`, `below` and `beside` are the places
+// of a node's parent, of its first child and of its parent's next child, -1 for none.
+__kernel void begin_step(${signature(spec, "begin_step")})
+{
+    const int i = get_global_id(0);
+    const int now = step_state[2];
+    const instant t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    const instant t_end = t_mid + half_dt;
+    const ulong step = (ulong)(step_state[0] + now);
+    if (i == 0) step_state[3] = now;  // for finish_step
+    if (i >= num_places) {
+% if spec.loose_kinds and not spec.layered:
+        if (i < num_places + num_loose) {
+            const int target = ints[loose + i - num_places];
+${at_target(spec.loose_kinds, "target", " " * 12)}\
+        }
+% endif
+        return;
+    }
+    const int a = active[i];
+    const real v_now = v[i];
+    real right = ${"constant_b[i] - constant_g[i] * v_now" if spec.constant else "0"};
+    if (above[i] >= 0) right += u[i] * (v_now - v[above[i]]);  // u is minus the conductance
+    for (int c = below[i]; c >= 0; c = beside[c]) right += u[c] * (v_now - v[c]);
+    if (a >= 0) {
+% for kind in spec.summed_kinds:
+${over(kind)}
+            take_sum_${kind.number}(j, a, t_mid, v_now, dt, incoming + (long)(step % slots) * num_targets,
+                       scale_of_events, v, mem, clock, ints, at);
+        }
+% endfor
+% if not spec.layered:
+% for kind in spec.net_kinds:
+% if kind.kind != "artificial":
+${over(kind)}
+            events_of_${kind.number}(j, a, t_begin, t_mid, dt, capacity, v, spike_count, spike_source,
+                     spike_time, mem, clock, ints, at);
+        }
+% endif
+% endfor
+% endif
+% if spec.played:
+        for (int p = ints[first_played + a]; p < ints[first_played + a + 1]; p++)
+            play(p, t_mid, t_mid, mem, clock, ints, at);
+% endif
+        real diagonal = mem[base_d + a];
+${all("before_breakpoint", "v_now", "t_mid", "v[{}]")}\
+% for ion in spec.ions:
+        {
+            mem[ion_i${ion} + a] = 0;
+            mem[ion_di${ion} + a] = 0;
+            if (ints[advances_${ion} + a]) to_nernst_${ion}(mem, at, a);
+        }
+% endfor
+% for kind in spec.kinds:
+% if kind.has("current") and kind.kind != "artificial":
+${over(kind)}
+<% values = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": "v[{}]",
+             "noise": f"normal(seed, (ulong)(number_{kind.number} + j), step)"} %>\
+${kind.call("current", values, 12)}\
+% if kind.asks("current", "i"):
+<% factor = "mem[area + a] * (real)0.01 * " if kind.kind == "density" else "" %>\
+            diagonal += ${factor}g_g;
+            right -= ${factor}i_i;
+% endif
+        }
+% endif
+% endfor
+        d[i] = diagonal;
+    }
+    b[i] = right;
+}
+% endif
+
+<% new = "(v_old[{0}] + 2 * x[{0}])" if spec.secondorder else "(v_old[{0}] + x[{0}])" %>\
+<%def name="loose(indent)">\
+% if spec.played:
+${indent}for (int p = ints[first_played + num_active]; p < num_played; p++)
+${indent}    play(p, t_mid, ints[played_continuous + p] ? t_end : t_mid, mem, clock, ints, at);
+% endif
+${indent}for (int r = mem_first[num_active]; r < ${"mem_first[num_active + 1]" if spec.sums else "num_mem"}; r++)
+${indent}    mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
+</%def>\
+<%def name="end_of(indent)">\
+${indent}const int c = ints[cell + a];
+${indent}if (c >= 0 && !(fabs(v_now) < (real)1e6)) failed[c] = runaway(v_now, failed[c], done);
+${indent}for (int j = ints[first_detector + a]; j < ints[first_detector + a + 1]; j++) {
+${indent}    const int above = v_now > mem[detector_threshold + j];
+${indent}    const int held = ints[detector_held + j];
+${indent}    if (above && !held) {
+${indent}        const int source = ints[detector_source + j];
+${indent}        const int number = ints[event_count + source]++;
+${indent}        clock[ring + ints[ring_first + source] + number % ints[ring_size + source]] =
+${indent}            t_end + 1e-10;
+${indent}        const int place = atomic_inc(spike_count);
+${indent}        if (place < capacity) {
+${indent}            spike_source[place] = source;
+${indent}            spike_time[place] = t_end;
+% if spec.grid:
+${indent}            const int on_grid = atomic_inc(grid_count);
+${indent}            grid_source[on_grid] = source;
+${indent}            grid_step[on_grid] = done;
+% endif
+${indent}        }
+${indent}    }
+${indent}    ints[detector_held + j] =
+${indent}        held > 1 ? held - 1 : !above ? 0 : held ? 1 : ints[detector_hold + j];
+${indent}}
+${indent}for (int r = mem_first[a]; r < mem_first[a + 1]; r++)
+${indent}    mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
+</%def>\
+<% W, V = spec.width, f"real{spec.width}" %>\
+% if W > 1:
+
+${part("simulator/common/arena_vectors")}\
+// One work-item per block of places, nodes and targets at no node.
+__kernel void begin_step(${signature(spec, "begin_step")})
+{
+    const int i = get_global_id(0), now = step_state[2];
+    if (i >= num_items) return;
+    const instant t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    if (i == 0) step_state[3] = now;  // for finish_step
+    const long item = i, next = item + 1;
+% if spec.loose_kinds and not spec.layered:
+    for (int k = item * num_loose / num_items; k < next * num_loose / num_items; k++) {
+        const int target = ints[loose + k];
+${at_target(spec.loose_kinds, "target", " " * 8)}\
+    }
+% endif
+    begin_block(item * num_active / num_items, next * num_active / num_items,
+                item * num_places / num_items, next * num_places / num_items, t_begin, half_dt,
+                (ulong)(step_state[0] + now), seed, dt, capacity, active, above, below, beside, u,
+                ${"constant_g, constant_b, " if spec.constant else ""}v, d, b, spike_count, spike_source, spike_time,
+                ${"slots, num_targets, scale_of_events, incoming, " if spec.grid else ""}mem, clock, ints, at);
+}
+
+% if spec.diffuses:
+// One work-item per block of places and nodes, before states diffuse along cells.
+__kernel void advance(${signature(spec, "advance")})
+{
+    const int i = get_global_id(0);
+    if (i >= num_items) return;
+    const long item = i, next = item + 1;
+    advance_block(item * num_active / num_items, next * num_active / num_items,
+                  item * num_places / num_items, next * num_places / num_items,
+                  step_begin[step_state[3]], half_dt, dt, x, v_old, v_new, mem, clock, ints, at);
+}
+
+% endif
+// One work-item per block of places and nodes, and of all else that is recorded or sent.
+__kernel void finish_step(${signature(spec, "finish_step")})
+{
+    const int i = get_global_id(0), now = step_state[3], done = step_state[0] + now;
+    if (i >= num_items) return;
+    const instant t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    const instant t_end = t_mid + half_dt;
+    const size_t row = step_state[1] + now;
+    const long item = i, next = item + 1;
+    for (int e = item * num_emitters / num_items; e < next * num_emitters / num_items; e++) {
+        const int source = ints[emitter_source + e];
+% if spec.wide:
+        if (ints[event_count + source] != ints[event_live + source]) mark_targets(source, ints, at);
+% endif
+        ints[event_count + source] = ints[event_live + source];
+    }
+    for (int r = item * num_v / num_items; r < next * num_v / num_items; r++)
+        v_rows[row * num_v + r] = ${new.format("v_index[r]")};
+    if (i == 0) {
+        step_state[2] = now + 1;  // for the kernels of the next step
+${loose("        ")}\
+    }
+    finish_block(item * num_active / num_items, next * num_active / num_items,
+                 item * num_places / num_items, next * num_places / num_items, t_begin, half_dt,
+                 done, row, dt, capacity, num_mem, x, v_old, v_new, failed, spike_count,
+                 spike_source, spike_time, ${"grid_count, grid_source, grid_step, " if spec.grid else ""}mem_first, mem_column, mem_index, mem_rows, mem, clock,
+                 ints, at);
+}
+% else:
+<%def name="states()">\
+% if spec.played:
+    for (int p = ints[first_played + a]; p < ints[first_played + a + 1]; p++)
+        if (ints[played_continuous + p]) play(p, t_mid, t_end, mem, clock, ints, at);
+% endif
+% if spec.second_order_currents:
+% for ion in spec.ions:
+    mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * x[i];
+% endfor
+% endif
+${all("advance", "v_now", "t_end", new)}\
+</%def>\
+% if spec.diffuses:
+// From x, the change of v, to the states, and the volumes and coefficients by which some then diffuse along
+// cells. One work-item per place.
+__kernel void advance(${signature(spec, "advance")})
+{
+    const int i = get_global_id(0), now = step_state[3];
+    if (i >= num_places || active[i] < 0) return;
+    const instant t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    const instant t_end = t_mid + half_dt;
+    const int a = active[i];
+    const real v_now = ${new.format("i")};
+${states()}\
+${all("diffuse", "v_now", "t_end", new)}\
+}
+
+% endif
+// From x, the change of v, to the end of the step: voltages, states, spikes, a row of what is recorded.
+// One work-item per place, per source that instances send from, per voltage that is recorded, and
+// one for what is at no node.
+__kernel void finish_step(${signature(spec, "finish_step")})
+{
+    const int i = get_global_id(0), now = step_state[3], done = step_state[0] + now;
+    const instant t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    const instant t_end = t_mid + half_dt;
+    const size_t row = step_state[1] + now;
+    if (i == 0) step_state[2] = now + 1;  // for the kernels of the next step
+    if (i >= num_places) {
+        int item = i - num_places;
+        if (item < num_emitters) {  // events that instances sent in this step become visible
+            const int source = ints[emitter_source + item];
+            ints[event_count + source] = ints[event_live + source];
+            return;
+        }
+        item -= num_emitters;
+        if (item < num_v) {
+            v_rows[row * num_v + item] = ${new.format("v_index[item]")};
+            return;
+        }
+        if (item > num_v) return;
+${loose("        ")}\
+        return;
+    }
+    const int a = active[i];
+    const real v_now = ${new.format("i")};
+    v_new[i] = v_now;
+    if (a < 0) return;
+% if not spec.diffuses:
+${states()}\
+% endif
+% for block in ("after_solve", "before_step"):
+${all(block, "v_now", "t_end", new)}\
+% endfor
+${end_of("    ")}\
+}
+% endif
+% if spec.sums:
+
+// What instances have set and added by pointers in a step, in their order; then rows of these sums, which
+// come after those of what is at no node. One work-item per sum.
+__kernel void add_up(${signature(spec, "add_up")})
+{
+    const int s = get_global_id(0);
+    if (s >= num_sums) return;
+    const size_t row = step_state[1] + step_state[3];
+${part("simulator/common/arena_sums", 4)}\
+}
+% endif
+% if spec.layered:
+
+// Events due until the middle of the step. One work-item per target of a layer.
+__kernel void events(${signature(spec, "events")})
+{
+    const int item = get_global_id(0);
+    if (item >= num_items) return;
+    const int now = step_state[2];
+    const instant t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    const int target = ints[targets + first_item + item];
+${at_target(spec.net_kinds, "target", "    ")}\
+}
+% endif

@@ -1,0 +1,139 @@
+"""Tables of the docs that repeat what the code states."""
+
+import importlib
+import inspect
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import clhines
+from clhines import METHODS
+from clhines.simulator import analysis
+from clhines.simulator.choose import described
+from clhines.simulator.engines.table import ENGINES
+from clhines.simulator.model.needs import EXACT, phrases
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = "api", "mechanisms"  # of the reference
+pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="no docs here")
+
+
+def rows(page, heading):
+    """Cells of each row of the table below a line that begins with `heading`, without its head."""
+    text = (ROOT / page).read_text("utf-8")
+    table = re.search(rf"^{re.escape(heading)}\n[^|]*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    return [[c.strip() for c in line[1:-1].split("|")] for line in table[1].splitlines()[2:]]
+
+
+def names(text):
+    return re.findall(r"`(\w+)`", text)
+
+
+def test_every_method_is_listed_with_all_its_options():
+    listed = {
+        names(row[0])[0]: names(row[2]) for row in rows("docs/reference/methods.md", "# Methods")
+    }
+    assert listed.keys() == METHODS.keys()
+    for method, options in listed.items():
+        assert sorted(options) == sorted(METHODS[method].options), method
+
+
+def test_every_feature_is_listed_once():
+    text = (DOCS / "analysing.md").read_text("utf-8")
+    listed = re.search(r"^These are in `analysis.FEATURES`:\n\n((?:- .*\n|  .*\n)+)", text, re.M)
+    assert sorted(names(listed[1])) == sorted(analysis.FEATURES)
+
+
+def test_every_option_is_explained():
+    explained = {names(row[0])[0] for row in rows("docs/reference/methods.md", "## Options")}
+    assert explained == {name for row in METHODS.values() for name in row.options}
+
+
+def test_tolerances_against_neuron_are_those_of_the_checks(monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT)])  # behind an installed clhines
+    from bench.measures.checks import cells, command, kinetics, networks, timing
+
+    table = {
+        names(row[0])[0]: row for row in rows("docs/reference/simulating.md", "### Tolerances")
+    }
+    assert table.keys() == command.CHECKS.keys()
+    stated = {
+        "networks": (networks.APART, networks.V_BOUND, networks.MORE),
+        "delays": (),
+        "hh": (timing.V_BOUND,),
+        "kinetics": (kinetics.BOUND, kinetics.NEWTON_BOUND, kinetics.SUM_BOUND),
+        "units": (kinetics.BOUND,),
+        "cells": (cells.V_BOUND, cells.AGREED),
+    }
+    for check, bounds in stated.items():
+        numbers = re.findall(r"\b\d+(?:\.\d+)?(?:e-\d+)?\b", " ".join(table[check][1:]))
+        assert [float(n) for n in numbers] == list(bounds), check
+
+
+def test_counts_of_files_are_those_of_the_results():
+    """Files that agree with NEURON's import, differ on purpose, and are not imported by it."""
+    checks = json.loads((ROOT / "bench/results/checks.json").read_text("utf-8"))["checks"]
+    row = next(row for row in checks if "different on purpose" in row["figures"])
+    cases, figures = row["cases"], row["figures"]
+    different, missing = figures["different on purpose"], figures["not imported by NEURON"]
+    words = ["no", "one", "two", "three", "four", "five"]
+    text = " ".join((DOCS / "reference/simulating.md").read_text("utf-8").split())
+    assert f"Of {cases + missing} reconstructed SWC files, {cases - different} give" in text
+    assert f"; {words[different]} have one of the differences" in text
+    assert f"and {words[missing]} are not imported by NEURON" in text
+
+
+def documented():
+    """Each class of the reference, with the options of its directive."""
+    text = "".join((DOCS / f"reference/{name}.md").read_text("utf-8") for name in PAGES)
+    for name, given in re.findall(r"^\.\. autoclass:: (\S+)\n((?:   :.*\n)*)", text, re.MULTILINE):
+        module, _, own = name.rpartition(".")
+        options = dict(re.findall(r"^   :([\w-]+):(.*)$", given, re.MULTILINE))
+        yield getattr(importlib.import_module(module), own), options
+
+
+def test_the_reference_has_every_public_attribute():
+    """One that is left out is named on the page; fields are in the docstring of their class."""
+    classes = dict(documented())
+    public = [c for name in clhines.__all__ if isinstance(c := getattr(clhines, name), type)]
+    assert {c for c in public if not issubclass(c, BaseException)} <= classes.keys()
+    missing = []
+    for found, options in classes.items():
+        left_out = {*options.get("exclude-members", "").replace(",", " ").split()}
+        fields = {n for n in vars(found).get("__annotations__", {}) if n[0] != "_"}
+        known = {n for n in dir(found) if n[0] != "_"} - fields
+        assert left_out <= known | fields, found
+        bases = [c for c in found.__mro__ if c in classes or c.__module__ == "builtins"]
+        shown = {n for c in bases for n in vars(c)} if "members" in options else set()
+        shown |= {n for c in bases if c is not found for n in vars(c)}
+        shown |= known if "inherited-members" in options else set()
+        told = {*re.findall(r"\w+", found.__doc__)}
+        wrong = (known - shown) | (fields - told)
+        wrong |= {n for n in known if not inspect.getdoc(getattr(found, n))}
+        missing += [f"{found.__name__}.{n}" for n in sorted(wrong - left_out)]
+    assert not missing
+
+
+def test_every_function_of_the_reference_is_described():
+    text = "".join((DOCS / f"reference/{name}.md").read_text("utf-8") for name in PAGES)
+    names = re.findall(r"^\.\. autofunction:: (\S+)\.(\w+)$", text, re.MULTILINE)
+    assert len(names) > 10
+    assert all(inspect.getdoc(getattr(importlib.import_module(m), n)) for m, n in names)
+
+
+def test_engines_are_those_of_the_table():
+    """What each is and does not take, and what has events act at exact times."""
+    page = DOCS / "reference/simulating.md"
+    expected = [
+        [f"`{name}`", on, f"{about}; {limits}" if limits else about, lacks]
+        for name, on, about, lacks, limits in described()
+    ]
+    assert rows(page, "### Execution engines") == expected
+    (kernels,) = (some for some in ENGINES[0].kernels if "exact_times" in some.takes)
+    taken = (kernels.takes & EXACT) - {"exact_times", "bins"}
+    listed = re.search(r"^  it has any of:\n((?:  - .*\n)+)", page.read_text("utf-8"), re.MULTILINE)
+    assert {line[4:] for line in listed[1].splitlines()} == {phrases([need]) for need in taken}

@@ -1,0 +1,102 @@
+"""One version, and requirements that are the same wherever they are stated."""
+
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import clhines
+
+ROOT = Path(__file__).parents[2]
+if not (ROOT / "setup.cfg").is_file():
+    pytest.skip("not a checkout", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def setup():
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", "utf-8")
+    return config
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("CITATION.cff", r"^version: (.*)$"),
+        ("docs/citing.md", r"^  version = \{(.*)\},$"),
+        (".ci/conda/recipe.yaml", r'^  version: "(.*)"$'),
+        ("CHANGELOG.md", r"^## \[(\d.*?)\]"),  # the first, which is the newest
+    ],
+)
+def test_one_version(name, pattern):
+    text = (ROOT / name).read_text("utf-8")
+    assert re.search(pattern, text, re.MULTILINE).group(1) == clhines.__version__
+
+
+def test_the_recipe_has_the_requirements_of_setup_cfg(setup):
+    recipe = (ROOT / ".ci/conda/recipe.yaml").read_text("utf-8")
+    run = re.search(r"^  run:\n((?:    - .*\n)+)", recipe, re.MULTILINE).group(1)
+    found = {line.strip("- ").replace(" ", "") for line in run.splitlines()}
+    wanted = set(setup["options"]["install_requires"].split())
+    assert found == wanted | {"python" + setup["options"]["python_requires"]}
+
+
+def test_the_matrix_of_the_forge_has_the_versions_of_the_classifiers(setup):
+    workflow = (ROOT / ".github/workflows/ci.yml").read_text("utf-8")
+    tested = re.findall(r'"(3\.\d+)"', workflow)
+    assert tested == re.findall(r"Python :: (3\.\d+)$", setup["metadata"]["classifiers"], re.M)
+    assert ".ci/run" in workflow
+
+
+def test_the_addresses_of_the_project_are_set(setup):
+    """Until they are, this test is skipped and names them; a release needs them."""
+    lines = setup["metadata"]["project_urls"].strip().splitlines()
+    found = dict(line.replace(" ", "").split("=", 1) for line in lines)
+    assert list(found) == ["Source", "Issues", "Documentation"]
+    assert all(url.startswith("https://") for url in found.values())
+    unset = [name for name, url in found.items() if ".invalid" in url]
+    assert not (unset and os.environ.get("CLHINES_RELEASE")), f"setup.cfg: not set: {unset}"
+    if unset:
+        pytest.skip(f"setup.cfg: project_urls: not set before the release: {', '.join(unset)}")
+
+
+def test_every_package_and_its_data_are_listed(setup):
+    """Packages are listed one by one: one that is forgotten is missing from the wheel."""
+    listed = set(setup["options"]["packages"].split())
+    found = {
+        ".".join(("clhines", *path.parent.relative_to(ROOT / "clhines").parts))
+        for path in (ROOT / "clhines").rglob("__init__.py")
+        if "kernels" not in path.parts
+    }
+    assert listed == found | {"clhines.kernels"}
+
+
+def test_a_build_installs_nothing_that_an_earlier_one_left(tmp_path):
+    """setuptools installs all that lies in build/lib, of whatever age."""
+    pytest.importorskip("setuptools")
+    for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    for name in ("clhines", "kernels", "docs"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    old = tmp_path / "build" / "lib"
+    (old / "clhines").mkdir(parents=True)
+    (old / "clhines" / "gone.py").write_text("")  # no longer in the package
+    (old / "clhines" / "core").mkdir()
+    (old / "clhines" / "core" / "errors.py").write_text("")  # newer than the package's
+    command = [sys.executable, "setup.py", "-q", "build"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    assert not (old / "clhines" / "gone.py").exists()
+    assert (old / "clhines" / "core" / "errors.py").read_text() == (
+        ROOT / "clhines/core/errors.py"
+    ).read_text()
+    assert list((old / "clhines" / "kernels").glob("*/*/*.mako"))
+
+
+def test_files_for_people_exist():
+    for name in ("CONTRIBUTING", "CODE_OF_CONDUCT", "SECURITY", "CHANGELOG", "README"):
+        assert (ROOT / f"{name}.md").stat().st_size > 500

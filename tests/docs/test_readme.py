@@ -1,0 +1,191 @@
+"""The code blocks of README.md and of the site run as they stand, in order, page by page.
+
+`docs/outputs.py` runs them, and keeps what they print and draw for the site.
+"""
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clhines.solver.device import devices
+
+ROOT = Path(__file__).parents[2]
+if not (ROOT / "docs/outputs.py").is_file():
+    pytest.skip("no docs here", allow_module_level=True)
+sys.path.append(str(ROOT / "docs"))
+import outputs  # noqa: E402
+
+PAGES = [
+    *(
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
+    ),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+
+
+def python_blocks(page):
+    return re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    outputs.fill(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def name_of(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+PAGES_WITH_CODE = [p for p in PAGES if p.is_file() and any(outputs.pieces(p))]
+README_IN_CORE = [
+    pytest.param(p, marks=[pytest.mark.core] if p.name == "README.md" else [])
+    for p in PAGES_WITH_CODE
+]
+
+
+@pytest.mark.skipif(not PAGES_WITH_CODE, reason="no README here")
+@pytest.mark.parametrize("page", README_IN_CORE, ids=name_of)
+def test_code_blocks(page, folder, monkeypatch):
+    """Each block runs, and prints what the comments after prints of shapes say, in that order."""
+    monkeypatch.setattr("sys.argv", ["clhines"])
+    if any("from neuron import" in block for block in python_blocks(page)):
+        pytest.importorskip("neuron")
+        if not any(not devices.is_simulator(device) for _, device in devices.all_devices()):
+            pytest.skip("only a simulator was found; it is too slow for this page")
+        done = outputs.run_apart(page, folder)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return
+    names, found = {"__name__": "__main__"}, []  # for blocks below a guard of that name
+    try:
+        outputs.run(page, names, folder, found)
+    except outputs.MissingError as missing:
+        pytest.skip(f"needs {missing}")
+    outputs.keep(page, found)
+    said = re.findall(r"^print\(.*\.shape\)  # (.*)$", "\n".join(python_blocks(page)), re.MULTILINE)
+    printed = iter("".join(output.text for output in found).splitlines())
+    assert all(line in printed for line in said)
+    if page.name == "solving.md":
+        a, n = names["solver"].forest, 7
+        dense = 4 * np.eye(n)
+        for i in np.flatnonzero(a.parent >= 0):
+            dense[i, a.parent[i]] = dense[a.parent[i], i] = -1
+        expected = np.linalg.solve(dense, np.arange(7.0))
+        # |inverse| <= 1 as rows are dominant by 1 at least, |A| <= 7, some 9 roundings an entry
+        error = np.abs(names["v"] - expected).max()  # of `solver.enqueue` in device order
+        assert error <= 64 * np.finfo(float).eps * np.abs(expected).max()
+    if page.name == "methods.md":
+        n = 100
+        dense = np.diag(np.full(n, 4.0)) - np.eye(n, k=1) - 0.5 * np.eye(n, k=-1)  # u above
+        expected = np.linalg.solve(dense, np.arange(float(n)))
+        assert names["new"].forest.heights.tolist() == [51]
+        # rows are dominant by 2.5, so that |inverse| <= 0.4; |A| <= 5.5, some 9 roundings an entry
+        error = np.abs(names["x"] - expected).max()
+        assert error <= 32 * np.finfo(float).eps * np.abs(expected).max()
+    if page.name == "analysing.md":
+        counts = names["found"]["spike_count"]
+        assert counts[0] == 0 and counts[-1] > 1  # below and above the rheobase
+        assert (folder / "spikes.h5").is_file() and (folder / "voltages.h5").is_file()
+    if page.name == "gradients.md":  # the loss is of the order 1e-8 mV² when the search ends
+        np.testing.assert_allclose(names["fitted"], [150.0, 0.8, 5e-5], rtol=1e-3)
+    if page.name == "simulating.md":
+        assert (folder / "state.npz").is_file() and (folder / "network.png").is_file()
+        assert len(names["more"].t) == 400  # 10 ms in steps of 0.025 ms
+
+
+PAGE = """# Title
+
+Words with a [link](other.md#place).
+
+```python
+print("one")
+```
+
+    clhines --help
+
+```console
+$ clhines --help
+```
+
+```python
+print("two")
+```
+"""
+
+
+@pytest.fixture
+def page(tmp_path, monkeypatch):
+    """A page of a repository of its own, and what its blocks printed and drew."""
+    monkeypatch.setattr(outputs, "ROOT", tmp_path)
+    monkeypatch.setattr(outputs, "STORE", tmp_path / "store")
+    path = tmp_path / "page.md"
+    path.write_text(PAGE, "utf-8")
+    found = []
+    outputs.run(path, {}, tmp_path, found)
+    found[3].pictures.append(("picture.png", "iVBORw0KGgo="))
+    return path, found
+
+
+def test_outputs_are_kept_until_the_page_changes(page):
+    path, found = page
+    assert [len(f.text) > 20 for f in found] == [False, True, True, False]
+    assert outputs.kept(path) is None
+    outputs.keep(path, found)
+    assert [f.text for f in outputs.kept(path)] == [f.text for f in found]
+    path.write_text(PAGE.replace("two", "three"), "utf-8")
+    assert outputs.kept(path) is None
+
+
+def test_outputs_are_below_their_blocks(page):
+    path, found = page
+    text = outputs.with_outputs(PAGE, found, "page", path.parent / "pictures", path.parent)
+    blocks = re.split(r"^`{3,}.*\n", text, flags=re.MULTILINE)
+    printed = [b.split()[-1] for b in blocks if b.startswith(":class: output")]
+    assert len(printed) == 3 and printed[0] == "one" and printed[2] == "two"
+    assert "{image} pictures/page-picture.png" in text.rpartition('print("two")')[2]
+    assert (path.parent / "pictures/page-picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_page_is_a_notebook(page):
+    _, found = page
+    cells = json.loads(outputs.notebook(PAGE, found))["cells"]
+    assert [cell["cell_type"] for cell in cells] == ["markdown", "code", "markdown", "code"]
+    assert "".join(cells[0]["source"]).endswith("Words with a link.")
+    assert "".join(cells[3]["source"]) == 'print("two")'
+    assert cells[1]["outputs"][0]["text"] == ["one"]
+    assert cells[3]["outputs"][1]["data"] == {"image/png": "iVBORw0KGgo="}
+
+
+def anchors(page):
+    """The anchors that GitHub gives to the headings of a page."""
+    found = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in found}
+
+
+@pytest.mark.skipif(not PAGES_WITH_CODE, reason="no README here")
+def test_links():
+    """Relative links lead to files, and their anchors to headings."""
+    for page in PAGES:
+        text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+        links = re.findall(r"\]\(([^)\s]+)\)", text)
+        for link in links:
+            if "://" in link:
+                continue
+            name, _, anchor = link.partition("#")
+            target = Path(os.path.normpath(page.parent / name)) if name else page
+            assert target.exists(), (page, link)
+            assert not anchor or anchor in anchors(target), (page, link)
+
+
+@pytest.mark.skipif(not PAGES_WITH_CODE, reason="no README here")
+def test_the_readme_is_short():
+    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    assert len(lines) <= 200
+    assert lines.count("<!-- main-job -->") == lines.count("<!-- tests -->") == 1

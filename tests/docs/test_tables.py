@@ -1,0 +1,122 @@
+"""Tables of README and of pages are those of their results; planted faults prove the comparison."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+pytestmark = [pytest.mark.skipif(not DOCS.is_dir(), reason="no docs here"), pytest.mark.core]
+IN_PAGE = re.compile(
+    r"```\{result-table\} (?P<name>\S+)\n(?::where: (?P<where>.*)\n)?(?P<lines>(?:\|.*\n)+)```"
+)
+README = [  # its tables, which are not built with the site
+    (
+        "models-nvidia-h200",
+        "",
+        "| model | cells, compartments | time simulated | on "
+        "| clhines, s :: show=clhines_s:.1f | NEURON, s :: show=neuron_s:.1f |\n"
+        "| layer 5 pyramidal cell, ModelDB 139653 | 1, 642 | 1 s | H200 :: model=139653 |\n"
+        "| reduced dentate gyrus | 60, 2,000 | 1 s | H200 :: model=reduced_dentate |\n"
+        "| NetPyNE's tutorial network | 200, 200 | 1 s "
+        "| two cores :: file=models-pocl-intel-r-xeon-r-processor-2-80ghz; model=netpyne "
+        "|\n"
+        "| BMTK's 14 cells | 10, 1,436 | 1 s "
+        "| two cores :: file=models-pocl-intel-r-xeon-r-processor-2-80ghz; model=bmtk |\n",
+    ),
+    (
+        "peers-nvidia-h200",
+        "dtype=float64; show=seconds*1e6",
+        "| solver | 1 tree :: kind=1 shape; cells=1 "
+        "| 25,600 trees of 64 shapes :: kind=64 shapes; cells=25600 "
+        "| 1 chain :: kind=chains; cells=1 | 25,600 chains :: kind=chains; cells=25600 |\n"
+        "| memory floor :: name=memory floor |\n"
+        "| clhines :: name=clhines auto* |\n"
+        "| cuSPARSE gtsv2StridedBatch :: name=cuSPARSE gtsv2StridedBatch |\n"
+        "| cuSPARSE gtsvInterleavedBatch, Thomas :: name=cuSPARSE gtsvInterleavedBatch, T"
+        "homas |\n"
+        "| C/OpenMP, equal trees in lanes :: name=C/OpenMP, equal trees in lanes |\n"
+        "| C, one thread :: name=C, one thread |\n",
+    ),
+    (
+        "ring-nvidia-h200",
+        "dtype=float64; show=seconds*1e6",
+        "| cells of a ring network | 16 :: cells=16 | 1,024 :: cells=1024 "
+        "| 16,384 :: cells=16384 |\n"
+        "| channels in the soma: clhines :: name=clhines* |\n"
+        "| channels in the soma: Arbor 0.12.1, GPU :: name=Arbor* |\n"
+        "| channels everywhere: clhines :: file=ring-all-nvidia-h200; name=clhines* |\n"
+        "| channels everywhere: Arbor 0.12.1, GPU :: file=ring-all-nvidia-h200; name=Arbo"
+        "r* |\n",
+    ),
+    (
+        "cells-peers-nvidia-h200",
+        "cell=l5pc; show=seconds*1e6",
+        "| copies of a pyramidal cell | 1 :: copies=1 | 1,000 :: copies=1000 "
+        "| 10,000 :: copies=10000 |\n"
+        "| clhines :: name=clhines*; dtype=float64 |\n"
+        "| Arbor 0.12.1, GPU :: name=Arbor GPU* |\n",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def tables():
+    sys.path.append(str(DOCS))
+    import tables
+
+    return tables
+
+
+def wrong_tables(tables, text):
+    """Names of the tables of README that are not those of the results."""
+    for name, where, lines in README:
+        if "\n".join(tables.printed(name, where, lines.splitlines())) not in text:
+            yield name
+
+
+def test_tables_of_readme_are_those_of_their_results(tables):
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert not list(wrong_tables(tables, text))
+    section = text[text.index("## How fast") : text.index("## Read on")]
+    assert section.count("---:") == sum(lines.split("\n")[0].count("::") for _, _, lines in README)
+    wrong = re.sub(r"(\| clhines \| )(\S+)", r"\g<1>7\g<2>", text, count=1)
+    assert len(list(wrong_tables(tables, wrong))) == 1
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda p: p.name)
+def test_tables_of_pages_can_be_printed(tables, page):
+    """Each line has a number, and each result that is named is there."""
+    text = page.read_text("utf-8")
+    found = list(IN_PAGE.finditer(text))
+    assert len(found) == text.count("{result-table}")
+    for match in found:
+        lines = match["lines"].splitlines()
+        head, rule, *lines = tables.printed(match["name"], match["where"] or "", lines)
+        assert {line.count("|") for line in lines} == {head.count("|")} == {rule.count("|")}
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["| a | b :: cells=1 |", "| x :: method=flatt |"], "no number for the line 'x'"),
+        (["| a | b :: cells |", "| x :: method=flat |"], "'cells' is no condition"),
+        (["| a | b :: show=*2 |", "| x :: method=flat |"], r"show=\*2: expected FIELD"),
+        (["| a | b :: cells=1 |", "| x | y :: method=flat |"], "no number for the line 'x'"),
+    ],
+)
+def test_tables_that_cannot_be_printed(tables, lines, said):
+    with pytest.raises(tables.TableError, match=said):
+        tables.printed("solve-nvidia-h200", "show=seconds", lines)
+
+
+def test_how_numbers_look(tables):
+    with pytest.raises(tables.TableError, match="no-such: no such file"):
+        tables.result_of("no-such")
+    row = {"a": 12.34, "b": {"c": 1234.5, "d.e": 0.5}, "n": 70000, "text": "x", "none": None}
+    shown = {"a": "12.3", "b.c": "1,234", "b.d.e*1e3": "500", "n": "70,000", "text": "x"}
+    assert {how: tables.shown(row, how) for how in shown} == shown
+    assert tables.shown(row, "a:.1f") == "12.3"
+    assert tables.shown(row, "none") == tables.shown(row, "b.none") == tables.shown(row, "z") == "-"

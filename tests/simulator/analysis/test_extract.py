@@ -1,0 +1,185 @@
+"""Features: by hand, and against eFEL on a thousand traces where it can be imported."""
+
+import numpy as np
+import pytest
+from traces import END, START, made_traces, matched
+
+from clhines import InputError
+from clhines.simulator.analysis import FEATURES, Features, RaggedArray, extract, voltage_at
+from clhines.simulator.analysis.extract import WITHOUT_STIMULUS
+
+
+@pytest.mark.filterwarnings("ignore")  # eFEL's own
+@pytest.mark.parametrize(
+    ("count", "dt", "step"), [(700, 0.0625, None), (300, 0.03, 0.1)], ids=["samples", "eFEL's 0.1"]
+)
+def test_every_feature_is_efels(count, dt, step):
+    """With the samples as they are, and interpolated as eFEL does.
+
+    eFEL interpolates again for each feature, which rounds, so that ties are broken at random: the
+    second set of traces has none.
+    """
+    efel = pytest.importorskip("efel")
+    t, v, current = made_traces(count, dt, ties=step is None)
+    ours = extract(
+        v,
+        t,
+        FEATURES,
+        stim_start=START,
+        stim_end=END,
+        stimulus_current=current,
+        interp_step=step,
+    )
+    efel.reset()
+    efel.set_setting("interp_step", step or dt)
+    traces = [
+        {
+            "T": t,
+            "V": row,
+            "stim_start": [START],
+            "stim_end": [END],
+            "stimulus_current": [amplitude],
+        }
+        for row, amplitude in zip(v, current, strict=True)
+    ]
+    expected = efel.get_feature_values(traces, list(FEATURES), raise_warnings=False)
+    seen = dict.fromkeys(FEATURES, 0)
+    for k, theirs in enumerate(expected):
+        for name in FEATURES:
+            seen[name] += theirs[name] is not None
+            try:
+                matched(name, ours[name][k], theirs[name])
+            except AssertionError as error:
+                raise AssertionError(f"trace {k}: {error}") from error
+    assert all(found > count // 20 for found in seen.values()), seen
+    efel.reset()
+
+
+def test_stimuli_of_their_own():
+    """Each trace with its own interval, current and row gives what it gives alone."""
+    t, v, current = made_traces(20, 0.1, seed=5)
+    rng = np.random.default_rng(6)
+    begin, end = rng.uniform(50, 150, 20), rng.uniform(300, 480, 20)
+    given = {"stim_start": begin, "stim_end": end, "stimulus_current": current}
+    together = extract(v, t, FEATURES, **given)
+    for k in range(20):
+        alone = extract(v[k], t, FEATURES, **{name: a[k] for name, a in given.items()})
+        for name, values in together.items():
+            np.testing.assert_array_equal(alone[name][0], values[k], err_msg=name)
+
+
+def test_by_hand():
+    """Peaks at 120, 140, 180 and 430 ms, each one sample; the minimum after each at +2 ms."""
+    t = np.arange(0, 5001) * 0.1
+    v = np.full(len(t), -70.0)
+    for at, top, low in ((120, 10, -80), (140, 20, -81), (180, 30, -82), (430, 40, -83)):
+        v[at * 10] = top
+        v[at * 10 + 20] = low
+        v[at * 10 + 1 : at * 10 + 20] = np.linspace(-30, low + 1, 19)
+    found = extract(v, t, FEATURES, stim_start=100, stim_end=400, stimulus_current=0.5)
+    assert found["spike_count"].tolist() == [4]
+    assert found["spike_count_stimint"].tolist() == [3]
+    np.testing.assert_allclose(found["peak_time"][0], [120, 140, 180, 430], rtol=1e-12)
+    assert found["peak_voltage"][0].tolist() == [10, 20, 30, 40]
+    assert found["min_AHP_values"][0].tolist() == [-80, -81, -82, -83]
+    assert found["AHP_depth"][0].tolist() == [-10, -11, -12, -13]
+    scalars = {
+        "time_to_first_spike": 20,
+        "time_to_last_spike": 330,
+        "mean_frequency": 3 * 1000 / 80,
+        "ISI_CV": np.std([40, 250], ddof=1) / 145,
+        "irregularity_index": 210,
+        "inv_first_ISI": 50,
+        "voltage_base": -70,
+        "steady_state_voltage_stimend": -70,
+        "minimum_voltage": -82,
+        "maximum_voltage": 30,
+        "voltage_deflection_vb_ssse": 0,
+        "ohmic_input_resistance_vb_ssse": 0,
+        "sag_amplitude": 12,
+        "sag_ratio1": 1,
+        "adaptation_index": np.nan,  # three spikes in the stimulus
+    }
+    for name, value in scalars.items():
+        np.testing.assert_allclose(found[name], [value], rtol=1e-10, atol=1e-10, err_msg=name)
+
+
+def test_lists():
+    lists = RaggedArray(np.array([0, 2, 2, 3]), np.array([1.0, 2.0, 5.0]))
+    assert [one.tolist() for one in lists] == [[1.0, 2.0], [], [5.0]]
+    assert lists[-1].tolist() == [5.0] and len(lists) == 3
+    np.testing.assert_array_equal(lists.at(1), [2.0, np.nan, np.nan])
+    np.testing.assert_array_equal(lists.at(-1), [2.0, np.nan, 5.0])
+    np.testing.assert_array_equal(lists.reduced(np.add), [3.0, np.nan, 5.0])
+    with pytest.raises(IndexError):
+        lists[3]
+    for some in (slice(None, 2), slice(3), slice(1, None), slice(None, None, -2), slice(5, 9)):
+        found = lists[some]
+        assert isinstance(found, RaggedArray)
+        assert [one.tolist() for one in found] == [[1.0, 2.0], [], [5.0]][some]
+    for wrong in ("a", 1.0, True, [0, 1]):
+        with pytest.raises(InputError, match="expected the number of a trace, or a slice"):
+            lists[wrong]
+
+
+def test_voltages_at_times():
+    t = np.array([0.0, 1.0, 3.0])
+    v = np.array([[0.0, 10.0, 30.0], [5.0, 5.0, -5.0]])
+    np.testing.assert_array_equal(voltage_at(v, t, [0.5, 2.0, 3.0]), [[5, 20, 30], [5, 0, -5]])
+    with pytest.raises(InputError, match="times has 4; expected 0 to 3 ms"):
+        voltage_at(v, t, [4.0])
+
+
+def test_no_spikes_at_all():
+    t, v = np.arange(0, 100, 0.5), np.full((3, 200), -65.0)
+    found = extract(v, t, FEATURES, stim_start=20, stim_end=80, stimulus_current=0.0)
+    assert found["spike_count"].tolist() == [0, 0, 0]
+    assert [len(one) for one in found["AHP_depth"]] == [0, 0, 0]
+    assert np.isnan(found["ohmic_input_resistance"]).all()  # no current
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"v": np.zeros((2, 9))}, r"v has shape \(2, 9\); expected \(m, 10\)"),
+        ({"t": np.zeros(10)}, r"t has shape \(10,\); expected \(k,\) ascending"),
+        ({"v": np.full((2, 10), np.nan)}, r"v\[0, 0\] is nan"),
+        ({"names": ["AP_height_of_all"]}, "no feature 'AP_height_of_all'; expected spike_count"),
+        ({"stim_start": 9.5}, "stimulus of trace 0 is from 9.5 to 6 ms"),
+        ({"stim_end": [6.0, 1.0]}, "stimulus of trace 1 is from 2 to 1 ms"),
+        ({"stim_end": [6.0] * 3}, r"stim_end has shape \(3,\); expected a number or \(2,\)"),
+        ({"interp_step": 0.0}, "interp_step is 0; expected above 0"),
+        ({"threshold": np.inf}, "threshold is inf; expected a finite number"),
+        ({"names": "ohmic_input_resistance"}, "stimulus_current is None; expected nA"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(changed, text):
+    given = {"v": np.zeros((2, 10)), "t": np.arange(10.0), "names": ["spike_count"]}
+    given |= {"stim_start": 2.0, "stim_end": 6.0, **changed}
+    with pytest.raises(InputError, match=text):
+        extract(given.pop("v"), given.pop("t"), given.pop("names"), **given)
+
+
+def test_features_of_whole_traces_need_no_stimulus():
+    """Which they are is what no stimulus changes; the others say what they lack."""
+    t, v, current = made_traces(40, 0.1, seed=3)
+    names = list(WITHOUT_STIMULUS)
+    found = extract(v, t, names)
+    for begin, end in ((START, END), (5.0, 6.0)):
+        given = extract(v, t, names, stim_start=begin, stim_end=end)
+        for name in names:
+            a, b = found[name], given[name]
+            np.testing.assert_array_equal(getattr(a, "values", a), getattr(b, "values", b))
+    one, other = (
+        extract(v, t, FEATURES, stim_start=a, stim_end=b, stimulus_current=current)
+        for a, b in ((START, END), (5.0, 6.0))
+    )
+    for name in set(FEATURES) - set(names):
+        a, b = (getattr(x[name], "values", x[name]) for x in (one, other))
+        assert a.shape != b.shape or not np.array_equal(a, b, equal_nan=True), name
+        with pytest.raises(InputError, match=f"{name} is of a stimulus; expected stim_start and"):
+            extract(v, t, ["spike_count", name])
+        with pytest.raises(InputError, match=f"{name} is of a stimulus; expected stim_start and"):
+            Features([name])
+    with pytest.raises(InputError, match="stim_end is None; expected ms"):
+        extract(v, t, ["spike_count"], stim_start=1.0)

@@ -1,0 +1,178 @@
+"""The library: each text beside a .mod file of its name in tests/mod/library, in NEURON."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import clhines
+from clhines import library
+from clhines.solver.device import devices
+from tests.support import mod_files
+
+DT, UNTIL, CELSIUS, V_INIT = 0.05, 80.0, 34.0, -70.0
+STAGES = (20.0, -100.0), (15.0, -20.0), (25.0, -55.0)  # ms and mV of the clamp of channels
+TIMES = 5.0, 15.0, 15.0, 22.5, 60.0  # of events; two in one step
+WEIGHT = {"gaba_b": 0.5, "tsodyks_markram": 0.02}  # uS
+SYNAPSES = "ampa", "gaba_a", "gaba_b", "nmda", "tsodyks_markram"
+OF_CALCIUM = ("ca_l",), ("ca_n",), ("ca_t",), ("ca_l", "sk"), ("ca_l", "bk")  # with a pool
+POINTS = {"ou_conductance", "vclamp", *SYNAPSES}
+CHANNELS = tuple(n for n in dir(library) if not {n} & {*POINTS, *"ca_pool sk bk".split()})
+PARAMETERS = {"tsodyks_markram": {"tau_rec": 100.0, "tau_facil": 50.0, "use": 0.2}}
+GRID = [(n,) for n in CHANNELS if n[:3] != "ca_"] + [("ampa",), ("gaba_a",), ("nmda",)]
+EXACT = [("ca_pool", *names) for names in OF_CALCIUM]
+EXACT += [("gaba_b",), ("tsodyks_markram",), ("ou_conductance",)]
+STATES = {"tsodyks_markram": ["g"], "gaba_b": ["r", "s"]}  # that the files have, too
+IN_FILE = {"g_e": "ge", "g_i": "gi"}  # their names there
+
+
+def states(name):
+    return STATES.get(name, [*getattr(library, name).states])
+
+
+@functools.cache
+def theirs(cells):
+    """NEURON's voltages and states at each step, (steps + 1,) by cell and name."""
+    h = mod_files.loaded()
+    sections, kept, rows, wires = [], [], {}, []
+    for k, names in enumerate(cells):
+        section = h.Section(name=f"cell{k}")
+        section.L = section.diam = 20
+        section.insert("pas")
+        here = section(0.5)
+        sections.append(section)
+        targets = {}
+        for name in names:
+            if name in POINTS:
+                targets[name] = getattr(h, name)(here)
+            else:
+                section.insert(name)
+                targets[name] = getattr(here, name)
+            for key, value in PARAMETERS.get(name, {}).items():
+                setattr(targets[name], key.replace("_", ""), value)
+            if name in SYNAPSES:
+                for time in TIMES:
+                    wire = h.NetCon(None, targets[name])
+                    wire.weight[0] = WEIGHT.get(name, 0.002)
+                    wires.append((wire, time))
+        if names[0] not in POINTS:
+            clamp = h.SEClamp(here)
+            clamp.rs = 20
+            (clamp.dur1, clamp.amp1), (clamp.dur2, clamp.amp2), (clamp.dur3, clamp.amp3) = STAGES
+            kept.append(clamp)
+        if "ou_conductance" in targets:
+            targets["ou_conductance"].noise.set_ids(1, 2, 3).set_seq(0)
+        kept += targets.values()
+        rows[k, "v"] = h.Vector().record(here._ref_v)
+        for name, target in targets.items():
+            for state in states(name):
+                ref = f"_ref_{IN_FILE.get(state, state)}"
+                rows[k, name, state] = h.Vector().record(getattr(target, ref))
+        if "ca_pool" in names:
+            rows[k, "cai"] = h.Vector().record(here._ref_cai)
+    area = sections[0](0.5).area()
+    h.cvode.active(0)
+    h.celsius, h.dt, h.secondorder = CELSIUS, DT, 0
+    handler = h.FInitializeHandler(lambda: [wire.event(time) for wire, time in wires])
+    h.finitialize(V_INIT)
+    for _ in range(round(UNTIL / DT)):
+        h.fadvance()
+    found = {key: np.array(row) for key, row in rows.items()}
+    del handler
+    return area, found
+
+
+def ours(cells, area, engine, queue):
+    n = len(cells)
+    net = clhines.Network.from_arrays(
+        [-1] * n, np.arange(n + 1), [area] * n, [0.0] * n, [1e-5 * area] * n
+    )
+    net.celsius = CELSIUS
+    net.insert("pas")
+    places = {}
+    for k, names in enumerate(cells):
+        for name in names:
+            places.setdefault(name, []).append(k)
+    groups = {}
+    for name in sorted(places, key=lambda name: name != "ca_pool"):  # as NEURON orders them
+        make = net.add if name in POINTS else net.insert
+        groups[name] = make(name, net.soma[places[name]], **PARAMETERS.get(name, {}))
+        if name in SYNAPSES:
+            net.add_event(groups[name], 0, TIMES, WEIGHT.get(name, 0.002))
+        if name == "ou_conductance":
+            net.random(groups[name], "noise", [[1, 2, 3]])
+    clamped = [k for k, names in enumerate(cells) if names[0] not in POINTS]
+    given = {f"{w}{j + 1}": x for j, of in enumerate(STAGES) for w, x in zip(("dur", "amp"), of)}
+    net.add("vclamp", net.soma[clamped], rs=20.0, **given)
+    sim = clhines.Simulation(net, dt=DT, v_init=V_INIT, queue=queue, engine=engine)
+    records = {(k, "v"): (sim.record("v", net.soma[k]), 0) for k in range(n)}
+    for name, group in groups.items():
+        for state in states(name):
+            record = sim.record(state, group)
+            records |= {(k, name, state): (record, j) for j, k in enumerate(places[name])}
+    for k in places.get("ca_pool", ()):
+        records[k, "cai"] = sim.record("cai", net.soma[k]), 0
+    result = sim.run(UNTIL)
+    return {key: result[record][:, j] for key, (record, j) in records.items()}
+
+
+def tolerance(names, v, rows, area):
+    """Ten roundings in each step add up, and where a current is no line in v NEURON's quotient.
+
+    Its slope is off by 0.0005 mV*i'', here by 0.07/mV of the conductance: 2*f' + v*f'' of
+    f = 1/(1 + exp(0.062*v)) up to 100 mV, and less for the constant field. So is the change of a
+    step, in proportion to what the capacitance takes; states follow v by less than 0.1/mV.
+    """
+    bound = 10 * len(rows) * 2.0**-52 * np.abs(rows).max()
+    if {"nmda", "ca_n"} & {*names}:
+        slope = 5e-4 * 0.07 * 0.01  # uS, of at most 0.01 uS
+        shift = slope / (1e-5 * area / DT) * np.abs(np.diff(v)).sum()
+        bound += shift * (1.0 if rows is v else 0.1 * np.abs(rows).max())
+    return bound
+
+
+@pytest.mark.neuron
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu", "epochs-gpu"])
+@pytest.mark.parametrize("cells", [tuple(GRID), tuple(EXACT)], ids=["grid", "exact"])
+def test_each_is_its_file_in_neuron(fast_queue, needs, cells, engine):
+    needs(fast_queue, "float64")
+    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
+        pytest.skip("for CPUs")
+    pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
+    area, expected = theirs(cells)
+    found = ours(cells, area, engine, fast_queue)
+    assert found.keys() == expected.keys()
+    for key, rows in expected.items():
+        names = cells[key[0]]
+        assert np.ptp(rows) > 0, (names, key)
+        within = tolerance(names, expected[key[0], "v"], rows, area)
+        assert np.abs(found[key] - rows).max() <= within, (names, key)
+
+
+def test_each_has_a_file():
+    """SEClamp is NEURON's own."""
+    compared = {name for names in (*GRID, *EXACT) for name in names} | {"vclamp"}
+    assert compared == {*dir(library)}
+    there = {path.stem for path in (mod_files.FOLDER / "library").iterdir()}
+    assert there == compared - {"vclamp"}
+
+
+@pytest.mark.parametrize("name", dir(library))
+def test_a_text_says_what_it_is_and_whose(name):
+    found = getattr(library, name)
+    assert found.name == name and found is not None
+    head = [line for line in str(found).splitlines()[1:] if line.startswith("#")]
+    assert len(head) >= 2
+    assert max(len(line) for line in str(found).splitlines()) <= 100
+    assert found.kind == ("point" if name in POINTS else "density")
+
+
+def test_names_are_those_of_insert_and_add():
+    net = clhines.Network.from_arrays([-1], [0, 1], [1000.0], [0.0], [0.01])
+    by_name = net.insert("k_dr", gbar=0.02)
+    assert by_name.mechanism == library.k_dr
+    assert net.add(library.ampa, 0).mechanism == clhines.library.ampa
+    with pytest.raises(AttributeError, match="the library has no 'nmdaa'; did you mean 'nmda'"):
+        library.nmdaa  # noqa: B018
+    with pytest.raises(clhines.InputError, match="clhines.library.*did you mean 'na_traub'"):
+        net.insert("na_traubb")

@@ -1,0 +1,54 @@
+"""Copies of a network whose arrays are made when they are asked for."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from clhines import Network
+from clhines.simulator.model.compiling import compile
+from clhines.simulator.network.copies import copies_of
+from clhines.simulator.network.groups import inside
+from clhines.simulator.network.ring import ring_cables
+
+pytestmark = pytest.mark.core
+
+
+def network():
+    net = Network(ring_cables(2))
+    inside(net).added.exact = True
+    net.insert("hh", "soma", gnabar=np.linspace(0.1, 0.2, len(net.nodes(at="soma"))))
+    synapses = net.add("expsyn", net.soma)
+    net.connect(net.add_detector(net.soma[:1], refractory=3.0), synapses, [1], 0.5, 0.3)
+    return net
+
+
+def test_arrays_are_made_when_asked_for_and_then_kept():
+    once = network()
+    net = copies_of(once, 3)
+    group, own = net.groups[0], once.groups[0]
+    assert len(group) == 3 * len(own) and "nodes" not in vars(group)
+    n = once.forest.num_nodes
+    np.testing.assert_array_equal(group.nodes.reshape(3, -1), own.nodes + n * np.arange(3)[:, None])
+    assert group.nodes is group.nodes and not group.nodes.flags.writeable
+    np.testing.assert_array_equal(group.parameters["gnabar"], np.tile(own.parameters["gnabar"], 3))
+    with pytest.raises(AttributeError, match="CopiedGroup has no attribute weights"):
+        _ = group.weights
+    again = pickle.loads(pickle.dumps(net.groups[1]))
+    np.testing.assert_array_equal(again.nodes, net.groups[1].nodes)
+
+
+def test_a_model_of_copies_that_are_alike():
+    """Sources and connections are of all copies; what is of instances is made when asked for."""
+    once = network()
+    net, model = copies_of(once, 3), compile(once)
+    whole = compile(net)
+    assert whole.detector_hold.tolist() == [1] * 6 + [119] * 3  # steps of 0.025 ms
+    assert whole.copies == 3 and whole.once.forest is once.forest and model.copies == 1
+    assert whole.alike.sources_of(np.array([0, 2])).tolist() == [0, 6, 2, 7, 4, 8]
+    np.testing.assert_array_equal(whole.netcons.source, [6, 7, 8])
+    np.testing.assert_array_equal(whole.netcons.instance, [1, 3, 5])
+    np.testing.assert_array_equal(whole.capacitance, np.tile(model.capacitance, 3))
+    for kind, own in zip(whole.kinds, model.kinds, strict=True):
+        assert "node" not in vars(kind) and kind.count == 3 * own.count == len(kind.node)
+        np.testing.assert_array_equal(kind.factor, np.tile(own.factor, 3))

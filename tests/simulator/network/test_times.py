@@ -1,0 +1,152 @@
+"""Steps in which spikes and events from outside act: those of NEURON, on grids of 0.005 ms."""
+
+import numpy as np
+import pytest
+
+from clhines import Network, Simulation
+from clhines.simulator.cells.cable import discretise
+from clhines.simulator.cells.morphology import Morphology
+from clhines.simulator.model import compile
+from clhines.simulator.network.times import delay_steps, event_steps
+
+pytestmark = pytest.mark.neuron
+
+neuron = pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
+h = neuron.h
+h.load_file("stdrun.hoc")  # cvode
+
+GRID, LAST, ONE = 0.005, 20.0, 1e-9  # ms; ms; of a weight, too small to change a voltage
+STEPS = (0.1, 0.05, 0.025)
+PULSE = 0.05  # nA
+SOMA = np.ones(1, int)
+CELL = Morphology(SOMA - 2, np.zeros((1, 3)), np.array([10.0]), SOMA, SOMA, SOMA)
+
+
+def grid(first, dt):
+    """Multiples of the spacing and n + 1/2 steps, as users write them: no 0.15000000000000002."""
+    even = np.arange(round(first / GRID), round(LAST / GRID) + 1) * GRID
+    halves = (np.arange(round(first / dt), round(LAST / dt)) + 0.5) * dt
+    return np.unique(np.round(np.concatenate([even, halves]), 4))
+
+
+def section():
+    found = h.Section(name="soma")
+    found.L = found.diam = 20.0
+    found.insert("pas")
+    found(0.5).pas.g, found(0.5).pas.e = 1e-4, -65.0
+    return found
+
+
+def started(dt):
+    h.cvode.active(0)
+    h.secondorder = 0
+    h.dt = dt
+    h.finitialize(-65.0)
+
+
+def steps_of(counts, events):
+    """Step in which each event has acted, of the events that have in each step, summed."""
+    return np.searchsorted(counts, np.arange(1, events + 1))
+
+
+def neuron_delays(dt, delays):
+    """Steps from the step of a spike to those in which its events change a current."""
+    soma, silent = section(), section()
+    clamp = h.IClamp(soma(0.5))
+    clamp.delay, clamp.dur, clamp.amp = 0.0, 1e9, PULSE
+    synapse = h.ExpSyn(silent(0.5))
+    synapse.tau, synapse.e = 1e9, 0.0
+    cons = [h.NetCon(soma(0.5)._ref_v, synapse, -64.0, d, ONE, sec=soma) for d in delays]
+    times = h.Vector()
+    cons[0].record(times)
+    started(dt)
+    counts = []
+    while len(counts) < 100 / dt and (not counts or counts[-1] < len(delays)):
+        h.fadvance()
+        counts.append(round(synapse.i / (silent(0.5).v * ONE)))
+    assert len(times) == 1
+    spike = round(times[0] / dt) - 1  # it carries the end of the step
+    return steps_of(counts, len(delays)) - spike - 1
+
+
+def our_delays(dt, delays, engine, queue):
+    """Return the same of this package, from the conductance at the end of every step."""
+    net = Network(discretise(CELL), 2)
+    net.insert("pas", g=1e-4, e=-65.0)
+    net.add("iclamp", at=net.soma[0], delay=0.0, dur=1e9, amp=PULSE)
+    synapse = net.add("expsyn", at=net.soma[1], tau=1e9, e=0.0)
+    net.connect(0, synapse, 0, ONE, delays)
+    net.threshold = -64.0
+    sim = Simulation(net, dt, engine=engine, **({} if engine == "reference" else {"queue": queue}))
+    sim.record("g", synapse)
+    result = sim.run(np.ceil(LAST + 10))
+    assert result.spike_cell.tolist() == [0]
+    counts = np.rint(result[0][1:, 0] / ONE)
+    spike = round(result.spike_time[0] / dt) - 1
+    return steps_of(counts, len(delays)) - spike - 1
+
+
+@pytest.mark.parametrize("dt", STEPS)
+def test_delays_take_the_steps_of_neuron(dt):
+    delays = grid(dt, dt)
+    theirs = neuron_delays(dt, delays)
+    assert np.isclose(delays / dt % 1, 0.5).sum() > 100
+    np.testing.assert_array_equal(delay_steps(delays, dt), theirs)
+
+
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs"])
+def test_all_engines_take_them(fast_queue, needs, engine):
+    needs(fast_queue, "float64")
+    for dt in STEPS:
+        delays = grid(dt, dt)
+        found = our_delays(dt, delays, engine, fast_queue)
+        np.testing.assert_array_equal(found, neuron_delays(dt, delays))
+
+
+def neuron_events(dt, times, stim):
+    """Steps in which events of NetCon.event, or of a NetStim and a delay, change a current."""
+    silent = section()
+    synapse = h.ExpSyn(silent(0.5))
+    synapse.tau, synapse.e = 1e9, 0.0
+    kept = h.NetStim() if stim else None
+    if stim:
+        kept.start, kept.number, kept.noise = 0.0, 1, 0
+        cons = [h.NetCon(kept, synapse, 0, t, ONE) for t in times]
+        started(dt)
+    else:
+        cons = [h.NetCon(None, synapse, 0, 0, ONE)]
+        started(dt)
+        for t in times:
+            cons[0].event(t)
+    counts = []
+    while not counts or counts[-1] < len(times):
+        h.fadvance()
+        counts.append(round(synapse.i / (silent(0.5).v * ONE)))
+    return steps_of(counts, len(times))
+
+
+@pytest.mark.parametrize("stim", [False, True])
+@pytest.mark.parametrize("dt", STEPS)
+def test_events_from_outside_take_the_steps_of_neuron(dt, stim):
+    times = grid(0.0, dt)
+    theirs = neuron_events(dt, times, stim)
+    np.testing.assert_array_equal(event_steps(times, dt), theirs)
+    if dt == 0.1:  # its clock decides where an event falls on the middle of a step
+        assert theirs[np.searchsorted(times, [0.25, 0.45])].tolist() == [2, 5]
+    net = Network(discretise(CELL))
+    synapse = net.add("expsyn", at=net.soma, tau=1e9, e=0.0)
+    net.add_event(synapse, 0, times, ONE)
+    np.testing.assert_array_equal(compile(net, dt).events.step, theirs)
+
+
+def test_late_events_follow_neurons_clock():
+    """After 2,000 ms its clock is off by some 1e-9 ms, and ties fall as it has them."""
+    times = np.round(2000 + np.arange(200) * 0.05, 3)
+    np.testing.assert_array_equal(event_steps(times, 0.1), neuron_events(0.1, times, False))
+
+
+def test_events_beyond_the_clock_are_within_half_a_step():
+    times = np.array([2e6, 2e6 + 0.024, 2e7 + 0.013])
+    steps = event_steps(times, 0.025)
+    middle = (steps + 0.5) * 0.025
+    assert ((times <= middle * (1 + 1e-15)) & (times > middle - 0.025 * (1 + 1e-6))).all()

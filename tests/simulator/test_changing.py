@@ -1,0 +1,720 @@
+"""Changes of a simulation: the oracle is a simulation that was made with the new values."""
+
+import functools
+import logging
+
+import numpy as np
+import pytest
+from networks import CABLES, DT, blocks
+
+import clhines
+from clhines import STDP, InputError, Mechanism, Network, Simulation
+from clhines.simulator.engines import run as device_run
+from clhines.simulator.engines.arena_run import ArenaRun
+from clhines.simulator.model import compile
+from clhines.simulator.network.groups import inside
+from clhines.solver.device import copies, devices, program
+
+CELLS = 5
+LEAK = """
+    NEURON { SUFFIX leaks NONSPECIFIC_CURRENT i RANGE g }
+    PARAMETER { g = 1e-6 (S/cm2) }
+    ASSIGNED { v (mV) i (mA/cm2) }
+    BREAKPOINT { i = g*(v + 60) }
+"""
+
+
+def passive_below(**changed):
+    """Active somas on passive dendrites: constant factors; groups by name."""
+    given = {"gnabar": 0.12, "el": -54.3, "g": 1e-4, "e": -65.0, "amp": 0.3, "delay": 0.5}
+    given |= {"weight": 0.05, "tau": 2.0, **changed}
+    net = Network(CABLES, CELLS)
+    groups = {
+        "hh": net.insert("hh", "soma", gnabar=given["gnabar"], el=given["el"]),
+        "pas": net.insert("pas", "dendrites", g=given["g"], e=given["e"]),
+        "syn": net.add("expsyn", at=net.soma, tau=given["tau"], e=0.0),
+        "iclamp": net.add("iclamp", net.soma, delay=given["delay"], dur=2.0, amp=given["amp"]),
+    }
+    cells = np.arange(CELLS)
+    net.connect(cells, groups["syn"], (cells + 1) % CELLS, given["weight"], 0.5)
+    net.add_event(groups["syn"], 0, given.get("event", 0.2), 0.05)
+    return net, groups
+
+
+def active_everywhere(**changed):
+    """Channels in all membranes, of two groups of one mechanism; groups by name."""
+    given = {"gnabar": 0.12, "gl": 3e-4, "g": 1e-4, "shift": 0.0, "amp": 0.3, **changed}
+    net = Network(CABLES, CELLS)
+    text = """
+        density shifted
+        parameter g = 1e-3 S/cm2
+        parameter shift = 0 mV
+        state n = 1/(1 + exp(-(v + 50 - shift)/9))
+        dn/dt = (1/(1 + exp(-(v + 50 - shift)/9)) - n)/3
+        current i = g*n^2*(v + 77) [mA/cm2]
+    """
+    groups = {
+        "hh": net.insert("hh", "soma", gnabar=given["gnabar"]),
+        "dend": net.insert("hh", "dendrites", gnabar=0.02, gl=given["gl"]),
+        "pas": net.insert("pas", "all", g=given["g"]),
+        "shifted": net.insert(text, "soma", shift=given["shift"]),
+        "iclamp": net.add("iclamp", net.soma, delay=0.5, dur=2.0, amp=given["amp"]),
+    }
+    return net, groups
+
+
+def result_of(sim, net, duration=5.0):
+    """Voltages at the somas, and spikes."""
+    record = 0 if len(sim._recordings) else sim.record("v", net.soma)
+    found = sim.run(duration)
+    return found[record], found.spike_cell, found.spike_time
+
+
+def tolerance(dtype):
+    """Of voltages in mV: of 100 mV the rounding, which a spike's upstroke makes 10^3 times more."""
+    return 1e3 * 100 * np.finfo(dtype).eps
+
+
+def compare(sim, net, other, dtype="float64"):
+    """Check that a simulation gives what another one gives, from now on; the voltages."""
+    v, cell, t = result_of(sim, net)
+    expected, expected_cell, expected_t = other
+    assert np.abs(v - expected).max() < tolerance(dtype)
+    assert cell.tolist() == expected_cell.tolist()
+    if dtype == "float64":
+        assert t.tolist() == expected_t.tolist()
+    return v
+
+
+@functools.cache
+def made_with(build, generation):
+    """Result of the reference for a network that has the values of a generation or two."""
+    several = [FIRST[build], SECOND[build]][:generation]
+    given = {k: v for one in several for values in one.values() for k, v in values.items()}
+    net = build(**given)[0]
+    return result_of(Simulation(net, DT, engine="reference"), net)
+
+
+def spread(low, high):
+    """One value per cell."""
+    return np.linspace(low, high, CELLS)
+
+
+FIRST = {  # group -> parameters, as arguments of the builders have them too
+    passive_below: {
+        "hh": {"gnabar": spread(0.08, 0.16), "el": spread(-50, -51)},
+        "pas": {"g": spread(1e-4, 4e-4), "e": -60.0},
+        "iclamp": {"amp": spread(0.2, 1), "delay": 1.0},
+        "syn": {"tau": spread(1, 3)},
+    },
+    active_everywhere: {
+        "dend": {"gl": spread(3e-4, 9e-4)},
+        "pas": {"g": spread(1e-4, 4e-4)},
+        "shifted": {"shift": spread(-9, 9)},
+        "iclamp": {"amp": spread(0.7, 0.5)},
+    },
+}
+SECOND = {
+    passive_below: {
+        "hh": {"gnabar": spread(0.16, 0.1), "el": spread(-52, -49)},
+        "pas": {"g": spread(4e-4, 2e-4), "e": spread(-70, -60)},
+        "iclamp": {"amp": spread(1, 0.3)},
+        "syn": {"tau": 1.5},
+    },
+    active_everywhere: {
+        "dend": {"gl": spread(9e-4, 4e-4)},
+        "pas": {"g": 3e-4},
+        "shifted": {"shift": spread(5, -5)},
+        "iclamp": {"amp": spread(0.4, 0.9)},
+    },
+}
+ENGINES = [
+    (passive_below, "steps", "float64"),
+    (passive_below, "epochs", "float64"),
+    (passive_below, "blocks", "float64"),
+    (passive_below, "reference", "float64"),
+    (passive_below, "epochs", "float32"),
+    (active_everywhere, "steps", "float32"),
+    (active_everywhere, "epochs", "float64"),
+    (active_everywhere, "by_node", "float64"),
+    (active_everywhere, "reference", "float64"),
+]
+
+
+def chosen(engine, queue):
+    """An engine by name: those of GPUs too, on any device."""
+    if engine not in ("blocks", "by_node"):
+        return engine
+    return blocks(devices.limits(queue.device), by_node=engine == "by_node")
+
+
+@pytest.mark.parametrize(("build", "engine", "dtype"), ENGINES)
+def test_generations_are_as_simulations_made_with_their_values(
+    build, engine, dtype, fast_queue, caplog
+):
+    net, groups = build()
+    options = {"queue": fast_queue, "engine": chosen(engine, fast_queue), "dtype": dtype}
+    sim = Simulation(net, DT, **options)
+    old = result_of(sim, net)[0]
+    for name, values in FIRST[build].items():
+        sim.set(groups[name], **values)
+    sim.reset()
+    new = compare(sim, net, made_with(build, 1), dtype)
+    assert np.abs(new - old).max() > 1  # mV
+    built = len(program.build_seconds)
+    with caplog.at_level(logging.INFO, "clhines"):
+        for name, values in SECOND[build].items():
+            sim.set(groups[name], **values)
+        sim.reset()
+        planned = [m for m in caplog.messages if "planned again" in m]
+    if engine != "reference":
+        assert not planned
+    assert len(program.build_seconds) == built
+    last = compare(sim, net, made_with(build, 2), dtype)
+    assert np.abs(last - new).max() > 1
+
+
+@pytest.mark.parametrize("engine", ["steps", "epochs-gpu", "epochs-cpu"])
+def test_a_reset_of_what_was_not_changed_plans_nothing(engine, fast_queue, caplog):
+    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
+        pytest.skip("epochs-cpu is for CPUs")
+    net, _ = passive_below()
+    net.insert(clhines.Mechanism.from_nmodl(LEAK), at="all", g=net.per_cell(spread(1e-6, 1e-5)))
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    first = result_of(sim, net)[0]
+    with caplog.at_level(logging.INFO, "clhines"):
+        sim.reset()
+    assert not [m for m in caplog.messages if "planned again" in m]
+    again = result_of(sim, net)[0]
+    assert np.array_equal(first, again)
+    assert np.ptp(first) > 10  # mV
+
+
+@pytest.mark.parametrize("engine", ["steps", "epochs", "reference"])
+def test_what_is_set_on_the_way_goes_on_from_the_same_state(engine, fast_queue, tmp_path):
+    net, groups = passive_below()
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    sim.run(2.0)
+    step, arrays = sim.step, sim.arrays()
+    for name, values in FIRST[passive_below].items():
+        sim.set(groups[name], **values)
+    sim.set(weight=0.03, events=[(groups["syn"], [1, 2], [2.5, 3.0], 0.04)])
+    arrays["incoming"] = sim.arrays()["incoming"]  # new weights act on events under way
+    assert arrays["incoming"].any()
+    given = {k: v for values in FIRST[passive_below].values() for k, v in values.items()}
+    new, known = passive_below(weight=0.03, **given)
+    fresh = Simulation(new, DT, queue=fast_queue, engine=engine)
+    fresh.set(events=[(known["syn"], [1, 2], [2.5, 3.0], 0.04)])
+    fresh.set_arrays(step, arrays)
+    compare(sim, net, result_of(fresh, new))
+    assert sim.weights().tolist() == fresh.weights().tolist()
+    sim.save(tmp_path / "state.npz")
+    fresh.restore(tmp_path / "state.npz")  # of the same network
+    assert fresh.step == sim.step
+
+
+@pytest.mark.parametrize("engine", ["epochs", "reference"])
+def test_weights_events_and_voltages_at_the_start(engine, fast_queue):
+    net, groups = passive_below(amp=0.0)
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    first = result_of(sim, net)
+    v_init = net.per_cell(spread(-75, -60))
+    events = [(groups["syn"], [0, 3], [0.1, 1.0], 0.06)]
+    sim.set(v_init=v_init, weight=spread(0.02, 0.09))
+    sim.reset()
+    sim.set(events=events)
+    other, known = passive_below(amp=0.0, weight=spread(0.02, 0.09), event=0.1)
+    of_nodes = np.repeat(spread(-75, -60), other.forest.sizes)
+    fresh = Simulation(other, DT, queue=fast_queue, engine=engine, v_init=of_nodes)
+    fresh.set(events=[(known["syn"], [0, 3], [0.1, 1.0], 0.06)])
+    compare(sim, net, result_of(fresh, other))
+    sim.set(v_init=-65.0, weight=0.05)
+    sim.reset()
+    sim.set(events=[(groups["syn"], 0, 0.2, 0.05)])
+    again = result_of(sim, net)
+    assert np.abs(again[0] - first[0]).max() < tolerance("float64")
+
+
+@pytest.mark.parametrize("engine", ["steps", "reference"])
+def test_a_network_with_exact_times_takes_other_values(engine, fast_queue):
+    def build(gl, weight):
+        net = Network(CABLES, CELLS)
+        hh = net.insert("hh", "soma", gl=gl)
+        syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+        net.connect(net.spike_source([[0.5, 2.0]]), syn, [1], weight, 0.0)
+        return net, hh, syn
+
+    net, hh, _ = build(3e-4, 0.02)
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    result_of(sim, net)
+    sim.set(hh, gl=spread(1e-4, 5e-4))
+    sim.set(weight=0.05)
+    sim.reset()
+    assert sim.weights().tolist() == [0.05]
+    other = build(spread(1e-4, 5e-4), 0.05)[0]
+    fresh = Simulation(other, DT, engine="reference")
+    compare(sim, net, result_of(fresh, other))
+    sim.set(hh, gl=spread(5e-4, 2e-4))  # on the way
+    fresh.set(other.groups[0], gl=spread(5e-4, 2e-4))
+    v = compare(sim, net, result_of(fresh, other))
+    assert sim.step == 2 * round(5.0 / DT) and np.ptp(v[-1]) > 0.1
+
+
+@pytest.mark.optimised
+@pytest.mark.parametrize("engine", ["epochs", "steps", "epochs-gpu"])
+def test_parameters_that_change_where_they_lie_give_the_same_bits(
+    engine, fast_queue, monkeypatch, caplog
+):
+    """Turn by turn with exact times, beside a simulation that is planned again in each turn."""
+
+    def turns(in_place):
+        monkeypatch.setattr(ArenaRun, "in_place", in_place)
+        net = Network(CABLES, CELLS)
+        hh = net.insert("hh", "soma")
+        clamp = net.add("iclamp", at=net.soma, dur=1e9, amp=0.0)
+        syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+        net.connect(net.spike_source([[0.5, 1.0]]), syn, [1], 0.02, 0.0)
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        sim.record("v", net.soma)
+        found = []
+        with caplog.at_level(logging.INFO, "clhines"):
+            for turn in range(60):
+                caplog.clear()
+                v = found[-1] if found else np.full(CELLS, -65.0)
+                sim.set(clamp, amp=0.01 * (-60.0 - v[0]) if turn % 2 else 0.01 * (-60.0 - v))
+                sim.set(hh, gl=3e-4 * (1 + turn % 3))
+                if turn == 30:
+                    sim.record("i", clamp)  # takes other kernels
+                if turn == 40:
+                    sim.set_arrays(sim.step, sim.arrays())
+                found.append(sim.run(DT)[0][-1])
+                assert not (in_place and turn > 1 and any("again" in m for m in caplog.messages))
+        rows = sim.run(1.0)
+        sim.reset()
+        return np.array(found), rows[0], rows[1], sim.run(1.0)[0]
+
+    for ours, expected in zip(turns(True), turns(False), strict=True):
+        assert np.array_equal(ours, expected)
+
+
+@pytest.mark.parametrize("engine", ["epochs", "steps", "epochs-gpu"])
+def test_generations_with_exact_times_take_their_values_in_one_plan(engine, fast_queue, caplog):
+    """Beside simulations made with the values; the second generation plans nothing again."""
+
+    def build(gl, el, g, tau):
+        net = Network(CABLES, CELLS)
+        hh = net.insert("hh", "soma", gl=gl, el=el)
+        net.insert("pas", "dendrites", g=g, e=-65.0)
+        syn = net.add("expsyn", at=net.soma, tau=tau, e=0.0)
+        net.connect(net.spike_source([[0.5, 1.03]]), syn, [1], 0.02, 0.0)
+        return net, hh, syn
+
+    def run(sim, net):
+        rows = sim.record("v", net.soma)
+        return sim.run(2.0)[rows]
+
+    first = spread(1e-4, 5e-4), -54.3, 1e-4, 2.0
+    net, hh, syn = build(*first)
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    told = []
+    generations = [
+        (spread(2e-4, 4e-4), spread(-50, -56), 1e-4, spread(1, 3)),
+        (spread(5e-4, 1e-4), spread(-57, -51), 1e-4, spread(3, 2)),
+        (spread(3e-4, 3e-4), spread(-51, -51), 1e-4, spread(2, 2)),  # all alike
+    ]
+    for gl, el, g, tau in generations:
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "clhines"):
+            sim.set(hh, gl=gl, el=el)
+            sim.set(syn, tau=tau)
+            sim.reset()
+            ours = run(sim, net)
+        told.append(any("planned again" in message for message in caplog.messages))
+        other = build(gl, el, g, tau)[0]
+        expected = run(Simulation(other, DT, engine="reference"), other)
+        assert np.abs(ours[:, : expected.shape[1]] - expected).max() < tolerance("float64")
+        assert np.ptp(ours[-1]) > 0.1 or gl is generations[2][0]
+    assert told[1:] == [False, False]
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("engine", ["epochs", "steps", "epochs-gpu"])
+def test_turns_with_memory_of_the_device_s_own_give_the_same_bits(
+    engine, exact, fast_queue, monkeypatch
+):
+    """Small results come in one read where the host shares no memory with the device."""
+
+    def turns():
+        net = Network(CABLES, CELLS)
+        net.insert("hh", "soma")
+        clamps = [net.add("iclamp", at=net.soma[some], dur=1e9, amp=0.0) for some in ([1], [2, 3])]
+        if exact:
+            syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+            net.connect(net.spike_source([[0.5, 1.03]]), syn, [1], 0.02, 0.0)
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        sim.record("v", net.soma)
+        sim.record("hh.m", net.soma)
+        found, spikes = [], []
+        for turn in range(200):
+            sim.set(clamps[turn % 2], amp=0.4 * (turn // 2 % 60 > 20))
+            result = sim.run(DT * (1 + 20 * (turn % 50 == 49)))  # rows of two sizes
+            found.append(np.concatenate([result[0][-1], result[1][-1]]))
+            spikes += [result.spike_time, result.spike_cell]
+        sim.record("v", net.soma[:2])
+        sim.reset()
+        return np.array(found), np.concatenate(spikes), sim.run(1.0)[2]
+
+    shared = turns()
+    assert len(shared[1]) > 4
+    monkeypatch.setattr(copies, "fine_grained", lambda device: False)
+    monkeypatch.setattr(device_run, "shares_memory", lambda device: False)
+    for own, expected in zip(turns(), shared, strict=True):
+        assert np.array_equal(own, expected)
+
+
+@pytest.mark.parametrize("engine", ["epochs", "steps", "epochs-gpu", "reference"])
+def test_spikes_of_the_start_come_after_a_reset_too(engine, fast_queue):
+    net = Network(CABLES[:1], 2)
+    net.insert("hh", "soma")
+    syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    net.connect([0, 1], syn, [1, 0], 0.05, 1.0)
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine, v_init=20.0)
+    v = sim.record("v", net.soma)
+    runs = []
+    for change in (lambda: None, sim.reset, lambda: (sim.set(v_init=20.0), sim.reset())):
+        change()
+        runs.append(sim.run(5.0))
+    for run in runs:
+        assert run.spike_cell.tolist() == runs[0].spike_cell.tolist() and len(run.spike_cell) >= 2
+        assert np.array_equal(run[v], runs[0][v])
+
+
+@pytest.mark.parametrize("build", [passive_below, active_everywhere])
+def test_the_model_is_that_of_a_network_with_the_values(build):
+    """Also of values set twice, and of one number for several groups of a mechanism."""
+    net, groups = build()
+    sim = Simulation(net, DT, engine="reference")
+    for generation in (FIRST, SECOND):
+        for name, values in generation[build].items():
+            sim.set(groups[name], **values)
+    sim.set(v_init=-60.0)
+    given = {k: v for one in (FIRST, SECOND) for vs in one[build].values() for k, v in vs.items()}
+    ours, other = sim.model, compile(build(**given)[0], DT, v_init=-60.0)
+    for a, b in zip(ours.kinds, other.kinds, strict=True):
+        assert a.mechanism == b.mechanism and np.array_equal(a.node, b.node)
+        for name, values in b.arrays().items():
+            np.testing.assert_array_equal(a.arrays()[name], values)
+    for name in ("constant_d", "constant_b", "v_init", "u"):
+        np.testing.assert_array_equal(getattr(ours, name), getattr(other, name))
+    assert not ours.has_times and len(ours.kinds) > 1
+
+
+@pytest.mark.parametrize("engine", ["steps", "epochs", "reference"])
+def test_a_branch_goes_on_as_the_simulation_does(engine, fast_queue):
+    net, groups = passive_below()
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    sim.set(groups["hh"], gnabar=spread(0.1, 0.14))
+    sim.run(2.0)
+    several = sim.replicate(3)
+    assert several.t == sim.t
+    v, record = sim.record("v", net.soma), several.record("v", several.network.soma)
+    own, copies = sim.run(4.0), several.run(4.0)
+    of_copies = copies[record].reshape(-1, 3, CELLS)
+    assert np.abs(of_copies - own[v][:, None]).max() < tolerance("float64")
+    assert np.bincount(copies.spike_cell % CELLS).tolist() == (
+        3 * np.bincount(own.spike_cell)).tolist()  # fmt: skip
+    several.set(groups["iclamp"], amp=np.repeat([0.0, 0.3, 0.9], CELLS), dur=50.0)
+    far = several.run(2.0)[record].reshape(-1, 3, CELLS)[-1]
+    assert (np.diff(far, axis=0) > 0.1).all()  # mV: more current, higher voltages
+
+
+def test_what_cannot_be_set_is_refused():
+    net, groups = passive_below()
+    foreign = passive_below()[1]
+    sim = Simulation(net, DT, engine="reference")
+    cases = [
+        ((groups["hh"],), {"gnabr": 1.0}, "gnabar"),
+        ((groups["hh"],), {"gnabar": np.ones(CELLS + 1)}, "shape"),
+        ((groups["hh"],), {"gnabar": np.nan}, "gnabar"),
+        ((foreign["hh"],), {"gnabar": 1.0}, "another network"),
+        (("hh",), {"gnabar": 1.0}, "Group"),
+        ((), {"Ra": 100.0}, "v_init, weight, events"),
+        ((), {"weight": np.ones(CELLS + 1)}, "weight"),
+        ((), {"events": [(groups["syn"], CELLS, 0.0, 1.0)]}, "index"),
+        ((), {"events": [(groups["hh"], 0, 0.0, 1.0)]}, "takes no events"),
+        ((), {"v_init": "low"}, "v_init"),
+    ]
+    before = {name: a.tobytes() for name, a in sim.arrays().items()}
+    for group, values, text in cases:
+        with pytest.raises(InputError, match=text) as error:
+            sim.set(*group, **values)
+        assert "\n" not in str(error.value)
+    assert before == {name: a.tobytes() for name, a in sim.arrays().items()}
+    with pytest.raises(InputError, match=r"Simulation.set\(\)"):
+        groups["hh"].parameters["gnabar"] = 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        sim.model.v_init[0] = -70.0
+
+
+def test_recorded_currents_are_those_of_the_parameters_as_set(fast_queue):
+    net, groups = passive_below(amp=spread(0.1, 0.3))
+    other, known = passive_below(amp=spread(0.9, 0.4))
+    sim = Simulation(net, DT, queue=fast_queue, engine="epochs")
+    sim.record("i", groups["iclamp"])
+    sim.run(1.0)
+    sim.set(groups["iclamp"], amp=spread(0.9, 0.4))
+    sim.record("i_membrane", net.soma)
+    sim.reset()
+    fresh = Simulation(other, DT, engine="reference")
+    fresh.record("i", known["iclamp"])
+    fresh.record("i_membrane", other.soma)
+    found, expected = sim.run(1.0), fresh.run(1.0)
+    for k in range(2):
+        assert np.abs(found[k] - expected[k]).max() < tolerance("float64")  # nA
+    assert np.abs(found[0]).max() == 0.9
+
+
+@pytest.mark.parametrize("engine", ["steps", "epochs", "reference"])
+def test_records_of_currents_follow_what_is_set(fast_queue, engine):
+    """Of a simulation with other conductances, as of one made with them; nothing of before."""
+    found = []
+    for g, gnabar in ((1e-4, 0.12), (3e-4, [0.1, 0.13])):
+        net = Network(clhines.discretise(clhines.sample_cells()[0], max_length=60), num_cells=2)
+        channel = net.insert("hh", "soma", gnabar=gnabar)
+        leak = net.insert("pas", g=g, e=-65.0)
+        net.add("iclamp", at=net.soma, delay=0.5, dur=5.0, amp=0.8)
+        sim = Simulation(net, 0.025, "float32", queue=fast_queue, engine=engine)
+        numbers = [sim.record("i_membrane", np.arange(0, 40, 7)), sim.record("i", channel)]
+        numbers += [sim.record("v", net.soma, reduce="max")]
+        numbers += [sim.record("v", net.soma, reduce="crossings", threshold=-20.0)]
+        if not found:
+            sim.run(2.0)
+            sim.set(leak, g=3e-4)
+            sim.set(channel, gnabar=np.array([0.1, 0.13]))
+            sim.reset()
+        result = sim.run(5.0)
+        found.append([np.concatenate([*map(np.ravel, result[k])]) for k in numbers])
+    assert len(found[0][-1]) == 2  # a spike each
+    assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("engine", ["steps", "reference"])
+def test_of_values_set_at_once_a_wrong_one_leaves_all_as_they_were(fast_queue, engine):
+    """Weights and `v_init` beside events of an instance that is not there."""
+    net, groups = passive_below()
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    weights, voltages = sim.weights(), sim.voltages()
+    wrong = [(groups["syn"], 99, 0.1, 0.05)]
+    with pytest.raises(InputError, match="99"):
+        sim.set(weight=weights * 0.75, v_init=-70.0, events=wrong)
+    assert np.array_equal(sim.weights(), weights)
+    assert np.array_equal(sim.model.v_init, np.full(len(voltages), -65.0))
+    sim.reset()
+    assert np.array_equal(sim.voltages(), voltages)
+
+
+@pytest.mark.parametrize("engine", ["epochs", "reference"])
+def test_events_in_the_past_are_refused(engine, fast_queue):
+    net, groups = passive_below()
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    sim.run(2.0)
+    syn, before = groups["syn"], sim.arrays()
+    now = 2.0 - DT / 2  # the middle of the last step
+    for time in (0.0, 1.9, now - 1e-6):
+        events = [(syn, 0, [5.0], 0.05), (syn, [1, 2], [3.0, time], 0.05)]
+        with pytest.raises(InputError, match=r"events\[1\] is at .* ms; expected not before t = 2"):
+            sim.set(weight=0.5, events=events)
+    assert all(np.array_equal(a, before[name]) for name, a in sim.arrays().items())
+    sim.set(events=[(syn, 0, now + 1e-6, 50.0)])
+    v = sim.voltages()
+    sim.run(DT)
+    node = net.soma[0]
+    assert abs(v[node]) > 1.0 > abs(sim.voltages()[node])  # it acts: v is at the reversal potential
+    sim.reset()
+    sim.set(events=[(syn, 0, 0.0, 0.05)])
+
+
+ONE_BY_ONE = """
+    NEURON { POINT_PROCESS saturates NONSPECIFIC_CURRENT i RANGE g }
+    ASSIGNED { v (mV) i (nA) }
+    STATE { g (uS) }
+    BREAKPOINT { SOLVE states METHOD cnexp i = g*v }
+    DERIVATIVE states { g' = -g/2 }
+    NET_RECEIVE(w) { g = g + w*(1 - g/0.2) }
+"""
+IN_STEPS = "point saturates\nstate g = 0 uS\ndg/dt = -g/2\ncurrent i = g*v [nA]\n"
+KINDS = {
+    "single": ONE_BY_ONE,
+    "text": IN_STEPS + "on event: g += weight*(1 - g/0.2)",
+    "sums": "expsyn",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs"])
+def test_events_are_set_in_the_middle_of_a_run(engine, kind, fast_queue, needs):
+    """As many as before, more and none; those that have acted stay, others are replaced."""
+    needs(fast_queue, "float64")
+
+    def made(*events):
+        net = Network(CABLES, CELLS)
+        net.insert("pas", "all", g=1e-4, e=-65.0)
+        what = Mechanism.from_nmodl(KINDS[kind]) if kind == "single" else KINDS[kind]
+        syn = net.add(what, at=net.soma)
+        net.connect(np.arange(CELLS), syn, np.arange(CELLS), 0.05, 0.5)
+        for index, time, weight in events:
+            net.add_event(syn, index, time, weight)
+        return Simulation(net, DT, queue=fast_queue, engine=engine), syn
+
+    first = (0, [0.5, 2.0], 0.05), (3, [0.7, 3.0], 0.08)
+    early = (0, 0.5, 0.05), (3, 0.7, 0.08)
+    for others in (
+        [(1, [1.5, 1.5], 0.1), (0, [2.5, 4.0], 0.03)],
+        [(2, 1.2, 0.1)],
+        [(2, [], 0.1)],
+        [],
+    ):
+        sim, syn = made(*first)
+        sim.run(1.0)
+        sim.set(events=[(syn, *one) for one in others])
+        sim.run(4.0)
+        wanted, _ = made(*early, *others)
+        wanted.run(5.0)
+        np.testing.assert_allclose(sim.voltages(), wanted.voltages(), rtol=0, atol=1e-9)
+    with pytest.raises(InputError, match="99"):
+        sim.set(weight=0.5, events=[(syn, 99, 6.0, 0.1)])
+    before = sim.arrays()
+    assert all(
+        np.array_equal(a, before[name]) for name, a in wanted.arrays().items() if name == "v"
+    )
+
+
+def test_a_network_may_have_a_train_of_no_events(tmp_path):
+    """Of a synapse whose events act one by one, in network files, too."""
+    net = Network(CABLES, CELLS)
+    syn = net.add(Mechanism.from_nmodl(ONE_BY_ONE), at=net.soma)
+    net.add_event(syn, 0, [], 0.1)
+    net.save(tmp_path / "net.npz")
+    for one in (net, Network.load(tmp_path / "net.npz")):
+        sim = Simulation(one, DT, engine="reference")
+        sim.run(1.0)
+
+
+def delayed(weight, rule=None):
+    """Cells of which some spike at 0.5 ms, with events to three others 1.2 to 3 ms later."""
+    net = Network(CABLES, CELLS)
+    net.insert("hh", "soma")
+    net.insert("pas", "dendrites")
+    syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    net.add("iclamp", net.soma, delay=0.1, dur=1.0, amp=np.where(np.arange(CELLS) % 3, 3.0, 0.0))
+    cells = np.repeat(np.arange(CELLS), 3)
+    to = (cells + np.tile([1, 2, 3], CELLS)) % CELLS
+    net.connect(cells, syn, to, weight, np.tile([1.2, 2.0, 3.0], CELLS), rule=rule)
+    return net
+
+
+def spiked_at(net, **options):
+    """Time at which all first spikes have come and none of their events has been delivered."""
+    sim = Simulation(net, DT, **options)
+    times = sim.run(6.0).spike_time
+    now = round((times.min() + 0.9) / DT) * DT
+    before = times[times < now]
+    assert len(before) > 1
+    assert before.min() + 1.2 > now  # the shortest delay
+    return now
+
+
+@pytest.mark.parametrize("engine", ["steps", "epochs", "reference"])
+@pytest.mark.parametrize("new", [0.003, 0.06])
+def test_weights_act_on_events_under_way(engine, new, fast_queue, monkeypatch):
+    """As in NEURON; in place where the unit stays, and planned again where it does not."""
+    options = {"queue": fast_queue, "engine": engine}
+    weights = np.linspace(new / 2, new, 3 * CELLS)
+    now = spiked_at(delayed(0.004), **options)
+    sim = Simulation(delayed(0.004), DT, **options)
+    sim.run(now)
+    sim.set(weight=weights)
+    fresh = Simulation(delayed(weights), DT, **options)
+    fresh.run(now)  # no event has been delivered, so that the two are equal
+    compare(sim, sim.network, result_of(fresh, fresh.network))
+    assert sim.weights().tolist() == fresh.weights().tolist()
+
+
+@pytest.mark.parametrize("engine", ["epochs", "reference"])
+def test_weights_act_on_events_under_way_with_stdp(engine, fast_queue):
+    rule = STDP(0.0, 0.0, w_max=0.1)
+    options = {"queue": fast_queue, "engine": engine}
+    now = spiked_at(delayed(0.004, rule), **options)
+    sim = Simulation(delayed(0.004, rule), DT, **options)
+    sim.run(now)
+    sim.set(weight=0.02)
+    fresh = Simulation(delayed(0.02, rule), DT, **options)
+    fresh.run(now)
+    compare(sim, sim.network, result_of(fresh, fresh.network))
+
+
+@pytest.mark.parametrize("engine", ["steps", "reference"])
+def test_weights_are_the_same_at_exact_times(engine, fast_queue):
+    """These deliver as NEURON does: the weight is looked up when an event is due."""
+    found = []
+    for exact in (False, True):
+        net = delayed(0.004)
+        if exact:
+            inside(net).added.exact = True
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        assert sim.model.has_times == exact
+        number = sim.record("v", net.soma)
+        first = sim.run(2.0)
+        sim.set(weight=np.full(3 * CELLS, 0.05))
+        found.append(np.concatenate([first[number], sim.run(3.0)[number]]))
+    assert np.abs(found[0] - found[1]).max() < 1e-6
+
+
+@pytest.mark.parametrize("engine", ["epochs", "reference"])
+def test_weights_of_a_restored_state(engine, fast_queue, tmp_path):
+    """Spikes from before are not known: refused while their events are under way."""
+    options = {"queue": fast_queue, "engine": engine}
+    now = spiked_at(delayed(0.004), **options)
+    sim = Simulation(delayed(0.004), DT, **options)
+    sim.run(now)
+    sim.save(tmp_path / "state.npz")
+    other = Simulation(delayed(0.004), DT, **options)
+    other.restore(tmp_path / "state.npz")
+    before = other.arrays()
+    with pytest.raises(InputError, match=r"weight: events are under way whose spikes came before"):
+        other.set(weight=0.02)
+    assert all(np.array_equal(a, before[k]) for k, a in other.arrays().items())
+    assert set(other.weights()) == {0.004}
+    other.run(3.0 + 2 * DT)  # the longest delay
+    sim.run(3.0 + 2 * DT)
+    for one in (sim, other):
+        one.set(weight=0.02)
+    compare(other, other.network, result_of(sim, sim.network))
+    twice = sim.replicate(2)
+    twice.set(weight=0.01)
+    sim.set(weight=0.01)
+    v = result_of(sim, sim.network)[0]
+    both = result_of(twice, twice.network)[0]
+    assert np.abs(both - np.tile(v, 2)).max() < tolerance("float64")
+    sim.reset()
+    sim.set(weight=0.02)
+
+
+def test_saved_states_have_the_unit_of_a_new_simulation(fast_queue, tmp_path):
+    """Events under way were eight times too large where the new weights have a finer unit."""
+    sim = Simulation(delayed(0.004), DT, queue=fast_queue, engine="epochs")
+    sim.run(1.275)
+    runner = sim.runner
+    sim.set(weight=0.0005)
+    assert sim.runner is runner  # in place, in its own unit
+    sim.save(tmp_path / "state.npz")
+    fresh, third = (
+        Simulation(delayed(0.0005), DT, queue=fast_queue, engine="epochs") for _ in range(2)
+    )
+    fresh.restore(tmp_path / "state.npz")
+    third.set_arrays(sim.step, sim.arrays())
+    sim.restore(tmp_path / "state.npz")
+    expected = result_of(fresh, fresh.network)
+    assert np.ptp(expected[0]) > 1.0
+    for one in (sim, third):
+        compare(one, one.network, expected)

@@ -1,0 +1,377 @@
+"""Connections, and spikes delivered along them: every algorithm against NumPy, to the last bit."""
+
+import time
+
+import numpy as np
+import pyopencl.array as cla
+import pytest
+from mock_queue import MockQueue
+
+from bench.made import random_connections
+from clhines.core import errors
+from clhines.core.errors import InputError, SpikeOverflowError
+from clhines.simulator.events import grid as simulate_delivery
+from clhines.simulator.events import weight_order
+from clhines.simulator.events.grid import ALGORITHMS, Delivery
+from clhines.simulator.model.connections import GridConnections
+from clhines.solver.device.devices import has_atomics
+
+
+class Lists:
+    """A list of spikes on the device, the sums, and what NumPy says they should be."""
+
+    def __init__(self, queue, capacity, slots, num_targets):
+        self.queue, self.capacity = queue, capacity
+        self.slots, self.num_targets = slots, num_targets
+        self.source = cla.to_device(queue, np.full(capacity, -7, np.int32))
+        self.step = cla.to_device(queue, np.full(capacity, -7, np.int32))
+        self.count = cla.to_device(queue, np.zeros(1, np.int32))
+        self.incoming = cla.to_device(queue, np.zeros(slots * num_targets, np.int64))
+        self.expected = np.zeros((slots, num_targets), np.int64)
+
+    @property
+    def arrays(self):
+        return (self.source, self.step, self.count), self.incoming
+
+    def append(self, found, delivery):
+        """Append (source, step) pairs as a kernel would, and add them up in NumPy."""
+        held = int(self.count.get()[0])
+        kept = [(s, t) for s, t in found][: self.capacity - held]
+        for array, column in ((self.source, 0), (self.step, 1)):
+            values = array.get()
+            values[held : held + len(kept)] = [pair[column] for pair in kept]
+            array.set(values)
+        self.count.set(np.array([held + len(found)], np.int32))
+        c, weight = delivery.connections, delivery.quantise(delivery.connections.weight)
+        for source, step in kept:
+            here = np.flatnonzero(c.source == source)
+            slot = (step + 1 + c.delay[here]) % self.slots
+            np.add.at(self.expected, (slot, c.target[here]), weight[here])
+
+    def assert_delivered(self):
+        assert np.array_equal(self.incoming.get().reshape(self.expected.shape), self.expected)
+
+
+def options_of(algorithm):
+    """Both widths of columns that matter: narrower than the targets, and wider."""
+    if algorithm in ("vsn", "vssn"):
+        return [{"columns": 16, "work_group": 8}, {"columns": 64, "work_group": 32}]
+    return [{"work_group": 8}]
+
+
+def random_spikes(rng, count, sources, first, steps):
+    pick = rng.choice(sources * steps, count, replace=False)
+    return list(zip((pick % sources).tolist(), (first + pick // sources).tolist()))
+
+
+# -------------------------------------------------------------------------------- connections
+
+
+def test_rows_by_hand():
+    c = GridConnections([2, 0, 2, 0, 2], [1, 5, 0, 2, 1], [1.0, 2, 3, 4, 5], [3, 1, 2, 1, 3], 4)
+    assert c.row.tolist() == [0, 2, 2, 5, 5]
+    assert c.order.tolist() == [3, 1, 2, 0, 4]
+    assert (c.num_sources, c.num_targets, c.count) == (4, 6, 5)
+    assert (c.min_delay, c.max_delay, c.delays.tolist()) == (1, 3, [1, 2, 3])
+    first, place = c.backward()
+    assert first.tolist() == [0, 1, 3, 4, 4, 4, 5]
+    assert place.tolist() == [2, 3, 4, 0, 1]
+    # chunks of three targets: source, delay and block of each place
+    chunks = c.chunks(3)
+    filled = np.flatnonzero(np.diff(chunks))
+    assert filled.tolist() == [0, 1, 2 * 6 + 2, 2 * 6 + 4]
+    assert np.diff(chunks)[filled].tolist() == [1, 1, 1, 2]
+
+
+def test_sorting_keys_that_do_not_fit_one_integer():
+    big = 2**31 - 2
+    c = GridConnections([big, 0, big, big], [big, 3, 0, big], 1.0, [big, 1, big, 4])
+    assert c.order.tolist() == [1, 3, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (([[0]], [0]), r"source has shape \(1, 1\)"),
+        (([0, 1], [0]), r"target has shape \(1,\); expected \(2,\)"),
+        (([0, -1], [0, 0]), "source of connection 1 is -1; expected at least 0"),
+        (([0, 4], [0, 0], 1.0, 1, 4), "source of connection 1 is 4; expected 0 to 3"),
+        (([0], [9], 1.0, 1, 1, 9), "target of connection 0 is 9; expected 0 to 8"),
+        (([0.5], [0]), "source has dtype float64; expected integers"),
+        (([0], [0], 1.0, 0), "delay of connection 0 is 0; expected at least 1"),
+        (([0, 0], [0, 1], [1.0, np.nan]), r"weight\[1\] is nan; expected a finite number"),
+        (([0, 0], [0, 1], [1.0, 2.0, 3.0]), r"weight has shape \(3,\)"),
+        (([0], [2**31]), "target of connection 0 is 2147483648"),
+    ],
+)
+def test_bad_connections_are_refused(arguments, words):
+    with pytest.raises(InputError, match=words):
+        GridConnections(*arguments)
+
+
+def test_no_connections():
+    c = GridConnections([], [], [], [])
+    assert (c.count, c.num_sources, c.num_targets, c.max_delay) == (0, 0, 0, 1)
+    assert c.row.tolist() == [0] and c.scale() == 2.0**-40
+
+
+def test_millions_of_connections_in_seconds():
+    begin = time.perf_counter()
+    c = random_connections(1000, 100_000, 0.02, 3, delay=(1, 40))
+    assert abs(c.count - 2_000_000) < 6 * np.sqrt(2_000_000)
+    keys = (
+        c.source[c.order].astype(np.int64) * 10_000_000_000
+        + c.delay[c.order] * 100_000
+        + c.target[c.order]
+    )
+    assert (np.diff(keys) >= 0).all()
+    assert c.row[-1] == c.count
+    assert time.perf_counter() - begin < 20  # about 1 s on one idle core
+
+
+def test_random_connections():
+    c = random_connections(40, 50, 0.3, seed=5, weight=(0.5, 2.0), delay=(2, 4))
+    again = random_connections(40, 50, 0.3, seed=5, weight=(0.5, 2.0), delay=(2, 4))
+    other = random_connections(40, 50, 0.3, seed=6)
+    for name in ("source", "target", "weight", "delay"):
+        assert np.array_equal(getattr(c, name), getattr(again, name))
+    assert c.count != other.count or (c.target != other.target).any()
+    pairs = c.source * 50 + c.target
+    assert (np.diff(pairs) > 0).all()
+    assert abs(c.count - 600) < 6 * np.sqrt(2000 * 0.3 * 0.7)
+    assert 0.5 <= c.weight.min() and c.weight.max() <= 2.0
+    assert np.unique(c.delay).tolist() == [2, 3, 4]
+    assert random_connections(7, 9, 1.0, 0).count == 63
+    assert random_connections(7, 9, 0.0, 0).count == 0
+    assert random_connections(0, 9, 0.5, 0).count == 0
+
+
+# -------------------------------------------------------------------------------------- scale
+
+
+def test_scale_leaves_no_room_for_overflow():
+    rng = np.random.default_rng(1)
+    for size in (1e-12, 1.0, 3e5):
+        c = GridConnections(np.arange(300), np.zeros(300, int), rng.normal(0, size, 300))
+        scale = c.scale()
+        assert np.log2(scale) == round(np.log2(scale))
+        total = sum(abs(round(w / scale)) for w in c.weight.tolist())
+        assert 2**61 < total < 2**63  # safe, and no finer unit would be
+        assert scale <= 2.0**-40 * np.abs(c.weight).max()
+
+
+def test_a_single_event_comes_out_as_its_weight(fast_queue):
+    rng = np.random.default_rng(2)
+    c = GridConnections(np.arange(1000), np.zeros(1000, int), rng.uniform(0.5, 1, 1000))
+    delivery = Delivery(
+        fast_queue, c, 1, 2, 10, "vpo" if has_atomics(fast_queue.device) else "pull"
+    )
+    back = delivery.quantise(c.weight) * delivery.incoming_scale
+    assert np.abs(back / c.weight - 1).max() < 1e-15
+    assert delivery.quantise(0.0) == 0
+
+
+def test_the_largest_sum_does_not_wrap():
+    c = GridConnections(np.arange(4), np.zeros(4, int), 2.0**40)
+    assert 4 * round(2.0**40 / c.scale()) < 2**63
+    assert c.scale(external=2.0**50) > c.scale()
+    assert c.scale(largest=np.full(4, 2.0**41)) == 2 * c.scale()
+
+
+def test_too_many_connections_at_a_target():
+    c = GridConnections([0, 1], [0, 0], [1.0, 1.0])
+    with pytest.raises(InputError, match="target 0 sum up to 1e.10, above .* no room for 40 bits"):
+        c.scale(external=1e10)
+
+
+# ----------------------------------------------------------------------------------- delivery
+
+
+def cases():
+    """Name, connections, slots, and lists of spikes with the first step and steps of each."""
+    rng = np.random.default_rng(11)
+    one = random_connections(20, 50, 0.2, 1, weight=(-1.0, 2.0))
+    yield "one delay", one, 3, [(random_spikes(rng, 9, 20, s, 1), s, 1) for s in (0, 1, 2, 7)]
+    several = random_connections(20, 50, 0.3, 2, weight=(-1.0, 2.0), delay=(1, 9))
+    yield "delays up to the limit", several, 10, [(random_spikes(rng, 12, 20, 5, 1), 5, 1)]
+    many = random_spikes(rng, 90, 20, 33, 6)
+    yield "several steps, any order", several, 16, [(many, 33, 6), ([], 39, 1)]
+    long = random_spikes(rng, 70, 20, 3, 40)
+    yield "more steps than a word has bits", several, 50, [(long, 3, 40)]
+    same = [(4, s) for s in range(8)]
+    yield "many spikes of one source", several, 12, [(same, 0, 8)]
+    yield "an empty list", several, 10, [([], 0, 1)]
+    yield "nothing is connected", GridConnections([], [], [], [], 20), 2, [([(3, 0)], 0, 1)]
+    double = GridConnections([1] * 70, [3] * 70, np.arange(70.0), 2, 20, 4)
+    yield "many connections of one pair", double, 4, [([(1, 0), (0, 0)], 0, 1), ([(1, 1)], 1, 1)]
+
+
+CASES = {name: rest for name, *rest in cases()}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_gives_the_bits_of_numpy(queue, algorithm):
+    if algorithm != "pull" and not has_atomics(queue.device):
+        pytest.skip("no 64-bit atomics")
+    for name, (connections, slots, lists) in CASES.items():
+        if not connections.count and algorithm in ("vsn", "vssn"):
+            with pytest.raises(InputError, match="or none; use 'vpo'"):
+                Delivery(queue, connections, 1, slots, 1, algorithm)
+            continue
+        for options in options_of(algorithm):
+            targets = max(1, connections.num_targets) + 3
+            delivery = Delivery(queue, connections, targets, slots, 200, algorithm, **options)
+            held = Lists(queue, 200, slots, targets)
+            for found, first, steps in lists:
+                held.append(found, delivery)
+                delivery.enqueue(*held.arrays, first, steps)
+            held.assert_delivered()
+            delivery.check()
+            assert delivery.algorithm == algorithm, name
+
+
+def orders_of(connections):
+    """Weights by target, by a graph cut, and anyhow: their places."""
+    c = connections
+    source, delay, target = (a[c.order] for a in (c.source, c.delay, c.target))
+    groups = weight_order.group_numbers(source, delay), weight_order.group_numbers(target)
+    anyhow = np.random.default_rng(4).permutation(c.count)
+    return weight_order.placed(target), weight_order.graph_cut(*groups), anyhow
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_weights_in_any_order_in_memory(queue, algorithm):
+    if algorithm != "pull" and not has_atomics(queue.device):
+        pytest.skip("no 64-bit atomics")
+    connections, slots, [(found, first, steps)] = CASES["more steps than a word has bits"]
+    for k, place in enumerate(orders_of(connections)):
+        options = options_of(algorithm)[0]
+        delivery = Delivery(queue, connections, 53, slots, 200, algorithm, place=place, **options)
+        assert delivery.spec.indexed == (algorithm != "pull" or k != 0)
+        held = Lists(queue, 200, slots, 53)
+        held.append(found, delivery)
+        delivery.enqueue(*held.arrays, first, steps)
+        held.assert_delivered()
+
+
+@pytest.mark.parametrize("place", [np.arange(5), np.zeros(70, int)])
+def test_places_that_are_no_order_are_refused(fast_queue, place):
+    double = CASES["many connections of one pair"][0]
+    with pytest.raises(InputError, match="place is no order of 70 weights"):
+        Delivery(fast_queue, double, 7, 4, 9, place=place)
+
+
+def test_spikes_are_delivered_once_and_after_a_reset(queue):
+    """The list is left for the host; only what is new goes out."""
+    connections, slots, _ = CASES["one delay"]
+    delivery = Delivery(queue, connections, 50, slots, 6)
+    held = Lists(queue, 6, slots, 50)
+    for step in range(3):
+        held.append([(step, step), (step + 9, step)], delivery)
+        delivery.enqueue(*held.arrays, step)
+        delivery.enqueue(*held.arrays, step)  # nothing new
+    held.assert_delivered()
+    assert held.count.get()[0] == 6 and held.step.get().tolist() == [0, 0, 1, 1, 2, 2]
+    delivery.reset(held.count)
+    assert held.count.get()[0] == 0
+    held.append([(2, 3)], delivery)
+    delivery.enqueue(*held.arrays, 3)
+    held.assert_delivered()
+    delivery.check()
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_overflow_names_the_step(fast_queue, algorithm):
+    if algorithm != "pull" and not has_atomics(fast_queue.device):
+        pytest.skip("no 64-bit atomics")
+    connections, slots, _ = CASES["one delay"]
+    delivery = Delivery(fast_queue, connections, 50, slots, 5, algorithm)
+    held = Lists(fast_queue, 5, slots, 50)
+    for step, count in ((40, 3), (41, 2)):  # just full
+        held.append([(k, step) for k in range(count)], delivery)
+        delivery.enqueue(*held.arrays, step)
+    delivery.check()
+    held.append([(7, 42)], delivery)
+    delivery.enqueue(*held.arrays, 42)
+    delivery.enqueue(*held.arrays, 43)
+    with pytest.raises(SpikeOverflowError, match=r"by step 42 .* room for, 5;") as error:
+        delivery.check()
+    assert error.value.step == 42
+    held.assert_delivered()  # what was kept
+    delivery.reset(held.count)
+    delivery.check()
+
+
+def test_auto_measures_and_takes_the_fastest(fast_queue):
+    connections = random_connections(100, 3000, 0.1, 4, delay=(1, 3))
+    delivery = Delivery(fast_queue, connections, 3000, 8, 100, expected=20)
+    if not has_atomics(fast_queue.device):
+        assert delivery.algorithm == "pull"
+        return
+    assert {name.split()[0] for name in delivery.seconds} == set(ALGORITHMS)
+    assert all(t > 0 for t in delivery.seconds.values())
+    fastest = min(delivery.seconds, key=delivery.seconds.get)
+    assert delivery.algorithm == fastest.split()[0]
+    held = Lists(fast_queue, 100, 8, 3000)
+    held.append([(k, 6) for k in range(30)], delivery)
+    delivery.enqueue(*held.arrays, 6)  # measuring has left nothing behind
+    held.assert_delivered()
+    held.append([(k, 7) for k in range(30)], delivery)
+    delivery.tune(expected=90)  # in the middle of a run
+    delivery.enqueue(*held.arrays, 7)
+    held.assert_delivered()
+
+
+def test_few_connections_are_not_measured(fast_queue):
+    delivery = Delivery(fast_queue, CASES["one delay"][0], 50, 3, 9)
+    assert delivery.algorithm in ("vpo", "pull") and delivery.seconds == {}
+
+
+def test_devices_without_atomics_pull(fast_queue, monkeypatch):
+    connections = CASES["one delay"][0]
+    monkeypatch.setattr(simulate_delivery, "has_atomics", lambda device: False)
+    assert Delivery(fast_queue, connections, 50, 3, 9).algorithm == "pull"
+    with pytest.raises(errors.DeviceError, match="no 64-bit atomics, which 'vsn' needs"):
+        Delivery(fast_queue, connections, 50, 3, 9, "vsn")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"num_targets": 49}, "num_targets is 49; expected at least 50"),
+        ({"slots": 9}, "slots is 9; expected more than the largest delay, 9 steps"),
+        ({"capacity": 0}, "capacity is 0; expected at least 1"),
+        ({"slots": 2**30}, "slots of 50 targets"),
+    ],
+)
+def test_bad_deliveries_are_refused(change, words):
+    arguments = {"num_targets": 50, "slots": 10, "capacity": 5, "algorithm": "pull", **change}
+    with pytest.raises(InputError, match=words):
+        Delivery(MockQueue(), CASES["an empty list"][0], **arguments)
+
+
+def test_unknown_algorithms_are_refused(fast_queue):
+    words = "algorithm='csr' is not known; expected auto, vpo, vsn, vssn, pull"
+    with pytest.raises(InputError, match=words):
+        Delivery(fast_queue, CASES["an empty list"][0], 50, 10, 5, "csr")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"work_group": 24}, "work_group is 24; expected a power of two for 'vssn'"),
+        ({"columns": 2**27}, "134217728 columns take 1073741824 bytes of local memory"),
+    ],
+)
+def test_bad_options_are_refused(fast_queue, options, words):
+    if not has_atomics(fast_queue.device):
+        pytest.skip("no 64-bit atomics")
+    with pytest.raises(InputError, match=words):
+        Delivery(fast_queue, CASES["one delay"][0], 50, 3, 9, "vssn", **options)
+
+
+def test_more_steps_than_slots_are_refused(fast_queue):
+    delivery = Delivery(fast_queue, CASES["one delay"][0], 50, 3, 9, "pull")
+    held = Lists(fast_queue, 9, 3, 50)
+    with pytest.raises(InputError, match="got 4 steps at once; expected 1 to 3"):
+        delivery.enqueue(*held.arrays, 0, 4)

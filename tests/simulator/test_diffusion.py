@@ -1,0 +1,205 @@
+"""States that diffuse along cells of a network of one's own: a dense system is the oracle."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from clhines import InputError, Mechanism, Network, Simulation, discretise, sample_cells
+from clhines.simulator.engines import steps
+from clhines.simulator.engines.reference import Reference
+from clhines.simulator.model import compile
+from clhines.simulator.network.copies import copies_of
+from clhines.simulator.ranks.partition import Share
+from clhines.solver.device import devices
+
+DT = 0.1
+CABLE = discretise(sample_cells()[0], max_length=60)
+SEEP = """
+NEURON { SUFFIX seep RANGE D, w, start }
+PARAMETER { D = 1 w = 1 start = 1 }
+STATE { c q[2] }
+INITIAL { c = start  FROM i = 0 TO 1 { q[i] = start*(i + 1) } }
+BREAKPOINT { SOLVE mixed METHOD sparse }
+KINETIC mixed {
+    COMPARTMENT 2*w {c}
+    COMPARTMENT i, (i + 1)*w {q}
+    LONGITUDINAL_DIFFUSION D*w {c}
+    LONGITUDINAL_DIFFUSION i, (2 - i)*D*w {q}
+    ~ q[0] <-> q[1] (0.3*w, 0.2*w)
+    ~ c << (0)
+}
+"""
+PUTS = """
+NEURON { SUFFIX puts POINTER p }
+ASSIGNED { p }
+BEFORE BREAKPOINT { p = 2 }
+"""
+MIXED = np.linalg.inv(np.eye(2) + DT * np.array([[0.3, -0.2], [-0.15, 0.1]]))  # one step of q alone
+# Entries off the diagonal add up to about 1/dt at most, so that little cancels: a step is as good
+# as some 60 roundings, of float64 and of float32
+EPS = {"float64": 60 * 2.3e-16, "float32": 60 * 1.2e-7}
+
+
+def built(cells=2, mechanism=SEEP, at="all"):
+    net = Network([CABLE], num_cells=cells)
+    nodes = net.nodes(at=at)
+    random = np.random.default_rng(1)
+    given = {"D": random.uniform(1, 50, len(nodes)), "w": random.uniform(0.5, 3, len(nodes))}
+    group = net.insert(Mechanism.from_nmodl(mechanism), nodes, **given)
+    group.parameters["start"] = random.uniform(0.1, 2, len(nodes))
+    return net, group
+
+
+def joints():
+    """Pairs of neighbouring segments, of nodes of one cell."""
+    first, nseg, sections = CABLE.first_node, CABLE.nseg, CABLE.sections
+    pairs = [(first[s] + k, first[s] + k + 1) for s in range(len(nseg)) for k in range(nseg[s] - 1)]
+    for s in range(1, len(nseg)):
+        p, x = sections.parent[s], sections.parent_x[s]
+        pairs.append((first[p] + min(int(x * nseg[p]), nseg[p] - 1), first[s]))
+    return np.array(pairs)
+
+
+def dense(net, group, volume, coefficient):
+    """Matrix of a step of a state in all nodes, rows divided by volume times length over dt."""
+    length = np.tile((CABLE.sections.length / CABLE.nseg)[CABLE.section], net.num_cells)
+    n = net.forest.num_nodes
+    v, flow = np.zeros(n), np.zeros(n)
+    v[group.nodes], flow[group.nodes] = volume, coefficient
+    a = np.eye(n)
+    for cell in net.forest.cell_offsets[:-1]:
+        for i, j in joints() + cell:
+            if v[i] > 0 and v[j] > 0:
+                g = (flow[i] + flow[j]) / (length[i] + length[j])
+                for here, there in ((i, j), (j, i)):
+                    share = DT * g / (v[here] * length[here])
+                    a[here, here] += share
+                    a[here, there] -= share
+    return a[np.ix_(group.nodes, group.nodes)], v[group.nodes] * length[group.nodes]
+
+
+def expected(net, group, steps):
+    """(3, count): c and q after steps, each first of the reaction, then of diffusion."""
+    w, flow, start = (group.parameters[name] for name in ("w", "w", "start"))
+    flow = group.parameters["D"] * w
+    found = np.stack([start, start, 2 * start])
+    systems = [dense(net, group, *of) for of in ((2 * w, flow), (w, 2 * flow), (2 * w, flow))]
+    amounts = [(amount @ x) for (_, amount), x in zip(systems, found, strict=True)]
+    for _ in range(steps):
+        found[1:] = MIXED @ found[1:]
+        found = np.stack([np.linalg.solve(a, x) for (a, _), x in zip(systems, found, strict=True)])
+    np.testing.assert_allclose(systems[0][1] @ found[0], amounts[0], 1e-12)  # none is lost
+    return found
+
+
+def states(sim):
+    found = sim.arrays()
+    return np.stack([found[f"state0_{name}"] for name in ("c", "q__0", "q__1")])
+
+
+def simulated(engine, dtype="float64", steps=5, **given):
+    net, group = built(**given)
+    sim = Simulation(net, dt=DT, engine=engine, dtype=dtype)
+    sim.run(steps * DT)
+    return sim, expected(net, group, steps)
+
+
+@pytest.mark.parametrize("dtype", EPS)
+@pytest.mark.parametrize("engine", ["reference", "steps", "auto"])
+def test_steps_are_those_of_dense_systems(engine, dtype):
+    sim, want = simulated(engine, dtype if engine != "reference" else "float64")
+    assert sim.engine == ("steps" if engine == "auto" else engine)
+    assert np.ptp(want, axis=1).min() > 0.3
+    np.testing.assert_allclose(states(sim), want, 5 * EPS[dtype])
+
+
+@pytest.mark.parametrize("dtype", EPS)
+def test_steps_of_gpus_have_a_work_item_for_each_node(dtype, monkeypatch):
+    others = {**vars(devices), "is_cpu": lambda _: False}
+    monkeypatch.setattr(steps, "devices", SimpleNamespace(**others))
+    sim, want = simulated("steps", dtype)
+    assert not sim.runner.kernels.in_vectors
+    np.testing.assert_allclose(states(sim), want, 5 * EPS[dtype])
+
+
+@pytest.mark.parametrize("engine", ["reference", "steps"])
+def test_nothing_flows_where_the_mechanism_is_not(engine):
+    """Each connected piece is a tree of its own: of some sections, one of which has a gap."""
+    chosen = np.random.default_rng(2).random(len(CABLE.nseg)) < 0.6
+    some = chosen[CABLE.section]
+    long = np.argmax(CABLE.nseg)
+    some[CABLE.section == long] = True
+    some &= CABLE.area > 0
+    some[CABLE.first_node[long] + 2] = False
+    sim, want = simulated(engine, cells=1, at=np.flatnonzero(some))
+    (one,) = compile(sim.network, DT).diffusions
+    assert 2 < one.forest.num_cells < some.sum() / 2
+    np.testing.assert_allclose(states(sim), want, 5 * EPS["float64"])
+
+
+@pytest.mark.parametrize("engine", ["reference", "steps"])
+def test_runs_go_on_from_states_and_files_and_take_other_coefficients(engine, tmp_path):
+    sim, want = simulated(engine)
+    np.testing.assert_allclose(states(sim), want, 5 * EPS["float64"])
+    half = simulated(engine, steps=2)[0]
+    half.save(tmp_path / "state.npz")
+    half.network.save(tmp_path / "network.npz")
+    again = Simulation(Network.load(tmp_path / "network.npz"), dt=DT, engine=engine)
+    again.restore(tmp_path / "state.npz")
+    again.run(3 * DT)
+    np.testing.assert_array_equal(states(again), states(sim))
+    again.reset()
+    again.set(again.network.groups[0], D=0.0)
+    again.run(5 * DT)
+    start = sim.network.groups[0].parameters["start"]
+    np.testing.assert_allclose(states(again)[0], start, 5 * EPS["float64"])
+
+
+@pytest.mark.parametrize("engine", ["reference", "steps"])
+def test_copies_and_recordings(engine):
+    sim, want = simulated(engine)
+    once = built()[0]
+    for many in (copies_of(once, 3), None):
+        made = Simulation(once if many is None else many, dt=DT, engine=engine)
+        copies = made if many is not None else made.replicate(3)
+        group = copies.network.groups[0]
+        recording = copies.record("q[1]", group)
+        recorded = copies.run(5 * DT)[recording]
+        assert group.nodes.shape == (3 * want.shape[1],)
+        np.testing.assert_allclose(states(copies), np.tile(states(sim), 3), 5 * EPS["float64"])
+        np.testing.assert_array_equal(recorded[-1], states(copies)[2])
+
+
+def test_ranks_have_the_trees_of_their_cells():
+    model = compile(built(cells=3)[0], DT)
+
+    def advanced(own):
+        run = Reference(own)
+        run.begin(5, [])
+        run.advance(0, 5, 0)
+        return run.variables.states[0]["c"]
+
+    parts = [advanced(Share(model, first, end).model()) for first, end in ((0, 1), (1, 3))]
+    np.testing.assert_array_equal(np.concatenate(parts), advanced(model))
+
+
+def test_what_cannot_be_had_is_refused_in_one_line():
+    net = Network.from_arrays([-1, 0], [0, 2], [300.0] * 2, [0.0, 0.1], [0.005] * 2)
+    net.insert(Mechanism.from_nmodl(SEEP), [0, 1])
+    with pytest.raises(InputError, match="^seep: LONGITUDINAL_DIFFUSION needs lengths of segments"):
+        Simulation(net)
+    ion = SEEP.replace("RANGE D", "USEION x WRITE xi VALENCE 1 RANGE D").replace("c = ", "xi = ")
+    ion = ion.replace("STATE { c ", "STATE { xi ").replace("{c}", "{xi}").replace("~ c ", "~ xi ")
+    net, _ = built(mechanism=ion)
+    net.insert(Mechanism.from_nmodl(ion.replace("seep", "second")), net.nodes())
+    with pytest.raises(InputError, match="^second: xi diffuses by another mechanism, too"):
+        Simulation(net)
+    net, group = built(mechanism=SEEP.replace("~ c << (0)", ""))
+    puts = net.insert(Mechanism.from_nmodl(PUTS), group.nodes[:1])
+    net.set_pointer(puts, "p", (group, "c", [0]))
+    with pytest.raises(InputError, match="^puts: pointer p points to c of seep, which uses it"):
+        Simulation(net)
+    for engine in ("epochs-gpu", "epochs-cpu"):
+        with pytest.raises(InputError, match="takes no LONGITUDINAL_DIFFUSION; expected 'steps'"):
+            Simulation(built()[0], engine=engine)

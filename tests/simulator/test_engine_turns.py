@@ -1,0 +1,56 @@
+"""Engines in turn in one process: what one of them compiled must not change another's results."""
+
+import importlib.util
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clhines.solver.device import devices
+
+TESTS = Path(__file__).parents[1]
+# Voltages of some 100 mV after 400 steps, each some roundings off, which a spike's upstroke
+# (about e^5) amplifies; NEURON's conductances are differences over 0.001 mV besides
+# (tests/neuron/test_run.py).
+TOLERANCES = {"texts": 1e-8, "mod": 1e-8, "neuron": 1e-7}  # mV
+ALL = [f"{model}:{engine}" for engine in ("epochs", "steps") for model in TOLERANCES]
+PAIRS = [
+    [f"{model}:{engine}" for engine in order]
+    for model in TOLERANCES
+    for order in itertools.permutations(("steps", "epochs"))
+]
+TURNS = [ALL, ALL[::-1], *(pytest.param(runs, marks=pytest.mark.slow) for runs in PAIRS)]
+WIDTHS = [0, *(pytest.param(w, marks=pytest.mark.slow) for w in (16, 32, 64))]  # bytes; 0: its own
+
+
+@pytest.mark.optimised
+@pytest.mark.parametrize("turns", TURNS, ids="-".join)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_each_engine_after_others(fast_queue, needs, tmp_path, width, turns):
+    """All in one order and the other, and in pairs, into an empty cache and again from it."""
+    needs(fast_queue, "float64")
+    if width > devices.limits(fast_queue.device).trusted_bytes:
+        pytest.skip(f"vectors of {width} bytes are wider than this device computes right")
+    if importlib.util.find_spec("neuron") is None:
+        turns = [run for run in turns if not run.startswith("neuron")]
+        if not turns:
+            pytest.skip("NEURON is not installed")
+    index = next(i for i, d in devices.all_devices() if d == fast_queue.device)
+    folder = str(tmp_path / "cache")
+    (tmp_path / "cache").mkdir()
+    paths = [str(TESTS / "support"), str(TESTS / "simulate"), os.environ.get("PYTHONPATH", "")]
+    more = {"POCL_CACHE_DIR": folder, "XDG_CACHE_HOME": folder, "CUDA_CACHE_PATH": folder}
+    for _ in ("compiled", "cached"):
+        done = subprocess.run(
+            [sys.executable, str(TESTS / "support/engine_turns.py"), index, str(width), *turns],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **more},
+            capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-2000:]
+        for run, (difference, scale) in json.loads(done.stdout.splitlines()[-1]).items():
+            assert scale > 50, run  # a spike at least
+            assert difference <= TOLERANCES[run.partition(":")[0]], (run, difference)

@@ -1,0 +1,61 @@
+"""Rate functions for lanes of nodes: their numbers against exact ones, their source."""
+
+from fractions import Fraction
+from math import factorial
+
+import numpy as np
+import pytest
+
+from clhines.simulator.gpu.spec import NEAR, SeriesNumbers, coefficients, with_inverses
+from clhines.simulator.mechanisms.emit.helpers import bernoulli_coefficients
+
+EPS = {"double": 2.0**-52, "float": 2.0**-23}
+
+
+@pytest.mark.parametrize("real", EPS)
+def test_polynomial_of_the_exponential(real):
+    """A fraction of a rounding from the series, in exact numbers."""
+    c = coefficients(real)
+    for k in range(-40, 41):
+        x = Fraction(k) * Fraction(34657, 4000000)
+        exact = sum(x**n / factorial(n + 1) for n in range(25))
+        powers = [int(n[4:]) for n in c if n.startswith("exp_")]
+        found = sum(Fraction(c[f"exp_{n}"]) * x**n for n in powers)
+        assert abs(found / exact - 1) < EPS[real] / 8
+
+
+@pytest.mark.parametrize("real", EPS)
+def test_series_near_zero(real):
+    c, x = coefficients(real), Fraction(NEAR)
+    every = bernoulli_coefficients("double")
+    exact = 1 - x / 2 + sum(value * x ** (2 * k + 2) for k, value in enumerate(every))
+    own = [int(n[10:]) for n in c if n.startswith("bernoulli_")]
+    found = 1 - x / 2 + sum(Fraction(c[f"bernoulli_{k}"]) * x ** (2 * k + 2) for k in own)
+    assert abs(found / exact - 1) < EPS[real] / 4
+
+
+def test_arguments_are_what_no_instruction_holds():
+    for name, value in coefficients("double").items():
+        long = np.float64(value) != short(value)
+        assert (name in SeriesNumbers("double").arguments) == long
+    assert list(SeriesNumbers("float").arguments) == ["nearly_zero"]
+
+
+def short(value):
+    """Return the double whose last 32 bits are 0."""
+    return (np.float64(value).view(np.int64) >> 32 << 32).view(np.float64)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("y = 1.0 / x;", "y = 1.0 * node_inverse_(x);"),
+        ("y = a * b / (c + d / e);", "y = a * b * node_inverse_(c + d * node_inverse_(e));"),
+        ("y = f(x / 2.0) / exp(z) / w;",
+         "y = f(x * node_inverse_(2.0)) * node_inverse_(exp(z)) * node_inverse_(w);"),
+        ("y = a /\n    (b);", "y = a *\n    node_inverse_(b);"),
+        ("y = x / 1e-05 - 1.0;", "y = x * node_inverse_(1e-05) - 1.0;"),
+    ],
+)  # fmt: skip
+def test_quotients_become_products(text, expected):
+    assert with_inverses(text) == expected

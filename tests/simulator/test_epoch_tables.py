@@ -1,0 +1,269 @@
+"""Functions of .mod files with tables in epochs: what is loaded, terms of exponentials, a cell."""
+
+from fractions import Fraction
+from math import factorial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clhines import Mechanism, Network, Simulation
+from clhines.simulator.gpu import arena_epochs
+from clhines.simulator.gpu.arena_spec import terms, with_few_terms, with_rows
+from clhines.simulator.gpu.lists import _joined, _rows_and_lanes, _weight_of
+from clhines.simulator.gpu.spec import WARP, coefficients
+
+MODS = Path(__file__).parents[2] / "bench" / "mods"
+EPS = {"double": 2.0**-52, "float": 2.0**-23}
+SOURCE = """static real c_place_(const node_series_ series__, const real xi, const int n)
+{
+    return xi;
+}
+
+static real c_lookup_(const node_series_ series__, const real place)
+{
+    return place;
+}
+
+static void c_advance(const node_series_ series__, __global const real *r__table, real *m_)
+{
+    const real _r__place = c_place_(series__, 2.0 * v + 240.0, 440);
+    const real mtau = c_lookup_(series__, _r__place, r__table, 1, 2, 440);
+    const real _x0 = 1.0 / mtau;
+    const real m_rate = -_x0;
+    const real minf = c_lookup_(series__, _r__place, r__table, 0, 2, 440);
+    const real m__2 = m + node_grown_(series__, m_rate * dt) * (m - minf);
+    *m_ = m__2;
+}
+"""
+
+ENGINE = "epochs-gpu"
+
+
+def test_rows_are_loaded_as_a_whole():
+    """Both rows, right after the place; the helpers of the mechanism are gone."""
+    found = with_rows(SOURCE, "c")
+    assert "c_place_" not in found and "c_lookup_" not in found
+    lines = [line.strip() for line in found.splitlines()]
+    first = next(k for k, line in enumerate(lines) if "node_row_of_(2.0 * v + 240.0, 440)" in line)
+    assert (
+        "real2" in lines[first + 1]
+        and "node_load2_(r__table + _r__place__at.row * 2 + 0)" in (lines[first + 1])
+    )
+    assert "node_load2_(r__table + (_r__place__at.row + 1) * 2 + 0)" in lines[first + 2]
+    low, high = (lines[first + k].split()[2] for k in (1, 2))
+    assert f"minf = node_between_(_r__place__at.share, {low}.s0, {high}.s0);" in found
+    assert f"mtau = node_between_(_r__place__at.share, {low}.s1, {high}.s1);" in found
+
+
+@pytest.mark.parametrize("least, has", [(1.0, True), (0.05, False), (-1.0, False)])
+def test_terms_are_those_of_the_least_tau(least, has):
+    table = np.array([[0.0, 2.0], [1.0, least]])
+    found = with_few_terms(SOURCE, "c", {"r": table}, 0.025, "double")
+    number = terms(0.025, table[:, 1], "double")
+    assert (f"node_grown_{number}_(series__, m_rate * dt)" in found) == has == (number > 0)
+    assert has or found == SOURCE
+
+
+@pytest.mark.parametrize("real", EPS)
+def test_terms_are_enough(real):
+    """The first terms of the polynomial, beside the series in exact numbers."""
+    c = coefficients(real)
+    for most in (0.004, 0.05, 0.2, 0.34):
+        number = terms(most, np.array([1.0, 3.0]), real)
+        for k in range(11):
+            x = -Fraction(most) * k / 10
+            exact = sum(x**n / factorial(n + 1) for n in range(25))
+            found = sum(Fraction(c[f"exp_{n}"]) * x**n for n in range(number))
+            assert abs(found / exact - 1) < EPS[real] / 2
+
+
+def cells(names):
+    """Two cells of four nodes, the last one with one channel alone."""
+    parent, n = np.array([-1, 0, 1, 1, -1, 4, 5, 5]), 8
+    area = np.linspace(400.0, 900.0, n)
+    net = Network.from_arrays(parent, [0, 4, 8], area, np.full(n, 0.1), 1e-5 * area)
+    net.ion("na", e=50.0)
+    net.ion("k", e=-85.0)
+    groups = {}
+    for name in names:
+        mechanism = Mechanism.from_nmodl(MODS / f"{name}.mod", use_tables=True)
+        where = np.arange(n) if name == "ih" else np.array([0, 1, 2, 4, 5, 6])
+        groups[name] = net.insert(mechanism, where, gbar=1e-4 if name == "ih" else 0.02)
+    clamp = net.add("iclamp", at=np.array([0, 4]), delay=0.2, dur=5.0, amp=[0.05, 0.3])
+    net.play(clamp, 0, "amp", [0, 2, 4.0], [0.05, 0.3, 0.1])
+    net.add_detector(np.array([0, 5]), -50.0)
+    return net, groups
+
+
+def test_channels_with_tables_as_the_reference(fast_queue, needs, monkeypatch):
+    """Voltages, gates and an ion's current; the same bits of voltages whatever is recorded."""
+    needs(fast_queue, "float64")
+    found, spikes, specs, with_blocks = {}, {}, [], arena_epochs.with_blocks
+
+    def kept(*given):
+        specs.append(with_blocks(*given)[0])
+        return with_blocks(*given)
+
+    monkeypatch.setattr(arena_epochs, "with_blocks", kept)
+    for engine, more in (("reference", True), (ENGINE, True), (ENGINE, False)):
+        net, groups = cells(("nata", "skv", "ih"))
+        sim = Simulation(net, 0.05, queue=fast_queue, engine=engine)
+        asked = [sim.record("v", np.arange(8))]
+        if more:
+            asked += [sim.record("m", groups["nata"]), sim.record("ina", [0, 1, 5])]
+        result = sim.run(6.0)
+        found[engine, more] = [result[k] for k in asked]
+        spikes[engine, more] = result.spike_time
+    assert specs[0].classes and specs[0].selects and specs[0].sums_apart and specs[0].terms
+    assert all(k.held for k in specs[0].blocks if k.kind == "density")
+    expected = found["reference", True]
+    assert np.ptp(expected[0]) > 20 and np.ptp(expected[1]) > 0.1
+    for values, exact in zip(found[ENGINE, True], expected, strict=True):
+        np.testing.assert_allclose(values, exact, 0, 1e-10 * np.abs(exact).max())
+    assert np.array_equal(found[ENGINE, True][0], found[ENGINE, False][0])
+    assert len(spikes["reference", True]) > 1
+    for values in spikes.values():
+        np.testing.assert_allclose(values, spikes["reference", True], 0, 1e-12)
+
+
+def test_a_table_of_which_one_variable_is_looked_up(fast_queue, needs):
+    """Its place has no name in what the functions are made of."""
+    needs(fast_queue, "float64")
+    file, found = Path(__file__).parents[1] / "mod" / "na.mod", []
+    for engine in ("reference", ENGINE):
+        net, _ = cells(())
+        net.insert(Mechanism.from_nmodl(file, use_tables=True))
+        sim = Simulation(net, 0.05, queue=fast_queue, engine=engine)
+        number = sim.record("v", np.arange(8))
+        found.append(sim.run(4.0)[number])
+    assert np.ptp(found[0]) > 1
+    np.testing.assert_allclose(found[1], found[0], 0, 1e-10 * np.abs(found[0]).max())
+
+
+WARM = """
+NEURON { SUFFIX warm NONSPECIFIC_CURRENT i RANGE gbar, tau, inf GLOBAL q10, slope }
+PARAMETER { gbar = 1e-4 (S/cm2) q10 = 3 slope = 9 (mV) celsius (degC) v (mV) }
+STATE { m }
+ASSIGNED { i (mA/cm2) tau (ms) inf }
+INITIAL { rates() m = inf }
+BREAKPOINT { SOLVE states METHOD cnexp i = gbar*m*(v + 50) }
+DERIVATIVE states { rates() m' = (inf - m)/tau }
+PROCEDURE rates() { LOCAL qt
+    qt = q10^((celsius - 24)/10)
+    inf = 1/(1 + exp(-(v + 60)/slope))
+    tau = 5*exp((v + 60)/40)/qt
+}
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_what_is_the_same_at_all_nodes(fast_queue, needs, monkeypatch, dtype):
+    """Is worked out once a launch, and anew after a change of what it is from."""
+    needs(fast_queue, dtype)
+    found, specs, with_blocks = [], [], arena_epochs.with_blocks
+
+    def kept(*given):
+        specs.append(with_blocks(*given)[0])
+        return with_blocks(*given)
+
+    monkeypatch.setattr(arena_epochs, "with_blocks", kept)
+    for engine in ("reference", ENGINE):
+        net, _ = cells(())
+        group = net.insert(Mechanism.from_nmodl(WARM))
+        sim = Simulation(net, 0.05, dtype, queue=fast_queue, engine=engine)
+        number = sim.record("v", np.arange(8))
+        first = sim.run(3.0)[number]
+        sim.set(group, q10=2.0, slope=5.0)
+        found.append((first, sim.run(3.0)[number]))
+    assert any("pow(q10" in text for text in specs[0].once)
+    assert "pow(q10" not in specs[0].arena.kinds[-1].functions.split("warm_advance(")[1]
+    eps = {"float64": 1e-11, "float32": 2e-4}[dtype]  # relative to the largest voltage
+    for values, exact in zip(found[1], found[0], strict=True):
+        np.testing.assert_allclose(values, exact, 0, eps * np.abs(exact).max())
+    assert np.abs(found[1][1][-1] - found[1][0][-1]).max() > 1e-3
+
+
+GATED = """
+NEURON { SUFFIX %s NONSPECIFIC_CURRENT i RANGE gbar, minf, mtau, i, alpha }
+PARAMETER { gbar = 1e-4 (S/cm2) }
+STATE { m }
+ASSIGNED { v (mV) i (mA/cm2) minf mtau (ms) alpha (/ms) }
+INITIAL { rates(v) m = minf }
+BREAKPOINT { SOLVE states METHOD cnexp i = gbar*m*(v + 70) alpha = minf/mtau }
+DERIVATIVE states { rates(v) m' = (minf - m)/mtau }
+PROCEDURE rates(v) { mtau = %s + 0.01*(v + 90) minf = 1/(1 + exp(-(v + 60)/8)) }
+"""
+SIZE = 40  # nodes of a cell
+
+
+def gated_cells(count):
+    """Cells whose nodes have some of three mechanisms each, which set what nothing reads."""
+    rng, n = np.random.default_rng(5), count * SIZE
+    parent = np.arange(-1, n - 1)
+    parent[::SIZE] = -1
+    area = rng.uniform(300, 900, n)
+    net = Network.from_arrays(parent, np.arange(0, n + 1, SIZE), area, np.full(n, 0.1), 1e-5 * area)
+    groups = {}
+    for name, tau in (("one", 1.5), ("two", 3.0), ("three", 7.0)):
+        nodes = np.flatnonzero(rng.random(n) < 0.6)
+        made = Mechanism.from_nmodl(GATED % (name, tau))
+        groups[name] = net.insert(made, nodes, gbar=rng.uniform(1e-5, 1e-3, len(nodes)))
+    net.add("iclamp", at=np.arange(count) * SIZE, delay=0.5, dur=2.0, amp=0.1)
+    net.add_detector([0], 0.0)
+    return net, groups
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_lists_of_several_classes(fast_queue, needs, monkeypatch, more):
+    """Voltages, gates, and states that nothing reads: recorded, and as a run leaves them.
+
+    There are so many cells that a work-group has several, on GPUs too.
+    """
+    needs(fast_queue, "float64")
+    count = 2 * fast_queue.device.max_compute_units + 1
+    specs, with_blocks = [], arena_epochs.with_blocks
+
+    def kept(*given):
+        specs.append(with_blocks(*given)[0])
+        return with_blocks(*given)
+
+    monkeypatch.setattr(arena_epochs, "with_blocks", kept)
+    found = {}
+    for engine in ("reference", ENGINE):
+        net, groups = gated_cells(count)
+        sim = Simulation(net, 0.05, queue=fast_queue, engine=engine)
+        asked = [sim.record("v", np.arange(count * SIZE))]
+        if more:
+            asked += [
+                sim.record(x, groups[k]) for k in ("one", "three") for x in ("m", "minf", "alpha")
+            ]
+        result = [sim.run(1.5), sim.run(2.0)]
+        left = sim.arrays()
+        states = [left[f"state{k}_{x}"] for k in range(3) for x in ("m", "minf", "mtau")]
+        found[engine] = [np.concatenate([r[k] for r in result]) for k in asked] + states
+    assert all(k.unread == ("minf", "mtau") for k in specs[0].blocks if k.name in groups)
+    assert all(spec.mixed for spec in specs) and all(s.units > 1 for s in specs if s.ptx)
+    assert np.ptp(found["reference"][0]) > 5
+    for values, exact in zip(found[ENGINE], found["reference"], strict=True):
+        np.testing.assert_allclose(values, exact, 0, 1e-10 * np.abs(exact).max())
+
+
+def test_joined_lists_have_less_in_them():
+    """Each node has a lane of its own in a list of its cell, and no cell has more than split."""
+    rng, weight = np.random.default_rng(1), np.array([2.0, 1, 4, 3])
+    for _ in range(20):
+        cell = np.sort(rng.integers(0, 4, rng.integers(1, 300)))
+        cell = np.unique(cell, return_inverse=True)[1]
+        bits = rng.integers(0, 16, len(cell))
+        order = np.lexsort((bits, cell))
+        row, lane = _joined(order, bits, cell, weight)
+        assert np.array_equal(np.unique(row), np.arange(row.max() + 1))
+        assert len(np.unique(row * WARP + lane)) == len(cell) and lane.max() < WARP
+        assert (np.diff(row[order]) >= 0).all() and (np.diff(cell[order]) >= 0).all()
+        both = [
+            _weight_of(r, bits, cell, weight) for r in (row, _rows_and_lanes(order, bits, cell)[0])
+        ]
+        assert (both[0] <= both[1]).all()
+        filled = sum(-(-np.bincount(cell) // WARP))
+        assert filled <= row.max() + 1

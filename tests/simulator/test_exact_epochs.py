@@ -1,0 +1,431 @@
+"""Epochs of whole cells for networks with exact times against the reference on the host.
+
+The two add the same numbers in another order, so that each step differs by some units in the last
+place; the networks below do not amplify that by more than 100 times the number of steps.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import mod_files
+import numpy as np
+import pyopencl as cl
+import pytest
+from exact_cells import CELLS, NODES, READS, RELAY, network, with_artificial, with_relays
+
+from clhines import BuildError, DeviceError, InputError, Mechanism, Network, Simulation
+from clhines.simulator.gpu import arena_epochs, plan
+from clhines.simulator.gpu.arena_epochs import epoch_of
+from clhines.simulator.network.groups import inside
+from clhines.solver.device import devices, program
+
+ENGINE = "epochs-gpu"  # of any device
+OWN = """
+NEURON { SUFFIX own RANGE ica NONSPECIFIC_CURRENT i }
+STATE { c }
+ASSIGNED { v (mV) i (mA/cm2) ica (mA/cm2) }
+BREAKPOINT { SOLVE states METHOD cnexp ica = 1e-5*(v + 60)*(1 + c) i = ica }
+DERIVATIVE states { c' = -ica*1000 - c/9 }
+"""  # ica is a variable of its own, whatever ions others have
+GIVEN = """
+NEURON { SUFFIX given NONSPECIFIC_CURRENT i RANGE gbar, low, rate, inf }
+PARAMETER { gbar = 1e-4 (S/cm2) low = -60 (mV) }
+STATE { m }
+ASSIGNED { v (mV) i (mA/cm2) inf tau (ms) rate (/ms) }
+INITIAL { settle(v) m = 0 }
+BREAKPOINT { SOLVE states METHOD cnexp i = gbar*m*(v - low) rate = inf/tau }
+DERIVATIVE states { settle(v) m' = (inf - m)/tau }
+PROCEDURE settle(v (mV)) { inf = 1/(1 + exp(-(v + 60)/9)) tau = 2 + 1/(1 + exp((v + 50)/9)) }
+"""  # inf and tau keep their values from block to block: they are given, and INITIAL sets them
+DT, STOP = 0.05, 20.0  # ms
+EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps
+STATES = {
+    "ext_nmda": ("g", "open"),
+    "ext_table": ("n", "steps", "middles", "seen", "factor"),
+}
+
+
+def recorded(sim, groups):
+    """Numbers of records by name."""
+    nodes = np.arange(NODES * CELLS)
+    found = {"v": sim.record("v", nodes)}
+    found |= {name: sim.record(name, nodes[nodes % NODES != 4]) for name in ("cai", "ica", "eca")}
+    for mechanism, names in STATES.items():
+        found |= {(mechanism, name): sim.record(name, groups[mechanism]) for name in names}
+    return found
+
+
+def test_as_the_reference(fast_queue, needs):
+    """Voltages, concentrations, states, outputs, spikes; the same bits in another run."""
+    needs(fast_queue, "float64")
+    found = []
+    for engine in ("reference", ENGINE, ENGINE):
+        net, groups = network()
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=130)
+        assert sim.engine == engine
+        numbers = recorded(sim, groups)
+        found.append((sim.run(STOP), sim.voltages(), sim.weights()))
+    (expected, *_), (first, v, weights), (second, *again) = found
+    assert len(expected.spike_cell) > 6
+    assert max(expected[numbers["v"]].max(), -expected[numbers["ica"]].min()) > 0
+    for name, number in numbers.items():
+        scale = np.abs(expected[number]).max()
+        assert scale > 0, name
+        np.testing.assert_allclose(first[number], expected[number], 0, EPS * scale, err_msg=name)
+        assert np.array_equal(first[number], second[number])
+    assert np.array_equal(first.spike_cell, expected.spike_cell)
+    np.testing.assert_allclose(first.spike_time, expected.spike_time, 0, 1e-12 * STOP)
+    assert all(map(np.array_equal, (v, weights), again))
+
+
+def test_cells_of_several_work_groups(fast_queue, needs, monkeypatch):
+    """Where these share a cell's lists out, results stay; simulations in two threads take turns."""
+    needs(fast_queue, "float64")
+    runs, like = [], np.arange(NODES * CELLS)
+    for most in (plan.MOST_WARPS, 0):
+        monkeypatch.setattr(plan, "MOST_WARPS", most)
+        net, groups = network()
+        sim = Simulation(net, DT, queue=fast_queue, engine=ENGINE, chunk=130)
+        parts = sim.runner.kernels._tables[0].plan.spec.parts
+        assert (parts > 1) == (not most and sim.runner.limits.ptx)
+        numbers = recorded(sim, groups)
+        runs.append(sim.run(STOP))
+    for number in numbers.values():
+        scale = np.abs(runs[0][number]).max()
+        np.testing.assert_allclose(runs[1][number], runs[0][number], 0, EPS * scale)
+    assert np.array_equal(runs[0].spike_cell, runs[1].spike_cell)
+    assert np.array_equal(runs[0].spike_time, runs[1].spike_time)
+
+    def run(_):
+        queue = cl.CommandQueue(fast_queue.context)
+        sim = Simulation(network()[0], DT, queue=queue, engine=ENGINE, chunk=7)
+        number = sim.record("v", like)
+        return sim.run(STOP)[number]
+
+    with ThreadPoolExecutor(2) as pool:
+        for found in pool.map(run, range(4)):
+            assert np.array_equal(found, runs[1][numbers["v"]])
+
+
+def test_equal_cells_and_float32(fast_queue):
+    """Equal cells share their lists; single precision and the second order: the same spikes."""
+    found = {}
+    for engine, dtype in ((ENGINE, "float32"), ("steps", "float32"), ("reference", "float64")):
+        given = {"queue": fast_queue, "engine": engine, "secondorder": 1}
+        sim = Simulation(network(like=True)[0], DT, dtype, **given)
+        number = sim.record("v", np.arange(NODES * CELLS))
+        result = sim.run(20.0)
+        found[engine] = result[number], result.spike_cell
+    far = {k: np.abs(v[0] - found["reference"][0]).max() for k, v in found.items()}
+    assert np.array_equal(found[ENGINE][1], found["reference"][1])
+    assert far[ENGINE] < max(0.05, 2 * far["steps"])
+
+
+def test_goes_on_from_what_steps_saved(fast_queue, needs, tmp_path):
+    needs(fast_queue, "float64")
+    runs = []
+    for engine in ("steps", ENGINE):
+        net, groups = network()
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        numbers = recorded(sim, groups)
+        if engine == "steps":
+            sim.run(2.05)
+            sim.save(tmp_path / "state.npz")
+        else:
+            sim.restore(tmp_path / "state.npz")
+        runs.append(sim.run(10.0))
+    assert len(runs[0].spike_cell) > 2
+    assert np.array_equal(*(run.spike_cell for run in runs))
+    for number in numbers.values():
+        scale = np.abs(runs[0][number]).max()
+        np.testing.assert_allclose(runs[1][number], runs[0][number], 0, EPS * scale)
+
+
+CASES = {
+    "ahead": (lambda: with_artificial(), {}),
+    "later": (lambda: with_artificial(3.0), {}),
+    "together": (lambda: with_artificial(0.001), {}),
+    "second order": (lambda: with_artificial(0.3), {"secondorder": 2}),
+}
+
+
+@pytest.mark.parametrize("binned", [False, True], ids=["exact", "bins"])
+@pytest.mark.parametrize("case", CASES)
+def test_artificial_cells_go_ahead(fast_queue, needs, case, binned):
+    """Voltages, ions, states of all instances, also recorded, and events, as the reference's."""
+    needs(fast_queue, "float64")
+    runs, (build, given) = [], CASES[case]
+    of_cpus = ["epochs-cpu"] if devices.is_cpu(fast_queue.device) else []
+    for engine in ("reference", ENGINE, ENGINE, *of_cpus):
+        net, groups = build()
+        if binned:
+            inside(net).added.bins = True
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=130, **given)
+        numbers = recorded(sim, groups)
+        if len(runs) != 2:  # the third records neither states of instances nor artificial cells
+            numbers |= {x: sim.record(x, groups["several"]) for x in ("g", "open")}
+            numbers |= {x: sim.record(x, groups["ext_fire"]) for x in ("m", "fired")}
+        runs.append((sim.run(STOP), sim.arrays(), numbers))
+    (expected, arrays, numbers), *others = runs
+    assert expected[numbers["fired"]].max() > 0 and expected[numbers["open"]].max() > 0
+    assert len(set(expected.spike_cell)) > 6
+    for found, own, asked in others:
+        for name, number in asked.items():
+            scale = max(np.abs(expected[numbers[name]]).max(), 1e-6)
+            difference = np.abs(found[number] - expected[numbers[name]]).max()
+            assert difference <= EPS * scale, name
+        assert np.array_equal(found.spike_cell, expected.spike_cell)
+        np.testing.assert_allclose(found.spike_time, expected.spike_time, 0, 1e-12 * STOP)
+        for name in ("count", "cursor", "held"):
+            assert np.array_equal(own[name], arrays[name])
+
+
+def test_rings_of_artificial_cells_are_those_of_steps_when_saved(fast_queue, needs, tmp_path):
+    """Epochs go on from a state of steps and steps from one of epochs, as by steps alone."""
+    needs(fast_queue, "float64")
+    runs = []
+    for engines in (("steps", "steps"), ("steps", ENGINE), (ENGINE, "steps")):
+        path = tmp_path / f"{'-'.join(engines)}.npz"
+        for engine in engines:
+            net, _ = with_artificial(0.001)
+            sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+            if path.exists():
+                sim.restore(path)
+            found = sim.run(10.0)
+            sim.save(path)
+        runs.append((found, sim.voltages()))
+    (expected, v), *others = runs
+    assert len(expected.spike_cell) > 6
+    for found, own in others:
+        assert np.array_equal(found.spike_cell, expected.spike_cell)
+        np.testing.assert_allclose(found.spike_time, expected.spike_time, 0, 1e-12 * STOP)
+        np.testing.assert_allclose(own, v, 0, EPS * np.abs(v).max())
+
+
+SENDS = """
+NEURON { POINT_PROCESS sends RANGE first, every NONSPECIFIC_CURRENT i }
+PARAMETER { first = 0.05 (ms) every = 0.1 (ms) }
+ASSIGNED { v (mV) i (nA) }
+INITIAL { net_send(first, 1) }
+BREAKPOINT { i = 0 }
+NET_RECEIVE(w) { if (flag == 1) { net_event(t) net_send(every, 1) } }
+"""
+TAKES = """
+NEURON { POINT_PROCESS takes RANGE g NONSPECIFIC_CURRENT i }
+STATE { g (uS) }
+ASSIGNED { v (mV) i (nA) }
+INITIAL { g = 0 }
+BREAKPOINT { SOLVE s METHOD cnexp i = g*v }
+DERIVATIVE s { g' = -g/2 }
+NET_RECEIVE(w (uS)) { g = g + w }
+"""
+
+
+def small():
+    """One cell: hh, and a node with nothing but `pas` in a list with one that has a synapse."""
+    net = Network.from_arrays([-1, 0, 0], [0, 3], [500.0] * 3, [0, 0.1, 0.1], [0.005] * 3)
+    net.insert("hh", [0])
+    net.insert("pas", [1, 2], g=1e-4, e=-70.0)
+    return net, net.add(Mechanism.from_nmodl(TAKES), [1])
+
+
+def voltages(net, engine, dt, queue):
+    sim = Simulation(net, dt, queue=queue, engine=engine)
+    number = sim.record("v", np.arange(3))
+    return sim, sim.run(200 * dt)[number]
+
+
+@pytest.mark.parametrize("steps", [2, 3, 5])
+@pytest.mark.parametrize("dt", [0.1, 0.025, 0.07])
+def test_events_at_the_middle_of_a_step(fast_queue, needs, dt, steps):
+    """An instance sends in the middle of each step: what is due in one to rounding is not late."""
+    needs(fast_queue, "float64")
+    found = []
+    for engine in ("reference", ENGINE):
+        net, takes = small()
+        sends = net.add(Mechanism.from_nmodl(SENDS), [0], first=dt / 2, every=dt)
+        net.connect(sends, takes, [0], 1e-5, steps * dt)
+        found.append(voltages(net, engine, dt, fast_queue)[1])
+    np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
+    assert np.ptp(found[0]) > 1
+
+
+def test_layers_of_artificial_cells_where_cells_need_launches_of_a_step(fast_queue, needs):
+    """Each is delivered in its step: those that send within a step are in one work-group."""
+    needs(fast_queue, "float64")
+    found = []
+    for engine in ("reference", ENGINE):
+        net, takes = small()
+        fire = net.add_artificial(mod_files.ours("ext_fire"), 70)
+        net.connect(fire, fire, np.arange(1, 70), 1.2, 0.0, source_index=np.arange(69))
+        net.connect(fire, takes, [0], 3e-3, 0.0, source_index=[69])
+        net.connect(net.add_detector([0], -20.0), fire, [5], 1.2, DT)
+        sim, v = voltages(net, engine, DT, fast_queue)
+        found.append(v)
+    assert epoch_of(sim.model) == (1, True)
+    np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
+
+
+def test_gap_junctions_and_currents_that_are_read(fast_queue, needs):
+    """Voltages of other cells are those at the begin of a step, after odd numbers of steps too."""
+    needs(fast_queue, "float64")
+    found, total = [], NODES * CELLS
+    for engine, pieces in (("reference", [1]), (ENGINE, [1]), (ENGINE, [0.35, 0.65])):
+        net, groups = network()
+        net.insert(Mechanism.from_nmodl(READS), np.arange(total))
+        gaps = net.add(mod_files.ours("ext_gap"), np.arange(5, total, NODES), g=2e-3)
+        net.set_pointer(gaps, "vgap", to=np.roll(np.arange(5, total, NODES), 1))
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        numbers = recorded(sim, groups)
+        results = [sim.run(STOP * piece) for piece in pieces]
+        found.append([np.concatenate([r[n] for r in results])[-99:] for n in numbers.values()])
+    for expected, *others in zip(*found, strict=True):
+        for own in others:
+            np.testing.assert_allclose(own, expected, 0, EPS * np.abs(expected).max())
+    alone, _ = network()
+    sim = Simulation(alone, DT, queue=fast_queue, engine=ENGINE)
+    sim.run(STOP)
+    assert np.abs(sim.voltages() - found[1][0][-1]).max() > 1e-3  # they do something
+
+
+@pytest.mark.parametrize("binned", [False, True], ids=["exact", "bins"])
+def test_events_within_a_step_within_a_cell(fast_queue, needs, binned):
+    """Each layer sees in the step what those before have sent; launches have several steps."""
+    needs(fast_queue, "float64")
+    found = []
+    for engine, chunk in (("reference", 130), (ENGINE, 130), (ENGINE, 7)):
+        net, groups = with_relays()
+        inside(net).added.bins = binned
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=chunk, secondorder=2)
+        numbers = recorded(sim, groups) | {x: sim.record(x, groups["relay"]) for x in ("n", "last")}
+        found.append((sim.run(STOP), numbers))
+    kernels = sim.runner.kernels
+    assert kernels.epoch > 4 and kernels._tables[0].spec.layers == 5
+    (expected, numbers), *others = found
+    assert (expected[numbers["last"]][-1] > 1).all()
+    for own, asked in others:
+        for name, number in asked.items():
+            eps = EPS * np.abs(expected[numbers[name]]).max()
+            np.testing.assert_allclose(own[number], expected[numbers[name]], 0, eps, str(name))
+        assert np.array_equal(own.spike_cell, expected.spike_cell)
+        np.testing.assert_allclose(own.spike_time, expected.spike_time, 0, 1e-12 * STOP)
+
+
+def test_a_variable_that_is_named_as_the_current_of_an_ion(fast_queue, needs):
+    """Its mechanism sets it in each step, after its states have seen the one before."""
+    needs(fast_queue, "float64")
+    found = []
+    for engine in ("reference", ENGINE):
+        net = Network.from_arrays([-1, 0, 1], [0, 3], [500.0] * 3, [0.0, 0.1, 0.1], [0.005] * 3)
+        for mechanism in (mod_files.ours("ext_ca"), Mechanism.from_nmodl(OWN)):
+            group = net.insert(mechanism, [0, 1, 2])
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        number = sim.record("c", group)
+        found.append(sim.run(STOP)[number])
+    assert np.ptp(found[0]) > 1e-3
+    np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
+
+
+def test_kernels_have_no_numbers_of_before_the_start(fast_queue, needs):
+    """What states were before INITIAL, as a run leaves them, asks for no other kernels."""
+    needs(fast_queue, "float64")
+    every, found, built = np.arange(4), [], []
+    for inf in (0.0, 0.25, np.linspace(0.1, 0.9, 4), np.repeat([0.1, 0.2], 2)):
+        net = Network.from_arrays([-1, 0, -1, 2], [0, 2, 4], [500.0] * 4, [0, 0.1] * 2, [0.005] * 4)
+        net.insert(Mechanism.from_nmodl(GIVEN), every, inf=inf)
+        sim = Simulation(net, DT, queue=fast_queue, engine=ENGINE)
+        number = sim.record("v", every)
+        found.append(sim.run(1.0)[number])
+        built.append(len(program.build_seconds))
+    assert built == built[:1] * 4
+    assert all(np.array_equal(v, found[0]) for v in found)
+
+
+def test_what_epochs_do_not_take(fast_queue):
+    """Rejected by name where epochs are asked for."""
+    net, _ = network()
+    relay = net.add(Mechanism.from_nmodl(RELAY), [5, 11])
+    net.connect(relay, relay, [1], 1.0, 0.0, source_index=[0])
+    with pytest.raises(InputError, match="takes no events between cells within a step"):
+        Simulation(net, DT, queue=fast_queue, engine=ENGINE)
+
+
+def failing(monkeypatch, error):
+    """Let no kernel of epochs be built or launched: `error` is raised in place of the first."""
+
+    def fail(self, launch):
+        raise error
+
+    monkeypatch.setattr(devices, "is_cpu", lambda device: False)  # `auto` takes epochs
+    monkeypatch.setattr(arena_epochs.ArenaEpochs, "_kernel", fail)
+
+
+@pytest.mark.parametrize(
+    ("error", "begun"),
+    [
+        (BuildError("kernel of a spec\n1  source"), False),
+        (cl.RuntimeError("OUT_OF_RESOURCES"), True),
+    ],
+    ids=["build", "launch"],
+)
+def test_goes_on_by_steps_where_epochs_cannot_be_launched(
+    fast_queue, needs, monkeypatch, error, begun
+):
+    """With `auto`, from the start or from arrays; the same bits as by steps, one warning."""
+    needs(fast_queue, "float64")
+    failing(monkeypatch, error)
+    runs, warned = [], r"does not run on .*; the simulation goes on with engine='steps'$"
+    for engine in ("steps", "auto"):
+        net, groups = network()
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=30)
+        numbers = recorded(sim, groups)
+        if begun:
+            sim.set_arrays(4, {**sim.arrays(), "v": sim.voltages() + 2})
+        if engine == "auto":
+            assert sim.engine == ENGINE
+            with pytest.warns(UserWarning, match=warned) as found:
+                runs.append(sim.run(4.0))
+            assert len(found) == 1 and "\n" not in str(found[0].message)
+        else:
+            runs.append(sim.run(4.0))
+        assert sim.engine == "steps"
+    for number in numbers.values():
+        assert np.array_equal(runs[0][number], runs[1][number])
+    assert np.array_equal(runs[0].spike_time, runs[1].spike_time)
+
+
+def test_epochs_that_were_asked_for_and_cannot_be_launched(fast_queue, needs, monkeypatch):
+    needs(fast_queue, "float64")
+    failing(monkeypatch, BuildError("kernel of a spec\n1  source"))
+    sim = Simulation(network()[0], DT, queue=fast_queue, engine=ENGINE)
+    with pytest.raises(DeviceError, match="does not build; expected engine='steps'$") as found:
+        sim.run(1.0)
+    assert "\n" not in str(found.value)
+
+
+NOISY = """
+point flicker
+parameter g = 1e-3 uS
+parameter size = 0.1 nA
+state m = 0.5
+dm/dt = (1/(1 + exp(-(v + 60)/5)) - m)/2
+current i = g*m*(v + 60) + size*noise [nA]
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_noise(fast_queue, needs, dtype):
+    """`inoise` and a mechanism with a state: the functions of normal numbers were there twice."""
+    needs(fast_queue, dtype)
+    found = []
+    for engine in ("reference", "steps", ENGINE):
+        net, _ = network()
+        somas = np.arange(CELLS) * NODES
+        net.add("inoise", at=somas, std=0.05)
+        net.add(NOISY, at=somas)
+        sim = Simulation(net, DT, dtype, queue=fast_queue, engine=engine)
+        sim.record("v", somas)
+        found.append(sim.run(2.0)[0])
+    eps = 100 * (2.0 / DT) * np.finfo(dtype).eps
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], 0, eps * np.abs(found[0]).max())
+    assert np.abs(np.diff(found[0], axis=0)).min() > 0  # there is noise

@@ -1,0 +1,156 @@
+"""Features computed in a run: against `analysis.extract` on its traces, and against eFEL."""
+
+import networks
+import numpy as np
+import pyopencl.array as cla
+import pytest
+from traces import END, START, made_traces, matched
+
+from clhines import Network, Simulation, discretise, sample_cells
+from clhines.core.errors import InputError
+from clhines.simulator.analysis import FEATURES, Features, extract, voltage_at
+from clhines.simulator.records.features import Asked, DeviceFeatures, HostFeatures
+
+DT = 0.025
+TIMES = [0.0, 3.01, 100.0, 499.99]
+
+
+def taken(features, t, v, cuts, device=None):
+    """Features of traces whose samples come in chunks; on a device, with a column beside them."""
+    asked = Asked(features, *features.windows(t, len(v)), 0)
+    if device is None:
+        host = HostFeatures(asked)
+        chunks = [host.take(v[:, a:b].T, a) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+        return asked.found(chunks, t)
+    queue, dtype = device
+    found, chunks = DeviceFeatures(asked, queue, dtype), []
+    for a, b in zip(cuts[:-1], cuts[1:], strict=True):
+        rows = np.ascontiguousarray(np.vstack([np.full((1, b - a), 99.0), v[:, a:b]]).T)
+        chunks.append(found.take(cla.to_device(queue, rows.astype(dtype)), b - a, 1, a))
+    return asked.found(chunks, t)
+
+
+def traces_and_stimuli(count, dt):
+    """Traces, some of which jump about at the threshold, where crossings do not alternate."""
+    t, v, current = made_traces(count, dt)
+    rng = np.random.default_rng(5)
+    v[: count // 4] = rng.choice([-21.0, -20.0, -20.0, -18.0], (count // 4, len(t)))
+    given = {"stim_start": START, "stim_end": END, "stimulus_current": current}
+    return t, v, given
+
+
+def test_traces_of_all_kinds(fast_queue, needs):
+    """In chunks of 1 sample and more, on the device and the host: what `extract` finds."""
+    needs(fast_queue, "float64")
+    t, v, given = traces_and_stimuli(40, 0.25)
+    expected = extract(v, t, FEATURES, **given)
+    features = Features(FEATURES, **given, times=TIMES)
+    cuts = [0, 1, 2, 5, 700, 701, len(t)]
+    for device in (None, (fast_queue, np.float64)):
+        found = taken(features, t, v, cuts, device)
+        for name in FEATURES:
+            for mine, theirs in zip(found[name], expected[name], strict=True):
+                matched(name, mine, np.atleast_1d(theirs))
+        np.testing.assert_allclose(found["voltage_at"], voltage_at(v, t, TIMES), rtol=1e-12)
+        alone = taken(Features(["spike_count"], **given), t, v, cuts, device)  # of no window
+        np.testing.assert_array_equal(alone["spike_count"], expected["spike_count"])
+    assert expected["spike_count"].max() > 100  # more than the room for a chunk at first
+
+
+@pytest.mark.filterwarnings("ignore")  # eFEL's own
+def test_they_are_efels(fast_queue, needs):
+    """All of the table, without `extract` in between; a thousand: `python -m bench features`."""
+    needs(fast_queue, "float64")
+    efel = pytest.importorskip("efel")
+    dt = 0.0625
+    t, v, given = traces_and_stimuli(60, dt)
+    found = taken(Features(FEATURES, **given), t, v, [0, 1000, len(t)], (fast_queue, np.float64))
+    efel.reset()
+    efel.set_setting("interp_step", dt)
+    traces = [
+        {"T": t, "V": row, "stim_start": [START], "stim_end": [END], "stimulus_current": [amp]}
+        for row, amp in zip(v, given["stimulus_current"], strict=True)
+    ]
+    for k, theirs in enumerate(efel.get_feature_values(traces, list(FEATURES))):
+        for name in FEATURES:
+            matched(name, found[name][k], theirs[name])
+    efel.reset()
+
+
+@pytest.fixture(scope="module")
+def driven():
+    """Four cells, the last of which spikes several times."""
+    net = Network(discretise(sample_cells()[0], max_length=200), num_cells=4)
+    net.insert("hh")
+    amp = np.linspace(-0.2, 3.0, 4)
+    net.add("iclamp", at=net.soma, delay=2.0, dur=20.0, amp=amp)
+    return net, {"stim_start": 2.0, "stim_end": 22.0, "stimulus_current": amp}
+
+
+@pytest.mark.parametrize(
+    ("engine", "dtype", "chunk"),
+    [("epochs", "float64", 100), ("steps", "float32", 1024), ("reference", "float64", 1024)],
+)
+def test_runs(fast_queue, needs, driven, engine, dtype, chunk):
+    """What `extract` finds in the traces of the same run."""
+    needs(fast_queue, dtype)
+    net, given = driven
+    sim = Simulation(net, DT, dtype, queue=fast_queue, engine=engine, chunk=chunk)
+    v, some = sim.record("v", net.soma), sim.record("v", net.soma[:0], reduce=Features(
+        ["spike_count"], stim_start=5.0, stim_end=9.0))  # fmt: skip
+    features = sim.record("v", net.soma, reduce=Features(FEATURES, **given, times=[20.01]))
+    result = sim.run(26.0)
+    expected = extract(result[v].T, result.t, FEATURES, **given)
+    found = result.features[features]
+    tolerance = 1e-9 if dtype == "float64" else 1e-5  # sums of float32 voltages
+    for name in FEATURES:
+        for mine, theirs in zip(found[name], expected[name], strict=True):
+            np.testing.assert_allclose(mine, theirs, tolerance, 100 * tolerance, err_msg=name)
+    at = voltage_at(result[v].T, result.t, [20.01])
+    np.testing.assert_allclose(found["voltage_at"], at, rtol=max(tolerance, 1e-6))
+    spikes = found["spike_count"].tolist()
+    assert spikes[0] == 0 and spikes[-1] > 1
+    assert result[v].shape[0] == len(result.t) and len(result.features[some]["spike_count"]) == 0
+    with pytest.raises(InputError, match=r"record 2 has features; expected result.features\[2\]"):
+        result[features]
+    with pytest.raises(InputError, match="times has 20.01 to 20.01 ms; expected times within"):
+        sim.run(5.0)  # from 26 ms on
+
+
+def test_features_of_spikes_alone_need_no_window(fast_queue, needs, driven):
+    needs(fast_queue, "float64")
+    net, given = driven
+    sim = Simulation(net, DT, np.float64, queue=fast_queue)
+    v = sim.record("v", net.soma)
+    counts = sim.record("v", net.soma, reduce=Features(["spike_count"], **given))
+    result = sim.run(26.0)
+    expected = extract(result[v].T, result.t, ["spike_count"], **given)["spike_count"]
+    assert expected.max() > 1
+    assert np.array_equal(result.features[counts]["spike_count"], expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"names": "spikes"}, "no feature 'spikes'; expected spike_count"),
+        ({"names": []}, "names is empty"),
+        ({"stim_start": [1.0, 2.0]}, r"stim_start has shape \(2,\); expected a number or \(4,\)"),
+        ({"times": [99.0]}, "times has 99 to 99 ms; expected times within the run, 0 to 10 ms"),
+        ({"names": "ohmic_input_resistance"}, "stimulus_current is None; expected nA"),
+    ],
+)
+def test_what_cannot_be_computed_is_rejected(driven, given, message):
+    net, _ = driven
+    given = {"names": ["spike_count"], "stim_start": 1.0, "stim_end": 2.0, **given}
+    sim = Simulation(net, DT, engine="reference")
+    with pytest.raises(InputError, match=message):
+        sim.record("v", net.soma, reduce=Features(**given))
+        sim.run(10.0)
+
+
+def test_other_variables_have_none():
+    net, _ = networks.mixed_network()
+    sim = Simulation(net, DT, engine="reference")
+    features = Features(["spike_count"], stim_start=1.0, stim_end=2.0)
+    with pytest.raises(InputError, match=r"reduce=Features\(...\) of i_membrane; expected it of"):
+        sim.record("i_membrane", [0], reduce=features)

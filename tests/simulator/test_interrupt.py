@@ -1,0 +1,199 @@
+"""Ctrl-C and full disks during a run: what is lost is nothing, and the run goes on."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+from networks import DT, mixed_network
+from rank_program import interrupt_in_chunk, interrupted, ions_network
+
+from clhines import ClhinesError, InputError, Network, Simulation
+from clhines.core.errors import RunInterrupt
+from clhines.simulator.analysis import Features
+
+ENGINES, CHUNK, STEPS = ("reference", "steps", "epochs"), 40, 150
+BUILDS = mixed_network, ions_network
+
+
+@pytest.fixture(autouse=True)
+def default_handler():
+    """Whatever runs the tests may ignore the signal, as workers of xdist do."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def simulation(build, queue, engine, **record):
+    net, syn = build()
+    sim = Simulation(net, DT, queue=queue, engine=engine, chunk=CHUNK, seed=3)
+    sim.record("v", net.soma)
+    sim.record("g", syn, every=3 * DT, **record)
+    return sim
+
+
+def joined(first, second):
+    """Spikes and rows of two runs, one after the other."""
+    spikes = [
+        np.append(getattr(first, n), getattr(second, n)) for n in ("spike_time", "spike_cell")
+    ]
+    return *spikes, *(
+        np.concatenate(pair) for pair in zip(first.values, second.values, strict=True)
+    )
+
+
+def check_same(found, expected):
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_run_goes_on_after_ctrl_c(fast_queue, needs, tmp_path, engine, build):
+    """The run was lost, and the message ended in "KeyboardInterrupt: ;"."""
+    needs(fast_queue, "float64")
+    whole = simulation(build, fast_queue, engine)
+    expected = whole.run(STEPS * DT)
+    assert len(expected.spike_time)
+    sim = simulation(build, fast_queue, engine)
+    interrupt_in_chunk(sim, 2)
+    with pytest.raises(KeyboardInterrupt, match=r"interrupted at t = \d.* of 3.75") as raised:
+        sim.run(STEPS * DT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    step, result = sim.step, raised.value.result
+    assert 0 < step < STEPS and step % sim.chunk == 0 and len(result.t) == 1 + step
+    sim.save(tmp_path / "state.npz")
+    rest = sim.run((STEPS - step) * DT)
+    check_same(joined(result, rest), joined_whole(expected))
+    np.testing.assert_array_equal(sim.voltages(), whole.voltages())
+    again = simulation(build, fast_queue, engine)
+    again.restore(tmp_path / "state.npz")
+    check_same(joined(result, again.run((STEPS - step) * DT)), joined_whole(expected))
+
+
+def joined_whole(result):
+    return result.spike_time, result.spike_cell, *result.values
+
+
+def test_ctrl_c_from_outside(fast_queue, needs):
+    needs(fast_queue, "float64")
+    net = Network.from_arrays([-1, 0, 1], [0, 3], [10.0] * 3, [0.01] * 3, [1e-4] * 3)
+    net.insert("hh")
+    sim = Simulation(net, DT, queue=fast_queue, chunk=256)
+    sim.run(DT)  # compiles
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(RunInterrupt) as raised:
+        sim.run(1e6)
+    assert raised.value.result.t[-1] == sim.t < 1e6
+    assert not isinstance(raised.value, Exception | ClhinesError)
+    sim.run(DT)
+
+
+def test_a_second_ctrl_c_acts_at_once():
+    net = Network.from_arrays([-1], [0, 1], [10.0], [0.0], [1e-4])
+    net.insert("pas")
+    sim = Simulation(net, DT, engine="reference", chunk=1)
+    sim.record("v", [0])
+    interrupt_in_chunk(sim, 3, times=2)
+    with pytest.raises(RunInterrupt, match="^a run ended within a chunk, by KeyboardInt.*$") as end:
+        sim.run(4 * sim.chunk * DT)
+    assert len(end.value.result[0]) == 2 * sim.chunk + 1  # and of t = 0
+    with pytest.raises(InputError, match="by KeyboardInterrupt; reset.., or restore.. an earlier"):
+        sim.run(1.0)
+    sim.reset()
+    assert len(sim.run(1.0)[0]) == 41
+
+
+@pytest.mark.core
+def test_features_of_a_part_of_a_run_are_of_none():
+    net = Network.from_arrays([-1], [0, 1], [10.0], [0.0], [1e-4])
+    net.insert("pas")
+    sim = Simulation(net, DT, engine="reference", chunk=1)
+    sim.record("v", [0], reduce=Features(["voltage_base"], stim_start=0.5, stim_end=20.0))
+    most = sim.record("v", [0], reduce="max")
+    mean, rows = sim.record("v", [0], reduce="mean"), sim.record("v", [0])
+    interrupt_in_chunk(sim, 2)
+    with pytest.raises(RunInterrupt) as end:
+        sim.run(4 * sim.chunk * DT)
+    result, steps = end.value.result, 2 * sim.chunk
+    assert np.isnan(result.features[0]["voltage_base"]).all()
+    assert result[most] == result[rows][1:].max() and len(result[rows]) == steps + 1
+    np.testing.assert_allclose(result[mean], result[rows][1:].mean(), rtol=steps * 2.0**-53)
+
+
+def test_every_error_has_the_result_so_far():
+    net = Network.from_arrays([-1], [0, 1], [10.0], [0.0], [1e-4])
+    net.insert("pas")
+    sim = Simulation(net, DT, engine="reference", chunk=1)
+    sim.record("v", [0])
+
+    def fail():
+        raise ValueError("lost")
+
+    interrupt_in_chunk(sim, 2, do=fail)
+    with pytest.raises(ValueError, match="lost") as end:
+        sim.run(4 * sim.chunk * DT)
+    assert len(end.value.result[0]) == sim.chunk + 1
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".h5"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_run_goes_on_after_a_full_disk(fast_queue, needs, tmp_path, monkeypatch, engine, suffix):
+    """Rows that could not be written are in the result, and come first in the next run."""
+    needs(fast_queue, "float64")
+    if suffix == ".h5":
+        pytest.importorskip("h5py")
+    whole = simulation(mixed_network, fast_queue, engine)
+    expected = whole.run(STEPS * DT)
+    sim = simulation(mixed_network, fast_queue, engine, to=tmp_path / f"g{suffix}")
+    chunk, writer = sim.chunk, "clhines.simulator.records.records.RecordWriter._append"
+    usual, calls = type(sim._recordings._records[1].stream)._append, []
+
+    def full(self, t, values):
+        calls.append(t)
+        if t[0] > chunk * DT:  # as of the second chunk
+            raise InputError("g cannot be written: No space left on device")
+        usual(self, t, values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, full)
+        with pytest.raises(InputError, match="No space left on device") as raised:
+            sim.run(STEPS * DT)
+        step, result = sim.step, raised.value.result
+        assert step == 2 * chunk and len(result[0]) == step + 1
+        row = np.flatnonzero(expected.times[1] > chunk * DT)[0]
+        last = row + len(result[1])
+        np.testing.assert_array_equal(result[1], expected[1][row:last])
+        np.testing.assert_array_equal(result.times[1], expected.times[1][row:last])
+        with pytest.raises(InputError, match="No space left on device"):  # before any step
+            sim.run(STEPS * DT)
+        assert sim.step == step
+        sim.save(tmp_path / "state.npz")
+    rest = sim.run((STEPS - step) * DT)
+    check_same(joined(result, rest)[:3], joined_whole(expected)[:3])
+    t, rows = rows_of(tmp_path, suffix)
+    np.testing.assert_array_equal(t, expected.times[1])
+    np.testing.assert_array_equal(rows, expected[1])
+    again = simulation(mixed_network, fast_queue, engine)
+    again.restore(tmp_path / "state.npz")
+    again.run((STEPS - step) * DT)
+    np.testing.assert_array_equal(again.voltages(), whole.voltages())
+
+
+def rows_of(folder, suffix):
+    """Times and rows of the files of a record."""
+    if suffix == ".npz":
+        parts = [np.load(path) for path in sorted(folder.glob("g-*.npz"))]
+        return [np.concatenate([part[name] for part in parts]) for name in ("t", "values")]
+    import h5py
+
+    with h5py.File(folder / "g.h5") as file:
+        return file["t"][:], file["values"][:]
+
+
+def test_one_process_as_ranks():
+    """What two ranks must find, see `test_ranks`."""
+    assert 0 < interrupted(None)["step"] <= 300

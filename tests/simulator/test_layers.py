@@ -1,0 +1,301 @@
+"""Nodes around others (layers outside of cells): exact rational arithmetic is the oracle."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from networks import layered_network
+
+from clhines import InputError, Mechanism, Network, Simulation
+from clhines.simulator.engines.reference import Reference
+from clhines.simulator.model import compile
+from clhines.simulator.network.copies import copies_of
+from clhines.simulator.ranks.partition import Share
+
+DT = 0.025
+EPS = {"float64": 2.0**-53, "float32": 2.0**-24}
+# A column of three potentials with at most 8 neighbours is eliminated by fewer than 60 additions,
+# products and divisions of positive numbers, none of which rounds by more than EPS; 9 columns pass
+# theirs on. All potentials that a positive current causes have one sign and no more than that.
+ROUNDINGS = 9 * 60
+
+
+def exact_change(layers, d, b, v, dt):
+    """The same step by Gauss elimination of the balance of currents in rational numbers."""
+    number = {}
+    for i in range(layers.node.shape[1]):
+        for row in range(3):
+            if layers.node[row, i] >= 0:
+                number[row, i] = len(number)
+    n = len(number)
+    a, right = [[Fraction(0)] * n for _ in range(n)], [Fraction(0)] * n
+
+    def potential(row, i):
+        own = Fraction(float(v[layers.node[row, i]]))
+        outer = layers.node[1, i] if row == 0 else -1
+        return own + (Fraction(float(v[outer])) if outer >= 0 else 0)
+
+    def join(here, there, over, g):
+        """Conductances of the step and of now between two potentials, or one and the ground."""
+        for x, y in ((here, there), (there, here)):
+            if x is not None:
+                a[number[x]][number[x]] += over
+                right[number[x]] -= g * (potential(*x) - (potential(*y) if y else 0))
+                if y is not None:
+                    a[number[x]][number[y]] -= over
+
+    for i in range(layers.node.shape[1]):
+        has, zero = layers.node[1, i] >= 0, Fraction(0)
+        at = layers.node[0, i]
+        join((0, i), (1, i) if has else None, Fraction(float(d[at])), zero)
+        right[number[0, i]] += Fraction(float(b[at]))
+        for row in (1, 2) if has else ():
+            g = Fraction(float(layers.g[row, i]))
+            over = g + Fraction(float(layers.c[row, i])) / Fraction(dt)
+            join((row, i), (row + 1, i) if row == 1 else None, over, g)
+        if has:  # electrodes inside, what a membrane brings outside, and electrodes there
+            right[number[0, i]] += Fraction(float(b[layers.node[1, i]]))
+            right[number[1, i]] -= Fraction(float(b[at]))
+            right[number[2, i]] += Fraction(float(b[layers.node[2, i]]))
+        for row in range(3):
+            above = (row, int(layers.parent[i]))
+            if above in number and (row, i) in number:
+                g = Fraction(float(layers.axial[row, i]))
+                join((row, i), above, g, g)
+    x, change = solved(a, right), np.zeros(len(v))
+    for (row, i), k in number.items():
+        outer = x[number[1, i]] if row == 0 and (1, i) in number else 0
+        change[layers.node[row, i]] = float(x[k] - outer)
+    return change
+
+
+def solved(a, right):
+    n = len(right)
+    for k in range(n):
+        for j in range(k + 1, n):
+            if a[j][k]:
+                factor = a[j][k] / a[k][k]
+                a[j] = [y - factor * x if x else y for x, y in zip(a[k], a[j], strict=True)]
+                right[j] -= factor * right[k]
+    for k in reversed(range(n)):
+        known = sum(a[k][j] * right[j] for j in range(k + 1, n) if a[k][j])
+        right[k] = (right[k] - known) / a[k][k]
+    return right
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_a_step_is_exact_to_its_roundings(hard):
+    """Also with layers of 1e6 µS beside some of 1e-9 µS, which a matrix would round away."""
+    net, _ = layered_network(hard=hard)
+    model = compile(net, DT)
+    layers, rng = model.layers, np.random.default_rng(1)
+    n = net.forest.num_nodes
+    b = np.zeros(n)
+    b[layers.node[0]] = -rng.uniform(0, 1, layers.node.shape[1])  # currents of membranes, nA
+    b[layers.node[1][layers.node[1] >= 0]] = rng.uniform(2, 3)  # of electrodes
+    d = model.capacitance_over_dt + model.constant_g
+    ours = layers.change(d, b, np.zeros(n), DT)
+    want = exact_change(layers, d, b, np.zeros(n), DT)
+    assert np.abs(want).max() > 1 and np.unique(layers.of_cells).size == 4
+    largest = np.abs(want[layers.node]).max(0)[np.newaxis]  # of a column; v inside is a difference
+    off = np.abs(ours - want)[layers.node] / np.maximum(largest, np.abs(want).max() * 1e-3)
+    assert off[layers.node >= 0].max() <= ROUNDINGS * EPS["float64"]
+
+
+def test_potentials_drive_currents_as_in_the_exact_step():
+    net, _ = layered_network()
+    model = compile(net, DT)
+    n, rng = net.forest.num_nodes, np.random.default_rng(2)
+    v, b = rng.uniform(-80, 40, n), rng.uniform(-1, 1, n)
+    d = model.capacitance_over_dt + model.constant_g
+    ours, want = (f(d, b, v, DT) for f in (model.layers.change,
+                     lambda *given: exact_change(model.layers, *given)))  # fmt: skip
+    assert np.abs(want).max() > 10
+    # currents of both signs cancel: their sum is rounded, by the largest of 120 mV times 0.5 µS
+    np.testing.assert_allclose(ours, want, 0, ROUNDINGS * EPS["float64"] * np.abs(want).max())
+
+
+def recorded(net, engine, dtype="float64", duration=6.0, pieces=1):
+    sim = Simulation(net, DT, dtype, engine=engine)
+    number = sim.record("v", np.arange(net.forest.num_nodes))
+    rows = [sim.run(duration / pieces)[number] for _ in range(pieces)]
+    return sim, np.concatenate(rows)
+
+
+@pytest.mark.parametrize("dtype", EPS)
+def test_steps_are_those_of_the_reference(dtype):
+    net, _ = layered_network()
+    sim, ours = recorded(net, "auto" if dtype == "float64" else "steps", dtype)
+    _, want = recorded(net, "reference")
+    assert sim.engine == "steps"
+    assert want[:, net.soma].max() > 0 and want[0].min() == -65
+    outer = np.setdiff1d(np.arange(net.forest.num_nodes), compile(net, DT).layers.node[0])
+    assert not want[0, outer].any() and np.ptp(want[:, outer], 0).min() > 1e-3
+    # each of 240 steps rounds potentials; the upstroke of a spike amplifies what is there by e^5
+    allowed = 240 * ROUNDINGS * EPS[dtype] * np.abs(want).max()
+    assert np.abs(ours - want).max() <= allowed
+
+
+def test_currents_that_leave_membranes_arrive_in_layers():
+    """`i_membrane` of a node is what its layer lets out, along and across."""
+    net, _ = layered_network()
+    layers = compile(net, DT).layers
+    whole = np.flatnonzero(np.isin(layers.node[0], range(9)))  # of the first cell, all in layers
+    sim = Simulation(net, DT, engine="steps")
+    nodes = layers.node[:, whole]
+    current = sim.record("i_membrane", nodes[0])
+    number = [sim.record("v", row) for row in nodes[1:]]
+    result = sim.run(3.0)
+    i, first, second = result[current], *(result[k] for k in number)
+    over = first - second
+    rest = i[1:] - layers.g[1, whole] * over[1:] - layers.c[1, whole] * np.diff(over, axis=0) / DT
+    for k, above in enumerate(layers.parent[whole]):
+        if above >= 0:
+            flow = layers.axial[1, whole[k]] * (first[1:, above] - first[1:, k])
+            rest[:, k] += flow
+            rest[:, above] -= flow
+    assert np.abs(i).max() > 0.1
+    # of differences of voltages of 100 mV and currents of 0.5 µS times these
+    assert np.abs(rest).max() <= ROUNDINGS * EPS["float64"] * 50
+    mixed = np.setdiff1d(layers.node[0], np.append(nodes[0], range(27, 36)))
+    with pytest.raises(InputError, match="i_membrane of node .* beside one with others around it"):
+        sim.record("i_membrane", mixed)
+    with pytest.raises(InputError, match="i_membrane of a node around another"):
+        sim.record("i_membrane", nodes[1])
+
+
+@pytest.mark.parametrize("engine", ["reference", "steps"])
+def test_runs_go_on_in_pieces_from_states_files_and_in_copies(engine, tmp_path):
+    net, _ = layered_network()
+    _, want = recorded(net, engine, duration=3.0)
+    sim, pieces = recorded(net, engine, duration=3.0, pieces=3)
+    np.testing.assert_array_equal(pieces, want)
+    half = recorded(net, engine, duration=1.5)[0]
+    half.save(tmp_path / "state.npz")
+    net.save(tmp_path / "network.npz")
+    again = Simulation(Network.load(tmp_path / "network.npz"), DT, engine=engine)
+    again.restore(tmp_path / "state.npz")
+    again.run(1.5)
+    np.testing.assert_array_equal(again.voltages(), want[-1])
+    sim.reset()
+    sim.run(3.0)
+    np.testing.assert_array_equal(sim.voltages(), want[-1])
+    copies = Simulation(copies_of(net, 2), DT, engine=engine)
+    copies.run(3.0)
+    np.testing.assert_array_equal(copies.voltages(), np.tile(want[-1], 2))
+
+
+def test_a_rank_has_the_layers_of_its_cells():
+    net, _ = layered_network()
+    model = compile(net, DT)
+    whole = Reference(model)
+    parts = [Reference(Share(model, *some).model()) for some in ((0, 2), (2, 3))]
+    for run in (whole, *parts):
+        run.begin(80, [])
+        run.advance(0, 80, 0)
+    np.testing.assert_array_equal(
+        np.concatenate([part.voltages() for part in parts]), whole.voltages()
+    )
+
+
+def test_engines_take_other_values_and_the_start():
+    net, _ = layered_network()
+    group, clamp = (next(g for g in net.groups if g.mechanism.name == n) for n in ("pas", "iclamp"))
+    sims = [Simulation(net, DT, engine=e) for e in ("reference", "steps")]
+    for sim in sims:
+        sim.run(0.5)
+        sim.set(group, g=1e-3)
+        sim.set(clamp, amp=[-0.2, 0.3])
+        sim.reset()
+        sim.run(1.0)
+    ours, want = (sim.voltages() for sim in reversed(sims))
+    np.testing.assert_allclose(ours, want, 0, 40 * ROUNDINGS * EPS["float64"] * 100)
+    plain = Simulation(net, DT, engine="steps")
+    plain.run(1.0)
+    assert np.abs(want - plain.voltages()).max() > 1
+
+
+def arrays(**changed):
+    """One cell of two nodes, each in two layers."""
+    found = {
+        "parent": [-1, 0, 0, 2, 0, 4], "cell_offsets": [0, 6], "area": [100.0] * 2 + [0.0] * 4,
+        "g_axial": [0, 0.1, 0, 0.01, 0, 0.01], "capacitance": [1e-3] * 2 + [0.0] * 4,
+        "around": [2, 3, 4, 5, -1, -1], "g_around": [0, 0, 1e-3, 1e-3, 1e-3, 1e-3],
+    }  # fmt: skip
+    return {**found, **changed}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"around": [2, 2, 4, 5, -1, -1]}, "node 2 is around several nodes"),
+        ({"around": [2, 3, 4, 5, -1]}, "around has shape (5,); expected (6,)"),
+        ({"around": [2, 3, 4, 6, -1, -1]}, "whole numbers below 6"),
+        ({"around": [2, 3, 3, 2, -1, -1]}, "is around several nodes"),
+        ({"around": [2, 3, 4, 5, 5, 4]}, "is around several nodes"),
+        ({"around": [2, 3, 4, -1, -1, -1]}, "has fewer layers around it"),
+        ({"around": [2, 3, -1, -1, -1, -1]}, "is around none and has a g_around"),
+        ({"g_around": None, "around": [2, 3, -1, -1, -1, -1]}, "one layer around nodes"),
+        ({"g_around": [1, 0, 1, 1, 1, 1]}, "node 0 is around none and has a g_around"),
+        ({"g_around": [0, 0, -1, 1, 1, 1]}, "node 2 has a g_around below 0"),
+        ({"around": None}, "g_around without around"),
+        ({"area": [100.0] * 3 + [0.0] * 3}, "node 2 is around another and has an area"),
+        ({"parent": [-1, 0, 0, 2, 0, 2]}, "node 5 is connected to one that is not around"),
+        ({"g_axial": [0, 0.1, 0.1, 0.01, 0, 0.01]}, "node 2 is connected to one that is not"),
+        ({"soma": [2]}, "node 2 is around another and is a root or soma"),
+        ({"cell_offsets": [0, 5, 6], "parent": [-1, 0, 0, 2, 0, -1]}, "another cell around it"),
+    ],
+)
+def test_nodes_around_others_are_checked(changed, said):
+    with pytest.raises(InputError) as found:
+        Network.from_arrays(**arrays(**changed))
+    assert said in str(found.value) and "\n" not in str(found.value)
+
+
+V_CLAMP = """
+NEURON { POINT_PROCESS holds ELECTRODE_CURRENT i }
+ASSIGNED { v (mV) i (nA) }
+BREAKPOINT { i = 0.1*(-60 - v) }
+"""
+
+
+@pytest.mark.parametrize(
+    ("add", "said"),
+    [
+        (lambda net: net.add("iclamp", at=[2]), "iclamp at node 2, which is around another; expec"),
+        (lambda net: net.add("expsyn", at=[5]), "expsyn at node 5, which is around another; expec"),
+        (lambda net: net.add("iclamp", at=[0, 4]), ""),
+        (lambda net: net.add("expsyn", at=[1]), ""),
+        (
+            lambda net: net.add(Mechanism.from_nmodl(V_CLAMP), at=[1]),
+            "holds at node 1, which has nodes around it",
+        ),
+    ],
+)
+def test_what_is_at_nodes_around_others_is_checked(add, said):
+    net = Network.from_arrays(**arrays())
+    add(net)
+    if not said:
+        compile(net, DT)
+        return
+    with pytest.raises(InputError) as found:
+        compile(net, DT)
+    assert said in str(found.value)
+
+
+def test_the_second_order_is_refused():
+    with pytest.raises(InputError, match="secondorder, in a network with nodes around others"):
+        Simulation(Network.from_arrays(**arrays()), DT, secondorder=True)
+
+
+@pytest.mark.parametrize("soma", [0, 1])
+def test_a_soma_elsewhere_changes_nothing(soma):
+    net = Network.from_arrays(**arrays(soma=[soma]))
+    net.add("iclamp", at=[0], delay=0.0, dur=9.0, amp=0.1)
+    sim = Simulation(net, DT, engine="steps")
+    sim.run(1.0)
+    layers, v = compile(net, DT).layers, sim.voltages()
+    np.testing.assert_allclose(layers.axial[:, 1], [0.1, 0.01, 0.01])
+    # all that is injected leaves through the ground, but what charges the membranes
+    inside = v[:2] + v[2:4]
+    assert inside[0] > inside[1] > 0 and v[2] > v[3] > 0 and v[4] > v[5] > 0

@@ -1,0 +1,103 @@
+"""The logger `clhines` says what was chosen and why; it is silent unless somebody listens."""
+
+import logging
+import re
+import subprocess
+import sys
+
+import pytest
+
+import clhines
+from bench.made import chain
+from clhines.solver.device import program
+
+
+@pytest.fixture
+def said(caplog):
+    """Return what was logged so far, as lines; and forget it."""
+    caplog.set_level(logging.INFO, "clhines")
+
+    def lines():
+        found = [record.getMessage() for record in caplog.records]
+        assert all(record.name.startswith("clhines.") for record in caplog.records)
+        caplog.clear()
+        return found
+
+    return lines
+
+
+def one(lines, start):
+    (found,) = [line for line in lines if line.startswith(start)]
+    return found
+
+
+@pytest.fixture
+def forest():
+    return clhines.Forest.from_parents([chain(70) for _ in range(9)])
+
+
+def test_a_solver_says_device_method_engine_and_build(said, forest, fast_queue):
+    program.forget()
+    solver = clhines.Solver(forest, queue=fast_queue)
+    lines = said()
+    assert one(lines, "method").startswith(f"method {solver.plan.method} (auto, by the cost model)")
+    assert re.search(r"engine whole: [\d.]+ [KM]iB on the device", one(lines, "engine"))
+    assert forest_built(lines)
+    clhines.Solver(forest, queue=fast_queue)
+    assert not forest_built(said())  # built before
+    clhines.Solver(forest, "flat", queue=fast_queue)
+    assert one(said(), "method").startswith("method flat (as given)")
+
+
+def forest_built(lines):
+    return [
+        line for line in lines if re.match(r"built kernel solver/by_\w+/\w+ in \d+\.\d{3} s", line)
+    ]
+
+
+def test_the_device_is_named_with_its_reason(said, monkeypatch):
+    from clhines.solver.device import devices
+
+    monkeypatch.delenv("PYOPENCL_CTX", raising=False)
+    monkeypatch.delenv("CLHINES_DEVICE", raising=False)
+    index, device = devices.all_devices()[0]
+    devices.choose(index, "float32")
+    assert said() == [f"device {devices.label(device)} (device={index})"]
+    monkeypatch.setenv("CLHINES_DEVICE", index)
+    devices.choose(None, "float32")
+    assert said() == [f"device {devices.label(device)} (CLHINES_DEVICE={index})"]
+
+
+def test_slices_and_the_store(said, forest, fast_queue, monkeypatch, tmp_path):
+    solver = clhines.Solver(forest, "flat", queue=fast_queue, max_memory=20_000)
+    assert one(said(), f"{solver.num_slices} slices: the batch needs").endswith("KiB")
+    clhines.Solver(forest, queue=fast_queue, tune="cached")
+    assert "stored winner for this batch and device: none" in said()
+    found = clhines.Solver(forest, queue=fast_queue, tune="measure").tuning
+    assert len([line for line in said() if line.startswith("measured ")]) == len(found.rows)
+    clhines.Solver(forest, queue=fast_queue, tune="cached")
+    lines = said()
+    assert f"stored winner for this batch and device: {found.best}" in lines
+    assert f"(auto, stored: {found.best})" in one(lines, "method")
+
+
+@pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
+def test_a_simulation_says_its_engine_and_delivery(said, fast_queue, engine):
+    net = clhines.ring.ring_network(clhines.ring.ring_cables(2), 4)
+    sim = clhines.Simulation(
+        net, dt=0.025, queue=None if engine == "reference" else fast_queue, engine=engine
+    )
+    lines = said()
+    assert [s for s in lines if s.startswith(f"engine {sim.engine} (")]
+    assert any(s.startswith("spikes are delivered by ") for s in lines) == (engine != "reference")
+
+
+def test_it_is_silent_by_default():
+    """In a process of its own, without any handler: nothing on either stream."""
+    code = (
+        "import numpy as np, clhines\n"
+        "f = clhines.Forest(np.arange(-1, 9))\n"
+        "clhines.Solver(f).solve(np.full(10, 4.0), np.full(10, -1.0), np.ones(10))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

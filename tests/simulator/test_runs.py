@@ -1,0 +1,39 @@
+"""The protocols `Run` and `PartRun`: whatever plays the part takes the same arguments."""
+
+import inspect
+
+import pytest
+
+from clhines.simulator.engines.arena_run import ArenaRun
+from clhines.simulator.engines.cells_run import CellsRun
+from clhines.simulator.engines.reference import Reference
+from clhines.simulator.engines.run import PartRun, Run
+from clhines.simulator.ranks.split import SplitRun
+
+PLAYED = [
+    *((PartRun, cls) for cls in (Reference, ArenaRun)),
+    *((Run, cls) for cls in (CellsRun, SplitRun)),
+]
+
+
+def methods(protocol):
+    """Public methods of a protocol and of those that it extends."""
+    found = {}
+    for base in protocol.__mro__:
+        if getattr(base, "_is_protocol", False):
+            found |= {k: f for k, f in vars(base).items() if inspect.isfunction(f)}
+    return {k: f for k, f in found.items() if not k.startswith("_")}
+
+
+@pytest.mark.parametrize(("protocol", "cls"), PLAYED)
+def test_methods_are_those_of_the_protocol(protocol, cls):
+    expected = methods(protocol)
+    assert len(expected) >= 4
+    for name, method in expected.items():
+        found = inspect.signature(getattr(cls, name)).parameters
+        assert [*found] == [*inspect.signature(method).parameters], name
+    assert any("device" in {**vars(c), **vars(c).get("__annotations__", {})} for c in cls.__mro__)
+
+
+def test_a_part_is_a_run_too():
+    assert methods(Run).keys() < methods(PartRun).keys()

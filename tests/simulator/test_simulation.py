@@ -1,0 +1,417 @@
+"""Networks in time, on every device: engines against the reference, closed forms, refusals."""
+
+import numpy as np
+import pyopencl.array as cla
+import pytest
+from networks import CABLES, DT, ENGINES, mixed_network, simple_network, truth
+
+from clhines import InputError, Network, Simulation, SimulationError
+from clhines.core.errors import DeviceMemoryError, SpikeOverflowError
+from clhines.simulator.cells.cable import discretise
+from clhines.simulator.cells.morphology import Morphology
+from clhines.simulator.cells.synthetic import ring_cell
+from clhines.simulator.model import compile
+from clhines.simulator.network.groups import inside
+from clhines.simulator.network.plasticity import STDP
+
+
+@pytest.mark.optimised
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("build", [mixed_network, simple_network])
+def test_engines_follow_the_reference(fast_queue, needs, build, engine, dtype):
+    """Errors are those of rounding, stretched where a spike rises by 300 mV/ms."""
+    needs(fast_queue, dtype)
+    expected, v = truth(build)
+    assert len(expected.spike_time) >= 5
+    net, _ = build()
+    sim = Simulation(net, DT, dtype, queue=fast_queue, engine=engine, seed=7, chunk=150)
+    sim.record("v", net.soma)
+    result = sim.run(10.0)
+    assert sim.engine.partition("-")[0] == engine
+    bound = 1e-7 if dtype == "float64" else 0.5
+    np.testing.assert_array_equal(result.t, expected.t)
+    assert np.abs(result[0] - expected[0]).max() < bound
+    assert np.abs(sim.voltages() - v).max() < bound
+    np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
+    late = np.abs(result.spike_time - expected.spike_time).max()
+    assert late <= (1e-9 if dtype == "float64" else DT * 1.001)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_second_order_and_recorded_states(fast_queue, needs, engine):
+    needs(fast_queue, "float64")
+    expected, v = truth(mixed_network, True, 3.0)
+    net, syn = mixed_network()
+    options = {"queue": fast_queue, "engine": engine, "seed": 7, "secondorder": True}
+    sim = Simulation(net, DT, **options)
+    sim.record("v", net.soma)
+    sim.record("g", syn, [0, 3])
+    result = sim.run(3.0)
+    np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
+    np.testing.assert_allclose(result[1], expected[1], atol=1e-10)
+    assert expected[1].any()
+    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
+
+
+@pytest.mark.parametrize("method", ["flat", "fine", "contraction"])
+def test_steps_with_any_method(fast_queue, needs, method):
+    needs(fast_queue, "float64")
+    _, v = truth(mixed_network)
+    sim = Simulation(mixed_network()[0], DT, queue=fast_queue, method=method, seed=7)
+    assert sim.engine == "steps"
+    sim.run(10.0)
+    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
+
+
+def test_a_state_goes_from_engine_to_engine(fast_queue, needs, tmp_path):
+    needs(fast_queue, "float64")
+    _, v = truth(mixed_network)
+    for k, engine in enumerate(("reference", "epochs", "steps")):
+        sim = Simulation(mixed_network()[0], DT, queue=fast_queue, engine=engine, seed=7)
+        if k:
+            sim.restore(tmp_path / f"{k - 1}.npz")
+        sim.run((2.0, 3.0, 5.0)[k])
+        sim.save(tmp_path / f"{k}.npz")
+    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
+
+
+def test_all_devices(every_queue):
+    """Simulators too: a few steps by each engine."""
+    for engine in ENGINES:
+        net, _ = simple_network(3, delay=0.1)
+        sim = Simulation(net, 0.1, "float32", queue=every_queue, engine=engine)
+        result = sim.run(0.4)
+        reference = Simulation(net, 0.1, engine="reference")
+        reference.run(0.4)
+        np.testing.assert_allclose(sim.voltages(), reference.voltages(), atol=1e-2)
+        assert result.t.tolist() == pytest.approx([0, 0.1, 0.2, 0.3, 0.4])
+
+
+@pytest.mark.parametrize("engine", ["reference", *ENGINES])
+def test_the_same_bits_again_in_parts_and_after_a_restore(fast_queue, needs, engine, tmp_path):
+    needs(fast_queue, "float64")
+
+    def simulation():
+        net, _ = mixed_network()
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine, seed=3, chunk=50)
+        sim.record("v", net.soma[:2])
+        return sim
+
+    once, parts, later = simulation(), simulation(), simulation()
+    whole = once.run(3.0)
+    begin = parts.run(1.75)
+    parts.save(tmp_path / "state.npz")
+    end = parts.run(1.25)
+    later.restore(tmp_path / "state.npz")
+    assert later.t == pytest.approx(1.75)
+    again = later.run(1.25)
+    for sim in (parts, later):
+        np.testing.assert_array_equal(sim.voltages(), once.voltages())
+    np.testing.assert_array_equal(np.concatenate([begin[0], end[0]]), whole[0])
+    np.testing.assert_array_equal(again[0], end[0])
+    np.testing.assert_array_equal(np.concatenate([begin.t, end.t]), whole.t)
+    times = np.concatenate([begin.spike_time, end.spike_time])
+    np.testing.assert_array_equal(times, whole.spike_time)
+    assert (np.diff(whole.spike_time) >= 0).all()
+    assert len(whole.spike_time)
+
+
+def ball(radius):
+    """A soma of one sample: a single compartment."""
+    one = np.array([0])
+    return Morphology(one - 1, np.zeros((1, 3)), np.array([float(radius)]), one + 1, one + 1, one)
+
+
+def charged(dt, secondorder, engine="reference", **options):
+    """A passive ball at 10 ms, one time constant, into which current flows from 0 on; its rise."""
+    cable = discretise(ball(10.0))
+    net = Network(cable)
+    net.insert("pas", g=1e-4, e=-65.0)
+    net.add("iclamp", at=net.soma, dur=1e9, amp=0.05)
+    sim = Simulation(net, dt, engine=engine, secondorder=secondorder, **options)
+    sim.run(10.0)
+    return (sim.voltages()[0] + 65.0) / (0.05 / (1e-6 * cable.area[0]))
+
+
+@pytest.mark.parametrize(("secondorder", "order"), [(False, 1), (True, 2)])
+def test_order_of_convergence(fast_queue, needs, secondorder, order):
+    """Against the closed form, 1 - 1/e of the whole rise at t = tau."""
+    needs(fast_queue, "float64")
+    exact = 1 - np.exp(-1)
+    errors = [abs(charged(dt, secondorder) - exact) for dt in (0.5, 0.25, 0.125)]
+    rates = np.log2(np.divide(errors[:-1], errors[1:]))
+    np.testing.assert_allclose(rates, order, atol=0.05)
+    device = charged(0.125, secondorder, "auto", queue=fast_queue)
+    assert abs(device - exact) == pytest.approx(errors[-1], rel=1e-6)
+
+
+def test_passive_cable_against_its_closed_form(fast_queue, needs):
+    """A sealed cylinder of one length constant with current into one end, in the steady state."""
+    needs(fast_queue, "float64")
+    radius, g, resistivity = 1.0, 1e-4, 100.0
+    constant = 1e4 * np.sqrt(radius * 1e-4 / (2 * g * resistivity))  # µm
+    n = 3
+    cell = Morphology(
+        parent=np.array([-1, 0, 1]),
+        xyz=np.array([[0, 0, 0], [constant / 2, 0, 0], [constant, 0, 0]], float),
+        radius=np.full(n, radius),
+        type=np.full(n, 3),
+        id=np.arange(1, n + 1),
+        line=np.zeros(n, int),
+    )
+    cable = discretise(cell, max_length=constant / 400, Ra=resistivity)
+    net = Network(cable)
+    net.insert("pas", g=g, e=-65.0)
+    net.add("iclamp", at=[0], dur=1e9, amp=0.1)
+    sim = Simulation(net, 1000.0, queue=fast_queue)
+    sim.run(50_000.0)
+    v = sim.voltages()
+    x = (np.arange(cable.num_nodes) + 0.5) / cable.num_nodes
+    infinite = resistivity * constant * 1e-4 / (np.pi * (radius * 1e-4) ** 2)  # Ω
+    expected = 0.1e-9 * infinite * np.cosh(1 - x) / np.sinh(1) * 1e3  # mV
+    np.testing.assert_allclose(v + 65, expected, rtol=2e-5)
+
+
+@pytest.mark.parametrize("engine", ["reference", *ENGINES])
+def test_a_voltage_that_is_not_finite(fast_queue, needs, engine, tmp_path):
+    needs(fast_queue, "float64")
+    net, _ = simple_network()
+    net.add("iclamp", at=net.soma[[3, 3, 3]], delay=1.0, dur=1.0, amp=1e308)
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=32)
+    sim.record("v", net.soma)
+    sim.run(0.5)
+    sim.save(tmp_path / "good.npz")
+    text = r"cell 3, at its soma, node \d+, .* t = 1\.\d+"
+    with pytest.raises(SimulationError, match=text) as caught:
+        sim.run(3.0)
+    error = caught.value
+    assert (error.cell, error.node) == (3, net.soma[3])
+    step = round(error.time / DT)
+    assert 41 <= step <= 44
+    rows = error.result[0]
+    assert len(rows) == step - 1 - 20
+    assert np.isfinite(rows).all()
+    with pytest.raises(InputError, match="restore"):
+        sim.run(1.0)
+    with pytest.raises(InputError, match="nothing to save"):
+        sim.save(tmp_path / "bad.npz")
+    sim.restore(tmp_path / "good.npz")
+    sim.run(0.25)
+
+
+@pytest.mark.core
+def test_more_spikes_than_room(fast_queue, needs):
+    needs(fast_queue, "float64")
+    net, syn = simple_network()
+    net.add_event(syn, np.arange(5), 0.2, 0.05)
+    sim = Simulation(net, DT, queue=fast_queue, max_spikes=2)
+    with pytest.raises(SpikeOverflowError, match=r"step \d+: .*max_spikes") as error:
+        sim.run(10.0)
+    assert error.value.step > 0
+    with pytest.raises(InputError, match="a run ended within a chunk, by SpikeOverflowError.*rest"):
+        sim.run(10.0)
+
+
+@pytest.mark.core
+def test_no_memory_is_told_in_one_line(fast_queue, needs, monkeypatch):
+    needs(fast_queue, "float64")
+    with pytest.raises(InputError, match="max_spikes is 1125899906842624; .* at most 2147483647"):
+        Simulation(simple_network()[0], DT, queue=fast_queue, max_spikes=2**50)  # fits no int32
+
+    def full(*_):
+        cla.zeros(fast_queue, 2**57, np.float64)  # drivers may allocate at the first write only
+
+    with monkeypatch.context() as patch:
+        patch.setattr("clhines.simulator.engines.cells_run.Grid", full)
+        with pytest.raises(DeviceMemoryError, match=r"no memory for Network\(5 cells.*max_spikes"):
+            Simulation(simple_network()[0], DT, queue=fast_queue)
+    net, syn = simple_network()
+    net.connect(0, syn, 0, 0.1, 2.0**29 * DT)
+    error, words = DeviceMemoryError, "events on their way to 5 targets"
+    if fast_queue.device.max_mem_alloc_size > 5 * 2**32:  # they would fit
+        error, words = InputError, r"slots of 5 targets .*less than 2\*\*31"
+    with pytest.raises(error, match=words):
+        Simulation(net, DT, queue=fast_queue)
+
+
+@pytest.mark.parametrize("engine", ["steps", "reference"])
+def test_a_delay_far_ahead_takes_no_ring_of_steps(fast_queue, needs, engine):
+    needs(fast_queue, "float64")
+    net, syn = simple_network()
+    net.connect(0, syn, 0, 0.1, 2.0**20 * DT)
+    if engine == "reference":
+        Simulation(net, DT, engine=engine).run(DT)
+        return
+    with pytest.raises(InputError, match="longest delay is 1048576 steps; expected at most"):
+        Simulation(net, DT, engine=engine, queue=fast_queue)
+
+
+def test_progress(fast_queue, needs, capsys):
+    needs(fast_queue, "float64")
+    sim = Simulation(simple_network()[0], DT, queue=fast_queue)
+    cost = sim.run(5.0, progress=True).cost
+    assert "s per simulated s" in capsys.readouterr().err
+    assert set(cost) == {"all", "steps", "spikes", "collect"}
+    assert cost["all"] >= sum(v for k, v in cost.items() if k != "all") > 0
+
+
+def test_refused(fast_queue, needs, tmp_path):
+    needs(fast_queue, "float64")
+    net, syn = simple_network()
+    sim = Simulation(net, DT, queue=fast_queue)
+    for duration in (0.03, -1.0, np.nan, "long", 25000.01, 1e9):
+        with pytest.raises(InputError, match=r"duration is .*whole number of steps of 0.025 ms"):
+            sim.run(duration)
+    with pytest.raises(InputError, match="there is no node 100000"):
+        sim.record("v", 100000)
+    with pytest.raises(InputError, match="expsyn has no state 'm'; expected v, i, g"):
+        sim.record("m", syn)
+    with pytest.raises(InputError, match="'g' of nodes; expected 'v', .*a state the Group"):
+        sim.record("g", [0])
+    with pytest.raises(InputError, match="expected auto, epochs, epochs-gpu, .*, steps, reference"):
+        Simulation(net, engine="fast")
+    with pytest.raises(InputError, match="network is list"):
+        Simulation([])
+    with pytest.raises(InputError, match="queue is str"):
+        Simulation(net, queue="here")
+    with pytest.raises(InputError, match="chunk is 0"):
+        Simulation(net, queue=fast_queue, chunk=0)
+    for options in ({"queue": fast_queue}, {"engine": "reference"}):
+        with pytest.raises(InputError, match="int32"):
+            Simulation(net, dtype="int32", **options)
+    with pytest.raises(
+        InputError, match="takes no methods of the solver; expected 'steps' or 'reference'"
+    ):
+        Simulation(net, queue=fast_queue, engine="epochs", method="fine")
+    (tmp_path / "bad.npz").write_text("nothing")
+    (tmp_path / "empty.npz").write_text("")
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    for name in ("bad.npz", "empty.npz", "array.npy"):
+        with pytest.raises(InputError, match=r"not a file that Simulation\.save"):
+            sim.restore(tmp_path / name)
+    with pytest.raises(InputError, match=r"missing\.npz: cannot be read: No such file"):
+        sim.restore(tmp_path / "missing.npz")
+    with pytest.raises(InputError, match="cannot be written: No such file"):
+        sim.save(tmp_path / "none" / "state.npz")
+    sim.save(tmp_path / "without_ending")
+    sim.restore(tmp_path / "without_ending")
+    other = Simulation(simple_network(4)[0], DT, engine="reference")
+    other.save(tmp_path / "other.npz")
+    with pytest.raises(InputError, match="of another network"):
+        sim.restore(tmp_path / "other.npz")
+    sim.save(tmp_path / "state")
+    sim.restore(tmp_path / "state")
+    for change in ("gnabar", "event"):
+        changed, synapses = simple_network()
+        if change == "event":
+            changed.add_event(synapses, 0, 1.0, 0.1)
+        else:
+            changed.groups[0].parameters[change] = 0.2
+        with pytest.raises(InputError, match="of another network"):
+            Simulation(changed, DT, queue=fast_queue).restore(tmp_path / "state")
+
+
+def test_the_network_is_frozen_once_it_is_simulated():
+    """No simulation would see a change: each is refused, and the next one has the same network."""
+    net, syn = simple_network()
+    net.threshold = np.full(5, 10.0)
+    threshold, v_init = net.threshold, np.full(net.forest.num_nodes, -65.0)
+    sim = Simulation(net, DT, engine="reference", v_init=v_init)
+    v_init[:] = 0.0
+    assert sim.voltages()[0] == -65.0
+    for change in (
+        lambda: net.add_event(syn, 0, 1.0, 0.1),
+        lambda: net.connect(0, syn, 0, 0.1),
+        lambda: net.insert("pas", [0]),
+        lambda: net.add("expsyn", at=0),
+        lambda: setattr(net, "threshold", 0.0),
+        lambda: syn.parameters.update(tau=3.0),
+        lambda: net.groups[0].parameters.__setitem__("gnabar", 0.2),
+    ):
+        with pytest.raises(InputError, match="frozen, as a Simulation was made of it"):
+            change()
+    for array in (threshold, net.soma, net.area, syn.nodes):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+    for name in ("dt", "v_init", "step", "model"):
+        with pytest.raises(InputError, match=f"{name} cannot be set"):
+            setattr(sim, name, 1)
+    again = Simulation(net, DT, engine="reference")
+    np.testing.assert_array_equal(again.run(2.0).spike_time, sim.run(2.0).spike_time)
+
+
+def test_what_no_network_knows_is_not_set():
+    """NEURON's names for the whole are arguments of `Simulation` here."""
+    net, syn = simple_network()
+    for name in ("v_init", "treshold", "dt", "area", "groups"):
+        with pytest.raises(InputError, match=f"{name} cannot be set"):
+            setattr(net, name, 1.0)
+    with pytest.raises(InputError, match="expsyn has no parameter 'tua'"):
+        syn.parameters["tua"] = 2.0
+    with pytest.raises(InputError, match=r"expsyn: tau\[0\] is nan"):
+        syn.parameters["tau"] = np.nan
+    syn.parameters["tau"] = 2.5
+    assert compile(net).kinds[-1].parameters["tau"] == 2.5
+    with pytest.raises(InputError, match="engine="):
+        Simulation(net, DT, engine="none")
+    assert not inside(net).frozen  # where no simulation came of it
+
+
+def test_a_cable_changed_later_changes_no_network():
+    cable = discretise(ring_cell(2, 0.6, 3, seed=4))
+    net = Network(cable)
+    before = compile(net)
+    for array in (cable.capacitance, cable.g_total, cable.area, cable.g_axial):
+        array *= 2
+    after = compile(net)
+    for name in ("capacitance", "constant_d", "area", "u"):
+        np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
+
+
+def test_a_refused_rule_is_not_kept():
+    net, syn = simple_network()
+    with pytest.raises(InputError, match=r"weight\[0\] is nan"):
+        net.connect(0, syn, 0, np.nan, rule=STDP(0.1, 0.1))
+    net.connect(0, syn, 0, 0.1, rule=STDP(0.2, 0.1))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_plastic_weights(fast_queue, needs, engine, tmp_path):
+    """The pair rule: against the reference, and the same bits after a restore."""
+    needs(fast_queue, "float64")
+    rule = STDP(0.01, 0.012, tau_plus=5.0, tau_minus=8.0, w_min=0.0, w_max=0.08)
+
+    def simulation(**options):
+        cells = np.arange(5)
+        net = Network(CABLES, 5)
+        net.insert("hh", "soma")
+        net.insert("pas", "dendrites", g=1e-4, e=-65.0)
+        syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+        net.connect(cells, syn, (cells + 1) % 5, 0.05, 2.0, rule=rule)
+        net.connect(cells, syn, (cells + 2) % 5, 0.01, 0.5)
+        net.connect(cells, syn, (cells + 3) % 5, 0.02, 1.0, rule=rule)
+        net.add_event(syn, [0, 3, 1, 4], [0.2, 4.0, 22.0, 22.3], 0.05)
+        return Simulation(net, DT, **options)
+
+    reference = simulation(engine="reference")
+    expected = reference.run(30.0)
+    assert (expected.spike_time > 15).sum() >= 5
+    sim, later = (simulation(queue=fast_queue, engine=engine) for _ in range(2))
+    sim.run(15.0)
+    sim.save(tmp_path / "state.npz")
+    sim.run(15.0)
+    later.restore(tmp_path / "state.npz")
+    later.run(15.0)
+    np.testing.assert_allclose(sim.weights(), reference.weights(), rtol=1e-9)
+    np.testing.assert_array_equal(sim.weights(), later.weights())
+    np.testing.assert_array_equal(sim.voltages(), later.voltages())
+    moved = sim.weights() != sim.model.connections.weight
+    np.testing.assert_array_equal(moved, sim.model.connections.plastic)
+    # from engine to engine
+    reference.restore(tmp_path / "state.npz")
+    reference.run(15.0)
+    np.testing.assert_allclose(sim.weights(), reference.weights(), rtol=1e-9)
+    reference.save(tmp_path / "reference.npz")
+    later.restore(tmp_path / "reference.npz")
+    np.testing.assert_array_equal(later.weights(), reference.weights())

@@ -1,0 +1,288 @@
+"""Sources of events: detectors and trains, in whole steps and at exact times."""
+
+import functools
+
+import mod_files
+import numpy as np
+import pytest
+
+import clhines
+from clhines import STDP, InputError, Network, Simulation
+from clhines.simulator.model import compile
+from clhines.simulator.network.groups import inside
+from clhines.simulator.network.times import LAST_STEP
+from clhines.simulator.state import sources
+from clhines.simulator.state.sources import MOST_STEPS, steps_between, wires_of
+from clhines.solver.device import devices
+
+
+@pytest.mark.parametrize("dt", [0.025, 0.1])
+def test_trains_act_in_the_steps_of_their_exact_times(fast_queue, needs, dt):
+    """Events of trains are summed by step; at exact times the same events act in the same steps."""
+    needs(fast_queue, np.float64)
+    found = []
+    for exact, engine in ((False, "auto"), (False, "reference"), (True, "reference")):
+        rng = np.random.default_rng(7)
+        net = Network(clhines.discretise(clhines.sample_cells()[0], max_length=80))
+        net.insert("hh")
+        synapses = net.add("expsyn", at=[0, 1, 2], tau=2.0, e=0.0)
+        times = [rng.uniform(0, 20, 8), np.arange(8) * 37.5 * dt, [0.0, 3.0, 3.0]]
+        net.connect(0, synapses, index=2, weight=-0.001, delay=1.3)
+        net.connect(
+            net.spike_source(times), synapses, weight=[0.05, 0.03, 0.02], delay=[0.0, 1.0, 0.4]
+        )
+        inside(net).added.exact = exact
+        sim = Simulation(
+            net, dt, queue=None if engine == "reference" else fast_queue, engine=engine
+        )
+        v = sim.record("v", [0, 5])
+        result = sim.run(20.0)
+        found.append((result[v], result.spike_time))
+        assert sim.model.has_times == exact
+        assert sim.weights().tolist() == [-0.001, 0.05, 0.03, 0.02]
+    *ours, (v, spikes) = found
+    assert len(spikes)
+    for own, own_spikes in ours:
+        assert np.abs(own - v).max() < 1e-11  # another unknown of the solve
+        np.testing.assert_allclose(own_spikes, spikes, rtol=0, atol=1e-9)
+
+
+def far(delay, exact=True):
+    """A cell that fires all the time, with a synapse near and one far."""
+    net = Network(clhines.discretise(clhines.sample_cells()[0], max_length=80))
+    net.insert("hh")
+    net.add("iclamp", at=net.soma, delay=0.0, dur=1e9, amp=1.5)
+    synapses = net.add("expsyn", at=[1, 2], tau=2.0, e=0.0)
+    net.connect(0, synapses, index=[0, 1], weight=0.001, delay=[1.3, delay])
+    inside(net).added.exact = exact
+    return net
+
+
+@pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
+def test_a_delay_beyond_all_runs_takes_no_memory(fast_queue, needs, engine):
+    """As of hnn-core, whose delays grow exponentially with distance: such an event never comes."""
+    needs(fast_queue, np.float64)
+    given = {"queue": None if engine == "reference" else fast_queue, "engine": engine}
+    found = []
+    for delay in (6.6e7, 61.0):  # 2.6e9 steps; just after the end
+        sim = Simulation(far(delay), 0.025, **given)
+        v = sim.record("v", [0, 2])
+        assert wires_of(sim.model).ring.size < 3 * MOST_STEPS
+        result = sim.run(60.0)
+        found.append((result[v], result.spike_time))
+    assert len(found[0][1]) > 1
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_delay_may_be_any_number():
+    """Also one whose steps overflow: a launch of steps is as long as it may be."""
+    model = compile(far(float(np.finfo(np.float64).max)), 0.025)
+    assert wires_of(model).ring.size < 3 * MOST_STEPS
+    limits = [steps_between(model, np.array(chosen)) for chosen in ([False, True], [True, True])]
+    assert limits == [LAST_STEP, round(1.3 / 0.025)]
+
+
+@pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
+def test_more_events_than_a_ring_has_room_for_are_an_error(fast_queue, needs, engine, monkeypatch):
+    """Also where the last step sends the one too many, after which no target looks."""
+    needs(fast_queue, np.float64)
+    given = {"queue": None if engine == "reference" else fast_queue, "engine": engine}
+    times = Simulation(far(200.0), 0.025, **given).run(199.0).spike_time
+    monkeypatch.setattr(sources, "MOST_STEPS", 0)
+    room = int(sources.ring_sizes(compile(far(200.0), 0.025)).max())
+    assert times[room] + 1.0 < 200.0  # before the first of them comes
+    sim = Simulation(far(200.0), 0.025, **given)
+    assert len(sim.run(times[room - 1] + 0.1).spike_time) == room
+    with pytest.raises(InputError, match="more events within its longest delay than there is"):
+        sim.run(times[room] - sim.t)
+
+
+BESIDE = ("nothing", "detector", "ions", "artificial", "exact")
+
+
+def plastic(beside):
+    """Four cells with plastic connections, and something else that a network may have."""
+    rng = np.random.default_rng(3)
+    net = Network([clhines.discretise(clhines.sample_cells()[0], max_length=80)], num_cells=4)
+    net.insert("hh")
+    synapses = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    cells = np.tile(np.arange(4), 3)
+    net.add_event(
+        synapses, cells, 1.0 + np.repeat(7 * np.arange(3), 4) + rng.uniform(0, 4, 12), 0.05
+    )
+    rule = STDP(0.002, 0.0015, w_max=0.1)
+    weights, delays = [0.01, 0.02, 0.03, 0.02, 0.015, 0.01], [1.0, 1.5, 2.0, 1.1, 3.0, 0.7]
+    net.connect([0, 1, 2, 3, 0, 1], synapses, [1, 2, 3, 0, 2, 3], weights, delays, rule)
+    if beside == "detector":
+        net.connect(net.add_detector([5, 40], -20.0), synapses, [0, 3], 0.01, 2.0)
+    if beside == "ions":
+        for name in ("ext_cad", "ext_ca", "ext_kca"):
+            net.insert(mod_files.ours(name), net.soma)
+    if beside == "artificial":
+        fire = net.add_artificial(mod_files.ours("ext_fire"), 2)
+        net.connect([0, 1], fire, [0, 1], 1.5, 0.6)
+        net.connect(fire, synapses, [3, 2], 0.02, 0.45)
+    inside(net).added.exact = beside == "exact"
+    return net
+
+
+def ran(beside, **options):
+    sim = Simulation(plastic(beside), **options)
+    v = sim.record("v", [0, 30])
+    first = sim.run(12.0)
+    between = sim.arrays()
+    second = sim.run(8.0)
+    spikes = np.concatenate([first.spike_time, second.spike_time])
+    later = Simulation(plastic(beside), **options)
+    later.set_arrays(480, between)
+    np.testing.assert_array_equal(later.run(8.0).spike_time, second.spike_time)
+    np.testing.assert_array_equal(later.voltages(), sim.voltages())
+    return second[v], spikes, sim.weights(), sim.engine
+
+
+@functools.cache
+def by_the_reference(beside):
+    return ran(beside, engine="reference")
+
+
+@pytest.mark.parametrize("engine", ["auto", "steps", "epochs-gpu"])
+@pytest.mark.parametrize("beside", BESIDE)
+def test_plastic_connections_beside_anything(fast_queue, needs, beside, engine):
+    needs(fast_queue, np.float64)
+    if engine == "epochs-gpu" and beside == "artificial":
+        pytest.skip("that engine takes no artificial cells")
+    v, spikes, weights, _ = by_the_reference(beside)
+    assert len(spikes) >= 8
+    found, same, changed, _ = ran(beside, queue=fast_queue, engine=engine)
+    np.testing.assert_allclose(same, spikes, rtol=0, atol=1e-9)
+    assert np.abs(found - v).max() < 1e-10  # of 800 steps
+    assert np.abs(changed - weights).max() < 1e-15
+    assert np.abs(weights[:6] - [0.01, 0.02, 0.03, 0.02, 0.015, 0.01]).max() > 1e-3
+
+
+def test_what_cannot_be_plastic_is_refused():
+    net = plastic("nothing")
+    fire = net.add_artificial(mod_files.ours("ext_fire"), 1)
+    synapses, rule = net.groups[1], STDP(0.002, 0.0015, w_max=0.1)
+    with pytest.raises(InputError, match="expsyn is not plastic, as its source is an instance"):
+        net.connect(fire, synapses, 0, 0.01, 1.0, rule)
+        compile(net)
+    net = plastic("ions")
+    with pytest.raises(InputError, match="comes from a train of given times, and is not plastic"):
+        net.connect(net.spike_source([[1.0]]), net.groups[1], 0, 0.01, 1.0, rule)
+        compile(net)
+    net = plastic("detector")
+    net.connect(net.add_detector([3], -20.0), net.groups[1], 0, 0.01, 0.01, rule)
+    with pytest.raises(
+        InputError, match="expsyn is not plastic, as a delay is shorter than a step"
+    ):
+        compile(net)
+
+
+def with_all_sources(beside):
+    """Connections of trains, cells, detectors and artificial cells, in the order given."""
+    net = Network([clhines.discretise(clhines.sample_cells()[0], max_length=80)], num_cells=3)
+    net.insert("hh")
+    synapses = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    net.connect(net.spike_source([[1.0, 9.0], [4.0]]), synapses, [0, 1], [0.05, 0.04], [0.3, 0.0])
+    net.connect([0, 1], synapses, [1, 2], [0.02, 0.03], 1.0)
+    net.connect(net.add_detector([5, 40], -20.0), synapses, [0, 2], [0.01, 0.015], [2.0, 1.0])
+    if beside == "ions":
+        for name in ("ext_cad", "ext_ca", "ext_kca"):
+            net.insert(mod_files.ours(name), net.soma)
+        fire = net.add_artificial(mod_files.ours("ext_fire"), 1)
+        net.connect([0], fire, 0, 1.5, 0.6)
+        net.connect(fire, synapses, 2, 0.02, 0.45)
+    return net
+
+
+@pytest.mark.parametrize("beside", ["nothing", "ions"])
+def test_weights_keep_their_order_and_can_be_set(fast_queue, needs, beside):
+    """Also of simulations that go on, get other events and are branched."""
+    needs(fast_queue, np.float64)
+    found = []
+    for engine in ("reference", "steps", "auto"):
+        queue = None if engine == "reference" else fast_queue
+        sim = Simulation(with_all_sources(beside), queue=queue, engine=engine)
+        v = sim.record("v", [0, 30])
+        sim.run(5.0)
+        given = sim.weights()
+        assert given[:6].tolist() == [0.05, 0.04, 0.02, 0.03, 0.01, 0.015]
+        sim.set(weight=given * np.linspace(0.5, 1.5, len(given)))
+        np.testing.assert_array_equal(sim.weights(), given * np.linspace(0.5, 1.5, len(given)))
+        first = sim.run(8.0)
+        sim.set(events=[(sim.network.groups[1], 0, 20.0, 0.05)])
+        second = sim.run(12.0)
+        copies = sim.replicate(2)
+        record = copies.record("v", [0, 30])
+        later, last = copies.run(3.0), sim.run(3.0)
+        assert np.abs(later[record] - last[v]).max() < 1e-11
+        spikes = np.concatenate([first.spike_time, second.spike_time])
+        found.append((np.concatenate([first[v], second[v], last[v]]), spikes))
+    assert len(spikes) >= 5
+    for other, times in found[1:]:
+        assert np.abs(other - found[0][0]).max() < 1e-11
+        np.testing.assert_allclose(times, found[0][1], rtol=0, atol=1e-9)
+
+
+REFRACTORY = [0.0, 0.5, 0.5, 2.0, 0.1, 0.3]  # ms
+
+
+def noisy_detectors(exact):
+    """Two cells, driven by noise across the thresholds of detectors again and again."""
+    net = Network([clhines.discretise(clhines.sample_cells()[0], max_length=80)], num_cells=2)
+    net.insert("pas", g=1e-4, e=-65.0)
+    at = [0, 0, net.soma[1], 30, 0, 0]
+    net.add("inoise", at=[0, net.soma[1]], std=0.3)
+    synapses = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    found = net.add_detector(at, [-65.0, -65.0, -65.0, -65.0, -64.0, -100.0], REFRACTORY)
+    net.connect(found, synapses, [1, 0, 0, 1, 0, 1], 1e-4, 1.0)
+    inside(net).added.exact = exact
+    return net, found, np.array(at)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_detector_is_silent_in_its_refractory_time(fast_queue, needs, tmp_path, exact):
+    """By hand from the voltages, on every engine, and through a state saved in that time."""
+    needs(fast_queue, np.float64)
+    dt, steps, saved = 0.025, 800, 333
+    net, detectors, at = noisy_detectors(exact)
+    sources, found = net.source_numbers(detectors), []
+    of_cpus = ["epochs-cpu"] if devices.is_cpu(fast_queue.device) else []
+    for engine in ("reference", "steps", *of_cpus, "epochs-gpu"):
+        queue = None if engine == "reference" else fast_queue
+        sim = Simulation(net, dt, queue=queue, engine=engine)
+        assert sim.model.has_times == exact
+        v = sim.record("v", at)
+        first = sim.run(saved * dt)
+        held = sim.arrays()["held"][-6:]
+        sim.save(tmp_path / "state.npz")
+        second = sim.run((steps - saved) * dt)
+        sim = Simulation(net, dt, queue=queue, engine=engine)
+        sim.restore(tmp_path / "state.npz")
+        again = sim.run((steps - saved) * dt)
+        np.testing.assert_array_equal(again.spike_time, second.spike_time)
+        np.testing.assert_array_equal(again.spike_cell, second.spike_cell)
+        voltage = np.concatenate([first[v], second[v]])
+        spikes = [
+            np.concatenate([getattr(r, name) for r in (first, second)])
+            for name in ("spike_cell", "spike_time")
+        ]
+        for k, source in enumerate(sources):
+            above = voltage[:, k] > detectors.threshold[k]
+            expected = [0] if above[0] else []
+            for step in np.flatnonzero(above[1:] & ~above[:-1]) + 1:
+                if not expected or step - expected[-1] >= round(REFRACTORY[k] / dt):
+                    expected.append(step)
+            times = spikes[1][spikes[0] == source]
+            np.testing.assert_array_equal(np.rint(times / dt), expected)
+        assert (held[:4] > 1).any()
+        found.append((voltage, *spikes, held))
+    for own in found[1:]:
+        np.testing.assert_allclose(found[0][0], own[0], rtol=0, atol=1e-10)
+        for ours, theirs in zip(found[0][1:], own[1:], strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
+    counts = np.bincount(found[0][1])[sources]
+    assert counts[0] > 1.5 * counts[1] > 3 * counts[3] > 3 and counts[5] == 1

@@ -1,0 +1,301 @@
+"""Known answers before trust: stub children that are wrong, hang or crash, and a real fault."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from clhines import DeviceError, Forest, Simulation, Solver
+from clhines.cli import doctor
+from clhines.core import files
+from clhines.simulator import known_answers
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.solver.device import devices, pocl, trust
+
+SAYS = f"print({trust._WORD!r} + {{!r}}, flush=True)"
+ENDS = {
+    "right": SAYS.format("right"),
+    "wrong": SAYS.format("wrong: 7 mV off"),
+    "unsure": SAYS.format("unsure"),
+    "crash": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+    "sleep": "import time; time.sleep(60)",
+    "spin": "from clhines.solver.device import trust; trust.limit_process(1, True)\nwhile True: pass",
+    "greedy": "from clhines.solver.device import trust; trust.limit_process(9, True)\nbytearray(1 << 44)",
+    "exit": "raise SystemExit(3)",
+}
+
+
+@pytest.fixture(autouse=True)
+def _checked(monkeypatch):
+    monkeypatch.delenv(trust.SWITCH)
+    trust.forget()
+    yield
+    trust.forget()
+
+
+@pytest.fixture
+def stub(monkeypatch):
+    """Let children end in a way that depends on the width; returns the list of those started."""
+    started = []
+
+    def replace(ends, widths=(64, 32, 16, 8)):
+        def command(index, family, dtype, width):
+            started.append((family, dtype, width))
+            begin = SAYS.format("started")
+            return [sys.executable, "-c", f"{begin}\n{ENDS[ends(family, width)]}"]
+
+        monkeypatch.setattr(trust, "command", command)
+        monkeypatch.setattr(trust, "widths", lambda *_: widths)
+        return started
+
+    return replace
+
+
+def limits_of(queue, family="solve"):
+    return trust.limits(queue.device, family, np.float64)
+
+
+def needs_cpu(queue):
+    if not devices.is_cpu(queue.device):
+        pytest.skip("only CPUs have vectors")
+
+
+def at_the_first_width(bad):
+    return lambda family, width: bad if width == 64 else "right"
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ("wrong", "7 mV off"),
+        ("crash", "a crash (signal 11)"),
+        ("sleep", "no answer within 2 s"),
+        ("spin", "of processor time"),
+        ("greedy", "the process ended with code 1"),
+        ("exit", "the process ended with code 3"),
+    ],
+)
+def test_narrower_vectors_after_a_fault(stub, fast_queue, monkeypatch, bad, said):
+    needs_cpu(fast_queue)
+    monkeypatch.setattr(trust, "SECONDS", 2.0 if bad == "sleep" else 60.0)
+    own = devices.limits(fast_queue.device)
+    monkeypatch.setattr(trust.devices, "limits", lambda _: trust.replace(own, vector_bytes=64))
+    started = stub(at_the_first_width(bad))
+    with pytest.warns(UserWarning, match="from now on vectors have 32 bytes") as caught:
+        found = limits_of(fast_queue)
+    assert (found.vector_bytes, found.trusted_bytes) == (32, 32)
+    assert said in str(caught[0].message) and "\n" not in str(caught[0].message)
+    assert [width for *_, width in started] == [64, 32]
+    trust.forget()  # as another process, which finds it in the cache and starts nothing
+    assert limits_of(fast_queue) == found and len(started) == 2
+    kept = trust.known(fast_queue.device, "solve", np.float64)
+    assert kept.widest == 32 and said in kept.said[0]
+
+
+def test_one_clear_refusal(stub, fast_queue):
+    started = stub(lambda family, width: "wrong")
+    forest = Forest.from_parents([[-1, 0, 1]])
+    for _ in range(2):
+        with pytest.raises(DeviceError, match="is wrong in known answers .*7 mV off") as caught:
+            Solver(forest, queue=fast_queue)
+        assert "\n" not in str(caught.value) and "CLHINES_TRUST=1" in str(caught.value)
+    assert [width for *_, width in started] == [64, 32, 16, 8]
+
+
+def test_the_switch_leaves_it_out(stub, fast_queue, monkeypatch):
+    monkeypatch.setenv(trust.SWITCH, "1")
+    started = stub(lambda family, width: "wrong")
+    assert limits_of(fast_queue) == devices.limits(fast_queue.device) and not started
+
+
+@pytest.mark.parametrize("how", ["unsure", "never started", "no such program"])
+def test_what_cannot_be_checked_is_used(stub, fast_queue, monkeypatch, how):
+    """No memory, no Python beside this one: that says nothing of the device, and is not kept."""
+    stub(lambda family, width: "unsure")
+    commands = {"never started": [sys.executable, "-c", "1/0"], "no such program": ["/nowhere"]}
+    if how in commands:
+        monkeypatch.setattr(trust, "command", lambda *_: commands[how])
+    why = {"unsure": "had too little memory", "never started": "ended before it began .code 1."}
+    why = why.get(how, r"could not be started .*/nowhere")
+    said = r"could not be checked for known answers \(solves in vectors, float64\): its process "
+    with pytest.warns(UserWarning, match=said + why):
+        assert limits_of(fast_queue) == devices.limits(fast_queue.device)
+    assert trust.known(fast_queue.device, "solve", np.float64) is None
+
+
+def test_children_check_nothing_and_have_their_own_cache(stub, fast_queue, monkeypatch):
+    stub(lambda family, width: "right")
+    code = (
+        f"import os; {SAYS.format('started')}; good = os.environ['CLHINES_TRUST'] == '1' and "
+        "os.environ['POCL_CACHE_DIR'] != os.environ.get('BEFORE') and "
+        f"os.path.isdir(os.environ['POCL_CACHE_DIR']); print({trust._WORD!r} + "
+        "('right' if good else 'wrong: not so'), flush=True)"
+    )
+    monkeypatch.setenv("BEFORE", os.environ.get("POCL_CACHE_DIR", ""))
+    monkeypatch.setattr(trust, "command", lambda *_: [sys.executable, "-c", code])
+    limits_of(fast_queue)
+    assert trust.known(fast_queue.device, "solve", np.float64).said == ()
+
+
+def change(**values):
+    def changed(text):
+        entry = json.loads(text)
+        entry["outcome"].update(values)
+        return json.dumps(entry)
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda text: "",
+        lambda text: text[:-9],
+        lambda text: "[]",
+        lambda text: "__import__('os').abort()",
+        change(widest="8"),
+        change(widest=1 << 20),
+        change(widest=0),  # refused for nothing
+        change(seconds=None),
+        change(said="x"),
+        change(family="steps"),
+        change(more=1),
+    ],
+)
+def test_a_spoilt_file_is_ignored(stub, fast_queue, spoil):
+    started = stub(lambda family, width: "right")
+    limits_of(fast_queue)
+    (path,) = files.cache_folder().glob("trust-*.json")
+    good = path.read_text()
+    path.write_text(spoil(good))
+    trust.forget()
+    limits_of(fast_queue)
+    assert len(started) == 2
+    assert json.loads(path.read_text())["outcome"]["widest"] == 64
+
+
+def test_a_folder_that_cannot_be_written(stub, fast_queue, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CLHINES_CACHE_DIR", str(tmp_path / "file" / "folder"))
+    started = stub(lambda family, width: "right")
+    limits_of(fast_queue)
+    limits_of(fast_queue)
+    assert len(started) == 1
+
+
+def test_another_driver_is_another_key(fast_queue, monkeypatch):
+    first = files.entry_path("trust", trust._key(fast_queue.device, "solve", "float64"))
+    monkeypatch.setattr(trust.clhines, "__version__", "9.9")
+    assert files.entry_path("trust", trust._key(fast_queue.device, "solve", "float64")) != first
+    monkeypatch.undo()
+    monkeypatch.setattr(trust, "digest", lambda: "others")
+    assert files.entry_path("trust", trust._key(fast_queue.device, "solve", "float64")) != first
+
+
+RANK = """
+import sys
+from clhines.solver.device import devices, trust
+def command(*_):
+    with open(sys.argv[1], "a") as file:
+        file.write("started\\n")
+    say = "import time; time.sleep(1); print({word!r} + 'started'); print({word!r} + 'right')"
+    return [sys.executable, "-c", say.format(word=trust._WORD)]
+trust.command = command
+device = dict(devices.all_devices())[sys.argv[2]]
+trust.limits(device, "solve", "float64")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs locks of files")
+def test_of_several_ranks_one_checks(fast_queue, tmp_path):
+    index = next(i for i, d in devices.all_devices() if d == fast_queue.device)
+    told = tmp_path / "told"
+    ranks = [subprocess.Popen([sys.executable, "-c", RANK, told, index]) for _ in range(3)]
+    assert [rank.wait(timeout=120) for rank in ranks] == [0, 0, 0]
+    assert told.read_text().splitlines() == ["started"]
+
+
+def network():
+    return known_answers._cells(Mechanism(known_answers._CHANNEL))
+
+
+def test_steps_where_epochs_are_wrong(stub, fast_queue):
+    started = stub(lambda family, width: "wrong" if "epochs" in family else "right")
+    assert Simulation(network(), queue=fast_queue).engine == "steps"
+    assert Simulation(network(), queue=fast_queue).engine == "steps"
+    assert {family for family, *_ in started} == {"epochs", "steps", "solve"}
+    with pytest.raises(DeviceError, match="channels from texts, by epochs"):
+        Simulation(network(), queue=fast_queue, engine="epochs")
+
+
+def test_two_engines_in_one_process(stub, fast_queue):
+    """The second engine is checked after the first one."""
+    started = stub(lambda family, width: "wrong" if family == "epochs+steps" else "right")
+    both = "by epochs, then channels from texts and NMODL, by steps"
+    Simulation(network(), queue=fast_queue, engine="epochs")
+    with pytest.raises(DeviceError, match=both):
+        Simulation(network(), queue=fast_queue, engine="steps")
+    trust.forget()
+    assert Simulation(network(), queue=fast_queue, engine="steps").engine == "steps"
+    assert "steps" in {family for family, *_ in started}
+
+
+def test_the_doctor_tells(stub, fast_queue):
+    stub(lambda family, width: {"solve": "wrong", "steps": "crash"}.get(family, "right"), (32, 8))
+    told = {f.what: f for f in doctor.answers()}
+    of = [next(f for w, f in told.items() if trust.title(n) + "," in w) for n in ("solve", "steps")]
+    assert not any(f.good for f in of) and "7 mV off" in of[0].what and "a crash" in of[1].what
+    assert all("install another version" in f.advice for f in of)
+    assert any(f.good and "by epochs" in w for w, f in told.items())
+    stub(lambda family, width: "wrong" if width == 32 else "right", (32, 8))
+    assert all("vectors have 8 bytes there" in f.advice for f in doctor.answers())
+
+
+FAMILIES = [name for name in trust.FAMILIES if name != "lists"]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_problems_are_solved_and_faults_seen(fast_queue, needs, monkeypatch, family, dtype):
+    needs(fast_queue, np.float64 if family in trust.DOUBLE else dtype)
+    monkeypatch.setenv(trust.SWITCH, "1")
+    if family == "blocks" and not devices.is_cpu(fast_queue.device):
+        family = "lists"
+    problem = known_answers.PROBLEMS[family]
+    assert problem(fast_queue, np.dtype(dtype)) == ""
+    own, off = (Solver.solve, Simulation.voltages), 1 + 1e3 * np.finfo(dtype).eps * 64
+    monkeypatch.setattr(Solver, "solve", lambda *given: own[0](*given) * np.dtype(dtype).type(off))
+
+    def voltages(sim):
+        return own[1](sim) * (1 if sim.engine == "reference" else np.dtype(dtype).type(off))
+
+    monkeypatch.setattr(Simulation, "voltages", voltages)
+    assert "from the reference" in problem(fast_queue, np.dtype(dtype))
+
+
+def test_a_real_check_of_a_device(fast_queue):
+    """A child is started once, ends with the right answer, and leaves that in the cache."""
+    dtype = np.float64 if devices.has_fp64(fast_queue.device) else np.float32
+    assert trust.limits(fast_queue.device, "solve", dtype) == devices.limits(fast_queue.device)
+    kept = trust.known(fast_queue.device, "solve", dtype)
+    assert kept.widest == devices.limits(fast_queue.device).vector_bytes and not kept.said
+
+
+@pytest.mark.slow
+def test_vectors_beyond_the_registers_are_found_out(fast_queue, monkeypatch):
+    """On processors that LLVM takes for others, 64 bytes hang or crash: 32 are right."""
+    registers, width = pocl.register_bytes(fast_queue.device), 64
+    if registers is None or registers >= 4 * fast_queue.device.native_vector_width_float:
+        pytest.skip("this device compiles for all the registers that it reports")
+    monkeypatch.setattr(trust, "PROCESSOR_SECONDS", 12)
+    monkeypatch.setattr(trust, "widths", lambda *_: (width, registers, 16, 8))
+    begin = time.monotonic()
+    found = trust.examine(fast_queue.device, "solve", np.float64)
+    assert found.widest == registers and len(found.said) == 1
+    assert f"vectors of {width} bytes: " in found.said[0]
+    assert "no answer" in found.said[0] or "crash" in found.said[0] or "off" in found.said[0]
+    assert time.monotonic() - begin < trust.SECONDS

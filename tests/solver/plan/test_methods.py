@@ -1,0 +1,96 @@
+"""The table of methods and their options, without a device."""
+
+import numpy as np
+import pytest
+from plans import CPU, GPU, OPTIONS
+from systems import dissimilar, families, forest_for
+
+from bench.made import chain, star
+from clhines import METHODS, Forest, InputError, make_plan
+from clhines.solver.plan.plan import Limits
+
+pytestmark = pytest.mark.core
+
+
+@pytest.mark.parametrize("limits", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize(("method", "options"), OPTIONS)
+def test_gather_is_a_permutation_plus_padding(method, options, limits):
+    for cells in families().values():
+        forest = forest_for(method, cells)
+        plan = make_plan(forest, method, limits=limits, **options)
+        gather = plan.gather
+        assert gather.dtype == np.int32
+        assert gather.min() >= -1
+        assert np.array_equal(np.sort(gather[gather >= 0]), np.arange(forest.num_nodes))
+        assert plan.packed_size == len(gather)
+        assert all(t.dtype == np.int32 for t in plan.parts[0].tables.values())
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "words"),
+    [
+        ("gauss", {}, "method 'gauss' is unknown; expected auto, flat, interleaved, "),
+        (
+            "flat",
+            {"block_size": 4},
+            "option 'block_size' is not one of method 'flat'; .*work_group",
+        ),
+        ("fine", {"block_size": 4}, "option 'block_size' .*'fine'; expected work_group, max_cells"),
+        (
+            "fine",
+            {"work_group": 4, "vector_width": 8},
+            "vector_width=8 needs work_group=1; got work_group=4",
+        ),
+        ("fine", {"work_group": 0}, "work_group=0 is not valid; expected a whole number of at lea"),
+        ("fine", {"work_group": -3}, "work_group=-3 is not valid"),
+        ("fine", {"work_group": 2.0}, "work_group=2.0 is not valid"),
+        ("fine", {"work_group": True}, "work_group=True is not valid"),
+        ("fine", {"work_group": "64"}, "work_group='64' is not valid"),
+        ("fine", {"work_group": 257}, "work_group=257 is above the device's limit of 256 work-i"),
+        ("flat", {"work_group": 257}, "work_group=257 is above the device's limit of 256 work-i"),
+        ("fine", {"max_cells": 0}, "max_cells=0 is not valid; expected a whole number of at leas"),
+        ("block_interleaved", {"vector_width": 3}, "vector_width=3 .* expected 1, 2, 4, 8 or 16"),
+        ("block_interleaved", {"vector_width": 32}, "vector_width=32 .* expected 1, 2, 4, 8 or 16"),
+        ("block_interleaved", {"block_size": 0}, "block_size=0 is not valid"),
+        (
+            "block_interleaved",
+            {"block_size": 6, "vector_width": 4},
+            "block_size=6 is not a multiple of vector_width=4",
+        ),
+        ("block_local", {"block_size": 257}, "block_size=257 is above the device's limit of 256 w"),
+        ("block_local", {"block_size": 1.5}, "block_size=1.5 is not valid; expected a whole"),
+        ("block_local", {"vector_width": 1}, "'vector_width' is not one of method 'block_local'"),
+        ("dhs", {"k": 3}, "k=3 is not valid; expected 1, 2, 4, 8, 16 or 32"),
+        ("dhs", {"local": 1}, "local=1 is not valid; expected True or False"),
+        ("dhs", {"k": 64}, "k=64 is not valid; expected 1, 2, 4, 8, 16 or 32"),
+        ("dhs", {"k": True}, "k=True is not valid"),
+        ("dhs", {"k": 8, "work_group": 12}, "work_group=12 is not a multiple of k=8"),
+        ("dhs", {"k": 8, "work_group": 264}, "work_group=264 is above the device's limit of 256"),
+    ],
+)
+def test_bad_options_name_option_value_and_limit(method, options, words):
+    with pytest.raises(InputError, match=words) as caught:
+        make_plan(Forest(chain(3)), method, limits=GPU, **options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", ["float16", np.int32, np.complex64, "nonsense", object()])
+def test_other_dtypes_are_refused(dtype):
+    with pytest.raises(InputError, match="expected float64 or float32"):
+        make_plan(Forest(chain(3)), dtype=dtype)
+
+
+def test_none_takes_the_default_of_an_option():
+    for method, row in METHODS.items():
+        forest = forest_for(method, dissimilar(5))
+        with_none = make_plan(forest, method, **dict.fromkeys(row.options))
+        assert with_none.parts[0].spec == make_plan(forest, method).parts[0].spec
+
+
+def test_auto_takes_no_gpu_shaped_row_on_a_cpu():
+    forest = Forest.from_parents([chain(5), star(4)])
+    assert make_plan(forest, limits=Limits(is_cpu=True)).method not in (
+        "contraction",
+        "interleaved",
+    )
+    assert make_plan(forest, limits=Limits(is_cpu=False)).method == "contraction"

@@ -1,0 +1,101 @@
+"""Arguments at the edges: empty batches, numbers, overflow, wrong keywords."""
+
+import importlib.util
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy.linalg import solve_banded
+
+import clhines
+from clhines import Forest, InputError, Solver, Tridiagonal, solve_tridiagonal
+
+
+def test_empty_batches_give_empty_arrays(queue):
+    solver = Solver(Forest(np.array([-1, 0])), dtype=np.float32, queue=queue)
+    d, u = np.full(2, 3, np.float32), np.ones(2, np.float32)
+    none = np.ones((0, 2), np.float32)
+    assert solver.solve(d, u, none).shape == solver.factor(d, u).solve(none).shape == (0, 2)
+    off, main = np.ones(3, np.float32), np.full(4, 3, np.float32)
+    for b, columns in (
+        (np.ones((0, 4)), False),
+        (np.ones((4, 0)), True),
+        (np.ones((0, 1, 4)), False),
+    ):
+        x = solve_tridiagonal(off, main, off, b, columns=columns, dtype=np.float32, queue=queue)
+        assert x.size == 0 and x.dtype == np.float32
+    x = solve_tridiagonal(np.ones((0, 3)), np.ones((0, 4)), np.ones((0, 3)), np.ones((5, 0, 4)))
+    assert x.shape == (5, 0, 4)
+    assert solve_tridiagonal([], [], [], []).shape == (0,)
+
+
+def test_a_matrix_of_numbers(queue):
+    b = np.random.default_rng(5).standard_normal((3, 6)).astype(np.float32)
+    ab = np.array([[-1.0] * 6, [2.5] * 6, [-1.0] * 6])
+    x = solve_tridiagonal(-1.0, 2.5, -1.0, b, queue=queue)
+    assert x.dtype == np.float32 and x.shape == b.shape
+    # condition number at most 4.5 / 0.5, a few roundings each
+    assert np.abs(x - solve_banded((1, 1), ab, b.T.astype(float)).T).max() < 100 * 6e-8
+    assert np.array_equal(solve_tridiagonal(-1, 2.5, -1, b[0], queue=queue, dtype="f4"), x[0])
+    y = solve_tridiagonal(-1, 2.5, -1, b.T, columns=True, queue=queue, dtype=np.float32)
+    assert np.allclose(y.T, x, atol=1e-6)
+
+
+def test_b_beyond_float32_is_said(queue):
+    b = np.ones((2, 3))
+    b[1, 2] = 1e39
+    with pytest.raises(InputError, match=r"b\[1, 2\] is 1e\+39; expected at most 3.4e\+38"):
+        solve_tridiagonal(1, 3, 1, b, dtype=np.float32, queue=queue)
+    solver = Solver(Forest(np.array([-1, 0, 1])), dtype=np.float32, queue=queue)
+    with pytest.raises(InputError, match=r"b\[1, 2\] is 1e\+39"):
+        solver.solve(np.full(3, 3.0), np.ones(3), b)
+
+
+def test_one_device_or_queue(queue):
+    for make in (lambda **o: Solver(Forest(np.array([-1, 0])), dtype="f4", **o),):
+        with pytest.raises(InputError, match="device together with queue; expected one of them"):
+            make(device=queue.device, queue=queue)
+
+
+def test_wrong_keywords_say_which_was_meant(queue):
+    solver = clhines.Solver(clhines.Forest(np.array([-1, 0])), dtype="f4", queue=queue)
+    ones = np.ones(2, np.float32)
+    with pytest.raises(TypeError, match="'overwrite_b'; did you mean 'overwrite'"):
+        solver.solve(3 * ones, ones, ones, overwrite_b=True)
+    with pytest.raises(TypeError, match="did you mean 'cell_offsets'"):
+        clhines.Forest(np.array([-1]), cell_offset=[0, 1])
+    with pytest.raises(TypeError, match="did you mean 'repair'"):
+        clhines.read_swc("no.swc", repairs=True)
+    with pytest.raises(InputError, match="did you mean 'columns'"):
+        clhines.solve_tridiagonal(-1, 3, -1, np.ones((3, 2)), colums=True)
+    assert pickle.loads(pickle.dumps(clhines.solve_tridiagonal)) is clhines.solve_tridiagonal
+
+
+@pytest.mark.parametrize(
+    "dtype", ["nonsense", "f8,(f4", ",", [1, 2], {"a": 1}, object, "b" * 10**5]
+)
+def test_dtypes_of_nonsense(dtype):
+    with pytest.raises(InputError, match="expected float64 or float32") as error:
+        Solver(Forest(np.array([-1])), dtype=dtype)
+    assert len(str(error.value)) < 200
+
+
+def test_too_many_rows():
+    with pytest.raises(InputError, match="sizes has 2147483648 rows in all; expected at most"):
+        Tridiagonal([2**31])
+
+
+def test_names_of_any_length_are_cut():
+    for name in ("x" * 10**5, "x y" * 10**5):
+        assert len(str(InputError(f"parameter '{name}' is unknown; expected 'tau'"))) < 200
+
+
+def test_short_names_are_modules_too():
+    code = "import clhines.library, clhines.ring; assert clhines.ring.ring_network"
+    code += "; from clhines.simulator.mechanisms import library; assert clhines.library is library"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    for name in ("torch", "jax"):
+        if importlib.util.find_spec(name):
+            subprocess.run([sys.executable, "-c", f"import clhines.{name}"], check=True)

@@ -1,0 +1,119 @@
+"""Solves in PyTorch, by its own checks of gradients, against its own dense solver."""
+
+import numpy as np
+import pytest
+from solvers import make_solver
+from systems import dissimilar, make_system
+from tolerances import assert_close
+
+from bench.made import caterpillar, chain, star
+from clhines import Forest, InputError, PivotError
+from clhines.solver import reference
+
+torch = pytest.importorskip("torch")
+
+SHAPES = [star(5), caterpillar(6), chain(1), *dissimilar(1, most=9)]
+
+
+def tensors(system):
+    return {
+        name: None if a is None else torch.from_numpy(a.copy()).requires_grad_()
+        for name, a in system.arrays.items()
+    }
+
+
+@pytest.fixture(params=[(True, None), (False, 2)], ids=["symmetric", "unsymmetric"])
+def case(request, fast_queue, needs):
+    needs(fast_queue, np.float64)
+    symmetric, rows = request.param
+    forest = Forest.from_parents(SHAPES)
+    system = make_system(forest, symmetric=symmetric, rows=rows)
+    system.u[forest.parent < 0] = 0.5  # large ones would spoil the differences
+    if system.l is not None:
+        system.l[forest.parent < 0] = 0.5
+    return system, make_solver(fast_queue, forest, "contraction_6")
+
+
+def dense_solve(system, given):
+    """The solution by torch.linalg, differentiable, of all cells in one matrix."""
+    forest = system.forest
+    child = np.flatnonzero(forest.parent >= 0)
+    up = forest.parent[child].astype(np.int64)
+    matrix = torch.diag(given["d"])
+    lower = given["u"] if given["l"] is None else given["l"]
+    ends = torch.from_numpy(up), torch.from_numpy(child)
+    matrix = matrix.index_put(ends, given["u"][child])
+    matrix = matrix.index_put(ends[::-1], lower[child])
+    rows = torch.atleast_2d(given["b"])
+    return torch.linalg.solve(matrix, rows.mT).mT.reshape(given["b"].shape)
+
+
+@pytest.mark.parametrize("factored", [False, True])
+def test_values_and_gradients_are_those_of_a_dense_solve(case, factored):
+    import clhines
+
+    system, solver = case
+    ours, theirs = tensors(system), tensors(system)
+    if factored:
+        matrix = {name: ours[name] for name in "dul"}
+        x = clhines.torch.factor(solver, **matrix).solve(ours["b"])
+    else:
+        x = clhines.torch.solve(solver, **ours)
+    truth = dense_solve(system, theirs)
+    assert_close(system.forest, x.detach().numpy(), truth.detach().numpy(), np.float64)
+    x.sin().sum().backward()
+    truth.sin().sum().backward()
+    for name, t in ours.items():
+        if t is not None:  # a gradient is of the order 1 here: some hundred roundings
+            torch.testing.assert_close(t.grad, theirs[name].grad, rtol=0, atol=2e-14)
+
+
+def test_gradcheck(case):
+    import clhines
+
+    system, solver = case
+    given = tensors(system)
+    names = [name for name, t in given.items() if t is not None]
+
+    def plain(*values):
+        return clhines.torch.solve(solver, **dict(zip(names, values, strict=True)))
+
+    def transposed(*values):
+        changed = dict(zip(names, values, strict=True))
+        b = changed.pop("b")
+        return clhines.torch.factor(solver, **changed).solve(b, transpose=True)
+
+    for solve in (plain, transposed):
+        assert torch.autograd.gradcheck(solve, [given[name] for name in names])
+        assert torch.autograd.gradgradcheck(solve, [given[name] for name in names])
+
+
+def test_transposed_solution(case):
+    import clhines
+
+    system, solver = case
+    given = tensors(system)
+    factors = clhines.torch.factor(solver, given["d"], given["u"], l=given["l"])
+    x = factors.solve(given["b"], transpose=True).detach().numpy()
+    upper = system.u if system.l is None else system.l
+    truth = reference.solve_serial(system.forest, system.d, upper, system.b, l=system.u)
+    assert_close(system.forest, x, truth, np.float64)
+
+
+def test_what_cannot_be_done_is_refused(case):
+    import clhines
+
+    system, solver = case
+    given = tensors(system)
+    with pytest.raises(InputError, match=r"u has dtype torch.float32; expected torch.float64"):
+        clhines.torch.solve(solver, **{**given, "u": given["u"].float()})
+    with pytest.raises(InputError, match=r"b is ndarray; expected a torch.Tensor"):
+        clhines.torch.solve(solver, **{**given, "b": system.b})
+    with pytest.raises(InputError, match=r"solver is str; expected a clhines.Solver"):
+        clhines.torch.solve("solver", **given)
+    with pytest.raises(PivotError):
+        clhines.torch.solve(solver, **{**given, "d": 0 * given["d"]})
+    d = given["d"].detach().clone()
+    factors = clhines.torch.factor(solver, d, given["u"], l=given["l"])
+    d += 1  # as an optimiser does; the factors are of what was there before
+    system.assert_solved(factors.solve(given["b"]).detach().numpy())
