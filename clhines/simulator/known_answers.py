@@ -1,22 +1,15 @@
-"""Small problems with known answers, one for each family of kernels; see `solver.device.trust`.
-
-``main`` runs in a process of its own, which `trust` starts and limits in time: it prints
-``started`` once the device is open, and then one line that says how the problem ended.
-"""
+"""Small networks with known voltages: the self-tests of engines, see `solver.device.trust`."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyopencl as cl
 
-from clhines.solver import reference
-from clhines.solver.device import devices, trust
-from clhines.solver.forest import Forest
+from clhines.solver.device import trust
 
 if TYPE_CHECKING:
     from clhines.simulator.mechanisms.mechanism import Mechanism
@@ -44,43 +37,11 @@ _NMODL = """
 """
 
 
-def solve(queue: cl.CommandQueue, dtype: np.dtype) -> str:
-    """Solve cells of 40 nodes in vectors of cells, and in vectors of branches.
-
-    Rows are dominant by 2 at least of 4, so that the condition is at most 3, and the elimination
-    makes fewer than 20 roundings of any entry.
-    """
-    from clhines.solver.solver import Solver
-
-    forest = Forest.from_parents([np.array([-1, *(k // 2 for k in range(39))])] * CELLS)
-    n = forest.num_nodes
-    children = np.bincount(forest.parent[forest.parent >= 0], minlength=n)
-    d, u, b = 3.0 + children, np.full(n, -1.0), np.cos(np.arange(n))
-    expected = reference.solve_serial(forest, d, u, b)
-    for method in ("block_interleaved", "fine"):
-        found = Solver(forest, method, dtype, queue=queue).solve(d.astype(dtype), u.astype(dtype),
-                                                                 b.astype(dtype))  # fmt: skip
-        problem = _compared(method, found, expected, 64)
-        if problem:
-            return problem
-    return ""
-
-
 def blocks(queue: cl.CommandQueue, dtype: np.dtype) -> str:
     """Advance cells with a channel from NMODL by blocks, on CPUs; not in scalars."""
     if not trust.is_right(queue.device, "blocks", dtype):
         return ""
     return _network("epochs-cpu", [_NMODL], queue, dtype)
-
-
-def _compared(what: str, found: np.ndarray, expected: np.ndarray, roundings: float) -> str:
-    """Say how far numbers are from their reference, where that is too far; else nothing."""
-    largest = float(np.abs(expected).max())
-    difference = float(np.abs(found - expected).max()) / largest
-    limit = roundings * float(np.finfo(found.dtype).eps)
-    if difference <= limit:  # False for NaN
-        return ""
-    return f"{what} differs by {difference:.1e} from the reference; expected at most {limit:.1e}"
 
 
 def _network(engine: str, texts: Sequence[str], queue: cl.CommandQueue, dtype: np.dtype) -> str:
@@ -96,7 +57,7 @@ def _network(engine: str, texts: Sequence[str], queue: cl.CommandQueue, dtype: n
         run = Simulation(_cells(made), _DT, dtype, queue=queue, engine=engine, method=method)
         run.run(STEPS * _DT)
         roundings = STEPS * ROUNDINGS
-        problem = _compared(run.engine, run.voltages(), known.voltages(), roundings)
+        problem = trust.compared(run.engine, run.voltages(), known.voltages(), roundings)
         if problem:
             return problem
     return ""
@@ -119,32 +80,9 @@ def _cells(made: Mechanism) -> Network:
 
 
 # advance cells with a channel from a text, or from NMODL; on CPUs in vectors
-PROBLEMS: dict[str, Callable[[cl.CommandQueue, np.dtype], str]] = {
-    "solve": solve,
+PROBLEMS: dict[str, trust.Problem] = {
     "steps": partial(_network, "steps", [_CHANNEL, _NMODL]),
     "epochs": partial(_network, "epochs", [_CHANNEL]),
     "blocks": blocks,
     "lists": partial(_network, "epochs-gpu", [_NMODL]),
 }
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Work on one problem: index of the device, family, dtype, bytes of vectors, seconds."""
-    index, family, dtype, width, seconds = arguments
-    queue = devices.make_queue(dict(devices.all_devices())[index])
-    trust.limit_process(int(seconds), devices.is_cpu(queue.device))
-    trust.say("started")
-    trust.force(int(width))
-    try:
-        answers = (PROBLEMS[name](queue, np.dtype(dtype)) for name in family.split("+"))
-        said = next((answer for answer in answers if answer), "")
-    except (MemoryError, cl.MemoryError):
-        trust.say("unsure")
-        return
-    except Exception as error:  # whatever a wrong compiler leads to
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    trust.say(f"wrong: {said}" if said else "right")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

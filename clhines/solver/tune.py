@@ -161,6 +161,7 @@ def measure(
 
 
 _log = logging.getLogger(__name__)
+trust.register("solve", "solves in vectors", "clhines.solver.known_answers")
 _Any = TypeVar("_Any", bound=SolveEngine)
 _USABLE = 0.9  # fraction of the device's memory that a batch may use
 

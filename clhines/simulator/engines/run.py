@@ -32,6 +32,13 @@ _NO_MEMORY = (
     cl.status_code.INVALID_BUFFER_SIZE,
 )
 
+for _family, _title, _float64 in (
+    ("steps", "channels from texts and NMODL, by steps", True),
+    ("epochs", "channels from texts, by epochs", False),
+    ("blocks", "channels from NMODL, by blocks of cells", True),
+    ("lists", "channels from NMODL, by epochs", True),
+):
+    trust.register(_family, _title, "clhines.simulator.known_answers", needs_float64=_float64)
 
 MOST_APART = 1 << 22  # nodes of copies: epochs have all values on the host, some 2 kB of a node
 

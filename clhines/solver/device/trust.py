@@ -1,8 +1,8 @@
 """Trust: a device has to give known answers before it is used.
 
-At the first use of a family of kernels `simulator.known_answers` solves a small problem in a
-process of its own, which may hang or crash; where that is wrong, with narrower vectors, then
-scalars. The outcome is kept in clhines' cache folder. Simulators are trusted.
+At the first use of a family of kernels the self-test that its part has registered solves a small
+problem in a process of its own, which may hang or crash; where that is wrong, with narrower
+vectors, then scalars. The outcome is kept in clhines' cache folder. Simulators are trusted.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -36,21 +37,13 @@ from clhines.solver.device.watch import watching
 from clhines.solver.plan.plan import Limits
 
 SWITCH = "CLHINES_TRUST"  # 1 leaves the checks out
-FAMILIES = {
-    "solve": "solves in vectors",
-    "steps": "channels from texts and NMODL, by steps",
-    "epochs": "channels from texts, by epochs",
-    "blocks": "channels from NMODL, by blocks of cells",
-    "lists": "channels from NMODL, by epochs",
-}  # joined by "+": one after another in one process
-DOUBLE = frozenset({"steps", "blocks", "lists"})  # whose problems need float64 on the device
 PROCESSOR_SECONDS = 30  # of a problem; right ones take one to three
 MEMORY = 4 << 30  # bytes that a problem may take on a CPU
 _OF_THREAD = 128 << 20  # addresses that a thread may reserve
 SECONDS = 180.0  # of wall time, where a process waits and does not compute
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from clhines.simulator.known_answers import main; main(sys.argv[2:])"
+    "from clhines.solver.device.trust import main; main(sys.argv[2:])"
 )
 _WORD = "clhines-known-answers: "  # begins the lines that the child says
 _UNCHECKED = "unchecked: "  # begins an answer that says nothing of the device
@@ -59,9 +52,33 @@ _log = logging.getLogger(__name__)
 _LOCK = threading.RLock()
 
 
+Problem = Callable[[cl.CommandQueue, np.dtype], str]  # returns the fault, or nothing
+
+
+@dataclass(frozen=True)
+class SelfTest:
+    """A family of kernels and the module whose `PROBLEMS` has its problem with a known answer."""
+
+    title: str
+    module: str
+    needs_float64: bool
+
+
+_SELF_TESTS: dict[str, SelfTest] = {}
+
+
+def register(family: str, title: str, module: str, *, needs_float64: bool = False) -> None:
+    """Register the self-test of a family; families that run one after another join names by "+"."""
+    _SELF_TESTS[family] = SelfTest(title, module, needs_float64)
+
+
+def self_test(family: str) -> SelfTest:
+    return _SELF_TESTS[family]
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """A device's results of the known problems of one family of `FAMILIES`, or of several."""
+    """A device's results of the known problems of one family, or of several."""
 
     family: str
     dtype: str
@@ -88,7 +105,7 @@ def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
         return _narrowed(full, _TrustState.forced)
     if switched_off() or devices.is_simulator(device):
         return full
-    if family in DOUBLE and not devices.has_fp64(device):
+    if self_test(family).needs_float64 and not devices.has_fp64(device):
         return full  # most of what it does is refused
     whole = devices.whole_device(device)
     asked = family if family == "solve" else _after_another(whole, family)
@@ -127,7 +144,7 @@ def is_right(device: cl.Device, family: str, dtype: DTypeLike) -> bool:
 
 
 def title(family: str) -> str:
-    return ", then ".join(FAMILIES[name] for name in family.split("+"))
+    return ", then ".join(self_test(name).title for name in family.split("+"))
 
 
 def examine(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
@@ -149,8 +166,8 @@ def known(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
 def families(device: cl.Device) -> list[str]:
     left = {"lists" if devices.is_cpu(device) else "blocks"}
     if not devices.has_fp64(device):
-        left |= DOUBLE
-    found = [name for name in FAMILIES if name not in left]
+        left |= {name for name, test in _SELF_TESTS.items() if test.needs_float64}
+    found = [name for name in _SELF_TESTS if name not in left]
     return [*found, "+".join(found[1:])]
 
 
@@ -195,6 +212,43 @@ def limit_process(seconds: int, memory: bool) -> None:
             pages = int(Path("/proc/self/statm").read_text().split()[0])
             most = pages * resource.getpagesize() + MEMORY + (os.cpu_count() or 1) * _OF_THREAD
             resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Solve the problems of "module:family+..." on a device: a process of its own.
+
+    The arguments are the index of the device, the problems, dtype, bytes of vectors and seconds.
+    """
+    index, tests, dtype, width, seconds = arguments
+    queue = devices.make_queue(dict(devices.all_devices())[index])
+    limit_process(int(seconds), devices.is_cpu(queue.device))
+    say("started")
+    force(int(width))
+    try:
+        answers = (_problem(test)(queue, np.dtype(dtype)) for test in tests.split("+"))
+        fault = next((answer for answer in answers if answer), "")
+    except (MemoryError, cl.MemoryError):
+        say("unsure")
+        return
+    except Exception as error:  # whatever a wrong compiler leads to
+        fault = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    say(f"wrong: {fault}" if fault else "right")
+
+
+def _problem(test: str) -> Problem:
+    module, _, family = test.partition(":")
+    problem: Problem = import_module(module).PROBLEMS[family]
+    return problem
+
+
+def compared(what: str, result: np.ndarray, expected: np.ndarray, roundings: float) -> str:
+    """Return how far a result is from its reference if that is above the limit, else ""."""
+    largest = float(np.abs(expected).max())
+    difference = float(np.abs(result - expected).max()) / largest
+    limit = roundings * float(np.finfo(result.dtype).eps)
+    if difference <= limit:  # False for NaN
+        return ""
+    return f"{what} differs by {difference:.1e} from the reference; expected at most {limit:.1e}"
 
 
 # ------------------------------------------------------------------------------------------ asking
@@ -261,8 +315,9 @@ def _tried(device: cl.Device, index: str, family: str, dtype: str) -> Outcome | 
 
 def command(index: str, family: str, dtype: str, width: int) -> list[str]:
     path = [os.path.abspath(folder) for folder in sys.path if isinstance(folder, str)]
+    tests = "+".join(f"{self_test(name).module}:{name}" for name in family.split("+"))
     numbers = str(width), str(PROCESSOR_SECONDS)
-    return [sys.executable, "-c", _PROGRAM, json.dumps(path), index, family, dtype, *numbers]
+    return [sys.executable, "-c", _PROGRAM, json.dumps(path), index, tests, dtype, *numbers]
 
 
 def _answer(arguments: Sequence[str]) -> str:

@@ -1,4 +1,5 @@
 """Known answers before trust: stub children that are wrong, hang or crash, and a real fault."""
+# ruff: noqa: F811
 
 import json
 import os
@@ -8,51 +9,11 @@ import time
 
 import numpy as np
 import pytest
+from trust_stub import SAYS, _checked, stub  # noqa: F401
 
-from clhines import DeviceError, Forest, Simulation, Solver
-from clhines.cli import doctor
+from clhines import DeviceError, Forest, Solver
 from clhines.core import files
-from clhines.simulator import known_answers
-from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.solver.device import devices, pocl, trust
-
-SAYS = f"print({trust._WORD!r} + {{!r}}, flush=True)"
-ENDS = {
-    "right": SAYS.format("right"),
-    "wrong": SAYS.format("wrong: 7 mV off"),
-    "unsure": SAYS.format("unsure"),
-    "crash": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
-    "sleep": "import time; time.sleep(60)",
-    "spin": "from clhines.solver.device import trust; trust.limit_process(1, True)\nwhile True: pass",
-    "greedy": "from clhines.solver.device import trust; trust.limit_process(9, True)\nbytearray(1 << 44)",
-    "exit": "raise SystemExit(3)",
-}
-
-
-@pytest.fixture(autouse=True)
-def _checked(monkeypatch):
-    monkeypatch.delenv(trust.SWITCH)
-    trust.forget()
-    yield
-    trust.forget()
-
-
-@pytest.fixture
-def stub(monkeypatch):
-    """Let children end in a way that depends on the width; returns the list of those started."""
-    started = []
-
-    def replace(ends, widths=(64, 32, 16, 8)):
-        def command(index, family, dtype, width):
-            started.append((family, dtype, width))
-            begin = SAYS.format("started")
-            return [sys.executable, "-c", f"{begin}\n{ENDS[ends(family, width)]}"]
-
-        monkeypatch.setattr(trust, "command", command)
-        monkeypatch.setattr(trust, "widths", lambda *_: widths)
-        return started
-
-    return replace
 
 
 def limits_of(queue, family="solve"):
@@ -205,6 +166,7 @@ def command(*_):
     say = "import time; time.sleep(1); print({word!r} + 'started'); print({word!r} + 'right')"
     return [sys.executable, "-c", say.format(word=trust._WORD)]
 trust.command = command
+import clhines.solver.tune
 device = dict(devices.all_devices())[sys.argv[2]]
 trust.limits(device, "solve", "float64")
 """
@@ -217,64 +179,6 @@ def test_of_several_ranks_one_checks(fast_queue, tmp_path):
     ranks = [subprocess.Popen([sys.executable, "-c", RANK, told, index]) for _ in range(3)]
     assert [rank.wait(timeout=120) for rank in ranks] == [0, 0, 0]
     assert told.read_text().splitlines() == ["started"]
-
-
-def network():
-    return known_answers._cells(Mechanism(known_answers._CHANNEL))
-
-
-def test_steps_where_epochs_are_wrong(stub, fast_queue):
-    started = stub(lambda family, width: "wrong" if "epochs" in family else "right")
-    assert Simulation(network(), queue=fast_queue).engine == "steps"
-    assert Simulation(network(), queue=fast_queue).engine == "steps"
-    assert {family for family, *_ in started} == {"epochs", "steps", "solve"}
-    with pytest.raises(DeviceError, match="channels from texts, by epochs"):
-        Simulation(network(), queue=fast_queue, engine="epochs")
-
-
-def test_two_engines_in_one_process(stub, fast_queue):
-    """The second engine is checked after the first one."""
-    started = stub(lambda family, width: "wrong" if family == "epochs+steps" else "right")
-    both = "by epochs, then channels from texts and NMODL, by steps"
-    Simulation(network(), queue=fast_queue, engine="epochs")
-    with pytest.raises(DeviceError, match=both):
-        Simulation(network(), queue=fast_queue, engine="steps")
-    trust.forget()
-    assert Simulation(network(), queue=fast_queue, engine="steps").engine == "steps"
-    assert "steps" in {family for family, *_ in started}
-
-
-def test_the_doctor_tells(stub, fast_queue):
-    stub(lambda family, width: {"solve": "wrong", "steps": "crash"}.get(family, "right"), (32, 8))
-    told = {f.what: f for f in doctor.answers()}
-    of = [next(f for w, f in told.items() if trust.title(n) + "," in w) for n in ("solve", "steps")]
-    assert not any(f.good for f in of) and "7 mV off" in of[0].what and "a crash" in of[1].what
-    assert all("install another version" in f.advice for f in of)
-    assert any(f.good and "by epochs" in w for w, f in told.items())
-    stub(lambda family, width: "wrong" if width == 32 else "right", (32, 8))
-    assert all("vectors have 8 bytes there" in f.advice for f in doctor.answers())
-
-
-FAMILIES = [name for name in trust.FAMILIES if name != "lists"]
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_problems_are_solved_and_faults_seen(fast_queue, needs, monkeypatch, family, dtype):
-    needs(fast_queue, np.float64 if family in trust.DOUBLE else dtype)
-    monkeypatch.setenv(trust.SWITCH, "1")
-    if family == "blocks" and not devices.is_cpu(fast_queue.device):
-        family = "lists"
-    problem = known_answers.PROBLEMS[family]
-    assert problem(fast_queue, np.dtype(dtype)) == ""
-    own, off = (Solver.solve, Simulation.voltages), 1 + 1e3 * np.finfo(dtype).eps * 64
-    monkeypatch.setattr(Solver, "solve", lambda *given: own[0](*given) * np.dtype(dtype).type(off))
-
-    def voltages(sim):
-        return own[1](sim) * (1 if sim.engine == "reference" else np.dtype(dtype).type(off))
-
-    monkeypatch.setattr(Simulation, "voltages", voltages)
-    assert "from the reference" in problem(fast_queue, np.dtype(dtype))
 
 
 def test_a_real_check_of_a_device(fast_queue):
