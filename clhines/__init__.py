@@ -1,35 +1,33 @@
 """Simulate neurons, and solve batches of Hines matrices, on any OpenCL device.
 
-The map. One half solves systems, the other describes neurons, and simulations use both::
+The map. Each part imports only the parts above it::
 
-    forest > plan > device > solve        numbers in, numbers out
-    cells, mechanisms > network > model   what a user describes, and its arrays (NumPy, no OpenCL)
-    simulate                              stands on both
-    neuron                                NEURON's memory -> network, and back
-    analysis; torch, jax                  from results on; from solve on
-    literature                            methods to compare with; on forest and plan
-    cli                                   on all
-    ground: errors refusals summary progress units arrays quantities checks files forest reference
+    core        errors, arrays, checks, units, files, progress, pictures; NumPy only
+    solver      numbers in, numbers out: forest > plan > device > solve
+    simulator   cells, mechanisms > network > model > run > result
+    neuron      NEURON's memory > network, and results back; the switch for scripts
+    cli         the command line
 
-======================  ==========================================================================
-`forest`                `Forest`: trees of cells, their shapes, branches, levels and heights
-`reference`             the slow truth in NumPy: serial Hines, dense, residuals, pivot errors
-`solver.plan`          forest -> `Plan`: methods, layouts, schedules, `reroot`; without a device
-`solver.literature`    methods that are here to be compared with; `METHODS` loads them
-`solver.device`        OpenCL: devices, queues, programs, copies, times
-`clhines.solver`         plan, queue and arrays -> x: `Solver`, `Factors`, `Tridiagonal`
+========================  ========================================================================
+`solver.forest`           `Forest`: trees of cells, their shapes, branches, levels and heights
+`solver.reference`        the slow truth in NumPy: serial Hines, dense, residuals, pivot errors
+`solver.plan`             forest -> `Plan`: methods, layouts, schedules; without a device
+`solver.device`           OpenCL: devices, queues, programs, copies, times
+`solver`                  plan, queue and arrays -> x: `Solver`, `Factors`, `Tridiagonal`
+`solver.literature`       methods to compare with; `METHODS` loads them
 `simulator.cells`         files and synthetic trees -> `Morphology` -> `Cable` -> matrix
 `simulator.mechanisms`    channels, synapses and clamps from equations: `Mechanism`
-`clhines.library`       `mechanisms.library`: mechanisms of the literature
 `simulator.network`       what users describe: `Network`, `Pairs`, `Rule`, the ring network
 `simulator.model`         the arrays that a network becomes
-`clhines.simulator`      a network in time: `Simulation`, `Population`, `PassiveCells`
-`clhines.neuron`        models in NEURON's memory: `from_neuron`, `run`, `check`
+`simulator`               a network in time: `Simulation`, `Population`, `PassiveCells`
 `simulator.analysis`      results: features of voltages by eFEL's definitions; pandas, Neo, SONATA
-`clhines.torch`         `solve.torch`: solves that PyTorch differentiates
-`clhines.jax`           `solve.jax`: solves that JAX differentiates
-`clhines.cli`           the command line
-======================  ==========================================================================
+`neuron`                  models in NEURON's memory: `from_neuron`, `run`, `check`
+`cli`                     the command line
+========================  ========================================================================
+
+Public modules have short names: `clhines.analysis`, `clhines.cells`, `clhines.device`,
+`clhines.draw`, `clhines.library`, `clhines.plan`, `clhines.reference`, `clhines.ring`,
+`clhines.torch`, `clhines.jax`.
 
 Each package's docstring explains its words, what each module owns, and how to add to it.
 
@@ -61,7 +59,9 @@ Names are imported when first used: forests, cells, networks and plans work with
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -105,25 +105,34 @@ _MODULES = {
 __all__ = sorted(_HOME_OF)
 
 
-class _ShortNames:
-    """Finder and loader of ``import clhines.ring`` and the other short names of modules."""
+class _SameModule(Loader):
+    """Give a second name to a module, which keeps its own spec."""
 
-    @classmethod
-    def find_spec(cls, name: str, path: object = None, target: object = None) -> object:
-        known = _MODULES.get(name.removeprefix("clhines.")) if name.startswith("clhines.") else None
-        return ModuleSpec(name, cls) if known and "." in known else None  # type: ignore[arg-type]
+    def __init__(self, module: ModuleType) -> None:
+        self._module, self._spec = module, module.__spec__
 
-    @staticmethod
-    def create_module(spec: object) -> None:
-        return None
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self._module
 
-    @staticmethod
-    def exec_module(module: ModuleType) -> None:
-        name = module.__name__.removeprefix("clhines.")
-        sys.modules[module.__name__] = import_module(f"clhines.{_MODULES[name]}")
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec
 
 
-sys.meta_path.append(_ShortNames)  # type: ignore[arg-type]
+class _PublicModules(MetaPathFinder):
+    """Import ``clhines.analysis.pandas`` and other public modules from the part they lie in."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        package, _, rest = name.partition(".")
+        head, _, tail = rest.partition(".")
+        if package != __name__ or _MODULES.get(head, head) == head:
+            return None
+        module = import_module(".".join(filter(None, (package, _MODULES[head], tail))))
+        return ModuleSpec(name, _SameModule(module), is_package=hasattr(module, "__path__"))
+
+
+sys.meta_path.insert(0, _PublicModules())  # a package below a public name has a path of its own
 
 
 def __dir__() -> list[str]:

@@ -2,8 +2,8 @@
 
 from clhines import cli as cli
 from clhines import neuron as neuron
-from clhines import simulate as simulate
-from clhines import solve as solve
+from clhines import simulator as simulator
+from clhines import solver as solver
 from clhines.core import draw as draw
 from clhines.core.errors import AccuracyWarning as AccuracyWarning
 from clhines.core.errors import BuildError as BuildError

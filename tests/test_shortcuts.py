@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -299,3 +301,22 @@ def test_a_recording_is_pickled_and_copied(cable):
 def test_times_that_are_no_list_are_refused(cable, times):
     with pytest.raises(InputError, match="^times is .*; expected a list"):
         spiking(cable, 1).spike_source(times)
+
+
+@pytest.mark.parametrize(
+    "name",
+    "analysis analysis.features cells.sections device draw library literature mechanisms model"
+    " network plan.by_segment.schedule reference ring".split(),
+)
+def test_public_modules_are_imported_by_their_public_names(name):
+    """In a process of its own; the module exists once, under its own name and the public one."""
+    code = f"""
+import sys
+import clhines.{name}
+module = sys.modules["clhines.{name}"]
+real = module.__spec__.name
+assert module is __import__("importlib").import_module(real) is clhines.{name}
+assert real != "clhines.{name}" and module.__name__ == real, real
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 
 On the grid of steps: `grid_run` keeps the sums, a ring buffer, row ``step % slots``, and
 plastic weights on devices (`state.host_grid` in NumPy); `grid` delivers by one of several
-algorithms, and times them. At exact times: `sources` has tables of events to instances and bins of
-a step, `exact` the queues on the host, `plays` what is played among events.
+algorithms, and times them. At exact times: `exact` has the queues on the host; tables of
+events to instances, and values that are played between events, are in `state`. `weight_order`
+compares orders of weights in memory, as Brette and Goodman (2012) do.
 """

@@ -5,5 +5,6 @@
 `Model.schema`. `changes`: values set on the
 device. `variables`: everything that changes in the reference, for copies, too; `host_grid`: its
 sums of events in whole steps. `sources`: tables of events to instances, and bins of a step.
-`ranges`: the largest number of a precision.
+`plays`: values that are played between
+events. `ranges`: the largest number of a precision.
 """
