@@ -61,7 +61,8 @@ def test_what_is_no_number(value):
     fresh = Network(CABLE, 2)
     syn = fresh.add("expsyn", at=fresh.soma)
     if value != [1.0]:
-        with refused():
+        none = pytest.warns(UserWarning, match="without weight")  # None is no weight
+        with none if value is None else refused():
             fresh.connect(0, syn, 0, value, 1.0)
         with refused():
             fresh.connect(0, syn, 0, 0.1, value)

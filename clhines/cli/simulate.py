@@ -111,6 +111,7 @@ def run_ring(arguments: argparse.Namespace) -> int:
     with doing("planning and building kernels"):
         names = "dt", "dtype", "method", "engine", "seed", "device"
         given = {name: getattr(arguments, name) for name in names}
+        given["device"] = arguments.device if queue is None else None  # which the queue has
         simulation = Simulation(network, queue=queue, comm=comm, **given)
     if recorded:
         simulation.record("v", network.soma[:RECORDED])

@@ -54,7 +54,7 @@ def test_malformed_file(cli, swc, kind, command):
 def test_files_that_cannot_be_read(cli, tmp_path, command):
     missing = tmp_path / "missing.swc"
     cli(command, missing).assert_refused(f"{missing}: ", "No such file")
-    cli(command, tmp_path).assert_refused(f"{tmp_path}: ", "directory")
+    cli(command, tmp_path).assert_refused(f"{tmp_path}: ", "is a folder")
     cli(command, "").assert_refused("SWC file")
 
 

@@ -254,7 +254,7 @@ def test_saved_in_the_middle(truth, fast_queue, needs, tmp_path):
             bound = 0 if same else TOLERANCE * max(np.abs(expected[number]).max(), 1e-300)
             np.testing.assert_allclose(result[number], expected[number], 0, bound)
         assert (result.spike_cell == expected.spike_cell).all() and len(expected.spike_cell) > 5
-    with pytest.raises(InputError, match="another network"):
+    with pytest.raises(InputError, match=r"saved with dt=0\.1 ms \(here dt=0\.05 ms\)"):
         Simulation(net, 0.05, queue=fast_queue).restore(tmp_path / "state.npz")
 
 

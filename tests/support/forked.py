@@ -81,6 +81,7 @@ def _run(command, files, environment, folder, _):
     try:
         for descriptor, path in zip((1, 2), files):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)
+        os.environ.clear()  # of what the first test set, which started the server
         os.environ.update(environment)
         os.chdir(folder)
         sys.modules["raised"].note()

@@ -43,7 +43,8 @@ void solve(${signature(spec)})
         const real low = i > start ? ${"l" if spec.unsymmetric else "u"}[i] : (real)0;
         x[row + i] = (x[row + i] - low * above) / factor[i];
     }
-    status[cell_number[cell]] = bad;           // 0, or 1 + the first bad node met
+    // 0, or 1 + the first bad node met, with the bit of a bad pivot
+    status[cell_number[cell]] = bad ? bad | (${spec.status.write(bad="1")}) : 0;
 }
 """
 MODULE = '''\

@@ -38,7 +38,7 @@ except ClhinesError as error:
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="there is no /dev/zero")
 def test_a_file_without_end_is_refused():
-    said = "/dev/zero: is larger than 64 MiB, expected an SWC file of at most that"
+    said = "/dev/zero: cannot be read: is no regular file, expected an SWC file"
     assert run_limited(READ, "/dev/zero") == said + "\n"
 
 

@@ -113,7 +113,10 @@ def test_what_cannot_be_done_is_refused():
     net.insert("pas", g=np.ones(n))  # both mean the same
     net = Network(CABLES, 4)
     for call, text in (
-        (lambda: net.insert("pas", at="axon"), "at='axon': no cell has such a section"),
+        (
+            lambda: net.insert("pas", at="axon"),
+            "at='axon': no cell has a section of this type; expected soma, ",
+        ),
         (lambda: net.insert("pas", at="tuft"), "at='tuft'; expected soma, soma.middle, dend"),
         (lambda: net.per_cell([1.0, 2.0]), r"values has shape \(2,\); expected one for each of 4"),
         (lambda: net.per_cell([1.0, 2.0, 3.0, np.inf]), r"values\[3\] is inf"),
@@ -127,7 +130,7 @@ def test_what_cannot_be_done_is_refused():
         ),
         (
             lambda: net.insert("pas", g=np.ones(CABLES[0].num_nodes)),  # not all cells are equal
-            r"pas: g has shape \(\d+,\); expected a number or",
+            r"pas: g has shape \(\d+,\); expected a number, ",
         ),
     ):
         with pytest.raises(InputError, match=text):

@@ -160,7 +160,7 @@ def endless(arrays):
         (lambda a: text_of(a, celsius="warm"), "celsius"),
         (lambda a: text_of(a, mechanisms=[{"text": "density x", "nmodl": None}]), "x"),
         (lambda a: text_of(a, threshold={"array": 10**6}), "a1000000.* is missing"),
-        (lambda a: text_of(a, rule={"a_plus": 1}), "Network.save"),
+        (lambda a: text_of(a, rule={"a_plus": 1}), "STDP: missing a required argument"),
         (lambda a: a | {"network": np.frombuffer(b"[1, 2]", np.uint8)}, "Network.save"),
         (lambda a: a | {"network": np.frombuffer(b"{" * 9999, np.uint8)}, "is not JSON"),
         (lambda a: a | {"a0": a["a0"] - 7}, "a0|parent"),
