@@ -54,6 +54,7 @@ def _server():
 
 
 def _serve():
+    inherited = {*os.environ}  # imports add some, as PyOpenCL, which are not to go
     import neuron  # noqa: F401
     import raised  # noqa: F401
 
@@ -67,6 +68,8 @@ def _serve():
         asked = json.loads(line)
         child = os.fork()
         if not child:
+            for name in inherited - asked[2].keys():
+                del os.environ[name]
             _run(*asked)
         end = time.monotonic() + asked[-1]
         while not (found := os.waitpid(child, os.WNOHANG))[0]:
