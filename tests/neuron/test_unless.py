@@ -112,7 +112,7 @@ REFUSED = "draws of NEURON's one generator by several instances"
 @pytest.mark.parametrize(
     "name", ["nmdraws", "nmnoise", "nmownev", "nmfluct", "nmjolts", "ext_poisson"]
 )
-def test_several_that_draw_are_rejected_and_neuron_runs_them(name):
+def test_several_that_draw_are_rejected_and_neuron_runs_them(name, capsys):
     """In INITIAL, steps, events and sources; `check` lists them, and the switch leaves them."""
     soma, made, kept = sources(2)
     out = h.ext_heard(soma(0.5))
@@ -137,9 +137,10 @@ def test_several_that_draw_are_rejected_and_neuron_runs_them(name):
         h.sow_nmfluct(7)
         h.finitialize(-65)
         if switch:
-            with pytest.warns(UserWarning, match=REFUSED):
-                with clhines.neuron.enable(fallback="neuron"):
-                    h.continuerun(3)
+            with clhines.neuron.enable() as on:
+                h.continuerun(3)
+            assert on.steps == 0 and len(on.reasons) == 1 and REFUSED in on.reasons[0]
+            assert on.reasons[0] in capsys.readouterr().err
         else:
             h.continuerun(3)
         found.append(np.array(v))
