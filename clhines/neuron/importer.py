@@ -337,7 +337,8 @@ def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Non
             continue
         every = range(len(group)) if variable.number == EVERY else [variable.number]
         for k in every:
-            network.play(group, k, names[0], player.t, player.y, player.continuous)
+            values = player.t, player.y, player.continuous, player.after_events
+            inside(network).added.play(group, k, names[0], *values)
     if rejected:
         raise RejectedError(rejected)
     if model.outside.acts:

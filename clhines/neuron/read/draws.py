@@ -78,8 +78,8 @@ class Draws:
 
     @property
     def players(self) -> list[Player]:
-        every = enumerate(self._places)
-        return [Player(v, self._t, self._y[:, k], False, "Random.play") for k, v in every]
+        t, every, what = self._t, zip(self._places, self._y.T, strict=True), "Random.play"
+        return [Player(v, t, y, False, what, after_events=True) for v, y in every]
 
     @contextmanager
     def ahead(self, t: np.ndarray) -> Iterator[None]:

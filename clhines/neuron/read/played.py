@@ -80,6 +80,7 @@ class Player:
     event: int = 0  # address of that by which a Vector plays in steps
     how_far: int = 0  # address of the index of what it plays next
     is_at_intervals: bool = False
+    after_events: bool = False  # see `Played`
 
     def to_come(self, due: float) -> Player | None:
         """Return what a Vector plays in steps from its next event, at `due` ms, on; None: nothing.

@@ -433,7 +433,7 @@ def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, i
         return
     ints.add("played_next", np.zeros(len(played)))
     for k in into_events:
-        number = np.array([n for n, p in enumerate(played) if p.kind == k])
+        number = np.array([n for n, p in enumerate(played) if p.kind == k and not p.after_events])
         instance = np.array([played[n].instance for n in number])
         ints.add(f"plays_{k}", number[np.argsort(instance, kind="stable")])
         ints.add(f"first_plays_{k}", offsets(np.bincount(instance, minlength=kinds[k].count)))
@@ -448,7 +448,8 @@ def _order_of_played(model: Model, layout: Layout) -> tuple[np.ndarray, np.ndarr
 
 def plays_into_events(model: Model, k: int) -> bool:
     """Whether events of a kind read a parameter into which is played."""
-    mechanism, played = model.kinds[k].mechanism, {p.parameter for p in model.played if p.kind == k}
+    mechanism, of_kind = model.kinds[k].mechanism, [p for p in model.played if p.kind == k]
+    played = {p.parameter for p in of_kind if not p.after_events}
     blocks = [b for b in mechanism.program.blocks if b.startswith(("receive", "watch", "for_net"))]
     read = {a.name for b in blocks for a in mechanism.calls(b) if a.role == "parameter"}
     return bool(played & read)

@@ -618,7 +618,7 @@ def fields_of(
 
 def _played(added: Added, instances: Spans) -> tuple[Played, ...]:
     return tuple(
-        Played(k, int(place[p.index]), p.parameter, p.t, p.y, p.continuous)
+        Played(k, int(place[p.index]), p.parameter, p.t, p.y, p.continuous, p.after_events)
         for p in added.plays
         for k, place in [instances[p.group]]
     )

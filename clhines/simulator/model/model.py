@@ -122,6 +122,8 @@ class Played:
     t: np.ndarray
     y: np.ndarray
     continuous: bool  # interpolated; otherwise ``y[k]`` holds from ``t[k]`` on
+    # no event sees it before the middle of a step, as of NEURON's Random.play
+    after_events: bool = False
 
 
 # what NEURON gives ions: charge, mV, mM inside and outside

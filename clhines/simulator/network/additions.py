@@ -77,6 +77,7 @@ class PlayGiven:
     t: np.ndarray
     y: np.ndarray
     continuous: bool
+    after_events: bool  # see `Played`
 
 
 @dataclass(eq=False)
@@ -260,7 +261,14 @@ class Added:
         self.written.append((group.number, name, places, *where))
 
     def play(
-        self, group: Group, index: int, name: str, t: ArrayLike, y: ArrayLike, continuous: bool
+        self,
+        group: Group,
+        index: int,
+        name: str,
+        t: ArrayLike,
+        y: ArrayLike,
+        continuous: bool,
+        after_events: bool = False,
     ) -> None:
         inside(self.network).check_not_frozen("play()")
         self._instances(group, [index])
@@ -276,7 +284,8 @@ class Added:
             raise InputError(f"t has shape {times.shape}, y {values.shape}; expected equal ones")
         if (np.diff(times) < 0).any():
             raise InputError("t goes back in time; expected ascending times")
-        self.plays.append(PlayGiven(group.number, int(index), name, times, values, continuous))
+        at = group.number, int(index)
+        self.plays.append(PlayGiven(*at, name, times, values, continuous, after_events))
 
     def random(self, group: Group, name: str, ids: ArrayLike, index: int) -> None:
         inside(self.network).check_not_frozen("random()")

@@ -180,7 +180,8 @@ class _Filling:
         for play in added.plays:
             for put, _, index in self._pieces(play.group, np.array([play.index])):
                 for one in index.tolist():
-                    copies.play(put, one, play.parameter, play.t, play.y, play.continuous)
+                    put_there = put, one, play.parameter, play.t, play.y, play.continuous
+                    inside(copies).added.play(*put_there, play.after_events)
         for number, name, ids in streams:
             for put, some, _ in self._pieces(number, np.arange(len(ids))):
                 ids_there = _streams(put.mechanism, ids[some], count)

@@ -2,7 +2,8 @@
 
 NEURON's queue has an entry for each value of a Vector that plays, of which the next one is put
 there when one comes. So an event finds what has come before it; at one time the one that was put
-there first comes first, and what is played if both were put there at one time.
+there first comes first, and what is played if both were put there at one time. Random.play has no
+entry: it sets its variables in the middle of a step, after the events until then.
 """
 
 from __future__ import annotations
@@ -45,13 +46,14 @@ class PlayedValues:
         self._came = [0] * len(model.played)  # entries that have come
         self._of_kind: dict[int, list[int]] = {}
         for number, played in enumerate(model.played):
-            self._of_kind.setdefault(played.kind, []).append(number)
+            if not played.after_events:
+                self._of_kind.setdefault(played.kind, []).append(number)
 
     def start(self) -> None:
         """Set what comes until t = 0, before INITIAL."""
         self.begin(0.0)
         for played, number in zip(self._played, self._came, strict=True):
-            if number:
+            if number and not played.after_events:
                 self._set(played, value_after(played, number, played.t[number - 1]))
 
     def begin(self, t: float) -> None:
