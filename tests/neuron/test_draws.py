@@ -34,6 +34,8 @@ for reference in (stim._ref_interval, synapse._ref_tau, pulse._ref_dur, clamp._r
     uniform.play(reference)
 normal.play(clamp._ref_amp)  # once more, after the other one: this number counts
 normal.play(other._ref_amp)
+times, numbers = h.Vector([0, 12.3]), h.Vector([1e9, 0])
+numbers.play(stim._ref_number, times)  # of the same source as the interval
 exact = [h.Vector().record(x) for x in (
     clamp._ref_amp, other._ref_amp, synapse._ref_tau, pulse._ref_dur, stim._ref_interval)]
 exact += [h.Vector().record(clamp._ref_amp, 0.31), h.Vector().record(clamp._ref_i)]

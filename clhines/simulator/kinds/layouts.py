@@ -456,10 +456,11 @@ def plays_into_events(model: Model, k: int) -> bool:
 
 
 def entries_come(model: Model, layout: Layout, t: float) -> np.ndarray:
-    """(played,) int32: how many entries of each have come until a time, in the order of arenas."""
+    """(played,) int32: first entry of each after a time, ms, in the order and places of arenas."""
     _, order = _order_of_played(model, layout)
-    came = [entries_until(model.played[n], t) for n in order.tolist()]
-    return np.array(came, np.int32)
+    played = [model.played[n] for n in order.tolist()]
+    came = np.array([entries_until(p, t) for p in played], np.int32)
+    return came + offsets(np.array([len(p.t) for p in played], int))[:-1].astype(np.int32)
 
 
 def at_parameter(
