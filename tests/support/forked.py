@@ -54,7 +54,7 @@ def _server():
 
 
 def _serve():
-    inherited = {*os.environ}  # imports add some, as PyOpenCL, which are not to go
+    inherited = {*os.environ}  # from the first test; what imports set stays, as of PyOpenCL
     import neuron  # noqa: F401
     import raised  # noqa: F401
 
@@ -84,7 +84,6 @@ def _run(command, files, environment, folder, _):
     try:
         for descriptor, path in zip((1, 2), files):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)
-        os.environ.clear()  # of what the first test set, which started the server
         os.environ.update(environment)
         os.chdir(folder)
         sys.modules["raised"].note()
