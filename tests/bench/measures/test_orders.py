@@ -19,6 +19,6 @@ def test_orders(measured_on, monkeypatch, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert all(len(line) <= 100 for line in printed.splitlines())
     assert printed.count("  yes") == len(rows)
-    monkeypatch.setattr(orders.synapses, "graph_cut", lambda f, _: orders.np.arange(len(f)))
+    monkeypatch.setattr(orders.weight_order, "graph_cut", lambda f, _: orders.np.arange(len(f)))
     monkeypatch.setattr(orders.Changing, "step", lambda *_: 1.0)  # nothing is delivered
     assert orders.main(arguments) == 1
