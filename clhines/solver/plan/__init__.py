@@ -40,8 +40,8 @@ Four chains of three nodes, node j of all cells side by side; and one cell by br
 idle lanes, padding and bytes; ``clhines plan --layouts`` draws the layouts.
 
 To add a method: a row in `methods.METHODS`, a planning module ``by_X/NAME.py`` whose function
-returns a `Plan`, and ``kernels/by_X/NAME.mako``. Its spec states the template's name, all numbers
-and switches, and the kernel's parameters, which the template prints: ``${signature(spec)}``.
-To let ``auto`` choose it: a row in `auto.CANDIDATES`, and a new fit
+returns a `Plan`, and ``kernels/solver/by_X/NAME.mako``. Its spec states the template's name, all
+numbers and switches, and the kernel's parameters, which the template prints:
+``${signature(spec)}``. To let ``auto`` choose it: a row in `auto.CANDIDATES`, and a new fit
 (``bench/notes/auto.md``).
 """
