@@ -444,7 +444,7 @@ def _compare(model: NeuronModel, network: Network, groups: dict[str, Group]) -> 
             raise RejectedError([Rejected(to[0].owner, what)])
         at = model.every[to[0].owner].nodes[[variable.number for variable in to]]
         thresholds = np.array([origin.threshold for origin in origins])
-        found[name] = network.add(mechanism, at, threshold=thresholds)
+        found[name] = network.add(mechanism, at, level=thresholds)
         _to_variables(network, groups | found, (name, "x"), to)
     return found
 

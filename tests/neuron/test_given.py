@@ -50,11 +50,9 @@ def compare(refs, before=lambda turn: None, engine="auto"):
 # ------------------------------------------------------------------------------------ EXTERNAL
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_external_variables(cell, count):
-    """A number, and what the last instance sets in each step, with changes between runs."""
+def test_external_variables(cell):
+    """A number, and what the instance sets in each step, with changes between runs."""
     section, _ = cell
-    section.nseg, section.L = count, 400 if count > 1 else section.L
     section.insert("ext_outer")
     section.insert("ext_taker")
     refs = [r for s in section for r in (s._ref_v, s._ref_seen_ext_taker, s._ref_m_ext_taker)]
@@ -62,9 +60,20 @@ def test_external_variables(cell, count):
     def before(turn):
         h.size_ext_outer = 2 + turn
 
-    # of instances at other nodes, which NEURON executes just before, by the reference
-    compare(refs, before, "auto" if count == 1 else "reference")
+    compare(refs, before)
     h.size_ext_outer = 2
+
+
+def test_external_variables_that_another_node_sets_are_rejected(cell):
+    """NEURON executes the instances in order; a kernel executes them at once."""
+    section, _ = cell
+    section.nseg = 3
+    section.insert("ext_outer")
+    section.insert("ext_taker")
+    h.finitialize(-65)
+    said = "drive of ext_outer at another node, which changes in the same part of a step"
+    with pytest.raises(InputError, match=said):
+        clhines.neuron.run(STOP)
 
 
 def test_external_variables_that_are_rejected(cell):

@@ -96,14 +96,14 @@ PARAMETER { given = 0 (nA) }
 ASSIGNED { i (nA) }
 BREAKPOINT { i = given }
 """
-CROSSING = """NEURON { POINT_PROCESS crossing POINTER x RANGE threshold }
-PARAMETER { threshold = 10 }
+CROSSING = """NEURON { POINT_PROCESS crossing POINTER x RANGE level }
+PARAMETER { level = 10 }
 ASSIGNED { x }
 INITIAL { net_send(0, 1) }
 NET_RECEIVE (w) {
     if (flag == 1) {
-        WATCH (x > threshold) 2
-        if (x > threshold) { net_event(t) }
+        WATCH (x > level) 2
+        if (x > level) { net_event(t) }
     } else {
         net_event(t)
     }

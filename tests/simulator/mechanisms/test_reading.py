@@ -1,10 +1,13 @@
 """Texts that NEURON's translator refuses are refused, in the line where they are wrong."""
 
+import contextlib
+
 import nocmodl
 import pytest
 
-from clhines.simulator.mechanisms import Mechanism
+from clhines.simulator.mechanisms import Mechanism, builtin
 from clhines.simulator.mechanisms.nmodl import NmodlError
+from clhines.simulator.mechanisms.nmodl.reading.keywords import FUNCTIONS_OF_NEURON, KEYWORDS
 
 BODY = """NEURON {{ SUFFIX one  NONSPECIFIC_CURRENT i  RANGE x }}
 ASSIGNED {{ v i x y[4] }}
@@ -43,7 +46,7 @@ WRONG = {  # template, and what stands in it
         "USEION na READ ena WRITE zz", "USEION na READ ena WRITE ina, zz",
         "USEION na WRITE ina READ ena", "USEION na READ ena READ ina", "USEION na READ ena ina",
         "USEION na READ ena VALENCE 2 WRITE ina", "USEION na READ ena\nUSEION na WRITE ina",
-        "USEION ca READ cai\nUSEION na READ cai",
+        "USEION ca READ cai\nUSEION na READ cai", "RANDOM t", "RANDOM acos",
     ],
     FILE: [
         "PARAMETER { g = 1 (S/cm2 }", "PARAMETER { g = +1 }",
@@ -66,7 +69,8 @@ WRONG = {  # template, and what stands in it
         "PROCEDURE f(a, b) { TABLE i FROM 0 TO 1 WITH 10\ni = a }",
         "PROCEDURE f(a) { TABLE i FROM 0 TO 1 WITH 10.5\ni = a }",
         "FUNCTION f(a) { TABLE f FROM 0 TO 1 WITH 10\nf = a }",
-        "PARAMETER { g = \u0661 }", "PARAMETER { g\u0661 = 1 }", "FUNCTION",
+        "DEFINE t 3", "DEFINE acos 3", "PROCEDURE t() { i = 1 }", "CONSTANT { celcius = 1 }",
+        "LOCAL celcius", "PARAMETER { g = \u0661 }", "PARAMETER { g\u0661 = 1 }", "FUNCTION",
     ],
 }  # fmt: skip
 
@@ -103,3 +107,45 @@ def test_a_brace_that_is_not_closed_names_its_line(word):
         Mechanism.from_nmodl("\n".join(lines))
     # the next '}' closes the IF: then the block around it is not closed
     assert caught.value.rejections[0].line == (9 if word == "IF" else at + 1)
+
+
+NAMED = {  # declarations of a name, and its uses
+    "PARAMETER": "PARAMETER {{ {0} = 2 }}\nINITIAL {{ out = {0} }}",
+    "ASSIGNED": "ASSIGNED {{ {0} }}\nINITIAL {{ {0} = 2\nout = {0} }}",
+    "STATE": "STATE {{ {0} }}\nBREAKPOINT {{ SOLVE a METHOD euler }}\nDERIVATIVE a {{ {0}' = 1 }}",
+    "CONSTANT": "CONSTANT {{ {0} = 2 }}\nINITIAL {{ out = {0} }}",
+    "LOCAL": "INITIAL {{ LOCAL {0}\n{0} = 1\nout = {0} }}",
+    "argument": "INITIAL {{ out = a_(1) }}\nFUNCTION a_({0}) {{ a_ = {0} }}",
+    "FUNCTION": "INITIAL {{ out = {0}(3) }}\nFUNCTION {0}(a_) {{ {0} = a_ }}",
+    "PROCEDURE": "INITIAL {{ {0}(3) }}\nPROCEDURE {0}(a_) {{ out = a_ }}",
+}
+
+
+@pytest.mark.parametrize("sort", NAMED)
+def test_words_that_neuron_keeps_are_refused_where_it_refuses_them(sort):
+    """Each keyword, each function, and names which are neither, though NEURON has them."""
+    others = {"abs", "acosh", "adrk", "random_setseed", "x", "y"}
+    for word in sorted(KEYWORDS | FUNCTIONS_OF_NEURON | others):
+        text = "NEURON { SUFFIX one  RANGE out }\nASSIGNED { out }\n" + NAMED[sort].format(word)
+        is_refused = word in KEYWORDS or (word not in others and sort not in ("LOCAL", "argument"))
+        with pytest.raises(NmodlError) if is_refused else contextlib.nullcontext():
+            Mechanism.from_nmodl(text)
+        if nocmodl.folder() is not None:
+            assert nocmodl.takes(text) != is_refused, word
+
+
+@pytest.mark.parametrize("name", ["area", "diam"])
+@pytest.mark.parametrize("word", ["RANGE", "GLOBAL"])
+def test_geometry_in_lists_is_refused(name, word):
+    text = f"NEURON {{ SUFFIX one {word} {name} }}\nPARAMETER {{ {name} = 2 }}"
+    with pytest.raises(NmodlError, match=f"'{name}' in {word}; NEURON refuses it, too"):
+        Mechanism.from_nmodl(text)
+    if nocmodl.folder() is not None:
+        assert not nocmodl.takes(text)
+
+
+def test_the_texts_of_the_package_are_such_that_neuron_takes_them():
+    texts = [builtin.KEPT_NUMBER, builtin.GIVEN_CURRENT, builtin.CROSSING, builtin.HALF_GAP]
+    for text in texts:
+        Mechanism.from_nmodl(text)
+        assert nocmodl.folder() is None or nocmodl.takes(text)

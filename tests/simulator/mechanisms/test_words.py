@@ -10,14 +10,14 @@ import pytest
 
 from clhines import Mechanism, Network, Simulation
 from clhines.simulator.mechanisms.emit.words import WORDS, safe
+from clhines.simulator.mechanisms.nmodl.reading.keywords import FUNCTIONS_OF_NEURON, KEYWORDS
 from clhines.solver.device import devices
 
 FAMILIES = [
     *"M_PI FLT_MAX CL_TRUE cl_khr_fp64 CLK_LOCAL_MEM_FENCE float4 double3x3 image2d_t".split(),
     *"as_float convert_int4 vload4 native_exp half_exp get_global_id atomic_add quad8".split(),
 ]
-STATEMENTS = {"if", "else", "while"}  # of NMODL, too
-NAMES = sorted({*WORDS, *FAMILIES} - STATEMENTS)
+NAMES = sorted({*WORDS, *FAMILIES} - KEYWORDS)
 NAMES = [n for n in NAMES if re.fullmatch("[A-Za-z]\\w*", n)]
 
 
@@ -64,9 +64,7 @@ def nmodl(names, sort):
 def test_variables_may_have_them(fast_queue, needs, sort):
     """The source compiles, and its NumPy twin gives the sum of all."""
     needs(fast_queue, "float64")
-    known = "exp log log10 sqrt fabs abs sin cos tan sinh cosh tanh floor ceil asin acos atan pow"
-    built_in = {*known.split(), "fmod", "atan2", "step", "erf", "threshold"}
-    names = [n for n in NAMES if sort != "FUNCTION" or n not in built_in]
+    names = [n for n in NAMES if sort == "LOCAL" or n not in FUNCTIONS_OF_NEURON]
     made = Mechanism.from_nmodl(nmodl(names, sort))
     block = "advance" if sort == "STATE" else "initial"
     head = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\ntypedef double real;\n"
@@ -80,7 +78,7 @@ def test_variables_may_have_them(fast_queue, needs, sort):
     assert float(found[-1]) == pytest.approx(each * len(names), rel=1e-12)
 
 
-SOME = "read_only write_only read_write uniform select step length shared real4 weight ring error"
+SOME = "read_only write_only read_write uniform select step error shared real4 weight ring length"
 TEXT = """
 density {0}
 parameter {1} = 1e-5

@@ -44,9 +44,9 @@ DRAWS = {  # of NEURON's one generator, and the functions of RANDOM variables in
     "poisrand": "random_uniform", "set_seed": "", "setseed": "",
 }  # fmt: skip
 _POISSON = """  : as NEURON's library has it
-FUNCTION poisrand(mean) { LOCAL least, product
-    least = exp(-mean)  product = 1  poisrand = -1
-    WHILE (product >= least) { product = product*scop_random()  poisrand = poisrand + 1 }
+FUNCTION poisson_(mean) { LOCAL least, product
+    least = exp(-mean)  product = 1  poisson_ = -1
+    WHILE (product >= least) { product = product*scop_random()  poisson_ = poisson_ + 1 }
 }"""
 _ORDER = "arguments of one call that draw or set variables, whose order C leaves open"
 _LOCALS = "assign them to LOCAL variables before the call"
@@ -344,7 +344,7 @@ class Evaluation(BlockValues):
 
 @cache
 def _poisson() -> Block:
-    return parse(_POISSON, "").blocks["poisrand"]
+    return parse(_POISSON, "").blocks["poisson_"]
 
 
 def _check_count(name: str, values: Sequence[Node], line: int) -> None:

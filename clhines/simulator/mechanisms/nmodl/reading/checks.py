@@ -70,15 +70,15 @@ def _check_names(file: File) -> None:
                 refusal("mod.neuron-refuses", what=f"RANDOM {name} is declared again"),
                 variable.line,
             )
+    for name, line in file.random.items():
+        if name in FUNCTIONS_OF_NEURON or name == "t":
+            raise Refused(refusal("mod.neuron-refuses", what=f"RANDOM {name}"), line)
     for block in file.blocks.values():
         known = file.variables.get(block.name)
-        if block.name in FUNCTIONS_OF_NEURON:
-            raise Refused(
-                refusal(
-                    "mod.neuron-refuses", what=f"{block.sort} {block.name}, a function of NEURON"
-                ),
-                block.line,
-            )
+        if block.name in FUNCTIONS_OF_NEURON or block.name == "t":
+            of = "the time" if block.name == "t" else "a function of NEURON"
+            what = f"{block.sort} {block.name}, {of}"
+            raise Refused(refusal("mod.neuron-refuses", what=what), block.line)
         if known is not None and known.sort != "local":
             what = f"'{block.name}' is a variable and a {block.sort}"
             raise Refused(
@@ -109,6 +109,10 @@ def _check_indices(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
 
 def _check_lists(file: File) -> None:
     states = {v.name for v in file.variables.values() if v.sort == "state"}
+    for word, shown in (("range", "RANGE"), ("globals", "GLOBAL")):
+        for name in {"area", "diam"} & file.variables.keys() & getattr(file, word).keys():
+            what = f"'{name}' in {shown}"
+            raise Refused(refusal("mod.neuron-refuses", what=what), getattr(file, word)[name])
     for word in ("globals", "pointers"):
         for name, line in getattr(file, word).items():
             if name not in file.variables and name.removesuffix("0") not in states:

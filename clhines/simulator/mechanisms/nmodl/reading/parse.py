@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clhines.core.units import LONG_PREFIXES, PREFIXES, UNITS, Scaled
 from clhines.simulator.mechanisms.nmodl.reading.checks import check
-from clhines.simulator.mechanisms.nmodl.reading.keywords import BLOCKS
+from clhines.simulator.mechanisms.nmodl.reading.keywords import BLOCKS, FUNCTIONS_OF_NEURON
 from clhines.simulator.mechanisms.nmodl.reading.lexer import MAX_TEXT, Includes, tokens
 from clhines.simulator.mechanisms.nmodl.reading.statements import Statements
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
@@ -263,7 +263,7 @@ class FileParser(Statements):
                     line,
                     f"it has {', '.join(sorted(own))}",
                 )
-        if self.take("VALENCE"):
+        if self.take("VALENCE") or self.take("CHARGE"):
             ion.valence = float(self.signed())
         if self.take("REPRESENTS"):
             self._represents()
@@ -346,6 +346,8 @@ class FileParser(Statements):
         line, name = self.token.line, self.name()
         if name in self.defines:
             raise Refused(refusal("mod.neuron-refuses", what=f"a second DEFINE {name}"), line)
+        if name in FUNCTIONS_OF_NEURON or name == "t":
+            raise Refused(refusal("mod.neuron-refuses", what=f"DEFINE {name}"), line)
         self.defines[name] = self.whole()
 
 

@@ -82,8 +82,11 @@ class Cursor:
     def name(self) -> str:
         """Return a name and go on."""
         token = self.token
-        if token.text in KEYWORDS or (token.text.startswith("_") and not token.of_c):
+        if (token.text in KEYWORDS or token.text.startswith("_")) and not token.of_c:
             raise self.wrong()
+        if token.text == "celcius" and not token.of_c:
+            what = refusal("mod.neuron-refuses", what="the name 'celcius'")
+            raise Refused(what, token.line, "write celsius")
         return self.word()
 
     def names(self) -> tuple[str, ...]:
@@ -417,9 +420,9 @@ class Statements(Cursor):
         name, method, steady = self.name(), "", False
         while True:
             if self.take("METHOD"):
-                method = self.name()
+                method = self.word()
             elif self.take("STEADYSTATE"):
-                method, steady = self.name(), True
+                method, steady = self.word(), True
             else:
                 return Statement("solve", line, (name, method, steady))
 
