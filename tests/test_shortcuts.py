@@ -320,3 +320,14 @@ assert real != "clhines.{name}" and module.__name__ == real, real
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_libraries_that_differentiate_are_imported_by_name(name):
+    pytest.importorskip(name)
+    subprocess.run([sys.executable, "-c", f"import clhines.{name}"], check=True)
+
+
+def test_a_wrong_keyword_of_a_reader_says_which_was_meant():
+    with pytest.raises(TypeError, match="did you mean 'repair'"):
+        clhines.read_swc("no.swc", repairs=True)

@@ -8,16 +8,12 @@ import struct
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from clhines import Mechanism, Network, read_swc
 from clhines.core import files
 from clhines.core.errors import InputError
-from clhines.simulator.cells.swc import MAX_FILE
-from clhines.simulator.mechanisms.nmodl.reading.lexer import MAX_TEXT
 
 WHAT = "a file that save() has written"
 FLOAT = np.dtype(np.float64)
@@ -297,38 +293,3 @@ def test_json(tmp_path):
     path.write_text(" " * 101)
     with pytest.raises(InputError, match="more than 100 bytes"):
         files.read_json(path, most=100)
-
-
-READERS = {  # of files of users, and a size that is above what each reads
-    "from_nmodl": (Mechanism.from_nmodl, MAX_TEXT),
-    "read_swc": (read_swc, MAX_FILE << 20),
-    "load": (Network.load, None),
-}
-
-
-@pytest.mark.parametrize("reader", READERS)
-def test_readers_of_files_do_not_wait_and_end(reader, tmp_path):
-    """Devices have no end, a FIFO waits for a writer, a sparse file may be of any size."""
-    read, most = READERS[reader]
-    os.mkfifo(tmp_path / "fifo")
-    for path in ("/dev/zero", tmp_path / "fifo", tmp_path, tmp_path / "none", ""):
-        with pytest.raises(ValueError, match="cannot be read") as caught:
-            read(path if path == "" else Path(path))
-        assert "\n" not in str(caught.value) and str(path)[:40] in str(caught.value)
-    if most is not None:
-        (tmp_path / "large").touch()
-        os.truncate(tmp_path / "large", 1 << 40)
-        with pytest.raises(ValueError, match=f"has more than {most} bytes"):
-            read(tmp_path / "large")
-
-
-def test_what_a_file_includes_is_read_with_care(tmp_path):
-    os.mkfifo(tmp_path / "fifo.inc")
-    (tmp_path / "one.mod").write_text('NEURON { SUFFIX one }\nINCLUDE "fifo.inc"\n')
-    with pytest.raises(InputError, match=r"one.mod:2: INCLUDE .*fifo.inc"):
-        Mechanism.from_nmodl(tmp_path / "one.mod")
-
-
-def test_one_long_line_is_a_text():
-    with pytest.raises(InputError, match="unexpected"):
-        Mechanism.from_nmodl("{" * 5000)

@@ -1,9 +1,6 @@
 """Arguments at the edges: empty batches, numbers, overflow, wrong keywords."""
 
-import importlib.util
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -66,8 +63,6 @@ def test_wrong_keywords_say_which_was_meant(queue):
         solver.solve(3 * ones, ones, ones, overwrite_b=True)
     with pytest.raises(TypeError, match="did you mean 'cell_offsets'"):
         clhines.Forest(np.array([-1]), cell_offset=[0, 1])
-    with pytest.raises(TypeError, match="did you mean 'repair'"):
-        clhines.read_swc("no.swc", repairs=True)
     with pytest.raises(InputError, match="did you mean 'columns'"):
         clhines.solve_tridiagonal(-1, 3, -1, np.ones((3, 2)), colums=True)
     assert pickle.loads(pickle.dumps(clhines.solve_tridiagonal)) is clhines.solve_tridiagonal
@@ -90,12 +85,3 @@ def test_too_many_rows():
 def test_names_of_any_length_are_cut():
     for name in ("x" * 10**5, "x y" * 10**5):
         assert len(str(InputError(f"parameter '{name}' is unknown; expected 'tau'"))) < 200
-
-
-def test_short_names_are_modules_too():
-    code = "import clhines.library, clhines.ring; assert clhines.ring.ring_network"
-    code += "; from clhines.simulator.mechanisms import library; assert clhines.library is library"
-    subprocess.run([sys.executable, "-c", code], check=True)
-    for name in ("torch", "jax"):
-        if importlib.util.find_spec(name):
-            subprocess.run([sys.executable, "-c", f"import clhines.{name}"], check=True)
