@@ -285,6 +285,12 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "LOCAL y",
     ),
     "index of no array": (_with("x[v] = 1"), "'x' is no array", "x[v] = 1"),
+    "index of an argument": (
+        "NEURON { SUFFIX a RANGE x }\nASSIGNED { v x }\n"
+        "FUNCTION f(y) { f = y[v] }\nINITIAL { x = f(2) }",
+        "'y' is no array",
+        "FUNCTION f",
+    ),
     "compared element": (
         "NEURON { POINT_PROCESS p }\nASSIGNED { v y[3] }\nNET_RECEIVE(w) {\n"
         " if (y[w] > 3) { WATCH (v > 0) 2 } }",
