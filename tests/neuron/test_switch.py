@@ -440,7 +440,8 @@ def by_python():
         h.fadvance()
 
 ways = {
-    "python": by_python, "hoc": lambda: h.loop(4), "steprun": lambda: [h.steprun() for _ in v],
+    "python": by_python, "hoc": lambda: h.loop(4),
+    "steprun": lambda: [h.steprun() for _ in range(160)],
     "mine": lambda: h.continuerun_of_mine(4), "after": lambda: (h.continuerun(2), by_python()),
     "before": lambda: (h.loop(2), h.continuerun(4)), "variable": lambda: h.CVode().solve(4),
 }
