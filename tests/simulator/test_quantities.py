@@ -1,6 +1,6 @@
 """Numbers with units: converted wherever the unit of an argument is known, else rejected."""
 
-import importlib
+import importlib.util
 import inspect
 import warnings
 from types import SimpleNamespace
@@ -26,7 +26,6 @@ from clhines import (
     solve_tridiagonal,
 )
 from clhines.core.quantities import as_numbers, has_unit
-from clhines.neuron.entry import num_steps
 from clhines.simulator.analysis import Features, extract, voltage_at
 from clhines.simulator.model import compile
 from clhines.simulator.network.groups import inside
@@ -36,6 +35,7 @@ from clhines.solver import reference
 pytestmark = pytest.mark.core
 
 U = pint.UnitRegistry()
+HAS_NEURON = importlib.util.find_spec("clhines.neuron") is not None  # the part, not NEURON
 CELL = sample_cells()[0]
 CABLE = discretise(CELL, max_length=100)
 V = -65 + 100 * np.exp(-(((np.arange(200) * 0.5 - 30) / 2) ** 2))  # one spike, mV
@@ -193,6 +193,8 @@ def of_protocol(**given):
 
 
 def steps_to(tstop):
+    from clhines.neuron.entry import num_steps
+
     cvode = SimpleNamespace(active=lambda: 0)
     return num_steps(SimpleNamespace(dt=0.025, t=0.0, CVode=lambda: cvode), tstop)
 
@@ -269,7 +271,7 @@ CONVERTED = {
     "Population.protocols.amp": (lambda x: of_protocol(amp=x), *NA),
     "Population.protocols.delay": (lambda x: of_protocol(delay=x), *MS),
     "Population.protocols.dur": (lambda x: of_protocol(dur=x), *MS),
-    "clhines.neuron.run.tstop": (steps_to, *MS),
+    **({"clhines.neuron.run.tstop": (steps_to, *MS)} if HAS_NEURON else {}),
     "Features.stim_start": (lambda x: featured(stim_start=x), 12.0, "ms"),
     "Features.stim_end": (lambda x: featured(stim_end=x), 62.0, "ms"),
     "Features.stimulus_current": (lambda x: featured(stimulus_current=x), *NA),
