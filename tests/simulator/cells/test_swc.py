@@ -5,6 +5,7 @@ import pytest
 from real_cells import FOLDER, needs_folder
 from swc_files import is_tree, parent_ids, refusal, swc, zero_edges
 
+import clhines
 from clhines.core.errors import ClhinesError, InputError, MorphologyError
 from clhines.simulator.cells.swc import read_swc
 
@@ -257,3 +258,10 @@ def test_path_may_be_a_string_and_errors_share_a_base(tmp_path):
     assert_is_plain(read_swc(str(swc(tmp_path, PLAIN))))
     with pytest.raises(ClhinesError):
         read_swc(str(tmp_path / "absent.swc"))
+
+
+def test_a_morphology_prints_its_name_and_samples():
+    cell = clhines.sample_cells()[0]
+    assert (
+        repr(cell) == f"Morphology(sample-0: {len(cell.parent)} samples)" and len(cell.parent) > 300
+    )
