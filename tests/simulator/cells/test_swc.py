@@ -262,6 +262,5 @@ def test_path_may_be_a_string_and_errors_share_a_base(tmp_path):
 
 def test_a_morphology_prints_its_name_and_samples():
     cell = clhines.sample_cells()[0]
-    assert (
-        repr(cell) == f"Morphology(sample-0: {len(cell.parent)} samples)" and len(cell.parent) > 300
-    )
+    assert len(cell.parent) > 300
+    assert repr(cell) == f"Morphology(sample-0: {len(cell.parent)} samples)"
