@@ -61,7 +61,6 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -105,7 +104,7 @@ _MODULES = {
 __all__ = sorted(_HOME_OF)
 
 
-class _SameModule(Loader):
+class _SameModule:
     """Give a second name to a module, which keeps its own spec."""
 
     def __init__(self, module: ModuleType) -> None:
@@ -118,7 +117,7 @@ class _SameModule(Loader):
         module.__spec__ = self._spec
 
 
-class _PublicModules(MetaPathFinder):
+class _PublicModules:
     """Import ``clhines.analysis.pandas`` and other public modules from the part they lie in."""
 
     def find_spec(
