@@ -331,3 +331,15 @@ def test_libraries_that_differentiate_are_imported_by_name(name):
 def test_a_wrong_keyword_of_a_reader_says_which_was_meant():
     with pytest.raises(TypeError, match="did you mean 'repair'"):
         clhines.read_swc("no.swc", repairs=True)
+
+
+def test_names_complete():
+    """In a process of its own: nothing has been imported there that adds names."""
+    program = "import clhines; print(*dir(clhines), '|', *dir(clhines.draw))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    names, drawn = (part.split() for part in done.stdout.split("|"))
+    assert {*clhines.__all__, "neuron", "draw", "analysis", "__version__"} <= set(names)
+    assert not {"import_module", "logging"} & set(names)
+    assert all(hasattr(clhines, name) for name in names)
+    assert drawn == sorted(drawn)
+    assert {"plot_morphology", "plot_raster", "plot_result", "plot_traces", "style"} == set(drawn)

@@ -39,6 +39,8 @@ def test_tests_are_named_for_ids():
     assert len(REFUSALS.keys() - table.keys()) <= UNTESTED
     for test in set(table.values()):
         file, _, name = test.partition("::")
+        if not ROOT.joinpath(*file.split("/")[:2]).exists():
+            continue  # a part above that is not there
         assert f"def {name.partition('[')[0]}(" in ROOT.joinpath(file).read_text("utf-8"), test
 
 

@@ -1,8 +1,6 @@
 """What objects say of themselves, in a terminal and in a notebook."""
 
 import pickle
-import subprocess
-import sys
 from xml.etree import ElementTree
 
 import numpy as np
@@ -20,18 +18,6 @@ def table(thing):
 @pytest.fixture
 def cable():
     return clhines.discretise(clhines.sample_cells()[0])
-
-
-def test_names_complete():
-    """In a process of its own: nothing has been imported there that adds names."""
-    program = "import clhines; print(*dir(clhines), '|', *dir(clhines.draw))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    names, drawn = (part.split() for part in done.stdout.split("|"))
-    assert {*clhines.__all__, "neuron", "draw", "analysis", "__version__"} <= set(names)
-    assert not {"import_module", "logging"} & set(names)
-    assert all(hasattr(clhines, name) for name in names)
-    assert drawn == sorted(drawn)
-    assert {"plot_morphology", "plot_raster", "plot_result", "plot_traces", "style"} == set(drawn)
 
 
 def test_cables_and_networks(cable):
