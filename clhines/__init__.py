@@ -142,8 +142,8 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> object:
     if name in _HOME_OF:
         home = import_module(f"clhines.{_HOME_OF[name]}")
-        found = globals()[name] = _errors.suggest_keywords(home, name)
-        return found
+        public = globals()[name] = _errors.suggest_keywords(home, name)
+        return public
     if name in _MODULES:
         return import_module(f"clhines.{_MODULES[name]}")
     from clhines.core.errors import meant

@@ -54,8 +54,8 @@ class CommandParser(argparse.ArgumentParser):
         message = " ".join(message.split())
         hint = self._meant(message)
         message = message if len(message) <= 240 else message[:237] + "..."
-        asked = self.asked() if "unrecognized arguments" in message else self
-        self.exit(2, f"{asked.prog}: {message}{hint} (see {asked.prog} --help)\n")
+        parser = self.asked() if "unrecognized arguments" in message else self
+        self.exit(2, f"{parser.prog}: {message}{hint} (see {parser.prog} --help)\n")
 
     def _meant(self, message: str) -> str:
         choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*?)\)?$", message)
@@ -172,8 +172,8 @@ def read_cells(
     """Read and discretise each file; the built-in sample when none is named."""
     cells = list[clhines.Morphology]()
     for name in bar(names, "reading"):
-        found = swc.read_swc(name, roots=arguments.roots, repair=arguments.repair)
-        cells += found if isinstance(found, list) else [found]
+        file_cells = swc.read_swc(name, roots=arguments.roots, repair=arguments.repair)
+        cells += file_cells if isinstance(file_cells, list) else [file_cells]
     arguments.repaired = sum(len(cell.repaired) for cell in cells)
     if names and arguments.cells and arguments.cells < len(cells):
         raise InputError(

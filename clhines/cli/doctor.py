@@ -77,18 +77,20 @@ def _print(label: str, text: str) -> None:
 
 def versions() -> list[Finding]:
     names = ("numpy", "pyopencl", "mako", "pocl-binary-distribution")
-    found = [f"{name} {v}" for name in names if (v := _version(name))]
-    text = f"clhines {clhines.__version__}, Python {platform.python_version()}, {', '.join(found)}"
+    packages = [f"{name} {v}" for name in names if (v := _version(name))]
+    text = (
+        f"clhines {clhines.__version__}, Python {platform.python_version()}, {', '.join(packages)}"
+    )
     return [Finding(True, f"{text}, {platform.system()} {platform.machine()}"), *_addresses()]
 
 
 def _addresses() -> list[Finding]:
     """Say where to ask, or which addresses the project has not set yet."""
     try:
-        found = metadata.metadata("clhines").get_all("Project-URL") or []
+        declared = metadata.metadata("clhines").get_all("Project-URL") or []
     except metadata.PackageNotFoundError:
         return []  # not installed, as on PYTHONPATH
-    urls = dict(line.split(", ", 1) for line in found)
+    urls = dict(line.split(", ", 1) for line in declared)
     unset = [name for name, url in urls.items() if ".invalid" in url]
     said = [f"{name.lower()}: {url}" for name, url in urls.items() if name not in unset]
     if unset:
@@ -116,12 +118,12 @@ def platforms() -> list[Finding]:
         advice = "unset OCL_ICD_VENDORS, or let it name a folder with .icd files"
         return [Finding(False, what, advice)]
     try:
-        found = devices.all_devices()
+        indexed = devices.all_devices()
     except DeviceError as error:
         what, _, advice = str(error).partition("; ")
         return [Finding(False, what, advice)]
     names = Counter(
-        platform.name.strip() for platform in dict.fromkeys(d.platform for _, d in found)
+        platform.name.strip() for platform in dict.fromkeys(d.platform for _, d in indexed)
     )
     advice = (
         "uninstall one (PoCL: the package of the system, or pip's pocl-binary-distribution), "
@@ -166,8 +168,8 @@ def processors() -> list[Finding]:
 
 
 def caches() -> list[Finding]:
-    found = [d.platform.name for _, d in _all()]
-    pocls = not found or any("Portable Computing" in name for name in found)
+    platform_names = [d.platform.name for _, d in _all()]
+    pocls = not platform_names or any("Portable Computing" in name for name in platform_names)
     problems = [kept.pocl_problem() if pocls else "", kept.pyopencl_problem()]
     parted = [text.rpartition(": ") for text in problems if text]
     return [Finding(False, what, advice) for what, _, advice in parted]
@@ -251,8 +253,8 @@ def _difference(index: str, dtype: np.dtype) -> float:
     children = np.bincount(forest.parent[forest.parent >= 0], minlength=n)
     d, u, b = 3.0 + children, np.full(n, -1.0), np.cos(np.arange(n))
     expected = clhines.solver.reference.solve_serial(forest, d, u, b)
-    found = clhines.Solver(forest, dtype=dtype, device=index).solve(d, u, b)
-    return float(np.abs(found - expected).max() / np.abs(expected).max())
+    x = clhines.Solver(forest, dtype=dtype, device=index).solve(d, u, b)
+    return float(np.abs(x - expected).max() / np.abs(expected).max())
 
 
 def mpi() -> list[Finding]:
@@ -311,17 +313,17 @@ def run_devices(_: argparse.Namespace) -> int:
     except ClhinesError as error:
         default, note = None, f"no device would be used: {error}"
     rows = [("", "index", "type", "fp64", "units", "memory", "local", "name")]
-    for index, found in devices.all_devices():
-        kind = "CPU" if devices.is_cpu(found) else "GPU"
+    for index, device in devices.all_devices():
+        kind = "CPU" if devices.is_cpu(device) else "GPU"
         row = (
-            "*" if found == default else "",
+            "*" if device == default else "",
             index,
-            "simulator" if devices.is_simulator(found) else kind,
-            "yes" if devices.has_fp64(found) else "no",
-            str(found.max_compute_units),
-            f"{found.global_mem_size / 2**30:.1f} GiB",
-            f"{found.local_mem_size // 1024} KiB",
-            devices.label(found),
+            "simulator" if devices.is_simulator(device) else kind,
+            "yes" if devices.has_fp64(device) else "no",
+            str(device.max_compute_units),
+            f"{device.global_mem_size / 2**30:.1f} GiB",
+            f"{device.local_mem_size // 1024} KiB",
+            devices.label(device),
         )
         rows.append(row)
     widths = [max(len(r[k]) for r in rows) for k in range(len(rows[0]))]

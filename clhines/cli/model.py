@@ -39,15 +39,21 @@ def with_model(argv: Sequence[str]) -> list[str]:
 
     Words for the script, after ``--``, come last behind it.
     """
-    given = list(argv)
-    at = next((k for k, word in enumerate(given) if not word.startswith("-")), 0)  # after -v
-    if given[at : at + 1] == ["simulate"] and given[at + 1 : at + 2]:
-        if given[at + 1].lower().endswith(SUFFIXES):
-            script, rest = given[at + 1], given[at + 2 :]
+    arguments = list(argv)
+    at = next((k for k, word in enumerate(arguments) if not word.startswith("-")), 0)  # after -v
+    if arguments[at : at + 1] == ["simulate"] and arguments[at + 1 : at + 2]:
+        if arguments[at + 1].lower().endswith(SUFFIXES):
+            script, rest = arguments[at + 1], arguments[at + 2 :]
             end = rest.index("--") if "--" in rest else len(rest)
             words = ["--", script, *rest[end + 1 :]] if end < len(rest) else []
-            return [*given[: at + 1], "model", *([] if words else [script]), *rest[:end], *words]
-    return given
+            return [
+                *arguments[: at + 1],
+                "model",
+                *([] if words else [script]),
+                *rest[:end],
+                *words,
+            ]
+    return arguments
 
 
 def add_model(networks: Any) -> None:
@@ -174,9 +180,9 @@ def _run_script(arguments: argparse.Namespace) -> int:
             raise InputError(f"--{option.replace('_', '-')} needs --stop, until when to simulate")
     begin = time.perf_counter()
     names = "device", "dtype", "engine", "strict", "fixed_step"
-    given = {n: getattr(arguments, n) for n in names}
-    given["progress"] = arguments.progress or sys.stderr.isatty()
-    with clhines.neuron.enable(**given) as enabled:
+    options = {n: getattr(arguments, n) for n in names}
+    options["progress"] = arguments.progress or sys.stderr.isatty()
+    with clhines.neuron.enable(**options) as enabled:
         code = _execute(arguments)
     report = {
         "steps": enabled.steps,

@@ -37,8 +37,8 @@ def run_plan(arguments: argparse.Namespace) -> int:
     if arguments.device is not None:
         from clhines.solver.device import devices
 
-        found = devices.choose(arguments.device, arguments.dtype)
-        limits, name = devices.limits(found), devices.label(found)
+        device = devices.choose(arguments.device, arguments.dtype)
+        limits, name = devices.limits(device), devices.label(device)
     with doing("planning"):
         made = clhines.make_plan(forest, arguments.method, arguments.dtype, limits)
     if arguments.plot is not None:

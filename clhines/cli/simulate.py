@@ -110,9 +110,9 @@ def run_ring(arguments: argparse.Namespace) -> int:
     queue, where = _queue_of(arguments) if comm is None else (None, "")
     with doing("planning and building kernels"):
         names = "dt", "dtype", "method", "engine", "seed", "device"
-        given = {name: getattr(arguments, name) for name in names}
-        given["device"] = arguments.device if queue is None else None  # which the queue has
-        simulation = Simulation(network, queue=queue, comm=comm, **given)
+        options = {name: getattr(arguments, name) for name in names}
+        options["device"] = arguments.device if queue is None else None  # which the queue has
+        simulation = Simulation(network, queue=queue, comm=comm, **options)
     if recorded:
         simulation.record("v", network.soma[:RECORDED])
     ready, early = time.perf_counter(), sum(program.build_seconds[built:])
@@ -160,8 +160,8 @@ def _queue_of(arguments: argparse.Namespace) -> tuple[object, str]:
 
     if arguments.engine == "reference":
         return None, "the host, NumPy"
-    found = choose(arguments.device, arguments.dtype)
-    return make_queue(found, timestamps=False), label(found)
+    device = choose(arguments.device, arguments.dtype)
+    return make_queue(device, timestamps=False), label(device)
 
 
 def _ring_report(
@@ -209,9 +209,9 @@ def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
             if getattr(arguments, name.replace("-", "_")) is not None:
                 raise InputError(f"--{name} is for the {of} of --swc; got no --swc")
         count = arguments.cells or 64
-        given = {name: value for name, value in random.items() if value is not None}
+        options = {name: value for name, value in random.items() if value is not None}
         shapes = min(arguments.shapes or ring.SHAPES, count)
-        return ring.ring_cables(shapes, seed=arguments.seed, **given), count
+        return ring.ring_cables(shapes, seed=arguments.seed, **options), count
     for name in ("depth", "branching", "compartments", "shapes"):
         if getattr(arguments, name) is not None:
             raise InputError(f"--{name} is for random cells; got it together with --swc")
@@ -221,10 +221,10 @@ def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
 
 def _write_activity(arguments: argparse.Namespace, network: Network, runs: list[Result]) -> None:
     names = ("spike_time", "spike_cell", "t")
-    found = {name: np.concatenate([getattr(r, name) for r in runs]) for name in names}
-    found["v"] = np.concatenate([r[0] for r in runs])
-    found["v_cell"] = np.arange(found["v"].shape[1])
-    spikes = found["spike_time"], found["spike_cell"]
+    arrays = {name: np.concatenate([getattr(r, name) for r in runs]) for name in names}
+    arrays["v"] = np.concatenate([r[0] for r in runs])
+    arrays["v_cell"] = np.arange(arrays["v"].shape[1])
+    spikes = arrays["spike_time"], arrays["spike_cell"]
     if arguments.out is not None:
         with named_option("--out"):
             if Path(arguments.out).suffix.lower() == ".csv":
@@ -232,11 +232,11 @@ def _write_activity(arguments: argparse.Namespace, network: Network, runs: list[
                 lines = ["time_ms,cell", *(f"{time:.9g},{cell}" for time, cell in pairs), ""]
                 files.write_text(arguments.out, "\n".join(lines))
             else:
-                files.write_npz(arguments.out, found)
+                files.write_npz(arguments.out, arrays)
     if arguments.plot is not None:
         compartments = np.count_nonzero(network.area)
         title = f"{network.num_cells} cells in a ring, {compartments} compartments"
-        t, v, (time_of, cell) = found["t"], found["v"], spikes
+        t, v, (time_of, cell) = arrays["t"], arrays["v"], spikes
         joined = replace(runs[0], t=t, values=[v], times=[t], spike_time=time_of, spike_cell=cell)
         with named_option("--plot"):
             draw.plot_result(joined, title=title, path=arguments.plot)

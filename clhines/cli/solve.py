@@ -166,19 +166,19 @@ def _check(cells: PassiveCells, report: dict[str, object]) -> str:
     backward = RESIDUAL_EPS * float(np.finfo(cells.solver.dtype).eps)
     report["residual_limit"] = backward
     try:
-        found = cells.check()
+        measures = cells.check()
     except PivotError as error:
         names = "residual", "difference", "condition", "difference_limit"
         report |= dict.fromkeys(names, math.nan) | {"check": "failed"}
         return str(error)
     # Both solutions are that close to the true one: componentwise backward error times condition.
     exact = RESIDUAL_EPS * float(np.finfo(np.float64).eps)
-    limits = {"residual": backward, "difference": found["condition"] * (backward + exact)}
-    wrong = [name for name, limit in limits.items() if not found[name] <= limit]  # also for NaN
-    report |= found | {f"{name}_limit": limit for name, limit in limits.items()}
+    limits = {"residual": backward, "difference": measures["condition"] * (backward + exact)}
+    wrong = [name for name, limit in limits.items() if not measures[name] <= limit]  # also for NaN
+    report |= measures | {f"{name}_limit": limit for name, limit in limits.items()}
     report["check"] = "failed" if wrong else "good"
     return "; ".join(
-        f"{name} {found[name]:.3g}, expected at most {limits[name]:.3g}" for name in wrong
+        f"{name} {measures[name]:.3g}, expected at most {limits[name]:.3g}" for name in wrong
     )
 
 

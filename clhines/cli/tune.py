@@ -39,18 +39,18 @@ def run_tune(arguments: argparse.Namespace) -> int:
 
 
 def _tuning_report(solver: Solver) -> tuple[dict[str, object], list[dict[str, object]]]:
-    found, forest = solver.tuning, solver.forest
-    assert found is not None  # as tune='measure' was requested
+    tuning, forest = solver.tuning, solver.forest
+    assert tuning is not None  # as tune='measure' was requested
     floor_s = timing.floor_seconds(solver.queue, solver.plan.forest.num_nodes, solver.dtype)
     rows: list[dict[str, object]] = [
         {
             "candidate": str(candidate),
             "solve_ms": seconds * 1e3,
             "x_floor": seconds / floor_s,
-            "heuristic": candidate == found.heuristic,
-            "chosen": candidate == found.best,
+            "heuristic": candidate == tuning.heuristic,
+            "chosen": candidate == tuning.best,
         }
-        for candidate, seconds in sorted(found.rows, key=lambda row: row[1])
+        for candidate, seconds in sorted(tuning.rows, key=lambda row: row[1])
     ]
     report = {
         "cells": forest.num_cells,

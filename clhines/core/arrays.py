@@ -16,15 +16,15 @@ _CHUNK = 1 << 18  # entries that stay in the cache
 class Deferred:
     """Base of a class, some of whose attributes are `made` when they are first asked for."""
 
-    def __init__(self, made: Makers, **known: object) -> None:
-        vars(self).update(known, _made=made)
+    def __init__(self, made: Makers, **values: object) -> None:
+        vars(self).update(values, _made=made)
 
     def __getattr__(self, name: str) -> Any:
         made = vars(self).get("_made", {})
         if name not in made:
             raise AttributeError(f"{type(self).__name__} has no attribute {name}")
-        vars(self)[name] = found = made[name]()
-        return found
+        vars(self)[name] = value = made[name]()
+        return value
 
 
 def once(values: np.ndarray) -> np.ndarray:
@@ -89,19 +89,19 @@ def stretch_of(offsets: np.ndarray, index: np.ndarray | int) -> np.ndarray:
     return np.searchsorted(offsets, index, side="right") - 1
 
 
-def place_of(known: np.ndarray, wanted: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
-    """(n,) int64: where in `known` each of `wanted` is, -1 where it is not.
+def place_of(keys: np.ndarray, wanted: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
+    """(n,) int64: where in `keys` each of `wanted` is, -1 where it is not.
 
-    `known` has different values; `order` sorts them, and is worked out where it is not given.
+    `keys` has different values; `order` sorts them, and is computed if it is None.
 
     >>> place_of(np.array([7, 3, 5]), np.array([5, 4]))
     array([ 2, -1])
     """
-    if not len(known):
+    if not len(keys):
         return np.full(len(wanted), -1)
-    order = np.argsort(known) if order is None else order
-    at = order[np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)]
-    return np.where(known[at] == wanted, at, -1)
+    order = np.argsort(keys) if order is None else order
+    at = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
+    return np.where(keys[at] == wanted, at, -1)
 
 
 def moved(parent: np.ndarray, by: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -185,9 +185,9 @@ def climb(above: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarr
 
     What leads into a cycle ends anywhere there.
     """
-    own = np.arange(len(above))
-    anchor = np.where(above < 0, own, above)
-    weight = (anchor != own) + 0 if weight is None else weight
+    numbers = np.arange(len(above))
+    anchor = np.where(above < 0, numbers, above)
+    weight = (anchor != numbers) + 0 if weight is None else weight
     for _ in range(len(anchor).bit_length() + 1):
         above = anchor[anchor]
         if np.array_equal(above, anchor):
@@ -201,10 +201,10 @@ def least_tied(count: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """(count,) int64: the least of all that are tied to each, by pairs."""
     least = np.arange(count)
     while True:
-        found = np.minimum(least[a], least[b])
+        smaller = np.minimum(least[a], least[b])
         new = least.copy()
-        np.minimum.at(new, a, found)
-        np.minimum.at(new, b, found)
+        np.minimum.at(new, a, smaller)
+        np.minimum.at(new, b, smaller)
         if np.array_equal(new, least):
             return least
         least = new

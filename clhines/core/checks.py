@@ -97,11 +97,11 @@ def as_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     return value
 
 
-def check_parameter(of: str, name: object, known: Collection[str]) -> None:
-    if name not in known:
+def check_parameter(of: str, name: object, expected: Collection[str]) -> None:
+    if name not in expected:
         raise InputError(
             f"{of} has no parameter {shown(name)}; expected one of "
-            f"{', '.join(known) or 'none'}{meant(name, known)}"
+            f"{', '.join(expected) or 'none'}{meant(name, expected)}"
         )
 
 
@@ -109,14 +109,14 @@ def names_parameters(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """Decorate a function so that arguments that it does not take are an `InputError`."""
     signature = inspect.signature(function)
     name = function.__qualname__.removesuffix(".__init__")
-    known = [n for n in signature.parameters if n not in ("self", "cls")]
+    parameter_names = [n for n in signature.parameters if n not in ("self", "cls")]
 
     @functools.wraps(function)
-    def checked(*given: _P.args, **named: _P.kwargs) -> _T:
+    def checked(*arguments: _P.args, **named: _P.kwargs) -> _T:
         try:
-            return function(*given, **named)
+            return function(*arguments, **named)
         except TypeError:
-            _check_names(name, signature, known, given, named)
+            _check_names(name, signature, parameter_names, arguments, named)
             raise
 
     return checked
@@ -125,17 +125,17 @@ def names_parameters(function: Callable[_P, _T]) -> Callable[_P, _T]:
 def _check_names(
     name: str,
     signature: inspect.Signature,
-    known: list[str],
-    given: tuple[object, ...],
+    parameter_names: list[str],
+    arguments: tuple[object, ...],
     named: Mapping[str, object],
 ) -> None:
     try:
-        signature.bind(*given, **named)
+        signature.bind(*arguments, **named)
     except TypeError as error:
-        wrong = next((n for n in named if n not in known), None)
+        wrong = next((n for n in named if n not in parameter_names), None)
         what = str(error) if wrong is None else f"there is no parameter {shown(wrong)}"
         raise InputError(
-            f"{name}: {what}; expected {', '.join(known)}{meant(wrong, known)}"
+            f"{name}: {what}; expected {', '.join(parameter_names)}{meant(wrong, parameter_names)}"
         ) from None
 
 
@@ -177,9 +177,9 @@ def as_check(value: object) -> bool | str:
     return bool(value)
 
 
-def as_indices(name: str, given: object, count: int, what: str) -> np.ndarray:
+def as_indices(name: str, numbers: object, count: int, what: str) -> np.ndarray:
     """(m,) int64: numbers, one or several, of things of which there are `count`."""
-    values = np.atleast_1d(as_array(name, given))
+    values = np.atleast_1d(as_array(name, numbers))
     if not values.size:
         return np.zeros(0, np.int64)
     if values.dtype.kind not in "iu":
@@ -202,21 +202,23 @@ def as_places(name: str, values: np.ndarray, count: int, what: str) -> np.ndarra
 
 
 def spread(
-    name: str, value: object, count: int, own: bool = True, unit: str | None = None
+    name: str, value: object, count: int, writable: bool = True, unit: str | None = None
 ) -> np.ndarray:
-    """Return (count,) float64 of a number or as many; a number is not repeated unless `own`."""
+    """Return (count,) float64 of a number or as many; a number is repeated if `writable`."""
     array = as_array(name, value, unit=unit)
     if array.shape not in ((), (count,)):
         raise InputError(f"{name} has shape {array.shape}; expected a number or ({count},)")
-    found = as_real(name, np.atleast_1d(array))
-    return np.broadcast_to(found, count).copy() if own else found
+    values = as_real(name, np.atleast_1d(array))
+    return np.broadcast_to(values, count).copy() if writable else values
 
 
-def broadcast(given: Mapping[str, object], units: Mapping[str, str]) -> dict[str, np.ndarray]:
+def broadcast(
+    values_by_name: Mapping[str, object], units: Mapping[str, str]
+) -> dict[str, np.ndarray]:
     """Return arrays of one dimension and one length; `units` has those of some of them."""
     arrays = {
         name: np.atleast_1d(as_array(name, values, unit=units.get(name)))
-        for name, values in given.items()
+        for name, values in values_by_name.items()
     }
     try:
         equal = np.broadcast_arrays(*arrays.values())
@@ -260,21 +262,21 @@ def to_numpy(name: str, a: object, dtype: np.dtype) -> np.ndarray:
 def in_precision(name: str, a: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return an array in a precision; a right-hand side that is too large for it is refused."""
     with np.errstate(over="ignore"):  # found below, or as bad pivots
-        found = a.astype(dtype, copy=False)
-    if name == "b" and found is not a and dtype.itemsize < a.dtype.itemsize:
-        lost = np.isinf(found)
+        converted = a.astype(dtype, copy=False)
+    if name == "b" and converted is not a and dtype.itemsize < a.dtype.itemsize:
+        lost = np.isinf(converted)
         if lost.any() and np.isfinite(a[lost]).any():
             k = tuple(int(i) for i in np.argwhere(lost & np.isfinite(a))[0])
             raise InputError(
                 f"{name}[{', '.join(map(str, k))}] is {a[k]:g}; expected at most "
                 f"{np.finfo(dtype).max:.3g}, the largest {dtype} (or dtype float64)"
             )
-    return found
+    return converted
 
 
 def available() -> int | None:
-    found = [n for n in (_of_system(), *(_of_group(*names) for names in _GROUPS)) if n is not None]
-    return min(found, default=None)
+    sizes = [n for n in (_of_system(), *(_of_group(*names) for names in _GROUPS)) if n is not None]
+    return min(sizes, default=None)
 
 
 def _of_system() -> int | None:

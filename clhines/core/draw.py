@@ -81,7 +81,7 @@ def first_block(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
 def _level_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
     template = int(tables["block_template"][0])
     levels = range(*tables["template_levels"][template : template + 2].tolist())
-    begin, found, edges = 0, [], [0]
+    begin, bars, edges = 0, [], [0]
     for level in levels:
         length = tables["branch_length"][slice(*tables["level_branches"][level : level + 2])]
         passes = -(-len(length) // spec.work_group)
@@ -90,10 +90,10 @@ def _level_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
         ends = np.cumsum(rows.reshape(passes, -1), axis=0)
         start = (ends - rows.reshape(passes, -1)).reshape(-1)[: len(length)]
         lane = np.arange(len(length)) % spec.work_group
-        found.append((start + begin, lane, length.astype(np.int64)))
+        bars.append((start + begin, lane, length.astype(np.int64)))
         begin += int(ends[-1].max())
         edges.append(begin)
-    start, lane, length = (np.concatenate(a) for a in zip(*found, strict=True))
+    start, lane, length = (np.concatenate(a) for a in zip(*bars, strict=True))
     return Bars(start, lane, length, np.array(edges), spec.work_group, "branch")
 
 
@@ -452,12 +452,12 @@ def _strokes(cable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         p = points[slice(*cable.sections.offsets[s : s + 2])]
         at = np.append(0.0, np.cumsum(np.linalg.norm(np.diff(p[:, :3], axis=0), axis=1)))
         cuts = np.unique(np.concatenate((at, np.linspace(0.0, at[-1], count + 1))))
-        found = np.stack([np.interp(cuts, at, column) for column in p.T], axis=1)
+        cut_points = np.stack([np.interp(cuts, at, column) for column in p.T], axis=1)
         middle = (cuts[1:] + cuts[:-1]) / 2
         segment = np.minimum((middle / at[-1] * count).astype(np.int64), count - 1)
         node.append(cable.first_node[s] + segment)
-        ends.append(np.stack((found[:-1, :3], found[1:, :3]), axis=1))
-        diameter.append((found[:-1, 3] + found[1:, 3]) / 2)
+        ends.append(np.stack((cut_points[:-1, :3], cut_points[1:, :3]), axis=1))
+        diameter.append((cut_points[:-1, 3] + cut_points[1:, 3]) / 2)
     return np.concatenate(node), np.concatenate(ends), np.concatenate(diameter)
 
 

@@ -40,11 +40,11 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
-def meant(value: object, known: Iterable[str]) -> str:
+def meant(value: object, candidates: Iterable[str]) -> str:
     """Return ``"; did you mean 'X'?"`` where a known word is close to a wrong one, else nothing."""
     if not isinstance(value, str):
         return ""
-    lower = {word.lower(): word for word in known}
+    lower = {word.lower(): word for word in candidates}
     near = get_close_matches(value.strip().lower()[:_SHOWN], lower, n=1, cutoff=0.6)
     return f"; did you mean '{lower[near[0]]}'?" if near and lower[near[0]] != value else ""
 
@@ -216,8 +216,8 @@ def say_to_caller(message: str) -> None:
     That is what NetPyNE does when it is imported; who starts Python with ``-W ignore`` hears
     nothing.
     """
-    known = (f for f in warnings.filters if f[1] is None and issubclass(UserWarning, f[2]))
-    is_off = next(known, None) == ("ignore", None, Warning, None, 0)
+    user_filters = (f for f in warnings.filters if f[1] is None and issubclass(UserWarning, f[2]))
+    is_off = next(user_filters, None) == ("ignore", None, Warning, None, 0)
     if is_off and "ignore" not in sys.warnoptions:
         tell(message)
         return
@@ -352,8 +352,8 @@ def install(extra: str) -> str:
 def name_in_caller(value: object, otherwise: str) -> str:
     """Return the name of a variable that has a value, outside this package, for a message."""
     frame, _ = _caller()
-    known = {**frame.f_globals, **frame.f_locals}
-    names = [name for name, other in known.items() if other is value and name[0] != "_"]
+    variables = {**frame.f_globals, **frame.f_locals}
+    names = [name for name, other in variables.items() if other is value and name[0] != "_"]
     return names[-1] if names else otherwise
 
 
@@ -376,22 +376,24 @@ def _caller() -> tuple[FrameType, int]:
 
 def suggest_keywords(home: ModuleType, name: str) -> object:
     """Return a public function or class; wrong keywords of its calls say which were meant."""
-    found = getattr(home, name)
-    if isinstance(found, FunctionType) and not hasattr(found, "__suggests__"):
-        given, found = found, _suggesting(found)
-        for key in [key for key, value in vars(home).items() if value is given]:
-            setattr(home, key, found)
-    elif isinstance(found, type):
-        for key, method in list(vars(found).items()):
+    public = getattr(home, name)
+    if isinstance(public, FunctionType) and not hasattr(public, "__suggests__"):
+        original, public = public, _suggesting(public)
+        for key in [key for key, value in vars(home).items() if value is original]:
+            setattr(home, key, public)
+    elif isinstance(public, type):
+        for key, method in list(vars(public).items()):
             is_public = key == "__init__" or not key.startswith("_")
             if isinstance(method, FunctionType) and is_public and key != "enqueue":  # is too fast
                 if not hasattr(method, "__suggests__"):
-                    setattr(found, key, _suggesting(method))
-    return found
+                    setattr(public, key, _suggesting(method))
+    return public
 
 
 def _suggesting(function: FunctionType) -> FunctionType:
-    known = [p.name for p in inspect.signature(function).parameters.values() if p.kind in _NAMED]
+    parameter_names = [
+        p.name for p in inspect.signature(function).parameters.values() if p.kind in _NAMED
+    ]
     begin = f"{function.__qualname__}() got an unexpected keyword argument '"
 
     @functools.wraps(function)
@@ -403,7 +405,7 @@ def _suggesting(function: FunctionType) -> FunctionType:
             if not kwargs or not text.startswith(begin) or "id you mean" in text:
                 raise
             wrong = text[len(begin) :].partition("'")[0]
-            error.args = (f"{text}{meant(wrong, known)}",)
+            error.args = (f"{text}{meant(wrong, parameter_names)}",)
             raise
 
     wrapped.__suggests__ = True  # type: ignore[attr-defined]

@@ -140,14 +140,14 @@ def _replacing(path: str, older: os.stat_result | None, part: str) -> Iterator[B
 def _open_regular(path: PathLike) -> BinaryIO:
     """Open a regular file; anything else may be endless, or wait for ever."""
     try:
-        found = os.stat(path)
-        file = open(path, "rb") if stat.S_ISREG(found.st_mode) else None
+        status = os.stat(path)
+        file = open(path, "rb") if stat.S_ISREG(status.st_mode) else None
     except OSError as error:
         raise InputError(f"{path_text(path)}: cannot be read: {error.strerror or error}") from error
     except (TypeError, ValueError) as error:
         raise InputError(f"{path_text(path)}: is no path of a file: {error}") from error
     if file is None:
-        what = "a folder" if stat.S_ISDIR(found.st_mode) else "no regular file"
+        what = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
         raise InputError(f"{path_text(path)}: cannot be read: is {what}")
     return file
 
@@ -293,10 +293,10 @@ def _no_constant(text: str) -> NoReturn:
 
 
 def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("a name comes twice")
-    return found
+    return members
 
 
 def write_npz(path: PathLike, arrays: dict[str, np.ndarray]) -> None:

@@ -69,12 +69,12 @@ def as_numbers(name: str, value: object, unit: str | None = None) -> object:
 def _of_text(name: str, text: str, unit: str) -> object:
     """Return the number of a text with a unit, and any other text as it is."""
     try:
-        found = number_in(text, unit)
+        number = number_in(text, unit)
     except UnitError as error:
         raise InputError(
             f"{name} is {shown(text)}: {error}; expected a number, or one in {unit}"
         ) from error
-    return text if found is None else found
+    return text if number is None else number
 
 
 def _converted(name: str, value: object, unit: str | None) -> object:
@@ -88,21 +88,21 @@ def _converted(name: str, value: object, unit: str | None) -> object:
         if convert is None:
             continue
         try:
-            found = convert(target)
+            number = convert(target)
         except Exception as error:  # of many packages
             raise InputError(f"{name} is in {_unit_of(value)}; expected {expected}") from error
-        found = getattr(found, "magnitude", found)
-        return found.item() if isinstance(found, np.ndarray) and not found.ndim else found
+        number = getattr(number, "magnitude", number)
+        return number.item() if isinstance(number, np.ndarray) and not number.ndim else number
     raise InputError(f"{name} has a unit ({_unit_of(value)}); expected a number in {unit}")
 
 
 def _unit_of(value: object) -> str:
     for attribute in ("dimensionality", "units", "unit", "dimensions"):
-        found = getattr(value, attribute, None)
-        if attribute == "dimensionality" and not hasattr(found, "string"):
+        unit = getattr(value, attribute, None)
+        if attribute == "dimensionality" and not hasattr(unit, "string"):
             continue  # pint's is of no unit
-        if found is not None:
-            return _text(getattr(found, "string", found))
+        if unit is not None:
+            return _text(getattr(unit, "string", unit))
     return "?"
 
 
@@ -113,6 +113,6 @@ def _text(unit: object) -> str:
         return str(unit)
 
 
-def check_no_units(**given: object) -> None:
-    for name, value in given.items():
+def check_no_units(**arguments: object) -> None:
+    for name, value in arguments.items():
         as_numbers(name, value)

@@ -186,20 +186,20 @@ def parse(text: str) -> Unit:
 
 
 @lru_cache(maxsize=1000)
-def _parsed(given: str) -> Unit:
-    plain = given.translate(_SIGNS).translate(_OHMS)
+def _parsed(unit_text: str) -> Unit:
+    plain = unit_text.translate(_SIGNS).translate(_OHMS)
     if plain == "degC":
-        return Unit(given, Fraction(1), "degC", _KELVIN)
+        return Unit(unit_text, Fraction(1), "degC", _KELVIN)
     scale, powers = Fraction(1), []
-    for name, exponent in unit_powers(plain, given):
-        size, dimension = _named(name, given)
+    for name, exponent in unit_powers(plain, unit_text):
+        size, dimension = _named(name, unit_text)
         scale *= size**exponent
         powers.append((dimension, exponent))
     dimension = _product(powers)
     if dimension == _KELVIN:
-        _fail(given, "a temperature of its own is in degC in NEURON; expected degC")
-    unit, canonical = _neuron_unit(dimension, given)
-    return Unit(given, scale / unit, canonical, dimension)
+        _fail(unit_text, "a temperature of its own is in degC in NEURON; expected degC")
+    unit, canonical = _neuron_unit(dimension, unit_text)
+    return Unit(unit_text, scale / unit, canonical, dimension)
 
 
 _NUMBER = r"[-+]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,3})?"
@@ -208,60 +208,62 @@ _QUANTITY = re.compile(rf"({_NUMBER})\s*(?![eE]?[-+]?\d+$)([^\d\s.+-].*)", re.S)
 
 def number_in(text: str, unit: str) -> float | None:
     """Correctly rounded number in `unit` of a text like ``5 ms``, or None."""
-    found = _QUANTITY.fullmatch(text.strip())
-    if found is None:
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None:
         return None
-    own, wanted = parse(found[2]), parse(unit)
-    if own.dimension != wanted.dimension:
-        raise UnitError(f"unit '{_short(own.text)}' is not one of {unit}")
-    return float(Fraction(found[1]) * own.exact / wanted.exact)
+    text_unit, wanted = parse(match[2]), parse(unit)
+    if text_unit.dimension != wanted.dimension:
+        raise UnitError(f"unit '{_short(text_unit.text)}' is not one of {unit}")
+    return float(Fraction(match[1]) * text_unit.exact / wanted.exact)
 
 
-def unit_powers(text: str, given: str) -> list[tuple[str, int]]:
+def unit_powers(text: str, unit_text: str) -> list[tuple[str, int]]:
     """Return names and exponents of a text that the grammar accepts."""
     if not _GRAMMAR.fullmatch(text):
         if re.search(r"/[^()/]*[A-Za-z0-9]\s*[* ]\s*[A-Za-z]", text):
-            _fail(given, "a product after '/' has two readings; expected a/b/c, a/(b c) or a*c/b")
-        _fail(given, "expected products and quotients of names, such as mA/cm2, 1/ms or ohm cm")
-    found = []
+            _fail(
+                unit_text, "a product after '/' has two readings; expected a/b/c, a/(b c) or a*c/b"
+            )
+        _fail(unit_text, "expected products and quotients of names, such as mA/cm2, 1/ms or ohm cm")
+    powers = []
     first, *divisors = text.split("/")
     for sign, part in [(1, first), *((-1, divisor) for divisor in divisors)]:
         for name, digits in re.findall(_POWER, part):
             exponent = int(digits) if digits else 1
             if not 0 < abs(exponent) <= MAX_EXPONENT:
                 _fail(
-                    given,
+                    unit_text,
                     f"exponent of '{name}' is {_short(digits)}; "
                     f"expected -{MAX_EXPONENT} to {MAX_EXPONENT}, not 0",
                 )
-            found.append((name, sign * exponent))
-    return found
+            powers.append((name, sign * exponent))
+    return powers
 
 
-def _named(name: str, given: str) -> Scaled:
+def _named(name: str, unit_text: str) -> Scaled:
     name = name.replace("Ohm", "ohm")
     if name == "degC":
-        _fail(given, "degC has an offset and stands alone; expected K for a difference")
+        _fail(unit_text, "degC has an offset and stands alone; expected K for a difference")
     if name not in all_names():
         near = _suggested(name)
         hint = f"did you mean '{near}'?" if near else "expected V, A, S, s, m, M and the like"
-        _fail(given, f"unknown unit '{_short(name)}'; {hint}")
+        _fail(unit_text, f"unknown unit '{_short(name)}'; {hint}")
     return all_names()[name]
 
 
 @lru_cache(maxsize=1)
 def all_names() -> dict[str, Scaled]:
     """Every name: bases, and bases with a prefix."""
-    found = {base: UNITS[base] for base in BASES}
+    units = {base: UNITS[base] for base in BASES}
     for prefixes, bases in ((PREFIXES, SYMBOLS), (LONG_PREFIXES, WORDS)):
         for prefix, base in product(prefixes, bases):
             size, dimension = UNITS[base]
-            found[prefix + base] = size * _ten(prefixes[prefix]), dimension
-    return found
+            units[prefix + base] = size * _ten(prefixes[prefix]), dimension
+    return units
 
 
 def _suggested(name: str) -> str:
-    same = [known for known in _COMMON if known.lower() == name.lower()]
+    same = [common for common in _COMMON if common.lower() == name.lower()]
     long = (prefix + word for prefix in LONG_PREFIXES for word in sorted(WORDS))
     near = same or get_close_matches(name, [*_COMMON, *sorted(BASES), *long], n=1, cutoff=0.6)
     return near[0] if near else ""
@@ -274,7 +276,7 @@ def _product(powers: list[tuple[Dimension, int]]) -> Dimension:
     return tuple(sum(d[k] * exponent for d, exponent in powers) for k in range(len(_NONE)))
 
 
-def _neuron_unit(dimension: Dimension, given: str) -> tuple[Fraction, str]:
+def _neuron_unit(dimension: Dimension, unit_text: str) -> tuple[Fraction, str]:
     """Return NEURON's unit of a dimension: its size in SI's units and its name."""
     if dimension in NEURON_UNITS:
         return NEURON_UNITS[dimension]
@@ -287,7 +289,7 @@ def _neuron_unit(dimension: Dimension, given: str) -> tuple[Fraction, str]:
     density = -rest // 2
     if rest % 2 or density not in (0, amperes) or abs(seconds) > MAX_TIME:
         _fail(
-            given,
+            unit_text,
             "NEURON has no one unit of this dimension; expected one of voltage, time, "
             "concentration and current, or current per area; or leave the unit out",
         )
@@ -317,5 +319,5 @@ def _short(text: str) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def _fail(given: str, problem: str) -> NoReturn:
-    raise UnitError(f"unit '{_short(given)}': {problem}")
+def _fail(unit_text: str, problem: str) -> NoReturn:
+    raise UnitError(f"unit '{_short(unit_text)}': {problem}")

@@ -267,7 +267,7 @@ def nodes_of(groups: Sequence[Group], structure: Structure, v_init: ArrayLike) -
 def begin_of(structure: Structure, v_init: ArrayLike) -> np.ndarray:
     """(n,) or (1,) float64, mV: voltages at the start; a single number is of the nodes inside."""
     count, around = structure.forest.num_nodes, structure.around
-    given = spread("v_init", v_init, count, own=False, unit="mV")
+    given = spread("v_init", v_init, count, writable=False, unit="mV")
     return given if around is None or np.ndim(v_init) else np.where(around.inner, given, 0)
 
 
