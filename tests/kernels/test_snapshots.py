@@ -4,10 +4,10 @@ import json
 import re
 from dataclasses import fields, replace
 
+import networks
 import numpy as np
 import pytest
 import snapshots
-import test_epoch
 from networks import DT, mixed_network, simple_network, truth
 from systems import make_system
 from tolerances import assert_close
@@ -114,8 +114,8 @@ def test_nvidia_ptx_advances_the_same(ptx_queue, monkeypatch, build, dtype):
     limits = devices.limits(ptx_queue.device)
     for on in (True, False):
         room = replace(limits, ptx=on)
-        monkeypatch.setattr(test_epoch, "limits", lambda device, room=room: room)
-        sim = test_epoch.simulation(build, ptx_queue, dtype)
+        monkeypatch.setattr(networks, "limits", lambda device, room=room: room)
+        sim = networks.block_simulation(build, ptx_queue, dtype)
         assert {p.spec.ptx for p in plan_epochs(sim.model, dtype, room)} == {on}
         result = sim.run(10.0)
         assert np.abs(sim.voltages() - v).max() < bound

@@ -465,7 +465,7 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
         "`advance()`, `step()` and `Plot()`",
         "events on their way that were due",  # in test_on_the_way.py
         "CVode.extra_scatter_gather",
-        "`CVode.queue_mode(1, 0)` where t or dt has been set",  # in test_run.py
+        "`CVode.queue_mode(1, 0)` where t or dt has been set",  # in test_entry.py
         "Random.play into",
         "functions of `nonvint_block_supervisor`",
         "rxd",

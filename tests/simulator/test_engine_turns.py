@@ -15,7 +15,7 @@ from clhines.solver.device import devices
 TESTS = Path(__file__).parents[1]
 # Voltages of some 100 mV after 400 steps, each some roundings off, which a spike's upstroke
 # (about e^5) amplifies; NEURON's conductances are differences over 0.001 mV besides
-# (tests/neuron/test_run.py).
+# (tests/neuron/test_entry.py).
 TOLERANCES = {"texts": 1e-8, "mod": 1e-8, "neuron": 1e-7}  # mV
 ALL = [f"{model}:{engine}" for engine in ("epochs", "steps") for model in TOLERANCES]
 PAIRS = [

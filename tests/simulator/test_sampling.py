@@ -4,8 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from networks import CABLES, DT, blocks, mixed_network
-from test_epoch import noisy_network
+from networks import CABLES, DT, blocks, mixed_network, noisy_network
 
 from clhines import Network, Simulation
 from clhines.solver.device.devices import is_cpu, limits

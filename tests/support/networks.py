@@ -1,9 +1,11 @@
 """Networks that several tests simulate, and their reference results."""
 
+from dataclasses import replace
 from functools import partial
 
 import mod_files
 import numpy as np
+import pytest
 
 from clhines import Mechanism, Network, Simulation
 from clhines.simulator.cells.cable import discretise
@@ -11,6 +13,8 @@ from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.gpu import epochs
 from clhines.simulator.mechanisms.builtin import KEPT_NUMBER
 from clhines.simulator.network.groups import inside
+from clhines.solver.device import devices
+from clhines.solver.device.devices import limits
 
 DT, ENGINES = 0.025, ("steps", "epochs")
 CABLES = [
@@ -222,3 +226,53 @@ def reading_network(own=True, events=False):
             net.set_pointer(group, pointer, (sources, "msg", np.arange(6)))
     net.add("iclamp", at=[0, 4, 8], delay=1.0, dur=3.0, amp=0.1)
     return net, {"x": reads, "msg": sources}
+
+
+def block_simulation(
+    build, queue, dtype="float64", secondorder=False, chunk=150, compute_units=None, **options
+):
+    """A simulation of a network that runs by `BlockEpochs`, whatever the device."""
+    net, syn = build()
+    room = limits(queue.device)
+    if compute_units:
+        room = replace(room, compute_units=compute_units)
+    engine = blocks(room, **options)
+    sim = Simulation(
+        net, DT, dtype, queue=queue, engine=engine, seed=7, chunk=chunk, secondorder=secondorder
+    )
+    sim.record("v", net.soma)
+    sim.record("g", syn, [0, 3])
+    return sim
+
+
+def dendrites_network():
+    """Three clamps on dendrites: nothing changes a pivot but at the somas."""
+    net, syn = simple_network()
+    net.add("iclamp", at=net.soma[:3] + 1, dur=5.0, amp=0.05)
+    return net, syn
+
+
+def noisy_network():
+    """Noise and varying parameters at somas alone: factors stay constant."""
+    net, syn = simple_network()
+    net.add("inoise", at=net.soma, mean=0.01, std=np.linspace(0.01, 0.05, net.num_cells))
+    return net, syn
+
+
+SPIKING_ENGINES = ["reference", "steps", "epochs-cpu", "epochs-gpu"]
+
+
+def one_node_cells(count, capacitance):
+    """Cells of a node; nF."""
+    area = np.full(count, 300.0)
+    cells = np.full(count, -1), np.arange(count + 1)
+    return Network.from_arrays(*cells, area, 0 * area, np.full(count, capacitance))
+
+
+def started(net, engine, queue, needs, dt=0.1, dtype="float64", **given):
+    needs(queue, dtype)
+    if engine == "epochs-cpu" and not devices.is_cpu(queue.device):
+        pytest.skip("an engine of CPUs")
+    sim = Simulation(net, dt, dtype, queue=queue, engine=engine, **given)
+    assert sim.engine == engine
+    return sim

@@ -16,14 +16,14 @@ SELECTION = (  # test -> what it covers
     "tests/solver/test_factors.py::test_every_row_solves_and_factors",
     "tests/solver/test_factors.py::test_bad_pivots_are_named_once",
     "tests/simulator/test_passive.py::test_repeated_cells_follow_the_reference",
-    "tests/simulator/test_epoch.py::test_blocks_follow_the_reference",
-    "tests/simulator/test_epoch.py::test_lists_of_nodes_follow_the_reference",
-    "tests/simulator/test_epoch.py::test_any_name_may_stand_in_a_text",  # every engine
-    "tests/simulator/test_epoch_vector.py::test_lanes_do_not_change_cells",
-    "tests/simulator/test_epoch_vector.py::test_groups_of_instances_that_lie_anywhere",
-    "tests/simulator/test_delivery.py::test_every_algorithm_gives_the_bits_of_numpy",
-    "tests/simulator/test_plasticity.py::test_the_bits_of_numpy",
-    "tests/simulator/test_exact.py::test_kernels_on_every_device",  # needs NEURON
+    "tests/simulator/gpu/test_epochs.py::test_blocks_follow_the_reference",
+    "tests/simulator/gpu/test_epochs.py::test_lists_of_nodes_follow_the_reference",
+    "tests/simulator/gpu/test_epochs.py::test_any_name_may_stand_in_a_text",  # every engine
+    "tests/simulator/cpu/test_vectors.py::test_lanes_do_not_change_cells",
+    "tests/simulator/cpu/test_vectors.py::test_groups_of_instances_that_lie_anywhere",
+    "tests/simulator/events/test_grid.py::test_every_algorithm_gives_the_bits_of_numpy",
+    "tests/simulator/network/test_plasticity.py::test_the_bits_of_numpy",
+    "tests/simulator/events/test_exact.py::test_kernels_on_every_device",  # needs NEURON
 )
 
 

@@ -9,7 +9,7 @@ from mpi4py.futures import MPIPoolExecutor
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "simulator")]
 
 if __name__ == "__main__":
-    from test_population import PARAMETERS, PROTOCOLS, SETS, model
+    from populations import PARAMETERS, PROTOCOLS, SETS, model
 
     from clhines import Population
 

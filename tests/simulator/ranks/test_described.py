@@ -5,8 +5,8 @@ import json
 import numpy as np
 import own_cells_program
 import pytest
+from mpi_runs import mpiexec, needs_mpi
 from networks import CABLES, DT
-from test_ranks import mpiexec, needs_mpi
 
 from clhines import InputError, Network, Pairs, Simulation
 from clhines.simulator.model import compile

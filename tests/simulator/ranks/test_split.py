@@ -1,13 +1,10 @@
 """A network on the ranks of MPI: the bits of one process, whatever the split; failures end all."""
 
-import importlib.util
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -19,9 +16,9 @@ import exact_ranks
 import mod_files
 import numpy as np
 import pytest
-from networks import CABLES, DT, mixed_network, simple_network
+from mpi_runs import mpiexec, needs_mpi
+from networks import CABLES, DT, dendrites_network, mixed_network, noisy_network, simple_network
 from rank_program import busy_network, interrupted, not_finite, run_cases
-from test_epoch import dendrites_network, noisy_network
 
 from clhines import InputError, Network, Simulation
 from clhines.cli import main
@@ -41,15 +38,8 @@ from clhines.solver.device import arrays, copies
 from clhines.solver.device.arrays import to_device
 from clhines.solver.device.devices import limits
 
-EXACT = Path(__file__).parents[1] / "support" / "exact_ranks.py"
-PROGRAM = Path(__file__).parents[1] / "support" / "rank_program.py"
-MPIEXEC = os.environ.get("MPIEXEC") or shutil.which(
-    "mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-)
-needs_mpi = pytest.mark.skipif(
-    importlib.util.find_spec("mpi4py") is None or MPIEXEC is None,
-    reason="needs mpi4py and mpiexec: pip install '.[mpi]'",
-)
+EXACT = Path(__file__).parents[2] / "support" / "exact_ranks.py"
+PROGRAM = Path(__file__).parents[2] / "support" / "rank_program.py"
 
 
 # ------------------------------------------------------------------------- without MPI
@@ -334,14 +324,6 @@ def test_a_process_without_mpi_says_its_own_error_alone():
     assert said["2"].stderr == said["1"].stderr
     assert said["2"].stderr.endswith("ValueError: own\n")
     assert said["2"].returncode == 1
-
-
-def mpiexec(count, *words, seconds=90):
-    """Run a program on so many ranks; it must end in time."""
-    command = [MPIEXEC, "-n", str(count), sys.executable, *map(str, words)]
-    begin = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-    return done, time.perf_counter() - begin
 
 
 @pytest.fixture(scope="module")

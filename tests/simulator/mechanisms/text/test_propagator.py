@@ -6,7 +6,7 @@ from pathlib import Path
 import brian_program as brian
 import numpy as np
 import pytest
-from test_spiking_texts import ENGINES, points, started
+from networks import SPIKING_ENGINES, one_node_cells, started
 
 from clhines import InputError, Mechanism, Network
 from clhines.core.errors import SimulationError
@@ -30,11 +30,11 @@ method exact
 """
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", SPIKING_ENGINES)
 def test_the_exact_method_of_brian(fast_queue, needs, engine):
     """The same spikes, and voltages to rounding: both are exact between spikes."""
     found = json.loads(Path(__file__).with_name("brian.json").read_text())
-    net = points(brian.N, brian.LIF["c"])
+    net = one_node_cells(brian.N, brian.LIF["c"])
     amp, pairs = brian.wiring()
     taus = {f"tau_{of}": tau for of, (tau, _) in brian.EXACT.items()}
     neurons = net.add(EXACT, at=net.soma, **taus)
@@ -61,14 +61,14 @@ def kernel(t, tau, tau_m, c):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("dt", [0.25, 4.0])
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", SPIKING_ENGINES)
 def test_the_sum_of_kernels_of_the_spike_response_model(fast_queue, needs, engine, dt, dtype):
     """Events as kernels, those of before a spike from there on; one decays as the membrane does."""
     if (engine, dtype) == ("reference", "float32"):
         pytest.skip("float64 alone")
     rng = np.random.default_rng(5)
     c, tau_m, taus = np.array([0.1, 0.2]), np.array([10.0, 20.0]), (5.0, 10.0)
-    net = points(2, c)
+    net = one_node_cells(2, c)
     group = net.add(EXACT, at=net.soma, rest=0.0)
     times = 4.0 * np.sort(rng.choice(50, 30, replace=False))
     weights = rng.uniform(-0.2, 0.45, (30, 2))
@@ -119,7 +119,7 @@ method exact
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", SPIKING_ENGINES)
 def test_an_exact_step_of_coupled_states_and_of_those_in_which_v_is_held(
     fast_queue, needs, engine, dtype
 ):
@@ -127,7 +127,7 @@ def test_an_exact_step_of_coupled_states_and_of_those_in_which_v_is_held(
     if (engine, dtype) == ("reference", "float32"):
         pytest.skip("float64 alone")
     dt, c, k = 0.5, 0.2, np.array([0.02, 0.005])
-    net = points(2, c)
+    net = one_node_cells(2, c)
     group = net.add(ADAPTS, at=net.soma, k=k)
     net.add_event(group, [0, 1], time=10.0, weight=0.4)
     sim = started(net, engine, fast_queue, needs, dt, dtype, v_init=-60.0)
@@ -167,7 +167,7 @@ def power(rates):
     return np.asarray(np.eye(len(rates)) + change, float)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", SPIKING_ENGINES)
 def test_an_exact_step_beside_other_mechanisms_and_branches(fast_queue, needs, engine):
     """A constant current of others is exact; a leak of others, and a neighbour, to first order."""
     found = {}
@@ -194,9 +194,9 @@ def test_an_exact_step_beside_other_mechanisms_and_branches(fast_queue, needs, e
 
 def test_a_step_too_long_for_the_exact_method_ends_the_run(fast_queue, needs):
     """Up to some 30 time constants are exact; beyond, v is no number."""
-    for engine in ENGINES:
+    for engine in SPIKING_ENGINES:
         for tau, fails in ((0.04, False), (1e-3, True)):
-            net = points(1, 0.1)
+            net = one_node_cells(1, 0.1)
             net.add(EXACT, at=0, tau_e=tau)
             sim = started(net, engine, fast_queue, needs, dt=1.0, v_init=-61.0)
             number = sim.record("v", 0)

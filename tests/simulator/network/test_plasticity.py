@@ -1,9 +1,8 @@
 """Weights that change with spikes: the device against pair sums and traces in NumPy."""
 
 import numpy as np
-import pyopencl.array as cla
 import pytest
-from test_delivery import orders_of
+from deliveries import DT, PlasticDevice, orders_of
 
 from bench.made import random_connections
 from clhines.core.errors import InputError
@@ -14,7 +13,6 @@ from clhines.simulator.network.plasticity import STDP
 from clhines.solver.device.devices import has_atomics
 
 pytestmark = pytest.mark.optimised
-DT = 0.5
 RULE = STDP(0.03, 0.035, tau_plus=4.0, tau_minus=7.0, w_min=0.0, w_max=1.0)
 CELLS, TARGETS, STEPS = 12, 30, 40
 
@@ -61,42 +59,6 @@ class Reference:
             self.bump("y", s, step)
 
 
-class Device:
-    """The same on a device, with its lists."""
-
-    def __init__(
-        self, queue, connections, rule, cell_of_target, plastic, algorithm, slots, dt=DT, **given
-    ):
-        more = {"columns": 16, "work_group": 8} if algorithm in ("vsn", "vssn") else {}
-        self.delivery = Delivery(
-            queue,
-            connections,
-            len(cell_of_target),
-            slots,
-            1000,
-            algorithm,
-            largest=rule.max_weight(connections, plastic),
-            **more,
-            **given,
-        )
-        self.plasticity = Plasticity(self.delivery, rule, dt, cell_of_target, plastic)
-        self.lists = [cla.to_device(queue, np.full(1000, -1, np.int32)) for _ in range(2)]
-        self.count = cla.to_device(queue, np.zeros(1, np.int32))
-        zeros = np.zeros(slots * len(cell_of_target), np.int64)
-        self.incoming = cla.to_device(queue, zeros)
-
-    def epoch(self, trains, first, steps, rng):
-        """Append the spikes of some steps, shuffled, and deliver them."""
-        found = [(c, s) for s in range(first, first + steps) for c in np.flatnonzero(trains[s])]
-        held = int(self.count.get()[0])
-        for array, column in zip(self.lists, np.array(rng.permutation(found)).reshape(-1, 2).T):
-            values = array.get()
-            values[held : held + len(found)] = column
-            array.set(values)
-        self.count.set(np.array([held + len(found)], np.int32))
-        self.plasticity.enqueue((*self.lists, self.count), self.incoming, first, steps)
-
-
 def network(seed=3, **more):
     rng = np.random.default_rng(seed)
     connections = random_connections(CELLS, TARGETS, 0.4, seed, (0.2, 0.8), (1, 6), **more)
@@ -111,7 +73,7 @@ def test_the_bits_of_numpy(queue, needs, algorithm):
         pytest.skip("no 64-bit atomics")
     connections, cells, trains = network()
     plastic = np.arange(connections.count) % 5 != 0
-    ran = Device(queue, connections, RULE, cells, plastic, algorithm, 64)
+    ran = PlasticDevice(queue, connections, RULE, cells, plastic, algorithm, 64)
     scale = ran.delivery.incoming_scale
     expected = Reference(connections, RULE, DT, cells, plastic, 64, scale)
     rng = np.random.default_rng(1)
@@ -136,7 +98,7 @@ def test_weights_in_any_order_in_memory(fast_queue, needs, order):
     place = orders_of(connections)[order]
     algorithm = "vpo" if has_atomics(fast_queue.device) else "pull"
     ran = [
-        Device(fast_queue, connections, RULE, cells, plastic, algorithm, 64, place=p)
+        PlasticDevice(fast_queue, connections, RULE, cells, plastic, algorithm, 64, place=p)
         for p in (None, place)
     ]
     for first, steps in ((0, 10), (10, 10)):
@@ -156,7 +118,7 @@ def test_sums_over_pairs(fast_queue, needs):
     needs(fast_queue, np.float64)
     rule = STDP(1e-3, 2e-3, 4.0, 7.0, -10.0, 10.0)
     connections, cells, trains = network()
-    ran = Device(fast_queue, connections, rule, cells, True, "pull", 64)
+    ran = PlasticDevice(fast_queue, connections, rule, cells, True, "pull", 64)
     ran.epoch(trains, 0, STEPS, np.random.default_rng(2))
     times = [np.flatnonzero(trains[:, c]) * DT for c in range(CELLS)]
     expected = connections.weight.copy()
@@ -178,7 +140,9 @@ def test_one_pair_by_hand(fast_queue, needs):
     ):
         trains = np.zeros((8, 2), bool)
         trains[before, 0] = trains[after, 1] = True
-        ran = Device(fast_queue, GridConnections([0], [0], 0.5, 1, 2), RULE, [1], True, "pull", 16)
+        ran = PlasticDevice(
+            fast_queue, GridConnections([0], [0], 0.5, 1, 2), RULE, [1], True, "pull", 16
+        )
         ran.epoch(trains, 0, 8, np.random.default_rng(0))
         assert ran.plasticity.weight == pytest.approx([expected], abs=1e-15)
 
@@ -186,7 +150,9 @@ def test_one_pair_by_hand(fast_queue, needs):
 def test_traces_that_are_long_gone(fast_queue, needs):
     """Beyond the end of the table nothing is left."""
     needs(fast_queue, np.float64)
-    ran = Device(fast_queue, GridConnections([0], [0], 0.5, 1, 2), RULE, [1], True, "pull", 16)
+    ran = PlasticDevice(
+        fast_queue, GridConnections([0], [0], 0.5, 1, 2), RULE, [1], True, "pull", 16
+    )
     far = len(STDP.decay(4.0, DT)) + 10
     trains = np.zeros((far + 1, 2), bool)
     trains[0, 0] = trains[far, 1] = True
@@ -201,7 +167,7 @@ def test_going_on_from_a_saved_state(fast_queue, needs):
     connections, cells, trains = network(5)
     rng = np.random.default_rng(1)
     whole, first, second = (
-        Device(fast_queue, connections, RULE, cells, True, "pull", 64) for _ in range(3)
+        PlasticDevice(fast_queue, connections, RULE, cells, True, "pull", 64) for _ in range(3)
     )
     whole.epoch(trains, 0, 40, rng)
     first.epoch(trains, 0, 17, rng)
@@ -218,7 +184,7 @@ def test_going_on_from_a_saved_state(fast_queue, needs):
 
 def test_no_connections(fast_queue, needs):
     needs(fast_queue, np.float64)
-    ran = Device(fast_queue, GridConnections([], [], [], [], 3), RULE, [-1], True, "pull", 4)
+    ran = PlasticDevice(fast_queue, GridConnections([], [], [], [], 3), RULE, [-1], True, "pull", 4)
     ran.epoch(np.ones((2, 3), bool), 0, 2, np.random.default_rng(0))
     assert ran.plasticity.weight.shape == (0,)
     assert not ran.incoming.get().any()

@@ -13,7 +13,7 @@ from clhines.simulator.gpu.arena_spec import terms, with_few_terms, with_rows
 from clhines.simulator.gpu.lists import _joined, _rows_and_lanes, _weight_of
 from clhines.simulator.gpu.spec import WARP, coefficients
 
-MODS = Path(__file__).parents[2] / "bench" / "mods"
+MODS = Path(__file__).parents[3] / "bench" / "mods"
 EPS = {"double": 2.0**-52, "float": 2.0**-23}
 SOURCE = """static real c_place_(const node_series_ series__, const real xi, const int n)
 {
@@ -130,7 +130,7 @@ def test_channels_with_tables_as_the_reference(fast_queue, needs, monkeypatch):
 def test_a_table_of_which_one_variable_is_looked_up(fast_queue, needs):
     """Its place has no name in what the functions are made of."""
     needs(fast_queue, "float64")
-    file, found = Path(__file__).parents[1] / "mod" / "na.mod", []
+    file, found = Path(__file__).parents[2] / "mod" / "na.mod", []
     for engine in ("reference", ENGINE):
         net, _ = cells(())
         net.insert(Mechanism.from_nmodl(file, use_tables=True))

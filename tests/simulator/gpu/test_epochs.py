@@ -6,7 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pyopencl as cl
 import pytest
-from networks import DT, blocks, mixed_network, simple_network, truth
+from networks import (
+    DT,
+    block_simulation,
+    blocks,
+    dendrites_network,
+    mixed_network,
+    noisy_network,
+    simple_network,
+    truth,
+)
 
 from clhines import InputError, Network, Simulation, SimulationError
 from clhines.simulator.cells.cable import discretise
@@ -22,37 +31,6 @@ from clhines.solver.device.templates import render
 from clhines.solver.plan.plan import Limits
 
 
-def simulation(
-    build, queue, dtype="float64", secondorder=False, chunk=150, compute_units=None, **options
-):
-    """A simulation of a network that runs by `BlockEpochs`, whatever the device."""
-    net, syn = build()
-    room = limits(queue.device)
-    if compute_units:
-        room = replace(room, compute_units=compute_units)
-    engine = blocks(room, **options)
-    sim = Simulation(
-        net, DT, dtype, queue=queue, engine=engine, seed=7, chunk=chunk, secondorder=secondorder
-    )
-    sim.record("v", net.soma)
-    sim.record("g", syn, [0, 3])
-    return sim
-
-
-def dendrites_network():
-    """Three clamps on dendrites: nothing changes a pivot but at the somas."""
-    net, syn = simple_network()
-    net.add("iclamp", at=net.soma[:3] + 1, dur=5.0, amp=0.05)
-    return net, syn
-
-
-def noisy_network():
-    """Noise and varying parameters at somas alone: factors stay constant."""
-    net, syn = simple_network()
-    net.add("inoise", at=net.soma, mean=0.01, std=np.linspace(0.01, 0.05, net.num_cells))
-    return net, syn
-
-
 @pytest.mark.optimised
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("build", [mixed_network, simple_network, dendrites_network])
@@ -60,7 +38,7 @@ def test_blocks_follow_the_reference(fast_queue, needs, build, dtype):
     """Bounds as in `test_engines_follow_the_reference`."""
     needs(fast_queue, dtype)
     expected, v = truth(build)
-    sim = simulation(build, fast_queue, dtype)
+    sim = block_simulation(build, fast_queue, dtype)
     assert sim.model.constant_factors == (build is simple_network)
     result = sim.run(10.0)
     bound = 1e-7 if dtype == "float64" else 0.5
@@ -76,7 +54,7 @@ def test_blocks_follow_the_reference(fast_queue, needs, build, dtype):
 def test_second_order_and_states(fast_queue, needs, build):
     needs(fast_queue, "float64")
     expected, v = truth(build, True, 3.0)
-    sim = simulation(build, fast_queue, secondorder=True)
+    sim = block_simulation(build, fast_queue, secondorder=True)
     result = sim.run(3.0)
     np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
     np.testing.assert_allclose(result[1], expected[1], atol=1e-10)
@@ -100,7 +78,7 @@ def test_fast_rates(fast_queue, needs, dtype):
     warm = 3 ** ((50.0 - 6.3) / 10)
     assert slowest_of_m * DT < 1 < slowest_of_m * warm * DT
     expected, v = truth(hot_network)
-    whole, parts = (simulation(hot_network, fast_queue, dtype) for _ in range(2))
+    whole, parts = (block_simulation(hot_network, fast_queue, dtype) for _ in range(2))
     result = whole.run(10.0)
     bound = 1e-7 if dtype == "float64" else 0.5
     assert np.abs(result[0] - expected[0]).max() < bound
@@ -116,7 +94,7 @@ def test_lists_of_nodes_follow_the_reference(fast_queue, needs, units, dtype):
     """Bounds as above; several synapses at a node, noise, events, parameters that vary."""
     needs(fast_queue, dtype)
     expected, v = truth(mixed_network)
-    sim = simulation(mixed_network, fast_queue, dtype, units=units, by_node=True)
+    sim = block_simulation(mixed_network, fast_queue, dtype, units=units, by_node=True)
     assert sim.runner.cells.launches[0].spec.by_node
     result = sim.run(10.0)
     bound = 1e-7 if dtype == "float64" else 0.5
@@ -124,7 +102,7 @@ def test_lists_of_nodes_follow_the_reference(fast_queue, needs, units, dtype):
     assert np.abs(sim.voltages() - v).max() < bound
     np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
     assert len(expected.spike_cell) >= 5
-    again = simulation(mixed_network, fast_queue, dtype, units=units, by_node=True)
+    again = block_simulation(mixed_network, fast_queue, dtype, units=units, by_node=True)
     again.run(10.0)
     np.testing.assert_array_equal(again.voltages(), sim.voltages())
 
@@ -132,7 +110,7 @@ def test_lists_of_nodes_follow_the_reference(fast_queue, needs, units, dtype):
 def test_lists_of_nodes_second_order_and_states(fast_queue, needs):
     needs(fast_queue, "float64")
     expected, v = truth(mixed_network, True, 3.0)
-    sim = simulation(mixed_network, fast_queue, secondorder=True, by_node=True)
+    sim = block_simulation(mixed_network, fast_queue, secondorder=True, by_node=True)
     result = sim.run(3.0)
     np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
     np.testing.assert_allclose(result[1], expected[1], atol=1e-10)
@@ -236,7 +214,7 @@ def test_cells_of_a_group_change_no_bit(fast_queue, needs, build, segment):
     _, v = truth(build, duration=3.0)
     found = []
     for units in (1, 3):
-        sim = simulation(build, fast_queue, segment=segment, units=units)
+        sim = block_simulation(build, fast_queue, segment=segment, units=units)
         assert sim.runner.cells.launches[0].spec.units == units
         sim.run(3.0)
         found.append(sim.voltages())
@@ -256,7 +234,7 @@ def test_cells_by_size(fast_queue, needs, hh):
 
     expected, v = truth(build, duration=3.0)
     assert len(expected.spike_cell) >= 1
-    sim = simulation(build, fast_queue, compute_units=1)
+    sim = block_simulation(build, fast_queue, compute_units=1)
     launches = sim.runner.cells.launches
     assert len(launches) > 1
     assert sorted(np.concatenate([each.plan.cells.numbers for each in launches])) == list(range(16))
@@ -271,12 +249,12 @@ def test_cells_by_size(fast_queue, needs, hh):
 @pytest.mark.parametrize("build", [mixed_network, noisy_network])
 def test_the_same_bits_in_parts_and_after_a_restore(fast_queue, needs, build, tmp_path):
     needs(fast_queue, "float64")
-    whole = simulation(build, fast_queue, chunk=50)
+    whole = block_simulation(build, fast_queue, chunk=50)
     result = whole.run(4.0)
-    parts = simulation(build, fast_queue, chunk=50)
+    parts = block_simulation(build, fast_queue, chunk=50)
     first = parts.run(1.5)
     parts.save(tmp_path / "state.npz")
-    resumed = simulation(build, fast_queue, chunk=50)
+    resumed = block_simulation(build, fast_queue, chunk=50)
     resumed.restore(tmp_path / "state.npz")
     second = resumed.run(2.5)
     assert np.array_equal(resumed.voltages(), whole.voltages())
@@ -288,7 +266,7 @@ def test_the_same_bits_in_parts_and_after_a_restore(fast_queue, needs, build, tm
 @pytest.mark.core
 def test_a_voltage_that_is_not_finite_is_told(fast_queue, needs):
     needs(fast_queue, "float64")
-    sim = simulation(simple_network, fast_queue)
+    sim = block_simulation(simple_network, fast_queue)
     values = sim.runner.states.of_kinds[0].get()
     values[2] = np.nan
     sim.runner.states.of_kinds[0].set(values)
@@ -345,7 +323,7 @@ def test_any_name_may_stand_in_a_text(fast_queue, needs, engine):
 @pytest.mark.parametrize("build", [mixed_network, simple_network])
 def test_local_memory_is_as_said(fast_queue, needs, build, dtype):
     needs(fast_queue, dtype)
-    spec = simulation(build, fast_queue, dtype).runner.cells.launches[0].spec
+    spec = block_simulation(build, fast_queue, dtype).runner.cells.launches[0].spec
     for each in (spec, spec.of_factors) if spec.constant else (spec,):
         kernel = cl.Kernel(program.build(fast_queue.context, each), "advance")
         what = cl.kernel_work_group_info.LOCAL_MEM_SIZE
@@ -353,13 +331,13 @@ def test_local_memory_is_as_said(fast_queue, needs, build, dtype):
 
 
 def test_float32_takes_no_float64(fast_queue):
-    spec = simulation(noisy_network, fast_queue, "float32").runner.cells.launches[0].spec
+    spec = block_simulation(noisy_network, fast_queue, "float32").runner.cells.launches[0].spec
     assert "double" not in render(spec)
     assert "double" not in render(spec.of_factors)
 
 
 def test_numbers_have_bits_enough(fast_queue):
-    spec = simulation(simple_network, fast_queue, "float32").runner.cells.launches[0].spec
+    spec = block_simulation(simple_network, fast_queue, "float32").runner.cells.launches[0].spec
     wide = replace(limits(fast_queue.device), max_work_group=1 << 20, local_bytes=1 << 30)
     assert spec.fits(wide)
     assert replace(spec, units=16, capacity=1 << 12, slots=(1 << 15) - 1).fits(wide)

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
-TESTS = str(Path(__file__).parents[1])
+TESTS = str(Path(__file__).parents[2])
 START = f"""
 import json, sys
 sys.path.insert(0, {TESTS!r})

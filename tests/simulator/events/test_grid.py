@@ -5,13 +5,13 @@ import time
 import numpy as np
 import pyopencl.array as cla
 import pytest
+from deliveries import orders_of
 from mock_queue import MockQueue
 
 from bench.made import random_connections
 from clhines.core import errors
 from clhines.core.errors import InputError, SpikeOverflowError
 from clhines.simulator.events import grid as simulate_delivery
-from clhines.simulator.events import weight_order
 from clhines.simulator.events.grid import ALGORITHMS, Delivery
 from clhines.simulator.model.connections import GridConnections
 from clhines.solver.device.devices import has_atomics
@@ -228,15 +228,6 @@ def test_every_algorithm_gives_the_bits_of_numpy(queue, algorithm):
             held.assert_delivered()
             delivery.check()
             assert delivery.algorithm == algorithm, name
-
-
-def orders_of(connections):
-    """Weights by target, by a graph cut, and anyhow: their places."""
-    c = connections
-    source, delay, target = (a[c.order] for a in (c.source, c.delay, c.target))
-    groups = weight_order.group_numbers(source, delay), weight_order.group_numbers(target)
-    anyhow = np.random.default_rng(4).permutation(c.count)
-    return weight_order.placed(target), weight_order.graph_cut(*groups), anyhow
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

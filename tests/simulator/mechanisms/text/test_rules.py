@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import brian_program as brian
 import numpy as np
 import pytest
-from test_plasticity import Device
+from deliveries import PlasticDevice
 
 from clhines import STDP, InputError, Network, Rule, Simulation
 from clhines.simulator.model.connections import GridConnections
@@ -126,7 +126,7 @@ def test_weights_of_brian(fast_queue, needs, name):
     rule = Rule(name, **parameters)
     given = GridConnections(source, target, weight, 1, brian.CELLS, brian.CELLS, True, rule)
     assert min(rule.times.values()) == 4.0
-    ran = Device(fast_queue, given, rule, np.arange(brian.CELLS), True, "pull", 64, dt=dt)
+    ran = PlasticDevice(fast_queue, given, rule, np.arange(brian.CELLS), True, "pull", 64, dt=dt)
     rows, rng = [], np.random.default_rng(0)
     for step in range(brian.PLASTIC_STEPS):
         ran.epoch(trains, step, 1, rng)

@@ -1,4 +1,4 @@
-"""Which NMODL texts send events at the times of a Vector; their runs are in test_run.py."""
+"""Which NMODL texts send events at the times of a Vector; their runs are in test_entry.py."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from clhines.neuron.read.trains import is_train
 
-MOD = Path(__file__).parents[1] / "mod"
+MOD = Path(__file__).parents[2] / "mod"
 
 
 @pytest.mark.parametrize("name", ["vec_inside", "vec_pointer"])

@@ -9,6 +9,7 @@ from pathlib import Path
 import brian_program as brian
 import numpy as np
 import pytest
+from networks import SPIKING_ENGINES, one_node_cells, started
 
 import clhines
 from clhines import InputError, Mechanism, Network, Simulation
@@ -16,7 +17,6 @@ from clhines.core.errors import SimulationError
 from clhines.simulator.model import compile
 from clhines.solver.device import devices
 
-ENGINES = ["reference", "steps", "epochs-cpu", "epochs-gpu"]
 LIF = """
 point lif
 parameter g = 0.01 uS
@@ -50,25 +50,9 @@ TEXTS = {
 }
 
 
-def points(count, capacitance):
-    """Cells of a node; nF."""
-    area = np.full(count, 300.0)
-    cells = np.full(count, -1), np.arange(count + 1)
-    return Network.from_arrays(*cells, area, 0 * area, np.full(count, capacitance))
-
-
-def started(net, engine, queue, needs, dt=0.1, dtype="float64", **given):
-    needs(queue, dtype)
-    if engine == "epochs-cpu" and not devices.is_cpu(queue.device):
-        pytest.skip("an engine of CPUs")
-    sim = Simulation(net, dt, dtype, queue=queue, engine=engine, **given)
-    assert sim.engine == engine
-    return sim
-
-
 def network(name):
     if name == "lif":
-        net = points(brian.N, brian.LIF["c"])
+        net = one_node_cells(brian.N, brian.LIF["c"])
         amp, pairs = brian.wiring()
         for of, (source, target) in pairs.items():
             tau, e = brian.SYNAPSES[of]
@@ -76,13 +60,13 @@ def network(name):
             net.connect(source, synapse, target, brian.WEIGHTS[of], brian.DELAY * brian.DT)
     else:
         amp = brian.amplitudes()[name]
-        net = points(len(amp), 1 / brian.POINTS[name][4])
+        net = one_node_cells(len(amp), 1 / brian.POINTS[name][4])
     net.add(TEXTS[name], at=net.soma)
     net.add("iclamp", at=net.soma, dur=1e9, amp=amp)
     return net, brian.LIF["e"] if name == "lif" else brian.POINTS[name][0]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", SPIKING_ENGINES)
 @pytest.mark.parametrize("name", TEXTS)
 def test_spikes_of_brian(fast_queue, needs, engine, name):
     """The same neurons in the same steps: a network that is excited and inhibited; others alone."""
@@ -116,7 +100,7 @@ def test_the_example_for_users_of_brian(fast_queue, needs, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", SPIKING_ENGINES)
 def test_periods(fast_queue, needs, engine, dtype):
     """Steps that an implicit Euler step needs to the threshold, and the refractory time's.
 
@@ -125,7 +109,7 @@ def test_periods(fast_queue, needs, engine, dtype):
     if (engine, dtype) == ("reference", "float32"):
         pytest.skip("float64 alone")
     dt, c, rest = 0.025, 0.1, np.array([0.0, 0.02, 2.0, 2.0])
-    net = points(4, c)
+    net = one_node_cells(4, c)
     net.add(LIF, at=net.soma, rest=rest)
     amp = np.array([0.12, 0.2, 0.2, 0.35])
     net.add("iclamp", at=net.soma, dur=1e9, amp=amp)
@@ -149,13 +133,13 @@ def test_periods(fast_queue, needs, engine, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", SPIKING_ENGINES)
 def test_a_refractory_time_between_steps_is_rounded_once(fast_queue, needs, engine, dtype):
     """Halves of a step go up, in binary numbers just below them too, and after `set`."""
     if (engine, dtype) == ("reference", "float32"):
         pytest.skip("float64 alone")
     rest, held = np.array([0.15, 0.35, 0.25, 0.349]), np.array([2, 4, 3, 3])
-    net = points(4, 0.1)
+    net = one_node_cells(4, 0.1)
     group = net.add(LIF, at=net.soma, rest=rest)
     net.add("iclamp", at=net.soma, dur=1e9, amp=0.35)
     sim = started(net, engine, fast_queue, needs, 0.1, dtype, v_init=-60.0)
@@ -181,7 +165,7 @@ def passive_tree():
 
 
 @pytest.mark.parametrize("rest", [0.0, 1.5])
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", SPIKING_ENGINES)
 def test_a_soma_with_branches(fast_queue, needs, engine, rest):
     """A dense solve in which v is put back, and kept, where the text puts it."""
     net, parent, area, g = passive_tree()
@@ -234,7 +218,7 @@ def test_exact_times_saved_states_files_and_copies(fast_queue, needs, tmp_path):
     fire = net.add_artificial(mod_files.ours("ext_fire"), 1)
     net.connect([3], fire, weight=2.0, delay=0.33)
     net.connect(fire, net.groups[0], [1], 0.01, 0.17, source_index=[0])
-    on = [e for e in ENGINES if e != "epochs-cpu" or devices.is_cpu(fast_queue.device)]
+    on = [e for e in SPIKING_ENGINES if e != "epochs-cpu" or devices.is_cpu(fast_queue.device)]
     sims = [Simulation(net, 0.1, v_init=v_init, queue=fast_queue, engine=e) for e in on]
     first, *others = (sim.run(60.0) for sim in sims)
     assert sims[0].model.has_times and (first.spike_cell == brian.N).any()
@@ -249,12 +233,12 @@ def test_exact_times_saved_states_files_and_copies(fast_queue, needs, tmp_path):
     np.testing.assert_array_equal(again.run(40.0).spike_time, later.spike_time)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", SPIKING_ENGINES)
 def test_a_reset_after_substeps(fast_queue, needs, engine):
     """Substeps end where one exact step does, for a rate linear in w; then w is reset."""
     found = []
     for more in ("", "substeps 4"):
-        net = points(8, 0.281)
+        net = one_node_cells(8, 0.281)
         group = net.add(f"{TEXTS['adex']}\nrefractory: 1 ms\n{more}", at=net.soma)
         net.add("iclamp", at=net.soma, dur=1e9, amp=brian.amplitudes()["adex"])
         sim = started(net, engine, fast_queue, needs, v_init=-70.6)
@@ -267,9 +251,9 @@ def test_a_reset_after_substeps(fast_queue, needs, engine):
     np.testing.assert_allclose(found[1][1], found[0][1], 0, 600 * 10 * 2.0**-52)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", SPIKING_ENGINES)
 def test_a_rate_with_the_current_takes_that_of_the_voltage_after_a_reset(fast_queue, needs, engine):
-    net = points(1, 0.1)
+    net = one_node_cells(1, 0.1)
     text = LIF + "state w = 0 [nA]\ndw/dt = i/10 - w/20\n"
     group = net.add(text.replace("reset: v = vr", "reset: v = vr; w *= 0.5"), at=0)
     net.add("iclamp", at=0, dur=1e9, amp=0.3)
@@ -301,8 +285,8 @@ def test_a_current_that_is_constant_at_the_reset(fast_queue, needs):
         refractory: 1
     """
     found = []
-    for engine in ENGINES:
-        net = points(2, 0.1)
+    for engine in SPIKING_ENGINES:
+        net = one_node_cells(2, 0.1)
         net.add(text, at=net.soma)
         sim = started(net, engine, fast_queue, needs, 0.1, v_init=-60.0)
         found.append(sim.run(20.0).spike_time)
@@ -314,7 +298,7 @@ def test_a_current_that_is_constant_at_the_reset(fast_queue, needs):
 def test_above_the_threshold_at_the_start(fast_queue, needs):
     """A spike at 0 ms, as of any cell; v is reset in the first step."""
     for engine in ("reference", "steps", "epochs-gpu"):
-        net = points(1, 0.1)
+        net = one_node_cells(1, 0.1)
         text = net.add(TEXTS["izhikevich"], at=0)
         sim = started(net, engine, fast_queue, needs, v_init=40.0)
         v, u = sim.record("v", 0), sim.record("u", text)
@@ -328,7 +312,7 @@ def test_above_the_threshold_at_the_start(fast_queue, needs):
 
 def test_set(fast_queue, needs):
     """Of what a reset uses, but for the threshold, which is the detector's."""
-    net = points(2, 0.1)
+    net = one_node_cells(2, 0.1)
     text = net.add(LIF, at=net.soma, rest=0.0)
     net.add("iclamp", at=net.soma, dur=1e9, amp=0.35)
     found = []
@@ -348,8 +332,8 @@ def test_set(fast_queue, needs):
 
 
 def test_a_spike_in_the_step_after_a_reset_ends_the_run(fast_queue, needs):
-    for engine in ENGINES:
-        net = points(1, 0.1)
+    for engine in SPIKING_ENGINES:
+        net = one_node_cells(1, 0.1)
         net.add(LIF, at=0, rest=0.0)
         net.add("iclamp", at=0, dur=1e9, amp=30.0)
         sim = started(net, engine, fast_queue, needs, v_init=-60.0)
@@ -412,7 +396,7 @@ def test_wrong_networks_are_refused(change, message):
 
 
 def test_other_refusals():
-    net = points(1, 0.0)
+    net = one_node_cells(1, 0.0)
     net.insert("pas", [0])
     net.add(LIF, at=0)
     with pytest.raises(InputError, match="lif in node 0 of cell 0 has no capacitance; expected"):

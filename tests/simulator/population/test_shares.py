@@ -16,8 +16,8 @@ from pathlib import Path
 import mod_files
 import numpy as np
 import pytest
-from test_population import PARAMETERS, PROTOCOLS, SETS, model
-from test_ranks import mpiexec, needs_mpi
+from mpi_runs import mpiexec, needs_mpi
+from populations import PARAMETERS, PROTOCOLS, SETS, model
 
 from clhines import InputError, Network, Population, SimulationError, discretise, sample_cells
 from clhines.core.errors import ClhinesError
@@ -25,7 +25,7 @@ from clhines.simulator.population import shares
 from clhines.solver.device import program
 
 GIVEN = model(), PARAMETERS, PROTOCOLS
-PROGRAM = str(Path(__file__).parents[1] / "support/shares_program.py")
+PROGRAM = str(Path(__file__).parents[2] / "support/shares_program.py")
 
 
 @functools.cache

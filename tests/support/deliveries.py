@@ -1,0 +1,55 @@
+"""Weights of connections in every order, and plastic connections on a device."""
+
+import numpy as np
+import pyopencl.array as cla
+
+from clhines.simulator.events import weight_order
+from clhines.simulator.events.grid import Delivery
+from clhines.simulator.events.grid_run import Plasticity
+
+DT = 0.5  # of plasticity
+
+
+def orders_of(connections):
+    """Weights by target, by a graph cut, and anyhow: their places."""
+    c = connections
+    source, delay, target = (a[c.order] for a in (c.source, c.delay, c.target))
+    groups = weight_order.group_numbers(source, delay), weight_order.group_numbers(target)
+    anyhow = np.random.default_rng(4).permutation(c.count)
+    return weight_order.placed(target), weight_order.graph_cut(*groups), anyhow
+
+
+class PlasticDevice:
+    """Plastic connections on a device, with its lists of spikes."""
+
+    def __init__(
+        self, queue, connections, rule, cell_of_target, plastic, algorithm, slots, dt=DT, **given
+    ):
+        more = {"columns": 16, "work_group": 8} if algorithm in ("vsn", "vssn") else {}
+        self.delivery = Delivery(
+            queue,
+            connections,
+            len(cell_of_target),
+            slots,
+            1000,
+            algorithm,
+            largest=rule.max_weight(connections, plastic),
+            **more,
+            **given,
+        )
+        self.plasticity = Plasticity(self.delivery, rule, dt, cell_of_target, plastic)
+        self.lists = [cla.to_device(queue, np.full(1000, -1, np.int32)) for _ in range(2)]
+        self.count = cla.to_device(queue, np.zeros(1, np.int32))
+        zeros = np.zeros(slots * len(cell_of_target), np.int64)
+        self.incoming = cla.to_device(queue, zeros)
+
+    def epoch(self, trains, first, steps, rng):
+        """Append the spikes of some steps, shuffled, and deliver them."""
+        found = [(c, s) for s in range(first, first + steps) for c in np.flatnonzero(trains[s])]
+        held = int(self.count.get()[0])
+        for array, column in zip(self.lists, np.array(rng.permutation(found)).reshape(-1, 2).T):
+            values = array.get()
+            values[held : held + len(found)] = column
+            array.set(values)
+        self.count.set(np.array([held + len(found)], np.int32))
+        self.plasticity.enqueue((*self.lists, self.count), self.incoming, first, steps)
