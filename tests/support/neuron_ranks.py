@@ -1,7 +1,7 @@
 """A network of NEURON on MPI ranks.
 
-``neuron_ranks.py [--during] [--compress] [--soon] [--empty] [--gaps LIBRARY] [--trains LIBRARY]
-[--bins 0|1] SCENARIO...``
+``neuron_ranks.py [--during] [--compress] [--soon] [--empty] [--gaps LIBRARY] [--watch LIBRARY]
+[--trains LIBRARY] [--bins 0|1] SCENARIO...``
 
 Rank 0 prints what each scenario gives, of all ranks. A scenario is NEURON itself (``neuron``), an
 engine, runs that are made again (``again-ENGINE``, ``again`` in NEURON), or what is refused.
@@ -112,6 +112,14 @@ if "--outside" in sys.argv:  # a field that some cells are in, and others not
                     times = h.Vector([0, 4, 9, 50])
                     given.play(segment._ref_e_extracellular, times, 1)
                     kept.extend([given, times])
+if "--watch" in sys.argv:  # a WATCH condition, on one rank alone
+    at = sys.argv.index("--watch")
+    h.nrn_load_dll(sys.argv[at + 1])
+    del sys.argv[at : at + 2]
+    if 1 in cells:
+        watch = h.ext_watch(cells[1].soma(0.5))
+        connect(0, watch, 0.0, 2.0)
+        kept.append(watch)
 if "--trains" in sys.argv:  # of given times, also at the ends of calls; the last rank has both
     at = sys.argv.index("--trains")
     h.nrn_load_dll(sys.argv[at + 1])

@@ -552,6 +552,9 @@ def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float)
     _put_selves(sim, imported, arrays, movable)
     model.h.t = t
     _move_trains(imported, stims, last)
+    delivers = model.bins is not None or model.watched
+    if delivers or model.plays.is_playing:  # on this rank alone, perhaps: all exchange in a step
+        queue.put_exchange_off(float(clock(t, sim.model.dt, 1)[-1]))
     if model.plays.is_playing:
         queue.play(last, t)
     _put_watches(sim, imported, arrays)
@@ -559,9 +562,7 @@ def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float)
     for address, sources in imported.detectors.items():
         one = int(sources[0])
         model.sources.above(address).value = bool(above[one]) and one not in unseen
-    if model.bins is not None:  # NEURON delivers self events before the next bin, at a step's end
-        queue.put_exchange_off(t + sim.model.dt)  # of spikes that were sent before this bin
-    if model.bins is not None or model.watched:  # or before WATCH conditions are compared
+    if delivers:  # self events come before the next bin, and before WATCH conditions are compared
         queue.deliver_until(t)
 
 
