@@ -186,6 +186,14 @@ def test_potentials_outside_are_those_of_each_rank(of_neuron):
         compare(runs, whole, engine, tolerance=6e-7)
 
 
+def test_watch_conditions_of_one_rank(of_neuron):
+    """Events that NEURON delivers on that rank alone exchange no spikes."""
+    library = "--watch", str(mod_files.library())
+    whole = told(1, *library, "neuron")["neuron"]
+    assert of_neuron[0][0] != whole[0][0]
+    compare(told(2, *library, "auto")["auto"], whole, "auto")
+
+
 def test_what_one_rank_refuses_neuron_takes_on_all(of_neuron):
     """Also what cannot be built there, and what is seen once all have run: nothing is written."""
     runs, said = told(2, "left")["left"]
@@ -247,17 +255,18 @@ pc.barrier()
 @pytest.mark.parametrize(
     ("end", "said"),
     [
-        ("raise ValueError('of the script')", "fails.py, line 8: ValueError: of the script"),
-        ("raise SystemExit(3)", "fails.py has run nothing here; expected --stop, or a run"),
+        ("raise ValueError('of the script')", "{script}, line 8: ValueError: of the script"),
+        ("raise SystemExit(3)", "ended with status 3"),
     ],
 )
 def test_the_command_line_ends_all_ranks_where_a_script_fails_on_one(tmp_path, end, said):
+    """With the status of the script: 1 after an exception."""
     script = tmp_path / "fails.py"
     script.write_text(FAILING.replace("END", end), "utf-8")
     done = ended(2, script, program=("-m", "clhines.cli", "simulate"))
-    assert done.returncode == 2
+    assert done.returncode == (3 if "SystemExit" in end else 1)
     lines = [x for x in done.stderr.splitlines() if x.startswith("clhines: ")]
-    assert lines == [f"clhines: rank 1: {script.parent}/{said}"]
+    assert lines == [f"clhines: rank 1: {said.format(script=script)}"]
 
 
 ALONE = """
