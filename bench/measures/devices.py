@@ -216,7 +216,7 @@ def bus_seconds(queue: cl.CommandQueue, size: int) -> dict[str, float]:
     """Rates of copies of one array by the three ways to do it, GB/s."""
     host = np.ones(size // 8)
     buffer = cla.empty(queue, size // 8, np.float64)
-    pinned, direct = device_copies.Pinned(queue), device_copies.Direct(queue)
+    pinned, direct = device_copies.PinnedCopies(queue), device_copies.DirectCopies(queue)
     piece = pinned._pieces[0][0][:size]
 
     def bare(back: bool) -> None:

@@ -41,7 +41,7 @@ from clhines.simulator.state.host_grid import settled
 from clhines.simulator.state.variables import copies_of, network_of_copies
 from clhines.solver.device import devices
 from clhines.solver.device.devices import is_cpu
-from clhines.solver.device.guard import Closed, Holder, exclusive, lock_of
+from clhines.solver.device.guard import ClosedProxy, Holder, exclusive, lock_of
 from clhines.solver.plan.plan import real_name
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def collective(method: _Method) -> _Method:
     @functools.wraps(method)
     def met(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.ranks is not None:
-            closed = " of a closed simulation" * isinstance(self._runner, Closed)
+            closed = " of a closed simulation" * isinstance(self._runner, ClosedProxy)
             self.ranks.meet(f"{method.__name__}(){closed}")
         return method(self, *args, **kwargs)
 
@@ -241,7 +241,7 @@ class Simulation(Holder):
         return self.ranks is None or self.ranks.rank == 0
 
     def __repr__(self) -> str:
-        if isinstance(self._runner, Closed):
+        if isinstance(self._runner, ClosedProxy):
             return f"Simulation({self.network!r}, closed)"
         return f"Simulation({self.network!r}, t = {self.t:g} ms, {self.engine})"
 
@@ -251,10 +251,10 @@ class Simulation(Holder):
 
         The end of a ``with`` does the same.
         """
-        if not isinstance(self._runner, Closed):
+        if not isinstance(self._runner, ClosedProxy):
             if self._runner.request.queue is not None:
                 self._runner.request.queue.finish()
-            gone: Any = Closed(self)
+            gone: Any = ClosedProxy(self)
             self._runner = self._recordings = self._changing = gone
 
     @property

@@ -39,9 +39,9 @@ def is_spoilt(arrays: dict[str, Array], target: Array) -> bool:
     return any(np.may_share_memory(a, target) for a in arrays.values())
 
 
-def report_growth(arguments: Arguments, found: BadPivots, check: bool | str) -> None:
+def report_growth(arguments: Arguments, pivots: BadPivots, check: bool | str) -> None:
     """Report the first cell in which the elimination lost digits, unmeasured."""
-    lost = found.first(bad=False)
+    lost = pivots.first(bad=False)
     if lost is None:
         return
     text = (
@@ -49,16 +49,20 @@ def report_growth(arguments: Arguments, found: BadPivots, check: bool | str) -> 
         f"than {GROWTH} times the diagonal to it (without d, u, l and b its error is not known); "
         f"expected {FIT}"
     )
-    cells = tuple(found.cells[~found.bad].tolist())
+    cells = tuple(pivots.cells[~pivots.bad].tolist())
     _report(AccuracyWarning(text, *lost, cells), check)
 
 
 def report_error(
-    arguments: Arguments, plan: Plan, given: dict[str, np.ndarray], x: np.ndarray, check: bool | str
+    arguments: Arguments,
+    plan: Plan,
+    system: dict[str, np.ndarray],
+    x: np.ndarray,
+    check: bool | str,
 ) -> None:
-    """Report a componentwise backward error above `MOST_LOST`; `given` in natural order."""
+    """Report a componentwise backward error above `MOST_LOST`; `system` in natural order."""
     with np.errstate(all="ignore"):  # values that are not finite show in the result
-        errors = reference.backward_errors(arguments.forest, **given, x=x)
+        errors = reference.backward_errors(arguments.forest, **system, x=x)
     errors = np.atleast_2d(errors / float(np.finfo(arguments.dtype).eps)).max(axis=0)
     lost = np.flatnonzero(~(errors <= MOST_LOST))
     if not len(lost):

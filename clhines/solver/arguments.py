@@ -83,36 +83,36 @@ class Arguments:
             raise InputError(f"{name} is an offset view; expected a whole array")
         return a.copy(queue=self.queue) if a.offset else a
 
-    def natural(self, given: dict[str, Given | None]) -> dict[str, Array]:
+    def natural(self, system: dict[str, Given | None]) -> dict[str, Array]:
         """Arrays in natural order as `checked` returns them, all of one kind; without no `l`."""
-        ready = self._ready(given)
+        ready = self._ready(system)
         if ready is not None:
             return ready
-        given = {name: a for name, a in given.items() if name != "l" or a is not None}
-        arrays = {name: self.checked(name, a, self.forest.num_nodes) for name, a in given.items()}
+        system = {name: a for name, a in system.items() if name != "l" or a is not None}
+        arrays = {name: self.checked(name, a, self.forest.num_nodes) for name, a in system.items()}
         if len({isinstance(a, cla.Array) for a in arrays.values()}) != 1:
             raise InputError("d, u, l and b mix NumPy and pyopencl arrays; expected one kind")
         if any(a.ndim != 1 for name, a in arrays.items() if name != "b"):
             raise InputError("d, u and l have one row; only b may have several")
         return arrays
 
-    def _ready(self, given: dict[str, Given | None]) -> dict[str, Array] | None:
-        found: dict[str, Array] = {}
+    def _ready(self, system: dict[str, Given | None]) -> dict[str, Array] | None:
+        ready: dict[str, Array] = {}
         row = (self.forest.num_nodes,)
-        for name, a in given.items():
+        for name, a in system.items():
             if a is None and name == "l":
                 continue
             if type(a) is not np.ndarray or a.dtype != self.dtype or not a.flags.c_contiguous:
                 return None
             if a.shape != row and (name != "b" or a.shape[1:] != row or not a.shape[0]):
                 return None
-            found[name] = a
-        return found
+            ready[name] = a
+        return ready
 
     def target(
-        self, engine: SolveEngine, given: Given, b: Array, out: Array | None, overwrite: bool
+        self, engine: SolveEngine, original: Given, b: Array, out: Array | None, overwrite: bool
     ) -> Array:
-        target = target_of(given, b, out, overwrite, self.dtype, engine.empty_like)
+        target = target_of(original, b, out, overwrite, self.dtype, engine.empty_like)
         unmark(target)
         return target
 
@@ -132,12 +132,12 @@ class Arguments:
         return order.mark(a)
 
     def packed(
-        self, given: dict[str, cla.Array | None], out: cla.Array, order: Order, packed: bool
+        self, system: dict[str, cla.Array | None], out: cla.Array, order: Order, packed: bool
     ) -> list[cla.Array]:
         """Return d, u, (l), b in device order as `in_order` does, and check `out`."""
-        given = {name: a for name, a in given.items() if name != "l" or a is not None}
+        system = {name: a for name, a in system.items() if name != "l" or a is not None}
         size, operands = len(order.gather), list[cla.Array]()
-        operands = [self.in_order(name, a, order, packed) for name, a in given.items()]
+        operands = [self.in_order(name, a, order, packed) for name, a in system.items()]
         self.check_out(out, operands[-1], size)
         if any(a.ndim != 1 for a in operands[:-1]):
             raise InputError("d, u and l have one row; only b and out may have several")
@@ -173,8 +173,8 @@ class Arguments:
             return False
         return engine.finds_finite and not np.may_share_memory(b, target)
 
-    def raise_bad_pivot(self, found: BadPivots) -> None:
-        first = found.first(bad=True)
+    def raise_bad_pivot(self, pivots: BadPivots) -> None:
+        first = pivots.first(bad=True)
         if first is None:
             return
         if not self.chains:

@@ -18,7 +18,7 @@ from clhines.solver.accuracy import report_error, report_growth
 from clhines.solver.arguments import Arguments
 from clhines.solver.device.arrays import Array, Given, events_of, unshared
 from clhines.solver.device.guard import exclusive
-from clhines.solver.engines.engine import Eliminated, SolveEngine, on_host
+from clhines.solver.engines.engine import EliminatedMatrix, SolveEngine, on_host
 from clhines.solver.engines.memory import Memory, memory_errors
 from clhines.solver.engines.pivots import BadPivots, first_nodes
 from clhines.solver.engines.repeated import Calls
@@ -119,7 +119,7 @@ class Factors:
 
     Attributes
     ----------
-    eliminated : Eliminated
+    eliminated : EliminatedMatrix
         Factors of the solver's engine; `solver.engines.whole.WholeFactors` has the arrays.
     symmetric : bool
         Whether the matrix was given without `l`.
@@ -130,7 +130,7 @@ class Factors:
     def __init__(
         self,
         engine: SolveEngine,
-        eliminated: Eliminated,
+        eliminated: EliminatedMatrix,
         arguments: Arguments,
         lock: threading.RLock,
         symmetric: bool,
@@ -166,8 +166,8 @@ class Factors:
                     f"factors of {plan.method} have no matrix any more, and cannot be pickled; "
                     "expected d, u and l, and factor() there"
                 )
-        given = {name: a.copy() for name, a in eliminated.matrix_on_host().items()}
-        return self._arguments.forest, plan.method, self._arguments.dtype, given
+        matrix = {name: a.copy() for name, a in eliminated.matrix_on_host().items()}
+        return self._arguments.forest, plan.method, self._arguments.dtype, matrix
 
     @property
     def queue(self) -> cl.CommandQueue:
@@ -185,11 +185,11 @@ class Factors:
         They share the arrays of these: nothing is eliminated or copied.
         """
         eliminated = self.eliminated.transposed()
-        found = Factors(self._engine, eliminated, self._arguments, self._lock, self.symmetric)
+        factors = Factors(self._engine, eliminated, self._arguments, self._lock, self.symmetric)
         if self.doubtful:
             d, u, lower = (self.doubtful[name] for name in "dul")
-            found.doubtful = {"d": d, "u": lower, "l": u}
-        return found
+            factors.doubtful = {"d": d, "u": lower, "l": u}
+        return factors
 
     @exclusive
     @memory_errors
@@ -314,9 +314,9 @@ class Factors:
     @exclusive
     def status(self) -> np.ndarray:
         """Return the first bad node of every cell as `Solver.status` does; waits."""
-        found = self.eliminated.bad_pivots()
-        report_growth(self._arguments, found, True)
-        return first_nodes(self._arguments.forest, found)
+        pivots = self.eliminated.bad_pivots()
+        report_growth(self._arguments, pivots, True)
+        return first_nodes(self._arguments.forest, pivots)
 
     @exclusive
     def bad_pivots(self) -> BadPivots:

@@ -40,15 +40,15 @@ class Trees:
 
     def used(self, shape_of_cell: np.ndarray) -> tuple[np.ndarray, Trees]:
         """Shapes of cells, numbered by first appearance, and the trees that cells have."""
-        found, first = np.unique(shape_of_cell, return_index=True)
-        found = found[np.argsort(first)]
-        if np.array_equal(found, np.arange(self.num_trees)):
+        shapes, first = np.unique(shape_of_cell, return_index=True)
+        shapes = shapes[np.argsort(first)]
+        if np.array_equal(shapes, np.arange(self.num_trees)):
             return shape_of_cell, self
-        number = arrays.inverse(found, self.num_trees)
-        bounds = arrays.offsets(self.sizes[found])
-        nodes = arrays.ranges(self.offsets[found], self.sizes[found])
+        number = arrays.inverse(shapes, self.num_trees)
+        bounds = arrays.offsets(self.sizes[shapes])
+        nodes = arrays.ranges(self.offsets[shapes], self.sizes[shapes])
         parent = arrays.moved(
-            self.parent[nodes], bounds[:-1] - self.offsets[found], self.sizes[found]
+            self.parent[nodes], bounds[:-1] - self.offsets[shapes], self.sizes[shapes]
         )
         cuts = None if self.cuts is None else self.cuts[nodes]
         return number[shape_of_cell], Trees(bounds, parent, cuts)
@@ -200,9 +200,9 @@ class Forest:
     """
 
     def __init__(self, parent: np.ndarray, cell_offsets: np.ndarray | None = None) -> None:
-        own = integers(parent, "parent").copy()
-        bounds = np.array([0, len(own)]) if cell_offsets is None else cell_offsets
-        self._take_over(own, integers(bounds, "cell_offsets").astype(np.int64))
+        parents = integers(parent, "parent").copy()
+        bounds = np.array([0, len(parents)]) if cell_offsets is None else cell_offsets
+        self._take_over(parents, integers(bounds, "cell_offsets").astype(np.int64))
 
     def _take_over(self, parent: np.ndarray, cell_offsets: np.ndarray) -> None:
         """Analyse and freeze arrays that nobody else has."""
@@ -216,8 +216,8 @@ class Forest:
         self._freeze()
 
     def _freeze(self) -> None:
-        trees, known = self.trees, [self.parent] if "parent" in vars(self) else []
-        for a in (*known, self.cell_offsets, self.shape_of_cell, trees.offsets, trees.parent):
+        trees, computed = self.trees, [self.parent] if "parent" in vars(self) else []
+        for a in (*computed, self.cell_offsets, self.shape_of_cell, trees.offsets, trees.parent):
             a.flags.writeable = False
 
     @cached_property

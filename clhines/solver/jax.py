@@ -52,8 +52,8 @@ def solve(
     """
     if not isinstance(solver, Solver):
         raise InputError(f"solver is {type(solver).__name__}; expected a clhines.Solver")
-    given = {"d": d, "u": u, "l": l, "b": b}
-    arrays = {name: jnp.asarray(a) for name, a in given.items() if a is not None}
+    arguments = {"d": d, "u": u, "l": l, "b": b}
+    arrays = {name: jnp.asarray(a) for name, a in arguments.items() if a is not None}
     n = solver.forest.num_nodes
     for name, a in arrays.items():
         if a.dtype != solver.dtype:

@@ -18,7 +18,7 @@ from clhines.solver.accuracy import is_spoilt, report_error, report_growth
 from clhines.solver.arguments import Arguments, apart
 from clhines.solver.device import devices as device_module
 from clhines.solver.device.arrays import Array, Given, events_of, unmark
-from clhines.solver.device.guard import Closed, Holder, check_process, exclusive, lock_of
+from clhines.solver.device.guard import ClosedProxy, Holder, check_process, exclusive, lock_of
 from clhines.solver.engines.engine import SolveEngine, on_host
 from clhines.solver.engines.memory import Memory, memory_errors, no_memory
 from clhines.solver.engines.pivots import BadPivots, first_nodes
@@ -132,8 +132,8 @@ class Solver(Holder):
         self.shares, self._parts, self._calls = [1.0], list[RangeSolver](), Calls()
         if devices is None:
             self.queue = device_module.given_queue(queue, device, self.dtype, timestamps)
-            given = forest, method, self.dtype, self.queue, max_memory, tune, options
-            self.engine, self.tuning = engine_for(*given)
+            settings = forest, method, self.dtype, self.queue, max_memory, tune, options
+            self.engine, self.tuning = engine_for(*settings)
             self.arguments = Arguments(forest, self.dtype, self.queue)
             return
         each = {"method": method, "max_memory": max_memory, "tune": tune, **options}
@@ -142,7 +142,7 @@ class Solver(Holder):
         self.arguments = Arguments(forest, self.dtype, None)
 
     def __repr__(self) -> str:
-        state = "closed)" if isinstance(self.engine, Closed) else self.engine.describe()
+        state = "closed)" if isinstance(self.engine, ClosedProxy) else self.engine.describe()
         return f"Solver({self.forest!r}, {self.dtype}, {state}"
 
     @exclusive
@@ -151,11 +151,15 @@ class Solver(Holder):
 
         Calls are rejected from then on. `Factors` keep what they need, and may be used on.
         """
-        if not isinstance(self.engine, Closed):
+        if not isinstance(self.engine, ClosedProxy):
             for part in self._parts:
                 part.solver.close()
             self.queue.finish()
-            self.engine, self._parts, self._calls = cast("SolveEngine", Closed(self)), [], Calls()
+            self.engine, self._parts, self._calls = (
+                cast("SolveEngine", ClosedProxy(self)),
+                [],
+                Calls(),
+            )
 
     @property
     def device(self) -> cl.Device:
@@ -304,9 +308,9 @@ class Solver(Holder):
                 waits = [] if wait_for is None else events_of("wait_for", wait_for, self.queue)
                 call = calls.find(arrays, overwrite)
                 if call is None:
-                    given = {"d": d, "u": u, "l": l, "b": b}
+                    system = {"d": d, "u": u, "l": l, "b": b}
                     declared = as_switch("packed", packed)
-                    operands = self.arguments.packed(given, out, whole.order, declared)
+                    operands = self.arguments.packed(system, out, whole.order, declared)
                     call = calls.add(arrays, whole.prepare(operands, out, overwrite), overwrite)
                     whole.order.mark(out)
                 waits += calls.waits(call, arrays)
@@ -375,10 +379,10 @@ class Solver(Holder):
             self.engine.solve_host(arrays if fresh else apart(arrays, target), target)
         if not check:
             return target
-        found = self._check_solved(arrays["b"] if late else None, target)
-        if found.first(bad=False) is not None and is_spoilt(arrays, target):
-            report_growth(self.arguments, found, check)
-        elif found.first(bad=False) is not None:
+        pivots = self._check_solved(arrays["b"] if late else None, target)
+        if pivots.first(bad=False) is not None and is_spoilt(arrays, target):
+            report_growth(self.arguments, pivots, check)
+        elif pivots.first(bad=False) is not None:
             before = on_host(self.queue, arrays)
         if before:
             host = on_host(self.queue, {"x": target})
@@ -390,11 +394,11 @@ class Solver(Holder):
         known_finite = b is not None and self.engine.found_finite
         if b is not None and not known_finite:
             self.arguments.check_finite("b", b)
-        found = self.engine.bad_pivots()
-        self.arguments.raise_bad_pivot(found)
+        pivots = self.engine.bad_pivots()
+        self.arguments.raise_bad_pivot(pivots)
         if not known_finite:
             self.arguments.check_finite("x", x)
-        return found
+        return pivots
 
     @exclusive
     @memory_errors
@@ -433,9 +437,9 @@ class Solver(Holder):
         eliminated = self.engine.factor(arrays)
         factors = Factors(self.engine, eliminated, self.arguments, self._lock, l is None)
         if check:
-            found = eliminated.bad_pivots()
-            self.arguments.raise_bad_pivot(found)
-            if found.first(bad=False) is not None:
+            pivots = eliminated.bad_pivots()
+            self.arguments.raise_bad_pivot(pivots)
+            if pivots.first(bad=False) is not None:
                 factors.doubtful = on_host(self.queue, arrays)
         return factors
 
@@ -449,9 +453,9 @@ class Solver(Holder):
         of the first node of the elimination whose pivot was not. `AccuracyWarning` where solutions
         may have lost digits.
         """
-        found = self.engine.bad_pivots()
-        report_growth(self.arguments, found, True)
-        return first_nodes(self.forest, found)
+        pivots = self.engine.bad_pivots()
+        report_growth(self.arguments, pivots, True)
+        return first_nodes(self.forest, pivots)
 
     @exclusive
     def bad_pivots(self) -> BadPivots:

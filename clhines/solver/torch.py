@@ -40,7 +40,7 @@ class _Plain:
         return np.asarray(self.solver.solve(d, u, b, l=lower, check=self.check))
 
 
-class _Factored(_Plain):
+class _FactorSolve(_Plain):
     def __init__(self, solver: Solver, matrix: dict[str, np.ndarray], check: bool | str) -> None:
         super().__init__(solver, check)
         self.factors: SolverFactors = solver.factor(**matrix, check=self.check)
@@ -62,8 +62,8 @@ class _Solve(torch.autograd.Function):
         l: torch.Tensor | None,  # noqa: E741
         b: torch.Tensor,
     ) -> torch.Tensor:
-        given = {"d": d, "u": u, "l": l, "b": b}
-        arrays = {name: _on_host(t) for name, t in given.items() if t is not None}
+        tensors = {"d": d, "u": u, "l": l, "b": b}
+        arrays = {name: _on_host(t) for name, t in tensors.items() if t is not None}
         return torch.from_numpy(way(arrays, transpose)).to(b.device)
 
     @staticmethod
@@ -166,12 +166,12 @@ class TorchFactors:
     ) -> None:
         if not isinstance(solver, Solver):
             raise InputError(f"solver is {type(solver).__name__}; expected a clhines.Solver")
-        given = {"d": d, "u": u, "l": l}
-        _check(solver, given)
+        tensors = {"d": d, "u": u, "l": l}
+        _check(solver, tensors)
         self.solver = solver
         self._matrix = d.clone(), u.clone(), None if l is None else l.clone()
-        matrix = {name: _on_host(t) for name, t in given.items() if t is not None}
-        self._way = _Factored(solver, matrix, check)
+        matrix = {name: _on_host(t) for name, t in tensors.items() if t is not None}
+        self._way = _FactorSolve(solver, matrix, check)
 
     def solve(self, b: torch.Tensor, *, transpose: bool = False) -> torch.Tensor:
         """Solve for b, (n,) or (k, n); with the transposed matrix on request."""

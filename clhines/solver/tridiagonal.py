@@ -36,7 +36,7 @@ from clhines.solver.arguments import Arguments
 from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import Array, Given, check_out, unmark
 from clhines.solver.device.devices import wide_groups
-from clhines.solver.device.guard import Closed, Holder, check_process
+from clhines.solver.device.guard import ClosedProxy, Holder, check_process
 from clhines.solver.engines.loaded import only_event
 from clhines.solver.factors import Factors
 from clhines.solver.forest import Forest, Trees
@@ -112,8 +112,8 @@ class Chains:
 
     def forest(self) -> Forest:
         """One chain per system; those of one size are planned once."""
-        found, number = np.unique(self.rows, return_inverse=True)
-        bounds = offsets(found)
+        sizes, number = np.unique(self.rows, return_inverse=True)
+        bounds = offsets(sizes)
         parent = np.arange(bounds[-1]) - 1
         parent[bounds[:-1]] = -1
         number, trees = Trees(bounds, parent).used(number.reshape(-1))
@@ -131,11 +131,11 @@ class Chains:
     def _shapes(self, between: bool) -> list[Shape]:
         """Shapes of a diagonal, or of one that has values `between` the rows of a system only."""
         less = int(between)
-        found: list[Shape] = [(self.n - less * self.m,)]
+        shapes: list[Shape] = [(self.n - less * self.m,)]
         if self.grid is not None:
             m, n = self.grid[0], self.grid[1] - less
-            found += [(m, n), (n,), (1, n)]
-        return found
+            shapes += [(m, n), (n,), (1, n)]
+        return shapes
 
     def is_between(self, name: str, shape: Shape) -> bool:
         """Whether an off-diagonal has one value less per system; other shapes are rejected."""
@@ -149,9 +149,9 @@ class Chains:
             raise InputError(f"{name} has shape {shape}; expected {expected}")
         return False
 
-    def shapes(self, given: Shape, columns: bool) -> tuple[Shape, Shape]:
+    def shapes(self, b_shape: Shape, columns: bool) -> tuple[Shape, Shape]:
         """Return the shape of the solution for `b` of a shape, and (n,) or (k, n) of its rows."""
-        first = (*given[-1:], *given[:-1]) if columns else given
+        first = (*b_shape[-1:], *b_shape[:-1]) if columns else b_shape
         grid = self.grid or (0, 0)
         shape: Shape = ()
         if first[-1:] == (self.n,) and len(first) < 3:
@@ -166,7 +166,7 @@ class Chains:
             one = f"({self.n},)" if self.grid is None else f"{grid} or ({self.n},)"
             where = "k last" if columns else "k first, or last with columns=True"
             expected = f"k of {one}" if columns else f"{one}, or k of these"
-            raise InputError(f"b has shape {given}; expected {expected}, {where}")
+            raise InputError(f"b has shape {b_shape}; expected {expected}, {where}")
         rows = (self.n,) if alone and not columns else (math.prod(shape) // self.n, self.n)
         return ((*shape[1:], *shape[:1]) if columns else shape), rows
 
@@ -194,12 +194,12 @@ class Chains:
         out = np.empty(self.n, self.dtype)
         if self.grid is not None:
             flat = a.shape == (self.n - self.m * between,)
-            given, table = a.reshape(self.m, -1) if flat else a, out.reshape(self.grid)
+            rows, table = a.reshape(self.m, -1) if flat else a, out.reshape(self.grid)
             if name == "d" or (name == "dl" and not between):
-                table[...] = given
+                table[...] = rows
                 return out
             last = None if between or not a.ndim or name == "dl" else -1
-            table[:, 1:], table[:, 0] = given[..., :last] if a.ndim else given, 0
+            table[:, 1:], table[:, 0] = rows[..., :last] if a.ndim else rows, 0
         elif between:
             out[self.offsets[:-1]], out[self.inner] = 0, a
         elif a.ndim and name == "du":
@@ -231,14 +231,14 @@ class DeviceChains:
         self._groups = wide_groups(queue.device, chains.n)
 
     def matrix(self, dl: cla.Array, d: cla.Array, du: cla.Array) -> Matrix:
-        chains, given = self._chains, {"dl": dl, "d": d, "du": du}
-        between = [chains.is_between(name, a.shape) for name, a in given.items()]
+        chains, diagonals = self._chains, {"dl": dl, "d": d, "du": du}
+        between = [chains.is_between(name, a.shape) for name, a in diagonals.items()]
         out = [cla.empty(self._queue, chains.n, chains.dtype) for _ in range(4)]
-        sizes = [a.size for a in given.values()]
+        sizes = [a.size for a in diagonals.values()]
         numbers = [between[0], between[2], *sizes]
-        arrays = [a.base_data for a in (*given.values(), *out)]
+        arrays = [a.base_data for a in (*diagonals.values(), *out)]
         arguments = chains.n, self._inner.base_data, *map(int, numbers), *arrays
-        self._launch(0, arguments, list(given.values()), out, None)
+        self._launch(0, arguments, list(diagonals.values()), out, None)
         return Matrix(*out)
 
     @cached_property
@@ -273,11 +273,11 @@ class DeviceChains:
         self,
         kernel: int,
         arguments: Sequence[Any],
-        given: list[cla.Array],
+        inputs: list[cla.Array],
         out: list[cla.Array],
         rows: int | None,
     ) -> None:
-        events = [event for a in (*given, *out) for event in a.events]
+        events = [event for a in (*inputs, *out) for event in a.events]
         items, group = self._groups
         size, local = (items, group) if rows is None else ((*items, rows), (*group, 1))
         event = self._kernels[kernel](self._queue, size, local, *arguments, wait_for=events or None)
@@ -351,7 +351,7 @@ class Tridiagonal(Holder):
         self._device: DeviceChains | None = None
 
     def __repr__(self) -> str:
-        closed = isinstance(self.solver.engine, Closed)
+        closed = isinstance(self.solver.engine, ClosedProxy)
         engine = "closed)" if closed else self.solver.engine.describe()
         return (
             f"Tridiagonal({len(self.sizes)} systems, {self.chains.n} rows, {self.dtype}, {engine}"
@@ -406,8 +406,8 @@ class Tridiagonal(Holder):
         matrix = self._matrix(dl, d, du, device)
 
         def solve(rows: Array, out: Array | None) -> Array:
-            given = matrix.d, matrix.u, rows
-            return self.solver.solve(*given, l=matrix.l, out=out, check=check)
+            system = matrix.d, matrix.u, rows
+            return self.solver.solve(*system, l=matrix.l, out=out, check=check)
 
         side = self._device_side() if device else None
         return Rows(self, side, matrix.sign).solve(solve, b, out, columns)
@@ -453,8 +453,8 @@ class Tridiagonal(Holder):
     def _matrix(self, dl: Given, d: Given, du: Given, device: bool) -> Matrix:
         if not device:
             return self.chains.matrix(dl, d, du)
-        given = {"dl": dl, "d": d, "du": du}
-        return self._device_side().matrix(*(self.device_array(k, a) for k, a in given.items()))
+        diagonals = {"dl": dl, "d": d, "du": du}
+        return self._device_side().matrix(*(self.device_array(k, a) for k, a in diagonals.items()))
 
     def device_array(self, name: str, a: Given) -> cla.Array:
         """Return a pyopencl array that the solver can use; others are rejected."""
@@ -482,23 +482,23 @@ class Rows:
             return self._on_host(solve, b, out, columns, transpose)
         rows = self._owner.device_array("b", b)
         shape, one = self._owner.chains.shapes(rows.shape, columns)
-        found: Any = out
+        solution: Any = out
         if out is None:
-            found = cla.empty(self._owner.solver.queue, shape, self._owner.dtype)
-        check_out(found, shape, self._owner.dtype, cla.Array)
-        if found.context != rows.context:
+            solution = cla.empty(self._owner.solver.queue, shape, self._owner.dtype)
+        check_out(solution, shape, self._owner.dtype, cla.Array)
+        if solution.context != rows.context:
             raise InputError("out lives in another OpenCL context than the solver")
-        apart = columns or (found.base_data == rows.base_data and found.size != rows.size)
+        apart = columns or (solution.base_data == rows.base_data and solution.size != rows.size)
         ones = self._side.ones
         before, after = (ones, self._sign) if transpose else (self._sign, ones)
-        target = self._side.rows(rows, before, one, columns, None if apart else found)
+        target = self._side.rows(rows, before, one, columns, None if apart else solution)
         solve(target, target)
         if apart or transpose:
-            self._side.give(target, after, found, columns)
+            self._side.give(target, after, solution, columns)
         else:
-            only_event(found, target.events[-1])
-        unmark(found)
-        return found
+            only_event(solution, target.events[-1])
+        unmark(solution)
+        return solution
 
     def _on_host(
         self,
@@ -520,12 +520,12 @@ class Rows:
         x = cast("np.ndarray", solve(rows, direct))
         if sign is not None and transpose:
             x *= sign
-        found = x.reshape(-1, *shape[:-1]) if columns else x.reshape(shape)
-        found = np.moveaxis(found, 0, -1) if columns else found
+        solution = x.reshape(-1, *shape[:-1]) if columns else x.reshape(shape)
+        solution = np.moveaxis(solution, 0, -1) if columns else solution
         if out is None:
-            return found
+            return solution
         if direct is None:
-            out[...] = found
+            out[...] = solution
         return cast("np.ndarray", out)
 
 
@@ -659,20 +659,23 @@ def solve_tridiagonal(
     PivotError
         `cell` is the system, `node` the row of all; the module says which pivots are good.
     """
-    given = {"dl": dl, "d": d, "du": du, "b": b}
-    if (own := _sizes_of_list(d)) is not None:
+    system = {"dl": dl, "d": d, "du": du, "b": b}
+    if (list_sizes := _sizes_of_list(d)) is not None:
         if sizes is not None or out is not None or columns:
             raise InputError("d is a list of several sizes; expected no sizes, out, columns")
-        given, sizes = {name: _joined(name, a, own) for name, a in given.items()}, own
-    arrays = {name: _real_array(name, a) for name, a in given.items()}
+        system, sizes = (
+            {name: _joined(name, a, list_sizes) for name, a in system.items()},
+            list_sizes,
+        )
+    arrays = {name: _real_array(name, a) for name, a in system.items()}
     dtype = _dtype_of(arrays) if dtype is None else dtype
     real_name(dtype)
     if _is_empty(arrays):
-        return np.empty(arrays["b"].shape, dtype) if own is None else list[np.ndarray]()
-    known = _grid(arrays, columns) if sizes is None else sizes_of(sizes)
-    kept = _kept(known, method, np.dtype(dtype), options)
+        return np.empty(arrays["b"].shape, dtype) if list_sizes is None else list[np.ndarray]()
+    grid = _grid(arrays, columns) if sizes is None else sizes_of(sizes)
+    kept = _kept(grid, method, np.dtype(dtype), options)
     x = cast("np.ndarray", kept.solve(**arrays, out=out, check=check, columns=columns))
-    return x if own is None else np.split(x, np.cumsum(own)[:-1])
+    return x if list_sizes is None else np.split(x, np.cumsum(list_sizes)[:-1])
 
 
 def _sizes_of_list(d: object) -> list[int] | None:
@@ -683,13 +686,13 @@ def _sizes_of_list(d: object) -> list[int] | None:
     return sizes if len(sizes) == len(d) and len(set(sizes)) > 1 else None
 
 
-def _joined(name: str, given: object, sizes: list[int]) -> object:
+def _joined(name: str, parts: object, sizes: list[int]) -> object:
     """Return the arrays of a list one after another; those of `dl` and `du` may be shorter by 1."""
-    if np.isscalar(given):
-        return given
-    if not isinstance(given, (list, tuple)) or len(given) != len(sizes):
+    if np.isscalar(parts):
+        return parts
+    if not isinstance(parts, (list, tuple)) or len(parts) != len(sizes):
         raise InputError(f"{name} is no list of {len(sizes)} arrays; expected one, as of d")
-    arrays = [_real_array(f"{name}[{k}]", a) for k, a in enumerate(given)]
+    arrays = [_real_array(f"{name}[{k}]", a) for k, a in enumerate(parts)]
     less = int(name in ("dl", "du") and arrays[0].shape != (sizes[0],))
     for k, (a, n) in enumerate(zip(arrays, sizes, strict=True)):
         if a.shape != (n - less,):
@@ -732,7 +735,7 @@ def _grid(arrays: dict[str, np.ndarray], columns: bool) -> tuple[int, int]:
 
 
 def _kept(
-    known: tuple[int, int] | np.ndarray, method: str, dtype: np.dtype, options: dict[str, Any]
+    grid: tuple[int, int] | np.ndarray, method: str, dtype: np.dtype, options: dict[str, Any]
 ) -> Tridiagonal:
     key: Any = None
     if options.get("devices") is None:
@@ -740,7 +743,7 @@ def _kept(
         at = devices.choose(options.get("device"), dtype) if queue is None else queue
         others = options.keys() - {"device", "queue"}
         named = [(name, type(options[name]), options[name]) for name in sorted(others)]
-        key = known if isinstance(known, tuple) else known.tobytes(), method, dtype, at, *named
+        key = grid if isinstance(grid, tuple) else grid.tobytes(), method, dtype, at, *named
         try:
             hash(key)
         except TypeError:  # of an option that is rejected below
@@ -750,7 +753,7 @@ def _kept(
         if key is not None and key in _KEPT:
             _KEPT.move_to_end(key)
             return _KEPT[key]
-    sizes = np.full(*known) if isinstance(known, tuple) else known
+    sizes = np.full(*grid) if isinstance(grid, tuple) else grid
     made = Tridiagonal(sizes, method, dtype, **options)
     if key is not None and made.chains.n <= MOST_ROWS:
         with _LOCK:

@@ -23,7 +23,7 @@ from clhines.solver.device import trust
 from clhines.solver.device.timing import TimedRun, seconds_in_turns
 from clhines.solver.engines.engine import SolveEngine
 from clhines.solver.engines.memory import Room, size_text
-from clhines.solver.engines.sliced import Sliced
+from clhines.solver.engines.sliced import SlicedEngine
 from clhines.solver.engines.whole import Whole
 from clhines.solver.forest import Forest
 from clhines.solver.plan.auto import Candidate
@@ -195,7 +195,7 @@ class Pick:
             what = "%d slices: the batch needs %s of %s"
             _log.info(what, len(plans), needed, size_text(self.room.memory))
 
-    def engine(self) -> Whole | Sliced:
+    def engine(self) -> Whole | SlicedEngine:
         """Return the engine of the plans; of the heuristic's plans if the others do not build."""
         try:
             return self._engine(*self.made)
@@ -205,9 +205,9 @@ class Pick:
             _log.info("the stored winner does not build; the choice of the cost model is used")
             return self._engine(*self.heuristic)  # the stored winner no longer builds
 
-    def _engine(self, plans: list[Plan], bounds: np.ndarray) -> Whole | Sliced:
+    def _engine(self, plans: list[Plan], bounds: np.ndarray) -> Whole | SlicedEngine:
         if len(plans) > 1:
-            return Sliced(self.forest, plans, bounds, self.queue, self.dtype, self.room)
+            return SlicedEngine(self.forest, plans, bounds, self.queue, self.dtype, self.room)
         return Whole(plans[0], self.queue, self.dtype, self.room).build()
 
     def _plans(self, method: str, options: dict[str, Option]) -> tuple[list[Plan], np.ndarray]:

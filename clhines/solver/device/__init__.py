@@ -7,14 +7,15 @@ device uses in place (zero-copy). The *floor* is the time of a kernel that reads
 writes one.
 
 Who owns what
-    `devices`: lists and chooses devices, makes queues, and states a device's `Limits`.
-    `templates`: renders a spec; the only caller of Mako. `program`: builds and caches kernels,
-    `bind` for arguments by name, readable build errors, ``CLHINES_DUMP``. `copies`: `Pinned`,
-    `Direct` and mapped copies. `arrays`: checks of arrays and events on devices. `timing`: medians,
-    candidates that take turns, the floor. `guard`: one thread at a time, and no use of OpenCL after
-    a fork. `pocl`: the processor that PoCL should name to its compiler. `trust`: known answers
-    before a family of kernels is used, and the `Limits` that follow from them. `watch`: reports
-    compilations that take long. `caches`: caches on disk that are spoiled, full or read-only.
+    `devices`: lists and chooses devices, makes queues, and states a device's `Limits`. `templates`:
+    renders a spec; the only caller of Mako. `program`: builds and caches kernels, `bind` for
+    arguments by name, readable build errors, ``CLHINES_DUMP``. `copies`: `PinnedCopies`,
+    `DirectCopies` and mapped copies. `arrays`: checks of arrays and events on devices. `timing`:
+    medians, candidates that take turns, the floor. `guard`: one thread at a time, and no use of
+    OpenCL after a fork. `pocl`: the processor that PoCL should name to its compiler. `trust`: known
+    answers before a family of kernels is used, and the `Limits` that follow from them. `watch`:
+    reports compilations that take long. `caches`: caches on disk that are spoiled, full or
+    read-only.
 
 An index pair or a part of a name chooses a device, otherwise ``CLHINES_DEVICE``, ``PYOPENCL_CTX``,
 the first GPU, a CPU. What a kernel needs to know about it is a `Limits`:

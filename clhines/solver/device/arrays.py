@@ -42,15 +42,15 @@ class Order:
         return a
 
     def check(self, name: str, a: cla.Array) -> None:
-        found = order_of(a)
-        if found is self or (found is None and self.is_natural):
+        order = order_of(a)
+        if order is self or (order is None and self.is_natural):
             return
-        if found is None:
+        if order is None:
             raise InputError(
                 f"{name} does not come from to_device_order(); expected an array in device order: "
                 "give it to to_device_order(), or pass packed=True if its values are in that order"
             )
-        if not np.array_equal(found.gather, self.gather):
+        if not np.array_equal(order.gather, self.gather):
             raise InputError(
                 f"{name} is in the device order of another solver; expected that of this one: "
                 "from_device_order() there and to_device_order() here"
@@ -70,18 +70,18 @@ def to_device(queue: cl.CommandQueue, values: ArrayLike, dtype: DTypeLike) -> cl
     """Return values on a device, one after another; one zero stands for none."""
     flat = np.ascontiguousarray(values).reshape(-1)
     flat = (flat if flat.size else np.zeros(1)).astype(dtype, copy=False)
-    found = cla.to_device(queue, flat)
-    found.events.clear()  # of a copy that is done: they keep `flat`
-    return found
+    array = cla.to_device(queue, flat)
+    array.events.clear()  # of a copy that is done: they keep `flat`
+    return array
 
 
-def events_of(name: str, given: object, queue: cl.CommandQueue) -> list[cl.Event]:
-    if given is None:
+def events_of(name: str, wait_for: object, queue: cl.CommandQueue) -> list[cl.Event]:
+    if wait_for is None:
         return []
-    events = [given] if isinstance(given, cl.Event) else given
+    events = [wait_for] if isinstance(wait_for, cl.Event) else wait_for
     if not isinstance(events, (list, tuple)) or not all(isinstance(e, cl.Event) for e in events):
         kinds = {type(e).__name__ for e in events} if isinstance(events, (list, tuple)) else ()
-        got = type(given).__name__ + (f" of {', '.join(sorted(kinds))}" if kinds else "")
+        got = type(wait_for).__name__ + (f" of {', '.join(sorted(kinds))}" if kinds else "")
         raise InputError(f"{name} is {got}; expected an event or a list of events")
     if any(event.context != queue.context for event in events):
         raise InputError(f"{name} has an event of another OpenCL context than the solver")
@@ -112,12 +112,12 @@ def _host_of(a: cla.Array) -> np.ndarray | None:
 
 
 def part_of(a: cla.Array, begin: int, end: int) -> cla.Array:
-    found, host, place = a[begin:end], _host_of(a), getattr(a, _PLACE, None)
+    part, host, place = a[begin:end], _host_of(a), getattr(a, _PLACE, None)
     if host is not None:
-        setattr(found, _HOST, host[begin:end])
+        setattr(part, _HOST, host[begin:end])
     if place is not None:
-        setattr(found, _PLACE, place + found.offset - a.offset)
-    return found
+        setattr(part, _PLACE, place + part.offset - a.offset)
+    return part
 
 
 def set_zero(a: cla.Array, queue: cl.CommandQueue) -> None:
@@ -161,14 +161,14 @@ def read_parts(
     parts: Iterable[tuple[cla.Array, int, int]], queue: cl.CommandQueue
 ) -> list[np.ndarray]:
     """Wait once, and return the values of some arrays from one place until before another."""
-    found, others = list[np.ndarray](), list[tuple[cl.Buffer, int, np.ndarray]]()
+    values, others = list[np.ndarray](), list[tuple[cl.Buffer, int, np.ndarray]]()
     for a, begin, end in parts:
         host = _host_of(a)
-        found.append(np.empty(end - begin, a.dtype) if host is None else host[begin:end])
+        values.append(np.empty(end - begin, a.dtype) if host is None else host[begin:end])
         if host is None and end > begin:
-            others.append((a.base_data, a.offset + begin * a.dtype.itemsize, found[-1]))
+            others.append((a.base_data, a.offset + begin * a.dtype.itemsize, values[-1]))
     _read_all(queue, others)
-    return [a if a.flags.owndata else a.copy() for a in found]
+    return [a if a.flags.owndata else a.copy() for a in values]
 
 
 def _read_all(queue: cl.CommandQueue, others: Sequence[tuple[cl.Buffer, int, np.ndarray]]) -> None:
@@ -187,7 +187,7 @@ class Reads:
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue, device = queue, queue.device
-        self._found: dict[int, tuple[cla.Array, np.ndarray]] = {}
+        self._copies: dict[int, tuple[cla.Array, np.ndarray]] = {}
         self._places: dict[str, int] = {}
         self._page: cl.Buffer | None = None
         aligned = device.mem_base_addr_align <= 8 * _SLOT_BYTES  # which that gives in bits
@@ -210,34 +210,34 @@ class Reads:
 
     def wait(self, arrays: Iterable[cla.Array]) -> None:
         """Wait for all that is enqueued, with copies of small `arrays` in place of those before."""
-        self._found, places = {}, dict[int, cla.Array]()
+        self._copies, places = {}, dict[int, cla.Array]()
         others = list[tuple[cl.Buffer, int, np.ndarray]]()
         shared = list[tuple[np.ndarray, np.ndarray]]()
         for a in arrays:
             place = getattr(a, _PLACE, None)
             if place is not None:
                 places[place] = a
-            elif 0 < a.nbytes <= _SOON_BYTES and id(a) not in self._found:
-                own, host = _host_of(a), np.empty(a.shape, a.dtype)
-                self._found[id(a)] = a, host
-                if own is None:
+            elif 0 < a.nbytes <= _SOON_BYTES and id(a) not in self._copies:
+                source, host = _host_of(a), np.empty(a.shape, a.dtype)
+                self._copies[id(a)] = a, host
+                if source is None:
                     others.append((a.base_data, a.offset, host))
                 else:
-                    shared.append((host, own))
+                    shared.append((host, source))
         if places:
             first = min(places)
             page = np.empty(max(at + a.nbytes for at, a in places.items()) - first, np.uint8)
             others.append((self._page, first, page))
             for at, a in places.items():
-                own = page[at - first : at - first + a.nbytes].view(a.dtype)
-                self._found[id(a)] = a, own.reshape(a.shape)
+                source = page[at - first : at - first + a.nbytes].view(a.dtype)
+                self._copies[id(a)] = a, source.reshape(a.shape)
         _read_all(self._queue, others)
-        for host, own in shared:
-            host[...] = own
+        for host, source in shared:
+            host[...] = source
 
     def get(self, a: cla.Array) -> np.ndarray:
-        found = self._found.pop(id(a), None)
-        return values_of(a, self._queue) if found is None else found[1]
+        pair = self._copies.pop(id(a), None)
+        return values_of(a, self._queue) if pair is None else pair[1]
 
 
 def writable(a: object) -> TypeGuard[Array]:
@@ -250,7 +250,7 @@ def writable(a: object) -> TypeGuard[Array]:
 
 
 def target_of(
-    given: object,
+    original: object,
     b: Array,
     out: Array | None,
     overwrite: bool,
@@ -258,9 +258,9 @@ def target_of(
     empty_like: Callable[[np.ndarray], np.ndarray] = np.empty_like,
 ) -> Array:
     if out is None:
-        masked = isinstance(given, np.ma.MaskedArray)
-        if overwrite and not masked and writable(given) and given.dtype == dtype:
-            return given
+        masked = isinstance(original, np.ma.MaskedArray)
+        if overwrite and not masked and writable(original) and original.dtype == dtype:
+            return original
         return cla.empty_like(b) if isinstance(b, cla.Array) else empty_like(b)
     check_out(out, b.shape, dtype, type(b))
     if type(out) is not type(b):  # a masked array, say
@@ -271,10 +271,10 @@ def target_of(
 
 
 def check_out(out: object, shape: tuple[int, ...], dtype: np.dtype, kind: type) -> None:
-    found = getattr(out, "dtype", "?"), getattr(out, "shape", "?")
-    if not isinstance(out, kind) or found != (dtype, shape):
+    got = getattr(out, "dtype", "?"), getattr(out, "shape", "?")
+    if not isinstance(out, kind) or got != (dtype, shape):
         raise InputError(
-            f"out is {type(out).__name__} of {found[0]} with shape {found[1]}; expected "
+            f"out is {type(out).__name__} of {got[0]} with shape {got[1]}; expected "
             f"{kind.__name__} of {dtype} with shape {shape}"
         )
     if not writable(out):

@@ -74,10 +74,10 @@ def prepare() -> None:
 def before_build(device: cl.Device) -> None:
     """Say once what is wrong with the caches, and clean PoCL's; DeviceError where that is full."""
     pocl = "Portable Computing" in device.platform.name
-    found = {_CacheState.pocl * pocl, _CacheState.pyopencl} - {""} - _CacheState.said
-    if found:
-        _CacheState.said |= found
-        warn_caller("; ".join(sorted(found)), CacheWarning)
+    problems = {_CacheState.pocl * pocl, _CacheState.pyopencl} - {""} - _CacheState.said
+    if problems:
+        _CacheState.said |= problems
+        warn_caller("; ".join(sorted(problems)), CacheWarning)
     if not pocl:
         return
     folder = pocl_folder()

@@ -68,10 +68,10 @@ def shared(
     queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype, zeros: bool = True
 ) -> np.ndarray:
     """Return an array for both (fine-grained SVM); kernels take it as `pyopencl.SVM`."""
-    found: np.ndarray = cl.fsvm_empty(queue.context, shape, dtype)
+    array: np.ndarray = cl.fsvm_empty(queue.context, shape, dtype)
     if zeros:
-        found[...] = 0
-    return found
+        array[...] = 0
+    return array
 
 
 def lend(queue: cl.CommandQueue, a: np.ndarray, writes: bool = False) -> cl.Buffer:
@@ -205,8 +205,8 @@ def _pin(queue: cl.CommandQueue, size: int) -> tuple[cl.Buffer, np.ndarray]:
     return buffer, piece
 
 
-class Direct:
-    """Copies by the runtime itself; `start` and `fetch` as those of `Pinned`."""
+class DirectCopies:
+    """Copies by the runtime itself; `start` and `fetch` as those of `PinnedCopies`."""
 
     pinned_bytes = 0
 
@@ -220,10 +220,10 @@ class Direct:
         for rows, to in arrays:
             place = 0
             for row in rows:
-                given = np.ascontiguousarray(row)
+                source = np.ascontiguousarray(row)
                 options = {"dst_offset": place, "is_blocking": True, "wait_for": wait_for}
-                done.append(cl.enqueue_copy(self.queue, to, given, **options))
-                place += given.nbytes
+                done.append(cl.enqueue_copy(self.queue, to, source, **options))
+                place += source.nbytes
         return lambda: done
 
     def drain(self) -> None:
@@ -242,7 +242,7 @@ class Direct:
             place += row.nbytes
 
 
-class Pinned:
+class PinnedCopies:
     """Copies in one direction through pinned pieces; with `joins` the calling thread takes part."""
 
     def __init__(
@@ -340,26 +340,26 @@ def pinned_bytes(num_threads: int | None = None, piece_bytes: int = PIECE_BYTES)
 
 
 def _results(work: Sequence[Future[None]]) -> None:
-    found = [one.exception() for one in work]
-    errors = list(filter(None, found))
+    outcomes = [one.exception() for one in work]
+    errors = list(filter(None, outcomes))
     try:
         if errors:
             raise errors[0]
     finally:  # an error holds this frame, which would hold the error
-        del errors, found, work
+        del errors, outcomes, work
 
 
 def _done(
     copy: Callable[[int, Sequence[RowPart]], None], chunks: Sequence[RowPart]
 ) -> Future[None]:
     """Do the copies of the first thread, and return what a pool would."""
-    found: Future[None] = Future()
+    future: Future[None] = Future()
     try:
         copy(0, chunks)
-        found.set_result(None)
+        future.set_result(None)
     except BaseException as error:  # the others still copy
-        found.set_exception(error)
-    return found
+        future.set_exception(error)
+    return future
 
 
 def _empty(event: cl.Event, piece: np.ndarray, values: np.ndarray) -> None:

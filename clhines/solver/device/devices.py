@@ -50,15 +50,15 @@ def all_devices() -> list[tuple[str, cl.Device]]:
         platforms = cl.get_platforms()
     except cl.Error as error:  # PLATFORM_NOT_FOUND_KHR
         raise DeviceError(f"no OpenCL platform was found; {_hint()}") from error
-    found = []
+    indexed = []
     for p, platform in enumerate(platforms):
         try:
-            found += [(f"{p}:{k}", dev) for k, dev in enumerate(platform.get_devices())]
+            indexed += [(f"{p}:{k}", dev) for k, dev in enumerate(platform.get_devices())]
         except cl.Error:  # a platform without devices
             continue
-    if not found:
+    if not indexed:
         raise DeviceError(f"no OpenCL device was found; {_hint()}")
-    return found
+    return indexed
 
 
 def has_fp64(device: cl.Device) -> bool:
@@ -100,14 +100,14 @@ def part_of(device: cl.Device, number: int, count: int) -> cl.Device:
 
 def alike(device: cl.Device, dtype: DTypeLike) -> list[cl.Device]:
     double = np.dtype(dtype) == np.float64
-    found = [
+    matching = [
         d
         for _, d in all_devices()
         if d.platform == device.platform
         and (d.type, d.name) == (device.type, device.name)
         and (has_fp64(d) or not double)
     ]
-    return found if device in found else [device]
+    return matching if device in matching else [device]
 
 
 def _copies_in_bulk(device: cl.Device) -> bool:
@@ -115,8 +115,8 @@ def _copies_in_bulk(device: cl.Device) -> bool:
     if "cl_nv_device_attribute_query" not in device.extensions:
         return False
     driver = device.driver_version.split(".")[0]
-    found = device.compute_capability_major_nv, int(driver) if driver.isdigit() else 0
-    return all(have >= least for have, least in zip(found, _BULK, strict=True))
+    versions = device.compute_capability_major_nv, int(driver) if driver.isdigit() else 0
+    return all(have >= least for have, least in zip(versions, _BULK, strict=True))
 
 
 def limits(device: cl.Device) -> Limits:

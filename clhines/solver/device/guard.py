@@ -82,7 +82,7 @@ class Holder:
         )
 
 
-class Closed:
+class ClosedProxy:
     """In place of what something has let go of: whatever is asked of it is rejected."""
 
     def __init__(self, owner: object) -> None:

@@ -77,8 +77,8 @@ def is_unnamed(device: cl.Device) -> bool:
 def _triple(device: cl.Device) -> bytes | None:
     """Name of the target of a PoCL device whose processor has none."""
     is_pocl = "Portable Computing" in device.platform.name
-    found = _UNNAMED.search(device.version) if is_pocl else None
-    return None if found is None else found.group(1).encode()
+    match = _UNNAMED.search(device.version) if is_pocl else None
+    return None if match is None else match.group(1).encode()
 
 
 def name_processor(device: cl.Device) -> str | None:

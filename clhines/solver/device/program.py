@@ -123,7 +123,7 @@ class BoundKernel:
         types = [type(a) if isinstance(a, np.generic) else None for a in arguments]
         self._kernel = Kernel(built, name, types)
         self._arguments, self._changing = list(arguments), tuple(changing)
-        self._given = list(map(_as_argument, arguments))
+        self._cl_arguments = list(map(_as_argument, arguments))
         self._bound = False
 
     def __setitem__(self, index: int, argument: KernelArgument) -> None:
@@ -131,17 +131,17 @@ class BoundKernel:
 
     def change(self, *arguments: KernelArgument) -> None:
         """Set the arguments that change, all of them, in the order in which they were named."""
-        old, given = self._arguments, zip(self._changing, arguments, strict=True)
-        self._set([(k, a) for k, a in given if a is not old[k] and not _equal(a, old[k])])
+        old, changes = self._arguments, zip(self._changing, arguments, strict=True)
+        self._set([(k, a) for k, a in changes if a is not old[k] and not _equal(a, old[k])])
 
-    def _set(self, given: Sequence[tuple[int, KernelArgument]]) -> None:
+    def _set(self, changes: Sequence[tuple[int, KernelArgument]]) -> None:
         numbers = True
-        for k, argument in given:
-            self._arguments[k], self._given[k] = argument, _as_argument(argument)
+        for k, argument in changes:
+            self._arguments[k], self._cl_arguments[k] = argument, _as_argument(argument)
             numbers &= isinstance(argument, np.generic) and argument.dtype.kind in "iuf"
-        if self._bound and not (numbers and self._kernel.set_numbers(given)):
-            for k, _ in given:
-                self._kernel.set_arg(k, self._given[k])
+        if self._bound and not (numbers and self._kernel.set_numbers(changes)):
+            for k, _ in changes:
+                self._kernel.set_arg(k, self._cl_arguments[k])
 
     def launch(
         self,
@@ -152,7 +152,7 @@ class BoundKernel:
         rows: int | None = None,
     ) -> cl.Event:
         if not self._bound:
-            self._kernel.set_args(*self._given)
+            self._kernel.set_args(*self._cl_arguments)
             self._bound = True
         size = (items,) if rows is None else (items, rows)
         local = (work_group,) if rows is None else (work_group, 1)
@@ -180,12 +180,12 @@ class SideBySide:
         self, launches: Sequence[Callable[[cl.CommandQueue, list[cl.Event] | None], cl.Event]]
     ) -> None:
         """Enqueue each on its queue; what is enqueued next on the first one waits for all."""
-        own, *others = launches
+        first, *others = launches
         begin, ends = [], []
         if others:
             begin = [cl.enqueue_marker(self._queue)]
             self._queue.flush()
-        own(self._queue, None)
+        first(self._queue, None)
         try:
             for queue, other in zip(self._others, others, strict=True):
                 ends.append(other(queue, begin))
@@ -207,13 +207,13 @@ def bind(
     built: cl.Program,
     spec: TemplateSpec,
     name: str,
-    given: Mapping[str, KernelArgument],
+    arguments: Mapping[str, KernelArgument],
     changes: Sequence[str] = (),
 ) -> BoundKernel:
     """Bind arguments by the names of the spec's parameters; `changes` are those of `change`."""
     names = [p.name for p in spec.parameters(name)]
     changing = [names.index(n) for n in changes]
-    return BoundKernel(built, name, [given[n] for n in names], changing)
+    return BoundKernel(built, name, [arguments[n] for n in names], changing)
 
 
 def _dump(source: str, spec: TemplateSpec) -> None:

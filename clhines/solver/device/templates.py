@@ -25,10 +25,10 @@ def _template(name: str) -> Template:
 @cache
 def digest() -> str:
     """Return a digest of all templates: another one where any kernel may be another."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for file in sorted(FOLDER.rglob("*.mako")):
-        found.update(file.read_bytes())
-    return found.hexdigest()[:16]
+        sha256.update(file.read_bytes())
+    return sha256.hexdigest()[:16]
 
 
 @cache

@@ -50,7 +50,7 @@ def median_seconds(
     device time from the first to the last of the events that `launch` returns.
     """
     wall = _by_wall_time(queue)
-    taken = []
+    times = []
     for k in range(-warmup, repeats):
         queue.finish()
         begin = time.perf_counter()
@@ -61,8 +61,8 @@ def median_seconds(
             events = events if isinstance(events, list) else [events]
             seconds = (events[-1].profile.end - events[0].profile.start) * 1e-9
         if k >= 0:
-            taken.append(seconds)
-    return float(np.median(taken))
+            times.append(seconds)
+    return float(np.median(times))
 
 
 def _by_wall_time(queue: cl.CommandQueue) -> bool:
@@ -126,20 +126,20 @@ def seconds_in_turns(
     half: disturbances only add to a time, and a rank jumps where times have two peaks. `budget`, s,
     is of counted solves of each.
     """
-    taken: list[list[float]] = [[] for _ in ready]
+    times: list[list[float]] = [[] for _ in ready]
     (trial, hopeless), turns, turn = _TRIAL, _LEAST_TURNS, 0
     most = _MOST_TURNS[_by_wall_time(queue)]
     order = np.random.default_rng(0)  # a thread pool remembers what ran before
     with tqdm(total=turns, desc="tuning", disable=None if progress else True, leave=False) as bar:
         while turn < turns:
-            least = [min(t, default=0.0) for t in taken]
+            least = [min(t, default=0.0) for t in times]
             for k in order.permutation(len(ready)):
                 if turn < trial or least[k] <= hopeless * min(least):
-                    taken[k].append(median_seconds(queue, ready[k](), repeats=1, warmup=1))
+                    times[k].append(median_seconds(queue, ready[k](), repeats=1, warmup=1))
             turn += 1
             if turn == trial:  # the first turns are cold
-                fastest = max(min(min(t) for t in taken), 1e-7)
+                fastest = max(min(min(t) for t in times), 1e-7)
                 turns = min(most, max(turns, int(budget / fastest)))
                 bar.reset(turns)
             bar.update(turn - bar.n)
-    return [float(np.mean(sorted(t)[: -(-len(t) // 2)])) for t in taken]
+    return [float(np.mean(sorted(t)[: -(-len(t) // 2)])) for t in times]

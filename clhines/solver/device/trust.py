@@ -89,7 +89,7 @@ class Outcome:
 
 class _TrustState:
     forced = 0  # bytes of vectors, in a child; 0: the device's own
-    known: dict[tuple[cl.Device, str, str], Outcome | None] = {}  # noqa: RUF012
+    outcomes: dict[tuple[cl.Device, str, str], Outcome | None] = {}  # noqa: RUF012
     used: dict[cl.Device, dict[str, str]] = {}  # noqa: RUF012  engine -> itself, after another
     wrong: set[tuple[cl.Device, str]] = set()  # noqa: RUF012  engines
 
@@ -108,12 +108,13 @@ def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
     if self_test(family).needs_float64 and not devices.has_fp64(device):
         return full  # most of what it does is refused
     whole = devices.whole_device(device)
-    asked = family if family == "solve" else _after_another(whole, family)
-    outcome = _outcome(whole, asked, np.dtype(dtype).name)
+    tested_family = family if family == "solve" else _after_another(whole, family)
+    outcome = _outcome(whole, tested_family, np.dtype(dtype).name)
     if outcome is not None and not outcome.widest:
         _TrustState.wrong.add((whole, family))
         raise DeviceError(
-            f"{devices.label(device)} is wrong in known answers ({title(asked)}, {outcome.dtype}): "
+            f"{devices.label(device)} is wrong in known answers ({title(tested_family)}, "
+            f"{outcome.dtype}): "
             f"{outcome.said[-1]}; expected another device, driver or runtime ('clhines doctor' "
             f"checks again, {SWITCH}=1 uses it all the same)"
         )
@@ -133,11 +134,11 @@ def _after_another(device: cl.Device, family: str) -> str:
 def is_right(device: cl.Device, family: str, dtype: DTypeLike) -> bool:
     """Whether `limits` takes a family, for a choice among several; one that is wrong is logged."""
     try:
-        found = limits(device, family, dtype)
+        trusted_limits = limits(device, family, dtype)
     except DeviceError as error:
         _log.info("%s", error)
         return False
-    if family == "blocks" and found.vector_bytes <= np.dtype(dtype).itemsize:
+    if family == "blocks" and trusted_limits.vector_bytes <= np.dtype(dtype).itemsize:
         _TrustState.wrong.add((devices.whole_device(device), family))
         return False
     return True
@@ -152,14 +153,14 @@ def examine(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
     index = next((index for index, d in devices.all_devices() if d == device), None)
     if index is None:
         return None
-    found = _tried(device, index, family, dtype)
-    _TrustState.known[device, family, dtype] = found
-    if found is not None:
-        _save(_key(device, family, dtype), found)
-    return found
+    outcome = _tried(device, index, family, dtype)
+    _TrustState.outcomes[device, family, dtype] = outcome
+    if outcome is not None:
+        _save(_key(device, family, dtype), outcome)
+    return outcome
 
 
-def known(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
+def stored_outcome(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
     return _load(_key(devices.whole_device(device), family, np.dtype(dtype).name))
 
 
@@ -167,21 +168,21 @@ def families(device: cl.Device) -> list[str]:
     left = {"lists" if devices.is_cpu(device) else "blocks"}
     if not devices.has_fp64(device):
         left |= {name for name, test in _SELF_TESTS.items() if test.needs_float64}
-    found = [name for name in _SELF_TESTS if name not in left]
-    return [*found, "+".join(found[1:])]
+    names = [name for name in _SELF_TESTS if name not in left]
+    return [*names, "+".join(names[1:])]
 
 
 def forget() -> None:
     with _LOCK:
-        _TrustState.known, _TrustState.used, _TrustState.wrong = {}, {}, set()
+        _TrustState.outcomes, _TrustState.used, _TrustState.wrong = {}, {}, set()
 
 
 def widths(device: cl.Device, family: str, dtype: str) -> tuple[int, ...]:
     """Bytes of vectors to be tried, widest first: the device's own, halves of it, and scalars."""
-    own, scalar = devices.limits(device), np.dtype(dtype).itemsize
-    if not own.is_cpu:
-        return (own.vector_bytes,)
-    halves = [own.vector_bytes >> k for k in range(8)]
+    device_limits, scalar = devices.limits(device), np.dtype(dtype).itemsize
+    if not device_limits.is_cpu:
+        return (device_limits.vector_bytes,)
+    halves = [device_limits.vector_bytes >> k for k in range(8)]
     least = 2 * scalar if family == "blocks" else scalar
     return tuple(width for width in halves if width >= 16 or width == least)
 
@@ -254,35 +255,35 @@ def compared(what: str, result: np.ndarray, expected: np.ndarray, roundings: flo
 # ------------------------------------------------------------------------------------------ asking
 
 
-def _narrowed(own: Limits, width: int) -> Limits:
-    if width == own.vector_bytes:
-        return own
-    return replace(own, vector_bytes=width, trusted_bytes=width)
+def _narrowed(device_limits: Limits, width: int) -> Limits:
+    if width == device_limits.vector_bytes:
+        return device_limits
+    return replace(device_limits, vector_bytes=width, trusted_bytes=width)
 
 
 def _outcome(device: cl.Device, family: str, dtype: str) -> Outcome | None:
     place = device, family, dtype
     with _LOCK:
-        if place in _TrustState.known:
-            return _TrustState.known[place]
+        if place in _TrustState.outcomes:
+            return _TrustState.outcomes[place]
         key = _key(device, family, dtype)
-        found = _load(key)
-        if found is None:
+        outcome = _load(key)
+        if outcome is None:
             with files.one_process("trust"):
-                found = _load(key)  # of another process, for which this one has waited
-                if found is None:
-                    found = examine(device, family, dtype)
-                    _warn(device, found)
-        _TrustState.known[place] = found
-        return found
+                outcome = _load(key)  # of another process, for which this one has waited
+                if outcome is None:
+                    outcome = examine(device, family, dtype)
+                    _warn(device, outcome)
+        _TrustState.outcomes[place] = outcome
+        return outcome
 
 
-def _warn(device: cl.Device, found: Outcome | None) -> None:
-    if found is not None and found.said and found.widest:
+def _warn(device: cl.Device, outcome: Outcome | None) -> None:
+    if outcome is not None and outcome.said and outcome.widest:
         warn_caller(
-            f"{devices.label(device)} is wrong in known answers ({title(found.family)}, "
-            f"{found.dtype}), {'; '.join(found.said)}; from now on vectors have {found.widest} "
-            "bytes there",
+            f"{devices.label(device)} is wrong in known answers ({title(outcome.family)}, "
+            f"{outcome.dtype}), {'; '.join(outcome.said)}; from now on vectors have "
+            f"{outcome.widest} bytes there",
             UserWarning,
         )
 
@@ -325,8 +326,8 @@ def _answer(arguments: Sequence[str]) -> str:
     try:
         with tempfile.TemporaryDirectory(prefix="clhines-") as folder:
             # A killed build leaves PoCL's cache unusable; and what is checked is the compiler.
-            own = {SWITCH: "1", "POCL_CACHE_DIR": folder, "PYOPENCL_NO_CACHE": "1"}
-            out, code = _run(arguments, {**os.environ, **own, "CLHINES_DUMP": ""})
+            variables = {SWITCH: "1", "POCL_CACHE_DIR": folder, "PYOPENCL_NO_CACHE": "1"}
+            out, code = _run(arguments, {**os.environ, **variables, "CLHINES_DUMP": ""})
     except OSError as error:
         return f"{_UNCHECKED}its process could not be started ({error})"
     words = [line[len(_WORD) :] for line in out.splitlines() if line.startswith(_WORD)]
@@ -380,9 +381,9 @@ def _key(device: cl.Device, family: str, dtype: str) -> dict[str, object]:
     }
 
 
-def _save(key: dict[str, object], found: Outcome) -> None:
+def _save(key: dict[str, object], outcome: Outcome) -> None:
     try:
-        files.write_entry("trust", _SCHEMA, key, outcome=asdict(found))
+        files.write_entry("trust", _SCHEMA, key, outcome=asdict(outcome))
     except OSError as error:
         _log.info("what is known of the device is not kept: %s", error)
 
@@ -391,13 +392,13 @@ def _load(key: dict[str, object]) -> Outcome | None:
     entry = files.read_entry(files.entry_path("trust", key), _SCHEMA)
     if entry is None or entry.get("key") != key:
         return None
-    given = entry.get("outcome")
-    if not isinstance(given, dict) or set(given) != set(Outcome.__dataclass_fields__):
+    fields = entry.get("outcome")
+    if not isinstance(fields, dict) or set(fields) != set(Outcome.__dataclass_fields__):
         return None
-    widest, seconds, said = given["widest"], given["seconds"], given["said"]
+    widest, seconds, said = fields["widest"], fields["seconds"], fields["said"]
     good = type(widest) is int and 0 <= widest <= 128 and type(seconds) in (int, float)
     if not good or not isinstance(said, list) or not all(isinstance(s, str) for s in said):
         return None
-    if (given["family"], given["dtype"]) != (key["family"], key["dtype"]) or not (widest or said):
+    if (fields["family"], fields["dtype"]) != (key["family"], key["dtype"]) or not (widest or said):
         return None
-    return Outcome(given["family"], given["dtype"], widest, float(seconds), tuple(said))
+    return Outcome(fields["family"], fields["dtype"], widest, float(seconds), tuple(said))

@@ -16,7 +16,7 @@ _SOONEST = 0.02  # s between two looks at what is watched, at first
 
 
 @dataclass(eq=False)
-class _Watched:
+class _WatchedBuild:
     """A build that is watched until it ends, or the event of a first launch."""
 
     what: str
@@ -28,17 +28,17 @@ class _Watched:
 class _Watcher:
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._items: list[_Watched] = []
+        self._items: list[_WatchedBuild] = []
         self._thread: threading.Thread | None = None
 
-    def add(self, item: _Watched) -> None:
+    def add(self, item: _WatchedBuild) -> None:
         with self._changed:
             self._items.append(item)
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._watch, daemon=True)
                 self._thread.start()
 
-    def drop(self, item: _Watched) -> None:
+    def drop(self, item: _WatchedBuild) -> None:
         with self._changed:
             if item in self._items:
                 self._items.remove(item)
@@ -57,7 +57,7 @@ class _Watcher:
                     self._thread = None
                     return
 
-    def _look(self) -> list[_Watched]:
+    def _look(self) -> list[_WatchedBuild]:
         """Drop what has ended and what has been reported; return what is to be reported now."""
         states = [(item, _state(item)) for item in self._items]
         waiting = [item for item, state in states if state == "waiting"]
@@ -70,7 +70,7 @@ class _Watcher:
         return late
 
 
-def _state(item: _Watched) -> str:
+def _state(item: _WatchedBuild) -> str:
     if item.event is None:
         return "waiting"
     try:
@@ -84,7 +84,7 @@ def _state(item: _Watched) -> str:
     return "running" if status == cl.command_execution_status.RUNNING else "queued"
 
 
-def _tell(item: _Watched) -> None:
+def _tell(item: _WatchedBuild) -> None:
     seconds = time.monotonic() - item.begin
     with suppress(OSError, ValueError, AttributeError):
         print(
@@ -104,7 +104,7 @@ _ADVICE = (
 @contextmanager
 def watching(what: str, switch: str = "") -> Iterator[None]:
     """Say on stderr what the block does after `SECONDS`; `switch` is the variable against it."""
-    item = _Watched(what, f"{switch}=1 leaves it out" if switch else _ADVICE, time.monotonic())
+    item = _WatchedBuild(what, f"{switch}=1 leaves it out" if switch else _ADVICE, time.monotonic())
     _WATCHER.add(item)
     try:
         yield
@@ -114,4 +114,4 @@ def watching(what: str, switch: str = "") -> Iterator[None]:
 
 def first_launch(what: str, event: cl.Event) -> None:
     """Say on stderr what has not begun, if the first launch of a kernel waits for `SECONDS`."""
-    _WATCHER.add(_Watched(what, _ADVICE, time.monotonic(), event))
+    _WATCHER.add(_WatchedBuild(what, _ADVICE, time.monotonic(), event))

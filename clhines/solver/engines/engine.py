@@ -42,7 +42,7 @@ class DeviceOrder(Protocol):
         """Enqueue such launches; `out` is that of `prepare`."""
 
 
-class Eliminated(Protocol):
+class EliminatedMatrix(Protocol):
     """A matrix that an engine has eliminated."""
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
@@ -63,7 +63,7 @@ class Eliminated(Protocol):
     def matrix_on_host(self) -> dict[str, np.ndarray]:
         """Return d, u, (l), of methods of which `SolveEngine.may_lose` is true."""
 
-    def transposed(self) -> Eliminated:
+    def transposed(self) -> EliminatedMatrix:
         """Return the transposed matrix, which has the same pivots; nothing is eliminated again."""
 
 
@@ -117,7 +117,7 @@ class SolveEngine:
     def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
         self.device_order("solve() with device arrays")
 
-    def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> Eliminated:
+    def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> EliminatedMatrix:
         """Eliminate d, u, (l), which are copied."""
         self.device_order("factor()")
         raise AssertionError

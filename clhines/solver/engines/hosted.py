@@ -1,8 +1,9 @@
 """Hosted: solves from NumPy to NumPy, with everything prepared that does not depend on the values.
 
-`Shared` is for a small batch on a CPU: the host changes the order of the values, into memory that
-it shares with the device; one launch and nothing else. `Hosted` uses the host's arrays in place
-where a CPU can; elsewhere values are copied to kept buffers, through pinned memory if that helps.
+`SharedMemorySolve` is for a small batch on a CPU: the host changes the order of the values, into
+memory that it shares with the device; one launch and nothing else. `BufferedSolve` uses the host's
+arrays in place where a CPU can; elsewhere values are copied to kept buffers, through pinned memory
+if that helps.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ class Transfer:
     def __init__(self, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self.queue, self.dtype, self.device = queue, dtype, queue.device
 
-    def bring(self, a: np.ndarray, taken: Buffers, name: str) -> cla.Array:
+    def bring(self, a: np.ndarray, buffers: Buffers, name: str) -> cla.Array:
         """Return values on the device: lent until the solve has ended, or copied to a buffer."""
         if copies.lends(self.device, a):
             return cla.Array(self.queue, a.shape, a.dtype, data=copies.lend(self.queue, a))
-        return self.copied(a, taken.view(name, a.shape))
+        return self.copied(a, buffers.view(name, a.shape))
 
     def copied(self, a: np.ndarray, target: cla.Array) -> cla.Array:
         """Copy values to an array on the device, after the enqueued commands, and return it."""
@@ -67,14 +68,14 @@ class Transfer:
         return self.results.empty_like(a) if copies.helps(self.device) else np.empty_like(a)
 
     @functools.cached_property
-    def copies(self) -> copies.Pinned:
-        return copies.Pinned(self.queue, copies.threads(), PIECE_BYTES, True)
+    def copies(self) -> copies.PinnedCopies:
+        return copies.PinnedCopies(self.queue, copies.threads(), PIECE_BYTES, True)
 
     def pinned_bytes(self) -> int:
         return copies.pinned_bytes(copies.threads(), PIECE_BYTES)
 
 
-class Ended:
+class FinishOnError:
     """Context that lets an error out only when nothing runs on a queue; faster than a generator."""
 
     __slots__ = ("_queue",)
@@ -118,8 +119,8 @@ def pin_buffers(
     def alone(name: str, size: int) -> bool:
         return not staged(size * item if name == "x" or not plan.takes_natural else together)
 
-    found = [Buffer(name, size, dtype) for name, size in sizes.items() if alone(name, size)]
-    return [*found, Buffer("status", plan.forest.num_cells, np.dtype(np.int32))]
+    buffers = [Buffer(name, size, dtype) for name, size in sizes.items() if alone(name, size)]
+    return [*buffers, Buffer("status", plan.forest.num_cells, np.dtype(np.int32))]
 
 
 class Carrier:
@@ -182,7 +183,7 @@ class Carrier:
         self._under_way.clear()
 
 
-class Shared:
+class SharedMemorySolve:
     """Solves of small batches by a CPU, in memory that it shares with the host."""
 
     finds_infinite = False
@@ -208,9 +209,9 @@ class Shared:
         self._places = np.empty(plan.forest.num_nodes, np.intp)
         self._places[plan.gather[places]] = places
 
-    def solve(self, given: dict[str, np.ndarray], target: np.ndarray) -> np.ndarray:
+    def solve(self, system: dict[str, np.ndarray], target: np.ndarray) -> np.ndarray:
         """Solve d, u, (l), b and wait; the status, (num_cells,) int32, is valid until the next."""
-        self._run(given)
+        self._run(system)
         x = self._values["x"]
         if target.flags.c_contiguous:
             x.take(self._places, -1, target.reshape(*x.shape[:-1], -1), "clip")
@@ -218,12 +219,12 @@ class Shared:
             target[...] = x.take(self._places, -1).reshape(target.shape)
         return self._values["status"]
 
-    def eliminate(self, given: dict[str, np.ndarray]) -> np.ndarray:
-        self._run(given)  # whatever `b` holds, which is finite or not: pivots know nothing of it
+    def eliminate(self, system: dict[str, np.ndarray]) -> np.ndarray:
+        self._run(system)  # whatever `b` holds, which is finite or not: pivots know nothing of it
         return self._values["status"]
 
-    def _run(self, given: dict[str, np.ndarray]) -> None:
-        for name, a in given.items():
+    def _run(self, system: dict[str, np.ndarray]) -> None:
+        for name, a in system.items():
             values = self._values[name]
             a = a.reshape(*values.shape[:-1], -1) if a.ndim != values.ndim else a
             a.take(self._gather, -1, values, "clip")
@@ -234,7 +235,7 @@ class Shared:
         event.wait()
 
 
-class Hosted:
+class BufferedSolve:
     """Solves in kept buffers, or in place in the host's arrays where the device can use these.
 
     A matrix is `packed`, as of `Resident.make_factors`, or `natural`; the status `factored` goes
@@ -246,18 +247,18 @@ class Hosted:
         self,
         resident: Resident,
         transfer: Transfer,
-        taken: Buffers,
+        buffers: Buffers,
         names: Sequence[str],
         rows: int,
         packed: Sequence[cla.Array] = (),
         natural: Sequence[Slot] = (),
         factored: cla.Array | Slot | None = None,
     ) -> None:
-        self.resident, self.taken, self.rows = resident, taken, rows
+        self.resident, self.buffers, self.rows = resident, buffers, rows
         self.queue, self.device = resident.queue, resident.queue.device
         self.natural = resident.takes_natural and not packed
-        found = (part.finds_infinite(rows) for part in resident.plan.parts)
-        self.finds_infinite = self.natural and all(found)
+        checks = (part.finds_infinite(rows) for part in resident.plan.parts)
+        self.finds_infinite = self.natural and all(checks)
         self._all_lent = copies.lends_all(self.device)
         self._may_lend = copies.shares_memory(self.device)
         plan = resident.plan
@@ -277,27 +278,27 @@ class Hosted:
         shapes = {name: shape if name in "bx" else (size,) for name in (*names, "x")}
         if self.natural:
             slots = {  # its buffer stands for an array that is never the host's
-                k: Slot(one, name=k) if self._may_lend else Slot(one, taken[k].base_data)
+                k: Slot(one, name=k) if self._may_lend else Slot(one, buffers[k].base_data)
                 for k, one in shapes.items()
             }
             operands = [*natural, *(slots[k] for k in names)]
             self._steps = resident.steps(operands, slots["x"], natural=True, status=status)
             return
-        views = {name: taken.view(name, one) for name, one in shapes.items()}
+        views = {name: buffers.view(name, one) for name, one in shapes.items()}
         self._packed, self._x = {name: views[name] for name in names}, views["x"]
         operands = [*packed, *self._packed.values()]
         use = factored if packed else None
         self._steps = resident.steps(operands, self._x, factored=use, status=status)
 
-    def solve(self, given: dict[str, np.ndarray], target: np.ndarray) -> np.ndarray:
+    def solve(self, system: dict[str, np.ndarray], target: np.ndarray) -> np.ndarray:
         out = target if target.flags.c_contiguous else np.empty(target.shape, target.dtype)
         lent, sources = None, dict[str, cl.Buffer]()
         if self._may_lend:
             lent = copies.lend(self.queue, out, True) if self._lends(out) else None
-            sources = self._lent(given)
-            if lent is not None and given["b"] is out:
+            sources = self._lent(system)
+            if lent is not None and system["b"] is out:
                 sources["b"] = lent
-        x = self._launch(given, sources, lent)
+        x = self._launch(system, sources, lent)
         self._carrier.read_status()  # in order: done when the solution is there
         if lent is None:
             self._carrier.fetch(x, out)
@@ -308,51 +309,51 @@ class Hosted:
             target[...] = out
         return self._status
 
-    def eliminate(self, given: dict[str, np.ndarray]) -> np.ndarray:
-        """See `Shared.eliminate`; of kernels in natural order that use the host's arrays."""
-        self._launch(given, self._lent(given), None)
+    def eliminate(self, system: dict[str, np.ndarray]) -> np.ndarray:
+        """See `SharedMemorySolve`; for kernels in natural order that use the host's arrays."""
+        self._launch(system, self._lent(system), None)
         self._carrier.read_status(wait=True)
         self.queue.finish()
         return self._status
 
-    def _lent(self, given: dict[str, np.ndarray]) -> dict[str, cl.Buffer]:
-        return {k: copies.lend(self.queue, a) for k, a in given.items() if self._lends(a)}
+    def _lent(self, system: dict[str, np.ndarray]) -> dict[str, cl.Buffer]:
+        return {k: copies.lend(self.queue, a) for k, a in system.items() if self._lends(a)}
 
     def _lends(self, a: np.ndarray) -> bool:
         return self._all_lent or copies.lends(self.device, a)
 
     def _launch(
-        self, given: dict[str, np.ndarray], sources: dict[str, cl.Buffer], lent: cl.Buffer | None
+        self, system: dict[str, np.ndarray], sources: dict[str, cl.Buffer], lent: cl.Buffer | None
     ) -> cl.Buffer:
         """Bring the values that are not lent, launch, and return where the solution will be."""
-        queue, taken, bring = self.queue, self.taken, self._carrier.bring
+        queue, buffers, bring = self.queue, self.buffers, self._carrier.bring
         if self.natural:
-            brought = [(k, a, taken[k].base_data) for k, a in given.items() if k not in sources]
+            brought = [(k, a, buffers[k].base_data) for k, a in system.items() if k not in sources]
             if brought:
                 bring(brought)
             if not self._may_lend:
                 for step in self._steps:
                     step.run(queue, None)
-                return taken["x"].base_data
+                return buffers["x"].base_data
             sources |= {name: to for name, _, to in brought}
-            sources["x"] = taken["x"].base_data if lent is None else lent
+            sources["x"] = buffers["x"].base_data if lent is None else lent
             sources.setdefault("b", sources.get("d"))  # to eliminate only, any values do
             for step in self._steps:
                 step.run_with(queue, sources)
             return sources["x"]
         targets = {name: a.base_data for name, a in self._packed.items()}
-        if len(sources) == len(given):
+        if len(sources) == len(system):
             self.resident.pack_buffers(sources, targets, self.rows)
         else:
-            passing = taken["natural"].base_data
-            for name, a in given.items():
+            passing = buffers["natural"].base_data
+            for name, a in system.items():
                 if name not in sources:
                     bring([(name, a, passing)])
                 one = {name: sources.get(name, passing)}
                 self.resident.pack_buffers(one, targets, self.rows)
         for step in self._steps:
             step.run(queue, None)
-        out = taken["natural"].base_data if lent is None else lent
+        out = buffers["natural"].base_data if lent is None else lent
         self.resident.unpack_buffer(self._x.base_data, out, self.rows)
         return out
 
@@ -361,19 +362,19 @@ class Elimination:
     """Eliminations of matrices to device arrays of their own, in natural order."""
 
     def __init__(
-        self, resident: Resident, transfer: Transfer, taken: Buffers, names: Sequence[str]
+        self, resident: Resident, transfer: Transfer, buffers: Buffers, names: Sequence[str]
     ) -> None:
         self.queue, self.names = resident.queue, names
         row, cells = (resident.plan.forest.num_nodes,), resident.plan.forest.num_cells
         slots = [Slot(row, name=name) for name in names]
-        x = Slot(row, taken["x"].base_data)
+        x = Slot(row, buffers["x"].base_data)
         more = Slot((cells,), name="status")
         self._steps = resident.steps([*slots, slots[0]], x, natural=True, status=more)
         self._carrier = Carrier(resident, transfer, names, 1, resident.status)
 
-    def run(self, given: dict[str, np.ndarray], targets: Mapping[str, cl.Buffer]) -> np.ndarray:
+    def run(self, matrix: dict[str, np.ndarray], targets: Mapping[str, cl.Buffer]) -> np.ndarray:
         """Bring a matrix, eliminate it, and return the status, valid until the next call."""
-        self._carrier.bring([(name, a, targets[name]) for name, a in given.items()])
+        self._carrier.bring([(name, a, targets[name]) for name, a in matrix.items()])
         for step in self._steps:
             step.run_with(self.queue, targets)
         self._carrier.read_status(targets["status"], wait=True)

@@ -46,21 +46,21 @@ class PermuteSpec(TemplateSpec):
 
 @dataclass
 class _Bound:
-    """A kernel with its constant arguments; `given` is the key of the step that set the others."""
+    """A kernel with its constant arguments; the step with key `arguments_of` set the others."""
 
     kernel: program.Kernel
     values: int
     tables: list[cl.Buffer]
     takes: list[str]
-    given: object = None
+    arguments_of: object = None
 
 
 class Slot:
-    """An array that is always the same, `given`, or given anew by `name` in each call."""
+    """An array in `memory` that is always the same, or one passed by `name` in each call."""
 
-    def __init__(self, shape: tuple[int, ...], given: object = None, name: str = "") -> None:
+    def __init__(self, shape: tuple[int, ...], memory: object = None, name: str = "") -> None:
         self.shape, self.ndim, self.name = shape, len(shape), name
-        self.base_data = self if given is None else given
+        self.base_data = self if memory is None else memory
 
 
 class Step(NamedTuple):
@@ -74,10 +74,10 @@ class Step(NamedTuple):
 
     def run(self, queue: cl.CommandQueue, wait_for: list[cl.Event] | None) -> cl.Event:
         bound = self.bound
-        if bound.given is not self.key:
-            bound.given = None  # some arguments of each, if the next line raises
+        if bound.arguments_of is not self.key:
+            bound.arguments_of = None  # some arguments of each, if the next line raises
             bound.kernel.set_args(*self.arguments)
-            bound.given = self.key
+            bound.arguments_of = self.key
         event = cl.enqueue_nd_range_kernel(
             queue, bound.kernel, self.items, self.work_group, wait_for=wait_for
         )
@@ -85,12 +85,12 @@ class Step(NamedTuple):
             bound.kernel.launched(event)
         return event
 
-    def run_with(self, queue: cl.CommandQueue, given: Mapping[str, cl.Buffer]) -> cl.Event:
+    def run_with(self, queue: cl.CommandQueue, buffers: Mapping[str, cl.Buffer]) -> cl.Event:
         """Enqueue it with the buffers that slots without memory stand for, by their names."""
         bound = self.bound
-        bound.given = None
+        bound.arguments_of = None
         bound.kernel.set_args(
-            *(given[a.name] if isinstance(a, Slot) else a for a in self.arguments)
+            *(buffers[a.name] if isinstance(a, Slot) else a for a in self.arguments)
         )
         return cl.enqueue_nd_range_kernel(queue, bound.kernel, self.items, self.work_group)
 
@@ -98,9 +98,9 @@ class Step(NamedTuple):
 class Launch:
     """One part of a plan on a queue: its index tables, and its kernels, built on first use."""
 
-    def __init__(self, part: Part, plan: Plan, number: int, taken: Buffers) -> None:
-        self.part, self.plan, self._number, self._taken = part, plan, number, taken
-        self.queue = taken.queue
+    def __init__(self, part: Part, plan: Plan, number: int, buffers: Buffers) -> None:
+        self.part, self.plan, self._number, self._buffers = part, plan, number, buffers
+        self.queue = buffers.queue
         self.tables = self._put(part.tables)
         self._kernels: dict[tuple[bool, int, str, bool], _Bound] = {}
         self.expands: Launch | None = None  # of the pieces that this one reduces, not of others
@@ -111,11 +111,11 @@ class Launch:
         more = self.part.natural_tables(self.plan.forest, self.plan.gather)
         if self.expands is not None:
             index = self.expands.natural_tables["natural_index"]
-            return {"gather": self._taken["gather"], "natural_index": index, **self._put(more)}
-        return {"gather": self._taken["gather"], **self._put(more)}
+            return {"gather": self._buffers["gather"], "natural_index": index, **self._put(more)}
+        return {"gather": self._buffers["gather"], **self._put(more)}
 
     def _put(self, tables: dict[str, np.ndarray]) -> dict[str, cla.Array]:
-        return {k: self._taken.put(f"{self._number}/{k}", t) for k, t in tables.items()}
+        return {k: self._buffers.put(f"{self._number}/{k}", t) for k, t in tables.items()}
 
     def kernel(
         self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False
@@ -146,12 +146,12 @@ class Launch:
         """Return the launches for some rows of b and x; `arrays` by the `takes` of the spec."""
         natural = natural and not self.part.source  # reduced systems have no other order
         bound = self._bound(symmetric, len(rows), factor, natural)
-        given = [arrays[name].base_data for name in bound.takes]
+        buffers = [arrays[name].base_data for name in bound.takes]
         size = self.part.spec.work_group
         return [
             Step(
                 bound,
-                (argument, bound.values, rows.start, *bound.tables, *given),
+                (argument, bound.values, rows.start, *bound.tables, *buffers),
                 (groups * size,),
                 (size,),
                 object(),
@@ -166,16 +166,16 @@ class Resident:
     def __init__(self, plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self.plan, self.queue, self.dtype = plan, queue, dtype
         listed = table_buffers(plan, plan.takes_natural) + scratch_buffers(plan, dtype, 4)
-        self.taken = Buffers(listed, queue)
-        self.gather = self.taken.put("gather", plan.gather)
-        self.launches = [Launch(part, plan, k, self.taken) for k, part in enumerate(plan.parts)]
+        self.buffers = Buffers(listed, queue)
+        self.gather = self.buffers.put("gather", plan.gather)
+        self.launches = [Launch(part, plan, k, self.buffers) for k, part in enumerate(plan.parts)]
         for launch in self.launches:
             if launch.part.phase == "reduce" and not launch.part.source:
                 launch.expands = next(
                     x for x in self.launches if x.part.phase == "expand" and not x.part.source
                 )
         self.takes_natural = plan.takes_natural
-        self.status = self.taken.put("status", np.zeros(plan.forest.num_cells, np.int32))
+        self.status = self.buffers.put("status", np.zeros(plan.forest.num_cells, np.int32))
         self._factor: cla.Array | None = None
         self._filled: set[str] = set()
         spec = PermuteSpec(plan.parts[0].spec.real)
@@ -188,7 +188,7 @@ class Resident:
     def factor(self) -> cla.Array | None:
         """Scratch for the factors, allocated on first use; None where no part needs it."""
         if self._factor is None and self.plan.needs_factor:
-            self._factor = self.taken["factor"]
+            self._factor = self.buffers["factor"]
         return self._factor
 
     def solve(
@@ -233,8 +233,8 @@ class Resident:
         for first in range(0, count, step):
             for launch in self.launches:
                 part = launch.part
-                (given, out), (rest, rest_x) = sets[part.source], sets[part.target]
-                arrays = dict(zip(names, given)) | {"factor": factor, "x": out, "status": status}
+                (inputs, out), (rest, rest_x) = sets[part.source], sets[part.target]
+                arrays = dict(zip(names, inputs)) | {"factor": factor, "x": out, "status": status}
                 if part.target:
                     arrays |= {f"rest_{name}": a for name, a in zip(names, rest)}
                     arrays |= dict(zip(_FAR, [*rest[:3], rest_x])) | {"rest_x": rest_x}
@@ -262,26 +262,26 @@ class Resident:
             launch.queue = queue
 
     def make_factors(
-        self, matrix: Sequence[cla.Array], taken: Buffers
+        self, matrix: Sequence[cla.Array], buffers: Buffers
     ) -> tuple[cla.Array, cla.Array]:
         """Enqueue the elimination; return inverse pivots, or `d`, and the status."""
         able = [launch for launch in self.launches if launch.part.keeps_factors]
         factors = matrix[0]
         if able:
-            factors = taken["pivots"]
-            given = {"wait_for": matrix[0].events}
-            copied = cl.enqueue_copy(self.queue, factors.base_data, matrix[0].base_data, **given)
+            factors = buffers["pivots"]
+            copying = {"wait_for": matrix[0].events}
+            copied = cl.enqueue_copy(self.queue, factors.base_data, matrix[0].base_data, **copying)
             only_event(factors, copied)
-        status = taken["factored"]
+        status = buffers["factored"]
         set_zero(status, self.queue)
         events = [e for a in (*matrix, factors, status) for e in a.events]
-        given = dict(zip(_names(len(matrix) == 2), matrix))
-        given |= {"inverses": factors, "status": status}
+        arrays = dict(zip(_names(len(matrix) == 2), matrix))
+        arrays |= {"inverses": factors, "status": status}
         for launch in able:
-            run = self.run(launch.steps(given, len(matrix) == 2, range(1), "make"), events)
+            run = self.run(launch.steps(arrays, len(matrix) == 2, range(1), "make"), events)
             only_event(factors, run[-1])
         if len(able) < len(self.plan.parts):  # the others look at their pivots when they solve
-            b, x = taken["b"], taken["x"]
+            b, x = buffers["b"], buffers["x"]
             set_zero(b, self.queue)
             events = [*b.events, *factors.events]
             run = self.solve([factors, *matrix[1:], b], x, events, factored=status)[-1]
@@ -294,9 +294,9 @@ class Resident:
         for k, size in enumerate(self.plan.scratch):
             names = [f"scratch {k} {name}" for name in (*OPERANDS[num_operands], "x")]
             for name in set(names) - self._filled:
-                self.taken.put(name, np.zeros(size, self.dtype))
+                self.buffers.put(name, np.zeros(size, self.dtype))
                 self._filled.add(name)
-            *operands, x = (self.taken[name] for name in names)
+            *operands, x = (self.buffers[name] for name in names)
             sets.append((operands, x))
         return sets
 

@@ -50,14 +50,14 @@ class Buffers:
 
     def __init__(self, listed: Sequence[Buffer], queue: cl.CommandQueue) -> None:
         self.listed, self.queue = {one.name: one for one in listed}, queue
-        self._taken: dict[str, cla.Array] = {}
+        self._arrays: dict[str, cla.Array] = {}
 
     def __getitem__(self, name: str) -> cla.Array:
         """Return the whole buffer, (size,); `KeyError` for one that is not listed."""
-        if name not in self._taken:
+        if name not in self._arrays:
             one = self.listed[name]
-            self._taken[name] = cla.Array(self.queue, one.size, one.dtype)
-        return self._taken[name]
+            self._arrays[name] = cla.Array(self.queue, one.size, one.dtype)
+        return self._arrays[name]
 
     def put(self, name: str, values: np.ndarray) -> cla.Array:
         whole = self[name]

@@ -37,8 +37,8 @@ class BadPivots(NamedTuple):
 NO_PIVOTS = BadPivots(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool))
 
 
-def first_nodes(forest: Forest, found: BadPivots) -> np.ndarray:
+def first_nodes(forest: Forest, pivots: BadPivots) -> np.ndarray:
     """(num_cells,) int64: the bad node of each cell, -1 for none."""
     status = np.full(forest.num_cells, -1)
-    status[found.cells[found.bad]] = found.nodes[found.bad]
+    status[pivots.cells[pivots.bad]] = pivots.nodes[pivots.bad]
     return status

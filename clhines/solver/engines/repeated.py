@@ -27,16 +27,16 @@ class Call:
     __slots__ = ("_refs", "_states", "_waited", "_waits", "steps")
 
     def __init__(
-        self, given: Sequence[LowerArray], steps: list[Step], gone: Callable[[object], None]
+        self, arrays: Sequence[LowerArray], steps: list[Step], gone: Callable[[object], None]
     ) -> None:
         self.steps = steps
-        self._states = [_state(a) for a in given]
-        self._refs = [weakref.ref(a, gone) for a in given if a is not None]
-        self._waited: list[list[cl.Event]] = [[] for _ in given]
+        self._states = [_state(a) for a in arrays]
+        self._refs = [weakref.ref(a, gone) for a in arrays if a is not None]
+        self._waited: list[list[cl.Event]] = [[] for _ in arrays]
         self._waits: dict[int, list[cl.Event]] = {}
 
-    def matches(self, given: Sequence[LowerArray]) -> bool:
-        for a, state in zip(given, self._states):
+    def matches(self, arrays: Sequence[LowerArray]) -> bool:
+        for a, state in zip(arrays, self._states):
             if a is None or state is None:
                 if a is not state:
                     return False
@@ -52,10 +52,10 @@ class Call:
                 return False
         return True
 
-    def events(self, given: Sequence[LowerArray], last: cl.Event | None) -> list[cl.Event]:
+    def events(self, arrays: Sequence[LowerArray], last: cl.Event | None) -> list[cl.Event]:
         """Events of the arrays that this call, or `last` on the same queue, has not waited for."""
         self._waits = waits = {}
-        for k, a in enumerate(given):
+        for k, a in enumerate(arrays):
             if a is None or not (events := a.events):
                 continue
             if (events[0] is last and len(events) == 1) or events == self._waited[k]:
@@ -80,13 +80,13 @@ class Calls:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def find(self, given: Sequence[LowerArray], more: bool = False) -> Call | None:
+    def find(self, arrays: Sequence[LowerArray], more: bool = False) -> Call | None:
         """Return the call with these arrays, and this value of a further argument."""
-        call = self._calls.get((more is not False and bool(more), *map(id, given)))
-        return call if call is not None and call.matches(given) else None
+        call = self._calls.get((more is not False and bool(more), *map(id, arrays)))
+        return call if call is not None and call.matches(arrays) else None
 
-    def add(self, given: Sequence[LowerArray], steps: list[Step], more: bool = False) -> Call:
-        key, owner = (bool(more), *map(id, given)), weakref.ref(self)
+    def add(self, arrays: Sequence[LowerArray], steps: list[Step], more: bool = False) -> Call:
+        key, owner = (bool(more), *map(id, arrays)), weakref.ref(self)
 
         def gone(_: object) -> None:
             calls = owner()
@@ -96,14 +96,14 @@ class Calls:
         self._calls.pop(key, None)
         while len(self._calls) >= MOST_CALLS:
             self._calls.pop(next(iter(self._calls), key), None)
-        call = self._calls[key] = Call(given, steps, gone)
+        call = self._calls[key] = Call(arrays, steps, gone)
         return call
 
     def forget(self, key: CallKey) -> None:
         self._calls.pop(key, None)
 
-    def waits(self, call: Call, given: Sequence[LowerArray]) -> list[cl.Event]:
-        return call.events(given, self._last)
+    def waits(self, call: Call, arrays: Sequence[LowerArray]) -> list[cl.Event]:
+        return call.events(arrays, self._last)
 
     def done(self, call: Call, event: cl.Event) -> cl.Event:
         """Note the event of a call that was enqueued, and return it."""

@@ -42,13 +42,13 @@ class Several(SolveEngine):
     def __init__(
         self,
         forest: Forest,
-        given: Sequence[OneDevice],
+        devices: Sequence[OneDevice],
         dtype: np.dtype,
         shares: Sequence[float] | None,
         make: Callable[[Forest, cl.CommandQueue], PlainSolver],
     ) -> None:
         self.forest = forest
-        self._queues = _queues(given, dtype)
+        self._queues = _queues(devices, dtype)
         self._threads: ThreadPoolExecutor | None = None
         self.seconds: list[float] = []
         edges = cut(forest, _numbers(shares, len(self._queues)))
@@ -183,9 +183,9 @@ class Several(SolveEngine):
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
         def work(k: int) -> float:
             begin = time.perf_counter()
-            given: dict[str, Any] = {name: self.of(k, a) for name, a in arrays.items()}
-            out = given["b"] if target is arrays["b"] else self.of(k, target)
-            self.solvers[k].solve(**given, out=out, check=False)
+            system: dict[str, Any] = {name: self.of(k, a) for name, a in arrays.items()}
+            out = system["b"] if target is arrays["b"] else self.of(k, target)
+            self.solvers[k].solve(**system, out=out, check=False)
             return time.perf_counter() - begin
 
         self.seconds = self.all_solved(work, target)
@@ -208,14 +208,14 @@ class Several(SolveEngine):
 
     def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> Any:
         def work(k: int) -> Factors:
-            given = {name: self.of(k, a) for name, a in arrays.items()}
-            return self.solvers[k].factor(**given, check=False)
+            system = {name: self.of(k, a) for name, a in arrays.items()}
+            return self.solvers[k].factor(**system, check=False)
 
         return SeveralFactors(self, self.each(work, threads=True))
 
 
 class SeveralFactors:
-    """`Eliminated` of `Several`, but for device order: `factors`, one a device that has cells."""
+    """`EliminatedMatrix` of `Several`, not in device order: one of `factors` per used device."""
 
     def __init__(self, engine: Several, factors: list[Factors]) -> None:
         self.engine, self.factors = engine, factors
@@ -240,19 +240,19 @@ class SeveralFactors:
         )
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
-        found = [one.eliminated.matrix_on_host() for one in self.factors]
-        return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+        matrices = [one.eliminated.matrix_on_host() for one in self.factors]
+        return {name: np.concatenate([one[name] for one in matrices]) for name in matrices[0]}
 
 
-def _queues(given: Sequence[OneDevice], dtype: np.dtype) -> list[cl.CommandQueue]:
-    if not isinstance(given, (list, tuple)) or not given:
+def _queues(chosen: Sequence[OneDevice], dtype: np.dtype) -> list[cl.CommandQueue]:
+    if not isinstance(chosen, (list, tuple)) or not chosen:
         raise InputError(
-            f"devices={shown(given)}; expected a list of one or more pyopencl devices, index pairs "
-            "like '0:1', parts of names, or queues"
+            f"devices={shown(chosen)}; expected a list of one or more pyopencl devices, index "
+            "pairs like '0:1', parts of names, or queues"
         )
     queues: list[cl.CommandQueue] = []
     places: dict[cl.Device, int] = {}
-    for k, one in enumerate(given):
+    for k, one in enumerate(chosen):
         if isinstance(one, cl.CommandQueue):
             if one in queues:
                 raise InputError(f"devices[{queues.index(one)}] and devices[{k}] are one queue")

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from clhines.core.errors import DeviceMemoryError
 from clhines.solver.device import copies
 from clhines.solver.engines.engine import DeviceOrder, SolveEngine, nothing_solved
-from clhines.solver.engines.hosted import Ended, Transfer
+from clhines.solver.engines.hosted import FinishOnError, Transfer
 from clhines.solver.engines.loaded import Resident, only_event
 from clhines.solver.engines.memory import (
     STAGES,
@@ -71,7 +71,7 @@ class _StoppedError(Exception):
     """Another stage has failed."""
 
 
-class Sliced(SolveEngine):
+class SlicedEngine(SolveEngine):
     """Engine: slices of whole cells, through a pipeline unless they are too large for several."""
 
     def __init__(
@@ -104,8 +104,8 @@ class Sliced(SolveEngine):
         if not self.several_fit:
             return [memory_of(self.plans, self.room, self.transfer)]
         pinned = copies.pinned_bytes() if copies.helps(self.queue.device) else 0
-        taken = pipeline_bytes(self.plans, self.dtype, 4, self.rows_at_once)
-        return [Memory(taken, 2 * pinned, self.num_slices)]
+        device_bytes = pipeline_bytes(self.plans, self.dtype, 4, self.rows_at_once)
+        return [Memory(device_bytes, 2 * pinned, self.num_slices)]
 
     def device_order(self, what: str) -> DeviceOrder:
         raise DeviceMemoryError(
@@ -121,26 +121,26 @@ class Sliced(SolveEngine):
         return self._bad
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
-        with Ended(self.queue):
+        with FinishOnError(self.queue):
             if not self.several_fit:
                 self._bad = self._one_by_one(arrays, target)
                 return
             if self.pipeline is None:
-                given = self.forest, self.plans, self.bounds, self.queue, self.dtype
-                self.pipeline = Pipeline(*given, self.rows_at_once)
+                arguments = self.forest, self.plans, self.bounds, self.queue, self.dtype
+                self.pipeline = Pipeline(*arguments, self.rows_at_once)
             self._bad = self.pipeline.solve(arrays, target)
 
     def _one_by_one(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> BadPivots:
-        found = []
+        pivots = []
         for k, plan in enumerate(tqdm(self.plans, "slices", disable=None, leave=False)):
             cells = self.bounds[k : k + 2]
             nodes = slice(*self.forest.cell_offsets[cells].tolist())
             one = Whole(plan, self.queue, self.dtype, self.room, self.transfer)
-            given = {name: a[..., nodes] for name, a in arrays.items()}
-            one.solve_host(given, target[..., nodes])
-            found.append(one.bad_pivots().moved(int(cells[0]), nodes.start))
+            system = {name: a[..., nodes] for name, a in arrays.items()}
+            one.solve_host(system, target[..., nodes])
+            pivots.append(one.bad_pivots().moved(int(cells[0]), nodes.start))
             del one  # with its buffers, before the next one takes others
-        return BadPivots.joined(found)
+        return BadPivots.joined(pivots)
 
 
 class Pipeline:
@@ -166,7 +166,9 @@ class Pipeline:
         self.in_queue, self.out_queue = (
             cl.CommandQueue(queue.context, queue.device) for _ in range(2)
         )
-        staging: type[copies.Pinned | copies.Direct] = copies.Pinned if pinned else copies.Direct
+        staging: type[copies.PinnedCopies | copies.DirectCopies] = (
+            copies.PinnedCopies if pinned else copies.DirectCopies
+        )
         self.sending, self.fetching = staging(self.in_queue), staging(self.out_queue)
         self._resident: Resident | None = None
 
@@ -177,11 +179,11 @@ class Pipeline:
     def solve(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> BadPivots:
         rows = {name: np.atleast_2d(a) for name, a in arrays.items()}
         try:
-            found = _Stages(self, rows, np.atleast_2d(target)).all_stages()
+            pivots = _Stages(self, rows, np.atleast_2d(target)).all_stages()
         finally:
             if self._resident is not None:
                 self._resident.take_factor(None)  # which was the run's
-        return BadPivots.joined(found)
+        return BadPivots.joined(pivots)
 
     def nodes(self, k: int) -> slice:
         return slice(*self.forest.cell_offsets[self.bounds[k : k + 2]].tolist())
@@ -214,26 +216,26 @@ class _Stages:
         self.ready: channels.SimpleQueue[_SliceRows] = channels.SimpleQueue()
         self.done: channels.SimpleQueue[_SliceRows] = channels.SimpleQueue()
         for _ in range(min(STAGES, len(self.plans))):
-            self.free.put(_SliceRoom(self._taken(slot_buffers)))
-        self.packed = self._taken(shared_buffers)
+            self.free.put(_SliceRoom(self._allocate(slot_buffers)))
+        self.packed = self._allocate(shared_buffers)
         self.factor = self.packed["factor"] if "factor" in self.packed.listed else None
         self.queue.finish()
 
-    def _taken(self, list_of: Callable[..., list[Buffer]]) -> Buffers:
-        taken = Buffers(list_of(self.plans, self.dtype, len(self.arrays), self.step), self.queue)
-        for name in taken.listed:
-            _ = taken[name]
-        return taken
+    def _allocate(self, list_of: Callable[..., list[Buffer]]) -> Buffers:
+        buffers = Buffers(list_of(self.plans, self.dtype, len(self.arrays), self.step), self.queue)
+        for name in buffers.listed:
+            _ = buffers[name]
+        return buffers
 
     def all_stages(self) -> list[BadPivots]:
-        found: list[BadPivots] = []
+        pivots: list[BadPivots] = []
         errors: list[BaseException | None] = []
         with (
             tqdm(total=len(self.plans), desc="slices", disable=None, leave=False) as bar,
             ThreadPoolExecutor(2, "clhines-slices") as pool,
         ):
             others = [pool.submit(self._guarded, self._bring)]
-            others += [pool.submit(self._guarded, partial(self._take, found, bar))]
+            others += [pool.submit(self._guarded, partial(self._take, pivots, bar))]
             try:
                 self._guarded(self._solve)
             except BaseException as error:
@@ -249,7 +251,7 @@ class _Stages:
         try:
             if real:
                 raise real[0]
-            return found
+            return pivots
         finally:  # an error holds this frame, which would hold the error, and device memory
             del errors, others, real
 
@@ -276,7 +278,7 @@ class _Stages:
             slot, nodes = self._get(self.free), pipeline.nodes(k)
             slot.resident = None  # that of the slice before, which is done
             slot.resident = pipeline.resident_of(k, len(self.arrays))
-            given = [
+            targets = [
                 ([a[0, nodes]], slot.buffers[name].base_data)
                 for name, a in self.arrays.items()
                 if name != "b"
@@ -285,9 +287,9 @@ class _Stages:
                 rows = slice(first, min(first + self.step, len(b)))
                 before = [self._get(slot.solved)] if first else None  # with the rows before these
                 some = [row[nodes] for row in b[rows]], slot.buffers["b"].base_data
-                sent = pipeline.sending.start([*given, some], before)
+                sent = pipeline.sending.start([*targets, some], before)
                 self.ready.put(_SliceRows(k, rows, slot, rows.stop == len(b), sent))
-                given = []  # stays where it is
+                targets = []  # stays where it is
 
     def _solve(self) -> None:
         for _ in range(self.num_jobs):
@@ -313,27 +315,27 @@ class _Stages:
     def _launch(self, job: _SliceRows) -> cl.Event:
         resident, plan = job.resident, job.resident.plan
         resident.take_factor(self.factor)
-        given = self._views(job, job.slot.buffers, plan.forest.num_nodes)
-        x = given.pop("x")
+        arrays = self._views(job, job.slot.buffers, plan.forest.num_nodes)
+        x = arrays.pop("x")
         if resident.takes_natural:
-            return resident.solve(list(given.values()), x, job.events, natural=True)[-1]
+            return resident.solve(list(arrays.values()), x, job.events, natural=True)[-1]
         packed = self._views(job, self.packed, plan.packed_size)
-        for a in given.values():
+        for a in arrays.values():
             a.events[:] = job.events
-        for name, a in given.items():
+        for name, a in arrays.items():
             resident.permute(a, packed[name], True)
         out = packed.pop("x")
         run = resident.solve(list(packed.values()), out, [])
         only_event(out, run[-1])
         return resident.permute(out, x, False).events[-1]
 
-    def _views(self, job: _SliceRows, taken: Buffers, size: int) -> dict[str, cla.Array]:
+    def _views(self, job: _SliceRows, buffers: Buffers, size: int) -> dict[str, cla.Array]:
         """Arrays of a job in device memory that may be larger."""
         rows = (job.rows.stop - job.rows.start,) if len(self.target) > 1 else ()
         names = [*self.arrays, "x"]
-        return {k: taken.view(k, (*rows, size) if k in "bx" else (size,)) for k in names}
+        return {k: buffers.view(k, (*rows, size) if k in "bx" else (size,)) for k in names}
 
-    def _take(self, found: list[BadPivots], bar: tqdm) -> None:
+    def _take(self, pivots: list[BadPivots], bar: tqdm) -> None:
         pipeline = self.pipeline
         for _ in range(self.num_jobs):
             job = self._get(self.done)
@@ -347,5 +349,5 @@ class _Stages:
             cl.enqueue_copy(pipeline.out_queue, status, job.slot.buffers["status"].base_data)
             bad = job.resident.bad_of(status)
             self.free.put(job.slot)
-            found.append(bad.moved(int(pipeline.bounds[job.number]), nodes.start))
+            pivots.append(bad.moved(int(pipeline.bounds[job.number]), nodes.start))
             bar.update()

@@ -58,7 +58,9 @@ class Whole(SolveEngine):
         self._solved = False
         self.kernel_events: list[cl.Event] = []
         self._kept = KeptBuffers(queue)
-        self._ways: dict[tuple[tuple[str, ...], int], hosted.Shared | hosted.Hosted] = {}
+        self._ways: dict[
+            tuple[tuple[str, ...], int], hosted.SharedMemorySolve | hosted.BufferedSolve
+        ] = {}
         self._elimination: hosted.Elimination | None = None
         self._pool = cl.tools.MemoryPool(  # of matrices in natural order; sizes nearly exact
             cl.tools.ImmediateAllocator(queue), leading_bits_in_bin_id=8
@@ -129,9 +131,9 @@ class Whole(SolveEngine):
             self._bad, self._solved = None, True
             return
         count = arrays["b"].size // self.plan.forest.num_nodes
-        taken = self._take(self._values(len(arrays), count, False))
-        operands = self._all_packed(taken, arrays)
-        x = taken.view("x", operands[-1].shape)
+        buffers = self._take(self._values(len(arrays), count, False))
+        operands = self._all_packed(buffers, arrays)
+        x = buffers.view("x", operands[-1].shape)
         self.enqueue(self.prepare(operands, x, False), x, [])
         self.loaded.permute(x, target, False)
 
@@ -141,25 +143,27 @@ class Whole(SolveEngine):
     def solve_values(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> BadPivots:
         """Solve from NumPy to NumPy, as many rows at once as memory allows."""
         names, b = tuple(arrays), arrays["b"]
-        found: BadPivots = NO_PIVOTS
+        pivots: BadPivots = NO_PIVOTS
         self.found_finite, finite = False, True
 
         def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
-            nonlocal found, finite
+            nonlocal pivots, finite
             way = self._way(names, _count(b), most)
             status = way.solve(arrays if b is arrays["b"] else {**arrays, "b": b}, target)
             good = not status.any()
             finite &= good and way.finds_infinite
-            found = NO_PIVOTS if good else self.loaded.bad_of(status)
+            pivots = NO_PIVOTS if good else self.loaded.bad_of(status)
 
-        with hosted.Ended(self.queue):  # before arrays of the host that kernels use are gone
+        with hosted.FinishOnError(
+            self.queue
+        ):  # before arrays of the host that kernels use are gone
             self._in_turn(solve, b, target)
         self.found_finite = finite
-        return found
+        return pivots
 
     def eliminate_values(self, arrays: dict[str, np.ndarray]) -> BadPivots:
         """Return the bad pivots of d, u, (l) in NumPy arrays; with a way that can say so."""
-        with hosted.Ended(self.queue):
+        with hosted.FinishOnError(self.queue):
             return self.loaded.bad_of(self._way((*arrays, "b"), 1, 1).eliminate(arrays))
 
     def _in_turn(
@@ -186,16 +190,18 @@ class Whole(SolveEngine):
     def _at_once(self) -> int:
         return self.room.rows_at_once(self.plan)
 
-    def _way(self, names: tuple[str, ...], rows: int, most: int) -> hosted.Shared | hosted.Hosted:
+    def _way(
+        self, names: tuple[str, ...], rows: int, most: int
+    ) -> hosted.SharedMemorySolve | hosted.BufferedSolve:
         """Return the kept way to solve `rows` right-hand sides, in buffers for `most` of them."""
         way = self._ways.get((names, rows))
         if way is None:
             if hosted.prefers_shared(self.loaded, most):
                 self._forget()
-                way = hosted.Shared(self.loaded, names, rows)
+                way = hosted.SharedMemorySolve(self.loaded, names, rows)
             else:
-                taken = self._take(self._values(len(names), most, self.loaded.takes_natural))
-                way = hosted.Hosted(self.loaded, self.transfer, taken, names, rows)
+                buffers = self._take(self._values(len(names), most, self.loaded.takes_natural))
+                way = hosted.BufferedSolve(self.loaded, self.transfer, buffers, names, rows)
             while len(self._ways) >= MOST_WAYS:
                 self._ways.pop(next(iter(self._ways)))
             self._ways[names, rows] = way
@@ -215,21 +221,21 @@ class Whole(SolveEngine):
     def _values(self, operands: int, rows: int, natural: bool) -> list[Buffer]:
         return value_buffers(self.plan, self.dtype, operands, rows, natural)
 
-    def _packed(self, taken: Buffers, name: str, a: np.ndarray | cla.Array) -> cla.Array:
-        source = a if isinstance(a, cla.Array) else self.transfer.bring(a, taken, "natural")
-        target = taken.view(name, (*a.shape[:-1], self.plan.packed_size))
+    def _packed(self, buffers: Buffers, name: str, a: np.ndarray | cla.Array) -> cla.Array:
+        source = a if isinstance(a, cla.Array) else self.transfer.bring(a, buffers, "natural")
+        target = buffers.view(name, (*a.shape[:-1], self.plan.packed_size))
         return self.loaded.permute(source, target, True)
 
-    def _all_packed(self, taken: Buffers, arrays: dict[str, cla.Array]) -> list[cla.Array]:
+    def _all_packed(self, buffers: Buffers, arrays: dict[str, cla.Array]) -> list[cla.Array]:
         """Return d, u, (l), b in device order, each in its buffer, from arrays on the device."""
         if arrays["b"].ndim == 2:
-            found = {name: self._packed(taken, name, a) for name, a in arrays.items()}
+            packed = {name: self._packed(buffers, name, a) for name, a in arrays.items()}
         else:
-            found = {name: taken.view(name, (self.plan.packed_size,)) for name in arrays}
-            self.loaded.pack_three([arrays[k] for k in "dub"], [found[k] for k in "dub"])
+            packed = {name: buffers.view(name, (self.plan.packed_size,)) for name in arrays}
+            self.loaded.pack_three([arrays[k] for k in "dub"], [packed[k] for k in "dub"])
             if "l" in arrays:
-                self.loaded.permute(arrays["l"], found["l"], True)
-        return [*(a for name, a in found.items() if name != "b"), found["b"]]
+                self.loaded.permute(arrays["l"], packed["l"], True)
+        return [*(a for name, a in packed.items() if name != "b"), packed["b"]]
 
     def solve_factored(self, factors: WholeFactors, b: np.ndarray, target: np.ndarray) -> None:
         natural, finite = bool(factors.values), True
@@ -237,16 +243,16 @@ class Whole(SolveEngine):
         def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
             nonlocal finite
             rows, listed = _count(b), self._values(3, most, natural)
-            taken = self._take([one for one in listed if one.name in ("b", "x", "natural")])
+            buffers = self._take([one for one in listed if one.name in ("b", "x", "natural")])
             way = factors.way
-            if way is None or (way.taken, way.rows) != (taken, rows):
-                given = self.loaded, self.transfer, taken, ("b",), rows
-                way = factors.way = hosted.Hosted(*given, **factors.given)
+            if way is None or (way.buffers, way.rows) != (buffers, rows):
+                arguments = self.loaded, self.transfer, buffers, ("b",), rows
+                way = factors.way = hosted.BufferedSolve(*arguments, **factors.hosted_options)
             status = way.solve({"b": b}, target)
             finite &= way.finds_infinite and not status.any()
 
         self.found_finite = False
-        with hosted.Ended(self.queue):
+        with hosted.FinishOnError(self.queue):
             self._in_turn(solve, b, target)
         self.found_finite = finite
 
@@ -269,24 +275,24 @@ class Whole(SolveEngine):
     def _factor_natural(self, arrays: dict[str, np.ndarray]) -> NaturalFactors:
         """Eliminate d, u, (l) in natural order, which stay on the device."""
         names, spare = tuple(arrays), len(arrays) + 1
-        taken = self._take([Buffer("x", self.plan.forest.num_nodes, self.dtype)])
+        buffers = self._take([Buffer("x", self.plan.forest.num_nodes, self.dtype)])
         if self._elimination is None or self._elimination.names != names:
-            self._elimination = hosted.Elimination(self.loaded, self.transfer, taken, names)
+            self._elimination = hosted.Elimination(self.loaded, self.transfer, buffers, names)
         if self._pool.held_blocks > spare:
             self._pool.free_held()
         listed = natural_factor_buffers(self.plan, self.dtype, spare)
-        with hosted.Ended(self.queue):  # buffers: pyopencl's arrays take longer than a copy
-            own = {one.name: self._pool(one.nbytes) for one in listed}
-            bad = self.loaded.bad_of(self._elimination.run(arrays, own))
-        slots = {one.name: Slot((one.size,), own[one.name]) for one in listed}
+        with hosted.FinishOnError(self.queue):  # buffers: pyopencl's arrays take longer than a copy
+            memory = {one.name: self._pool(one.nbytes) for one in listed}
+            bad = self.loaded.bad_of(self._elimination.run(arrays, memory))
+        slots = {one.name: Slot((one.size,), memory[one.name]) for one in listed}
         return NaturalFactors(self, {name: slots[name] for name in names}, bad, slots["status"])
 
     def factor_on_device(self, arrays: Mapping[str, np.ndarray | cla.Array]) -> WholeFactors:
         self._forget()
         listed = factor_buffers(self.plan, self.dtype, len(arrays) + 1, 1)
-        taken = Buffers(listed, self.queue)
-        matrix = [self._packed(taken, name, a) for name, a in arrays.items()]
-        pivots, status = self.loaded.make_factors(matrix, taken)
+        buffers = Buffers(listed, self.queue)
+        matrix = [self._packed(buffers, name, a) for name, a in arrays.items()]
+        pivots, status = self.loaded.make_factors(matrix, buffers)
         return WholeFactors(self, [pivots, *matrix[1:]], status)
 
     @memory_errors
@@ -294,9 +300,9 @@ class Whole(SolveEngine):
         """Put systems d, u, b on the device; returns a function that enqueues a solve of one."""
         sets, x = [], []
         for one in systems:
-            taken = Buffers(self._values(3, 1, False), self.queue)
-            sets.append([self._packed(taken, k, a) for k, a in zip("dub", one, strict=True)])
-            x.append(taken["x"])
+            buffers = Buffers(self._values(3, 1, False), self.queue)
+            sets.append([self._packed(buffers, k, a) for k, a in zip("dub", one, strict=True)])
+            x.append(buffers["x"])
 
         def launch(k: int) -> list[cl.Event]:
             return self.loaded.solve(sets[k % len(sets)], x[k % len(sets)], [])
@@ -315,10 +321,10 @@ class WholeFactors:
 
     def __init__(self, engine: Whole, matrix: list[cla.Array], bad: cla.Array) -> None:
         self.engine, self.matrix, self.bad = engine, matrix, bad
-        self.way: hosted.Hosted | None = None  # of the last solve from NumPy to NumPy
+        self.way: hosted.BufferedSolve | None = None  # of the last solve from NumPy to NumPy
 
     @property
-    def given(self) -> dict[str, Any]:
+    def hosted_options(self) -> dict[str, Any]:
         return {"packed": self.matrix, "factored": self.bad}
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
@@ -335,7 +341,7 @@ class WholeFactors:
         return self.engine.loaded.steps([*self.matrix, b], out, factored=self.bad)
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
-        """See `Eliminated`. The queue is in order, and has made the factors before."""
+        """See `EliminatedMatrix`. The queue is in order, and has made the factors before."""
         done = self.engine.loaded.run(steps, waits)
         self.engine.note(done)
         only_event(out, done[-1])
@@ -345,17 +351,17 @@ class WholeFactors:
         return self.engine.loaded.first_bad(self.bad)
 
     def transposed(self) -> WholeFactors:
-        """See `Eliminated`: pivots depend on products of u and l only, so u and l swap."""
+        """See `EliminatedMatrix`: pivots depend on products of u and l only, so u and l swap."""
         pivots, *couplings = self.matrix
         return WholeFactors(self.engine, [pivots, *reversed(couplings)], self.bad)
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
-        """See `Eliminated`; of factors that keep the diagonal."""
-        found = {}
+        """See `EliminatedMatrix`; of factors that keep the diagonal."""
+        matrix = {}
         for name, a in zip(("d", "u", "l"), self.matrix, strict=False):
             natural = cla.empty(self.engine.queue, self.engine.plan.forest.num_nodes, a.dtype)
-            found[name] = self.engine.unpack(a, natural).get(self.engine.queue)
-        return found
+            matrix[name] = self.engine.unpack(a, natural).get(self.engine.queue)
+        return matrix
 
 
 class NaturalFactors(WholeFactors):
@@ -397,9 +403,9 @@ class NaturalFactors(WholeFactors):
         return self._on_device.bad
 
     @property
-    def given(self) -> dict[str, Any]:
+    def hosted_options(self) -> dict[str, Any]:
         if not self.values:
-            return super().given
+            return super().hosted_options
         return {"natural": list(self.values.values()), "factored": self._status}
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
@@ -420,8 +426,8 @@ class NaturalFactors(WholeFactors):
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
         queue, arrays = self.engine.queue, self._arrays
-        found = {k: a if isinstance(a, np.ndarray) else a.get(queue) for k, a in arrays.items()}
-        return found or super().matrix_on_host()
+        matrix = {k: a if isinstance(a, np.ndarray) else a.get(queue) for k, a in arrays.items()}
+        return matrix or super().matrix_on_host()
 
 
 def _count(b: np.ndarray) -> int:
@@ -455,5 +461,5 @@ def _pinned(plan: Plan, room: Room, transfer: hosted.Transfer, rows: int) -> int
         for r in range(1, rows + 1)
     ]
     ways = MOST_WAYS + 1  # of solves, and those of factors, which bring less
-    found = sum(sorted(sizes * 2)[-ways:]) + (transfer.pinned_bytes() if staged else 0)
-    return found + max(copies.result_bytes(n * r) for r in range(1, rows + 1))
+    pinned = sum(sorted(sizes * 2)[-ways:]) + (transfer.pinned_bytes() if staged else 0)
+    return pinned + max(copies.result_bytes(n * r) for r in range(1, rows + 1))

@@ -13,9 +13,9 @@ method                         source
 weights by target, graph cut   Brette and Goodman 2012, section 2.3.3: orders of synapses in memory
 =============================  ====================================================================
 
-`METHODS` has their rows; a `Named` planner imports its module here when it plans for the first
-time. The papers' methods and options that users do need, such as ``fine`` with ``split``, are in
-`solver.plan`.
+`METHODS` has their rows; a `PlannerName` planner imports its module here when it plans for the
+first time. The papers' methods and options that users do need, such as ``fine`` with ``split``, are
+in `solver.plan`.
 
 Who owns what
     `dhs`: plans with k lanes per cell, cells one after another, or side by side with slots in local
@@ -39,5 +39,5 @@ True
 
 To add one: a module here whose function returns a `Plan`, a template of the same name in
 ``kernels/solver/literature``, and a row in `plan.methods.METHODS` with
-``Named("module:function")``.
+``PlannerName("module:function")``.
 """

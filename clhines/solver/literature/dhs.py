@@ -98,9 +98,9 @@ def _plan_exchange(
             alone: Options = {**options, "exchange": False}
             return _plan_places(part, method, real, limits, alone, size)
         some = k_lane_steps(part.trees, lanes) if large.any() else steps
-        found = exchange_slots(part.trees, some) if large.any() else slots
+        part_slots = exchange_slots(part.trees, some) if large.any() else slots
         order = np.lexsort((part.shape_of_cell, -some.counts[part.shape_of_cell]))
-        needed = slots_of(found, room // 2, limits)
+        needed = slots_of(part_slots, room // 2, limits)
         cells = work_group // lanes
         while 2 * cells * needed > room:
             cells //= 2
@@ -110,7 +110,7 @@ def _plan_exchange(
                 f"the device's {limits.local_bytes} bytes are enough for {cells}"
             )
         spec = DhsExchangeSpec(real=real, work_group=cells * lanes, lanes=lanes, slots=needed)
-        return plan_exchange(part, method, spec, some, found, order, limits)
+        return plan_exchange(part, method, spec, some, part_slots, order, limits)
 
     return plan_by_kind(forest, method, large, plan_some)
 
@@ -288,12 +288,12 @@ def _list_schedule(
     waiting.append(2)  # for the root's parent, -1: never ready
     while ready:
         if len(ready) <= k:
-            taken, ready = sorted(ready), []
+            nodes, ready = sorted(ready), []
         else:
-            taken = [heappop(ready) for _ in range(k)]
-        order += taken
-        width.append(len(taken))
-        for v in taken:
+            nodes = [heappop(ready) for _ in range(k)]
+        order += nodes
+        width.append(len(nodes))
+        for v in nodes:
             above = parent[v]
             waiting[above] -= 1
             if not waiting[above]:
@@ -417,16 +417,16 @@ class _CellGroups:
 
 def _groups(forest: Forest, steps: LaneSteps, cells: np.ndarray, width: int) -> _CellGroups:
     shape = forest.shape_of_cell[cells]
-    known: dict[tuple[int, ...], int] = {}
+    group_of: dict[tuple[int, ...], int] = {}
     profiles: list[np.ndarray] = []
     count = -(-len(cells) // width)
     profile = np.empty(count, np.int64)
     for group in range(count):
         key = tuple(np.unique(shape[group * width : (group + 1) * width]).tolist())
-        if key not in known:
-            known[key] = len(profiles)
+        if key not in group_of:
+            group_of[key] = len(profiles)
             profiles.append(offsets(_widest(steps, key)))
-        profile[group] = known[key]
+        profile[group] = group_of[key]
     ends = np.array([p[-1] for p in profiles])
     return _CellGroups(cells, width, profile, profiles, offsets(ends[profile] * width))
 
@@ -500,7 +500,10 @@ def _tables(
     trees = forest.trees
     shape = forest.shape_of_cell[groups.cells]
     idle = len(groups.profile) * groups.width - len(shape)
-    own = [np.diff(steps.offsets)[shape], (steps.offsets[:-1] + np.arange(trees.num_trees))[shape]]
+    cell_steps = [
+        np.diff(steps.offsets)[shape],
+        (steps.offsets[:-1] + np.arange(trees.num_trees))[shape],
+    ]
     ends = np.cumsum(steps.width)
     first = ends - steps.width - np.repeat(trees.offsets[:-1], steps.counts)
     first = np.insert(first, steps.offsets[1:], trees.sizes)
@@ -509,8 +512,8 @@ def _tables(
     joins = slots.joins
     yield "cell_number", np.pad(groups.cells, (0, idle), constant_values=-1)
     yield "cell_node", np.pad(trees.offsets[shape], (0, idle))
-    yield "cell_step", np.pad(own[1], (0, idle))
-    yield "cell_steps", np.pad(own[0], (0, idle))
+    yield "cell_step", np.pad(cell_steps[1], (0, idle))
+    yield "cell_steps", np.pad(cell_steps[0], (0, idle))
     yield "group_start", groups.start[:-1]
     yield "group_step", at[groups.profile]
     yield "group_steps", np.array([len(p) - 1 for p in groups.profiles])[groups.profile]

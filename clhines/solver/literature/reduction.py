@@ -135,15 +135,15 @@ def _switch(method: str, largest: int, room: int, limits: Limits, options: Optio
         return 1
     if method == "pcr":
         return most
-    asked = options["switch"]
-    if asked is None:
+    switch = options["switch"]
+    if switch is None:
         return min(most, CPU_SWITCH if limits.is_cpu else USUAL_SWITCH)
-    if min(asked, largest) > most:
+    if min(switch, largest) > most:
         raise InputError(
-            f"switch={asked} is above the limit of {most} unknowns that PCR can hold in the "
+            f"switch={switch} is above the limit of {most} unknowns that PCR can hold in the "
             f"device's {limits.local_bytes} B of local memory"
         )
-    return min(int(asked), most)
+    return min(int(switch), most)
 
 
 def _most_nodes(room: int, switch: int) -> int:

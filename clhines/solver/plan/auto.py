@@ -104,38 +104,38 @@ def kind_of(limits: Limits) -> str:
 
 
 def terms(
-    known: Statistics, limits: Limits, dtype: DTypeLike, options: Mapping[str, Option]
+    stats: Statistics, limits: Limits, dtype: DTypeLike, options: Mapping[str, Option]
 ) -> dict[str, float]:
     """Terms of the cost model, in their own units; of `options` only `vector_width` matters."""
     itemsize = np.dtype(dtype).itemsize
-    width = int(options.get("vector_width") or 0) or _native_width(known, limits, itemsize)
-    return _terms(known, limits.compute_units, itemsize, width)
+    width = int(options.get("vector_width") or 0) or _native_width(stats, limits, itemsize)
+    return _terms(stats, limits.compute_units, itemsize, width)
 
 
 @lru_cache(maxsize=64)  # most candidates share theirs
-def _terms(known: Statistics, units: int, itemsize: int, width: int) -> dict[str, float]:
-    padded = known.padded[VECTOR_WIDTHS.index(width)]
-    whole = width == 1 or padded <= 1.25 * known.nodes  # else cells of several shapes share lanes
-    active = min(units, -(-known.cells // width))  # units that a work-item is there for
-    busiest = max(float(known.largest), known.nodes / active)
+def _terms(stats: Statistics, units: int, itemsize: int, width: int) -> dict[str, float]:
+    padded = stats.padded[VECTOR_WIDTHS.index(width)]
+    whole = width == 1 or padded <= 1.25 * stats.nodes  # else cells of several shapes share lanes
+    active = min(units, -(-stats.cells // width))  # units that a work-item is there for
+    busiest = max(float(stats.largest), stats.nodes / active)
     return {
         "launch": 1.0,
-        "rounds": log2(known.largest),
-        "size": float(known.largest),
-        "deepest": float(known.deepest),
-        "cells": max(1.0, known.cells / units),
+        "rounds": log2(stats.largest),
+        "size": float(stats.largest),
+        "deepest": float(stats.deepest),
+        "cells": max(1.0, stats.cells / units),
         "nodes": busiest,
-        "steps": max(float(known.deepest), known.steps / units),
-        "vectors": max(float(known.largest), padded / width / active) if whole else 0.0,
-        "lanes": 0.0 if whole else max(float(known.largest * width), busiest),
-        "bytes": float(known.nodes * itemsize),
-        "tables": float(known.shape_nodes),
+        "steps": max(float(stats.deepest), stats.steps / units),
+        "vectors": max(float(stats.largest), padded / width / active) if whole else 0.0,
+        "lanes": 0.0 if whole else max(float(stats.largest * width), busiest),
+        "bytes": float(stats.nodes * itemsize),
+        "tables": float(stats.shape_nodes),
     }
 
 
-def _native_width(known: Statistics, limits: Limits, itemsize: int) -> int:
+def _native_width(stats: Statistics, limits: Limits, itemsize: int) -> int:
     width = max(1, limits.vector_bytes // itemsize) if limits.is_cpu else 1
-    while width > known.cells:
+    while width > stats.cells:
         width //= 2
     return min(width, VECTOR_WIDTHS[-1])
 
@@ -149,13 +149,13 @@ def costs() -> dict[str, dict[str, dict[str, float]]]:
 
 def checked_costs(table: object) -> dict[str, dict[str, dict[str, float]]]:
     """Return the costs of a table as it is read; `InputError` for anything but finite seconds."""
-    known = set(_terms(Statistics(1, 1, 1, 1, 1, 1, 1, (1,) * len(VECTOR_WIDTHS)), 1, 8, 1))
+    names = set(_terms(Statistics(1, 1, 1, 1, 1, 1, 1, (1,) * len(VECTOR_WIDTHS)), 1, 8, 1))
     costs = table.get("costs") if isinstance(table, dict) else None
     if not isinstance(costs, dict):
         raise InputError(f"{COSTS_FILE}: has no costs; expected a table of them")
     for kind, rows in costs.items():
         for name, terms_ in rows.items() if isinstance(rows, dict) else [(kind, None)]:
-            if not isinstance(terms_, dict) or not set(terms_) <= known:
+            if not isinstance(terms_, dict) or not set(terms_) <= names:
                 raise InputError(f"{COSTS_FILE}: {name} has not the terms of the model")
             for term, seconds in terms_.items():
                 number = type(seconds) in (int, float)
@@ -166,16 +166,16 @@ def checked_costs(table: object) -> dict[str, dict[str, dict[str, float]]]:
     return costs
 
 
-def predict(candidate: Candidate, known: Statistics, limits: Limits, dtype: DTypeLike) -> float:
+def predict(candidate: Candidate, stats: Statistics, limits: Limits, dtype: DTypeLike) -> float:
     table = costs().get(f"{kind_of(limits)} {np.dtype(dtype).name}", {}).get(str(candidate))
     if table is None:
         return inf
-    values = terms(known, limits, dtype, candidate.options)
+    values = terms(stats, limits, dtype, candidate.options)
     return sum(seconds * values[name] for name, seconds in table.items())
 
 
 def ranked(forest: Forest, dtype: DTypeLike, limits: Limits) -> list[tuple[Candidate, float]]:
     """Candidates with the seconds expected of them, fastest first, or in their own order."""
-    known = statistics(forest)
-    rows = [(c, predict(c, known, limits, dtype)) for c in CANDIDATES[kind_of(limits)]]
+    stats = statistics(forest)
+    rows = [(c, predict(c, stats, limits, dtype)) for c in CANDIDATES[kind_of(limits)]]
     return sorted(rows, key=lambda row: row[1])

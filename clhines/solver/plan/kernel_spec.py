@@ -46,8 +46,8 @@ class Word:
         if set(values) != set(self._widths):
             raise TypeError(f"got {sorted(values)}; expected {sorted(self._widths)}")
         word = np.zeros((), np.int64)
-        for name, given in values.items():
-            value = np.asarray(given, np.int64)
+        for name, numbers in values.items():
+            value = np.asarray(numbers, np.int64)
             least = -self.most(name) - 1 if self._is_last(name) else 0
             if value.size and not least <= value.min() <= value.max() <= self.most(name):
                 raise OverflowError(
@@ -112,10 +112,10 @@ class Parameter:
 def parameter(text: str, usual: str = "") -> Parameter:
     """Return the parameter that ``TYPE NAME`` or ``NAME:ROLE`` declares; `usual` is its type."""
     declared, _, role = text.strip().partition(":")
-    found = re.fullmatch(r"(.*?)(\w+)", declared)
-    if not found or not (found[1] or usual):
+    match = re.fullmatch(r"(.*?)(\w+)", declared)
+    if not match or not (match[1] or usual):
         raise ValueError(f"parameter {text!r}; expected a type and a name")
-    return Parameter(found[2], found[1].strip() or usual, role)
+    return Parameter(match[2], match[1].strip() or usual, role)
 
 
 class TemplateSpec:
@@ -130,17 +130,17 @@ class TemplateSpec:
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {}
 
     def parameters(self, kernel: str) -> list[Parameter]:
-        return self._given(self.kernels[kernel])
+        return self._active_parameters(self.kernels[kernel])
 
-    def _given(self, texts: tuple[str, ...], usual: str = "") -> list[Parameter]:
+    def _active_parameters(self, texts: tuple[str, ...], usual: str = "") -> list[Parameter]:
         """Return the parameters whose conditions hold; `usual` is the type where none is named."""
-        found = []
+        parameters = []
         for text in (one.strip() for several in texts for one in several.split(",")):
             declared, _, conditions = text.partition(" if ")
             terms = [c.partition("not ")[::2] for c in conditions.split(" and ") if c]
             if all(not getattr(self, b) if b else getattr(self, a) for a, b in terms):
-                found.append(parameter(declared, usual))
-        return found
+                parameters.append(parameter(declared, usual))
+        return parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,17 +200,17 @@ class KernelSpec(TemplateSpec):
 
     def parameters(self, kernel: str = "solve") -> list[Parameter]:
         numbers = [Parameter(n, "int") for n in (self.first_argument, "num_values", "first_row")]
-        return [*numbers, *self._tables(), *self._given(self.takes)]
+        return [*numbers, *self._tables(), *self._active_parameters(self.takes)]
 
     def roles(self) -> dict[str, str]:
         """Role of each table that this kernel takes, in the order of its arguments; or ''."""
         return {table.name: table.role for table in self._tables()}
 
     def arrays(self) -> list[str]:
-        return [array.name for array in self._given(self.takes)]
+        return [array.name for array in self._active_parameters(self.takes)]
 
     def _tables(self) -> list[Parameter]:
-        return self._given(self.tables, "const int *restrict")
+        return self._active_parameters(self.tables, "const int *restrict")
 
 
 def signature(spec: TemplateSpec, kernel: str = "solve") -> str:

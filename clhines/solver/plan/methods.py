@@ -29,7 +29,7 @@ Build = Callable[[Forest, str, str, Limits, Options], Plan]
 
 
 @dataclass(frozen=True)
-class Named:
+class PlannerName:
     """A planner by its name, ``module:function``, which is imported when it plans."""
 
     name: str
@@ -112,8 +112,8 @@ def make_plan(
     most = options.get("max_cells")
     if most:
         options["max_cells"] = min(int(most), forest.num_cells)
-    given = cast(Options, {**row.options, **options})
-    plan = row.build(forest, method, real, limits, given)
+    settings = cast(Options, {**row.options, **options})
+    plan = row.build(forest, method, real, limits, settings)
     return replace(plan, summary=row.summary)
 
 
@@ -140,26 +140,26 @@ def candidate_plans(
     """Yield candidates of `auto` that can be planned, fastest first, or raise the first error."""
     real_name(dtype)
     ranked = auto.ranked(forest, dtype, limits)
-    known = sorted({name for c, _ in ranked for name in METHODS[c.method].options})
-    unknown = sorted(set(options) - set(known))
+    accepted = sorted({name for c, _ in ranked for name in METHODS[c.method].options})
+    unknown = sorted(set(options) - set(accepted))
     if unknown:
         raise InputError(
             f"option {shown(unknown[0])} is not one of what auto chooses from; "
-            f"expected {', '.join(known)}{meant(unknown[0], [*known, *_ARGUMENTS])}"
+            f"expected {', '.join(accepted)}{meant(unknown[0], [*accepted, *_ARGUMENTS])}"
         )
     refused: InputError | None = None
     yielded: list[tuple[str, dict[str, Option]]] = []
     for candidate, _ in ranked:
-        asked: dict[str, Option] = {**candidate.options, **options}
-        if (candidate.method, asked) in yielded:  # equal to an earlier candidate, by its options
+        settings: dict[str, Option] = {**candidate.options, **options}
+        if (candidate.method, settings) in yielded:  # equal to an earlier candidate, by its options
             continue
         try:
-            plan = make_plan(forest, candidate.method, dtype, limits, **asked)
+            plan = make_plan(forest, candidate.method, dtype, limits, **settings)
         except InputError as error:
             refused = refused or error
             continue
-        yielded.append((candidate.method, asked))
-        yield Candidate(candidate.method, asked), plan
+        yielded.append((candidate.method, settings))
+        yield Candidate(candidate.method, settings), plan
     if not yielded and refused is not None:
         raise refused
 
@@ -250,27 +250,27 @@ METHODS: dict[str, Method] = {
     "dhs": Method(
         "k work-items per cell, the deepest nodes that are ready first, a barrier per step",
         "Zhang 2023, dendritic hierarchical scheduling (DeepDendrite)",
-        Named("clhines.solver.literature.dhs:plan_dhs"),
+        PlannerName("clhines.solver.literature.dhs:plan_dhs"),
         {"k": None, "work_group": None, "local": False, "exchange": None},
     ),
     "cr": Method(
         "one work-group per chain, cyclic reduction in local memory",
         "Hockney 1965; Valero-Lara 2018, section 4.1",
-        Named("clhines.solver.literature.reduction:plan_reduction"),
+        PlannerName("clhines.solver.literature.reduction:plan_reduction"),
         {"work_group": None},
         chains_only=True,
     ),
     "pcr": Method(
         "one work-group per chain, parallel cyclic reduction in local memory",
         "Hockney and Jesshope 1981; Valero-Lara 2018, section 4.1",
-        Named("clhines.solver.literature.reduction:plan_reduction"),
+        PlannerName("clhines.solver.literature.reduction:plan_reduction"),
         {"work_group": None},
         chains_only=True,
     ),
     "cr_pcr": Method(
         "one work-group per chain, cyclic reduction and then the parallel one, in local memory",
         "Zhang, Cohen and Owens 2010; Valero-Lara 2018, gtsvStridedBatch",
-        Named("clhines.solver.literature.reduction:plan_reduction"),
+        PlannerName("clhines.solver.literature.reduction:plan_reduction"),
         {"work_group": None, "switch": None},
         chains_only=True,
     ),

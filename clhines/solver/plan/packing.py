@@ -172,7 +172,7 @@ def best_fit(
     most = len(shape_of_cell) if max_cells is None else max_cells
     by_shape = np.argsort(shape_of_cell, kind="stable")
     left = np.bincount(shape_of_cell, minlength=len(widths))
-    taken = starts(left)  # cells of each shape before this place are in blocks
+    place = starts(left)  # cells of each shape before this place are in blocks
     order = np.argsort(-widths.max(axis=1), kind="stable")
     slots: list[np.ndarray] = []
     cells: list[np.ndarray] = []
@@ -183,9 +183,9 @@ def best_fit(
             times = min(int(left[s]) // n for s, n in members.items())
             columns = []
             for shape, count in members.items():
-                here = by_shape[taken[shape] : taken[shape] + count * times]
+                here = by_shape[place[shape] : place[shape] + count * times]
                 columns.append(here.reshape(times, count))
-                taken[shape] += count * times
+                place[shape] += count * times
                 left[shape] -= count * times
             slots.append(np.repeat(list(members), list(members.values())))
             cells.append(np.concatenate(columns, axis=1).reshape(-1))

@@ -306,12 +306,12 @@ class Plan:
 
 def real_name(dtype: DTypeLike) -> str:
     try:
-        known = np.dtype(dtype)
+        checked = np.dtype(dtype)
     except (TypeError, ValueError, SyntaxError):  # NumPy evaluates a text with commas
-        known = None
-    if known == np.float64:
+        checked = None
+    if checked == np.float64:
         return "double"
-    if known == np.float32:
+    if checked == np.float32:
         return "float"
     raise InputError(
         f"dtype {shown(dtype)} is not supported; expected float64 or float32"

@@ -1,7 +1,7 @@
 """Transforms: forests changed so that they are solved in fewer or in more equal steps.
 
 Nodes keep their numbers, so that values at nodes need no map; `Rerooted.couplings` tells what
-becomes of the entries *between* nodes, and `Split.tree` of shapes.
+becomes of the entries *between* nodes, and `SplitForest.tree` of shapes.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _paths_to_the_deepest(trees: Trees) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class SplitForest:
     """A forest whose long branches are cut; pivots are still numbered by `old`."""
 
     forest: Forest
@@ -189,7 +189,7 @@ class Split:
         return old.rank[begin + node] - begin
 
 
-def split_branches(forest: Forest, blocks: Blocks | None = None) -> Split:
+def split_branches(forest: Forest, blocks: Blocks | None = None) -> SplitForest:
     """Cut branches that are longer than the mean of their level (2018 report, section 6).
 
     From the roots on, the rest of a longer branch is a branch of the next level, where it may be
@@ -202,8 +202,8 @@ def split_branches(forest: Forest, blocks: Blocks | None = None) -> Split:
         group = np.zeros(trees.num_trees, np.int64)
     else:
         keys = blocks.slot_template * trees.num_trees + blocks.slot_tree
-        found, number, weight = np.unique(keys, return_inverse=True, return_counts=True)
-        group, which = np.divmod(found, trees.num_trees)
+        groups, number, weight = np.unique(keys, return_inverse=True, return_counts=True)
+        group, which = np.divmod(groups, trees.num_trees)
         slots = np.diff(blocks.slot_start)[blocks.template]
         shape = np.empty(forest.num_cells, np.int64)
         shape[blocks.cells] = number.reshape(-1)[ranges(blocks.slot_start[blocks.template], slots)]
@@ -212,7 +212,7 @@ def split_branches(forest: Forest, blocks: Blocks | None = None) -> Split:
         parent = trees.parent[ranges(trees.offsets[which], sizes)]
         trees = Trees(bounds, moved(parent, bounds[:-1] - trees.offsets[which], sizes))
     cut = Trees(trees.offsets, trees.parent, _cuts(trees, weight, group))
-    return Split(Forest.from_trees(cut, shape), which, forest)
+    return SplitForest(Forest.from_trees(cut, shape), which, forest)
 
 
 def _cuts(trees: Trees, weight: np.ndarray, group: np.ndarray) -> np.ndarray:

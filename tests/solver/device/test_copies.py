@@ -32,7 +32,7 @@ def test_what_runtimes_take():
 def test_threads_carry_values_there_and_back(fast_queue, monkeypatch, joins, count):
     """In many pieces, by the calling thread too; an error does not end a thread."""
     monkeypatch.setattr(copies, "LEAST_PIECE", 1 << 10)
-    staging = copies.Pinned(fast_queue, count, 1 << 12, joins)
+    staging = copies.PinnedCopies(fast_queue, count, 1 << 12, joins)
     assert staging.pinned_bytes == count * copies.PIECES << 12
     arrays = [np.arange(size, dtype=np.float32) + size for size in (1, 7000, 20_001)]
     buffers = [cl.Buffer(fast_queue.context, cl.mem_flags.READ_WRITE, a.nbytes) for a in arrays]

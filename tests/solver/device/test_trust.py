@@ -53,7 +53,7 @@ def test_narrower_vectors_after_a_fault(stub, fast_queue, monkeypatch, bad, said
     assert [width for *_, width in started] == [64, 32]
     trust.forget()  # as another process, which finds it in the cache and starts nothing
     assert limits_of(fast_queue) == found and len(started) == 2
-    kept = trust.known(fast_queue.device, "solve", np.float64)
+    kept = trust.stored_outcome(fast_queue.device, "solve", np.float64)
     assert kept.widest == 32 and said in kept.said[0]
 
 
@@ -85,7 +85,7 @@ def test_what_cannot_be_checked_is_used(stub, fast_queue, monkeypatch, how):
     said = r"could not be checked for known answers \(solves in vectors, float64\): its process "
     with pytest.warns(UserWarning, match=said + why):
         assert limits_of(fast_queue) == devices.limits(fast_queue.device)
-    assert trust.known(fast_queue.device, "solve", np.float64) is None
+    assert trust.stored_outcome(fast_queue.device, "solve", np.float64) is None
 
 
 def test_children_check_nothing_and_have_their_own_cache(stub, fast_queue, monkeypatch):
@@ -99,7 +99,7 @@ def test_children_check_nothing_and_have_their_own_cache(stub, fast_queue, monke
     monkeypatch.setenv("BEFORE", os.environ.get("POCL_CACHE_DIR", ""))
     monkeypatch.setattr(trust, "command", lambda *_: [sys.executable, "-c", code])
     limits_of(fast_queue)
-    assert trust.known(fast_queue.device, "solve", np.float64).said == ()
+    assert trust.stored_outcome(fast_queue.device, "solve", np.float64).said == ()
 
 
 def change(**values):
@@ -185,7 +185,7 @@ def test_a_real_check_of_a_device(fast_queue):
     """A child is started once, ends with the right answer, and leaves that in the cache."""
     dtype = np.float64 if devices.has_fp64(fast_queue.device) else np.float32
     assert trust.limits(fast_queue.device, "solve", dtype) == devices.limits(fast_queue.device)
-    kept = trust.known(fast_queue.device, "solve", dtype)
+    kept = trust.stored_outcome(fast_queue.device, "solve", dtype)
     assert kept.widest == devices.limits(fast_queue.device).vector_bytes and not kept.said
 
 

@@ -63,7 +63,7 @@ def test_a_kernel_gets_its_arguments_once(fast_queue, monkeypatch):
     original = Step.run
 
     def run(step, *args):
-        keys.append(step.bound.given is step.key)
+        keys.append(step.bound.arguments_of is step.key)
         return original(step, *args)
 
     monkeypatch.setattr(Step, "run", run)

@@ -158,7 +158,7 @@ def test_three_slices_are_on_the_device_at_once(fast_queue, monkeypatch):
     system = make_system(forest, np.float32)
     solver = Solver(forest, "flat", np.float32, queue=fast_queue, max_memory=400_000)
     assert solver.num_slices > 3
-    third, solve, fetch = threading.Event(), Resident.solve, device_copies.Direct.fetch
+    third, solve, fetch = threading.Event(), Resident.solve, device_copies.DirectCopies.fetch
     solved = []
 
     def counted(self, *arguments, **options):
@@ -174,12 +174,12 @@ def test_three_slices_are_on_the_device_at_once(fast_queue, monkeypatch):
 
     monkeypatch.setattr(device_copies, "helps", lambda _: False)
     monkeypatch.setattr(Resident, "solve", counted)
-    monkeypatch.setattr(device_copies.Direct, "fetch", fetched)
+    monkeypatch.setattr(device_copies.DirectCopies, "fetch", fetched)
     system.assert_solved(solver.solve(**system.arrays))
     assert solved == list(range(solver.num_slices))
 
 
-@pytest.mark.parametrize("kind", [device_copies.Direct, device_copies.Pinned])
+@pytest.mark.parametrize("kind", [device_copies.DirectCopies, device_copies.PinnedCopies])
 @pytest.mark.parametrize("sizes", [(1,), (64, 64), (65, 1, 1000)])
 def test_copies_there_and_back(fast_queue, monkeypatch, kind, sizes):
     monkeypatch.setattr(device_copies, "PIECE_BYTES", 512)

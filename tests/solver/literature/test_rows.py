@@ -7,9 +7,9 @@ import sys
 from bench.made import chain
 from clhines import METHODS, Forest, make_plan
 from clhines.solver.plan import auto
-from clhines.solver.plan.methods import Named
+from clhines.solver.plan.methods import PlannerName
 
-ROWS = {name for name, row in METHODS.items() if isinstance(row.build, Named)}
+ROWS = {name for name, row in METHODS.items() if isinstance(row.build, PlannerName)}
 
 
 def test_the_rows():

@@ -159,14 +159,14 @@ def _common_levels(
     counts = np.diff(levels.level_start)
     if counts.max() > most:
         return ()
-    found = []
+    common = []
     ends = np.append(levels.branch_start[1:], levels.branch_start[-1]) - 1
     for k in range(int(counts.max())):
         at = levels.level_start[:-1][counts > k] + k
         width, offset = levels.width[at], places.level_offset[at]
         longest, shortest = levels.longest[at], levels.length[ends[at]]
         everywhere = bool(counts.min() > k)
-        found.append(
+        common.append(
             Level(
                 width=int(width[0]) if everywhere and (width == width[0]).all() else 0,
                 offset=int(offset[0]) if (offset == offset[0]).all() else -1,
@@ -175,13 +175,13 @@ def _common_levels(
                 everywhere=everywhere,
             )
         )
-    return tuple(found)
+    return tuple(common)
 
 
 @dataclass(frozen=True, eq=False)
-class _Shaped:
+class _ShapedForest:
     forest: Forest  # with the branches that are solved: those of `split`, if any
-    split: transforms.Split | None
+    split: transforms.SplitForest | None
     blocks: packing.Blocks
     shift: bool  # branches may have to move to deeper levels
 
@@ -189,7 +189,7 @@ class _Shaped:
         return self.forest.trees, self.blocks.slot_template, self.blocks.slot_tree
 
 
-def _pack(forest: Forest, options: Options, lanes: int, max_cells: int) -> _Shaped:
+def _pack(forest: Forest, options: Options, lanes: int, max_cells: int) -> _ShapedForest:
     shift, how = bool(options["level_shift"]), options["packing"] or PACKINGS[0]
     split = None
     if options["split"]:
@@ -203,11 +203,11 @@ def _pack(forest: Forest, options: Options, lanes: int, max_cells: int) -> _Shap
     if shift:
         widths = packing.reach_widths(widths)
     blocks = packing.pack_cells(how, solved, widths, lanes, max_cells, shift)
-    return _Shaped(solved, split, blocks, shift)
+    return _ShapedForest(solved, split, blocks, shift)
 
 
 def _levels(
-    shaped: _Shaped, lanes: int
+    shaped: _ShapedForest, lanes: int
 ) -> tuple[schedule.BranchLevels, branch_layout.LevelStrided]:
     level = schedule.shifted_levels(*shaped.slots(), lanes) if shaped.shift else None
     levels = schedule.branch_levels(*shaped.slots(), level)
@@ -215,7 +215,7 @@ def _levels(
 
 
 def _level_tables(
-    shaped: _Shaped, levels: schedule.BranchLevels, places: branch_layout.LevelStrided
+    shaped: _ShapedForest, levels: schedule.BranchLevels, places: branch_layout.LevelStrided
 ) -> dict[str, np.ndarray]:
     blocks, split = shaped.blocks, shaped.split
     return {
@@ -238,18 +238,20 @@ def _level_tables(
 
 
 def _shape_statistics(
-    shaped: _Shaped, forest: Forest, levels: schedule.BranchLevels
+    shaped: _ShapedForest, forest: Forest, levels: schedule.BranchLevels
 ) -> dict[str, int | float]:
-    found: dict[str, int | float] = {}
+    statistics: dict[str, int | float] = {}
     if shaped.split:
-        found["added_branches"] = shaped.forest.num_branches - forest.num_branches
+        statistics["added_branches"] = shaped.forest.num_branches - forest.num_branches
     if shaped.shift:
         level = np.repeat(np.arange(len(levels.width)), levels.width)
         template = shaped.blocks.slot_template[levels.slot]
         moved = level - levels.level_start[template]
         moved = moved != shaped.forest.trees.branch_level[levels.tree_branch]
-        found["moved_branches"] = int(np.bincount(shaped.blocks.template)[template[moved]].sum())
-    return found
+        statistics["moved_branches"] = int(
+            np.bincount(shaped.blocks.template)[template[moved]].sum()
+        )
+    return statistics
 
 
 def rank_in_tree(

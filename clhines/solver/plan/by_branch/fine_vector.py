@@ -45,8 +45,8 @@ def plan_fine(forest: Forest, method: str, real: str, limits: Limits, options: O
     or an option that shapes levels (`split`, `level_shift`) is requested.
     """
     width, group = options["vector_width"], options["work_group"]
-    found = {"split": options["split"], "level_shift": options["level_shift"]}
-    shaping = [f"{name}={shown(value)}" for name, value in found.items() if value]
+    values = {"split": options["split"], "level_shift": options["level_shift"]}
+    shaping = [f"{name}={shown(value)}" for name, value in values.items() if value]
     if width and (group or 1) > 1:
         raise InputError(f"vector_width={width} needs work_group=1; got work_group={group}")
     if width and shaping:
@@ -59,8 +59,8 @@ def plan_fine(forest: Forest, method: str, real: str, limits: Limits, options: O
     plan_rows = plan_vectors if vectors else plan_lanes
     plan = plan_rows(forest, method, real, limits, options)
     usual = dict(FINE_OPTIONS)
-    asked = [f"{k}={v}" for k, v in options.items() if v not in (None, usual[k])]
-    return replace(plan, changes={"options": " ".join(asked)} if asked else {})
+    changed = [f"{k}={v}" for k, v in options.items() if v not in (None, usual[k])]
+    return replace(plan, changes={"options": " ".join(changed)} if changed else {})
 
 
 _SHORT = 64  # nodes of a branch: eight lines of memory
@@ -137,17 +137,17 @@ def _plan_blocks(
     widest = int(options["vector_width"] or max(1, limits.vector_bytes // itemsize))
     max_cells = int(options["max_cells"] or _cells_a_block(forest, weight, limits, budget, widest))
     room = limits.local_bytes // itemsize
-    found = []
+    choices = []
     for width in [widest >> k for k in range(widest.bit_length())]:
         fits, blocks, vectors, places = _fit_vectors(
             forest, how, weight, max_cells, budget, room, width
         )
         padded = places.size / forest.num_nodes
         cost = padded * (1 + 8 / width)  # a value counts, and so does every row
-        found.append((not fits, cost, blocks, vectors, places))
+        choices.append((not fits, cost, blocks, vectors, places))
         if fits and (padded < 1.25 or options["vector_width"]):
             break
-    _, _, blocks, vectors, places = min(found, key=lambda f: f[:2])
+    _, _, blocks, vectors, places = min(choices, key=lambda f: f[:2])
     capacity = int(places.template_size.max()) if budget else 0
     width, slots = vectors.width, _most_slots(vectors)
     if capacity:

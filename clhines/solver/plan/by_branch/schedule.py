@@ -114,14 +114,14 @@ def _highest_first(parent: np.ndarray, rank: np.ndarray, lanes: int) -> list[int
         if p >= 0:
             children[p].append(k)
     height, level = (-rank).tolist(), [0] * len(parent)
-    taken, now = np.flatnonzero(parent < 0).tolist(), 0
+    level_branches, now = np.flatnonzero(parent < 0).tolist(), 0
     waiting: list[tuple[int, int]] = []
-    while taken:
-        for k in taken:
+    while level_branches:
+        for k in level_branches:
             level[k] = now
             for child in children[k]:
                 heappush(waiting, (height[child], child))
-        taken = [heappop(waiting)[1] for _ in range(min(lanes, len(waiting)))]
+        level_branches = [heappop(waiting)[1] for _ in range(min(lanes, len(waiting)))]
         now += 1
     return level
 

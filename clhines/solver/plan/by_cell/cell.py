@@ -123,24 +123,26 @@ def plan_block_local(
     return replace(plan, parts=tuple(parts))
 
 
-def _local_block(forest: Forest, real: str, limits: Limits, asked: int | None) -> int:
+def _local_block(forest: Forest, real: str, limits: Limits, block_size: int | None) -> int:
     """Cells per block whose right-hand sides local memory holds, whatever the cells."""
     itemsize = 8 if real == "double" else 4
     largest = int(forest.sizes.max())
     fits = limits.local_bytes // itemsize // largest
-    if asked is None:
+    if block_size is None:
         wide = limits.vector_bytes // itemsize if limits.is_cpu else 64
         return 1 << min(wide, fits, limits.max_work_group, forest.num_cells).bit_length() - 1
-    if asked > limits.max_work_group:
+    if block_size > limits.max_work_group:
         raise InputError(
-            f"block_size={asked} is above the device's limit of {limits.max_work_group} work-items"
+            f"block_size={block_size} is above the device's limit of {limits.max_work_group} "
+            "work-items"
         )
-    if asked > fits:
+    if block_size > fits:
         raise InputError(
-            f"block_size={asked} needs {asked * largest * itemsize} bytes of local memory for "
-            f"cells of {largest} nodes; the device has {limits.local_bytes}, enough for {fits}"
+            f"block_size={block_size} needs {block_size * largest * itemsize} bytes of local "
+            f"memory for cells of {largest} nodes; the device has {limits.local_bytes}, enough "
+            f"for {fits}"
         )
-    return int(asked)
+    return int(block_size)
 
 
 def _plan_columns(
@@ -200,10 +202,10 @@ def _plan_columns(
 
 def _in_common(forest: Forest, lanes: np.ndarray, method: str, is_cpu: bool) -> dict[str, Any]:
     """Find what all cells share, where kernels written for it are faster, and the nodes ahead."""
-    own, sizes = method in WRITTEN and (OWN_CPU if is_cpu else OWN), forest.sizes
+    specialised, sizes = method in WRITTEN and (OWN_CPU if is_cpu else OWN), forest.sizes
     equal = lanes.min() >= 0 and sizes.min() == sizes.max()  # an idle lane has no rows
-    chains = bool(own and (forest.trees.num_children <= 1).all())
-    rows = int(sizes[0]) if own and equal else 0
+    chains = bool(specialised and (forest.trees.num_children <= 1).all())
+    rows = int(sizes[0]) if specialised and equal else 0
     ahead = AHEAD_CHAINS if chains else AHEAD_ROWS if rows else AHEAD
     return {"ahead": 1 if is_cpu else ahead, "rows": rows, "chains": chains}
 

@@ -56,7 +56,7 @@ def segment_lanes(
 
     parent, above, below = (neighbour(a) for a in (cut.parent, plan.parent, plan.child))
     mailbox, first_box, number = _mailboxes(begin + parent, begin, parent == schedule.NO_LANE)
-    own = schedule.LINK.pack(
+    link = schedule.LINK.pack(
         length=length, longest=_longest(length, leaf, begin), parent=parent, mailbox=mailbox
     )
     kept = when == schedule.Contraction.KEPT
@@ -72,7 +72,7 @@ def segment_lanes(
         segment=source,
         first=cut.first[source],
         length=length,
-        links=np.stack((own, then), axis=1),
+        links=np.stack((link, then), axis=1),
         children=schedule.FAMILY.pack(first_mailbox=first_box, number=number),
         inner=np.bincount(template[~leaf], minlength=len(start) - 1),
         rounds=np.maximum.reduceat(last, start[:-1]) + 1,

@@ -77,25 +77,25 @@ def fits_registers(
     By default all of those or none, and only where the compiler is NVIDIA's: a cache beside local
     memory has values that leave the registers.
     """
-    asked = options["registers"]
+    registers = options["registers"]
     none: np.ndarray = np.zeros(forest.num_cells, bool)
     usual = limits.ptx and not options["work_group"]
-    if asked is None and usual and _short_of_groups(forest, real, limits, options):
+    if registers is None and usual and _short_of_groups(forest, real, limits, options):
         return ~none
-    if asked is False or (asked is None and not (usual and above.any())):
+    if registers is False or (registers is None and not (usual and above.any())):
         return none
     lanes = most_lanes(real, limits, options)
     longest = int(options["segment"] or schedule.MAX_SEGMENT)
-    wanted = (forest.sizes <= lanes * longest) & (above | (asked is True))
+    wanted = (forest.sizes <= lanes * longest) & (above | (registers is True))
     if not lanes or not wanted.any():
         return none
     some = forest.subset(np.flatnonzero(wanted))
-    if asked or some.num_cells <= FEW * limits.compute_units:
+    if registers or some.num_cells <= FEW * limits.compute_units:
         good = cut_trees(some.trees, longest).lanes <= lanes
     else:
         good = _fill_registers(some, real, options)
     wanted[wanted] = good[some.shape_of_cell]
-    return wanted if asked or wanted[above].all() else none
+    return wanted if registers or wanted[above].all() else none
 
 
 def _short_of_groups(forest: Forest, real: str, limits: Limits, options: Options) -> bool:
@@ -142,8 +142,8 @@ def registers_segment(forest: Forest, real: str, limits: Limits, options: Option
     many = forest.num_cells > MANY * limits.compute_units
     many |= _short_of_groups(forest, real, limits, options)
     for most in _OF_MANY if many else _SEGMENTS:
-        found = cut_trees(forest.trees, most).lanes
-        if _held(found, most, real).all() and (found <= lanes).all():
+        lane_counts = cut_trees(forest.trees, most).lanes
+        if _held(lane_counts, most, real).all() and (lane_counts <= lanes).all():
             return most
     for most in _OF_MANY_LANES:
         if (cut_trees(forest.trees, most).lanes <= lanes).all():

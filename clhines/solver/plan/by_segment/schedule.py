@@ -140,13 +140,13 @@ def contract(parent: np.ndarray, pinned: np.ndarray | None = None) -> Contractio
     alive = alive[when[alive] == Contraction.KEPT]
     number = 0
     while True:
-        taken, child = _independent(alive, above, keep)
-        if not len(taken):
+        removed, child = _independent(alive, above, keep)
+        if not len(removed):
             return Contraction(when, above, below)
-        when[taken] = number
-        below[taken] = child
+        when[removed] = number
+        below[removed] = child
         joined = child >= 0
-        above[child[joined]] = above[taken[joined]]
+        above[child[joined]] = above[removed[joined]]
         alive = alive[when[alive] == Contraction.KEPT]
         number += 1
 
@@ -167,7 +167,7 @@ def _independent(
     end, steps = climb(below)  # down each chain to the node below it
     raked = (children[end[chain]] == 0) & ~keep[end[chain]]  # above a leaf, the lowest must stay
     picked = chain[(steps[chain] + raked) % 2 == 1]
-    taken = np.concatenate((leaves, picked))
+    removed = np.concatenate((leaves, picked))
     child = np.concatenate((np.full(len(leaves), -1), only[picked]))
-    first = np.unique(above[taken], return_index=True)[1]  # one child of each parent
-    return taken[first], child[first]
+    first = np.unique(above[removed], return_index=True)[1]  # one child of each parent
+    return removed[first], child[first]
