@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import runpy
 import shutil
 import subprocess
 import sys
@@ -77,33 +76,6 @@ def test_two_runs_at_a_time_share_nothing(tmp_path):
     with open(tmp_path / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert tmp_path not in shell("true", tmp_path).parents
-
-
-HEADER = """#if defined(a)
-int __ovld
-unused(
-    int);
-#endif
-#define __ovld __attribute__((overloadable))
-float __ovld __cnfn used(float);
-double __ovld __cnfn used(double);
-#ifdef cl_khr_fp64
-double __ovld __cnfn unused(double);
-#endif //cl_khr_fp64
-uint4 __ovld __cnfn convert_uint4_sat(int4);
-uint4 __ovld __cnfn convert_uint4(int4);
-"""
-
-
-def test_functions_that_no_source_names_are_not_declared():
-    """All overloads of a function stay or go."""
-    cut = runpy.run_path(str(ROOT / ".ci" / "declarations"))["cut"]
-    assert cut(HEADER, {"used", "int4"}).splitlines() == [
-        "#define __ovld __attribute__((overloadable))",
-        "float __ovld __cnfn used(float);",
-        "double __ovld __cnfn used(double);",
-        "uint4 __ovld __cnfn convert_uint4(int4);",
-    ]
 
 
 def test_slow_tests_are_left_out_unless_asked_for():

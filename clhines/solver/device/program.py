@@ -20,7 +20,7 @@ import pyopencl.array as cla
 
 from clhines.core.errors import BuildError, DeviceError, InputError
 from clhines.core.progress import phase
-from clhines.solver.device import caches, devices
+from clhines.solver.device import caches, declarations, devices
 from clhines.solver.device.guard import check_process
 from clhines.solver.device.pocl import name_processor, warns_of_vectors
 from clhines.solver.device.templates import render
@@ -267,12 +267,16 @@ def _compile(context: cl.Context, source: str, spec: TemplateSpec) -> cl.Program
 
 def _build(context: cl.Context, source: str, options: list[str]) -> cl.Program:
     pocl = "PoCL" in context.devices[0].version
+    text, guard = declarations.minimal(context.devices[0], source)
     for turn in range(3):  # other processes use the cache, too
         try:
             with warnings.catch_warnings():  # drivers chat even when all is well
                 warnings.simplefilter("ignore", cl.CompilerWarning)
-                program = cl.Program(context, source).build(options)
+                program = cl.Program(context, text).build(options + guard)
         except cl.Error as error:
+            if guard and "error:" in str(error):  # with all declarations it may build
+                text, guard = source, []
+                continue
             if not pocl or turn == 2 or "error:" in str(error):  # the compiler says so
                 raise
             _log.info("PoCL did not build and says no reason; once more: %s", error)
