@@ -16,10 +16,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "kernels"))
-sys.path.insert(0, str(Path(__file__).parent / "simulator"))
-sys.path.insert(0, str(Path(__file__).parent / "solver"))
-sys.path.insert(0, str(Path(__file__).parent / "support"))  # others import from these
+HELPERS = (  # folders with modules that tests import; those of several folders are in `support`
+    *("bench", "kernels", "simulator", "simulator/cells", "simulator/mechanisms/nmodl"),
+    *("simulator/mechanisms/text", "simulator/ranks", "solver", "support"),
+)
+for _folder in HELPERS:
+    sys.path.insert(0, str(Path(__file__).parent / _folder))
 sys.path.append(str(Path(__file__).parents[1]))  # bench; behind an installed clhines
 pytest.register_assert_rewrite("solvers", "commands", "made_cells", "swc_files", "systems")
 

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
-PROGRAM = Path(__file__).parents[1] / "support" / "diffusion_program.py"
+PROGRAM = Path(__file__).with_name("diffusion_program.py")
 # In each row 1/dt is 20 times what is off the diagonal: nothing cancels, and some 20 roundings of
 # 1.1e-16 along a path of 10 segments make 2e-15 a step. They decay no slower than concentrations
 # do: in 140 steps at most 3e-13 adds up.

@@ -22,7 +22,7 @@ def _words(by_group):
 
 
 def test_the_table_has_all_that_the_installed_neuron_has():
-    program = ROOT / "tests" / "support" / "neuron_entries.py"
+    program = Path(__file__).with_name("neuron_entries.py")
     installed = result_of(program)
     assert len(installed) > 50 and len(installed[""]) > 300 and "play" in installed["Vector"]
     for name, members in installed.items():

@@ -7,16 +7,16 @@ import pytest
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
-SUPPORT = Path(__file__).parents[1] / "support"
+FOLDER = Path(__file__).parent
 # NEURON divides differences of currents by 0.001 mV for conductances, also of ohmic ones: 1e-13 of
 # 1 mA/cm² for 0.02 S/cm², 5e-12 relative, which a spike's upstroke (about e^5) amplifies.
 TOLERANCE = 1e-9
 
 
 def result_of(case, engine, program="neuron_program.py"):
-    program = str(SUPPORT / program)
+    program = str(FOLDER / program)
     start = (
-        f"import runpy, sys; sys.path.insert(0, {str(SUPPORT.parent)!r});"
+        f"import runpy, sys; sys.path.insert(0, {str(FOLDER.parent)!r});"
         f"sys.argv[1:] = [{case!r}, {engine!r}];"
         f"runpy.run_path({program!r}, run_name='__main__')"
     )
@@ -112,7 +112,7 @@ def said_by(program, **given):
 import json
 import sys
 
-sys.path.insert(0, {str(SUPPORT.parent)!r})
+sys.path[:0] = [{str(FOLDER)!r}, {str(FOLDER.parent)!r}]
 import clhines.neuron
 """
     end = """
@@ -128,7 +128,7 @@ print(json.dumps(said))
 
 LOST = """
 from clhines.neuron.memory.memory import NeuronMemory
-from support import neuron_program
+import neuron_program
 
 vectors = neuron_program.hidden()
 h = neuron_program.h
@@ -201,7 +201,7 @@ print(json.dumps(found))
 
 def test_of_events_of_one_time_that_sent_first_comes_first_here():
     """NEURON's order is either, by what else was in its queue, as the page says."""
-    start = f"import json, sys; sys.path.insert(0, {str(SUPPORT.parent)!r}); import clhines\n"
+    start = f"import json, sys; sys.path.insert(0, {str(FOLDER.parent)!r}); import clhines\n"
     neuron, ours, also_neuron, also_ours = forked.result_of(start + SAME_TIME)
     first, second = 0.7 * 1 + 2, 0.7 * 2 + 1
     assert ours == also_ours == pytest.approx(first, rel=1e-15)

@@ -7,7 +7,7 @@ from forked import result_of
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
-PROGRAM = Path(__file__).parents[1] / "support" / "kept_program.py"
+PROGRAM = Path(__file__).with_name("kept_program.py")
 # as in test_run: NEURON's conductances are differences of currents, amplified by a spike's upstroke
 TOLERANCE = 1e-9
 DT, EPS = 0.025, 2.0**-52  # ms

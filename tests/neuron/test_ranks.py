@@ -14,7 +14,7 @@ from tests.support import mod_files
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = [pytest.mark.neuron, pytest.mark.mpi]
-PROGRAM = Path(__file__).parents[1] / "support" / "neuron_ranks.py"
+PROGRAM = Path(__file__).with_name("neuron_ranks.py")
 TOLERANCE = 1e-9  # mV, as in test_switch
 
 

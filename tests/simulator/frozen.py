@@ -29,7 +29,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "support"))  # where this is run as a program
+# where this is run as a program
+sys.path += [str(Path(__file__).parents[1] / "support"), str(Path(__file__).with_name("ranks"))]
 sys.path.append(str(Path(__file__).parents[2]))
 import exact_cells
 import exact_ranks

@@ -42,11 +42,11 @@ def test_each_engine_after_others(fast_queue, needs, tmp_path, width, turns):
     index = next(i for i, d in devices.all_devices() if d == fast_queue.device)
     folder = str(tmp_path / "cache")
     (tmp_path / "cache").mkdir()
-    paths = [str(TESTS / "support"), str(TESTS / "simulate"), os.environ.get("PYTHONPATH", "")]
+    paths = [str(TESTS / "support"), os.environ.get("PYTHONPATH", "")]
     more = {"POCL_CACHE_DIR": folder, "XDG_CACHE_HOME": folder, "CUDA_CACHE_PATH": folder}
     for _ in ("compiled", "cached"):
         done = subprocess.run(
-            [sys.executable, str(TESTS / "support/engine_turns.py"), index, str(width), *turns],
+            [sys.executable, str(TESTS / "simulator/engine_turns.py"), index, str(width), *turns],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **more},
             capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
-PROGRAM = Path(__file__).parents[1] / "support" / "neuron_random.py"
+PROGRAM = Path(__file__).with_name("random") / "neuron_random.py"
 
 
 @pytest.mark.parametrize(

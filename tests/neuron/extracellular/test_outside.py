@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
-PROGRAM = Path(__file__).parents[2] / "support" / "outside_program.py"
+PROGRAM = Path(__file__).with_name("outside_program.py")
 # mV for 1 mA/cm² through the membrane: a layer of 1e9 S/cm² holds the potential outside to 1e-9 mV,
 # two of them to 2e-9; inside it is off by no more, and the voltage between by the sum.
 HELD = 4e-9
@@ -272,7 +272,7 @@ def test_vectors_of_hoc_record_each_layer():
 
 POINTERS = f"""
 import json, sys
-sys.path.insert(0, {str(PROGRAM.parents[1])!r})
+sys.path.insert(0, {str(PROGRAM.parents[2])!r})
 from support.mod_files import loaded
 import clhines
 h = loaded()

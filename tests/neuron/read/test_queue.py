@@ -10,7 +10,7 @@ from clhines import InputError, Mechanism
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
-PROGRAM = Path(__file__).parents[2] / "support" / "queue_program.py"
+PROGRAM = Path(__file__).with_name("queue_program.py")
 SEEDS = {"moves": 6, "fires": 1, "interval": 6, "gain": 12, "level": 8, "ion": 4}
 ENGINES = "steps", "epochs-cpu", "epochs-gpu"
 CASES = [(case, seed, "reference", "0") for case, n in SEEDS.items() for seed in range(n)]

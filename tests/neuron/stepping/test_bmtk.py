@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
-PROGRAM = Path(__file__).parents[2] / "support" / "bmtk_program.py"
+PROGRAM = Path(__file__).with_name("bmtk_program.py")
 
 
 def test_reports_of_bmtk_are_those_of_neuron_step_by_step():

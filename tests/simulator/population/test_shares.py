@@ -25,7 +25,7 @@ from clhines.simulator.population import shares
 from clhines.solver.device import program
 
 GIVEN = model(), PARAMETERS, PROTOCOLS
-PROGRAM = str(Path(__file__).parents[2] / "support/shares_program.py")
+PROGRAM = str(Path(__file__).with_name("shares_program.py"))
 
 
 @functools.cache

@@ -39,7 +39,7 @@ from clhines.solver.device.arrays import to_device
 from clhines.solver.device.devices import limits
 
 EXACT = Path(__file__).parents[2] / "support" / "exact_ranks.py"
-PROGRAM = Path(__file__).parents[2] / "support" / "rank_program.py"
+PROGRAM = Path(__file__).with_name("rank_program.py")
 
 
 # ------------------------------------------------------------------------- without MPI

@@ -25,7 +25,7 @@ from clhines.simulator.mechanisms.ir import expressions
 from clhines.simulator.mechanisms.nmodl import NmodlError, rejections
 from clhines.solver.device.devices import limits
 
-ORACLE = Path(__file__).parents[3] / "support" / "nmodl_oracle.py"
+ORACLE = Path(__file__).with_name("nmodl_oracle.py")
 STEPS = {0.025: 600, 0.1: 150}  # 15 ms
 # Both sides do the same operations in another order: some 100 a step, each off by 1e-16 of what it
 # works out, over 600 steps, where a state forgets within tens of ms: below 1e-11. The slope of a

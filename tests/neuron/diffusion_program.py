@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
-from mod_files import loaded
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.mod_files import loaded
 
 import clhines
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from neuron import h
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from mod_files import FOLDER, library
+from support.mod_files import FOLDER, library
 
 KEPT = []
 

@@ -6,6 +6,8 @@ import signal
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
+
 import mod_files
 import numpy as np
 from networks import CABLES, DT

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import permutations
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "simulator"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
 import mod_files
 import numpy as np

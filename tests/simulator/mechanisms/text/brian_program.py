@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-PAGE = Path(__file__).parents[2] / "docs" / "coming-from" / "brian.md"
+PAGE = Path(__file__).parents[4] / "docs" / "coming-from" / "brian.md"
 
 N, DT, STEPS = 60, 0.1, 2500  # ms
 REFRACTORY, DELAY = 20, 8  # steps

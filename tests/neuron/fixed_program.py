@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from support.kept_program import Net, h, worst
+from kept_program import Net, h, worst
 
 import clhines
 

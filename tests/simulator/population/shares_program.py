@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from mpi4py.futures import MPIPoolExecutor
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "simulator")]
+sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
 if __name__ == "__main__":
     from populations import PARAMETERS, PROTOCOLS, SETS, model

@@ -8,7 +8,7 @@ from nmodl_host import Cell, Instance, NetCon
 
 from clhines.simulator.mechanisms import Mechanism
 
-OWN = Path(__file__).parents[1] / "mod" / "nmodl"
+OWN = Path(__file__).parents[3] / "mod" / "nmodl"
 FILES = {"IClamp": "stim", "pas": "passive", "ExpSyn": "expsyn", "Exp2Syn": "exp2syn", "hh": "hh"}
 # what NEURON has before anything is changed, and the charge
 IONS = {

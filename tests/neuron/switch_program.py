@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from support.kept_program import Net, h, worst
+from kept_program import Net, h, worst
 
 import clhines
 from clhines.neuron import disable, enable
