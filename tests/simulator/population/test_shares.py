@@ -67,7 +67,8 @@ def test_workers_of_a_pool(pool):
         many.evaluate(bad)
 
 
-def test_a_worker_plans_and_compiles_once(pool):
+def test_a_worker_plans_and_compiles_once():
+    here()  # a model that was simulated is pickled with what was worked out of it
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as single:
         many = Population(*GIVEN, executor=single, batch=2)
         assert_same(many.evaluate(SETS))
