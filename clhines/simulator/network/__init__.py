@@ -36,6 +36,7 @@ Everything is checked here, so that a wrong network is rejected before a device 
 rejected
 
 To add a mechanism: see `simulator.mechanisms`. To build in a rule of plasticity: its text in
-`RULES` of `plasticity`, and Brian's weights in ``tests/simulator/mechanisms/text/brian_program.py``. To add a
-network: a function like `ring.ring_network`.
+`RULES` of `plasticity`, and Brian's weights in
+``tests/simulator/mechanisms/text/brian_program.py``. To add a network: a function like
+`ring.ring_network`.
 """
