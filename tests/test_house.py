@@ -72,6 +72,7 @@ OUTSIDE = {  # package -> who may import it
 CIRCLES: list[set[str]] = []
 UPWARD: set[tuple[str, str]] = set()
 NAMED_ALIKE = {"Factors"}  # of `clhines.torch`, too: what `torch.factor` gives is public
+MIRRORED = 145  # modules at least whose tests are in the file of their name
 PRIVATE = 10  # uses of another object's `_name` at most
 
 
@@ -233,6 +234,14 @@ def specs():
 def test_folders_have_a_dozen_modules_at_most():
     folders = Counter(path.parent for path in PACKAGE.rglob("[!_]*.py"))
     assert {str(f): n for f, n in folders.items() if n > 12} == {}
+
+
+def test_tests_have_the_names_of_the_modules_that_they_test():
+    """``clhines/solver/plan/auto.py`` is tested by ``tests/solver/plan/test_auto.py``."""
+    paths = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("[!_]*.py")]
+    tests = [ROOT / "tests" / path.parent / f"test_{path.name}" for path in paths]
+    untested = [str(path) for path, test in zip(paths, tests) if not test.is_file()]
+    assert len(paths) - len(untested) >= MIRRORED, f"without a test of their name: {untested}"
 
 
 def test_every_template_has_one_spec_and_one_module():

@@ -5,6 +5,7 @@ from commands import TREE_METHODS, index_of, process
 
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.swc import read_swc
+from clhines.solver.plan import examples
 
 
 @pytest.mark.parametrize("method", TREE_METHODS)
@@ -18,6 +19,11 @@ def test_plan(cli, swc, method):
     assert table["cells"] == "9 (1 distinct shapes)"
     assert table["nodes"] == str(nodes)
     assert "kernel" in table
+
+
+def test_examples_of_layouts(cli):
+    result = cli("plan", "--layouts")
+    assert (result.code, result.out, result.err) == (0, examples.page() + "\n", "")
 
 
 def test_plan_is_drawn(cli, tmp_path):

@@ -11,9 +11,7 @@ from template_modules import PAIRS
 from bench.made import chain, random_binary_tree
 from clhines import METHODS, Forest, make_plan
 from clhines.solver.device.templates import FOLDER, render
-from clhines.solver.plan.by_cell.cell import STEP
-from clhines.solver.plan.by_segment.schedule import LINK
-from clhines.solver.plan.kernel_spec import STATUS, KernelSpec, TemplateSpec, Word, parameter
+from clhines.solver.plan.kernel_spec import KernelSpec, TemplateSpec
 
 PARAMETERS = re.compile(r"\nvoid solve\((.*?)\)\s*(?://[^\n]*)?\n\{", re.DOTALL)
 BITS = re.compile(r"(?:<<|>>)\s*\d+|&\s*\(?(?:0x[0-9a-f]+|\d+)")
@@ -85,39 +83,6 @@ def test_no_constant_stands_in_python_and_in_the_template(name):
     text = re.sub(r"cl_khr_\w+|-cl-\S+|\bl?o?n?g?u?int\d+", "", TEMPLATES[name])
     numbers = {int(n, 0) for n in re.findall(r"(?<![\w.])(?:0x[0-9a-f]+|[1-9]\d*)(?![\w.])", text)}
     assert numbers & constants <= OWN_NUMBERS.get(name, set())
-
-
-def test_words_are_read_as_they_are_packed():
-    """By Python and, as OpenCL C binds shifts and masks as Python does, by the printed text."""
-    rng = np.random.default_rng(3)
-    for word in (LINK, STATUS, STEP, Word(a=1, b=7, c=23)):
-        names = list(word.shifts)
-        values = {n: rng.integers(0, word.most(n) + 1, 50) for n in names}
-        packed = word.pack(**values)
-        for n in names:
-            np.testing.assert_array_equal(word.unpack(n, packed), values[n])
-            read = [eval(word.read(n, str(int(w)))) for w in packed]  # text of this test alone
-            scale = 1 << word.shifts[n] if word.most(n) == 1 else 1
-            np.testing.assert_array_equal(read, values[n] * scale)
-    root = STEP.pack(first=[1, 0], waiting=[0, 1], parent=[-1, 5])  # the last one may be negative
-    np.testing.assert_array_equal(STEP.unpack("parent", root), [-1, 5])
-
-
-def test_a_number_without_room_in_its_bits_is_refused():
-    for given in ({"a": 8, "b": 0}, {"a": 0, "b": 16}, {"a": -1, "b": 0}):
-        with pytest.raises(OverflowError, match="expected 0 to"):
-            Word(a=3, b=4).pack(**given)
-    with pytest.raises(ValueError, match="32 bits; expected at most 31"):
-        Word(a=16, b=16)
-
-
-def test_declarations():
-    assert str(parameter("int n")) == "const int n"
-    assert str(parameter("real *x")) == "__global real *x"
-    assert str(parameter("volatile int *restrict k")) == "volatile __global int *restrict k"
-    assert parameter("rows:place", "const int *").role == "place"
-    with pytest.raises(ValueError, match="expected a type and a name"):
-        parameter("x")
 
 
 def test_every_spec_declares_its_kernels():

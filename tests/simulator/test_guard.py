@@ -1,8 +1,6 @@
 """One process, many threads: locks, forks, errors that travel, and memory that does not grow."""
 
 import gc
-import inspect
-import multiprocessing
 import os
 import pickle
 import subprocess
@@ -14,10 +12,10 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
-from systems import bad_pivot, dissimilar, make_system
+from systems import dissimilar, make_system
 
 from bench.made import chain
-from clhines import Forest, InputError, PivotError, Simulation, Solver, solve_tridiagonal
+from clhines import Forest, InputError, Simulation, Solver, solve_tridiagonal
 from clhines.core import errors
 from clhines.simulator.network.ring import ring_cables, ring_network
 from clhines.solver.device import devices
@@ -149,35 +147,6 @@ def test_a_forked_process_is_refused_and_does_not_hang(fast_queue, used):
 # -------------------------------------------------------------------------------------- errors
 
 
-def every_error():
-    """One of each class of `errors`, with all attributes that it documents."""
-    more = {
-        "PivotError": (3, 14),
-        "SpikeOverflowError": (7,),
-        "RankError": (1,),
-        "SimulationError": (2, 5, 0.125, {"rows": 3}),
-        "DeviceShareError": ({1: PivotError("a pivot", 3, 14)}, np.arange(3.0), np.ones(2, bool)),
-    }
-    classes = [c for _, c in inspect.getmembers(errors, inspect.isclass)]
-    own = [c for c in classes if c.__module__ == errors.__name__ and issubclass(c, Exception)]
-    return [c("what was got", *more.get(c.__name__, ())) for c in own]
-
-
-@pytest.mark.parametrize("error", every_error(), ids=lambda e: type(e).__name__)
-def test_errors_can_be_pickled(error):
-    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
-        again = pickle.loads(pickle.dumps(error, protocol))
-        assert type(again) is type(error)
-        assert str(again) == str(error) == "what was got"
-        assert vars(again).keys() == vars(error).keys()
-        for name, value in vars(error).items():
-            other = getattr(again, name)
-            if name == "errors":
-                assert (other[1].cell, other[1].node, str(other[1])) == (3, 14, "a pivot")
-            else:
-                assert np.array_equal(other, value)
-
-
 @pytest.mark.core
 def test_arrays_on_a_device_stay_where_they_are(fast_queue):
     here = cla.zeros(fast_queue, 3, np.float32)
@@ -190,14 +159,6 @@ def test_arrays_on_a_device_stay_where_they_are(fast_queue):
     assert again.result == [None, None]
     assert str(again.errors[0]).startswith("LogicError: ")
     assert type(again.errors[2]) is InputError
-
-
-def test_errors_come_back_from_a_pool():
-    """One that cannot be pickled made ``Pool.get()`` wait for ever."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        with pytest.raises(PivotError, match="cell 3: a pivot") as caught:
-            pool.apply_async(bad_pivot, (0,)).get(timeout=60)
-    assert (caught.value.cell, caught.value.node) == (3, 14)
 
 
 # -------------------------------------------------------------------------------------- memory

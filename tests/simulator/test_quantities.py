@@ -25,7 +25,7 @@ from clhines import (
     sample_cells,
     solve_tridiagonal,
 )
-from clhines.core.quantities import as_numbers, has_unit
+from clhines.core.quantities import as_numbers
 from clhines.simulator.analysis import Features, extract, voltage_at
 from clhines.simulator.model import compile
 from clhines.simulator.network.groups import inside
@@ -446,27 +446,6 @@ def test_every_argument_is_tried():
         if p not in tried | no_numbers | indices
     }
     assert not missing
-
-
-def test_quantities_of_other_packages():
-    pq = pytest.importorskip("quantities")
-    assert as_numbers("amp", 100 * pq.pA, "nA") == pytest.approx(0.1)
-    same(as_numbers("g", [1, 2] * pq.mS / pq.cm**2, "S/cm2"), [1e-3, 2e-3])
-    same(as_numbers("t", [25 * pq.us, 1 * pq.ms], "ms"), [0.025, 1.0])
-    with pytest.raises(InputError, match="amp is in ms; expected a quantity in nA, or a number"):
-        as_numbers("amp", 1 * pq.ms, "nA")
-    with pytest.raises(InputError, match=r"where has a unit \(um\); expected a number without one"):
-        as_numbers("where", 1 * pq.um)
-
-
-def test_units_in_all_or_in_none():
-    with pytest.raises(InputError, match="amp has quantities beside 2; expected units in all or"):
-        as_numbers("amp", [1 * U.nA, 2], "nA")
-    assert not has_unit([1.0, [2.0, np.ones(3)], np.array([1, 2])])
-    nested = [np.ones(2), [1 * U.nA]]
-    assert has_unit(nested)
-    assert as_numbers("x", "text", "nA") == "text"
-    same(as_numbers("amp", np.array([1 * U.nA, 2 * U.pA], object), "nA"), [1.0, 2e-3])
 
 
 def test_neo_signals():

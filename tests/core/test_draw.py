@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
-import results
 
 import clhines
 
 pytest.importorskip("matplotlib")
+pytest.importorskip("clhines.simulator", reason="draws cells and results")
+import results
+
 from clhines.core import draw
 
 

@@ -1,0 +1,98 @@
+"""Array idioms beside loops in plain Python."""
+
+import numpy as np
+import pytest
+
+from bench.made import random_binary_tree
+from clhines.core import arrays
+
+pytestmark = pytest.mark.core
+COUNTS = [np.array(c) for c in ([3, 1, 4], [1], [2, 2, 2, 5])]
+
+
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+def test_stretches(counts):
+    bounds = arrays.offsets(counts)
+    assert bounds.tolist() == [sum(counts[:k]) for k in range(len(counts) + 1)]
+    assert arrays.starts(counts).tolist() == bounds[:-1].tolist()
+    owner = [k for k, count in enumerate(counts) for _ in range(count)]
+    assert arrays.stretch_of(bounds, np.arange(bounds[-1])).tolist() == owner
+    first = 10 * np.arange(len(counts))
+    expected = [f + j for f, count in zip(first, counts) for j in range(count)]
+    assert arrays.ranges(first, counts).tolist() == expected
+    blocks = [b + c * n + j for b, n in zip(3 * bounds[:-1], counts) for c in range(3)
+              for j in range(n)]  # fmt: skip
+    found = arrays.in_blocks(counts, 3)
+    assert sorted(found.reshape(-1)) == list(range(3 * bounds[-1])) == sorted(blocks)
+    assert np.concatenate([r[a:b] for a, b in zip(bounds[:-1], bounds[1:]) for r in found]).tolist(
+    ) == blocks  # fmt: skip
+
+
+def test_orders_and_places():
+    order = np.random.default_rng(1).permutation(20)
+    place = arrays.inverse(order)
+    assert (order[place] == np.arange(20)).all()
+    assert arrays.inverse(np.array([4, 1]), 6).tolist() == [-1, 1, -1, -1, 0, -1]
+    wanted = np.array([7, 99, order[0]])
+    assert arrays.place_of(order, wanted).tolist() == [place[7], -1, 0]
+    assert arrays.place_of(np.zeros(0, int), wanted).tolist() == [-1, -1, -1]
+    assert arrays.ascending(np.arange(5)) and not arrays.ascending(np.array([0, 1, 1]))
+    levels = np.array([2, 0, 2, 5, 0])
+    assert [g.tolist() for g in arrays.by_level(levels)] == [[1, 4], [0, 2], [3]]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_trees(seed):
+    parent = random_binary_tree(200, 7, seed)
+    child, begin = arrays.children_of(parent)
+    for node in range(len(parent)):
+        expected = np.flatnonzero(parent == node)
+        assert child[begin[node] : begin[node + 1]].tolist() == expected.tolist()
+    top, depth = arrays.climb(parent)
+    for node in range(len(parent)):
+        above, steps = node, 0
+        while parent[above] >= 0:
+            above, steps = parent[above], steps + 1
+        assert (top[node], depth[node]) == (above, steps)
+
+
+@pytest.mark.parametrize("count", [1, 5, 17, 40_000])
+def test_repeated_rounds(count):
+    """Cells in turn, cut in the middle of a round."""
+    once = np.array([-1, 0, 1, -1, 3])
+    expected = [-1 if once[k % 5] < 0 else once[k % 5] + k // 5 * 5 for k in range(count)]
+    assert arrays.repeated_parents(once, count).tolist() == expected
+    moved = [once[k % 5] + k // 5 * 3 for k in range(count)]
+    assert arrays.repeat_moved(once, count, 3).tolist() == moved
+    cells = [np.array([1.0, 2.0]), np.array([3.0])]
+    number = min(count, 9)
+    assert arrays.repeat(cells, number).tolist() == [1.0, 2.0, 3.0] * (number // 2) + [1.0, 2.0] * (
+        number % 2
+    )
+
+
+def test_ties_reach_the_least_of_each_group():
+    rng = np.random.default_rng(5)
+    a, b = rng.integers(0, 60, (2, 40))
+    groups = [{k} for k in range(60)]
+    for x, y in zip(a, b):
+        both = groups[x] | groups[y]
+        for k in both:
+            groups[k] = both
+    assert arrays.least_tied(60, a, b).tolist() == [min(group) for group in groups]
+
+
+def test_values_that_are_one_stay_one():
+    one = np.broadcast_to(np.array([2.0]), 1000)
+    assert arrays.once(one).shape == (1,) and arrays.once(np.ones(3)).shape == (3,)
+    joined = arrays.joined([one, one[:5]], np.float64)
+    assert joined.shape == (1005,) and not joined.strides[0] and joined[-1] == 2.0
+    assert arrays.joined([one[:2], np.array([3.0])], np.float32).tolist() == [2.0, 2.0, 3.0]
+
+
+def test_deferred_attributes_are_made_once():
+    made = []
+    deferred = arrays.Deferred({"x": lambda: made.append(1) or 7}, y=2)
+    assert (deferred.y, made, deferred.x, deferred.x, made) == (2, [1], 7, 7, [1])
+    with pytest.raises(AttributeError, match="Deferred has no attribute z"):
+        _ = deferred.z

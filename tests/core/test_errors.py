@@ -1,0 +1,49 @@
+"""Errors that travel between processes."""
+
+import inspect
+import multiprocessing
+import pickle
+
+import numpy as np
+import pytest
+from systems import bad_pivot
+
+from clhines import PivotError
+from clhines.core import errors
+
+
+def every_error():
+    """One of each class of `errors`, with all attributes that it documents."""
+    more = {
+        "PivotError": (3, 14),
+        "SpikeOverflowError": (7,),
+        "RankError": (1,),
+        "SimulationError": (2, 5, 0.125, {"rows": 3}),
+        "DeviceShareError": ({1: PivotError("a pivot", 3, 14)}, np.arange(3.0), np.ones(2, bool)),
+    }
+    classes = [c for _, c in inspect.getmembers(errors, inspect.isclass)]
+    own = [c for c in classes if c.__module__ == errors.__name__ and issubclass(c, Exception)]
+    return [c("what was got", *more.get(c.__name__, ())) for c in own]
+
+
+@pytest.mark.parametrize("error", every_error(), ids=lambda e: type(e).__name__)
+def test_errors_can_be_pickled(error):
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        again = pickle.loads(pickle.dumps(error, protocol))
+        assert type(again) is type(error)
+        assert str(again) == str(error) == "what was got"
+        assert vars(again).keys() == vars(error).keys()
+        for name, value in vars(error).items():
+            other = getattr(again, name)
+            if name == "errors":
+                assert (other[1].cell, other[1].node, str(other[1])) == (3, 14, "a pivot")
+            else:
+                assert np.array_equal(other, value)
+
+
+def test_errors_come_back_from_a_pool():
+    """One that cannot be pickled made ``Pool.get()`` wait for ever."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        with pytest.raises(PivotError, match="cell 3: a pivot") as caught:
+            pool.apply_async(bad_pivot, (0,)).get(timeout=60)
+    assert (caught.value.cell, caught.value.node) == (3, 14)

@@ -1,0 +1,19 @@
+"""The self-test of solves: right on this device, and a fault is seen."""
+
+import numpy as np
+import pytest
+
+from clhines import Solver
+from clhines.solver.device import trust
+from clhines.solver.known_answers import PROBLEMS
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_solve_is_right_and_a_fault_is_seen(fast_queue, needs, monkeypatch, dtype):
+    needs(fast_queue, dtype)
+    monkeypatch.setenv(trust.SWITCH, "1")
+    dtype, solve = np.dtype(dtype), Solver.solve
+    assert PROBLEMS["solve"](fast_queue, dtype) == ""
+    off = dtype.type(1 + 1e3 * np.finfo(dtype).eps)  # 64 roundings are allowed
+    monkeypatch.setattr(Solver, "solve", lambda *given: solve(*given) * off)
+    assert "from the reference" in PROBLEMS["solve"](fast_queue, dtype)
