@@ -3,6 +3,7 @@
 import numpy as np
 from networks import CABLES
 
+import clhines
 from clhines import Network
 
 PROTOCOLS = {
@@ -37,3 +38,24 @@ def model(na=0.12, leak=3e-4, passive=1e-4):
     net.add_event(syn, 0, 3.0, 0.002)
     net.threshold = -20.0
     return net
+
+
+BEGIN, END = 5.0, 45.0  # ms, of the stimulus
+
+
+AMPS = {"low": 0.05, "high": 1.5}  # nA
+
+# of sodium and potassium of `two_currents`; the last is silent
+CHANNEL_SETS = np.array([[0.12, 0.036], [0.2, 0.03], [0.09, 0.05], [0.01, 0.036]])
+
+
+def two_currents():
+    """A cell with channels under two currents, one of which it answers with spikes."""
+    model = clhines.Network(clhines.discretise(clhines.sample_cells()[0], max_length=1e4))
+    model.insert("hh")
+    model.threshold = -20.0
+    protocols = {
+        name: {"stop": stop, "stimuli": [{"amp": AMPS[name], "delay": BEGIN, "dur": END - BEGIN}]}
+        for name, stop in (("low", 60.0), ("high", 55.0))
+    }
+    return model, {"na": ("hh", "gnabar"), "k": ("hh", "gkbar")}, protocols

@@ -5,7 +5,7 @@ import pytest
 from traces import END, START, made_traces, matched
 
 from clhines import InputError
-from clhines.simulator.analysis import FEATURES, Features, RaggedArray, extract, voltage_at
+from clhines.simulator.analysis import FEATURES, Features, extract
 from clhines.simulator.analysis.extract import WITHOUT_STIMULUS
 
 
@@ -102,32 +102,6 @@ def test_by_hand():
     }
     for name, value in scalars.items():
         np.testing.assert_allclose(found[name], [value], rtol=1e-10, atol=1e-10, err_msg=name)
-
-
-def test_lists():
-    lists = RaggedArray(np.array([0, 2, 2, 3]), np.array([1.0, 2.0, 5.0]))
-    assert [one.tolist() for one in lists] == [[1.0, 2.0], [], [5.0]]
-    assert lists[-1].tolist() == [5.0] and len(lists) == 3
-    np.testing.assert_array_equal(lists.at(1), [2.0, np.nan, np.nan])
-    np.testing.assert_array_equal(lists.at(-1), [2.0, np.nan, 5.0])
-    np.testing.assert_array_equal(lists.reduced(np.add), [3.0, np.nan, 5.0])
-    with pytest.raises(IndexError):
-        lists[3]
-    for some in (slice(None, 2), slice(3), slice(1, None), slice(None, None, -2), slice(5, 9)):
-        found = lists[some]
-        assert isinstance(found, RaggedArray)
-        assert [one.tolist() for one in found] == [[1.0, 2.0], [], [5.0]][some]
-    for wrong in ("a", 1.0, True, [0, 1]):
-        with pytest.raises(InputError, match="expected the number of a trace, or a slice"):
-            lists[wrong]
-
-
-def test_voltages_at_times():
-    t = np.array([0.0, 1.0, 3.0])
-    v = np.array([[0.0, 10.0, 30.0], [5.0, 5.0, -5.0]])
-    np.testing.assert_array_equal(voltage_at(v, t, [0.5, 2.0, 3.0]), [[5, 20, 30], [5, 0, -5]])
-    with pytest.raises(InputError, match="times has 4; expected 0 to 3 ms"):
-        voltage_at(v, t, [4.0])
 
 
 def test_no_spikes_at_all():

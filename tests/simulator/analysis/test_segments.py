@@ -1,0 +1,49 @@
+"""Segments of traces: what is kept of each chunk gives the peaks and minima of the whole trace."""
+
+import numpy as np
+import pytest
+from traces import made_traces
+
+from clhines.simulator.analysis.segments import DOWN, FIRST, UP, joined, packed, segments_of
+from clhines.simulator.analysis.spikes import Traces, min_ahp_indices, peak_indices
+
+THRESHOLD = -20.0
+
+
+def test_segments_by_hand():
+    v = np.array([[-70.0, -72.0, 10.0, 30.0, 30.0, -60.0, -75.0, -70.0, -70.0], [-70.0] * 9])
+    found = segments_of(v, THRESHOLD)
+    assert found.row.tolist() == [0, 0, 0, 1] and found.kind.tolist() == [FIRST, UP, DOWN, FIRST]
+    assert found.begin.tolist() == [0, 2, 5, 0]
+    assert found.top.tolist() == [0, 3, 5, 0]  # the first of equal ones
+    assert found.top_v.tolist() == [-70.0, 30.0, -60.0, -70.0]
+    assert found.after.tolist() == [1, 3, 6, 0] and found.after_v[2] == -75.0
+    assert [one.tolist() for one in found.peaks()] == [[3], []]
+    samples, voltages = found.minima(9)
+    assert [one.tolist() for one in samples] == [[6], []]
+    assert [one.tolist() for one in voltages] == [[-75.0], []]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_peaks_and_minima_are_those_of_the_traces(seed):
+    t, v, current = made_traces(60, 0.25, seed)
+    begin, end = np.full(60, 100.0), np.full(60, 400.0)
+    traces = Traces(v, t, begin, end, current, THRESHOLD)
+    found = segments_of(v, THRESHOLD)
+    peaks, minima = peak_indices(traces), min_ahp_indices(traces)
+    assert len(peaks.values) > 50
+    for mine, theirs in ((found.peaks(), peaks), (found.minima(len(t))[0], minima)):
+        assert np.array_equal(mine.offsets, theirs.offsets)
+        assert np.array_equal(mine.values, theirs.values)
+    row = np.repeat(np.arange(60), np.diff(peaks.offsets))
+    assert np.array_equal(found.peak_voltages().values, v[row, peaks.values])
+
+
+def test_packed_segments_come_back():
+    """Of a run in one chunk; `test_features.py` of records has runs in several."""
+    _, v, _ = made_traces(20, 0.5)
+    found = segments_of(v, THRESHOLD)
+    again = joined([packed(found)])
+    for name in ("row", "kind", "begin", "top", "before", "after", "rest", "top_v", "rest_v"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(found, name), name)
+    assert again.count == 20
