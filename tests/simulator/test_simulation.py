@@ -54,16 +54,6 @@ def test_second_order_and_recorded_states(fast_queue, needs, engine):
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
 
 
-@pytest.mark.parametrize("method", ["flat", "fine", "contraction"])
-def test_steps_with_any_method(fast_queue, needs, method):
-    needs(fast_queue, "float64")
-    _, v = truth(mixed_network)
-    sim = Simulation(mixed_network()[0], DT, queue=fast_queue, method=method, seed=7)
-    assert sim.engine == "steps"
-    sim.run(10.0)
-    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
-
-
 def test_a_state_goes_from_engine_to_engine(fast_queue, needs, tmp_path):
     needs(fast_queue, "float64")
     _, v = truth(mixed_network)

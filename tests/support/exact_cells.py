@@ -92,3 +92,17 @@ def with_relays():
                     source_index=own[[1]])  # fmt: skip
     net.connect(net.spike_source([np.arange(1, 15, 0.77)]), relay, [5], 0.3, 0.2)
     return net, groups | {"relay": relay}
+
+
+def with_fire():
+    """Cells, and artificial ones: one of its own cell, without delay; others between cells."""
+    net, groups = network()
+    fire = net.add_artificial(mod_files.ours("ext_fire"), 4)
+    nmda = groups["ext_nmda"]
+    weights = [[0.003, 1.0]]
+    net.connect(fire, nmda, [1], weights, 0.0, source_index=[0])
+    net.connect(fire, nmda, [0], weights, 0.7, source_index=[1])
+    net.connect(fire, nmda, [2], weights, 1.0, source_index=[1])
+    net.connect(fire, fire, [2], 0.7, 0.001, source_index=[3])
+    net.connect(net.add_detector([0, 2 * NODES], -30.0), fire, [0, 1], 1.2, 0.8)
+    return net, {**groups, "ext_fire": fire}

@@ -276,3 +276,49 @@ def started(net, engine, queue, needs, dt=0.1, dtype="float64", **given):
     sim = Simulation(net, dt, dtype, queue=queue, engine=engine, **given)
     assert sim.engine == engine
     return sim
+
+
+def crowded_lanes(cells=5):
+    """Many synapses at one node, HH in all of one shape and some of the other.
+
+    So instances lie side by side, and not.
+    """
+    rng = np.random.default_rng(8)
+    net = Network(CABLES[:2], cells)
+    cell = np.repeat(np.arange(cells), net.forest.sizes)
+    some = (rng.random(len(cell)) < 0.6) | (cell % 2 == 0)
+    some[net.soma] = True
+    some &= net.area > 0
+    net.insert("hh", at=some, gnabar=rng.uniform(0.1, 0.14, some.sum()))
+    net.insert("pas", at=~some & (net.area > 0))
+    first, last = net.forest.cell_offsets[:2]
+    at = np.concatenate([np.full(19, first + 2), net.soma, rng.integers(first, last, 40)])
+    syn = net.add("expsyn", at, tau=rng.uniform(1, 3, len(at)), e=0.0)
+    net.connect(np.arange(cells), syn, np.arange(cells) + 19, 0.02, 0.5)
+    net.add_event(syn, np.arange(30), 0.1 * np.arange(30), 0.003)
+    return net
+
+
+def crowded_network(cells=3, gnabar=0.1):
+    """HH and a slow channel in all membrane, more than local memory has room for in slots."""
+    cable = discretise(ring_cell(3, 1.0, 6, seed=3, stems=2), max_length=20.0)
+    net = Network([cable], cells)
+    nodes = np.flatnonzero(net.area > 0)
+    values = np.full(len(nodes), 0.1)
+    values[nodes < net.forest.cell_offsets[1]] = gnabar
+    net.insert("hh", nodes, gnabar=values)
+    net.insert(
+        """
+        density slow
+        parameter g = 1e-4 S/cm2
+        state n = 1/(1 + exp(-(v + 35)/10))
+        dn/dt = (1/(1 + exp(-(v + 35)/10)) - n)/(10 + 40*exp(-((v + 60)/20)^2))
+        current i = g*n*(v + 80) [mA/cm2]
+        """,
+        nodes,
+        g=np.where((nodes % cable.num_nodes) % 3, 1e-4, 2e-4),
+    )
+    net.add("iclamp", at=net.soma, dur=5.0, amp=0.3)
+    syn = net.add("expsyn", at=np.append(net.soma, net.soma + 1), tau=2.0, e=0.0)
+    net.add_event(syn, np.arange(4), 0.3, 0.01)
+    return net, syn

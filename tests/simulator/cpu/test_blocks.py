@@ -6,16 +6,14 @@ As in `test_exact_epochs`, each step differs by some units in the last place.
 import mod_files
 import numpy as np
 import pytest
-from exact_cells import CELLS, NODES, network
+from exact_cells import CELLS, NODES, with_fire
 
 from clhines import InputError, Mechanism, Network, Simulation
 from clhines.simulator.cpu import blocks
 from clhines.simulator.cpu.blocks import CellBlocks
-from clhines.simulator.cpu.plan import blocks_of, plan_blocks, work_of
+from clhines.simulator.cpu.plan import blocks_of, work_of
 from clhines.simulator.engines import steps
-from clhines.simulator.model import compile
 from clhines.simulator.network.ring import ring_cables
-from clhines.simulator.state.sources import wires_of
 from clhines.solver.device import devices
 
 DT, STOP = 0.05, 20.0  # ms
@@ -41,20 +39,6 @@ def by_cell(monkeypatch):
 
     monkeypatch.setattr(blocks, "plan_blocks", planned)
     return made
-
-
-def with_fire():
-    """Cells, and artificial ones: one of its own cell, without delay; others between cells."""
-    net, groups = network()
-    fire = net.add_artificial(mod_files.ours("ext_fire"), 4)
-    nmda = groups["ext_nmda"]
-    weights = [[0.003, 1.0]]
-    net.connect(fire, nmda, [1], weights, 0.0, source_index=[0])
-    net.connect(fire, nmda, [0], weights, 0.7, source_index=[1])
-    net.connect(fire, nmda, [2], weights, 1.0, source_index=[1])
-    net.connect(fire, fire, [2], 0.7, 0.001, source_index=[3])
-    net.connect(net.add_detector([0, 2 * NODES], -30.0), fire, [0, 1], 1.2, 0.8)
-    return net, {**groups, "ext_fire": fire}
 
 
 def taken(sim, groups):
@@ -88,23 +72,6 @@ def test_as_the_reference(cpu, by_cell, tmp_path):
     other.restore(tmp_path / "state.npz")
     again = other.run(3.35)
     assert all(np.array_equal(later[k], again[k]) for k in numbers)
-
-
-def test_which_networks(cpu):
-    """Pointers tie cells; the steps of a launch are those of the shortest way between blocks."""
-    net, _ = with_fire()
-    model = compile(net, DT)
-    wires, work = wires_of(model), work_of(model)
-    assert plan_blocks(model, wires, 2).count == 1  # too little to do for two
-    assert blocks_of(model, wires, work, CELLS, np.inf) is None  # an artificial cell sends to two
-    found = blocks_of(model, wires, 1e6 * work, CELLS, 1.0)
-    assert found.epoch == int(model.netcons.delay[found.crossing].min() / DT + 1e-9)
-    net, _ = network()
-    net.set_pointer(net.add(mod_files.ours("ext_gap"), NODES), "vgap", to=[0])
-    model = compile(net, DT)
-    wires, work = wires_of(model), work_of(model)
-    assert blocks_of(model, wires, work, CELLS, 1.0) is None
-    assert blocks_of(model, wires, work, 1, 1.0).epoch > STOP / DT
 
 
 def test_too_many_events_between_blocks(cpu, by_cell):

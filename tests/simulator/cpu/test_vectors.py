@@ -1,18 +1,15 @@
 """Epochs with the cells in the lanes of vectors."""
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
-from networks import CABLES, DT, mixed_network, point_neurons, truth
+from networks import DT, crowded_lanes, mixed_network, point_neurons, truth
 from solvers import skip_too_wide
 
 from clhines import Drawn, Network, Pairs, Simulation
 from clhines.simulator.cpu import groups
 from clhines.simulator.cpu import vectors as epoch_vector
-from clhines.simulator.cpu.groups import SlotNodes, choose_width, make_blocks, variable_nodes
-from clhines.simulator.model import compile
 from clhines.solver.device.devices import is_cpu, limits
 
 pytestmark = pytest.mark.optimised
@@ -30,31 +27,10 @@ def test_lanes_do_not_change_cells(fast_queue, needs, lanes, dtype):
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7 if dtype == "float64" else 0.5)
 
 
-def crowded_network(cells=5):
-    """Many synapses at one node, HH in all of one shape and some of the other.
-
-    So instances lie side by side, and not.
-    """
-    rng = np.random.default_rng(8)
-    net = Network(CABLES[:2], cells)
-    cell = np.repeat(np.arange(cells), net.forest.sizes)
-    some = (rng.random(len(cell)) < 0.6) | (cell % 2 == 0)
-    some[net.soma] = True
-    some &= net.area > 0
-    net.insert("hh", at=some, gnabar=rng.uniform(0.1, 0.14, some.sum()))
-    net.insert("pas", at=~some & (net.area > 0))
-    first, last = net.forest.cell_offsets[:2]
-    at = np.concatenate([np.full(19, first + 2), net.soma, rng.integers(first, last, 40)])
-    syn = net.add("expsyn", at, tau=rng.uniform(1, 3, len(at)), e=0.0)
-    net.connect(np.arange(cells), syn, np.arange(cells) + 19, 0.02, 0.5)
-    net.add_event(syn, np.arange(30), 0.1 * np.arange(30), 0.003)
-    return net
-
-
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_groups_of_instances_that_lie_anywhere(fast_queue, needs, dtype):
     needs(fast_queue, dtype)
-    net = crowded_network()
+    net = crowded_lanes()
     reference = Simulation(net, DT, engine="reference")
     expected = reference.run(4.0)
     assert len(expected.spike_time)
@@ -81,7 +57,7 @@ def test_groups_of_two_registers_change_no_bit(fast_queue, needs, monkeypatch):
     for of_many in (8 * most, 0):
         monkeypatch.setattr(groups, "_OF_MANY", of_many)
         engine = partial(epoch_vector.make, lanes=4)
-        sim = Simulation(crowded_network(), DT, "float64", queue=fast_queue, engine=engine)
+        sim = Simulation(crowded_lanes(), DT, "float64", queue=fast_queue, engine=engine)
         widths.append({groups.width for groups in sim.runner.cells.plan.groups})
         sim.run(0.5)
         found.append(sim.voltages())
@@ -102,7 +78,7 @@ def test_cells_of_several_shapes_in_one_block_change_no_bit(
     for count in (10**6, 1):
         monkeypatch.setattr(epoch_vector, "choose_count", lambda *_, count=count: count)
         engine = partial(epoch_vector.make, lanes=lanes)
-        net = crowded_network()
+        net = crowded_lanes()
         sim = Simulation(net, DT, queue=fast_queue, engine=engine, secondorder=secondorder)
         blocks = sim.runner.cells.plan.blocks
         assert (blocks.count == 1) == (count == 1) and len(blocks.cells) > 2
@@ -184,7 +160,7 @@ def test_weights_of_zero_may_be_set_later(fast_queue, needs, engine):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("make", [point_network, crowded_network])
+@pytest.mark.parametrize("make", [point_network, crowded_lanes])
 def test_one_core_alone_changes_no_bit(fast_queue, needs, monkeypatch, make, dtype):
     """It delivers spikes itself, in launches of many steps, between events from outside."""
     needs(fast_queue, dtype)
@@ -210,32 +186,6 @@ def test_one_core_alone_changes_no_bit(fast_queue, needs, monkeypatch, make, dty
         np.testing.assert_array_equal(a, b)
 
 
-def test_pivots_of_rounds_are_those_of_all_nodes(fast_queue, needs):
-    """Worked out once for cells that repeat; later values may differ from cell to cell."""
-    needs(fast_queue, "float64")
-    net = Network(CABLES, 3 * len(CABLES) + 1)
-    net.insert("hh", net.soma)
-    net.insert("pas", "dendrites", g=2e-4)
-    model = compile(net, DT)
-    n, of_nodes = model.forest.num_nodes, model.of_nodes
-    assert len(of_nodes.once("u")) < n
-    variable = variable_nodes(model)
-    slots = SlotNodes(make_blocks(model.forest, variable, 2), model.forest)
-    given = slots.node, variable, fast_queue, np.dtype(np.float64)
-    once = groups.ConstantPivots(model, *given)
-    every = groups.ConstantPivots(replace(model, of_nodes=of_nodes.part(0, n)), *given)
-    assert not any(array.events for array in once.arrays)  # which would keep copies on the host
-    before = [array.get(fast_queue) for array in once.arrays]
-    for one, other in zip(before, every.arrays, strict=True):
-        np.testing.assert_array_equal(one, other.get(fast_queue))
-    more = np.random.default_rng(5).uniform(1, 2, n)
-    for pivots in (once, every):
-        pivots.set(model.constant_d * more, model.constant_b * more, model.constant_g * more)
-    for old, one, other in zip(before, once.arrays, every.arrays, strict=True):
-        np.testing.assert_array_equal(one.get(fast_queue), other.get(fast_queue))
-        assert (one.get(fast_queue) != old).any()
-
-
 def test_large_networks_take_all_cores(fast_queue, needs):
     needs(fast_queue, "float64")
     if not is_cpu(fast_queue.device) or limits(fast_queue.device).compute_units == 1:
@@ -246,37 +196,3 @@ def test_large_networks_take_all_cores(fast_queue, needs):
         net.connect(np.arange(count), synapses, Pairs.one_to_one(), weight=0.01, delay=0.1)
         sim = Simulation(net, 0.1, queue=fast_queue, engine="epochs-cpu")
         assert sim.runner.alone == alone
-
-
-@pytest.mark.parametrize(
-    "counts, width", [([100], 8), ([9], 4), ([8, 16], 8), ([8, 8, 4], 4), ([2], 2)]
-)
-def test_two_registers_where_groups_are_about_half_as_many(counts, width):
-    assert choose_width(np.array(counts), 4, True) == width
-
-
-@pytest.mark.parametrize("count", [None, 2])
-@pytest.mark.parametrize("most", [1, 4, 8])
-def test_groups_hold_every_instance_once(most, count):
-    net = crowded_network(7)  # three cells of the second shape: one lane of four idles
-    model = compile(net, DT)
-    blocks = make_blocks(model.forest, variable_nodes(model), 4, count=count)
-    assert blocks.count == (count or len(blocks.cells))
-    nodes = SlotNodes(blocks, model.forest)
-    for kind in model.kinds:
-        groups = nodes.groups(kind, most, False, None, False)
-        width = groups.width
-        assert width <= most
-        kept = groups.member >= 0
-        np.testing.assert_array_equal(np.sort(groups.member[kept]), np.arange(kind.count))
-        block = np.repeat(np.arange(blocks.count), np.diff(groups.first))[:, None]
-        slot, lane = np.divmod(groups.place - nodes.block_place[block], 4)
-        at = blocks.first[blocks.pattern[block]] + slot
-        cell = blocks.cells[blocks.first_row[block] + blocks.row[at], lane]
-        np.testing.assert_array_equal(cell[kept] >= 0, True)
-        node = blocks.order[at] + model.forest.cell_offsets[cell]
-        np.testing.assert_array_equal(node[kept], kind.node[groups.member[kept]])
-        side_by_side = (groups.place == groups.place[:, :1] + np.arange(width)).all(axis=1)
-        np.testing.assert_array_equal(groups.side_by_side, side_by_side)
-        if most > 1 and kind.mechanism.name == "hh":
-            assert 0 < side_by_side.sum() < len(side_by_side)

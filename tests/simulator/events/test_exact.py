@@ -7,7 +7,6 @@ place of its terms; the models below do not amplify that by more than the steps:
 
 import mod_files
 import numpy as np
-import pyopencl as cl
 import pytest
 
 import clhines
@@ -346,29 +345,6 @@ def test_a_variable_of_all_instances_that_they_set_differently_is_refused():
     net.insert(mod_files.ours("ext_common"), [0, 1], alpha=[0.07, 0.08])
     with pytest.raises(InputError, match="rinf of ext_common is 0.7 to 0.727273 after INITIAL"):
         Simulation(net, dt=0.025, engine="reference")
-
-
-def test_a_step_is_three_launches(monkeypatch):
-    net = Network.from_arrays([-1, 0], [0, 2], [300.0] * 2, [0.0, 2.0], [1e-3] * 2)
-    for name in ("ext_cad", "ext_ca"):
-        net.insert(mod_files.ours(name), [0, 1])
-    net.play(net.add(mod_files.ours("ext_clamp"), at=0), 0, "amp", [0.0, 0.3], [0.5, 2.0])
-    nmda = net.add(mod_files.ours("ext_nmda"), at=1)
-    net.connect(net.add_detector(0, -80.0), nmda, [0], [[0.004, 1.5]], 0.1)
-    sim = Simulation(net, DT, engine="steps")
-    sim.record("v", [0, 1])
-    sim.record("cai", [0, 1])
-    sim.run(DT)
-    launched, enqueue = [], cl.enqueue_nd_range_kernel
-
-    def counted(*args, **given):
-        launched.append(args[1].function_name)
-        return enqueue(*args, **given)
-
-    monkeypatch.setattr(cl, "enqueue_nd_range_kernel", counted)
-    sim.run(20 * DT)
-    assert launched.count("begin_step") == launched.count("finish_step") == 20
-    assert len(launched) <= 3 * 20
 
 
 PAIRS = """

@@ -1,6 +1,5 @@
 """Epochs of blocks of cells, as GPUs run them, on every device: against the reference."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +9,7 @@ from networks import (
     DT,
     block_simulation,
     blocks,
+    crowded_network,
     dendrites_network,
     mixed_network,
     noisy_network,
@@ -17,14 +17,10 @@ from networks import (
     truth,
 )
 
-from clhines import InputError, Network, Simulation, SimulationError
-from clhines.simulator.cells.cable import discretise
-from clhines.simulator.cells.synthetic import ring_cell
+from clhines import InputError, Simulation, SimulationError
 from clhines.simulator.gpu.plan import plan_epochs
 from clhines.simulator.model import compile
 from clhines.simulator.network.ring import ring_cables, ring_network
-from clhines.simulator.ranks.partition import Share
-from clhines.simulator.state.decisions import Decisions
 from clhines.solver.device import program
 from clhines.solver.device.devices import limits
 from clhines.solver.device.templates import render
@@ -118,31 +114,6 @@ def test_lists_of_nodes_second_order_and_states(fast_queue, needs):
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
 
 
-def crowded_network(cells=3, gnabar=0.1):
-    """HH and a slow channel in all membrane, more than local memory has room for in slots."""
-    cable = discretise(ring_cell(3, 1.0, 6, seed=3, stems=2), max_length=20.0)
-    net = Network([cable], cells)
-    nodes = np.flatnonzero(net.area > 0)
-    values = np.full(len(nodes), 0.1)
-    values[nodes < net.forest.cell_offsets[1]] = gnabar
-    net.insert("hh", nodes, gnabar=values)
-    net.insert(
-        """
-        density slow
-        parameter g = 1e-4 S/cm2
-        state n = 1/(1 + exp(-(v + 35)/10))
-        dn/dt = (1/(1 + exp(-(v + 35)/10)) - n)/(10 + 40*exp(-((v + 60)/20)^2))
-        current i = g*n*(v + 80) [mA/cm2]
-        """,
-        nodes,
-        g=np.where((nodes % cable.num_nodes) % 3, 1e-4, 2e-4),
-    )
-    net.add("iclamp", at=net.soma, dur=5.0, amp=0.3)
-    syn = net.add("expsyn", at=np.append(net.soma, net.soma + 1), tau=2.0, e=0.0)
-    net.add_event(syn, np.arange(4), 0.3, 0.01)
-    return net, syn
-
-
 def test_cells_beyond_local_memory_take_lists(fast_queue, needs):
     """By themselves where slots do not fit; those that do keep slots, and too little is refused."""
     needs(fast_queue, "float64")
@@ -167,43 +138,6 @@ def test_cells_beyond_local_memory_take_lists(fast_queue, needs):
     result = sim.run(3.0)
     np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
-
-
-def test_parts_take_lists_where_the_whole_does():
-    """A part with small cells alone would have room for slots; its bits must be those it has."""
-    cables = [discretise(ring_cell(levels, 1.0, 6, seed=3), max_length=20.0) for levels in (3, 1)]
-    net = Network(cables, 2)
-    net.insert("hh")
-    model = compile(net, DT)
-    slots = plan_epochs(model, "float64", Limits(), units=1)[0].spec
-    states = sum(len(k.states) * k.most for k in slots.kinds) * 8
-    small = replace(Limits(), local_bytes=slots.chip.local_bytes - states - 1)
-    alone = Network(cables[1:])
-    alone.insert("hh")
-    assert not plan_epochs(compile(alone, DT), "float64", small)[0].spec.by_node
-    part = Share(model, 1, 2).model()
-    decisions = Decisions.of(model, split=True)
-    (of_part,) = plan_epochs(part, "float64", small, decisions=decisions)
-    (whole,) = plan_epochs(model, "float64", small)
-    assert of_part.spec.by_node
-    assert whole.spec.by_node
-    assert of_part.spec.segment == whole.spec.segment
-
-
-def test_equal_cells_share_lists():
-    """Of cells that are equal there is one set of lists; one other number makes two."""
-
-    def plan(gnabar):
-        model = compile(crowded_network(gnabar=gnabar)[0], DT)
-        return plan_epochs(model, "float64", Limits(), by_node=True)[0].lists
-
-    equal, other = plan(0.1), plan(0.2)
-    assert len(other.rows) == 2 * len(equal.rows)
-    assert len(np.unique(equal.homes[:, 2])) == 1
-    assert len(np.unique(other.homes[:, 2])) == 2
-    assert equal.state_lines + 3 * equal.local_lines > 0
-    every = equal.lanes.places[equal.lanes.places >= 0]
-    assert len(np.unique(every)) == len(every)
 
 
 @pytest.mark.optimised
@@ -334,38 +268,3 @@ def test_float32_takes_no_float64(fast_queue):
     spec = block_simulation(noisy_network, fast_queue, "float32").runner.cells.launches[0].spec
     assert "double" not in render(spec)
     assert "double" not in render(spec.of_factors)
-
-
-def test_numbers_have_bits_enough(fast_queue):
-    spec = block_simulation(simple_network, fast_queue, "float32").runner.cells.launches[0].spec
-    wide = replace(limits(fast_queue.device), max_work_group=1 << 20, local_bytes=1 << 30)
-    assert spec.fits(wide)
-    assert replace(spec, units=16, capacity=1 << 12, slots=(1 << 15) - 1).fits(wide)
-    for name, value in (("units", 17), ("capacity", (1 << 12) + 1), ("slots", 1 << 15)):
-        assert not replace(spec, **{name: value}).fits(wide)
-
-
-def test_cells_of_too_many_lanes_are_refused(fast_queue):
-    net = Network(discretise(ring_cell(5, 1.0, 3, seed=1), max_length=1.0))
-    assert net.forest.num_nodes > 1 << 10
-    wide = replace(limits(fast_queue.device), max_work_group=1 << 20, local_bytes=1 << 30)
-    with pytest.raises(InputError, match=r"lanes: too large.*use engine='steps'"):
-        Simulation(net, DT, "float32", queue=fast_queue, engine=blocks(wide, segment=1))
-
-
-@pytest.mark.parametrize("ptx", [True, False])
-def test_rates_of_varying_factors_have_no_branches_and_constants_are_worked_out_once(ptx):
-    network = ring_network(ring_cables(2), 2, "all")
-    (plan,) = plan_epochs(compile(network, 0.025), "float64", Limits(ptx=ptx))
-    kind = next(k for k in plan.spec.kinds if k.name == "hh")
-    assert plan.spec.side_by_side
-    assert kind.num_constants  # the factor of the temperature
-    given = re.search(r"static void hh_constants\([^{]*\{(.*?)\n\}", kind.source, re.DOTALL)
-    assert given and "celsius" in given[1]
-    function = r"static void hh_(?:current|advance)\([^{]*\{(.*?)\n\}"
-    bodies = re.findall(function, kind.source, re.DOTALL)
-    assert len(bodies) == 2
-    assert not any("celsius" in body or re.search(r"\bexp\(", body) for body in bodies)
-    assert "bar.sync %" not in render(plan.spec)  # which would take all barriers of a group
-    soma = plan_epochs(compile(ring_network(ring_cables(2), 2, "soma"), 0.025), "float64", Limits())
-    assert not soma[0].spec.side_by_side

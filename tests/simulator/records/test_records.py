@@ -2,7 +2,6 @@
 
 import importlib.util
 import logging
-import math
 import subprocess
 import sys
 
@@ -11,162 +10,9 @@ import numpy as np
 import pytest
 
 from clhines import InputError, Network, Simulation
-from clhines.simulator.records import records
 from clhines.solver.device import devices
 
 DT, ENGINES = 0.025, ("reference", "steps", "epochs")
-EVERY = 4  # steps
-TIMES, COMBINATIONS, THRESHOLD = 6.0, 3, -20.0
-
-
-def matrix(nodes):
-    """Weights of (COMBINATIONS, nodes)."""
-    return np.random.default_rng(4).normal(size=(COMBINATIONS, nodes))
-
-
-def asked(sim, what, nodes, threshold):
-    """Numbers of all that is kept of a variable, by name."""
-    found = {r: sim.record(what, nodes, reduce=r) for r in ("min", "max", "mean", "integral")}
-    for name in ("count", "crossings"):
-        found[name] = sim.record(what, nodes, reduce=name, threshold=threshold)
-    found["every"] = sim.record(what, nodes, every=EVERY * DT)
-    combined = {"matrix": matrix(len(nodes)), "every": EVERY * DT}
-    return {**found, "matrix": sim.record(what, nodes, **combined)}
-
-
-@pytest.mark.parametrize(
-    ("engine", "dtype"),
-    [("reference", "float64"), ("steps", "float32"), ("epochs", "float64"), ("epochs", "float32")],
-)
-def test_kept_values_are_those_of_all_rows(fast_queue, needs, monkeypatch, engine, dtype):
-    """Reductions, rows and combinations, with the same bits in other chunks and in two runs."""
-    needs(fast_queue, dtype)
-    net, syn = networks.mixed_network()
-    nodes = np.arange(len(net.area))[::3]
-    sim = Simulation(net, DT, dtype, queue=fast_queue, engine=engine)
-    rows = {what: sim.record(what, nodes) for what in ("v", "i_membrane")}
-    rows["g"] = sim.record("g", syn)
-    kept = {what: asked(sim, what, nodes, 0.01 if what != "v" else THRESHOLD)
-            for what in ("v", "i_membrane")}  # fmt: skip
-    most = sim.record("g", syn, reduce="max")
-    result = sim.run(TIMES)
-    assert np.array_equal(result[most], result[rows["g"]][1:].max(axis=0))
-    for what, numbers in kept.items():
-        found = {name: result[number] for name, number in numbers.items()}
-        every = result[rows[what]]
-        exact = every.astype(np.float64)
-        threshold = np.dtype(dtype).type(0.01 if what != "v" else THRESHOLD)
-        crossed = (every[:-1] < threshold) & (threshold <= every[1:])
-        eps = np.finfo(dtype).eps
-        assert np.array_equal(found["min"], every[1:].min(axis=0))
-        assert np.array_equal(found["max"], every[1:].max(axis=0))
-        # one rounding each of the sum, what it has lost, and the quotient or product
-        bound = 4 * eps * np.abs(exact[1:]).sum(axis=0)
-        total = np.array([math.fsum(column) for column in exact[1:].T])
-        assert (np.abs(found["mean"] * len(crossed) - total) <= bound).all()
-        assert (np.abs(found["integral"] / DT - total) <= bound).all()
-        assert crossed.any()
-        assert np.array_equal(found["count"], crossed.sum(axis=0))
-        for k, times in enumerate(found["crossings"].T):
-            own = result.t[1:][crossed[:, k]]
-            assert np.array_equal(times[: len(own)], own) and np.isnan(times[len(own) :]).all()
-        assert np.array_equal(found["every"], every[::EVERY])
-        assert np.allclose(result.times[numbers["every"]], result.t[::EVERY], 0, 1e-12)
-        # roundings of weights, products and the sum; those of NumPy's sums
-        weights, exact = matrix(len(nodes)), exact[::EVERY]
-        roundings = 3 * eps + len(nodes) * np.finfo(float).eps
-        bound = roundings * np.abs(exact) @ np.abs(weights.T)
-        assert (np.abs(found["matrix"] - exact @ weights.T) <= bound).all()
-    cut = Simulation(net, DT, dtype, queue=fast_queue, engine=engine, chunk=57)
-    numbers = asked(cut, "i_membrane", nodes, 0.01)
-    again = cut.run(TIMES)
-    assert all(
-        np.array_equal(again[numbers[name]], result[number], equal_nan=True)
-        for name, number in kept["i_membrane"].items()
-    )
-    monkeypatch.setattr(records, "ROOM", 100_000)  # chunks of some 30 steps
-    twice = Simulation(net, DT, dtype, queue=fast_queue, engine=engine)
-    numbers = asked(twice, "v", nodes, THRESHOLD)
-    first, second = twice.run(3.3), twice.run(TIMES - 3.3)
-    both = [(first[k], second[k], result[kept["v"][name]]) for name, k in numbers.items()]
-    least, most, _, _, count, times, rows, combined = both
-    assert np.array_equal(np.minimum(*least[:2]), least[2])
-    assert np.array_equal(np.maximum(*most[:2]), most[2])
-    assert np.array_equal(count[0] + count[1], count[2])
-    assert np.array_equal(np.isfinite(times[0]).sum(0) + np.isfinite(times[1]).sum(0), count[2])
-    assert np.array_equal(np.concatenate(rows[:2]), rows[2])
-    assert np.array_equal(np.concatenate(combined[:2]), combined[2])
-
-
-@pytest.mark.neuron
-@pytest.mark.parametrize("engine", ENGINES)
-def test_i_membrane_is_neurons(fast_queue, needs, engine):
-    """All nodes of a spiking cell in every fourth step, and what electrodes outside would see."""
-    pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
-    import test_simulation_neuron as with_neuron
-
-    needs(fast_queue, "float64")
-    h = with_neuron.h
-    (cable,) = with_neuron.branching_cells(1)
-    net = with_neuron.our_network(cable)
-    net.add("iclamp", at=net.soma, delay=1.0, dur=2.0, amp=0.6)
-    syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
-    net.add_event(syn, 0, 4.0, 0.05)
-    sim = Simulation(net, DT, queue=fast_queue, engine=engine, v_init=with_neuron.V_INIT)
-    nodes = np.arange(cable.num_nodes)
-    current = sim.record("i", syn, every=EVERY * DT)
-    number = sim.record("i_membrane", nodes, every=EVERY * DT)
-    seen = sim.record("i_membrane", nodes, every=EVERY * DT, matrix=matrix(len(nodes)))
-    result = sim.run(8.0)
-
-    sections, soma, segments = with_neuron.neuron_cell(cable)
-    clamp = h.IClamp(soma)
-    clamp.delay, clamp.dur, clamp.amp = 1.0, 2.0, 0.6
-    synapse, stim = h.ExpSyn(soma), h.NetStim()
-    synapse.tau, synapse.e = 2.0, 0.0
-    stim.number, stim.start, stim.noise = 1, 3.0, 0
-    connection = h.NetCon(stim, synapse)
-    connection.delay, connection.weight[0] = 1.0, 0.05
-    h.cvode.use_fast_imem(1)
-    with_neuron.initialise(0)
-    theirs, synaptic = [], []
-    for step in range(round(8.0 / DT)):
-        h.fadvance()
-        if step % EVERY == EVERY - 1:
-            theirs.append([segments[node].i_membrane_ for node in segments])
-            synaptic.append(synapse.i)
-    h.cvode.use_fast_imem(0)
-    theirs, ours = np.array(theirs), result[number][1:]
-    largest = np.abs(theirs).max()
-    assert len(sections) > 10 and largest > 0.1
-    assert np.abs(theirs.sum(axis=1)).max() == pytest.approx(0.6)  # what the electrode gives
-    assert np.abs(ours[:, list(segments)] - theirs).max() < 1e-8 * largest
-    assert np.abs(synaptic).max() > 1.0
-    assert np.abs(result[current][1:, 0] - synaptic).max() < 1e-8 * np.abs(synaptic).max()
-    potentials = theirs @ matrix(len(nodes))[:, list(segments)].T
-    assert np.abs(result[seen][1:] - potentials).max() < 1e-8 * np.abs(potentials).max()
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"every": 0.03}, "every is 0.03 ms; expected a multiple of dt"),
-        ({"every": 0.0}, "every is 0.0 ms; expected a multiple of dt"),
-        ({"reduce": "sum"}, "reduce='sum'; expected min, max"),
-        ({"reduce": "max", "every": 0.05}, "expected one of the two"),
-        ({"reduce": "count"}, "threshold is None; expected a number"),
-        ({"threshold": 1.0}, "threshold is 1.0; expected None"),
-        ({"matrix": np.ones((2, 3))}, r"matrix has shape \(2, 3\); expected \(k, 2\)"),
-        ({"matrix": [[1.0, np.nan]]}, r"matrix\[0, 1\] is nan"),
-    ],
-)
-def test_what_cannot_be_kept_is_rejected(given, message):
-    """In one line that names what is wrong."""
-    net, _ = networks.simple_network()
-    sim = Simulation(net, DT, engine="reference")
-    with pytest.raises(InputError, match=message):
-        sim.record("v", [0, 1], **given)
-    assert not sim.run(0.1).values
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -181,27 +27,6 @@ def test_a_run_of_no_steps(fast_queue, needs, engine):
     assert np.isnan(result[numbers["max"]]).all() and np.isnan(result[numbers["mean"]]).all()
     assert result[numbers["integral"]].tolist() == [0.0] and result[count].tolist() == [0]
     assert np.isfinite(sim.run(DT)[numbers["mean"]]).all()
-
-
-def test_i_membrane_of_second_order_is_rejected():
-    """The currents of its steps are others."""
-    net, _ = networks.simple_network()
-    sim = Simulation(net, DT, engine="reference", secondorder=True)
-    with pytest.raises(InputError, match="expected secondorder=False"):
-        sim.record("i_membrane", [0])
-
-
-def test_currents_that_cannot_be_recorded_are_rejected():
-    """Those of constants are not computed; instances once; crossings need a value before."""
-    net, syn = networks.simple_network()
-    passive = net.insert("pas", "soma", g=1e-4, e=-65.0)
-    sim = Simulation(net, DT, engine="reference")
-    with pytest.raises(InputError, match="current of pas has constants and v alone"):
-        sim.record("i", passive)
-    with pytest.raises(InputError, match="an instance of expsyn twice"):
-        sim.record("i", syn, [0, 0])
-    with pytest.raises(InputError, match="of a current; expected a voltage or a state"):
-        sim.record("i", syn, reduce="count", threshold=0.0)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -225,25 +50,6 @@ def test_computed_records_follow_set(fast_queue, needs, engine, caplog):
     assert (found[0][1][20:] == -0.3).all()
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(a, b, 0, 1e-11)
-
-
-def test_a_failed_run_has_no_reductions(fast_queue):
-    """Its rows end before the failure; what is made of later ones too is not a number."""
-    from clhines import SimulationError
-
-    net = Network.from_arrays([-1], [0, 1], [100.0], [0.0], [1e-3])
-    net.add("point x\ncurrent i = -exp(t*400) [nA]", at=0)
-    sim = Simulation(net, DT, "float32", queue=fast_queue)
-    rows = sim.record("v", [0])
-    names = "mean", "max"
-    kept = [sim.record("v", [0], reduce=name) for name in names]
-    times = sim.record("v", [0], reduce="crossings", threshold=0.0)
-    with pytest.raises(SimulationError) as raised:
-        sim.run(2.0)
-    result = raised.value.result
-    assert 0 < len(result[rows]) < 80 and np.isfinite(result[rows]).all()
-    assert all(np.isnan(result[k]).all() for k in kept)
-    assert (result[times] <= result.t[-1]).all()
 
 
 @pytest.mark.parametrize("engine", ENGINES)

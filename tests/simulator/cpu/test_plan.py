@@ -1,0 +1,38 @@
+"""Which cells a work-item of a CPU advances, and for how long."""
+
+import mod_files
+import numpy as np
+import pytest
+from exact_cells import CELLS, NODES, network, with_fire
+
+from clhines.simulator.cpu.plan import blocks_of, plan_blocks, work_of
+from clhines.simulator.model import compile
+from clhines.simulator.state.sources import wires_of
+from clhines.solver.device import devices
+
+DT, STOP = 0.05, 20.0  # ms
+
+
+@pytest.fixture
+def cpu(fast_queue, needs):
+    needs(fast_queue, "float64")
+    if not devices.is_cpu(fast_queue.device):
+        pytest.skip("blocks are for CPUs")
+    return fast_queue
+
+
+def test_which_networks(cpu):
+    """Pointers tie cells; the steps of a launch are those of the shortest way between blocks."""
+    net, _ = with_fire()
+    model = compile(net, DT)
+    wires, work = wires_of(model), work_of(model)
+    assert plan_blocks(model, wires, 2).count == 1  # too little to do for two
+    assert blocks_of(model, wires, work, CELLS, np.inf) is None  # an artificial cell sends to two
+    found = blocks_of(model, wires, 1e6 * work, CELLS, 1.0)
+    assert found.epoch == int(model.netcons.delay[found.crossing].min() / DT + 1e-9)
+    net, _ = network()
+    net.set_pointer(net.add(mod_files.ours("ext_gap"), NODES), "vgap", to=[0])
+    model = compile(net, DT)
+    wires, work = wires_of(model), work_of(model)
+    assert blocks_of(model, wires, work, CELLS, 1.0) is None
+    assert blocks_of(model, wires, work, 1, 1.0).epoch > STOP / DT

@@ -1,0 +1,90 @@
+"""Events of a run in arenas: how many copies they take."""
+
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from clhines.simulator.engines import arena_run
+from clhines.simulator.engines.arena_run import EventList
+from clhines.solver.device import arrays, copies
+from clhines.solver.device.arrays import to_device
+from clhines.solver.device.devices import limits
+
+
+def counted(patch, apart):
+    """Whether each copy that follows blocks; where `apart`, as of memory of a device's own."""
+    core, blocking = arrays.cl._cl, []
+
+    def call(own, *given, **named):
+        blocking.append(bool(named["is_blocking"]))
+        return own(*given, **named)
+
+    for name in ("_enqueue_read_buffer", "_enqueue_write_buffer"):
+        patch.setattr(core, name, partial(call, getattr(core, name)))
+    if apart:
+        patch.setattr(copies, "fine_grained", lambda _: False)
+    return blocking
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_new_events_come_with_one_wait(fast_queue, needs, monkeypatch, apart):
+    """Their number with as many as usual; a second wait for more, and for some after none."""
+    needs(fast_queue, np.float64)
+    blocking, rng = counted(monkeypatch, apart), np.random.default_rng(4)
+    apart = apart or not copies.fine_grained(fast_queue.device)
+    count = arrays.within_reach(fast_queue, (1,), np.dtype(np.int32))
+    events = EventList(fast_queue, 400, np.dtype(np.float64), count)
+    source, t = rng.integers(0, 9, 400), rng.uniform(0, 5, 400)
+    for name, values in (("spike_source", source), ("spike_time", t)):
+        array = events.arguments[name]
+        arrays.set_soon(array, 0, values.astype(array.dtype), fast_queue)
+    begin = 0
+    for more, waits in ((0, 1), (63, 2), (64, 1), (65, 2), (128, 1), (80, 1)):  # from 65 on 128
+        arrays.set_soon(count, 0, np.array([begin + more], np.int32), fast_queue)
+        blocking.clear()
+        *found, (values,) = events.new([(count, 0, 1)])
+        assert values == [begin + more]
+        assert sum(blocking) == (waits if apart else 0)
+        for own, every in zip(found, (source, t), strict=True):
+            np.testing.assert_array_equal(own, every[begin : begin + more])
+        begin += more
+    assert begin == events.capacity
+
+
+def test_events_of_other_ranks_take_one_copy(fast_queue, needs, monkeypatch):
+    """Rings by hand, in arrays that are kept: more than there was room for come last."""
+    needs(fast_queue, np.float64)
+    sizes, rng = np.array([3, 4, 5]), np.random.default_rng(5)
+    rings, counts, fans = np.zeros(12), np.array([0, 3, 7]), [[1], [0, 2], []]
+    regions = {
+        "ring_first": [0, 3, 7], "ring_size": sizes, "event_count": counts, "event_live": counts,
+        "fan": [1, 0, 2], "first_fan": [0, 1, 3, 3], "stale": [0, 0, 0],
+    }  # fmt: skip
+    ends = np.cumsum([len(values) for values in regions.values()])
+    ints = SimpleNamespace(offset=dict(zip(regions, [0, *ends.tolist()], strict=False)))
+    run = SimpleNamespace(
+        queue=fast_queue,
+        limits=limits(fast_queue.device),
+        clock=to_device(fast_queue, rings, np.float64),
+        ints=to_device(fast_queue, np.concatenate([*regions.values()]), np.int32),
+        arenas={"clock": SimpleNamespace(offset={"ring": 0}), "ints": ints},
+    )
+    monkeypatch.setattr(arena_run, "_TAKEN_WORDS", 16)
+    taking, stale = arena_run.Taking(run), np.zeros(3)
+    blocking = counted(monkeypatch, False)
+    for some, room in (([1], 16), ([0, 0, 1], 16), ([0, 0, 0, 1, 1, 1, 1, 2, 2], 32)):
+        source, time = np.array(some), rng.uniform(0, 9, len(some))
+        blocking.clear()
+        taking.take(source, time)
+        assert blocking == [False]
+        assert len(taking._words) == room
+        for s, t in zip(some, time, strict=True):
+            rings[regions["ring_first"][s] + counts[s] % sizes[s]] = t
+            counts[s] += 1
+            stale[fans[s]] = 1
+        found = dict(zip(regions, np.split(run.ints.get(fast_queue), ends[:-1]), strict=True))
+        np.testing.assert_array_equal(run.clock.get(fast_queue), rings)
+        for name, values in (("event_count", counts), ("event_live", counts), ("stale", stale)):
+            np.testing.assert_array_equal(found[name], values)

@@ -1,0 +1,138 @@
+"""What is kept of recorded values, against NumPy on all rows."""
+
+import math
+
+import networks
+import numpy as np
+import pytest
+
+from clhines import InputError, Network, Simulation
+from clhines.simulator.records import records
+
+DT = 0.025
+
+
+def matrix(nodes):
+    """Weights of (COMBINATIONS, nodes)."""
+    return np.random.default_rng(4).normal(size=(COMBINATIONS, nodes))
+
+
+@pytest.mark.parametrize(
+    ("engine", "dtype"),
+    [("reference", "float64"), ("steps", "float32"), ("epochs", "float64"), ("epochs", "float32")],
+)
+def test_kept_values_are_those_of_all_rows(fast_queue, needs, monkeypatch, engine, dtype):
+    """Reductions, rows and combinations, with the same bits in other chunks and in two runs."""
+    needs(fast_queue, dtype)
+    net, syn = networks.mixed_network()
+    nodes = np.arange(len(net.area))[::3]
+    sim = Simulation(net, DT, dtype, queue=fast_queue, engine=engine)
+    rows = {what: sim.record(what, nodes) for what in ("v", "i_membrane")}
+    rows["g"] = sim.record("g", syn)
+    kept = {what: asked(sim, what, nodes, 0.01 if what != "v" else THRESHOLD)
+            for what in ("v", "i_membrane")}  # fmt: skip
+    most = sim.record("g", syn, reduce="max")
+    result = sim.run(TIMES)
+    assert np.array_equal(result[most], result[rows["g"]][1:].max(axis=0))
+    for what, numbers in kept.items():
+        found = {name: result[number] for name, number in numbers.items()}
+        every = result[rows[what]]
+        exact = every.astype(np.float64)
+        threshold = np.dtype(dtype).type(0.01 if what != "v" else THRESHOLD)
+        crossed = (every[:-1] < threshold) & (threshold <= every[1:])
+        eps = np.finfo(dtype).eps
+        assert np.array_equal(found["min"], every[1:].min(axis=0))
+        assert np.array_equal(found["max"], every[1:].max(axis=0))
+        # one rounding each of the sum, what it has lost, and the quotient or product
+        bound = 4 * eps * np.abs(exact[1:]).sum(axis=0)
+        total = np.array([math.fsum(column) for column in exact[1:].T])
+        assert (np.abs(found["mean"] * len(crossed) - total) <= bound).all()
+        assert (np.abs(found["integral"] / DT - total) <= bound).all()
+        assert crossed.any()
+        assert np.array_equal(found["count"], crossed.sum(axis=0))
+        for k, times in enumerate(found["crossings"].T):
+            own = result.t[1:][crossed[:, k]]
+            assert np.array_equal(times[: len(own)], own) and np.isnan(times[len(own) :]).all()
+        assert np.array_equal(found["every"], every[::EVERY])
+        assert np.allclose(result.times[numbers["every"]], result.t[::EVERY], 0, 1e-12)
+        # roundings of weights, products and the sum; those of NumPy's sums
+        weights, exact = matrix(len(nodes)), exact[::EVERY]
+        roundings = 3 * eps + len(nodes) * np.finfo(float).eps
+        bound = roundings * np.abs(exact) @ np.abs(weights.T)
+        assert (np.abs(found["matrix"] - exact @ weights.T) <= bound).all()
+    cut = Simulation(net, DT, dtype, queue=fast_queue, engine=engine, chunk=57)
+    numbers = asked(cut, "i_membrane", nodes, 0.01)
+    again = cut.run(TIMES)
+    assert all(
+        np.array_equal(again[numbers[name]], result[number], equal_nan=True)
+        for name, number in kept["i_membrane"].items()
+    )
+    monkeypatch.setattr(records, "ROOM", 100_000)  # chunks of some 30 steps
+    twice = Simulation(net, DT, dtype, queue=fast_queue, engine=engine)
+    numbers = asked(twice, "v", nodes, THRESHOLD)
+    first, second = twice.run(3.3), twice.run(TIMES - 3.3)
+    both = [(first[k], second[k], result[kept["v"][name]]) for name, k in numbers.items()]
+    least, most, _, _, count, times, rows, combined = both
+    assert np.array_equal(np.minimum(*least[:2]), least[2])
+    assert np.array_equal(np.maximum(*most[:2]), most[2])
+    assert np.array_equal(count[0] + count[1], count[2])
+    assert np.array_equal(np.isfinite(times[0]).sum(0) + np.isfinite(times[1]).sum(0), count[2])
+    assert np.array_equal(np.concatenate(rows[:2]), rows[2])
+    assert np.array_equal(np.concatenate(combined[:2]), combined[2])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"every": 0.03}, "every is 0.03 ms; expected a multiple of dt"),
+        ({"every": 0.0}, "every is 0.0 ms; expected a multiple of dt"),
+        ({"reduce": "sum"}, "reduce='sum'; expected min, max"),
+        ({"reduce": "max", "every": 0.05}, "expected one of the two"),
+        ({"reduce": "count"}, "threshold is None; expected a number"),
+        ({"threshold": 1.0}, "threshold is 1.0; expected None"),
+        ({"matrix": np.ones((2, 3))}, r"matrix has shape \(2, 3\); expected \(k, 2\)"),
+        ({"matrix": [[1.0, np.nan]]}, r"matrix\[0, 1\] is nan"),
+    ],
+)
+def test_what_cannot_be_kept_is_rejected(given, message):
+    """In one line that names what is wrong."""
+    net, _ = networks.simple_network()
+    sim = Simulation(net, DT, engine="reference")
+    with pytest.raises(InputError, match=message):
+        sim.record("v", [0, 1], **given)
+    assert not sim.run(0.1).values
+
+
+def test_a_failed_run_has_no_reductions(fast_queue):
+    """Its rows end before the failure; what is made of later ones too is not a number."""
+    from clhines import SimulationError
+
+    net = Network.from_arrays([-1], [0, 1], [100.0], [0.0], [1e-3])
+    net.add("point x\ncurrent i = -exp(t*400) [nA]", at=0)
+    sim = Simulation(net, DT, "float32", queue=fast_queue)
+    rows = sim.record("v", [0])
+    names = "mean", "max"
+    kept = [sim.record("v", [0], reduce=name) for name in names]
+    times = sim.record("v", [0], reduce="crossings", threshold=0.0)
+    with pytest.raises(SimulationError) as raised:
+        sim.run(2.0)
+    result = raised.value.result
+    assert 0 < len(result[rows]) < 80 and np.isfinite(result[rows]).all()
+    assert all(np.isnan(result[k]).all() for k in kept)
+    assert (result[times] <= result.t[-1]).all()
+
+
+EVERY = 4  # steps
+
+
+TIMES, COMBINATIONS, THRESHOLD = 6.0, 3, -20.0
+
+
+def asked(sim, what, nodes, threshold):
+    """Numbers of all that is kept of a variable, by name."""
+    found = {r: sim.record(what, nodes, reduce=r) for r in ("min", "max", "mean", "integral")}
+    for name in ("count", "crossings"):
+        found[name] = sim.record(what, nodes, reduce=name, threshold=threshold)
+    found["every"] = sim.record(what, nodes, every=EVERY * DT)
+    combined = {"matrix": matrix(len(nodes)), "every": EVERY * DT}
+    return {**found, "matrix": sim.record(what, nodes, **combined)}
