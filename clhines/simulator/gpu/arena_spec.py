@@ -158,7 +158,8 @@ class ArenaEpochSpec(EpochSpec):
 
     def parameters(self, kernel: str) -> list[Parameter]:
         names = self.series_numbers.arguments if kernel == "advance" else ()
-        return [*self._active_parameters(self.kernels[kernel]), *(Parameter(name, "real") for name in names)]
+        series = (Parameter(name, "real") for name in names)
+        return [*self._active_parameters(self.kernels[kernel]), *series]
 
     @staticmethod
     def num_once(once: Iterable[str]) -> int:
