@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from clhines import InputError, Mechanism, Network, read_swc
+from clhines import Mechanism, Network, read_swc
 from clhines.simulator.cells.swc import MAX_FILE
 from clhines.simulator.mechanisms.nmodl.reading.lexer import MAX_TEXT
 
@@ -32,15 +32,3 @@ def test_readers_of_files_do_not_wait_and_end(reader, tmp_path):
         os.truncate(tmp_path / "large", 1 << 40)
         with pytest.raises(ValueError, match=f"has more than {most} bytes"):
             read(tmp_path / "large")
-
-
-def test_what_a_file_includes_is_read_with_care(tmp_path):
-    os.mkfifo(tmp_path / "fifo.inc")
-    (tmp_path / "one.mod").write_text('NEURON { SUFFIX one }\nINCLUDE "fifo.inc"\n')
-    with pytest.raises(InputError, match=r"one.mod:2: INCLUDE .*fifo.inc"):
-        Mechanism.from_nmodl(tmp_path / "one.mod")
-
-
-def test_one_long_line_is_a_text():
-    with pytest.raises(InputError, match="unexpected"):
-        Mechanism.from_nmodl("{" * 5000)

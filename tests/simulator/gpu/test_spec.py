@@ -6,8 +6,7 @@ from math import factorial
 import numpy as np
 import pytest
 
-from clhines.simulator.gpu.spec import NEAR, SeriesNumbers, coefficients, with_inverses
-from clhines.simulator.mechanisms.emit.helpers import bernoulli_coefficients
+from clhines.simulator.gpu.spec import SeriesNumbers, coefficients, with_inverses
 
 EPS = {"double": 2.0**-52, "float": 2.0**-23}
 
@@ -22,16 +21,6 @@ def test_polynomial_of_the_exponential(real):
         powers = [int(n[4:]) for n in c if n.startswith("exp_")]
         found = sum(Fraction(c[f"exp_{n}"]) * x**n for n in powers)
         assert abs(found / exact - 1) < EPS[real] / 8
-
-
-@pytest.mark.parametrize("real", EPS)
-def test_series_near_zero(real):
-    c, x = coefficients(real), Fraction(NEAR)
-    every = bernoulli_coefficients("double")
-    exact = 1 - x / 2 + sum(value * x ** (2 * k + 2) for k, value in enumerate(every))
-    own = [int(n[10:]) for n in c if n.startswith("bernoulli_")]
-    found = 1 - x / 2 + sum(Fraction(c[f"bernoulli_{k}"]) * x ** (2 * k + 2) for k in own)
-    assert abs(found / exact - 1) < EPS[real] / 4
 
 
 def test_arguments_are_what_no_instruction_holds():

@@ -5,11 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from clhines.core.errors import InputError
 from clhines.simulator.mechanisms.ir import elimination
 from clhines.simulator.mechanisms.ir.exact import ExpressionError
 from clhines.simulator.mechanisms.ir.expressions import Graph
-from clhines.simulator.mechanisms.mechanism import Mechanism
 
 pytestmark = pytest.mark.core
 
@@ -51,30 +49,3 @@ def test_what_cannot_be_solved_is_refused(monkeypatch):
     graph, rows, b = system(np.full((4, 4), 1) + np.eye(4, dtype=int), [1] * 4)
     with pytest.raises(ExpressionError, match="more than 10 products; expected fewer or sparser"):
         elimination.solved(rows, b, graph.local)
-
-
-CIRCLES = {
-    "da/dt = b - a\ndb/dt = c - b\ndc/dt = a - c\ndd/dt = -d": "line 6: states 'a', 'b', 'c' dep",
-    "da/dt = c - a\ndb/dt = -b\ndc/dt = d - c\ndd/dt = c - d": "line 8: states 'c', 'd' depend",
-    "da/dt = d - a\ndb/dt = c - b\ndc/dt = b - c\ndd/dt = a - d": "line 6: states 'a', 'd' depend",
-}
-
-
-@pytest.mark.parametrize("rates", CIRCLES)
-def test_circles_of_states_are_named_by_their_first_state(rates):
-    states = "\n".join(f"state {name} = 0" for name in "abcd")
-    with pytest.raises(InputError) as caught:
-        Mechanism(f"density few\n{states}\n{rates}\ncurrent i = a")
-    assert CIRCLES[rates] in str(caught.value)
-    Mechanism(f"density few\n{states}\n{rates}\ncurrent i = a\nmethod sparse")
-
-
-def test_a_circle_of_names_begins_at_its_first_line():
-    with pytest.raises(InputError, match=r"line 3: 'p' is defined by itself \(p -> q -> r -> p\)"):
-        Mechanism("density few\ns = p\np = q + 1\nq = r*2\nr = p\ncurrent i = s*v")
-
-
-@pytest.mark.parametrize("source", ["exp(v,)", "exp(,v)", "min(v v)", "(exp)(v)", "2(v)", "()"])
-def test_calls_are_read_strictly(source):
-    with pytest.raises(InputError, match=r"line 2: (cannot read the expression|unknown symbol)"):
-        Mechanism(f"density few\ncurrent i = {source}")

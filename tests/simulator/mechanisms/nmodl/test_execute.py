@@ -2,7 +2,9 @@
 
 import time
 
+import numpy as np
 import pytest
+from nmodl_texts import assert_refused, text_of
 
 from clhines import Mechanism
 from clhines.simulator.mechanisms.nmodl import NmodlError
@@ -45,3 +47,60 @@ def test_too_many_statements_are_refused_at_once(which):
 def test_many_statements_are_executed():
     made = Mechanism.from_nmodl(f"{HEAD}INITIAL {{ x = 0\n{loops(3, 9)} }}")
     assert float(made.twin("initial", ("x",))()[0]) == 1000
+
+
+TURNS = """
+NEURON { SUFFIX turns NONSPECIFIC_CURRENT i RANGE x, a, b, n }
+PARAMETER { x = 4.5 }
+ASSIGNED { v i a b n }
+INITIAL {
+    LOCAL f
+    n = 0 a = 0 b = 0 f = 0
+    while (n < x) {
+        n = n + 1
+        if (n > 2) { a = a + n }
+    }
+    FROM k = 0 TO x {
+        if (f == 1) { b = b + k }
+        f = 1
+    }
+}
+BREAKPOINT { i = 0.0001*(a + b + n) }
+"""
+
+
+def test_loops_keep_branches_that_the_first_turn_does_not_take():
+    """By hand: sums of 3, 4 ... up to the first number from x on, and of 1, 2 ... up to x."""
+    x = np.array([0.5, 1.0, 2.5, 4.5, 7.0])
+    found = Mechanism.from_nmodl(TURNS).initial(np.full(5, -65.0), {"x": x})
+    last, whole = np.ceil(x).astype(int), np.floor(x).astype(int)
+    assert found["n"].tolist() == last.tolist()
+    assert found["a"].tolist() == [sum(range(3, n + 1)) for n in last]
+    assert found["b"].tolist() == [sum(range(1, n + 1)) for n in whole]
+
+
+REFUSED = {  # text, what is refused, and what stands in its line
+    "FROM": (text_of("FROM k=0 TO 3 BY v { x = k }"), "FROM with a step", "FROM k"),
+    "compared element": (
+        "NEURON { POINT_PROCESS p }\nASSIGNED { v y[3] }\nNET_RECEIVE(w) {\n"
+        " if (y[w] > 3) { WATCH (v > 0) 2 } }",
+        "a WATCH by a comparison with an element whose index is not constant",
+        "if (y[w]",
+    ),
+    "delay of a turn": (
+        "NEURON { ARTIFICIAL_CELL a }\nPARAMETER { d = 2 }\nNET_RECEIVE(w) {\n"
+        " IF (flag == 0) {\n FROM k = 1 TO 3 {\n net_send(k*d, 1) } } }",
+        "net_send(k * ...): NEURON puts t + before the loop's k",
+        "net_send(k*d",
+    ),
+    "bounds that change": (
+        text_of("FROM k = 0 TO 2*x { f() }", more="PROCEDURE f() { x = 1 }"),
+        "FROM whose turns change its bounds",
+        "FROM k",
+    ),
+}
+
+
+@pytest.mark.parametrize("which", REFUSED)
+def test_refused_by_name_and_line(which):
+    assert_refused(*REFUSED[which])

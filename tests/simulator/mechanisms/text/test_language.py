@@ -1,18 +1,13 @@
 """Texts of mechanisms: hostile ones, unlucky names, numbers, units; what is refused."""
 
-import random
-import time
-from fractions import Fraction
-
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
+from mechanism_texts import minimal
 
 from clhines.core.errors import InputError
 from clhines.simulator.mechanisms import mechanism
-from clhines.simulator.mechanisms.ir.expressions import Graph
-from clhines.simulator.mechanisms.ir.simplify import share_exponentials
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.ring import ring_cables
@@ -20,118 +15,6 @@ from clhines.simulator.simulation import Simulation
 from clhines.solver.device import program
 
 pytestmark = pytest.mark.core
-
-
-def minimal(body, kind="density"):
-    return f"{kind} few\n{body}\n"
-
-
-def nested(form, times, inner="v"):
-    for k in range(times):
-        inner = form.format(inner, k=k)
-    return inner
-
-
-def chained(form, times):
-    lines = ["parameter g = 1", "parameter e = 2", "a0 = v"]
-    lines += [f"a{k + 1} = " + form.format(f"a{k}", k=k) for k in range(times)]
-    return "\n".join([*lines, f"current i = a{times}"])
-
-
-def mixture(lines, seed):
-    """Named expressions of each other, of every kind."""
-    rng = random.Random(seed)
-    forms = """{a}/(1 + exp(-({b} + {k})/{d})) | {a}*exp(({b} - {k})/{d}) + {c}
-        | ({a} + {k})/(1 - exp(-({a} + {k})/{d})) | where({a} < {b}, {c}, {k})
-        | max({a}, {b})*0.1 - {c} | sqrt({a}^2 + 1)*tanh({b}/{d})
-        | log(1 + {a}^2)/({b}^2 + {c}^2 + 1)""".split("|")
-    text, names = ["parameter g = 1"], ["v", "g"]
-    for k in range(lines):
-        a, b, c = (rng.choice(names[-12:]) for _ in range(3))
-        form = rng.choice(forms).strip()
-        text.append(f"n{k} = " + form.format(a=a, b=b, c=c, d=k % 17 + 2, k=k))
-        names.append(f"n{k}")
-    more = [f"current i = {names[-1]}", "state q = 0", f"dq/dt = ({names[-1]} - q)/{lines}"]
-    return "\n".join(text + more)
-
-
-FINISHED = {
-    "min in min": "current i = " + nested("min({}, {k} + v)", 14),
-    "min of long things": "current i = " + nested("min({}, sin({k}*v))", 60),
-    "clamps": chained("min(max({0}, -{k}*{0}), {k}*{0}^2 + g)", 8),
-    "many clamps": chained("min(max({0}, -{k}*{0}), {k}*{0}^2 + g)", 100),
-    "quotients": chained("({0} + g)/({0} + e)", 12),
-    "many quotients": chained("({0} + g)/({0} + e)", 100),
-    "300 lines": mixture(300, 1),
-    "a long sum": "current i = " + " + ".join(f"{k}*sin({k}*v)" for k in range(1, 400)),
-    "a tower": "current i = 2^(3^(4^(5^v)))",
-    "signs": "current i = " + "-" * 20_000 + "v",
-    "tangents": "current i = " + " + ".join(f"v/tan({k}*v + 1)" for k in range(1, 40)),
-    "many states": "current i = s0\nstate s0 = 0\nds0/dt = v - s0\n"
-    + "\n".join(f"state s{k} = 0\nds{k}/dt = s{k - 1} - s{k}" for k in range(1, 100)),
-    "a long chain": "current i = s0*v\nmethod sparse\n"
-    + "\n".join(
-        f"state s{k} = 0\nds{k}/dt = {k}*s{(k - 1) % 40} - s{k} + v*s{(k + 1) % 40}"
-        for k in range(40)
-    ),
-}
-
-
-@pytest.mark.parametrize("name", FINISHED)
-def test_texts_take_time_in_proportion_to_their_length(name):
-    """Processor time, of a machine that may be busy; today a fifth of it at most."""
-    begin = time.process_time()
-    m = Mechanism(minimal(FINISHED[name]))
-    source = m.functions("double")
-    assert time.process_time() - begin < 5
-    assert max(map(len, source.splitlines())) <= 100
-    i, g = m.current(np.array([-50.0, 3.0]), 0.0, None, m.initial(np.array([-50.0, 3.0])))
-    assert i.shape == g.shape == (2,)
-
-
-def test_many_exponentials_are_shared_in_time_in_proportion_to_their_number():
-    """Of 4,000 steepnesses; those that are whole multiples, up to 8, become powers."""
-    graph = Graph()
-    v = graph.symbol("v")
-    roots = [graph.call("exp", v * graph.number(Fraction(1, k))) for k in range(2000, 6000)]
-    begin = time.process_time()
-    found = share_exponentials(roots)
-    assert time.process_time() - begin < 5  # today a fifth of it at most; once a minute
-    shared = [k for k, (a, b) in enumerate(zip(roots, found, strict=True), 2000) if a is not b]
-    multiples = {k for a in range(2000, 6000) for b in (2, 3) if (k := a * b) < 6000}
-    assert {*shared} == multiples | {k for k in range(2000, 3000)}
-
-
-TOO_LARGE = {
-    "a tower of powers": ("current i = ((((10^64)^64)^64)^64)*v", "a number is too large"),
-    "a power of powers": ("current i = ((v^64)^64)^64", "power 4096 is too large"),
-    "digits": ("current i = v*" + "7" * 40_000, "a number has 40000 characters; expected at most"),
-    "brackets": ("current i = " + "(" * 9000 + "v" + ")" * 9000, "the expression is too deep"),
-    "terms": ("current i = " + "+".join(["v"] * 9000), "more than 1000 terms"),
-    "factors": ("current i = " + "*".join(f"(v + {k})" for k in range(900)), "more than 64 fact"),
-    "tests": ("current i = " + " and ".join(["v < 1"] * 900), "more than 64 'and'"),
-    "a name": (f"parameter {'n' * 90} = 1\ncurrent i = v", "too long; expected at most 60"),
-    "a dense system": (
-        "\n".join(
-            f"state s{k} = 0\nds{k}/dt = " + " + ".join(f"{j + k}*s{j}" for j in range(64))
-            for k in range(64)
-        )
-        + "\ncurrent i = v\nmethod sparse",
-        "dependences of 64 states on each other",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", TOO_LARGE)
-def test_what_is_too_large_is_refused_at_once(name):
-    text, expected = TOO_LARGE[name]
-    begin = time.process_time()
-    with pytest.raises(InputError) as caught:
-        Mechanism(minimal(text))
-    assert time.process_time() - begin < 5
-    message = str(caught.value)
-    assert expected in message
-    assert len(message) <= 300 and "\n" not in message
 
 
 # -------------------------------------------------------------------------------------- names
@@ -251,51 +134,6 @@ def test_every_legal_name_builds_and_is_right(queue, needs, name):
 
 # ------------------------------------------------------------------------------------ refusals
 
-REFUSED = {
-    "parametee gbar = 1\ncurrent i = v": "line 2: cannot read this statement; did you mean 'para",
-    "parametee = 3\ncurrent i = v": "line 2: 'parametee' is used nowhere; did you mean the keywor",
-    "parameter = 3\ncurrent i = v": "line 2: 'parameter' is a keyword",
-    "parameter gbar = 1\ncurrent i = gbr*v": "line 3: unknown symbol 'gbr'; did you mean 'gbar'",
-    "current i = v*" + "q" * 50_000: "line 2: unknown symbol 'qqq",
-    "q" * 50_000: "line 2: cannot read this statement",
-    "current i = exp(1000)*v": "line 2: a number is too large",
-    "current i = v*1e-500": "line 2: a number is too small",
-    "state s = 1\ncurrent i = s\non event: s /= 0": "line 4: 's' is not a finite real number",
-    "state s = 1\ncurrent i = s\non event: s = 1/(2 - 2)": "line 4: 's' is not a finite real",
-    "parameter g = 120 parsec\ncurrent i = g": "line 2: 'g': unit 'parsec': unknown unit",
-    "current i = v [S]": "line 2: current 'i' is in 'S'; expected mA/cm2",
-    "state m = 0\ndm/dt = -m [mV]\ncurrent i = m": "line 3: 'dm/dt' is in 'mV'; expected 1/ms or a",
-    "state m = 0 mM\ndm/dt = -m [1/ms]\ncurrent i = m": "expected mM/ms or a multiple of it",
-    "state a = 1\nstate b = 0\nda/dt = b - a\ndb/dt = a - b\ncurrent i = a": (
-        "line 4: states 'a', 'b' depend on each other and no method is named; expected a line "
-        "'method sparse'"
-    ),
-    "state a = 1\nstate b = 0\nf = 2*b\nda/dt = f - a\ng = a\ndb/dt = g - b\ncurrent i = a": (
-        "line 5: states 'a', 'b' depend on each other"
-    ),
-    "state a = 1\nda/dt = -a\ncurrent i = a\nmethod rk4": "line 5: no state takes 'method rk4'",
-    "state a = 1\nda/dt = -a\ncurrent i = a\nmethod sparse": "no state takes 'method sparse'",
-    "state a = 1\nda/dt = -a^2\ncurrent i = a\nmethod sparse": "line 3: 'da/dt' is not linear in",
-    "state a = 1\nstate b = 1\nda/dt = -a*b\ndb/dt = a - b\ncurrent i = a\nmethod sparse": (
-        "'da/dt' is not linear in 'a', 'b' together"
-    ),
-    "state a = dt\ncurrent i = a": "line 2: an initial value cannot depend on 'dt'",
-    "state a = 1\ncurrent i = a\non event: a += dt": "the action of an event cannot depend on 'dt'",
-    "parameter dt = 1\ncurrent i = v": "line 2: 'dt' has a meaning already",
-}
-
-
-@pytest.mark.parametrize("body", REFUSED, ids=lambda b: b[:40].replace("\n", " | "))
-def test_refusals(body):
-    with pytest.raises(InputError) as caught:
-        Mechanism(minimal(body))
-    assert REFUSED[body] in str(caught.value)
-    assert len(str(caught.value)) <= 400 and "\n" not in str(caught.value)
-
-
-def test_what_looks_like_a_keyword_and_is_used_is_a_name():
-    assert Mechanism(minimal("states = 2*v\ncurrent i = states")).current(3.0, 0.0)[0] == 6
-
 
 @pytest.mark.parametrize("number", ["1e39", "1e-50", "exp(100)"])
 def test_numbers_beyond_single_precision_are_refused_there(number):
@@ -382,18 +220,6 @@ def test_built_in_mechanisms_are_in_neurons_units():
             line.split("=")[1].split()[0] for line in m.text.splitlines() if "parameter" in line
         ]
         assert list(m.defaults.values()) == [float(x) for x in numbers]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        *("parameter g = \u0665", "parameter g = 1\u0665 mS/cm2", "parameter g = 1 mS/cm\u0662"),
-        *("x = 3*\u0663", "substeps \u0662", "ion zn valence \u0662", "ion \u00f1", "ion n\u0662"),
-    ],
-)
-def test_digits_of_other_scripts_are_refused(line):
-    with pytest.raises(InputError, match="line 2"):
-        Mechanism(f"density one\n{line}\nparameter p = 1 mS/cm2\ncurrent i = p*v\n")
 
 
 def test_quantities_and_ions_are_of_ascii():

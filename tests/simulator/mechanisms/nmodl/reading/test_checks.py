@@ -1,13 +1,10 @@
 """Texts that NEURON's translator refuses are refused, in the line where they are wrong."""
 
-import contextlib
-
 import nocmodl
 import pytest
 
 from clhines.simulator.mechanisms import Mechanism, builtin
 from clhines.simulator.mechanisms.nmodl import NmodlError
-from clhines.simulator.mechanisms.nmodl.reading.keywords import FUNCTIONS_OF_NEURON, KEYWORDS
 
 BODY = """NEURON {{ SUFFIX one  NONSPECIFIC_CURRENT i  RANGE x }}
 ASSIGNED {{ v i x y[4] }}
@@ -89,49 +86,6 @@ def test_texts_that_neuron_refuses(template, part):
     assert len(str(caught.value)) < 200
     if nocmodl.folder() is not None:
         assert nocmodl.takes(template.format("")) and not nocmodl.takes(text)
-
-
-@pytest.mark.parametrize("word", ["NEURON", "PARAMETER", "BREAKPOINT", "IF", "DERIVATIVE", "UNITS"])
-def test_a_brace_that_is_not_closed_names_its_line(word):
-    lines = [
-        "NEURON {", "SUFFIX one  NONSPECIFIC_CURRENT i }", "UNITS {", "(mV) = (millivolt) }",
-        "PARAMETER {", "p = 1 }", "ASSIGNED { v i }", "STATE { m }", "BREAKPOINT {",
-        "SOLVE rates METHOD cnexp", "IF (v > 0) {", "i = 0", "}", "i = p }", "DERIVATIVE rates {",
-        "m' = 1 - m }", "INITIAL { m = 0 }",
-    ]  # fmt: skip
-    Mechanism.from_nmodl("\n".join(lines))
-    at = next(k for k, line in enumerate(lines) if line.startswith(word))
-    end = next(k for k, line in enumerate(lines) if k > at and line.endswith("}"))
-    lines[end] = lines[end].removesuffix("}")
-    with pytest.raises(NmodlError, match="'{' without its '}'") as caught:
-        Mechanism.from_nmodl("\n".join(lines))
-    # the next '}' closes the IF: then the block around it is not closed
-    assert caught.value.rejections[0].line == (9 if word == "IF" else at + 1)
-
-
-NAMED = {  # declarations of a name, and its uses
-    "PARAMETER": "PARAMETER {{ {0} = 2 }}\nINITIAL {{ out = {0} }}",
-    "ASSIGNED": "ASSIGNED {{ {0} }}\nINITIAL {{ {0} = 2\nout = {0} }}",
-    "STATE": "STATE {{ {0} }}\nBREAKPOINT {{ SOLVE a METHOD euler }}\nDERIVATIVE a {{ {0}' = 1 }}",
-    "CONSTANT": "CONSTANT {{ {0} = 2 }}\nINITIAL {{ out = {0} }}",
-    "LOCAL": "INITIAL {{ LOCAL {0}\n{0} = 1\nout = {0} }}",
-    "argument": "INITIAL {{ out = a_(1) }}\nFUNCTION a_({0}) {{ a_ = {0} }}",
-    "FUNCTION": "INITIAL {{ out = {0}(3) }}\nFUNCTION {0}(a_) {{ {0} = a_ }}",
-    "PROCEDURE": "INITIAL {{ {0}(3) }}\nPROCEDURE {0}(a_) {{ out = a_ }}",
-}
-
-
-@pytest.mark.parametrize("sort", NAMED)
-def test_words_that_neuron_keeps_are_refused_where_it_refuses_them(sort):
-    """Each keyword, each function, and names which are neither, though NEURON has them."""
-    others = {"abs", "acosh", "adrk", "random_setseed", "x", "y"}
-    for word in sorted(KEYWORDS | FUNCTIONS_OF_NEURON | others):
-        text = "NEURON { SUFFIX one  RANGE out }\nASSIGNED { out }\n" + NAMED[sort].format(word)
-        is_refused = word in KEYWORDS or (word not in others and sort not in ("LOCAL", "argument"))
-        with pytest.raises(NmodlError) if is_refused else contextlib.nullcontext():
-            Mechanism.from_nmodl(text)
-        if nocmodl.folder() is not None:
-            assert nocmodl.takes(text) != is_refused, word
 
 
 @pytest.mark.parametrize("name", ["area", "diam"])

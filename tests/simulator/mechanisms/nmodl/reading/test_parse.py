@@ -1,0 +1,40 @@
+"""Blocks of an NMODL file, and braces that do not close."""
+
+import pytest
+from nmodl_texts import assert_refused, text_of
+
+from clhines.simulator.mechanisms import Mechanism
+from clhines.simulator.mechanisms.nmodl import NmodlError
+
+
+@pytest.mark.parametrize("word", ["NEURON", "PARAMETER", "BREAKPOINT", "IF", "DERIVATIVE", "UNITS"])
+def test_a_brace_that_is_not_closed_names_its_line(word):
+    lines = [
+        "NEURON {", "SUFFIX one  NONSPECIFIC_CURRENT i }", "UNITS {", "(mV) = (millivolt) }",
+        "PARAMETER {", "p = 1 }", "ASSIGNED { v i }", "STATE { m }", "BREAKPOINT {",
+        "SOLVE rates METHOD cnexp", "IF (v > 0) {", "i = 0", "}", "i = p }", "DERIVATIVE rates {",
+        "m' = 1 - m }", "INITIAL { m = 0 }",
+    ]  # fmt: skip
+    Mechanism.from_nmodl("\n".join(lines))
+    at = next(k for k, line in enumerate(lines) if line.startswith(word))
+    end = next(k for k, line in enumerate(lines) if k > at and line.endswith("}"))
+    lines[end] = lines[end].removesuffix("}")
+    with pytest.raises(NmodlError, match="'{' without its '}'") as caught:
+        Mechanism.from_nmodl("\n".join(lines))
+    # the next '}' closes the IF: then the block around it is not closed
+    assert caught.value.rejections[0].line == (9 if word == "IF" else at + 1)
+
+
+REFUSED = {  # text, what is refused, and what stands in its line
+    "not closed": ("NEURON { SUFFIX one\nRANGE x", "'{' without its '}'", "NEURON"),
+    "a hidden parameter": (
+        text_of("y = 1", more="PARAMETER { y = 2 }\nLOCAL y"),
+        "'y' is declared twice",
+        "LOCAL y",
+    ),
+}
+
+
+@pytest.mark.parametrize("which", REFUSED)
+def test_refused_by_name_and_line(which):
+    assert_refused(*REFUSED[which])

@@ -1,0 +1,37 @@
+"""VERBATIM blocks: each is reported, and a return where it can be no IF."""
+
+import pytest
+from nmodl_texts import assert_refused, text_of
+
+from clhines.simulator.mechanisms.nmodl import rejections
+
+REFUSED = {  # text, what is refused, and what stands in its line
+    "return in a loop": (
+        text_of("FROM k=0 TO 2 { VERBATIM\nreturn;\nENDVERBATIM\n}"),
+        "VERBATIM: a return there",
+        "VERBATIM",
+    ),
+    "return beside a LOCAL": (
+        text_of("if (v > 0) { LOCAL x\nx = 2\nVERBATIM\nreturn;\nENDVERBATIM\n}\nx = 1"),
+        "VERBATIM: a return beside a LOCAL",
+        "if",
+    ),
+}
+
+
+@pytest.mark.parametrize("which", REFUSED)
+def test_refused_by_name_and_line(which):
+    assert_refused(*REFUSED[which])
+
+
+def test_every_verbatim_is_told():
+    """Several of one block and of a function, once each, and nothing that follows from them."""
+    block = "VERBATIM\n{} = *y;\nENDVERBATIM\n"
+    calls = f"{block.format('x')}x = f(2) + f(3)\n{block.format('y')}"
+    text = text_of(calls) + f"FUNCTION f(a) {{\n{block.format('f')}}}\n"
+    lines = [k for k, line in enumerate(text.split("\n"), 1) if line.endswith("VERBATIM")]
+    found = rejections(text)
+    assert [r.construct for r in found] == ["VERBATIM"] * 3
+    assert sorted(r.line for r in found) == [
+        k for k in lines if "END" not in text.split("\n")[k - 1]
+    ]
