@@ -1,8 +1,5 @@
-"""What is rejected is listed before anything runs; where things are, `at` tells."""
+"""What is rejected is listed before anything runs, and the constructs of the page are."""
 
-import importlib.util
-import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +7,7 @@ from types import SimpleNamespace
 
 import forked
 import pytest
+from forked import found_by
 
 from clhines import InputError
 from clhines.neuron.back.states import step_of
@@ -53,46 +51,10 @@ except clhines.InputError as error:
     message = str(error)
 found = {{"lines": lines, "message": message, "same": before == (soma(0.5).v, h.t)}}
 """
-AT = """
-soma, dendrite = h.Section(name="soma"), h.Section(name="dendrite")
-soma.insert("hh")
-dendrite.nseg = 3
-dendrite.connect(soma(0.5))
-synapse, other = h.ExpSyn(dendrite(0.9)), h.ExpSyn(dendrite(0.1))
-netcon = h.NetCon(soma(0.5)._ref_v, synapse, sec=soma)
-netcon.weight[0] = 0.01
-h.finitialize(-61)
-model = clhines.from_neuron(engine="reference")
-sim = model.simulation
-v = sim.record("v", [model[soma(0.5)], model[dendrite(0.9)]])
-group, index = model[other]
-refused = []
-for thing, copy in ((soma(0.5), 1), (dendrite, -1), (netcon, 1), (synapse, 0.5)):
-    try:
-        model[thing, copy]
-    except clhines.InputError as error:
-        refused.append(str(error)[:8])
-source, number, connection = model[netcon]
-found = {
-    "v": sim.run(1)[v][0].tolist(),
-    "node": int(group.nodes[index]) == model[dendrite(0.1)],
-    "nodes": model[dendrite].tolist() == [model[s] for s in dendrite],
-    "source": int(source.node[number]) == model[soma(0.5)],
-    "connection": connection,
-    "refused": refused,
-    "t": h.t,
-}
-"""
-
-
-def result_of(script):
-    start = "import json, clhines\nfrom neuron import h\nh.load_file('stdrun.hoc')\n"
-    program = f"{start}{script}\nprint(json.dumps(found))"
-    return forked.result_of(program)
 
 
 def test_everything_rejected_is_named_in_one_message_and_nothing_changes():
-    found = result_of(REJECTED)
+    found = found_by(REJECTED)
     assert found["same"]
     for name in (
         "extracellular",
@@ -103,119 +65,6 @@ def test_everything_rejected_is_named_in_one_message_and_nothing_changes():
         assert name in found["message"]
     lines = [line for line in found["lines"] if "VERBATIM" in line]
     assert all(".mod:" in line for line in lines)  # file and line
-
-
-def test_at_finds_things_and_a_simulation_starts_from_the_present_state():
-    found = result_of(AT)
-    assert found["v"] == [-61.0, -61.0]
-    assert found["node"] and found["nodes"] and found["source"]
-    assert found["connection"] == 0 and found["refused"] == ["copy is "] * 4
-    assert found["t"] == 0  # NEURON's own time stays
-
-
-SAVED = """
-soma, dendrite = h.Section(name="soma"), h.Section(name="dendrite")
-dendrite.connect(soma), soma.insert("hh"), dendrite.insert("pas")
-dendrite.nseg, soma.L, h.celsius, h.dt = 3, 20, 18.5, 0.05
-stim, cell, synapse = h.NetStim(), h.IntFire1(), h.ExpSyn(dendrite(0.5))
-stim.noise, stim.number, stim.interval, stim.start = 0.5, 1e9, 3, 1
-stim.noiseFromRandom123(1, 2, 3)
-near, far = h.NetCon(stim, synapse), h.NetCon(stim, cell)
-near.weight[0], far.weight[0], far.delay = 0.02, 0.6, 0.3
-back = h.NetCon(cell, synapse)
-back.weight[0] = 0.01
-spikes = h.NetCon(soma(0.5)._ref_v, cell, sec=soma)
-h.finitialize(-63)
-clhines.neuron.run(2)
-model = clhines.from_neuron(engine="steps")
-sim = model.simulation
-sim.network.save(FOLDER + "/network.npz")
-sim.save(FOLDER + "/state.npz")
-result = sim.run(30)
-found = [sim.voltages().tolist(), result.spike_cell.tolist(), result.spike_time.tolist()]
-"""
-
-LOADED = """
-import json, sys
-import clhines
-net = clhines.Network.load(FOLDER + "/network.npz")
-s = net.settings
-given = {"v_init": s["v_init"], "secondorder": int(s["secondorder"])}
-sim = clhines.Simulation(net, s["dt"], engine="steps", **given)
-sim.restore(FOLDER + "/state.npz")
-result = sim.run(30)
-assert not any(name.split(".")[0] == "neuron" for name in sys.modules)
-print(json.dumps([sim.voltages().tolist(), result.spike_cell.tolist(), result.spike_time.tolist()]))
-"""
-
-
-def test_a_model_runs_elsewhere_without_neuron(tmp_path):
-    """From a network and a state in files, in another process: the same bits."""
-    folder = f"FOLDER = {str(tmp_path)!r}\n"
-    expected = result_of(folder + SAVED)
-    done = subprocess.run(
-        [sys.executable, "-c", folder + LOADED], capture_output=True, text=True, timeout=120,
-        check=False,
-    )  # fmt: skip
-    assert not done.returncode, done.stderr[-2000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == expected
-    assert len(expected[2]) > 5
-
-
-def test_command_line_simulates_a_script(tmp_path):
-    import numpy as np
-
-    script, out = tmp_path / "model.py", tmp_path / "spikes.npz"
-    script.write_text(
-        "from neuron import h\nsoma = h.Section(name='soma')\nsoma.insert('hh')\n"
-        "clamp = h.IClamp(soma(0.5))\nclamp.delay, clamp.dur, clamp.amp = 2, 100, 5\n"
-        "netcon = h.NetCon(soma(0.5)._ref_v, None, sec=soma)\n",
-        "utf-8",
-    )
-
-    def call(*words):
-        return subprocess.run(
-            [sys.executable, "-m", "clhines.cli", "simulate", str(script), *words],
-            capture_output=True, text=True, timeout=120, check=False, cwd=Path.cwd(),
-        )  # fmt: skip
-
-    assert call("--check").stdout == "all is simulated\n"  # without --stop
-    plot = tmp_path / "model.svg"
-    drawn = ["--plot", str(plot)] if importlib.util.find_spec("matplotlib") else []
-    done = call("--stop", "20", "--engine", "reference", "--out", str(out), *drawn)
-    assert not done.returncode, done.stderr[-2000:]
-    assert "simulated   20 ms in 800 steps of 0.025 ms, in " in done.stdout
-    assert not drawn or "</svg>" in plot.read_text("utf-8")
-    truth = result_of(
-        f"exec(open({str(script)!r}).read())\ntimes = h.Vector()\nnetcon.record(times)\n"
-        "h.finitialize(-65)\nh.continuerun(20)\nfound = list(times)"
-    )
-    with np.load(out) as file:
-        assert file["spike_time"] == pytest.approx(truth, abs=1e-6)
-        assert len(truth) >= 1
-    assert f"{len(truth)}, the first at {truth[0]:g} ms, the last at {truth[-1]:g}" in done.stdout
-    script.write_text(script.read_text("utf-8").replace("netcon =", "0 and"), "utf-8")
-    done = call("--stop", "1", "--engine", "reference")
-    assert "spikes      none: no NetCon watches a voltage" in done.stdout, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("a.py", "from neuron import h\nh.Section(name='s').insert('nothere')\n",
-         "a.py, line 2: ValueError: argument not a density mechanism name"),
-        ("b.hoc", "create soma\naccess soma\ninsert nothere\n", "b.hoc: RuntimeError: "),
-    ],
-)  # fmt: skip
-def test_a_script_that_fails_is_one_line(tmp_path, name, text, said):
-    (tmp_path / name).write_text(text, "utf-8")
-    command = [sys.executable, "-m", "clhines.cli", "simulate", name, "--stop", "1"]
-    keep = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path, env=keep
-    )
-    assert done.returncode == 1 and "Traceback" not in done.stderr  # the script's own status
-    assert done.stderr.splitlines()[-1].startswith(f"clhines: {said}")
 
 
 WEIGHTS = """
@@ -243,7 +92,7 @@ def test_mechanisms_that_cannot_be_loaded_are_rejected(tmp_path):
 
 
 def test_a_run_in_float32_leaves_weights_as_they_were():
-    found = result_of(WEIGHTS)
+    found = found_by(WEIGHTS)
     assert found["weight"] == 0.03 and found["t"] > 0.05
 
 
@@ -273,7 +122,7 @@ found = {"same": bool((a == b).all()), "shape": b.shape, "top": float(b.max()),
 
 
 def test_copies_do_what_one_does():
-    found = result_of(COPIES)
+    found = found_by(COPIES)
     assert found["same"]
     assert found["shape"] == [601, 3]
     assert found["top"] > 0
@@ -347,7 +196,7 @@ for engine in ("steps", "epochs", "epochs-gpu"):
 
 
 def test_copies_are_made_at_once_and_do_what_the_reference_does():
-    found = result_of(MANY)
+    found = found_by(MANY)
     calls, peaks, nodes = zip(*found["spent"], strict=True)
     few, some, many = calls
     # not one call, of Python or of C, for each further copy; a kernel of another shape costs some
@@ -445,7 +294,7 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
     page = (Path(__file__).parents[2] / "docs" / "neuron.md").read_text("utf-8")
     rows = [r for r in page.splitlines() if r.startswith("| ") and r.count("|") == 3]
     told = [r for r in rows if "rejected" in r and "`.mod` files" not in r]
-    found = result_of(CONSTRUCTS)
+    found = found_by(CONSTRUCTS)
     assert found.pop("plain") == [] == found.pop("late")
     for name, lines in found.items():
         assert lines, name
@@ -463,7 +312,7 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
         "artificial",
         # those below in test_hooks.py
         "`advance()`, `step()` and `Plot()`",
-        "events on their way that were due",  # in test_on_the_way.py
+        "events on their way that were due",  # in back/test_states.py
         "CVode.extra_scatter_gather",
         "`CVode.queue_mode(1, 0)` where t or dt has been set",  # in test_entry.py
         "Random.play into",
@@ -476,13 +325,13 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
         "mechanisms and point processes that hoc makes",
         "nrn_netrec_state_adjust",
         "Vector.record of",
-        "Vector.record at intervals",  # in test_sampled.py
-        "Vector.record into",  # in test_sampled.py
+        "Vector.record at intervals",  # in back/test_writeback.py
+        "Vector.record into",  # in back/test_writeback.py
         "Vector.play of a statement",  # in test_switch.py
-        "Vector.play, continuous",  # in test_pointed.py
+        "Vector.play, continuous",  # in test_mechanisms.py
         "Vector.play into anything else",
         "NetCon.record of a statement",  # in test_switch.py
-        "NetCon of a variable",  # in test_pointed.py
+        "NetCon of a variable",  # in test_mechanisms.py
         "NetCon of another variable",
         "`h.t` that is set to a time below 0",  # in test_kept.py
         "`h.t` that is set between steps",  # in test_switch.py

@@ -126,37 +126,6 @@ print(json.dumps(said))
     return forked.result_of(begin + program.format(**given) + end)
 
 
-LOST = """
-from clhines.neuron.memory.memory import NeuronMemory
-import neuron_program
-
-vectors = neuron_program.hidden()
-h = neuron_program.h
-columns = NeuronMemory.columns
-h.finitialize(-65)
-h.continuerun(5)
-NeuronMemory.columns = lambda *ask: {{k: v for k, v in columns(*ask).items() if k != {name!r}}}
-ask = lambda: clhines.neuron.run(10, engine="reference")
-"""
-
-
-@pytest.mark.parametrize("name", ["kept", "count"])
-def test_a_state_that_is_not_found_in_memory_is_refused(name):
-    said = said_by(LOST, name=name)
-    assert f"ext_array: {name}, which is not found in NEURON's memory" in said
-
-
-def test_a_column_may_begin_with_the_last_word_of_a_range():
-    from clhines.neuron.memory.raw import Readable
-
-    readable = Readable(8)
-    if not readable._ranges:
-        pytest.skip("the system does not tell")
-    begins = {begin for begin, _ in readable._ranges}
-    begin, end = next(found for found in readable._ranges if found[1] not in begins)
-    assert begin in readable and end - 8 in readable and end not in readable
-
-
 OF_NONE = """
 from support.mod_files import loaded
 

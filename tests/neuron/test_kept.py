@@ -36,21 +36,6 @@ def test_each_change_between_pieces_acts_as_in_neuron(engine):
         assert (one["effect"] > 1e-3) == (name not in IDLE), name
 
 
-def test_no_write_into_neurons_memory_is_missed():
-    found = told("writes", 200)
-    assert not found["unseen"]
-    assert found["names"] > 80
-
-
-@pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
-def test_what_neuron_moves_in_each_run_is_no_change(engine):
-    """GLOBALs that blocks set, how far a played vector is, a value of INITIAL: it is read once."""
-    found = told("stays", engine)
-    assert found["moved"] and found["stayed"] and found["reads"] == 1
-    assert found["worst"] < TOLERANCE
-    assert all(a == b for a, b in found["lengths"])
-
-
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_models_with_counters_and_gap_junctions_are_read_once(engine):
     found = told("coupled", engine)

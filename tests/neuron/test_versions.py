@@ -11,7 +11,7 @@ import pytest
 
 import clhines
 from clhines.core import files
-from clhines.neuron import selftest, versions
+from clhines.neuron import versions
 
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h
 pytestmark = pytest.mark.neuron
@@ -103,35 +103,6 @@ def test_the_command_refuses_a_version_that_has_failed(tmp_path):
     assert "has failed the self-test of clhines (planted)" in done.stderr
     done = simulate(tmp_path)
     assert "planted" in done.stderr and "t is 1" in done.stdout.replace("0.99999", "1")
-
-
-PLANTED = {
-    "events are lost": "from clhines.neuron.read.queue import EventQueue as owner\nname = 'send'",
-    "callbacks are not seen": "from clhines.neuron import reading as owner\nname = 'gathering'",
-    "self events are lost": "from clhines.neuron.read.queue import EventQueue as owner\n"
-    "name = 'send_selves'",
-    "numbers are not written": "from clhines.neuron.back import states as owner\n"
-    "name = 'put_numbers'",
-}
-
-
-@pytest.mark.parametrize("fault", PLANTED)
-def test_planted_faults_fail(fault):
-    """What is read or written back as of another version: events, callbacks, numbers."""
-    program = f"""
-import sys
-sys.path.insert(0, {str(ROOT)!r})
-{PLANTED[fault]}
-import clhines.neuron.selftest as selftest
-setattr(owner, name, lambda *_: ())
-selftest.main()
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False,
-        env={**os.environ, versions.SWITCH: "1"},
-    )  # fmt: skip
-    (line,) = [x for x in done.stdout.splitlines() if x.startswith(selftest.WORD)]
-    assert json.loads(line[len(selftest.WORD) :]), fault
 
 
 def test_processes_that_crash_or_do_not_start(cell, monkeypatch):

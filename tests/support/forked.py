@@ -32,6 +32,27 @@ def result_of(program, *arguments):
     return json.loads(out.splitlines()[-1])
 
 
+START = """
+import json, sys, warnings
+import numpy as np
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+warnings.simplefilter("error")
+"""
+
+
+def printed_by(program):
+    """Last line that a program prints, as JSON; it begins with NEURON, and warnings are errors."""
+    return result_of(START + program)
+
+
+def found_by(program):
+    """What a program leaves in `found`; it begins with NEURON."""
+    start = "import json, clhines\nfrom neuron import h\nh.load_file('stdrun.hoc')\n"
+    return result_of(f"{start}{program}\nprint(json.dumps(found))")
+
+
 def _forked(command, timeout=400):
     server = _server()
     with tempfile.TemporaryDirectory() as folder:

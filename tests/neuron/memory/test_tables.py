@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from forked import printed_by
 
 from tests.support import mod_files
 
@@ -101,13 +102,11 @@ def test_refused(model):
 
 def test_no_table_is_refused():
     """In a process of its own, in which the functions have none."""
-    from tests.neuron.test_hooks import result_of
-
     program = f"""
 h.nrn_load_dll({str(mod_files.library())!r})
 soma = h.Section(name="soma")
 point = h.ext_funpoint(soma(0.5))
 print(json.dumps([str(one) for one in clhines.neuron.check()]))
 """
-    [line] = result_of(program)
+    [line] = printed_by(program)
     assert "FUNCTION_TABLE inf without a table" in line and "call its table_inf()" in line

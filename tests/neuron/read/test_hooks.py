@@ -1,24 +1,10 @@
 """What acts in each step of NEURON and is no part of a model is rejected by name."""
 
-import forked
 import pytest
+from forked import printed_by
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
-START = """
-import json, sys, warnings
-import numpy as np
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
-warnings.simplefilter("error")
-"""
-
-
-def result_of(program):
-    return forked.result_of(START + program)
-
-
 STEPPING = """
 soma, child = h.Section(name="soma"), h.Section(name="child")
 child.connect(soma(1))
@@ -158,7 +144,7 @@ print(json.dumps(found))
 
 
 def test_what_acts_in_each_step_is_rejected_by_name():
-    found = result_of(STEPPING)
+    found = printed_by(STEPPING)
     plain = found.pop("plain")
     assert len(plain) > 10
     # what has been taken back is as if it never was
@@ -170,172 +156,6 @@ def test_what_acts_in_each_step_is_rejected_by_name():
         assert name in message or len(message) < 10, name
         # NEURON's own run is another one, but for an object that waits for nothing
         assert differs or name == "StateTransitionEvent", name
-
-
-SCATTER = """
-import itertools
-soma, child = h.Section(name="soma"), h.Section(name="child")
-child.connect(soma(1))
-for section in (soma, child):
-    section.L, section.diam, section.nseg = 80, 10, 3
-    section.insert("hh")
-segments = [segment for section in (soma, child) for segment in section]
-clamp = h.IClamp(soma(0.1))
-clamp.delay, clamp.dur, clamp.amp = 1, 10, 0.7
-cvode, pc = h.CVode(), h.ParallelContext()
-cvode.use_fast_imem(1)
-pc.set_maxstep(10)
-v = h.Vector().record(child(0.5)._ref_v)
-# as hnn-core's functions
-pointers, current, potentials = h.PtrVector(6), h.Vector(6), h.Vector()
-for k, segment in enumerate(segments):
-    pointers.pset(k, segment._ref_i_membrane_)
-transfer = h.Matrix(2, 6)
-for i, j in itertools.product(range(2), range(6)):
-    transfer.setval(i, j, (i + 1) / (j + 1))
-read = []
-
-def gather():
-    pointers.gather(current)
-    potentials.append(transfer.mulv(current))
-
-class Summing:
-    def potentials(self, scale):
-        read.append([scale * soma(0.5).v, *(segment.i_membrane_ for segment in segments)])
-
-def timed():
-    read.append([h.t, *(segment.v for segment in segments)])
-
-def of(way, *functions):
-    h.dt = 0.025
-    for function in functions:
-        cvode.extra_scatter_gather(0, function)
-    read.clear(), potentials.resize(0), v.record(child(0.5)._ref_v)
-    h.finitialize(-65)
-    message, reasons = "", ()
-    try:
-        reasons = way() or ()
-    except Exception as error:
-        message = f"{type(error).__name__}: {error}"
-    for function in functions:
-        cvode.extra_scatter_gather_remove(function)
-    return [[*map(list, read)], list(potentials), list(v), message, h.t, reasons]
-
-def in_pieces():
-    for stop in (3, 3.05, 12):
-        clhines.neuron.run(stop, engine="reference")
-
-def solved():
-    pc.psolve(5)
-    pc.psolve(12)
-
-def switched(way, **options):
-    def call():
-        with clhines.neuron.enable(engine="reference", **options) as on:
-            way()
-            return [on.steps, *on.reasons]
-    return call
-
-def loop():
-    while h.t < 12:
-        h.fadvance()
-
-def ended(way):
-    def call():
-        cvode.event(5, lambda: cvode.extra_scatter_gather_remove(timed))
-        way(12)
-    return call
-
-reader = Summing()
-functions = gather, (reader.potentials, 2), timed
-same = {
-    "run": [of(lambda: h.continuerun(12), *functions), of(in_pieces, *functions)],
-    "psolve": [of(solved, *functions[:2]), of(switched(solved), *functions[:2])],
-    "loop": [of(loop, *functions), of(switched(loop), *functions)],
-    "ended": [of(ended(h.continuerun), timed),
-              of(ended(lambda t: clhines.neuron.run(t, engine="reference")), timed)],
-    "list": [of(lambda: h.continuerun(3), gather, gather, timed),
-             of(lambda: clhines.neuron.run(3, engine="reference"), gather, gather, timed)],
-}
-other, one, append = h.PtrVector(1), h.Vector(1), v.append
-state = soma(0.5).hh._ref_m
-other.pset(0, state)
-asked = {
-    "reads m_hh": lambda: soma(0.5).m_hh, "reads hh": lambda: soma(0.5).hh.m,
-    "by a reference": lambda: state[0], "reads _ref_v": lambda: soma(0.5)._ref_v[0],
-    "reads i;": lambda: clamp.i, "of other variables": lambda: other.gather(one),
-    "reads psection": lambda: soma.psection(), "reads stoprun": lambda: h.stoprun,
-    "sets a variable": lambda: setattr(child(0.5), "v", child(0.5).v + 0.1),
-    "sets a variable, ": lambda: setattr(clamp, "amp", 0.8),
-    "calls <TopLevel": lambda: h("mine = 1"), "calls fcurrent": h.fcurrent,
-    "reads IClamp": lambda: h.IClamp, "reads record": lambda: one.record,
-}
-for name, use in (("[", lambda: v[0]), ("len", lambda: len(v)), ("sum", lambda: sum(v)),
-                  ("+", lambda: one + v), ("copy", lambda: one.copy(v)),
-                  ("numpy", lambda: np.array(v)), ("append", lambda: append(3))):
-    asked["uses Vector" + " " * len(asked)] = use
-def tried(use):
-    def function():
-        try:
-            use()
-        except Exception:  # a function may go on
-            pass
-    return function
-run = lambda: clhines.neuron.run(1, engine="reference")
-found = {"same": same, "rejected": [[what, of(run, tried(use))] for what, use in asked.items()]}
-found["psolve"] = of(switched(solved, strict=True), timed)
-warnings.resetwarnings()
-found["left"] = [of(way, tried(asked["reads m_hh"]), gather, timed)
-                 for way in (solved, switched(solved))]
-def late():
-    read.append([h.t])
-    if len(read) > 20:
-        tried(asked["reads m_hh"])()
-def fails():
-    read.append([h.t])
-    if len(read) > 20:
-        raise KeyError("mine")
-found["late"] = of(switched(lambda: h.continuerun(2)), late)
-found["fails"] = of(run, fails)
-cvode.extra_scatter_gather(0, gather)
-h.finitialize(-65)
-try:
-    clhines.from_neuron()
-except clhines.InputError as error:
-    found["from_neuron"] = str(error)
-h("proc advance() { fadvance() mine = v(0.5) }")
-h.finitialize(-65)
-found["advance"] = [str(r) for r in clhines.neuron.check()]
-print(json.dumps(found))
-"""
-
-
-def test_functions_of_extra_scatter_gather_have_neurons_values_or_are_rejected():
-    """They are called in the middle of a step, where v and i_membrane_ are those of its end."""
-    import numpy as np
-
-    found = result_of(SCATTER)
-    for name, runs in found["same"].items():
-        for ours, theirs in zip(runs[1][:3], runs[0][:3], strict=True):
-            ours, theirs = np.array(ours), np.array(theirs)
-            assert ours.shape == theirs.shape, name
-            assert theirs.size or name == "ended", name
-            off = np.abs(ours - theirs).max(initial=0)
-            assert off < 1e-9 * np.abs(theirs).max(initial=1e-9), name  # as of `test_run`
-    assert np.ptp(found["same"]["run"][0][2]) > 80
-    assert found["same"]["psolve"][1][-1] == [480]
-    for what, (*_, message, t, _) in found["rejected"]:
-        line = "CVode.extra_scatter_gather(0, f): f "
-        assert line in message and what.strip() in message, (what, message)
-        assert t < 0.0251  # after NEURON's own step, in which it is seen
-    assert "reads t in psolve" in found["psolve"][3]
-    theirs, ours = found["left"]
-    assert ours[:5] == theirs[:5] and "reads m_hh" in ours[5][1]
-    for name, error in (("late", "GatherError"), ("fails", "KeyError")):
-        *_, message, t, _ = found[name]
-        assert message.startswith(error) and abs(t - 0.025) < 1e-9, message
-    assert "CVode.extra_scatter_gather(0, f)" in found["from_neuron"]
-    assert [line.startswith("advance() of the model's own") for line in found["advance"]] == [True]
 
 
 RXD = """
@@ -354,7 +174,7 @@ print(json.dumps(found))
 
 @pytest.mark.filterwarnings("ignore")
 def test_rxd_is_rejected_by_its_species():
-    before, *after = result_of(RXD.replace("from neuron import rxd", "warnings.resetwarnings()\n"
+    before, *after = printed_by(RXD.replace("from neuron import rxd", "warnings.resetwarnings()\n"
                                            "from neuron import rxd"))  # fmt: skip
     assert before == []
     for lines in after:
@@ -401,7 +221,7 @@ print(json.dumps(found))
 
 
 def test_records_and_plays_of_what_is_not_simulated_name_it():
-    found = result_of(NAMED)
+    found = printed_by(NAMED)
     for kind, word in (("record", "of"), ("play", "into")):
         for name, lines in zip(found["names"], found[kind], strict=True):
             if kind == "record" and name in {"i_cap", "mine"}:  # `mine`: a number of hoc's own
@@ -431,56 +251,9 @@ print(json.dumps([str(r) for r in clhines.neuron.check()]))
 
 def test_of_many_variables_that_are_not_recorded_the_first_are_named():
     """A name is looked for among all NetCons, which are many where many are recorded."""
-    said = result_of(MANY)
+    said = printed_by(MANY)
     assert ["].delay" in line for line in said] == [True] * 8 + [False] * 4
     assert all("Vector.record of a variable like these" in line for line in said[8:])
-
-
-PATTERN = """
-soma = h.Section(name="soma")
-soma.L = soma.diam = 20
-soma.insert("hh")
-pc = h.ParallelContext()
-synapses = [h.ExpSyn(soma(0.5)) for _ in range(2)]
-pc.set_gid2node(3, 0)
-pc.cell(3, h.NetCon(soma(0.5)._ref_v, None, sec=soma))
-netcons = [pc.gid_connect(gid, synapse) for gid, synapse in zip((3, 5), synapses)]
-for netcon, weight in zip(netcons, (0.02, 0.003)):
-    netcon.weight[0], netcon.delay = weight, 1
-rows = 300  # more than NEURON sends at once
-stim, v = h.PatternStim(), h.Vector().record(soma(0.5)._ref_v)
-gids = h.Vector([3 + 2 * (k % 7 > 3) for k in range(rows)])
-stim.play(h.Vector(rows).indgen(0.1).add(0.05), gids)
-found = []
-for fake in (0, 1):
-    stim.fake_output = fake
-    for way in (h.continuerun, lambda stop: clhines.neuron.run(stop, engine="reference")):
-        h.finitialize(-65)
-        lines = [str(r) for r in clhines.neuron.check()]
-        way(30)
-        found.append([lines, list(v)])
-h.finitialize(-65)
-times = h.Vector(rows).indgen(0.1)
-times.x[200], times.x[201] = 10, 9  # of a group that NEURON sends at 10.2 ms
-stim.play(times, gids)
-h.finitialize(-65)
-found.append([[str(r) for r in clhines.neuron.check()], []])
-print(json.dumps(found))
-"""
-
-
-def test_fake_output_of_pattern_stim_is_as_in_neuron():
-    """NEURON 9 sends the same for 0 and 1: spikes of gids that are not here."""
-    import numpy as np
-
-    *found, ((late,), _) = result_of(PATTERN)
-    said = "the times of PatternStim[0] do not ascend, and some come late; sort them"
-    assert late == f"PatternStim: {said}"
-    assert [lines for lines, _ in found] == [[]] * 4
-    truth, *others = (np.array(v) for _, v in found)
-    assert np.ptp(truth) > 50
-    for other in others:
-        assert np.abs(other - truth).max() < 1e-9 * np.abs(truth).max()  # as of `test_run`
 
 
 PIECES = """
@@ -522,7 +295,7 @@ def test_pieces_joined_by_multisplit_are_rejected():
     """NEURON joins the sections into one cell; without, the second of them stays at rest."""
     import numpy as np
 
-    (lines, message, _, joined), *others = result_of(PIECES)
+    (lines, message, _, joined), *others = printed_by(PIECES)
     assert [line.split(";")[0] for line in lines] == ["ParallelContext.multisplit"]
     assert "ParallelContext.multisplit" in message and np.ptp(joined[1]) > 50
     for lines, _, ours, theirs in others:  # `gid_clear` takes it out, as the message says
@@ -560,7 +333,7 @@ print(json.dumps(found))
 def test_orders_of_nodes_run():
     import numpy as np
 
-    found = result_of(ORDER)
+    found = printed_by(ORDER)
     assert len(found) == 12 and not any(lines for lines, _ in found)
     truth, *others = (np.array(v) for _, v in found)
     assert np.ptp(truth[0]) > 50
@@ -618,7 +391,7 @@ print(json.dumps(found))
 
 
 def test_mechanisms_that_hoc_makes_of_templates_are_rejected_by_name():
-    found = result_of(TEMPLATES)
+    found = printed_by(TEMPLATES)
     assert all(same for _, _, same, _ in found.values())
     plain = found["plain"][-1]
     starts = {
@@ -656,6 +429,6 @@ print(json.dumps(found))
 
 
 def test_a_random_that_may_play_is_rejected_where_that_cannot_be_seen():
-    without, with_one = result_of(UNSEEN)
+    without, with_one = printed_by(UNSEEN)
     assert without == "runs"
     assert "Random, which may play: Random.play cannot be seen" in with_one

@@ -1,0 +1,101 @@
+"""Layers of extracellular of a model's own, beside NEURON."""
+
+from pathlib import Path
+
+import forked
+import numpy as np
+import pytest
+
+pytest.importorskip("neuron", reason="NEURON is not installed")
+pytestmark = pytest.mark.neuron
+
+
+PROGRAM = Path(__file__).with_name("outside_program.py")
+WITH_LAYERS = (  # of the cases of `outside_program`
+    *("zero", "constant", "passive", "continuous", "mixed", "drawn"),
+    *("changed", "written", "written, played", "written in steps"),
+)
+LAYERED = [
+    *((f"layers, {case}", "steps") for case in WITH_LAYERS),
+    *((f"layers, {case}", "reference") for case in ("passive", "mixed", "changed")),
+    *((case, e) for case in ("layers in part", "layers, three") for e in ("steps", "reference")),
+]
+
+
+@pytest.mark.parametrize(("case", "engine"), LAYERED)
+def test_layers_of_its_own_are_those_of_neuron(case, engine):
+    """Potentials outside, which are unknowns of a step, do not differ from NEURON's by more than
+    NEURON's would if its parameters were others by what its own rounding stands for.
+    """
+    found = forked.result_of(PROGRAM, case, engine)
+    assert found["moved"] > 30 and found["outside"] > (10 if "zero" not in case else 1)
+    off = max(found["voltages"], found["currents"], found["others"])
+    assert 0 < off <= found["rounded"] < 1e-5 * found["moved"]
+
+
+AXON = PROGRAM.with_name("axon_program.py")
+
+
+@pytest.mark.parametrize("engine", ["reference", "steps"])
+@pytest.mark.parametrize("case", ["inside", "outside"])
+def test_myelinated_axons_of_a_double_cable_conduct_as_in_neuron(case, engine):
+    """A pulse inside the first node travels node by node, one outside starts in the middle; each
+    node spikes in NEURON's step, and all potentials in each step are NEURON's to its rounding.
+    """
+    found = forked.result_of(AXON, case, engine)
+    truth, ours = found["steps"]
+    assert ours == truth and min(found["peaks"]) > 0
+    passed = np.diff(truth)
+    if case == "inside":
+        assert (passed[:-1] > 0).all() and np.ptp(passed[3:9]) <= 1  # alike away from both ends
+        assert 5 < found["apart"] / (np.mean(passed[3:9]) * 0.005) < 50  # m/s
+    else:
+        first = int(np.argmin(truth))
+        assert 0 < first < len(truth) - 1 and truth == truth[::-1]
+    assert found["outside"] > 50  # mV, under the myelin; outside of it 1e9 S/cm² hold what is given
+    for name, off in found["off"].items():
+        assert off <= found["rounded"][name], name
+    assert found["rounded"]["v"] < 1e-4
+
+
+LAYERS = """
+import json
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+h.nlayer_extracellular(COUNT)
+soma = h.Section(name="soma")
+soma.insert("pas")
+soma.insert("extracellular")
+soma(0.5).xg[0] = 1e-3
+soma(0.5).xg[COUNT - 1] = 1e-2
+h("objref inner, outer")
+h("inner = new Vector()")
+h("outer = new Vector()")
+soma.push()
+h("inner.record(&vext[0](0.5))")
+h(f"outer.record(&vext[{COUNT - 1}](0.5))")
+h.pop_section()
+clamp = h.IClamp(soma(0.5))
+clamp.dur, clamp.amp = 9, 0.1
+found = []
+for run in (h.continuerun, lambda t: clhines.neuron.run(t, engine="steps")):
+    h.finitialize(-65)
+    try:
+        run(1)
+        found.append([h.inner.to_python(), h.outer.to_python()])
+    except clhines.InputError as error:
+        found = str(error)
+print(json.dumps(found))
+"""
+
+
+def test_vectors_of_hoc_record_each_layer():
+    """In Python NEURON gives vext[0] whatever the index; one layer of its own is rejected."""
+    truth, ours = np.array(forked.result_of(LAYERS.replace("COUNT", "2")))
+    assert truth.shape == (2, 41) and 0 < truth[1, -1] < truth[0, -1] / 5
+    # of differences of some 65 mV, by fewer than 500 operations
+    np.testing.assert_allclose(ours, truth, 0, 500 * 2.0**-53 * 65)
+    message = forked.result_of(LAYERS.replace("COUNT", "1"))
+    assert "layers of its own, in section soma: xg[0] = 0.01; expected NEURON's own" in message
+    assert "1e+09, or two layers" in message

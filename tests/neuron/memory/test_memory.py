@@ -1,0 +1,50 @@
+"""States that are not found in NEURON's memory."""
+
+from pathlib import Path
+
+import forked
+import pytest
+
+pytest.importorskip("neuron", reason="NEURON is not installed")
+pytestmark = pytest.mark.neuron
+FOLDER = Path(__file__).parents[1]
+
+
+def said_by(program, **given):
+    """What RejectedError says in a program that sets `ask`, a function, or an empty text."""
+    begin = f"""
+import json
+import sys
+
+sys.path[:0] = [{str(FOLDER)!r}, {str(FOLDER.parent)!r}]
+import clhines.neuron
+"""
+    end = """
+try:
+    ask()
+    said = ""
+except clhines.neuron.RejectedError as error:
+    said = str(error)
+print(json.dumps(said))
+"""
+    return forked.result_of(begin + program.format(**given) + end)
+
+
+LOST = """
+from clhines.neuron.memory.memory import NeuronMemory
+import neuron_program
+
+vectors = neuron_program.hidden()
+h = neuron_program.h
+columns = NeuronMemory.columns
+h.finitialize(-65)
+h.continuerun(5)
+NeuronMemory.columns = lambda *ask: {{k: v for k, v in columns(*ask).items() if k != {name!r}}}
+ask = lambda: clhines.neuron.run(10, engine="reference")
+"""
+
+
+@pytest.mark.parametrize("name", ["kept", "count"])
+def test_a_state_that_is_not_found_in_memory_is_refused(name):
+    said = said_by(LOST, name=name)
+    assert f"ext_array: {name}, which is not found in NEURON's memory" in said

@@ -1,0 +1,17 @@
+"""Addresses that can be read."""
+
+import pytest
+
+pytest.importorskip("neuron", reason="NEURON is not installed")
+pytestmark = pytest.mark.neuron
+
+
+def test_a_column_may_begin_with_the_last_word_of_a_range():
+    from clhines.neuron.memory.raw import Readable
+
+    readable = Readable(8)
+    if not readable._ranges:
+        pytest.skip("the system does not tell")
+    begins = {begin for begin, _ in readable._ranges}
+    begin, end = next(found for found in readable._ranges if found[1] not in begins)
+    assert begin in readable and end - 8 in readable and end not in readable

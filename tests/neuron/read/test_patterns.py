@@ -1,0 +1,54 @@
+"""PatternStim: spikes of gids, in order of time, beside NEURON."""
+
+import pytest
+from forked import printed_by
+
+pytest.importorskip("neuron", reason="NEURON is not installed")
+pytestmark = pytest.mark.neuron
+
+
+PATTERN = """
+soma = h.Section(name="soma")
+soma.L = soma.diam = 20
+soma.insert("hh")
+pc = h.ParallelContext()
+synapses = [h.ExpSyn(soma(0.5)) for _ in range(2)]
+pc.set_gid2node(3, 0)
+pc.cell(3, h.NetCon(soma(0.5)._ref_v, None, sec=soma))
+netcons = [pc.gid_connect(gid, synapse) for gid, synapse in zip((3, 5), synapses)]
+for netcon, weight in zip(netcons, (0.02, 0.003)):
+    netcon.weight[0], netcon.delay = weight, 1
+rows = 300  # more than NEURON sends at once
+stim, v = h.PatternStim(), h.Vector().record(soma(0.5)._ref_v)
+gids = h.Vector([3 + 2 * (k % 7 > 3) for k in range(rows)])
+stim.play(h.Vector(rows).indgen(0.1).add(0.05), gids)
+found = []
+for fake in (0, 1):
+    stim.fake_output = fake
+    for way in (h.continuerun, lambda stop: clhines.neuron.run(stop, engine="reference")):
+        h.finitialize(-65)
+        lines = [str(r) for r in clhines.neuron.check()]
+        way(30)
+        found.append([lines, list(v)])
+h.finitialize(-65)
+times = h.Vector(rows).indgen(0.1)
+times.x[200], times.x[201] = 10, 9  # of a group that NEURON sends at 10.2 ms
+stim.play(times, gids)
+h.finitialize(-65)
+found.append([[str(r) for r in clhines.neuron.check()], []])
+print(json.dumps(found))
+"""
+
+
+def test_fake_output_of_pattern_stim_is_as_in_neuron():
+    """NEURON 9 sends the same for 0 and 1: spikes of gids that are not here."""
+    import numpy as np
+
+    *found, ((late,), _) = printed_by(PATTERN)
+    said = "the times of PatternStim[0] do not ascend, and some come late; sort them"
+    assert late == f"PatternStim: {said}"
+    assert [lines for lines, _ in found] == [[]] * 4
+    truth, *others = (np.array(v) for _, v in found)
+    assert np.ptp(truth) > 50
+    for other in others:
+        assert np.abs(other - truth).max() < 1e-9 * np.abs(truth).max()  # as of `test_run`

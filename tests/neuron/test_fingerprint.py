@@ -1,0 +1,35 @@
+"""What a model was when it was read: each change is seen, and no other."""
+
+from pathlib import Path
+
+import pytest
+from forked import result_of
+
+pytest.importorskip("neuron", reason="NEURON is not installed")
+pytestmark = pytest.mark.neuron
+
+
+PROGRAM = Path(__file__).with_name("kept_program.py")
+
+
+# as in test_run: NEURON's conductances are differences of currents, amplified by a spike's upstroke
+TOLERANCE = 1e-9
+
+
+def told(what, argument):
+    return result_of(PROGRAM, what, argument)
+
+
+def test_no_write_into_neurons_memory_is_missed():
+    found = told("writes", 200)
+    assert not found["unseen"]
+    assert found["names"] > 80
+
+
+@pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
+def test_what_neuron_moves_in_each_run_is_no_change(engine):
+    """GLOBALs that blocks set, how far a played vector is, a value of INITIAL: it is read once."""
+    found = told("stays", engine)
+    assert found["moved"] and found["stayed"] and found["reads"] == 1
+    assert found["worst"] < TOLERANCE
+    assert all(a == b for a, b in found["lengths"])
