@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -72,7 +73,7 @@ OUTSIDE = {  # package -> who may import it
 CIRCLES: list[set[str]] = []
 UPWARD: set[tuple[str, str]] = set()
 NAMED_ALIKE = {"Factors"}  # of `clhines.torch`, too: what `torch.factor` gives is public
-MIRRORED = 200  # modules at least whose tests are in the file of their name
+MIRRORED = 205  # modules at least whose tests are in the file of their name
 PRIVATE = 10  # uses of another object's `_name` at most
 
 
@@ -242,6 +243,13 @@ def test_tests_have_the_names_of_the_modules_that_they_test():
     tests = [ROOT / "tests" / path.parent / f"test_{path.name}" for path in paths]
     untested = [str(path) for path, test in zip(paths, tests) if not test.is_file()]
     assert len(paths) - len(untested) >= MIRRORED, f"without a test of their name: {untested}"
+
+
+def test_the_map_of_support_names_its_modules():
+    folder = ROOT / "tests" / "support"
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8")))
+    modules = {path.stem for path in folder.glob("[!_]*.py")}
+    assert modules == {name for name in re.findall(r"`(\w+)`", text)}
 
 
 def test_every_template_has_one_spec_and_one_module():

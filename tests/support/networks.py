@@ -322,3 +322,10 @@ def crowded_network(cells=3, gnabar=0.1):
     syn = net.add("expsyn", at=np.append(net.soma, net.soma + 1), tau=2.0, e=0.0)
     net.add_event(syn, np.arange(4), 0.3, 0.01)
     return net, syn
+
+
+def full_network(num_cells=4):
+    net = Network(CABLES, num_cells)
+    net.insert("hh", "soma")
+    net.insert("pas", "dendrites", g=2e-4, e=-70.0)
+    return net, net.add("expsyn", at=net.soma[[2, 0, 2]], tau=[1.0, 2.0, 3.0], e=0.0)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import mod_files
 import numpy as np
 import pytest
+from networks import full_network
 
 from clhines import InputError, Network, Simulation
 from clhines.simulator.cells.cable import discretise
@@ -12,9 +13,6 @@ from clhines.simulator.cells.morphology import Morphology
 from clhines.simulator.cells.synthetic import ring_cell, sample_cells
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model import compile
-from clhines.simulator.model.instances import ConstantSums
-from clhines.simulator.network.changes import Changes, as_value
-from clhines.simulator.network.groups import inside
 from clhines.simulator.network.pairs import Drawn, Pairs
 from clhines.simulator.network.plasticity import STDP
 from clhines.solver import reference
@@ -35,13 +33,6 @@ Y_SOMA = discretise(
     ),
     max_length=2.0,
 )
-
-
-def full_network(num_cells=4):
-    net = Network(CABLES, num_cells)
-    net.insert("hh", "soma")
-    net.insert("pas", "dendrites", g=2e-4, e=-70.0)
-    return net, net.add("expsyn", at=net.soma[[2, 0, 2]], tau=[1.0, 2.0, 3.0], e=0.0)
 
 
 def test_a_tree_is_rooted_at_its_soma_and_stays_the_same_matrix():
@@ -112,57 +103,6 @@ def test_a_cell_without_a_soma_has_no_nodes_there():
             net.insert("hh", at)
     assert Network([LONG_SOMA, bare], 1).insert("hh", "soma").nodes.size == LONG_SOMA.nseg[0]
     assert Network([bare]).insert("pas", "dendrites").nodes.size == np.count_nonzero(bare.area)
-
-
-def test_groups_of_one_mechanism_become_one_kind():
-    net, first = full_network()
-    second = net.add("expsyn", at=[0, int(net.soma[1]), 0], tau=2.0, e=[1.0, 2.0, 3.0])
-    net.connect(source=[3, 0], target=second, index=[2, 1], weight=[0.5, 0.25], delay=1.0)
-    net.add_event(first, index=[0, 1], time=[0.6, 0.3], weight=[7.0, 8.0])
-    model = compile(net, 0.1)
-    hh, syn = model.kinds
-    assert (hh.mechanism.name, syn.mechanism.name) == ("hh", "expsyn")
-    np.testing.assert_allclose(hh.factor, 1e-2 * net.area[net.soma])
-    np.testing.assert_array_equal(syn.factor, 1.0)
-    assert hh.parameters["gnabar"] == 0.12
-    assert (hh.first_target, syn.first_target, model.num_targets) == (-1, 0, 6)
-    assert (hh.first_instance, syn.first_instance) == (0, 4)
-    assert (np.diff(syn.node) >= 0).all()
-    for group, tau, e in ((first, [1, 2, 3], [0, 0, 0]), (second, [2, 2, 2], [1, 2, 3])):
-        kind, place = model.instances[group.number]
-        assert kind == 1
-        np.testing.assert_array_equal(syn.node[place], group.nodes)
-        np.testing.assert_array_equal(syn.arrays()["tau"][place], tau)
-        np.testing.assert_array_equal(syn.arrays()["e"][place], e)
-    place = model.instances[second.number][1]
-    assert model.connections.target.tolist() == place[[2, 1]].tolist()
-    assert model.connections.source.tolist() == [3, 0]
-    assert model.connections.weight.tolist() == [0.5, 0.25]
-    assert model.connections.delay.tolist() == [10, 10]
-    place = model.instances[first.number][1]
-    assert model.events.step.tolist() == [3, 6]
-    assert model.events.target.tolist() == place[[1, 0]].tolist()
-    assert model.events.weight.tolist() == [8.0, 7.0]
-
-
-@pytest.mark.parametrize(
-    ("delay", "steps"), [(0.1, 1), (0.149, 1), (0.151, 2), (0.3, 3), (5.0, 50), (0.7, 7)]
-)
-def test_delays_in_steps(delay, steps):
-    net, syn = full_network()
-    net.connect(0, syn, 0, 0.1, delay)
-    assert compile(net, 0.1).connections.delay.tolist() == [steps]
-
-
-def test_many_cells_without_a_loop():
-    net, _ = full_network(20_000)
-    model = compile(net)
-    assert model.forest.num_cells == 20_000
-    sizes = np.resize([c.num_nodes for c in CABLES], 20_000)
-    np.testing.assert_array_equal(model.forest.sizes, sizes)
-    a, b = model.forest.cell_offsets[[3, 19_998]]
-    n = CABLES[0].num_nodes
-    np.testing.assert_array_equal(model.u[a : a + n], model.u[b : b + n])
 
 
 def refused(text):
@@ -253,41 +193,6 @@ def test_refused_targets_and_events():
         net.add_event(syn, time=-1.0)
 
 
-def test_refused_by_compile():
-    net, syn = full_network()
-    with refused("dt is 0 ms; expected above 0"):
-        compile(net, 0)
-    with refused(r"seed is 18446744073709551616; expected less than 2\*\*64"):
-        compile(net, seed=2**64)
-    with refused("dt is 'fast'"):
-        compile(net, "fast")
-    with refused(r"v_init\[0\] is nan"):
-        compile(net, v_init=np.nan)
-    with refused(r"v_init has shape \(2,\)"):
-        compile(net, v_init=[1.0, 2.0])
-    net.connect([1, 3], syn, 0, 0.1, [1.0, 0.02])
-    with refused("delay of connection 1, from cell 3, is 0.02 ms; expected at least one step"):
-        compile(net, 0.025)
-    far, target = full_network()
-    far.connect(2, target, 0, 0.1, 1e9)
-    with refused("delay of connection 0, from cell 2, is 1e.09 ms; expected less than 1073741824 "):
-        compile(far, 0.025)
-    net.threshold = [0.0, 1.0]
-    with refused(r"threshold has shape \(2,\); expected a number or \(4,\)"):
-        compile(net, 0.01)
-    net.connect(0, syn, 0, 0.1, 1e18)
-    with refused("delay of connection 2, from cell 0, is 1e[+]18 ms; expected less than"):
-        compile(net, 0.01)
-
-
-def test_events_that_no_run_comes_to():
-    """Their step fits no integer."""
-    net, syn = full_network()
-    net.add_event(syn, [0, 1, 2], [1e18, 0.5, 1e300], 0.1)
-    events = compile(net, 0.025).events
-    assert (events.step.tolist(), events.target.tolist()) == ([20], [0])
-
-
 def test_refused_rules():
     net, syn = full_network()
     rule = STDP(0.01, 0.01, w_max=0.5)
@@ -303,23 +208,6 @@ def test_refused_rules():
     net.connect(1, syn, 0, 0.6, rule=rule)
     with refused("weight of connection 2, from cell 1, is 0.6; expected 0 to 0.5"):
         compile(net)
-
-
-@pytest.mark.parametrize("cables", [CABLES[0], CABLES[:2]])
-def test_constant_mechanisms_summed_again_have_the_bits_of_a_model(cables):
-    net = Network(cables, 4)
-    soma, rest = net.insert("pas", "soma", g=2e-4), net.insert("pas", "dendrites", e=-70.0)
-    total, changes = inside(net).structure.whole("g_total"), Changes()
-    sums = ConstantSums(net.groups, net.forest, net.area, total)
-    for value in (3e-4, np.linspace(1e-4, 4e-4, 4), np.linspace(1e-4, 2e-4, len(rest))):
-        per_cell = net.per_cell(value) if np.shape(value) == (4,) else value
-        changes.parameters[rest.number] = {"g": as_value(rest, "g", per_cell)}
-        changes.parameters[soma.number] = {"e": as_value(soma, "e", -60.0)}
-        d, b = sums.sums(changes)
-        model = compile(net, changes=changes)
-        assert d.tobytes() == model.constant_d.tobytes()
-        assert (b == model.constant_b).all()
-        assert not (d == compile(net).constant_d).all()
 
 
 def test_the_temperature_of_the_network_is_the_default_of_its_mechanisms():

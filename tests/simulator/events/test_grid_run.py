@@ -1,0 +1,210 @@
+"""Weights that change with spikes: the device against pair sums and traces in NumPy."""
+
+import numpy as np
+import pytest
+from deliveries import DT, PlasticDevice, orders_of
+
+from bench.made import random_connections
+from clhines.core.errors import InputError
+from clhines.simulator.events.grid import ALGORITHMS, Delivery
+from clhines.simulator.events.grid_run import Plasticity
+from clhines.simulator.model.connections import GridConnections
+from clhines.simulator.network.plasticity import STDP
+from clhines.solver.device.devices import has_atomics
+
+pytestmark = pytest.mark.optimised
+RULE = STDP(0.03, 0.035, tau_plus=4.0, tau_minus=7.0, w_min=0.0, w_max=1.0)
+CELLS, TARGETS, STEPS = 12, 30, 40
+
+
+class Reference:
+    """One step after the other, one connection after the other, in plain Python."""
+
+    def __init__(self, connections, rule, dt, cell_of_target, plastic, slots, scale):
+        self.c, self.rule, self.dt, self.slots, self.scale = connections, rule, dt, slots, scale
+        self.cell = np.asarray(cell_of_target)[connections.target]
+        self.plastic = np.broadcast_to(plastic, connections.count) & (self.cell >= 0)
+        self.weight = connections.weight.copy()
+        self.trace = {k: np.zeros(connections.num_sources) for k in ("x", "y")}
+        self.last = {k: np.zeros(connections.num_sources, int) for k in ("x", "y")}
+        taus = {"x": rule.tau_plus, "y": rule.tau_minus}
+        self.decay = {k: STDP.decay(tau, dt) for k, tau in taus.items()}
+        self.incoming = np.zeros((slots, len(cell_of_target)), np.int64)
+
+    def value(self, which, cell, step):
+        gone = step - self.last[which][cell]
+        decay = self.decay[which]
+        return self.trace[which][cell] * decay[gone] if gone < len(decay) else 0.0
+
+    def bump(self, which, cell, step):
+        self.trace[which][cell] = self.value(which, cell, step) + 1.0
+        self.last[which][cell] = step
+
+    def change(self, k, amount):
+        if self.plastic[k]:
+            w = self.weight[k] + amount
+            self.weight[k] = min(max(w, self.rule.w_min), self.rule.w_max)
+
+    def step(self, fired, step):
+        c = self.c
+        for s in fired:
+            for k in np.flatnonzero(c.source == s):
+                self.change(k, -self.rule.a_minus * self.value("y", self.cell[k], step))
+                slot = (step + 1 + c.delay[k]) % self.slots
+                self.incoming[slot, c.target[k]] += round(self.weight[k] / self.scale)
+            self.bump("x", s, step)
+        for s in fired:
+            for k in np.flatnonzero(self.cell == s):
+                self.change(k, self.rule.a_plus * self.value("x", c.source[k], step))
+            self.bump("y", s, step)
+
+
+def network(seed=3, **more):
+    rng = np.random.default_rng(seed)
+    connections = random_connections(CELLS, TARGETS, 0.4, seed, (0.2, 0.8), (1, 6), **more)
+    trains = rng.random((STEPS, CELLS)) < 0.3
+    return connections, np.arange(TARGETS) % (CELLS + 1) - 1, trains
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_bits_of_numpy(queue, needs, algorithm):
+    needs(queue, np.float64)
+    if algorithm != "pull" and not has_atomics(queue.device):
+        pytest.skip("no 64-bit atomics")
+    connections, cells, trains = network()
+    plastic = np.arange(connections.count) % 5 != 0
+    ran = PlasticDevice(queue, connections, RULE, cells, plastic, algorithm, 64)
+    scale = ran.delivery.incoming_scale
+    expected = Reference(connections, RULE, DT, cells, plastic, 64, scale)
+    rng = np.random.default_rng(1)
+    for first, steps in ((0, 1), (1, 1), (2, 6), (8, 10)):
+        ran.epoch(trains, first, steps, rng)
+        for step in range(first, first + steps):
+            expected.step(np.flatnonzero(trains[step]), step)
+    assert np.array_equal(ran.plasticity.weight, expected.weight)
+    assert np.array_equal(ran.incoming.get().reshape(64, TARGETS), expected.incoming)
+    changed = expected.weight != connections.weight
+    assert changed[plastic].mean() > 0.5 and not changed[~plastic].any()
+    assert (expected.weight == 0).any() or (expected.weight == 1).any()  # a bound was met
+    ran.delivery.check()
+
+
+@pytest.mark.parametrize("order", range(3))
+def test_weights_in_any_order_in_memory(fast_queue, needs, order):
+    """By target, by a graph cut, anyhow: the same weights, of which some are fixed, and states."""
+    needs(fast_queue, np.float64)
+    connections, cells, trains = network()
+    plastic = np.arange(connections.count) % 5 != 0
+    place = orders_of(connections)[order]
+    algorithm = "vpo" if has_atomics(fast_queue.device) else "pull"
+    ran = [
+        PlasticDevice(fast_queue, connections, RULE, cells, plastic, algorithm, 64, place=p)
+        for p in (None, place)
+    ]
+    for first, steps in ((0, 10), (10, 10)):
+        for device in ran:
+            device.epoch(trains, first, steps, np.random.default_rng(1))
+        states = [device.plasticity.state() for device in ran]
+        for name in states[0]:
+            np.testing.assert_array_equal(states[0][name], states[1][name])
+        ran[1].plasticity.restore(states[0])
+    assert (ran[0].plasticity.weight != connections.weight)[plastic].mean() > 0.5
+    np.testing.assert_array_equal(ran[0].incoming.get(), ran[1].incoming.get())
+
+
+@pytest.mark.core
+def test_sums_over_pairs(fast_queue, needs):
+    """Far from the bounds, traces are nothing but the sum over all pairs of spikes."""
+    needs(fast_queue, np.float64)
+    rule = STDP(1e-3, 2e-3, 4.0, 7.0, -10.0, 10.0)
+    connections, cells, trains = network()
+    ran = PlasticDevice(fast_queue, connections, rule, cells, True, "pull", 64)
+    ran.epoch(trains, 0, STEPS, np.random.default_rng(2))
+    times = [np.flatnonzero(trains[:, c]) * DT for c in range(CELLS)]
+    expected = connections.weight.copy()
+    for k in range(connections.count):
+        cell = cells[connections.target[k]]
+        if cell >= 0:
+            lag = times[cell][:, None] - times[connections.source[k]]
+            expected[k] += 1e-3 * np.exp(-lag[lag >= 0] / 4.0).sum()
+            expected[k] -= 2e-3 * np.exp(lag[lag < 0] / 7.0).sum()
+    assert np.abs(ran.plasticity.weight - expected).max() < 1e-13
+
+
+def test_one_pair_by_hand(fast_queue, needs):
+    needs(fast_queue, np.float64)
+    for before, after, expected in (
+        (2, 5, 0.5 + 0.03 * np.exp(-3 * DT / 4.0)),
+        (5, 2, 0.5 - 0.035 * np.exp(-3 * DT / 7.0)),
+        (4, 4, 0.5 + 0.03),
+    ):
+        trains = np.zeros((8, 2), bool)
+        trains[before, 0] = trains[after, 1] = True
+        ran = PlasticDevice(
+            fast_queue, GridConnections([0], [0], 0.5, 1, 2), RULE, [1], True, "pull", 16
+        )
+        ran.epoch(trains, 0, 8, np.random.default_rng(0))
+        assert ran.plasticity.weight == pytest.approx([expected], abs=1e-15)
+
+
+def test_traces_that_are_long_gone(fast_queue, needs):
+    """Beyond the end of the table nothing is left."""
+    needs(fast_queue, np.float64)
+    ran = PlasticDevice(
+        fast_queue, GridConnections([0], [0], 0.5, 1, 2), RULE, [1], True, "pull", 16
+    )
+    far = len(STDP.decay(4.0, DT)) + 10
+    trains = np.zeros((far + 1, 2), bool)
+    trains[0, 0] = trains[far, 1] = True
+    for first in range(0, far + 1, 16):
+        steps = min(16, far + 1 - first)
+        ran.epoch(trains, first, steps, np.random.default_rng(0))
+    assert ran.plasticity.weight.tolist() == [0.5]
+
+
+def test_going_on_from_a_saved_state(fast_queue, needs):
+    needs(fast_queue, np.float64)
+    connections, cells, trains = network(5)
+    rng = np.random.default_rng(1)
+    whole, first, second = (
+        PlasticDevice(fast_queue, connections, RULE, cells, True, "pull", 64) for _ in range(3)
+    )
+    whole.epoch(trains, 0, 40, rng)
+    first.epoch(trains, 0, 17, rng)
+    second.plasticity.restore(first.plasticity.state())
+    second.incoming.set(first.incoming.get())
+    second.epoch(trains, 17, 23, rng)
+    assert np.array_equal(whole.plasticity.weight, second.plasticity.weight)
+    assert np.array_equal(whole.incoming.get(), second.incoming.get())
+    state = first.plasticity.state()
+    state["plastic_weight"] = state["plastic_weight"][1:]
+    with pytest.raises(InputError, match="weight is not of these connections"):
+        second.plasticity.restore(state)
+
+
+def test_no_connections(fast_queue, needs):
+    needs(fast_queue, np.float64)
+    ran = PlasticDevice(fast_queue, GridConnections([], [], [], [], 3), RULE, [-1], True, "pull", 4)
+    ran.epoch(np.ones((2, 3), bool), 0, 2, np.random.default_rng(0))
+    assert ran.plasticity.weight.shape == (0,)
+    assert not ran.incoming.get().any()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"cells": [0]}, r"cell_of_target has shape \(1,\)"),
+        ({"cells": [0, 7]}, "target 1 is 7; expected -1 to 1, the sources"),
+        ({"plastic": [True]}, r"plastic has shape \(1,\), dtype bool; expected \(2,\) bool"),
+        ({"rule": STDP(0.1, 0.1, w_max=0.7)}, "connection 1 is 0.8; expected 0 to 0.7"),
+        ({"dt": 0.0}, r"dt is 0\.0 ms"),
+        ({"rule": STDP(0.1, 0.1, w_max=64.0)}, "the sums could overflow"),
+    ],
+)
+def test_bad_plasticity_is_refused(fast_queue, needs, change, words):
+    needs(fast_queue, np.float64)
+    connections = GridConnections([0, 1], [0, 1], [0.5, 0.8])
+    delivery = Delivery(fast_queue, connections, 2, 3, 5, "pull")
+    arguments = {"rule": RULE, "dt": DT, "cells": [1, 0], "plastic": True, **change}
+    with pytest.raises(InputError, match=words):
+        Plasticity(delivery, *arguments.values())

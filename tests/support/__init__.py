@@ -1,0 +1,30 @@
+"""What tests of several folders use. Helpers of one folder lie in that folder.
+
+Cells and trees
+    `trees`, `systems`: trees of branches, and well-scaled systems on them. `plans`, `solvers`:
+    options and configurations of every method. `tolerances`: how close two solutions must be.
+    `import3d`, `neuron_cells`: cells in NEURON, from a file or from ours. `real_cells`: where the
+    real morphologies are.
+
+Networks
+    `networks`: networks and their results by the reference. `small_networks`: one for each need of
+    an engine. `exact_cells`, `exact_ranks`: networks with exact times, also for MPI ranks.
+    `populations`: sets of parameters under protocols. `deliveries`: plastic connections on a
+    device. `traces`: voltages of all kinds, for features. `results`: results made by hand.
+    `mechanism_texts`: texts of mechanisms.
+
+NEURON
+    `mod_files`: the files of ``tests/mod``, compiled once for all processes. `nocmodl`: NEURON's
+    translator. `forked`: programs in processes of their own, forked from one that has imported
+    NEURON. `raised`: notes which refusals a test raises.
+
+Devices and processes
+    `mock_queue`, `trust_stub`, `foreign_kernels`: a queue without a device, self-tests that end as
+    a test wants, and no kernels of PyOpenCL. `template_modules`: templates whose spec is elsewhere.
+    `mpi_runs`: programs on MPI ranks. `commands`: the command line.
+
+Programs for developers
+    `new_method`: makes the files of a method. `processors`: compiles for every processor.
+    `runtimes`: tests every family of kernels on the runtimes found. `sample_swc`: writes the
+    sample cells.
+"""
