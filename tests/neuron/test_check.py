@@ -15,9 +15,7 @@ from clhines.neuron.back.states import step_of
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 
-REJECTED = f"""
-import sys
-sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+REJECTED = """
 from support.mod_files import loaded
 loaded()
 soma = h.Section(name="soma")
@@ -35,7 +33,7 @@ channel.name("built")
 begintemplate Built
 public soma
 create soma
-proc init() {{ soma {{ insert pas insert built }} }}
+proc init() { soma { insert pas insert built } }
 endtemplate Built
 objref cell
 cell = new Built()
@@ -49,7 +47,7 @@ try:
     message = ""
 except clhines.InputError as error:
     message = str(error)
-found = {{"lines": lines, "message": message, "same": before == (soma(0.5).v, h.t)}}
+found = {"lines": lines, "message": message, "same": before == (soma(0.5).v, h.t)}
 """
 
 
@@ -386,12 +384,8 @@ def test_what_differs_in_bins_of_events_is_named():
 
 
 COMPARED = """
-import json, sys
-sys.path.insert(0, TESTS)
 from support.mod_files import loaded
-h = loaded()
-import clhines
-h.load_file("stdrun.hoc")
+loaded()
 soma, times = h.Section(name="soma"), h.Vector()
 source, synapse = h.ext_source(soma(0.5)), h.ExpSyn(soma(0.5))
 netcon = h.NetCon(source, synapse, -20, 0, 1)
@@ -407,19 +401,14 @@ print(json.dumps([expected, list(times)]))
 
 def test_a_source_whose_x_is_compared_sends_as_in_neuron():
     """NEURON sends where x of the source crosses the threshold; it is no voltage."""
-    tests = str(Path(__file__).parents[1])
-    expected, times = forked.result_of(COMPARED.replace("TESTS", repr(tests)))
+    expected, times = forked.result_of(COMPARED)
     assert len(times) == 1 and 1 < times[0] < 1.1
     assert times == expected
 
 
 SHORT = """
-import sys
-sys.path.insert(0, TESTS)
-import numpy as np
 from support.mod_files import loaded
-h = loaded()
-import clhines
+loaded()
 soma = h.Section(name="soma")
 soma.insert("hh")
 pulse, stim = h.ext_pulse(soma(0.5)), h.NetStim()
@@ -435,28 +424,20 @@ truth = [np.array(v) for v in vectors]
 h.finitialize(-65)
 clhines.neuron.run(20, engine="reference")
 last = truth[2][-1] / h.dt
-print(min(np.abs(v).max() for v in truth) > 0, abs(last - round(last)) > 1e-3)
-print(max(np.abs(a - b).max() / np.abs(a).max() for a, b in zip(truth, map(np.array, vectors))))
+heard = min(np.abs(v).max() for v in truth) > 0, abs(last - round(last)) > 1e-3
+off = max(np.abs(a - b).max() / np.abs(a).max() for a, b in zip(truth, map(np.array, vectors)))
+print(json.dumps([*map(bool, heard), off]))
 """
 
 
 def test_time_of_an_event_within_half_a_step():
     """With bins NEURON's t is that of the last self event: of the sending, by one NetStim."""
-    program = SHORT.replace("TESTS", repr(str(Path(__file__).parents[1])))
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=False
-    )
-    assert not done.returncode, done.stderr[-2000:]
-    heard, difference = done.stdout.splitlines()[-2:]
-    assert heard == "True True"
-    assert float(difference) < 1e-12  # event times are sums of some 1,000 steps
+    *heard, difference = forked.result_of(SHORT)
+    assert heard == [True, True]
+    assert difference < 1e-12  # event times are sums of some 1,000 steps
 
 
 IN_NO_BIN = """
-import json, sys
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
 soma = h.Section(name="soma")
 soma.insert("pas")
 synapse, stim = h.ExpSyn(soma(0.5)), h.NetStim()
@@ -484,12 +465,8 @@ def test_an_event_in_no_bin_is_told_of_beside_others_and_between_pieces():
 
 
 MANY_ON_THEIR_WAY = """
-import json, sys
-sys.path.insert(0, TESTS)
-import numpy as np
 from support.mod_files import loaded
-h = loaded()
-import clhines
+loaded()
 soma = h.Section(name="soma")
 soma.insert("hh")
 pulse = h.ext_pulse(soma(0.5))
@@ -515,19 +492,12 @@ print(json.dumps([float(truth[0].max() / 1e-6), differences]))
 
 def test_an_instance_with_many_self_events_under_way():
     """More than 16 where several connections lead to it, as to older models' AMPA_S and NMDA_S."""
-    tests = str(Path(__file__).parents[1])
-    program = MANY_ON_THEIR_WAY.replace("TESTS", repr(tests))
-    most, differences = forked.result_of(program, "reference", "steps")
+    most, differences = forked.result_of(MANY_ON_THEIR_WAY, "reference", "steps")
     assert most > 32
     assert max(differences) < 1e-12  # sums of some dozens of weights
 
 
 ENDS = """
-import json
-import numpy as np
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
 soma, other, child = (h.Section(name=name) for name in ("soma", "other", "child"))
 for section in (soma, other, child):
     section.L = section.diam = 3
@@ -564,11 +534,6 @@ def test_ends_where_nothing_is_have_no_node():
 
 
 HIDDEN = """
-import json
-import numpy as np
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
 h("ref = 1")
 h("allsec = 2")
 h("cas = 3")

@@ -42,11 +42,6 @@ def test_groups_name_the_test_that_shows_them():
 
 
 NO_EFFECT = '''
-import json
-import numpy as np
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
 soma = h.Section(name="soma")
 soma.L = soma.diam = 20
 soma.insert("hh")

@@ -106,30 +106,9 @@ def test_bins_that_begin_at_another_time_are_put_right_by_neuron(engine):
     assert said + "; use clhines.neuron.run" in found["said"]
 
 
-def said_by(program, **given):
-    """What RejectedError says in a program that sets `ask`, a function, or an empty text."""
-    begin = f"""
-import json
-import sys
-
-sys.path[:0] = [{str(FOLDER)!r}, {str(FOLDER.parent)!r}]
-import clhines.neuron
-"""
-    end = """
-try:
-    ask()
-    said = ""
-except clhines.neuron.RejectedError as error:
-    said = str(error)
-print(json.dumps(said))
-"""
-    return forked.result_of(begin + program.format(**given) + end)
-
-
 OF_NONE = """
 from support.mod_files import loaded
-
-h = loaded()
+loaded()
 soma = h.Section(name="soma")
 synapse = h.ext_array(soma(0.5))
 netcon = h.NetCon(None, synapse)
@@ -142,13 +121,13 @@ ask = lambda: clhines.neuron.run(3, engine="steps")
 
 
 def test_a_self_event_of_a_netcon_that_sends_nothing_is_refused_when_it_is_read():
-    said = said_by(OF_NONE)
+    said = forked.refusal_of(OF_NONE)
     assert "ext_array: a self event on its way whose NetCon has no source" in said
 
 
 SAME_TIME = """
 from support.mod_files import loaded
-h = loaded()
+loaded()
 found = []
 for early in (False, True):
     soma = h.Section(name="soma")
@@ -170,17 +149,13 @@ print(json.dumps(found))
 
 def test_of_events_of_one_time_that_sent_first_comes_first_here():
     """NEURON's order is either, by what else was in its queue, as the page says."""
-    start = f"import json, sys; sys.path.insert(0, {str(FOLDER.parent)!r}); import clhines\n"
-    neuron, ours, also_neuron, also_ours = forked.result_of(start + SAME_TIME)
+    neuron, ours, also_neuron, also_ours = forked.result_of(SAME_TIME)
     first, second = 0.7 * 1 + 2, 0.7 * 2 + 1
     assert ours == also_ours == pytest.approx(first, rel=1e-15)
     assert sorted([neuron, also_neuron]) == pytest.approx([second, first], rel=1e-15)
 
 
 OVERFLOWS = """
-import json
-from neuron import h
-import clhines
 soma, stim, cell = h.Section(), h.NetStim(), h.IntFire1()
 stim.start, stim.number, stim.interval, stim.noise, cell.tau = 1, 2, 2, 0, 1e-3
 netcons = [h.NetCon(stim, cell) for _ in range(2)]
@@ -209,10 +184,6 @@ def test_a_state_that_becomes_no_number_ends_a_run():
 
 
 GONE = """
-import json
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
 soma, other = h.Section("soma"), h.Section("other")
 soma.insert("pas")
 synapse, stim = h.ExpSyn(soma(0.5)), h.NetStim()
@@ -244,9 +215,6 @@ def test_a_netcon_whose_source_is_gone_sends_nothing():
 
 
 CROWDED = """
-import json
-from neuron import h
-import clhines
 soma, found = h.Section(), []
 clamps = [h.IClamp(soma(0.5)) for _ in range(33_000)]
 for clamp in clamps:
@@ -267,10 +235,6 @@ def test_a_segment_has_more_points_than_a_short_integer_counts():
 
 
 ENDS = """
-import json
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
 source, target, times, found = h.Section(), h.Section(), h.Vector(), []
 source.L = source.diam = target.L = target.diam = 20
 source.insert("hh")
@@ -312,9 +276,6 @@ def test_spikes_of_the_start_and_of_a_call_s_last_bin_are_neuron_s():
 
 PHASES = """
 import contextlib, io, json, re, sys
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
 soma = h.Section(name="soma")
 soma.nseg = 3
 for name in ("hh", "pas"):

@@ -97,13 +97,8 @@ def test_events_at_the_end_of_a_piece_are_recorded_once(engine):
 
 
 CHARGED = """
-import json, sys
-sys.path.insert(0, TESTS)
-import numpy as np
 from support.mod_files import loaded
-h = loaded()
-import clhines
-h.load_file("stdrun.hoc")
+loaded()
 soma, dendrite = h.Section(name="soma"), h.Section(name="dendrite")
 dendrite.connect(soma(1))
 dendrite.nseg, dendrite.L, dendrite.diam, dendrite.cm = 5, 300, 1, 2.5
@@ -150,9 +145,7 @@ print(json.dumps([rows, refused]))
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_capacitive_currents_are_recorded_as_by_neuron(engine):
     """In pieces, between which v is set; off by what two voltages are, and by their rounding."""
-    rows, refused = result_of(
-        CHARGED.replace("TESTS", repr(str(Path(__file__).parents[1]))), engine
-    )
+    rows, refused = result_of(CHARGED, engine)
     for off_v, most_v, off, most, cm in rows:
         bound = 2 * 1e-3 * cm / DT * (off_v + EPS * most_v)
         assert off <= bound < 1e-6 * most
@@ -161,11 +154,6 @@ def test_capacitive_currents_are_recorded_as_by_neuron(engine):
 
 
 ENDS = """
-import json, sys
-import numpy as np
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
 soma, dendrite = h.Section(name="soma"), h.Section(name="dendrite")
 dendrite.connect(soma(0.5))
 dendrite.nseg, dendrite.L, dendrite.diam = 3, 100, 1
@@ -199,11 +187,6 @@ def test_an_end_keeps_how_far_it_is_from_the_voltage_beside_it(engine):
 
 
 AT_TIMES = """
-import json, sys
-import numpy as np
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
 soma = h.Section(name="soma")
 soma.insert("hh")
 times = h.Vector(np.sort(np.append(np.arange(1, 60) * 0.125, [0.01, 2.0125, 3.0374, 6.6])))
@@ -232,12 +215,8 @@ def test_the_time_is_recorded_at_times_of_a_vector_as_by_neuron(engine):
 
 
 BEHIND = """
-import json, sys
-sys.path.insert(0, TESTS)
-import numpy as np
 from support.mod_files import loaded
-h = loaded()
-import clhines
+loaded()
 soma = h.Section(name="soma")
 soma.nseg, soma.L, soma.diam = 3, 60, 4
 clamp = h.IClamp(soma(0.5))
@@ -266,17 +245,12 @@ print(json.dumps(rows))
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_neuron_s_iterations_begin_with_what_a_block_sets_behind_its_use(engine):
     """With what INITIAL sets those of its last steps of pieces do not come to an end."""
-    exact, single = result_of(BEHIND.replace("TESTS", repr(str(Path(__file__).parents[1]))), engine)
+    exact, single = result_of(BEHIND, engine)
     assert max(exact) < 1e-7  # NEURON's iterations end where rates are right to 1e-8
     assert max(single) < 1e-2
 
 
 PLAYED = """
-import json, sys
-import numpy as np
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
 sections = [h.Section(name=name) for name in "abc"]
 clamps = [h.IClamp(section(0.5)) for section in sections]
 for section, clamp in zip(sections, clamps):
@@ -338,11 +312,6 @@ def test_what_is_set_stays_until_a_vector_plays_its_next_step(engine):
 
 
 BELOW = """
-import json, sys
-import numpy as np
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
 cells = [h.Section(name=f"cell{k}") for k in range(2)]
 for cell in cells:
     cell.L = cell.diam = 20

@@ -1,7 +1,5 @@
 """POINTERs to variables of other mechanisms, beside NEURON, and those that are rejected."""
 
-from pathlib import Path
-
 import forked
 import mod_files
 import numpy as np
@@ -300,12 +298,8 @@ def test_a_vector_that_plays_into_a_variable_of_hoc_to_which_no_pointer_points_i
 
 
 COMPARED = """
-import json, sys
-import numpy as np
-sys.path.insert(0, TESTS)
 from support.mod_files import loaded
-h = loaded()
-import clhines
+loaded()
 a, b = (h.Section(name=f"compared{k}") for k in range(2))
 for section, size in ((a, 30), (b, 20)):
     section.L = section.diam = size
@@ -378,7 +372,7 @@ def test_netcons_compare_variables_as_in_neuron():
 
     What differs is rounded: eps of each of 1200 steps, which the upstroke amplifies by about e^5.
     """
-    found = forked.result_of(COMPARED.replace("TESTS", repr(str(Path(__file__).parents[1]))))
+    found = forked.result_of(COMPARED)
     assert found["counts"] == [4, 1, 2, 3, 2, 1]
     assert found["times"] <= 1e-12 and found["copies"] <= 2e-10
     assert found["values"] < 1200 * 2.2e-16 * 148

@@ -1,7 +1,5 @@
 """What `clhines.neuron.check` lists, and what `run` then refuses: the same."""
 
-from pathlib import Path
-
 import forked
 import pytest
 
@@ -10,11 +8,8 @@ pytestmark = pytest.mark.neuron
 
 
 CHECKED = """
-import json, sys
-sys.path.insert(0, TESTS)
 from support.mod_files import loaded
-h = loaded()
-import clhines
+loaded()
 found = {}
 
 def both(name, make):
@@ -67,8 +62,7 @@ print(json.dumps(found))
 
 def test_what_a_run_refuses_is_listed_before():
     """`check` starts a run itself: what records, INITIAL and the present values are looked at."""
-    program = CHECKED.replace("TESTS", repr(str(Path(__file__).parents[1])))
-    found = forked.result_of(program)
+    found = forked.result_of(CHECKED)
     assert found.pop("nothing") == [[], ""]
     said = {
         "clamped": "i_membrane where SEClamp is, an electrode whose current depends on the voltage",

@@ -1,7 +1,5 @@
 """Functions that NEURON's library scopmath gives to .mod files, beside NEURON."""
 
-from pathlib import Path
-
 import forked
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ from tests.support import mod_files
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h
 pytestmark = pytest.mark.neuron
 MODES = range(16)
-TESTS = str(Path(__file__).parents[1])
 
 
 @pytest.mark.parametrize("engine", ["reference", "auto"])
@@ -44,15 +41,10 @@ def test_values(engine):
     np.testing.assert_allclose(own, truth, rtol=1e-13, atol=1e-13)
 
 
-FORCE = f"""
-import json, sys
-sys.path.insert(0, {TESTS!r})
-import numpy as np
-from neuron import h
-import clhines
+FORCE = """
 from support.mod_files import loaded
 loaded()
-found = {{}}
+found = {}
 soma = h.Section(name="soma")
 force = h.ext_force(soma(0.5))
 found["without"] = [str(line) for line in clhines.neuron.check()]
@@ -60,7 +52,7 @@ random = np.random.default_rng(5)
 times = np.cumsum(random.choice([0.1, 0.125, 0.3, 1], 20)) - 1.2
 with open("ext_force.dat", "w") as file:
     file.write("a line\\n" * 6)
-    file.writelines(f"{{t}} {{y}}\\n" for t, y in zip(times, random.random(20)))
+    file.writelines(f"{t} {y}\\n" for t, y in zip(times, random.random(20)))
 force.late = 0.013
 v, i = h.Vector().record(soma(0.5)._ref_v), h.Vector().record(force._ref_i)
 for name, go in (("neuron", h.continuerun), ("own", clhines.neuron.run),

@@ -217,10 +217,6 @@ def test_command_line_runs_a_script_of_hoc(tmp_path):
 
 
 TIMES = """
-import json
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
 soma = h.Section(name="soma")
 soma.insert("hh")
 pc = h.ParallelContext()
@@ -275,10 +271,6 @@ def test_psolve_goes_on_from_the_time_of_the_last_step():
 
 
 PAST = """
-import json
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
 soma = h.Section(name="soma")
 soma.insert("hh")
 pc = h.ParallelContext()
@@ -320,13 +312,8 @@ def test_psolve_to_the_past_raises_as_in_neuron():
 
 
 LEFT = """
-import json, sys
-from neuron import h
-import numpy as np
-import clhines
 from clhines.core.errors import BuildError, DeviceMemoryError, InputError, SimulationError
 from clhines.neuron import entry, kept
-h.load_file("stdrun.hoc")
 soma = h.Section(name="soma")
 soma.L = soma.diam = 20
 soma.insert("hh")
@@ -423,10 +410,6 @@ def test_neuron_takes_a_call_from_the_steps_that_it_has():
 
 
 LOOPS = """
-import json
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
 soma = h.Section(name="soma")
 soma.L = soma.diam = 20
 soma.insert("hh")

@@ -17,40 +17,58 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
+TESTS = str(Path(__file__).parents[1])
+BEGIN = """
+import json, sys, warnings
+import numpy as np
+from neuron import h
+import clhines, clhines.neuron
+h.load_file("stdrun.hoc")
+"""
+
 
 def result_of(program, *arguments):
-    """Last line that a program prints, as JSON; it is a text, or a path of a file."""
-    where = "-c" if isinstance(program, str) else str(program)
-    command = [where, *([program] if where == "-c" else []), *map(str, arguments)]
+    """Last line that a program prints, as JSON; it is a path of a file, or a text behind `BEGIN`.
+
+    A text finds ``support``.
+    """
+    where, text = ("-c", [BEGIN + program]) if isinstance(program, str) else (str(program), [])
+    command = [where, *text, *map(str, arguments)]
     if sys.platform == "linux":
         code, out, err = _forked(command)
     else:
-        command = [sys.executable, *command]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+        paths = {"PYTHONPATH": os.pathsep.join([*filter(None, sys.path), TESTS])}
+        command, environment = [sys.executable, *command], {**os.environ, **paths}
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=400, check=False
+        )
         code, out, err = done.returncode, done.stdout, done.stderr
     assert not code, err[-2000:]
     return json.loads(out.splitlines()[-1])
 
 
-START = """
-import json, sys, warnings
-import numpy as np
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
-warnings.simplefilter("error")
-"""
-
-
 def printed_by(program):
-    """Last line that a program prints, as JSON; it begins with NEURON, and warnings are errors."""
-    return result_of(START + program)
+    """Last line that a text prints, as JSON; warnings are errors in it."""
+    return result_of('warnings.simplefilter("error")\n' + program)
 
 
 def found_by(program):
-    """What a program leaves in `found`; it begins with NEURON."""
-    start = "import json, clhines\nfrom neuron import h\nh.load_file('stdrun.hoc')\n"
-    return result_of(f"{start}{program}\nprint(json.dumps(found))")
+    """What a text leaves in `found`."""
+    return result_of(f"{program}\nprint(json.dumps(found))")
+
+
+def refusal_of(program):
+    """What RejectedError says in a text that sets `ask`, a function, or an empty text."""
+    return found_by(
+        program
+        + """
+try:
+    ask()
+    found = ""
+except clhines.neuron.RejectedError as error:
+    found = str(error)
+"""
+    )
 
 
 def _forked(command, timeout=400):
@@ -85,6 +103,7 @@ def _serve():
     clhines.Simulation  # noqa: B018  imports what is imported when it is used
     clhines.neuron.run  # noqa: B018
     sys.path.pop(0)  # this folder
+    sys.path.append(TESTS)
     for line in sys.stdin:
         asked = json.loads(line)
         child = os.fork()

@@ -12,18 +12,15 @@ pytestmark = pytest.mark.neuron
 PROGRAM = Path(__file__).with_name("outside_program.py")
 
 
-POINTERS = f"""
-import json, sys
-sys.path.insert(0, {str(PROGRAM.parents[2])!r})
+POINTERS = """
 from support.mod_files import loaded
-import clhines
-h = loaded()
+loaded()
 a, b = h.Section(name="a"), h.Section(name="b")
 b.connect(a(1))
 for section in (a, b):
     section.insert("extracellular")
     section.insert("pas")
-found = {{}}
+found = {}
 
 def point(name, pointers=("ex", "im"), to=None):
     for section in (a, b):
@@ -31,7 +28,7 @@ def point(name, pointers=("ex", "im"), to=None):
         at = section(0.5)
         for pointer in pointers:
             what = "e_extracellular" if pointer == "ex" else "i_membrane"
-            h.setpointer(getattr(to or at, f"_ref_{{what}}"), pointer, getattr(at, name))
+            h.setpointer(getattr(to or at, f"_ref_{what}"), pointer, getattr(at, name))
 
 def look(name):
     h.finitialize(-65)

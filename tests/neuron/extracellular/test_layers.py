@@ -59,10 +59,6 @@ def test_myelinated_axons_of_a_double_cable_conduct_as_in_neuron(case, engine):
 
 
 LAYERS = """
-import json
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
 h.nlayer_extracellular(COUNT)
 soma = h.Section(name="soma")
 soma.insert("pas")

@@ -53,10 +53,6 @@ def test_without_a_potential_the_model_is_the_one_without_the_mechanism():
 
 
 REJECTED = """
-import json
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
 a, b = h.Section(name="a"), h.Section(name="b")
 b.connect(a(1))
 for section in (a, b):

@@ -8,11 +8,6 @@ pytestmark = pytest.mark.neuron
 
 ENGINES = ["reference", "steps", "epochs", "epochs-gpu"]
 CHANNELS = """
-import json, sys
-import numpy as np
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
 h.ion_register("ca", 2)
 kept = []
 
@@ -236,11 +231,6 @@ print(json.dumps([found, plain]))
 """
 
 BY_HOC = """
-import json, sys
-import numpy as np
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
 h('''
 objref ks, s, numbers
 create soma
@@ -275,10 +265,6 @@ print(json.dumps([known, float(np.abs(found - expected).max()), float(np.ptp(exp
 
 
 NAMES = """
-import json
-from neuron import h
-import clhines.neuron
-
 soma = h.Section(name="soma")
 kept = []
 for k, name in enumerate(("while", "IF", "TITLE", "FORALL", "t")):

@@ -10,30 +10,10 @@ pytestmark = pytest.mark.neuron
 FOLDER = Path(__file__).parents[1]
 
 
-def said_by(program, **given):
-    """What RejectedError says in a program that sets `ask`, a function, or an empty text."""
-    begin = f"""
-import json
-import sys
-
-sys.path[:0] = [{str(FOLDER)!r}, {str(FOLDER.parent)!r}]
-import clhines.neuron
-"""
-    end = """
-try:
-    ask()
-    said = ""
-except clhines.neuron.RejectedError as error:
-    said = str(error)
-print(json.dumps(said))
-"""
-    return forked.result_of(begin + program.format(**given) + end)
-
-
 LOST = """
+sys.path.insert(0, {folder!r})
 from clhines.neuron.memory.memory import NeuronMemory
 import neuron_program
-
 vectors = neuron_program.hidden()
 h = neuron_program.h
 columns = NeuronMemory.columns
@@ -46,5 +26,5 @@ ask = lambda: clhines.neuron.run(10, engine="reference")
 
 @pytest.mark.parametrize("name", ["kept", "count"])
 def test_a_state_that_is_not_found_in_memory_is_refused(name):
-    said = said_by(LOST, name=name)
+    said = forked.refusal_of(LOST.format(name=name, folder=str(FOLDER)))
     assert f"ext_array: {name}, which is not found in NEURON's memory" in said

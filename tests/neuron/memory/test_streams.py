@@ -195,11 +195,6 @@ def test_another_global_index_is_refused():
 
 # a model of synapses of a file, beside NEURON with each engine: spread of g and v, largest errors
 OTHERS = """
-import json, sys
-import numpy as np
-from neuron import h
-import clhines
-h.load_file("stdrun.hoc")
 h.nrn_load_dll(sys.argv[1])
 name, engines = sys.argv[2], sys.argv[3:]
 soma = h.Section(name="soma")

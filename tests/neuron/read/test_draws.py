@@ -1,23 +1,14 @@
 """Random.play: the numbers are NEURON's, bit by bit, and so is what they lead to."""
 
-from pathlib import Path
-
 import forked
 import pytest
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
-TESTS = str(Path(__file__).parents[2])
-START = f"""
-import json, sys
-sys.path.insert(0, {TESTS!r})
-import numpy as np
-from neuron import h
-import clhines
+START = """
 from clhines.neuron.read import played
 from support.mod_files import loaded
 loaded()
-h.load_file("stdrun.hoc")
 """
 MODEL = """
 soma = h.Section(name="soma")

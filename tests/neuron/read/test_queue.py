@@ -36,7 +36,6 @@ def test_a_copy_of_an_ion_that_never_changes_is_refused_in_watch(tmp_path):
 
 
 TWICE = """
-import json, sys
 sys.path.insert(0, {folder!r})
 import queue_program as q
 from neuron import h

@@ -9,10 +9,7 @@ TOLERANCE = 1e-9  # mV, as in test_switch
 PROGRAM = """
 import io, json
 from contextlib import redirect_stderr
-from neuron import h
-import clhines
 from clhines.neuron.read.hooks import standard
-h.load_file("stdrun.hoc")
 soma = h.Section(name="soma")
 soma.L = soma.diam = 20
 soma.insert("hh")
