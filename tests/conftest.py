@@ -165,6 +165,7 @@ def pytest_itemcollected(item):
 
 def pytest_configure(config):
     """Let all processes of a run share what nrnivmodl compiles, and MPI ranks that wait yield."""
+    os.environ.setdefault("CLHINES_QUIET", "1")  # a line at the end of each script with the switch
     os.environ.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "1")  # of MPICH: ranks outnumber cores
     if not hasattr(config, "workerinput") and "CLHINES_TEST_BUILDS" not in os.environ:
         made = tempfile.TemporaryDirectory()

@@ -6,22 +6,22 @@
 FOLDER has the public repositories ``netpyne``, ``LFPy``, ``BluePyOpt``, ``bmtk``, ``hnn-core``,
 ``eFEL`` and ``M1`` (``suny-downstate-medical-center/M1_NetPyNE_CellReports_2023``). PROGRAM is a
 Python that has these, NEURON and this package (default: this one). A script runs in processes of
-its own, with ``CLHINES_NEURON=1`` and without; spikes and voltages are those that the framework has
-afterwards; ``same step`` counts spikes that come in the same step in both, and ``steps`` those that
-were not NEURON's. Seconds are of the whole script with its imports: the first run here compiles, as
-its caches are empty; then NEURON and runs here take turns, and the least of each counts. A second
-table has seconds from the start of the script, imports included, until the last run ends and all
-spikes are known, without what the script does with them. NetPyNE's are also run by CoreNEURON,
-which is an option of its, where that takes their mechanisms, and NetPyNE's and BMTK's by NEURON on
-as many MPI ranks as there are cores, and here on half as many, which share the device. Where spikes
-differ a second run in NEURON moves a voltage of each section by the least amount once a ms, and the
-row says how many of NEURON's spikes stay in their steps. ``apart`` is of voltages, mV, of hnn-core
-of dipoles, nAm, and of potentials at electrodes, µV. BluePyOpt's simulator takes fixed steps of
-0.025 ms both ways, where its scripts do not say; its ``cells`` are the models that it has tried,
-and those of eFEL the traces that it looks at. NetPyNE's and hnn-core's are cells with sections,
-without artificial ones, and so are their spikes. Of notebooks the cells of code run, without lines
-for IPython. hnn-core sees a NEURON 7 while it is imported, as the legacy units that it asks of
-newer ones are not in NEURON 9.
+its own, with ``CLHINES_NEURON=always`` and without; spikes and voltages are those that the
+framework has afterwards; ``same step`` counts spikes that come in the same step in both, and
+``steps`` those that were not NEURON's. Seconds are of the whole script with its imports: the first
+run here compiles, as its caches are empty; then NEURON and runs here take turns, and the least of
+each counts. A second table has seconds from the start of the script, imports included, until the
+last run ends and all spikes are known, without what the script does with them. NetPyNE's are also
+run by CoreNEURON, which is an option of its, where that takes their mechanisms, and NetPyNE's and
+BMTK's by NEURON on as many MPI ranks as there are cores, and here on half as many, which share the
+device. Where spikes differ a second run in NEURON moves a voltage of each section by the least
+amount once a ms, and the row says how many of NEURON's spikes stay in their steps. ``apart`` is of
+voltages, mV, of hnn-core of dipoles, nAm, and of potentials at electrodes, µV. BluePyOpt's
+simulator takes fixed steps of 0.025 ms both ways, where its scripts do not say; its ``cells`` are
+the models that it has tried, and those of eFEL the traces that it looks at. NetPyNE's and
+hnn-core's are cells with sections, without artificial ones, and so are their spikes. Of notebooks
+the cells of code run, without lines for IPython. hnn-core sees a NEURON 7 while it is imported, as
+the legacy units that it asks of newer ones are not in NEURON 9.
 The files of `GIVEN`, which stand beside the script of M1, run a part of it. More than a hundredth
 of M1 runs where its whole name is given, on ranks alone: NEURON's on all cores, here on half of
 them.
@@ -134,7 +134,7 @@ for pop in netParams.popParams.values():
 CHILD = """
 import json, os, runpy, sys, time
 import numpy as np
-script, out, is_on = sys.argv[1], sys.argv[2], os.environ.get("CLHINES_NEURON") == "1"
+script, out, is_on = sys.argv[1], sys.argv[2], os.environ.get("CLHINES_NEURON") == "always"
 words = sys.argv[3:]
 if words:
     os.chdir(os.path.dirname(script))
@@ -151,7 +151,7 @@ if os.environ.get("RANKS"):
         raise RuntimeError(f"RuntimeError: NEURON has {ranks} of {MPI.COMM_WORLD.size} ranks")
 if is_on:
     import clhines
-    on = clhines.neuron.enable()
+    on = clhines.neuron.enable(when="always")
 from neuron import h
 plain, ends = type(h).__call__, []
 def stamped(function, *given, **named):  # when a call that moves NEURON's time ends
@@ -311,7 +311,7 @@ def run(
     out = copy / f"found-{int(is_on)}{word}.npz"
     out.unlink(missing_ok=True)
     env = {**os.environ, "MPLBACKEND": "agg", "NEURON_MODULE_OPTIONS": "-nogui"}
-    env |= {"CLHINES_DEVICE": device, "CLHINES_NEURON": str(int(is_on))}
+    env |= {"CLHINES_DEVICE": device, "CLHINES_NEURON": "always" if is_on else "0"}
     env |= {"XDG_CACHE_HOME": str(copy / "cache"), "NUDGED": "", "CORE": "", "RANKS": ""}
     env |= {word: "1"} if word else {}
     script = str(Path(SCRIPTS[name][1]).with_suffix(".py"))

@@ -88,7 +88,7 @@ def by_texts(case: Case, device: str | None, dtype: str) -> Callable[[float], tu
     Spikes are at the times that NEURON gives to those of a step.
     """
     from clhines import Simulation
-    from clhines.neuron.back.writeback import clock
+    from clhines.neuron.calls import clock
 
     assert case.network is not None
     sim = Simulation(case.network(), dt=DT, dtype=dtype, device=device)

@@ -28,7 +28,7 @@ from clhines.core import files
 from clhines.core.errors import InputError
 
 if TYPE_CHECKING:
-    from clhines.neuron.switch import Switch
+    from clhines.neuron.switch.hooks import Switch
 
 SUFFIXES = (".py", ".hoc")
 _DRAWN = 10  # cells whose voltages are drawn
@@ -66,6 +66,9 @@ def add_model(networks: Any) -> None:
         help="simulate the model up to this time, and skip the runs of the script")  # fmt: skip
     add("--strict", action="store_true",
         help="without --stop: raise an error where NEURON would take a run")  # fmt: skip
+    add("--when", choices=("faster", "always", "never"),
+        help="without --stop: when the device takes a run; default: faster, if it ends sooner than "
+        "NEURON, and always with --device, --engine or --strict")  # fmt: skip
     add("--check", action="store_true",
         help="only list what cannot be simulated; the script's runs are skipped")  # fmt: skip
     add("--fixed-step", type=positive_number, metavar="MS",
@@ -87,14 +90,14 @@ def run_model(arguments: argparse.Namespace) -> int:
     _find(arguments)
     if arguments.stop is None and not arguments.check:
         return _run_script(arguments)
-    for option in ("strict", "fixed_step", "progress"):
+    for option in ("strict", "fixed_step", "progress", "when"):
         if getattr(arguments, option):
             name = option.replace("_", "-")
             raise InputError(f"--{name} is for scripts that run their model; expected no --stop")
     if arguments.out is not None:
         check_writable(arguments.out, "--out", (".npz",))
     check_picture(arguments.plot)
-    from clhines.neuron.switch import skipping
+    from clhines.neuron.switch.hooks import skipping
 
     begin = time.perf_counter()
     with doing("building the model"), skipping() as switch:
@@ -179,7 +182,7 @@ def _run_script(arguments: argparse.Namespace) -> int:
         if getattr(arguments, option) is not None:
             raise InputError(f"--{option.replace('_', '-')} needs --stop, until when to simulate")
     begin = time.perf_counter()
-    names = "device", "dtype", "engine", "strict", "fixed_step"
+    names = "device", "dtype", "engine", "strict", "fixed_step", "when"
     options = {n: getattr(arguments, n) for n in names}
     options["progress"] = arguments.progress or sys.stderr.isatty()
     with clhines.neuron.enable(**options) as enabled:

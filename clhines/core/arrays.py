@@ -208,3 +208,10 @@ def least_tied(count: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         if np.array_equal(new, least):
             return least
         least = new
+
+
+def half_steps(t: float, dt: float, count: int) -> np.ndarray:
+    """(count + 1,) float64, ms: t and NEURON's clock after each half step, added one by one."""
+    halves = np.full(count + 1, 0.5 * dt)
+    halves[0] = t
+    return np.cumsum(halves)

@@ -12,7 +12,8 @@ Who owns what
     mechanisms), `importer` (a model to a network). `back`: values in and out, records, events.
     `kept`: a model between two calls of `run`, compared with what NEURON has by its `fingerprint`.
     `stepping`: a model's own code of each step. `entry`: `run`, `from_neuron`, `check`, also of
-    several MPI ranks. `switch`: `enable`, `disable`, by hoc's functions that `redirect` replaces.
+    several MPI ranks; `calls`: how many steps a call takes. `switch`: `enable`, `disable`, by hoc's
+    functions that `redirect` replaces, and the estimate who ends a call sooner.
 
 >>> from neuron import h  # doctest: +SKIP
 >>> import clhines
@@ -30,11 +31,23 @@ To add something that NEURON keeps: read it in a module of `read`, with its `Rej
 cannot be simulated, and give it to the network in `importer`.
 """
 
-from clhines.neuron.convert import Rejected, RejectedError
-from clhines.neuron.entry import ImportedModel, check, from_neuron, run
-from clhines.neuron.memory.session import interpreter, load_stdrun
-from clhines.neuron.switch import disable, enable
+from importlib import import_module
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from clhines.neuron.convert import Rejected, RejectedError
+    from clhines.neuron.entry import ImportedModel, check, from_neuron, run
+    from clhines.neuron.memory.session import interpreter, load_stdrun
+    from clhines.neuron.switch import disable, enable
+
+# Where each name is defined: a script whose runs NEURON takes needs none of the readers.
+_HOMES = {
+    "convert": "Rejected RejectedError",
+    "entry": "ImportedModel check from_neuron run",
+    "memory.session": "interpreter load_stdrun",
+    "switch": "disable enable",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 __all__ = [
     "ImportedModel",
     "Rejected",
@@ -47,3 +60,14 @@ __all__ = [
     "load_stdrun",
     "run",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOME_OF:
+        public = globals()[name] = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+        return public
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME_OF})

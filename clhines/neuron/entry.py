@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -11,21 +10,21 @@ from functools import partial
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhines.core.checks import as_choice, as_number, as_switch, as_whole_number
-from clhines.core.errors import InputError, RankError, say_to_caller, tell_once
+from clhines.core.checks import as_choice, as_switch, as_whole_number
+from clhines.core.errors import InputError, RankError, tell_once
 from clhines.core.progress import showing
 from clhines.neuron.back.states import OneCopy, step_of, take_values
-from clhines.neuron.back.writeback import clock
+from clhines.neuron.calls import RunOptions, as_step, clock, fix_steps, steps_until
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.extracellular.outside import Ahead
 from clhines.neuron.importer import Imported, copied, network_of
-from clhines.neuron.kept import ComesError, KeptModel, RunOptions, keep, kept_model
+from clhines.neuron.kept import ComesError, KeptModel, keep, kept_model
+from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.session import Hoc, uncollected
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.hooks import GATHERED
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.read.queue import LATE
-from clhines.neuron.read.wiring import on_ranks
 from clhines.neuron.reading import read_model
 from clhines.neuron.redirect import without_redirects
 from clhines.neuron.stepping.bmtk import potentials_ahead
@@ -43,13 +42,6 @@ from clhines.simulator.simulation import Simulation
 
 _ASIDE = "TABLE that the next step makes, which sets what other blocks use"
 _BEHIND = "events on their way that were due before the next step"
-_FEW = 3  # steps that psolve takes one by one
-
-
-class NeuronError(InputError):
-    """NEURON itself would not come to an end in a call, or would end the process."""
-
-    is_refusal = False
 
 
 def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
@@ -409,7 +401,7 @@ def advance(
     request: RunOptions,
     progress: bool = False,
     vectors: dict[Hoc, Hoc] | None = None,
-    tell: Callable[[int], object] = int,
+    tell: Callable[[int, KeptModel], object] = lambda *_: None,
 ) -> None:
     """Advance by `count()` steps as `run` does; `tell` is called with each number that is done."""
     ranks = ranks_of(h)
@@ -430,7 +422,7 @@ def _advance(
     progress: bool,
     vectors: dict[Hoc, Hoc] | None,
     ranks: Ranks | None,
-    tell: Callable[[int], object],
+    tell: Callable[[int, KeptModel], object],
 ) -> None:
     rest = same_on(ranks, count, h)
     while rest:
@@ -462,7 +454,7 @@ def _advance(
             if not vectors and ahead is None:
                 keep(kept)
         rest = rest - steps
-        tell(steps)
+        tell(steps, kept)
         if rest and request.solves and h.dt != before[0]:
             raise InputError(
                 f"h.dt has been set to {h.dt:g} ms in psolve, where NEURON takes it from the next "
@@ -555,104 +547,6 @@ def _to_zero(h: Hoc, rest: int, count: Callable[[], int], kept: KeptModel) -> in
         _refuse(kept)
         rest = rest - 1 if (h.dt, h.t) == before else count()
     return rest
-
-
-def as_step(fixed_step: object) -> float | None:
-    step = None if fixed_step is None else as_number("fixed_step", fixed_step, "ms")
-    if step is not None and step <= 0:
-        raise InputError(f"fixed_step is {step:g} ms; expected more than 0")
-    return step
-
-
-def fix_steps(h: Hoc, step: float | None) -> None:
-    """Turn CVode's variable steps off, where they are on and there is a step for it."""
-    if step is None or not h.CVode().active():
-        return
-    if h.t:
-        raise InputError(
-            f"fixed_step: CVode's variable steps are on at {h.t:g} ms, in the middle of a run; "
-            "expected h.finitialize() before"
-        )
-    h.CVode().active(0)
-    h.dt = step
-    if h.name_declared("using_cvode_"):  # stdrun.hoc's settings, for its next init and run
-        h.using_cvode_, h.steps_per_ms, h.nstep_steprun = 0, 1 / step, 1
-    h.frecord_init()  # Vectors now record in fixed steps
-    say_to_caller(f"CVode's variable steps are off: the model runs by fixed steps of {step:g} ms")
-
-
-def check_dt(h: Hoc) -> None:
-    """Refuse a step with which NEURON would never come to an end."""
-    if not 0 < h.dt < math.inf:
-        raise NeuronError(f"h.dt is {h.dt:g} ms; expected more than 0")
-
-
-def steps_until(h: Hoc, tstop: float) -> Callable[[], int]:
-    """Return what counts the steps that ``continuerun(tstop)`` still takes.
-
-    It ends half a step before that time, of the step with which it began.
-    """
-    begun = list[float]()
-
-    def count() -> int:
-        if not begun:
-            begun.append(float(h.dt))
-        return num_steps(h, tstop, begun[0])
-
-    return count
-
-
-def num_steps(h: Hoc, tstop: float, begun: float | None = None) -> int:
-    tstop = as_number("tstop", tstop, "ms")
-    if h.CVode().active():  # `dt` is no step of it; one asks for a run, which is rejected
-        return int(h.t < tstop)
-    check_dt(h)
-    t, dt = float(h.t), float(h.dt)
-    if begun is None or begun == dt:
-        steps = max(math.ceil((tstop - 0.5 * dt - t) / dt - 1e-6), 0)
-    else:
-        steps = _steps_before(t, dt, tstop - 0.5 * begun - h.float_epsilon)  # hoc's t < end
-    together = int(getattr(h, "nstep_steprun", 1) or 1)
-    return -(-steps // together) * together
-
-
-def solve_steps(h: Hoc, tstop: float, t: float, dt: float) -> int:
-    """Return how many steps ``ParallelContext.psolve(tstop)`` takes; `t`, `dt`: its last step's."""
-    end = as_number("tstop", tstop, "ms") * (1 + 1e-11)
-    if h.CVode().active():
-        return int(h.t < end)
-    check_dt(h)
-    steps = _steps_of_solve(t, float(h.dt), end)
-    if t != h.t and (dt == h.dt or steps != _steps_of_solve(float(h.t), float(h.dt), end)):
-        raise InputError(
-            f"h.t has been set to {h.t:g} ms, and psolve goes on from NEURON's last step, at "
-            f"{t:g} ms; expected h.finitialize() before, or h.continuerun({tstop:g})"
-        )
-    return steps
-
-
-def _steps_of_solve(t: float, dt: float, end: float) -> int:
-    steps = int((end - t) / dt + 1e-9)
-    if steps > _FEW:
-        return steps
-    return int(np.searchsorted(clock(t, dt, _FEW + 1), end - dt, side="right"))
-
-
-def batch_steps(h: Hoc, tstop: float) -> int:
-    """Return how many steps ``batch_run(tstop, tstep)`` takes."""
-    if h.stoprun:
-        raise InputError(f"h.stoprun is {h.stoprun:g}, with which batch_run ends; expected 0")
-    t, dt, end = float(h.t), float(h.dt), as_number("tstop", tstop, "ms")
-    if h.CVode().active():
-        return int(t < end)
-    check_dt(h)
-    return _steps_before(t, dt, end - dt / 4)
-
-
-def _steps_before(t: float, dt: float, end: float) -> int:
-    """Return how many of NEURON's steps begin before a time, ms."""
-    most = max(math.ceil((end - t) / dt), 0) + _FEW
-    return int(np.searchsorted(clock(t, dt, most), end))
 
 
 def ranks_of(h: Hoc, call: str = "clhines.neuron.run()") -> Ranks | None:

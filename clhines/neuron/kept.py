@@ -7,13 +7,13 @@ are taken again; all else is read anew. Nothing of NEURON's is held between call
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import starmap
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from clhines.core.errors import ClhinesError, InputError
 from clhines.neuron.back.states import Iterated, put_values, take_values
@@ -23,10 +23,10 @@ from clhines.neuron.back.writeback import (
     Records,
     Runaways,
     check_values,
-    clock,
     last_delivery,
     put_events,
 )
+from clhines.neuron.calls import RunOptions, clock
 from clhines.neuron.fingerprint import Fingerprint
 from clhines.neuron.importer import Imported, values_of
 from clhines.neuron.model import NeuronModel
@@ -50,22 +50,6 @@ class ComesError(Exception):
     def __init__(self, steps: int) -> None:
         super().__init__(steps)
         self.steps = steps
-
-
-class RunOptions(NamedTuple):
-    device: object
-    dtype: str
-    engine: str
-    calls: bool = True  # a model's own advance() and step(), as continuerun() does
-    solves: bool = False  # as psolve() does
-
-    @classmethod
-    def of(cls, device: object, dtype: DTypeLike, engine: str) -> RunOptions:
-        """Return a request with the name of a dtype, which `Simulation` checks."""
-        try:
-            return cls(device, np.dtype(dtype).name, engine)
-        except TypeError:
-            return cls(device, str(dtype), engine)
 
 
 class Checkpoint(NamedTuple):
@@ -99,6 +83,7 @@ class KeptModel:
         self._calls = bool(model.wires.called)
         self._due, self._foreseen = np.inf, False  # ms of a statement; whether one was looked for
         self._played = np.inf  # ms: of one that `Vector.play` calls
+        self.run_seconds = 0.0  # in which the simulation took steps
 
     def is_of(self, request: RunOptions) -> bool:
         """Whether NEURON still has this model; parts that change in a run are read again."""
@@ -199,7 +184,9 @@ class KeptModel:
         assert self._runaways is not None
         begin, dt, first = float(h.t), sim.model.dt, self._first
         before = self.place(begin) if self._calls else None
+        now = time.perf_counter()
         result = sim.run((steps + self._lag) * dt, progress)
+        self.run_seconds += time.perf_counter() - now
         if before is not None:
             self._foresee(result, begin, steps, before)
         self._call_code(result, first, begin)

@@ -23,6 +23,7 @@ from clhines.neuron.mechanisms import (
 from clhines.neuron.memory.catalogue import Catalogue
 from clhines.neuron.memory.fields import find_fields
 from clhines.neuron.memory.memory import NeuronMemory
+from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.session import Hoc, all_sections
 from clhines.neuron.memory.sources import EventSources
 from clhines.neuron.memory.streams import Pointed, SomePointed
@@ -42,7 +43,7 @@ from clhines.neuron.read.queue import (
 )
 from clhines.neuron.read.trains import read_trains
 from clhines.neuron.read.tree import Tree, read_tree
-from clhines.neuron.read.wiring import on_ranks, read_wires
+from clhines.neuron.read.wiring import read_wires
 from clhines.neuron.read.written import play_pointers, read_steered
 from clhines.neuron.stepping.advance import read_step_code
 from clhines.simulator.mechanisms.ir.program import GENERATOR

@@ -1,12 +1,16 @@
-"""Other functions in place of hoc's own, in NEURON's tables: ``fadvance``, ``batch_run``."""
+"""Other functions in place of hoc's own, in NEURON's tables; procedures of stdrun.hoc."""
 
 from __future__ import annotations
 
 import ctypes
+import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 
 from clhines.neuron.memory.objects import Objects
+from clhines.neuron.memory.session import Hoc
 
 _redirects: list[Redirect] = []
 
@@ -79,3 +83,30 @@ def without_redirects() -> Iterator[None]:
         for redirect in _redirects:
             stack.enter_context(redirect.off())
         yield
+
+
+# -- procedures of hoc -------------------------------------------------------------------------
+
+
+def standard(h: Hoc, name: str) -> str:
+    text = _stdrun(os.path.join(h.neuronhome(), "lib", "hoc", "stdrun.hoc"))
+    own = re.search(rf"^proc {name}\(\) *\{{.*?^\}}", text, re.DOTALL | re.MULTILINE)
+    return own[0] if own else ""
+
+
+@cache
+def _stdrun(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return "proc advance() {\n\tfadvance()\n}\n"
+
+
+def is_standard(h: Hoc, memory: Objects, name: str) -> bool:
+    text = standard(h, name)
+    if not text or h.name_declared(name) != 1:
+        return True
+    example = f"{name}_as_in_stdrun_hoc"
+    with memory.example(example, text.replace(f"proc {name}", f"proc {example}", 1)):
+        return memory.is_same(name, example)

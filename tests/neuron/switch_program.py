@@ -129,7 +129,7 @@ def nesting(engine):
         found.append(steps_of(on, h.run))
     found.append(steps_of(outer, h.run))  # as before the block
     try:
-        with enable():
+        with enable(when="always"):
             raise KeyError("of the user")
     except KeyError:
         found.append(steps_of(outer, h.run))
@@ -168,7 +168,7 @@ def refusals(engine):
                 said = f"{type(error).__name__}: {error}"
             found[way.__name__] = [said, h.t, on.steps, h.hoc_after]
     said = io.StringIO()
-    with redirect_stderr(said), enable() as on:
+    with redirect_stderr(said), enable(when="always") as on:
         truth = taken(kept, by_psolve)
         got = taken(kept, by_run)
         shown = repr(on)
@@ -182,7 +182,7 @@ def refusals(engine):
         on.steps,
         shown,
     ]
-    with enable():
+    with enable(when="always"):
         try:
             h.continuerun("soon")
         except RuntimeError as error:  # NEURON's own

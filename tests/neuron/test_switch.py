@@ -531,13 +531,15 @@ def test_environment_variable_turns_the_switch_on(tmp_path):
     """With a site module that imports clhines a script needs no line of its own."""
     (tmp_path / "sitecustomize.py").write_text("import clhines\n", "utf-8")
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    for value, ran in (("1", 200), ("0", 0)):
+    for value, ran in (("always", 200), ("1", 0), ("never", 0), ("0", 0)):
         words = ["-X", "importtime", "script.py"]
         done = run(tmp_path, "hh", *words, PYTHONPATH=path, CLHINES_NEURON=value)
         assert not done.returncode, done.stderr[-2000:]
         assert ("clhines.simulator.simulation" in done.stderr) == bool(ran)
     done = run(tmp_path, "hh", "-c", "import clhines", CLHINES_NEURON="yes")
-    assert done.stderr.splitlines()[-1].endswith("CLHINES_NEURON is 'yes'; expected 1 or 0")
+    assert done.stderr.splitlines()[-1].endswith(
+        "CLHINES_NEURON is 'yes'; expected 1, 0, faster, always or never"
+    )
 
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])

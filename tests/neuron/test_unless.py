@@ -137,7 +137,7 @@ def test_several_that_draw_are_rejected_and_neuron_runs_them(name, capsys):
         h.sow_nmfluct(7)
         h.finitialize(-65)
         if switch:
-            with clhines.neuron.enable() as on:
+            with clhines.neuron.enable(when="always") as on:
                 h.continuerun(3)
             assert on.steps == 0 and len(on.reasons) == 1 and REFUSED in on.reasons[0]
             assert on.reasons[0] in capsys.readouterr().err

@@ -76,7 +76,7 @@ def test_the_switch_lets_neuron_run_with_a_version_that_fails(cell, monkeypatch)
     monkeypatch.setattr(versions, "_tested", lambda version: "planted")
     h.load_file("stdrun.hoc")
     with pytest.warns(UserWarning, match="NEURON itself runs all models, as .*planted"):
-        on = clhines.neuron.enable()
+        on = clhines.neuron.enable(when="always")
     with on:
         h.continuerun(1)
     assert cell and on.steps == 0 and h.t > 0.99

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from clhines.core.arrays import ranges
+from clhines.core.arrays import half_steps, ranges
 from clhines.core.errors import say_to_caller
 from clhines.neuron.back.states import Arrays, check_numbers, rings_of, voltages
+from clhines.neuron.calls import clock
 from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.importer import Imported
 from clhines.neuron.memory.catalogue import OUTSIDE
@@ -23,7 +24,6 @@ from clhines.simulator.events.exact import check_rings
 from clhines.simulator.mechanisms.ir.program import SET, SET_AT
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.mechanisms.nmodl.reading.verbatim import counts_crossings
-from clhines.simulator.network.times import half_steps
 from clhines.simulator.refusals import refusal
 from clhines.simulator.result import Result
 from clhines.simulator.simulation import Simulation
@@ -37,11 +37,6 @@ BEFORE_STEPS = {"before_initial", "initial", "after_initial"}  # blocks
 # mV: from here on v + 0.001 mV, with which NEURON makes conductances, is rounded by 2^-23 of the
 # difference and more, as in float32; ten million times further away nothing of it is left
 FAR = 2.0**20
-
-
-def clock(t: float, dt: float, steps: int) -> np.ndarray:
-    """Return NEURON's times, (steps + 1,) float64, ms; each step adds two halves."""
-    return half_steps(t, dt, 2 * steps)[::2]
 
 
 def last_delivery(t: float, dt: float, steps: int) -> float:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.core.arrays import offsets, ranges
+from clhines.core.arrays import half_steps, offsets, ranges
 from clhines.neuron.convert import Rejected
 from clhines.neuron.extracellular.drivers import (
     POTENTIAL,
@@ -35,7 +35,6 @@ from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import Player
 from clhines.neuron.read.tree import Tree
 from clhines.simulator.mechanisms.mechanism import Mechanism
-from clhines.simulator.network.times import half_steps
 from clhines.simulator.refusals import refusal
 
 HELD = (*OWN, POTENTIAL)

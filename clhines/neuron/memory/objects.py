@@ -273,3 +273,19 @@ class Objects:
         places = self.function("_Z28_nrn_mechanism_access_dparamP4Prop", pointer, pointer)
         kind = self.function("_Z23_nrn_mechanism_get_typeP4Prop", ctypes.c_int, pointer)
         return places, kind, words_at(self.address("nrn_prop_dparam_size_"), 1)[0]
+
+
+def on_ranks(h: Hoc) -> bool:
+    """Whether NEURON has several MPI ranks, each with cells of its own, which exchange anything.
+
+    Events they do where `set_maxstep` came before ``finitialize()``; else each runs alone, as the
+    jobs of `ParallelContext.submit` do.
+    """
+    if int(h.ParallelContext().nhost()) < 2:
+        return False
+    try:
+        library = Objects(h)
+        delay = library.function("_Z19nrn_usable_mindelayv", ctypes.c_double)
+        return bool(delay() or library.variable("nrnthread_v_transfer_"))
+    except OSError:
+        return True

@@ -8,21 +8,17 @@ threads.
 
 from __future__ import annotations
 
-import os
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cache
 
 import numpy as np
 
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.objects import Objects
+from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.raw import WORD, Place, Readable, ref, vector_at, words_at
 from clhines.neuron.memory.session import Hoc, library_path
-from clhines.neuron.read.wiring import on_ranks
 from clhines.simulator.refusals import refusal
 
 _MOST = 1 << 20  # entries of a list
@@ -207,33 +203,6 @@ def _python_blocks(memory: NeuronMemory) -> list[Rejected]:
         what = refusal("neuron.nonvint-block-supervisor-neuron-calls-functions", inside=_INSIDE)
         found.append(Rejected("", what, f"unregister them; {BETWEEN}"))
     return found
-
-
-# -- procedures of hoc -------------------------------------------------------------------------
-
-
-def standard(h: Hoc, name: str) -> str:
-    text = _stdrun(os.path.join(h.neuronhome(), "lib", "hoc", "stdrun.hoc"))
-    own = re.search(rf"^proc {name}\(\) *\{{.*?^\}}", text, re.DOTALL | re.MULTILINE)
-    return own[0] if own else ""
-
-
-@cache
-def _stdrun(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return "proc advance() {\n\tfadvance()\n}\n"
-
-
-def is_standard(h: Hoc, memory: Objects, name: str) -> bool:
-    text = standard(h, name)
-    if not text or h.name_declared(name) != 1:
-        return True
-    example = f"{name}_as_in_stdrun_hoc"
-    with memory.example(example, text.replace(f"proc {name}", f"proc {example}", 1)):
-        return memory.is_same(name, example)
 
 
 def refused_settings(h: Hoc, memory: NeuronMemory) -> list[Rejected]:

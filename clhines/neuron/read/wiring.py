@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from clhines.core.arrays import place_of, ranges, starts
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.catalogue import OUTSIDE
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.objects import Objects
+from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.raw import Source, numbers_at
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.sources import EventSources, NetConColumns
@@ -41,22 +40,6 @@ class Origin(Source):
     def is_compared(self) -> bool:
         """Whether NEURON compares it with its threshold at the begin of each step."""
         return self.sender is None or self.variable is not None
-
-
-def on_ranks(h: Hoc) -> bool:
-    """Whether NEURON has several MPI ranks, each with cells of its own, which exchange anything.
-
-    Events they do where `set_maxstep` came before ``finitialize()``; else each runs alone, as the
-    jobs of `ParallelContext.submit` do.
-    """
-    if int(h.ParallelContext().nhost()) < 2:
-        return False
-    try:
-        library = Objects(h)
-        delay = library.function("_Z19nrn_usable_mindelayv", ctypes.c_double)
-        return bool(delay() or library.variable("nrnthread_v_transfer_"))
-    except OSError:
-        return True
 
 
 class Senders:

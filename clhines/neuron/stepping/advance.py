@@ -17,7 +17,8 @@ from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.raw import words_at
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
-from clhines.neuron.read.hooks import STEPPING, is_standard
+from clhines.neuron.read.hooks import STEPPING
+from clhines.neuron.redirect import is_standard
 from clhines.neuron.stepping import bmtk
 from clhines.neuron.stepping.step_code import StepCode
 from clhines.simulator.refusals import refusal

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from clhines.core.errors import ClhinesError
-from clhines.neuron.back.writeback import clock
+from clhines.neuron.calls import clock
 from clhines.neuron.convert import Rejected
 from clhines.neuron.importer import Imported
 from clhines.neuron.memory.raw import gather, put_words, vector_at

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from clhines.core.arrays import half_steps
 from clhines.core.checks import as_number
 from clhines.core.errors import InputError
 
@@ -44,13 +45,6 @@ def event_steps(time: np.ndarray, dt: float) -> np.ndarray:
         middles = half_steps(0.0, dt, 2 * int(step[early].max()) + 3)[::2] + 0.5 * dt
         step[early] = np.searchsorted(middles, time[early])
     return step
-
-
-def half_steps(t: float, dt: float, count: int) -> np.ndarray:
-    """(count + 1,) float64, ms: t and NEURON's clock after each half step, added one by one."""
-    halves = np.full(count + 1, 0.5 * dt)
-    halves[0] = t
-    return np.cumsum(halves)
 
 
 @lru_cache(maxsize=4)

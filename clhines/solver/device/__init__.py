@@ -12,7 +12,8 @@ Who owns what
     arguments by name, readable build errors, ``CLHINES_DUMP``. `copies`: `PinnedCopies`,
     `DirectCopies` and mapped copies. `arrays`: checks of arrays and events on devices. `timing`:
     medians, candidates that take turns, the floor. `guard`: one thread at a time, and no use of
-    OpenCL after a fork. `pocl`: the processor that PoCL should name to its compiler. `trust`: known
+    OpenCL after a fork. `pocl`: the processor that PoCL should name to its compiler;
+    `declarations`: functions that PoCL is told of. `trust`: known
     answers before a family of kernels is used, and the `Limits` that follow from them. `watch`:
     reports compilations that take long. `caches`: caches on disk that are spoiled, full or
     read-only.

@@ -12,7 +12,7 @@ SCRIPT = "BMTK bio_1cell"
 STUB = """
 import json, os, sys
 import numpy as np
-on, nudged = os.environ["CLHINES_NEURON"] == "1", os.environ["NUDGED"]
+on, nudged = os.environ["CLHINES_NEURON"] == "always", os.environ["NUDGED"]
 if os.environ["RANKS"]:
     raise RuntimeError("RuntimeError: there is one rank")
 caches = os.environ["XDG_CACHE_HOME"]

@@ -205,7 +205,7 @@ with clhines.neuron.enable(strict=True) as on:
     h.pysim.nsteps = 10**6
     h.continuerun(1)
     own = sim.tstep
-with clhines.neuron.enable() as on:
+with clhines.neuron.enable(when="always") as on:
     report = MembraneReport("v")
     sim.tstep, sim._sim_mods, h.tstop = 0, [Other(), report], STOP
     h.run()

@@ -112,7 +112,7 @@ def child(way, script, library, stop, out):
     if way == "switch":
         import clhines
 
-        recorder.switch = clhines.neuron.enable()
+        recorder.switch = clhines.neuron.enable(when="always")
     error = ""
     try:
         load(h, script, recorder)

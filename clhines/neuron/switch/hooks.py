@@ -7,37 +7,44 @@ that is to be raised is kept, hoc stops, and Python raises it.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import multiprocessing
+import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import DTypeLike
 
-from clhines.core.checks import as_switch
+from clhines.core.checks import as_choice, as_switch
 from clhines.core.errors import InputError, is_refusal, say_to_caller, shown, tell
 from clhines.core.progress import long_bars
-from clhines.neuron.entry import (
+from clhines.neuron.calls import (
     NeuronError,
     RunOptions,
-    advance,
     as_step,
     batch_steps,
     fix_steps,
     solve_steps,
     steps_until,
 )
-from clhines.neuron.memory.objects import Objects
-from clhines.neuron.memory.session import Hoc, VersionError, load_stdrun
-from clhines.neuron.read.hooks import is_standard, standard
-from clhines.neuron.read.wiring import on_ranks
-from clhines.neuron.redirect import HocArguments, Redirect, without_redirects
+from clhines.neuron.memory.objects import Objects, on_ranks
+from clhines.neuron.memory.session import Hoc, VersionError, as_flag, load_stdrun
+from clhines.neuron.redirect import HocArguments, Redirect, is_standard, standard, without_redirects
+from clhines.neuron.switch.cost import Accounts
 from clhines.neuron.versions import supported
+from clhines.simulator.refusals import refusal, way_out_of
 
+if TYPE_CHECKING:
+    from clhines.neuron.kept import KeptModel
+
+WHEN = ("faster", "always", "never")  # the device takes a call
+QUIET = "CLHINES_QUIET"  # 1: no line at the end of a script
 _NAME = "clhines_neuron_switch"  # in hoc
 _OWN = "clhines_neuron_continuerun"  # stdrun.hoc's, while the switch is on
 _CONTINUERUN = f"""proc continuerun() {{ local begun
@@ -48,6 +55,7 @@ _CONTINUERUN = f"""proc continuerun() {{ local begun
     flushPlot()
     realtime = startsw() - begun
 }}"""
+_CVODE = refusal("neuron.cvode-variable-time-steps")
 _MOST = 1e9  # ms, that psolve takes
 _SHORT = 2.0  # s: runs that show no bar, of which a script may call many
 _SHOWN = 400  # characters of a message that hoc prints
@@ -62,9 +70,11 @@ class SwitchOptions:
     fixed_step: float | None = None
     progress: bool = False
     skips: bool = False
+    when: str = "always"
 
     def __post_init__(self) -> None:
         as_switch("strict", self.strict)
+        as_choice("when", self.when, WHEN)
         as_switch("progress", self.progress)
 
 
@@ -76,6 +86,7 @@ class Switch:
         self.steps = 0  # that were run on the device
         self.skipped = False  # whether a run has been left out
         self.reasons = list[str]()  # why NEURON has taken calls
+        self.accounts = Accounts(h)
         self.options: SwitchOptions | None = None  # None: it is off
         self._h = h
         self._library = Objects(h)
@@ -83,6 +94,7 @@ class Switch:
         self._error: BaseException | None = None
         self._depth = 0  # calls of hoc by Python that have not returned
         self._is_running = self._is_in_neuron = False
+        self._ran, self._run_seconds, self._device = 0, 0.0, "NEURON"  # of the last run
         kind = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)
         self._methods = [
             (at, at.value, kind(function))
@@ -107,6 +119,11 @@ class Switch:
             self._turn_off() if options is None else self._turn_on()
         self.options, self.reasons = options, reasons
         self._loop.is_on = options is not None
+
+    @property
+    def neuron_steps(self) -> int:
+        """Steps by NEURON, which ended sooner there."""
+        return self.accounts.neuron_steps
 
     def _turn_on(self) -> None:
         h = self._h
@@ -255,7 +272,17 @@ class Switch:
             return True
         if self._is_in_neuron:  # a call by code in a call that NEURON takes
             return self._in_neuron(own)
+        begin = time.perf_counter()
         try:
+            if options.when == "never":
+                return self._in_neuron(own)
+            if options.when == "faster":
+                fix_steps(self._h, options.fixed_step)
+                if self._h.CVode().active():
+                    raise InputError(f"{_CVODE}; {way_out_of(_CVODE)}")
+                steps = count()
+                if not self.accounts.device_is_sooner(steps):
+                    return self._sooner_in_neuron(steps, own)
             device, dtype, engine = options.request[:3]
             self._run(count, options, RunOptions(device, dtype, engine, **how))
         except BaseException as error:
@@ -263,9 +290,19 @@ class Switch:
                 self._keep_error(error)
                 return False
             self._say(str(error))
+            self.accounts.refuse()
         else:
+            seconds = time.perf_counter() - begin
+            self.accounts.add_device(self._ran, seconds, self._run_seconds, self._device)
             return True
         return self._in_neuron(own)
+
+    def _sooner_in_neuron(self, steps: int, own: Callable[[], object]) -> bool:
+        begin = time.perf_counter()
+        done = self._in_neuron(own)
+        if done and not self._h.stoprun:
+            self.accounts.add_neuron(steps, time.perf_counter() - begin)
+        return done
 
     def _in_neuron(self, call: Callable[[], object]) -> bool:
         """Let NEURON itself take a call; False if it has raised an exception."""
@@ -306,7 +343,9 @@ class Switch:
     def _run(self, count: Callable[[], int], options: SwitchOptions, request: RunOptions) -> None:
         if self._is_running:
             raise InputError("a run has been called in a run; expected none in CVode.event")
-        self._is_running = True
+        from clhines.neuron.entry import advance  # with all readers: if NEURON does not take it
+
+        self._is_running, self._ran, self._run_seconds = True, 0, 0.0
         try:
             fix_steps(self._h, options.fixed_step)
             with long_bars(_SHORT):
@@ -314,8 +353,11 @@ class Switch:
         finally:
             self._is_running = False
 
-    def _add(self, steps: int) -> None:
+    def _add(self, steps: int, kept: KeptModel) -> None:
         self.steps += steps
+        self._ran += steps
+        self._run_seconds, kept.run_seconds = self._run_seconds + kept.run_seconds, 0.0
+        self._device = self._device if kept.sim is None else kept.sim.device_label
 
     def _say(self, reason: str) -> None:
         """Say on stderr, once, why NEURON takes a call; of MPI ranks the first does."""
@@ -333,14 +375,16 @@ def _kind(reason: str) -> str:
 
 
 _switch: list[Switch] = []
+_process = os.getpid()  # not one that is forked from it
 
 
 class NoSwitch:
     """Stands for the switch where NEURON runs all models, as its memory is not read."""
 
-    steps = 0
+    steps = neuron_steps = 0
 
     def __init__(self, reason: str) -> None:
+        self.accounts = Accounts(None)
         self.options: SwitchOptions | None = None
         self.reasons, self._reason = list[str](), reason
 
@@ -361,6 +405,8 @@ class Enabled(AbstractContextManager["Enabled"]):
     def __repr__(self) -> str:
         is_on = self._switch.reasons is self._reasons and self._switch.options is not None
         text = f"clhines switch, {'on' if is_on else 'off'}: {self.steps} steps run on the device"
+        if sooner := self._switch.neuron_steps:
+            text += f", {sooner} by NEURON, sooner there"
         return text + (f"; stepped by NEURON: {'; '.join(self.reasons)}" if self.reasons else "")
 
     @property
@@ -384,6 +430,7 @@ def enable(
     strict: bool = False,
     fixed_step: float | None = None,
     progress: bool = False,
+    when: str | None = None,
 ) -> Enabled:
     """Let NEURON's own calls run models on the device, as `run` does, until `disable`.
 
@@ -403,6 +450,10 @@ def enable(
         See `run`.
     progress : bool
         See `run`; a bar is shown of runs that take longer than two seconds.
+    when : {"faster", "always", "never"}, optional
+        When the device takes a call: if it ends sooner than NEURON, by an estimate that counts
+        everything; always; or never. The default is "faster", and "always" if `device`, `engine`
+        or `strict` is given. The choice changes results by rounding only.
 
     If this version of NEURON has failed its self-test, NEURON runs all models, and a line says so.
 
@@ -430,7 +481,9 @@ def enable(
         say_to_caller(f"NEURON itself runs all models, as {error}")
         switch = NoSwitch(str(error))
     skips = switch.options is not None and switch.options.skips
-    return Enabled(switch, SwitchOptions(request, strict, step, progress, skips))
+    is_named = device is not None or engine != "auto" or strict
+    when = when or ("always" if is_named else "faster")
+    return Enabled(switch, SwitchOptions(request, strict, step, progress, skips, when))
 
 
 def _made() -> Switch:
@@ -438,11 +491,22 @@ def _made() -> Switch:
     if not _switch:
         try:
             _switch.append(Switch(h))
+            atexit.register(_report, bool(int(h.ParallelContext().id())))
         except OSError as error:
             raise InputError(
                 f"NEURON cannot be switched here ({error}); expected NEURON 9 on Linux or macOS"
             ) from None
     return _switch[0]
+
+
+def _report(is_quiet: bool) -> None:
+    """Keep the records of this process, and say who took its steps; the first MPI rank does."""
+    if is_quiet or os.getpid() != _process:
+        return
+    accounts = _switch[0].accounts
+    accounts.save()
+    if str(accounts) and not as_flag(QUIET):
+        tell(str(accounts))
 
 
 @contextmanager
@@ -462,7 +526,9 @@ def disable() -> None:
 
 
 def enable_as(value: str) -> None:
-    """Turn the switch on, for the environment variable ``CLHINES_NEURON``: it is to be 1."""
-    if value != "1":
-        raise InputError(f"CLHINES_NEURON is {shown(value)}; expected 1 or 0")
-    enable()
+    """Turn the switch on, for the environment variable ``CLHINES_NEURON``."""
+    if value not in ("1", *WHEN):
+        raise InputError(
+            f"CLHINES_NEURON is {shown(value)}; expected 1, 0, faster, always or never"
+        )
+    enable(when="faster" if value == "1" else value)

@@ -1,0 +1,142 @@
+"""Calls of NEURON that run a model: how many steps they take, and how they are to be run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from clhines.core.arrays import half_steps
+from clhines.core.checks import as_number
+from clhines.core.errors import InputError, say_to_caller
+from clhines.neuron.memory.session import Hoc
+
+_FEW = 3  # steps that psolve takes one by one
+
+
+class RunOptions(NamedTuple):
+    device: object
+    dtype: str
+    engine: str
+    calls: bool = True  # a model's own advance() and step(), as continuerun() does
+    solves: bool = False  # as psolve() does
+
+    @classmethod
+    def of(cls, device: object, dtype: DTypeLike, engine: str) -> RunOptions:
+        """Return a request with the name of a dtype, which `Simulation` checks."""
+        try:
+            return cls(device, np.dtype(dtype).name, engine)
+        except TypeError:
+            return cls(device, str(dtype), engine)
+
+
+class NeuronError(InputError):
+    """NEURON itself would not come to an end in a call, or would end the process."""
+
+    is_refusal = False
+
+
+def clock(t: float, dt: float, steps: int) -> np.ndarray:
+    """Return NEURON's times, (steps + 1,) float64, ms; each step adds two halves."""
+    return half_steps(t, dt, 2 * steps)[::2]
+
+
+def as_step(fixed_step: object) -> float | None:
+    step = None if fixed_step is None else as_number("fixed_step", fixed_step, "ms")
+    if step is not None and step <= 0:
+        raise InputError(f"fixed_step is {step:g} ms; expected more than 0")
+    return step
+
+
+def fix_steps(h: Hoc, step: float | None) -> None:
+    """Turn CVode's variable steps off, where they are on and there is a step for it."""
+    if step is None or not h.CVode().active():
+        return
+    if h.t:
+        raise InputError(
+            f"fixed_step: CVode's variable steps are on at {h.t:g} ms, in the middle of a run; "
+            "expected h.finitialize() before"
+        )
+    h.CVode().active(0)
+    h.dt = step
+    if h.name_declared("using_cvode_"):  # stdrun.hoc's settings, for its next init and run
+        h.using_cvode_, h.steps_per_ms, h.nstep_steprun = 0, 1 / step, 1
+    h.frecord_init()  # Vectors now record in fixed steps
+    say_to_caller(f"CVode's variable steps are off: the model runs by fixed steps of {step:g} ms")
+
+
+def check_dt(h: Hoc) -> None:
+    """Refuse a step with which NEURON would never come to an end."""
+    if not 0 < h.dt < math.inf:
+        raise NeuronError(f"h.dt is {h.dt:g} ms; expected more than 0")
+
+
+def steps_until(h: Hoc, tstop: float) -> Callable[[], int]:
+    """Return what counts the steps that ``continuerun(tstop)`` still takes.
+
+    It ends half a step before that time, of the step with which it began.
+    """
+    begun = list[float]()
+
+    def count() -> int:
+        if not begun:
+            begun.append(float(h.dt))
+        return num_steps(h, tstop, begun[0])
+
+    return count
+
+
+def num_steps(h: Hoc, tstop: float, begun: float | None = None) -> int:
+    tstop = as_number("tstop", tstop, "ms")
+    if h.CVode().active():  # `dt` is no step of it; one asks for a run, which is rejected
+        return int(h.t < tstop)
+    check_dt(h)
+    t, dt = float(h.t), float(h.dt)
+    if begun is None or begun == dt:
+        steps = max(math.ceil((tstop - 0.5 * dt - t) / dt - 1e-6), 0)
+    else:
+        steps = _steps_before(t, dt, tstop - 0.5 * begun - h.float_epsilon)  # hoc's t < end
+    together = int(getattr(h, "nstep_steprun", 1) or 1)
+    return -(-steps // together) * together
+
+
+def solve_steps(h: Hoc, tstop: float, t: float, dt: float) -> int:
+    """Return how many steps ``ParallelContext.psolve(tstop)`` takes; `t`, `dt`: its last step's."""
+    end = as_number("tstop", tstop, "ms") * (1 + 1e-11)
+    if h.CVode().active():
+        return int(h.t < end)
+    check_dt(h)
+    steps = _steps_of_solve(t, float(h.dt), end)
+    if t != h.t and (dt == h.dt or steps != _steps_of_solve(float(h.t), float(h.dt), end)):
+        raise InputError(
+            f"h.t has been set to {h.t:g} ms, and psolve goes on from NEURON's last step, at "
+            f"{t:g} ms; expected h.finitialize() before, or h.continuerun({tstop:g})"
+        )
+    return steps
+
+
+def _steps_of_solve(t: float, dt: float, end: float) -> int:
+    steps = int((end - t) / dt + 1e-9)
+    if steps > _FEW:
+        return steps
+    return int(np.searchsorted(clock(t, dt, _FEW + 1), end - dt, side="right"))
+
+
+def batch_steps(h: Hoc, tstop: float) -> int:
+    """Return how many steps ``batch_run(tstop, tstep)`` takes."""
+    if h.stoprun:
+        raise InputError(f"h.stoprun is {h.stoprun:g}, with which batch_run ends; expected 0")
+    t, dt, end = float(h.t), float(h.dt), as_number("tstop", tstop, "ms")
+    if h.CVode().active():
+        return int(t < end)
+    check_dt(h)
+    return _steps_before(t, dt, end - dt / 4)
+
+
+def _steps_before(t: float, dt: float, end: float) -> int:
+    """Return how many of NEURON's steps begin before a time, ms."""
+    most = max(math.ceil((end - t) / dt), 0) + _FEW
+    return int(np.searchsorted(clock(t, dt, most), end))

@@ -1,0 +1,15 @@
+"""NEURON's own calls that run a model, and who takes them.
+
+Words: a *call* is one of ``run``, ``continuerun``, ``psolve`` and ``batch_run``; the *device* takes
+it as a whole, or NEURON does.
+
+Who owns what
+    `hooks`: `enable`, `disable`; what NEURON calls while the switch is on. `cost`: the estimate who
+    ends a call sooner, and records of earlier runs.
+
+Nothing here imports the readers of NEURON's memory or PyOpenCL before the device takes a call.
+"""
+
+from clhines.neuron.switch.hooks import disable, enable
+
+__all__ = ["disable", "enable"]

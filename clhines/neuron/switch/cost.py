@@ -1,0 +1,344 @@
+"""Estimate who ends a call sooner, NEURON or the device, before its first step.
+
+The estimate takes counts from NEURON's public interface. Nothing of the model is read and PyOpenCL
+is not imported. It has three parts:
+
+NEURON
+    Steps times the time of a step: a constant, and a time for each segment and for each instance
+    of a mechanism, which is longer for longer texts.
+Device, once
+    Modules to import, the model to read and to plan, and kernels to compile.
+Device, each call and each step
+    NEURON's values to compare and to write back; launches, and the work of a step.
+
+A record in clhines' cache folder belongs to a model: the counts and the texts of its mechanisms are
+the key. It says how long steps took in NEURON and on the device, how long the device took to begin,
+and how many steps the whole script had. Its numbers replace estimates. They only ever fall, and by
+half at least, so that the same script is soon decided in the same way in each run.
+
+Constants are seconds of one core of 2023; `machine_factor` scales them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+import time
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from clhines.core import files
+from clhines.neuron.memory.session import Hoc, all_sections
+
+_SCHEMA = 1  # of the files
+_SAMPLES = 1000  # sections of which mechanisms are looked at
+_FALL = 0.5  # a number of a record is replaced by one that is smaller by this factor
+_MARGIN = 0.9  # the device has to end by this factor sooner than NEURON
+
+# NEURON: a step, a segment, an instance and a thousand characters of its mechanism's text
+_STEP, _SEGMENT, _INSTANCE, _TEXT = 3e-6, 12e-9, 12e-9, 15e-9
+# once: modules, a context, a model; each segment; each mechanism, and its kernels
+_MODULES, _MODEL, _PER_SEGMENT, _PER_MECHANISM = 0.45, 0.25, 8e-6, 0.02
+_COMPILE, _COMPILE_MECHANISM = 0.5, 0.1
+# each call, each segment in it; each step, and the share of NEURON's time that the device takes
+_CALL, _CALL_SEGMENT, _LAUNCH, _SHARE = 0.015, 0.5e-6, 1e-6, 0.25
+_SELDOM = 100  # all is counted again when NEURON has taken this multiple of the time of a count
+_LOOPS = 20_000  # of the calibration, which took `_CALIBRATED` seconds
+_CALIBRATED = 1.2e-3
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a model has, by NEURON's public interface."""
+
+    segments: int
+    instances: tuple[tuple[str, int], ...]  # by mechanism, in the order of their names
+    texts: tuple[tuple[str, int], ...]  # digest and length of the text, of the same mechanisms
+    netcons: int
+    ranks: int = 1  # MPI ranks that exchange events; segments and netcons are theirs
+    of_ranks: float = 0.0  # s, `work` of them all
+
+    @property
+    def work(self) -> float:
+        """Seconds of a step in NEURON on one core, less what each step takes."""
+        if self.of_ranks:
+            return self.of_ranks
+        mechanisms = sum(
+            number * (_INSTANCE + _TEXT * length / 1000)
+            for (_, number), (_, length) in zip(self.instances, self.texts, strict=True)
+        )
+        return (self.segments * _SEGMENT + mechanisms) * machine_factor()
+
+    def begin(self, is_compiled: bool) -> float:
+        """Seconds until the device takes the first step."""
+        parts = _MODEL + self.segments * _PER_SEGMENT + len(self.texts) * _PER_MECHANISM
+        if "clhines.simulator.simulation" not in sys.modules:
+            parts += _MODULES
+        if not is_compiled:
+            parts += _COMPILE + len(self.texts) * _COMPILE_MECHANISM
+        return parts * machine_factor()
+
+
+def count(h: Hoc) -> Counts:
+    """Count segments, instances and NetCons; of many sections some are looked at."""
+    sections = all_sections()
+    every = 1 + len(sections) // _SAMPLES
+    numbers = dict[str, int]()
+    for section in sections[::every]:
+        for mechanism in section(0.5):
+            name = mechanism.name()
+            numbers[name] = numbers.get(name, 0) + section.nseg * every
+    name, texts = h.ref(""), dict[str, tuple[str, int]]()
+    for kind in (0, 1):
+        types = h.MechanismType(kind)
+        for k in range(int(types.count())):
+            types.select(k)
+            types.selected(name)
+            if kind:
+                numbers[name[0]] = int(h.List(name[0]).count())
+            if numbers.get(name[0]):
+                text = str(types.code() or "")
+                texts[name[0]] = hashlib.sha256(text.encode()).hexdigest()[:16], len(text)
+    named = sorted(texts)
+    return Counts(
+        sum(section.nseg for section in sections),
+        tuple((key, numbers[key]) for key in named),
+        tuple(texts[key] for key in named),
+        int(h.List("NetCon").count()),
+    )
+
+
+@lru_cache(maxsize=1)
+def machine_factor() -> float:
+    """Return how much longer this machine takes than the one of the constants; it is kept."""
+    key: dict[str, object] = {"machine": platform.node(), "python": sys.version}
+    entry = files.read_entry(files.entry_path("calibration", key), _SCHEMA)
+    if entry is not None and isinstance(entry.get("seconds"), float) and entry["seconds"] > 0:
+        return float(entry["seconds"]) / _CALIBRATED
+    seconds = min(_calibration() for _ in range(5))
+    _write("calibration", key, seconds=seconds)
+    return seconds / _CALIBRATED
+
+
+def _calibration() -> float:
+    begin, total = time.perf_counter(), 0.0
+    for k in range(_LOOPS):
+        total += k * 0.5
+    return time.perf_counter() - begin
+
+
+def _write(name: str, key: dict[str, object], **values: object) -> None:
+    try:
+        files.write_entry(name, _SCHEMA, key, **values)
+    except OSError:  # without a record the next run estimates as this one did
+        pass
+
+
+@dataclass
+class Times:
+    """Times of a model, s; None for what no run has measured."""
+
+    neuron_step: float | None = None
+    device_begin: float | None = None
+    device_step: float | None = None
+    device_call: float | None = None
+    steps: float = 0  # of the last script
+
+    def fall(self, name: str, seconds: float) -> None:
+        """Take a measured time, if it is well below the one that is kept."""
+        old = getattr(self, name)
+        if old is None or seconds < _FALL * old:
+            setattr(self, name, seconds)
+
+
+_TIMES = "neuron_step", "device_begin", "device_step", "device_call", "steps"
+
+
+def _read(key: dict[str, object]) -> Times:
+    entry: dict[str, Any] = files.read_entry(files.entry_path("times", key), _SCHEMA) or {}
+    values = {name: entry[name] for name in _TIMES if _is_time(entry.get(name))}
+    return Times(**values) if entry.get("key") == key else Times()
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, (int, float)) and 0 <= value < 1e12
+
+
+@dataclass
+class Ledger:
+    """Estimates and times of the calls of one model in this process."""
+
+    counts: Counts
+    key: dict[str, object]
+    record: Times
+    is_compiled: bool
+    steps: int = 0
+    neuron_steps: int = 0
+    has_begun: bool = False  # on the device
+    is_refused: bool = False  # by the device
+
+    @classmethod
+    def of(cls, counts: Counts, device: str) -> Ledger:
+        key: dict[str, object] = {
+            "segments": counts.segments,
+            "instances": [list(pair) for pair in counts.instances],
+            "texts": [digest for digest, _ in counts.texts],
+            "netcons": counts.netcons,
+            "ranks": counts.ranks,
+            "device": device,
+        }
+        record = _read(key)
+        return cls(counts, key, record, record.device_begin is not None)
+
+    @property
+    def neuron_step(self) -> float:
+        guess = _STEP * machine_factor() + self.counts.work / self.counts.ranks
+        return self.record.neuron_step or guess
+
+    @property
+    def device_step(self) -> float:
+        return self.record.device_step or _LAUNCH + _SHARE * self.counts.work
+
+    @property
+    def device_call(self) -> float:
+        guess = (_CALL + self.counts.segments * _CALL_SEGMENT) * machine_factor()
+        return self.record.device_call or guess
+
+    @property
+    def device_begin(self) -> float:
+        guess = self.counts.begin(self.is_compiled)
+        return min(self.record.device_begin or guess, guess)
+
+    def device_is_sooner(self, steps: int) -> bool:
+        """Decide who takes a call of some steps.
+
+        Earlier runs tell how many steps the script still has. If they do not, the device begins
+        when NEURON has taken as long as it takes to begin.
+        """
+        rest = max(steps, self.record.steps - self.steps)
+        call = self.device_call + steps * self.device_step
+        gain = _MARGIN * steps * self.neuron_step - call
+        if self.has_begun or gain <= 0:
+            return gain > 0
+        waited = self.neuron_steps * self.neuron_step
+        return max(gain * rest / max(steps, 1), waited) > self.device_begin
+
+    def add_neuron(self, steps: int, seconds: float) -> None:
+        """Note a call that NEURON has taken."""
+        self.steps += steps
+        self.neuron_steps += steps
+        if steps:
+            self.record.fall("neuron_step", seconds / steps)
+
+    def add_device(self, steps: int, seconds: float, run_seconds: float) -> None:
+        """Note a call on the device, and of its time the one in which steps were taken."""
+        self.steps += steps
+        if steps > 1 and (self.is_compiled or self.has_begun):  # else kernels were compiled, too
+            self.record.fall("device_step", run_seconds / steps)
+        self.record.fall("device_call" if self.has_begun else "device_begin", seconds - run_seconds)
+        self.has_begun = True
+
+    def save(self) -> None:
+        """Keep the record, if this process has changed it."""
+        before, record = _read(self.key), self.record
+        for name in _TIMES[:-1]:
+            if (value := getattr(before, name)) is not None:
+                record.fall(name, value)
+        record.steps = self.steps
+        if record != before:
+            _write("times", self.key, **vars(record))
+
+
+class Accounts:
+    """Who has taken the calls of this process, and who takes the next one."""
+
+    def __init__(self, h: Hoc) -> None:
+        self._h = h
+        self._ledgers = dict[Counts, Ledger]()
+        self._ledger: Ledger | None = None
+        self._counts = Counts(0, (), (), 0)
+        self._change = -1.0  # NEURON's count of changes of sections at the last count
+        self._count_due = 0.0  # s of NEURON's steps until all is counted again
+        self.device, self.device_steps, self.device_seconds = "", 0, 0.0
+        self.estimate = 0.0  # s in NEURON of the steps on the device
+        self.neuron_steps = 0
+
+    def device_is_sooner(self, steps: int) -> bool:
+        """Decide who takes a call; all MPI ranks that exchange events call it."""
+        ledger = self._current(steps)
+        sooner = not ledger.is_refused and ledger.device_is_sooner(steps)
+        context = self._ranks()
+        if context is not None:  # its record decides
+            sooner = bool(context.allreduce(float(sooner and context.id() == 0), 2))
+        return sooner
+
+    def _ranks(self) -> Hoc | None:
+        """Return NEURON's context if several MPI ranks exchange events."""
+        context = self._h.ParallelContext()
+        if int(context.nhost()) < 2:
+            return None
+        from clhines.neuron.memory.objects import on_ranks
+
+        return context if on_ranks(self._h) else None
+
+    def _current(self, steps: int) -> Ledger:
+        """Return the ledger of the model that NEURON has now."""
+        change = float(self._h.CVode().structure_change_count())
+        if self._ledger is None or change != self._change or self._count_due <= 0:
+            begin = time.perf_counter()
+            self._counts, self._change = count(self._h), change
+            self._count_due = _SELDOM * (time.perf_counter() - begin)
+        counts = self._summed(self._counts)
+        if counts not in self._ledgers:
+            self._ledgers[counts] = Ledger.of(counts, os.environ.get("CLHINES_DEVICE", ""))
+        self._ledger = self._ledgers[counts]
+        self._count_due -= steps * self._ledger.neuron_step
+        return self._ledger
+
+    def _summed(self, counts: Counts) -> Counts:
+        """Return the counts of all MPI ranks that exchange events."""
+        context = self._ranks()
+        if context is None:
+            return counts
+        ranks = int(context.nhost())
+        sums = self._h.Vector([counts.segments, counts.netcons, counts.work])
+        context.allreduce(sums, 1)
+        segments, netcons, work = sums
+        return replace(
+            counts, segments=int(segments), netcons=int(netcons), ranks=ranks, of_ranks=work
+        )
+
+    def add_neuron(self, steps: int, seconds: float) -> None:
+        self.neuron_steps += steps
+        if self._ledger is not None:
+            self._ledger.add_neuron(steps, seconds)
+
+    def add_device(self, steps: int, seconds: float, run_seconds: float, device: str) -> None:
+        self.device, self.device_steps = device, self.device_steps + steps
+        self.device_seconds += seconds
+        if self._ledger is not None:
+            self.estimate += steps * self._ledger.neuron_step
+            self._ledger.add_device(steps, seconds, run_seconds)
+
+    def refuse(self) -> None:
+        """Note that the device cannot take this model."""
+        if self._ledger is not None:
+            self._ledger.is_refused = True
+
+    def save(self) -> None:
+        for ledger in self._ledgers.values():
+            ledger.save()
+
+    def __str__(self) -> str:
+        parts = list[str]()
+        if self.device_steps:
+            parts.append(
+                f"{self.device_steps:,} steps in {self.device_seconds:.2g} s on {self.device}"
+            )
+            parts[0] += f" (about {self.estimate:.2g} s in NEURON)" if self.estimate else ""
+        if self.neuron_steps:
+            parts.append(f"{self.neuron_steps:,} steps by NEURON (sooner there)")
+        return "; ".join(parts)
