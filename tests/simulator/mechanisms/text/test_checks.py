@@ -164,6 +164,7 @@ CIRCLES = {
 }
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("rates", CIRCLES)
 def test_circles_of_states_are_named_by_their_first_state(rates):
     states = "\n".join(f"state {name} = 0" for name in "abcd")
@@ -173,6 +174,7 @@ def test_circles_of_states_are_named_by_their_first_state(rates):
     Mechanism(f"density few\n{states}\n{rates}\ncurrent i = a\nmethod sparse")
 
 
+@pytest.mark.core
 def test_a_circle_of_names_begins_at_its_first_line():
     with pytest.raises(InputError, match=r"line 3: 'p' is defined by itself \(p -> q -> r -> p\)"):
         Mechanism("density few\ns = p\np = q + 1\nq = r*2\nr = p\ncurrent i = s*v")
