@@ -55,7 +55,7 @@ def test_every_option_is_explained():
 
 def test_tolerances_against_neuron_are_those_of_the_checks(monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT)])  # behind an installed clhines
-    from bench.measures.checks import cells, command, kinetics, networks, timing
+    from bench.measures.checks import cells, command, hodgkin_huxley, kinetics, networks
 
     table = {
         names(row[0])[0]: row for row in rows("docs/reference/simulating.md", "### Tolerances")
@@ -63,8 +63,7 @@ def test_tolerances_against_neuron_are_those_of_the_checks(monkeypatch):
     assert table.keys() == command.CHECKS.keys()
     stated = {
         "networks": (networks.APART, networks.V_BOUND, networks.MORE),
-        "delays": (),
-        "hh": (timing.V_BOUND,),
+        "hh": (hodgkin_huxley.V_BOUND,),
         "kinetics": (kinetics.BOUND, kinetics.NEWTON_BOUND, kinetics.SUM_BOUND),
         "units": (kinetics.BOUND,),
         "cells": (cells.V_BOUND, cells.AGREED),

@@ -13,7 +13,7 @@ from clhines.solver.device import devices
 
 pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
 from bench import MissingError
-from bench.measures.checks import cells, command, common, kinetics, networks, timing
+from bench.measures.checks import cells, command, common, hodgkin_huxley, kinetics, networks
 
 pytestmark = pytest.mark.neuron
 
@@ -22,9 +22,7 @@ pytestmark = pytest.mark.neuron
 def settings(fast_queue, needs):
     """Small sizes; the bounds are those of the checks and are derived there."""
     needs(fast_queue, "float64")
-    return common.Settings(
-        fast_queue, seeds=3, duration=150.0, step=0.025, engines=("epochs", "reference")
-    )
+    return common.Settings(fast_queue, seeds=3, duration=150.0, engines=("epochs", "reference"))
 
 
 @pytest.fixture
@@ -56,15 +54,9 @@ def test_whole_checks(fast_queue, needs, compiled, name):
     assert_passed(command.CHECKS[name](common.Settings(fast_queue)))
 
 
-def test_delays_and_events(settings):
-    outcomes = timing.delays(settings)
-    assert_passed(outcomes)
-    assert outcomes[0].cases > 300 and outcomes[1].cases > 100
-
-
 def test_hh_and_its_table(settings):
     """Equal to NEURON's without its table; with it, NEURON's default, some tenths of a ms apart."""
-    exact, default = timing.hh(replace(settings, engines=("epochs",)))
+    exact, default = hodgkin_huxley.hh(replace(settings, engines=("epochs",)))
     assert_passed([exact, default])
     assert exact.figures["spikes"] > 30
     assert 0.01 < default.figures["ms at most"] < 0.5
@@ -105,14 +97,6 @@ def test_a_weight_that_is_off_is_found(settings, monkeypatch):
     monkeypatch.setattr(networks, "ours", wrong)
     (found,) = networks.networks(replace(settings, seeds=1))
     assert found.failures and not found.passed
-
-
-def test_a_delay_that_is_late_is_found(settings, monkeypatch):
-    right = timing.two_cells
-    monkeypatch.setattr(timing, "two_cells", lambda delays: right(delays + 0.1))
-    spiked, outside = timing.delays(replace(settings, engines=("epochs",), step=0.1))
-    assert len(spiked.failures) >= 20 * len(timing.DTS)
-    assert outside.passed
 
 
 def test_a_parameter_that_is_off_is_found(settings, compiled):

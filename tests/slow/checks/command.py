@@ -3,11 +3,11 @@
     python -m bench checks [NAME ...] [--seeds N] [--morphologies FOLDER] [--device SPEC]
                            [--out FOLDER]
 
-NAME is one of ``networks`` (random networks, spike for spike), ``delays`` (over a grid, and events
-from outside), ``hh`` (without and with NEURON's table of rates), ``kinetics`` (`sparse`,
-`derivimplicit` and `cnexp` of .mod files in tests/mod, which are compiled), ``units`` (texts in
-other units than NEURON's) and ``cells`` (SWC files by NEURON's importer; needs
-``--morphologies``); default: all. The table goes to checks.txt and checks.json in the folder.
+NAME is one of ``networks`` (random networks, spike for spike), ``hh`` (without and with NEURON's
+table of rates), ``kinetics`` (`sparse`, `derivimplicit` and `cnexp` of .mod files in tests/mod,
+which are compiled), ``units`` (texts in other units than NEURON's) and ``cells`` (SWC files by
+NEURON's importer; needs ``--morphologies``); default: all. The table goes to checks.txt and
+checks.json in the folder.
 
 The exit code is 1 where a check fails, 2 where one that was named could not be made.
 """
@@ -28,14 +28,13 @@ from bench import MissingError, record, table
 from bench.measures.checks import common as checks_common
 from bench.measures.checks.cells import cells
 from bench.measures.checks.common import Outcome, Settings
+from bench.measures.checks.hodgkin_huxley import hh
 from bench.measures.checks.kinetics import kinetics, units
 from bench.measures.checks.networks import networks
-from bench.measures.checks.timing import delays, hh
 from clhines.solver.device import devices
 
 CHECKS: dict[str, Callable[[Settings], list[Outcome]]] = {
     "networks": networks,
-    "delays": delays,
     "hh": hh,
     "kinetics": kinetics,
     "units": units,

@@ -88,8 +88,6 @@ class Settings:
         Of these the first so many by size; default all.
     lengths : tuple of float, µm
         Longest segments of the real cells.
-    step : float, ms
-        Of the grid of delays.
     engines : tuple of str
         Of `clhines.Simulation`.
     progress : callable
@@ -102,7 +100,6 @@ class Settings:
     morphologies: Path | None = None
     files: int | None = None
     lengths: tuple[float, ...] = (20.0, 5.0)
-    step: float = 0.005
     engines: tuple[str, ...] = ("epochs", "steps", "reference")
     progress: Callable[[Any], Any] = lambda items: items
 
