@@ -35,8 +35,6 @@ from clhines.simulator.refusals import Sentence, id_of, refusal, way_out_of
 # words of a NEURON block behind a list that may be empty
 _WORDS = r"(?:THREADSAFE|[A-Z]+_CURRENT|RANGE|GLOBAL|(?:BBCORE)?POINTER|USEION|EXTERNAL|RANDOM)\b"
 _CURRENTS = r"\b(NONSPECIFIC|ELECTRODE)_CURRENT\s+(\w+(?:\s*,\s*\w+)*)"
-PLAYED = "played"  # behind the name of a POINTER to a variable of hoc, where a Vector is played in
-CELSIUS = "celsius_played"  # parameter in the place of celsius, where a Vector is played into that
 
 
 @dataclass(frozen=True)
@@ -100,14 +98,12 @@ def converted(
     queue: int = MAX_QUEUE,
     kept: Sequence[str] = (),
     draws: bool = False,
-    plays_celsius: bool = False,
 ) -> Mechanism | list[Rejected]:
     """Return a mechanism, or the reasons why it cannot be simulated."""
     text = with_currents(entry.text)
     for name in pointers:
         text = pointing(text, name)
     try:
-        text = with_own_celsius(text) if plays_celsius else text
         given = use_tables, secondorder, function_tables, queue, kept, draws
         return constructed(text, entry.file, *given)
     except NmodlError as error:
@@ -330,17 +326,6 @@ def with_currents(text: str) -> str:
     return f"{text}\nNEURON {{ RANGE {', '.join(lists)} }}\n" if lists else text
 
 
-def with_own_celsius(text: str) -> str:
-    """Return an NMODL text in which celsius is a parameter of each instance, to be played into."""
-    code = _code(text)
-    if not re.search(r"\bcelsius\b|\bINCLUDE\b|\bnrn_ghk\b", code):
-        return text
-    found = re.search(r"\b(TABLE|INCLUDE|VERBATIM|nrn_ghk|celsius\s*=(?!=))", code)
-    if found:
-        raise InputError(f"Vector.play into celsius, with {found[0].split()[0]} in the file")
-    return re.sub(r"\bcelsius\b", CELSIUS, text) + f"\nNEURON {{ RANGE {CELSIUS} }}\n"
-
-
 def statics_of(text: str) -> list[str]:
     """Return the static variables of C's int of an NMODL text, outside of its blocks."""
     return re.findall(r"^[ \t]*static[ \t]+int[ \t]+(\w+)[ \t]*;", text, re.M)
@@ -364,19 +349,6 @@ def with_lookups(text: str, is_known: Callable[[str], object]) -> str:
     return re.sub(r"\bVERBATIM\b.*?\bENDVERBATIM\b", marked, text, flags=re.DOTALL)
 
 
-def pointing_outside(text: str, names: Collection[str], own: Collection[str]) -> str:
-    """Return an NMODL text whose EXTERNAL variables of these names are POINTERs.
-
-    Its `own`, GLOBAL variables to which such POINTERs of other files point, are the instance's.
-    """
-    if own:
-        text += f"\nNEURON {{ RANGE {', '.join(own)} }}\n"
-    if names:
-        text += f"\nNEURON {{ THREADSAFE POINTER {', '.join(names)} }}"
-        text += f" ASSIGNED {{ {' '.join(names)} }}\n"
-    return text
-
-
 def some_given(text: str, names: Sequence[str]) -> str:
     """Return an NMODL text of which some instances have no stream in these POINTERs."""
     own = [f"{name}_{GIVEN}" for name in names]
@@ -392,13 +364,6 @@ def without_pointers(text: str, names: Collection[str]) -> str:
         return f"POINTER {', '.join(kept)}\n" if kept else ""
 
     return re.sub(r"\b(THREADSAFE\s+)?POINTER\s+(\w+(?:\s*,\s*\w+)*)", rest, text)
-
-
-def played_into(text: str, pointer: str) -> str:
-    """Return an NMODL text with a parameter of each instance in the place of a POINTER."""
-    own = f"{pointer}_{PLAYED}"
-    text = re.sub(rf"\b{re.escape(pointer)}\b", own, without_pointers(text, [pointer]))
-    return f"{text}\nNEURON {{ RANGE {own} }}\n"
 
 
 def pointing(text: str, name: str) -> str:

@@ -18,7 +18,7 @@ from clhines.neuron.calls import RunOptions, as_step, clock, fix_steps, steps_un
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.extracellular.outside import Ahead
 from clhines.neuron.importer import Imported, copied, network_of
-from clhines.neuron.kept import ComesError, KeptModel, keep, kept_model
+from clhines.neuron.kept import KeptModel, keep, kept_model
 from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.session import Hoc, uncollected
 from clhines.neuron.model import NeuronModel
@@ -315,8 +315,6 @@ def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
         what = refusal("neuron.cvode-event-statement-t-ms", t=t)
         yield Rejected("", what)
     for used, thing in (
-        (model.wires.called, "NetCon.record of a statement or a function"),
-        (model.plays.calls, "Vector.play of a statement"),
         (model.bins is not None and model.bins.late, LATE),
         (model.draws, "Random.play"),
         (model.gathers, GATHERED),
@@ -445,7 +443,7 @@ def _advance(
                     raise RejectedError([Rejected("", what)])
                 kept.sim, most = None, 1
             steps = together(ranks, kept, kept.steps_ahead(most))
-            steps = _run_ahead(kept, steps - 1, progress, ranks) + 1
+            _take_ahead(kept, steps - 1, progress, ranks)
             before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
             if ahead is not None:
                 ahead.go_on(steps)
@@ -510,16 +508,8 @@ def _unsolved(model: NeuronModel) -> Iterator[Rejected]:
         yield Rejected("", what)
 
 
-def _run_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks | None) -> int:
-    """Take the steps before NEURON's own, or fewer; all MPI ranks call it, also for none."""
-    try:
-        _take_ahead(kept, steps, progress, ranks)
-    except ComesError as comes:
-        return _run_ahead(kept, comes.steps, progress, ranks)
-    return steps
-
-
 def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks | None) -> None:
+    """Take the steps before NEURON's own; all MPI ranks call it, also for none."""
     joints = kept.joints  # to other ranks: anew where it has no simulation
     if ranks is not None and kept.sim is None:
         joints = Joints(ranks)

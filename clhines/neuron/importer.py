@@ -12,7 +12,7 @@ import numpy as np
 from clhines.core.arrays import inverse, place_of, shifted
 from clhines.core.progress import phase
 from clhines.core.summary import counted
-from clhines.neuron.convert import CELSIUS, Rejected, RejectedError, split_name
+from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.extracellular.drivers import FACTOR, POTENTIAL
 from clhines.neuron.extracellular.outside import Coupling
 from clhines.neuron.memory.catalogue import OUTSIDE
@@ -190,9 +190,6 @@ def values_of(
         if quantity.name in own:
             variable, k = own[quantity.name]
             given[quantity.name] = _single(model.streams(name, variable).distribution()[:, k])
-            continue
-        if quantity.name == CELSIUS:
-            given[quantity.name] = float(model.h.celsius)
             continue
         value = _parameter(model, name, quantity, program.built_in, nodes)
         if value is not None:

@@ -11,14 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import starmap
-from typing import NamedTuple
 
 import numpy as np
 
 from clhines.core.errors import ClhinesError, InputError
 from clhines.neuron.back.states import Iterated, put_values, take_values
 from clhines.neuron.back.writeback import (
-    NEAR,
     Counters,
     Records,
     Runaways,
@@ -36,32 +34,11 @@ from clhines.neuron.stepping.step_values import StepValues
 from clhines.simulator.engines.arena_run import state_follows
 from clhines.simulator.ranks.split import JoinedRun, Joints
 from clhines.simulator.result import Result
-from clhines.simulator.simulation import Simulation, leave_warnings, take_state
+from clhines.simulator.simulation import Simulation, leave_warnings
 from clhines.simulator.state.sources import SPIKE_LATE
 
-_BETWEEN = 512  # steps that are taken at once where events may call a statement
 _LOOKED_AHEAD = 1 << 20  # steps at once where statements come, at most
 _MOST_START = 1 << 26  # bytes of a simulation's start that are kept
-
-
-class ComesError(Exception):
-    """A statement of `NetCon.record` comes: NEURON's own step is to be the one after `steps`."""
-
-    def __init__(self, steps: int) -> None:
-        super().__init__(steps)
-        self.steps = steps
-
-
-class Checkpoint(NamedTuple):
-    """Where a simulation is, with its arrays; what NEURON sees of this, see `KeptModel`."""
-
-    step: int
-    arrays: dict[str, np.ndarray]
-    t: float  # ms
-    crossed: list[int]
-    lag: int
-    first: int  # rows of the next run that NEURON has
-    delivered: float  # ms
 
 
 class KeptModel:
@@ -80,9 +57,6 @@ class KeptModel:
         self.known: Fingerprint | None = None
         self._start: dict[str, np.ndarray] | None = None  # arrays of the simulation at its start
         self._lag, self.delivered = 0, -np.inf
-        self._calls = bool(model.wires.called)
-        self._due, self._foreseen = np.inf, False  # ms of a statement; whether one was looked for
-        self._played = np.inf  # ms: of one that `Vector.play` calls
         self.run_seconds = 0.0  # in which the simulation took steps
 
     def is_of(self, request: RunOptions) -> bool:
@@ -98,8 +72,6 @@ class KeptModel:
         self.model.refresh(not same or self.sim is None)  # after steps of NEURON's alone
         if not self.model.trains.follow(trains):
             self.sim = None
-        if not same:
-            self._due, self._foreseen = np.inf, False
         if not same and self.sim is not None:
             self._take(changed)
         return True
@@ -183,12 +155,9 @@ class KeptModel:
         assert self.records is not None and self._counters is not None
         assert self._runaways is not None
         begin, dt, first = float(h.t), sim.model.dt, self._first
-        before = self.place(begin) if self._calls else None
         now = time.perf_counter()
         result = sim.run((steps + self._lag) * dt, progress)
         self.run_seconds += time.perf_counter() - now
-        if before is not None:
-            self._foresee(result, begin, steps, before)
         self._call_code(result, first, begin)
         if self.gathering is not None:
             self.gathering.play(result, first, begin, dt)
@@ -229,44 +198,6 @@ class KeptModel:
                 give()
                 code.call()
 
-    def _foresee(self, result: Result, begin: float, steps: int, before: Checkpoint) -> None:
-        """Let NEURON itself take the step in which a statement comes, and the one before it.
-
-        That sets all variables which the statement may read.
-        """
-        sim, records = self.sim, self.records
-        assert sim is not None and records is not None
-        due = records.first_call(result, begin, self.delivered)
-        ends = clock(begin, sim.model.dt, steps + 1)[1:]
-        if due > ends[-1] and any(o.sender is not None for o in self.model.wires.called):
-            here = self.place(float(ends[-2]))
-            of_next = sim.run(sim.model.dt)
-            self.go_back(here)
-            due = min(due, records.first_call(of_next, begin, self.delivered))
-        earlier = max(int(np.searchsorted(ends, due)) - 1, 0)
-        self._foreseen = True
-        if due <= ends[-1]:
-            self._due = due
-        if earlier < steps:
-            self.go_back(before)
-            raise ComesError(earlier)
-
-    def place(self, t: float) -> Checkpoint:
-        """Return where the simulation is, at a time, ms."""
-        assert self.sim is not None and self.imported is not None
-        arrays = {name: np.array(array) for name, array in self.sim.runner.save().items()}
-        crossed = [*self.imported.crossed]
-        lag, first = self._lag, self._first
-        return Checkpoint(self.sim.step, arrays, t, crossed, lag, first, self.delivered)
-
-    def go_back(self, place: Checkpoint) -> None:
-        """Go back to where the simulation was."""
-        assert self.sim is not None and self.imported is not None
-        arrays = {name: np.array(array) for name, array in place.arrays.items()}
-        take_state(self.sim, place.step, arrays, 1.0)
-        self.imported.crossed[:] = place.crossed
-        self._lag, self.delivered = place.lag, place.delivered
-
     def waits(self) -> bool:
         """Whether NEURON is to take the next step; there is no simulation after it."""
         return self.model.waits_for_tables() or (self.sim is None and self.model.is_behind())
@@ -285,16 +216,11 @@ class KeptModel:
             most = min(most, self.model.step_code.most_steps)
         if self.gathering is not None:
             most = min(most, self.gathering.most_steps)
-        if self._calls:
-            most = min(most, _BETWEEN)
-        self._played = self.model.queue.next_of(self.model.plays.calls) - NEAR * float(h.dt)
-        called = min(self._due, self._played)
-        if not statements and called == np.inf:
+        if not statements:
             return most
         most = min(most, _LOOKED_AHEAD)
         ends = clock(float(h.t), float(h.dt), most)[1:]
-        between, within = np.searchsorted(ends, [min(statements, default=np.inf), called]).tolist()
-        return min(between + 1, max(within, 1), most)
+        return min(int(np.searchsorted(ends, min(statements))) + 1, most)
 
     def step(self) -> None:
         """Take a step by NEURON, with the model's own code of each step."""
@@ -342,9 +268,7 @@ class KeptModel:
         if self.joints is not None:  # NEURON's exchange, which would set its time, comes later
             self.model.queue.put_exchange_off(end)
         h.fadvance()
-        called = min(self._due, self._played) <= end or (self._calls and not self._foreseen)
-        called |= self._is_late
-        self._foreseen = self._due < np.inf
+        called = self._is_late
         rest = [t for t in pending.statements if t > end]
         if due and not acted:  # but for calls of the next ones
             rest, of_points = self.model.queue.statements()

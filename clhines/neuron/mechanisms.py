@@ -13,7 +13,6 @@ from clhines.neuron.convert import (
     Rejected,
     begins_as,
     converted,
-    pointing_outside,
     rounded_tables,
     set_in_steps,
     some_given,
@@ -71,13 +70,10 @@ def mechanism_of(
     second = second and instances.entry.channel is None
     entry = instances.entry
     entry = replace(entry, text=with_statics(entry.text, model.statics(name)))
-    external = [variable for owner, variable in model.external if owner == name]
-    own = {v.name for v in model.external.values() if v.owner == name}
-    entry = replace(entry, text=pointing_outside(entry.text, external, own))
     if "hoc_lookup" in entry.text:
         entry = replace(entry, text=with_lookups(entry.text, model.h.name_declared))
     queue = _room_for_events(model, name)
-    more = queue, kept, draws, bool(model.plays.celsius)
+    more = queue, kept, draws
 
     def convert(entry: CatalogueEntry) -> Mechanism | list[Rejected]:
         return converted(entry, pointers, use_tables, second, tables, *more)
@@ -198,7 +194,7 @@ def _room_for_events(model: NeuronModel, name: str) -> int:
 
 
 def find_external(model: NeuronModel) -> None:
-    """Find what sets EXTERNAL variables in a step: POINTERs to the last instance have these."""
+    """Refuse EXTERNAL variables that something sets in a step."""
     played = {(p.variable.owner, p.variable.name) for p in model.players}
     for name, mechanism in [*model.mechanisms.items()]:
         for external in mechanism.program.external:
@@ -209,25 +205,18 @@ def find_external(model: NeuronModel) -> None:
             if (owner, variable) in played:
                 what = "which is played into"
             elif variable in set_in_steps(model.every[owner].entry):
-                last = int(np.argmax(model.every[owner].columns.numbers()))
-                model.external[name, external] = Variable(owner, variable, last)
+                what = "which instances set in a step"
             if what:
                 model.rejected.append(
                     Rejected(name, refusal("neuron.external-pointer", external=external, what=what))
                 )
-    for name in {name for name, _ in model.external}:
-        found = mechanism_of(model, name)
-        if isinstance(found, Mechanism):
-            model.mechanisms[name] = found
-        else:
-            model.rejected += found
 
 
 def find_pointed(model: NeuronModel) -> None:
     """Find what POINTERs point to that are read; their mechanisms keep such variables."""
     known = {(gap.owner, gap.name, gap.instance): gap.node for gap in model.gaps}
     read = model.memory, model.places, model.every, model.mechanisms
-    model.pointed, rejected = read_pointed(*read, known, model.external)
+    model.pointed, rejected = read_pointed(*read, known)
     model.rejected += rejected
     kept = dict[str, set[str]]()
     for targets in model.pointed.values():
@@ -243,14 +232,6 @@ def find_pointed(model: NeuronModel) -> None:
             model.mechanisms[name] = found
         else:  # as where a TABLE depends on a parameter that is a variable then
             model.rejected += found
-    for (name, external), to in model.external.items():
-        every = model.mechanisms[to.owner].program.blocks.values()
-        used = any(a.name == to.name and a.direction != "out" for given in every for a in given)
-        if used and len(model.every[to.owner]) > 1:
-            what = refusal(
-                "neuron.external-several-instances-set-use", external=external, owner=to.owner
-            )
-            model.rejected.append(Rejected(name, what))
     for one in compared:
         program, why = model.mechanisms[one.owner].program, ""
         bodies = model.mechanisms[one.owner].compiled.bodies.values()
@@ -291,16 +272,14 @@ def find_written(model: NeuronModel) -> None:
     known = model.memory, model.places, model.every, model.mechanisms
     model.written = read_written(*known, plays.in_use)
     model.rejected += model.written.rejected
-    own: set[int] | None = None  # variables of hoc that nothing plays into
+    own = set[int]()  # variables of hoc
     for recorder in plays.recorders:
         variable = recorder.variable
         if variable is not None and variable.owner == ELEMENT:
             if variable.number in model.written.elements:
                 continue
             assert recorder.place is not None
-            if own is None:
-                played = {player.variable.number for player in plays.of_hoc}
-                own = {*model.memory.variables_of_hoc()} - played
+            own = own or {*model.memory.variables_of_hoc()}
             if recorder.event or variable.number not in own:
                 model.rejected.append(plays.not_recorded(recorder.place))
             recorder.variable = Variable(OF_HOC, "x", variable.number)

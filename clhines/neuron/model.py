@@ -32,8 +32,6 @@ from clhines.neuron.memory.streams import (
 )
 from clhines.neuron.memory.tables import (
     depended,
-    forces_of,
-    read_force,
     read_made,
     read_table,
     static_at,
@@ -88,8 +86,6 @@ class NeuronModel:
     bins: Bins | None = None  # of events, with ``CVode.queue_mode(1, 0)``
     hidden: dict[str, Hidden] = field(default_factory=dict)  # variables that hoc does not see
     point_names: tuple[str, ...] = ()  # that NEURON knows, artificial cells too
-    # by mechanism and EXTERNAL name: what it is, where a step sets it
-    external: dict[tuple[str, str], Variable] = field(default_factory=dict)
     made: dict[str, list[str]] = field(default_factory=dict)  # TABLEs as NEURON has them, by block
     beyond: dict[str, set[str]] = field(default_factory=dict)  # what TABLEs are made of but DEPEND
     # by mechanism and block: TABLEs that set what others use, beside their columns
@@ -151,10 +147,6 @@ class NeuronModel:
         for block in self.made.get(name, ()):
             if (own := self.made_table(name, block)) is not None:
                 found[MADE.format(block)] = own
-        for file in forces_of(instances.entry.text):
-            table = read_force(file)
-            if table is not None:
-                found[file] = table
         return found
 
     def made_table(self, name: str, block: str) -> FunctionTable | None:

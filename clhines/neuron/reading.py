@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from clhines.core.errors import InputError
 from clhines.core.progress import phase
-from clhines.neuron.convert import CELSIUS, Rejected, RejectedError
+from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.extracellular.layers import are_own, with_layers
 from clhines.neuron.extracellular.outside import Ahead, Outside
 from clhines.neuron.mechanisms import (
@@ -31,7 +29,7 @@ from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.contents import Contents, WatchSlots, read_contents
 from clhines.neuron.read.draws import Draws
 from clhines.neuron.read.hooks import GATHERED, acting, gathering, refused_settings
-from clhines.neuron.read.places import MemoryPlaces, Variable
+from clhines.neuron.read.places import MemoryPlaces
 from clhines.neuron.read.played import PlayReader
 from clhines.neuron.read.queue import (
     LATE,
@@ -44,11 +42,10 @@ from clhines.neuron.read.queue import (
 from clhines.neuron.read.trains import read_trains
 from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.wiring import read_wires
-from clhines.neuron.read.written import play_pointers, read_steered
+from clhines.neuron.read.written import read_steered
 from clhines.neuron.stepping.advance import read_step_code
 from clhines.simulator.mechanisms.ir.program import GENERATOR
 from clhines.simulator.mechanisms.mechanism import Mechanism
-from clhines.simulator.model.model import ADVANCE_REVERSAL
 from clhines.simulator.ranks.mpi import Ranks, agreed
 from clhines.simulator.refusals import refusal
 
@@ -69,8 +66,6 @@ def read_model(
         model.rejected += unset
         own = model.memory, model.places, model.every
         model.rejected += model.outside.find_drivers(*own)
-        called = bool(model.wires.called or model.plays.calls or model.pending.statements)
-        model.rejected += play_pointers(model.memory, model.plays, model.every, called)
         convert_all(model)
         recorded = [r.variable for r in model.plays.recorders if r.variable is not None]
         given = recorded, int(h.secondorder), bool(model.memory.transfers)
@@ -87,8 +82,7 @@ def read_model(
             model.rejected.append(Rejected(next(iter(model.steered))[0], what))
         _check_draws(model, ranks)
         _find_drawing(model, ranks)
-        model.rejected += _called(model)
-        _play_celsius(model)
+        model.rejected += _late(model)
         model.rejected += check_made(model)
         times = {at for o in model.wires.origins for at in (o.times, o.numbers)}
         if any(r.address in times for r in model.plays.recorders):
@@ -231,35 +225,6 @@ def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:
                 model.rejected.append(Rejected(name, what))
 
 
-def _play_celsius(model: NeuronModel) -> None:
-    """Let a Vector that is played into celsius be played into each instance that uses it."""
-    if not model.plays.celsius:
-        return
-    what = "Vector.play into celsius, with"
-    if len(model.plays.celsius) > 1:
-        model.rejected.append(Rejected("", refusal("neuron.celsius-played-twice", what=what)))
-        return
-    for ion in model.contents.ions.values():
-        if (ion.style & ADVANCE_REVERSAL).any():
-            more = f"the reversal potential of {ion.name}, which follows it in each step"
-            model.rejected.append(
-                Rejected("", refusal("neuron.celsius-played-ion", what=what, more=more))
-            )
-    for name, mechanism in model.mechanisms.items():
-        if model.every[name].entry.channel is not None:
-            model.rejected.append(
-                Rejected(name, refusal("neuron.celsius-played-kschan", what=what))
-            )
-        blocks = [b for b in mechanism.program.blocks if b != "initial"]
-        if not any(a.name == CELSIUS for b in blocks for a in mechanism.program.blocks[b]):
-            continue
-        for player in model.plays.celsius:
-            every = range(len(model.every[name]))
-            model.plays.players += [
-                replace(player, variable=Variable(name, CELSIUS, k)) for k in every
-            ]
-
-
 def _find_drawing(model: NeuronModel, ranks: Ranks | None) -> None:
     """Let the one instance that draws from NEURON's one generator do so, and reject several."""
     programs = {name: mechanism.program for name, mechanism in model.mechanisms.items()}
@@ -280,18 +245,8 @@ def _find_drawing(model: NeuronModel, ranks: Ranks | None) -> None:
             model.rejected += found
 
 
-def _called(model: NeuronModel) -> list[Rejected]:
-    """Find objects whose events call statements where a run cannot end at them."""
-    if on_ranks(model.h):
-        late = model.bins is not None and model.bins.late
-        rows = (model.plays.calls, "Vector.play of a statement"), (late, LATE)
-        return [
-            Rejected("", refusal("neuron.statements-on-ranks", what=what))
-            for is_so, what in rows
-            if is_so
-        ]
-    if model.bins is None:
+def _late(model: NeuronModel) -> list[Rejected]:
+    """Refuse bins of events that wait for a step of NEURON's own, on several MPI ranks."""
+    if model.bins is None or not model.bins.late or not on_ranks(model.h):
         return []
-    senders = {o.sender[0] for o in model.wires.called if o.sender is not None}
-    what = refusal("neuron.netcon-record-statement-function-object-sends-events")
-    return [Rejected(name, what) for name in sorted(senders)]
+    return [Rejected("", refusal("neuron.statements-on-ranks", what=LATE))]

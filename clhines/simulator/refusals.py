@@ -296,9 +296,6 @@ REFUSALS = {
     "mod.while-within-another-iteration": Refusal("WHILE within another iteration"),
     # models in NEURON's memory
     "neuron.acting-object": Refusal("{name}"),
-    "neuron.celsius-played-ion": Refusal("{what} {more}"),
-    "neuron.celsius-played-kschan": Refusal("{what} KSChan"),
-    "neuron.celsius-played-twice": Refusal("{what} several Vectors", "play one of them"),
     "neuron.copies-model-pointer-net-receive-writes": Refusal(
         "copies of a model with POINTER {pointer}, which NET_RECEIVE writes"
     ),
@@ -341,9 +338,6 @@ REFUSALS = {
         "an event on its way whose NetCon has weights that events change"
     ),
     "neuron.external-pointer": Refusal("EXTERNAL {external}, {what}"),
-    "neuron.external-several-instances-set-use": Refusal(
-        "EXTERNAL {external}, which several instances of {owner} set and use"
-    ),
     "neuron.extra-scatter-gather-cannot-be-seen": Refusal(
         "CVode.extra_scatter_gather, which may call functions: it cannot be seen in the memory of "
         "this NEURON",
@@ -408,15 +402,8 @@ REFUSALS = {
     "neuron.netcon-record-gid-another-rank": Refusal(
         "NetCon.record of gid {gid}, of another rank", "record it on that rank"
     ),
-    "neuron.netcon-record-statement-function-object-sends-events": Refusal(
-        (
-            "NetCon.record of a statement or a function, of an object that sends "
-            "events, with CVode.queue_mode(1, 0)"
-        ),
-        "record into a Vector",
-    ),
-    "neuron.netcon-record-statement-function-several-mpi-ranks": Refusal(
-        "NetCon.record of a statement or a function, on several MPI ranks", "record into a Vector"
+    "neuron.netcon-record-statement": Refusal(
+        "NetCon.record of a statement or a function", "record into a Vector"
     ),
     "neuron.netcon-source": Refusal("NetCon of {what}"),
     "neuron.netcon-what-takes-no-events": Refusal("a NetCon to what takes no events"),
@@ -565,9 +552,7 @@ REFUSALS = {
     "neuron.vector-play-indices-discontinuities": Refusal(
         "Vector.play with indices of discontinuities"
     ),
-    "neuron.vector-play-statement-each-step": Refusal(
-        "Vector.play of a statement in each step", "play into a variable"
-    ),
+    "neuron.vector-play-statement": Refusal("Vector.play of a statement", "play into a variable"),
     "neuron.vector-record": Refusal(
         "Vector.record of {name}",
         (

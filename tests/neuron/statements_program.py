@@ -99,15 +99,11 @@ class Calling(Model):
 
 CALLED = {
     "sees": lambda net: net.each(net.seen),
-    "tuple": lambda net: net.each((net.called.append, 1)),
     "hoc": lambda net: net.each("hoc_count += t"),
     "takes": lambda net: net.each(net.takes),
     "stops": lambda net: net.each(net.stops),
-    "event": lambda net: net.heard[1].record(lambda: net.netcons[2].event(h.t + 0.7)),
-    "and event": lambda net: (net.each(net.seen), cvode.event(5.01, net.note)),
     "plays": lambda net: net.player.play("hoc_count += $1*t", net.at_times),
-    "plays into": lambda net: net.player.play("IClamp[0].amp = $1/10 hoc_count += t", 2.3),
-    "both": lambda net: (net.player.play("hoc_count += $1*t", 0.7), net.each(net.seen)),
+    "plays in steps": lambda net: net.player.play("hoc_count = $1*t", net.at_times, 1),
 }  # fmt: skip
 
 
@@ -144,13 +140,6 @@ def on(way, engine):
 
 def plain():
     h.continuerun(STOP)
-
-
-def by_pieces():
-    for stop in (0.5, 2.1, 6.3, 6.325, 11, STOP):
-        h.continuerun(stop)
-        if h.stoprun:
-            break
 
 
 def compared(engine, net, codes, ways):
@@ -196,34 +185,19 @@ def refused():
         except RuntimeError as error:
             lines.append(type(error).__name__)
     del handler
-    return [*lines, *refused_calls()]
-
-
-def refused_calls():
-    """What is said of sources and Vectors that call code, where that is not run."""
-    net, lines = Calling(), []
-
-    def look(said):
-        h.finitialize(-65)
-        lines.append([str(r) for r in said()])
-
-    def of_own():
-        try:
-            clhines.from_neuron()
-        except clhines.InputError as error:
-            return [row.strip() for row in str(error).splitlines()[1:]]
-
-    net.each("hoc_count += 1")
-    net.player.play("hoc_count = $1", 0.5)
-    look(clhines.neuron.check)
-    look(of_own)
-    cvode.queue_mode(1, 0)
-    look(clhines.neuron.check)
-    cvode.queue_mode(0, 0)
-    net.hush()
-    net.player.play("hoc_count = $1", net.at_times, 1)
-    look(clhines.neuron.check)
     return lines
+
+
+def left_to_neuron(engine, net):
+    """Why NEURON takes a run with each code, whether all is the same, and how often code ran."""
+    found = {}
+    for name in CALLED:
+        truth = ran(net, name, plain)
+        with clhines.neuron.enable(engine=engine) as enabled:
+            got = ran(net, name, plain)
+        same = all(np.array_equal(a, b) for a, b in zip(truth, got, strict=True))
+        found[name] = enabled.reasons, bool(same), len(truth[-1]) + int(truth[-2][1] > 0)
+    return found
 
 
 def finer(engine):
@@ -258,7 +232,7 @@ if __name__ == "__main__":
     warnings.simplefilter("error")
     engine = sys.argv[1]
     if sys.argv[2:] == ["called"]:
-        found = compared(engine, Calling(), CALLED, (plain, by_pieces))
+        found = left_to_neuron(engine, Calling())
     elif sys.argv[2:] == ["finer"]:
         found = finer(engine)
     else:

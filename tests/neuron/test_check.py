@@ -254,6 +254,12 @@ def sends(soma):
     netcon, stim.start = h.NetCon(stim, synapse, 0, 5, 0), 0.01
     return stim, synapse, netcon
 
+def calls(soma):
+    stim = h.NetStim()
+    netcon = h.NetCon(stim, None)
+    netcon.record("t = t")
+    return stim, netcon
+
 def set_back(soma):  # as older networks do, to begin in a steady state
     for _ in range(3):
         h.fadvance()
@@ -283,6 +289,7 @@ point = lambda soma: h.IClamp(soma(0.5))
 rejected("CVode.event with a point process", point,
          lambda soma: cvode.event(3, "x = 1", h.List("IClamp").o(0), 0))
 rejected("Vector.play", held, None)
+rejected("NetCon.record of a statement", calls, None)
 rejected("two Vectors, or a Vector and a Random, played into one variable otherwise", twice, None)
 rejected("LinearMechanism", linear, None)
 """
@@ -326,9 +333,7 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
         "Vector.record at intervals",  # in back/test_writeback.py
         "Vector.record into",  # in back/test_writeback.py
         "Vector.play of a statement",  # in test_switch.py
-        "Vector.play, continuous",  # in test_mechanisms.py
         "Vector.play into anything else",
-        "NetCon.record of a statement",  # in test_switch.py
         "NetCon of a variable",  # in test_mechanisms.py
         "NetCon of another variable",
         "`h.t` that is set to a time below 0",  # in test_kept.py

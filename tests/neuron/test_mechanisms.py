@@ -249,54 +249,6 @@ def test_what_lies_behind_an_object_that_records_is_not_its_vector(monkeypatch):
     assert kept
 
 
-def played(run):
-    """What two half gap junctions see, whose other side is a variable of hoc that a Vector sets."""
-    cell = h.Section(name="played")
-    cell.L, cell.nseg = 60, 3
-    cell.insert("pas")
-    gaps = [h.ext_gap(cell(x)) for x in (0.2, 0.8)]
-    for gap in gaps:
-        h.setpointer(h._ref_pointed_level, "vgap", gap)
-    h.pointed_level = 0
-    t, y = h.Vector([0.5, 3, 5, 7]), h.Vector([-65, -20, -80, -60])
-    y.play(h._ref_pointed_level, t, 1)
-    kept = [h.Vector().record(cell(x)._ref_v) for x in (0.2, 0.8)]
-    kept += [h.Vector().record(gap._ref_i) for gap in gaps]
-    h.finitialize(-65)
-    run()
-    found = [*map(np.array, kept), np.array([h.pointed_level, gaps[1].vgap, h.t])]
-    y.play_remove()
-    h.delete_section(sec=cell)
-    return found
-
-
-@pytest.mark.parametrize("engine", ["auto", "reference"])
-def test_a_pointer_to_a_variable_of_hoc_that_a_vector_plays_into(engine):
-    mod_files.loaded()
-    h("pointed_level = 0")
-    h.load_file("stdrun.hoc")
-    truth = played(lambda: h.continuerun(STOP))
-    ours = played(lambda: [clhines.neuron.run(t, engine=engine) for t in (4, STOP)])
-    assert np.ptp(truth[0]) > 1  # mV
-    for ours_of, truth_of in zip(ours, truth, strict=True):
-        np.testing.assert_allclose(ours_of, truth_of, atol=1e-9)  # as in test_run
-
-
-def test_a_vector_that_plays_into_a_variable_of_hoc_to_which_no_pointer_points_is_rejected():
-    mod_files.loaded()
-    h("pointed_other = 0")
-    t, y = h.Vector([0, 3]), h.Vector([1, 2])
-    y.play(h._ref_pointed_other, t, 1)
-    section = h.Section(name="unpointed")
-    h.finitialize(-65)
-    said = [str(one) for one in clhines.neuron.check()]
-    with pytest.raises(InputError, match="Vector.play into pointed_other"):
-        clhines.neuron.run(1)
-    y.play_remove()
-    h.delete_section(sec=section)
-    assert said == ["Vector.play into pointed_other; expected a parameter of a mechanism"]
-
-
 COMPARED = """
 from support.mod_files import loaded
 loaded()
@@ -380,7 +332,7 @@ def test_netcons_compare_variables_as_in_neuron():
         "NetCon of ExpSyn.g, which events set",
         "NetCon of hh.gnabar, which this does not set in a step",
         "NetCon of cai; expected a voltage",
-        "NetCon of hh.m; expected a voltage",
+        "NetCon.record of a statement or a function; record into a Vector",
         "NetCon of hh.m; expected a voltage",
     )
     for words, lines in zip(said, found["refused"], strict=True):

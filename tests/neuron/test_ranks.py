@@ -227,7 +227,7 @@ def test_what_one_rank_refuses_all_raise(of_two):
     assert second.startswith("InputError: ")
     assert "Random.play on several MPI ranks" in of_two["played"][1]
     for what in ("NetCon.record of a statement or a function", "Vector.play of a statement"):
-        assert f"{what}, on several MPI ranks" in of_two["calling"][1]
+        assert f"{what}; " in of_two["calling"][1]
     assert all(line.startswith("InputError: from_neuron() is") for line in of_two["from_neuron"])
     assert all("ParallelContext.splitcell_connect" in line for line in of_two["pieces"])
 

@@ -391,18 +391,6 @@ class Records:
                 times = np.append(begin + late, times)
             yield origin, times
 
-    def first_call(self, result: Result, begin: float, after: float) -> float:
-        """Return when an event first calls a statement of `NetCon.record`, ms; inf: none does.
-
-        That of a voltage is within the step at whose begin NEURON sees it, that of an object so
-        much earlier that rounding does not count.
-        """
-        dt, first = self._sim.model.dt, np.inf
-        for origin, times in self._sent(result, begin, after, self._imported.model.wires.called):
-            margin = 0.25 * dt if origin.sender is None else -NEAR * dt
-            first = min(first, float(times.min(initial=np.inf)) + margin)
-        return first
-
     def _unrecorded(
         self, vector: int, identifiers: int, events: list[tuple[float, int]], after: float
     ) -> list[tuple[float, int]]:

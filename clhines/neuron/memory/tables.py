@@ -14,8 +14,6 @@ from functools import cache
 
 import numpy as np
 
-from clhines.core.errors import InputError
-from clhines.core.files import read_bytes
 from clhines.neuron.memory.raw import Readable, words_at
 from clhines.simulator.mechanisms.nmodl.reading.tree import FunctionTable
 
@@ -26,7 +24,6 @@ _MECHANISM = b"_ZL9_mechtype"  # NEURON's number of the mechanism of a file
 _ARGUMENT_WORDS = 5  # of a table: size, knots or 0, least and greatest x, what is between
 _MOST = 8000  # values of a table
 _SAMPLES = 8
-_HEADER, _WIDTH = 6, 78  # of a file of stepforce: lines before its numbers, characters of a line
 
 
 def read_table(name: str, count: int, call: Callable[..., float]) -> FunctionTable | None:
@@ -75,30 +72,6 @@ def _kept_at(mechanism: int, block: str) -> tuple[list[int], dict[str, int]]:
         names = {at: re.search(rb"E\d+_sav_(\w+)$", key) for key, at in own.items()}
         saved |= {found[1].decode(): at for at, found in names.items() if found}
     return made, saved
-
-
-def forces_of(text: str) -> list[str]:
-    """Return the files of numbers that stepforce of an NMODL text reads."""
-    return [*dict.fromkeys(re.findall(r'\bstepforce\s*\([^"\n]*"([^"\n]*)"', text))]
-
-
-def read_force(file: str) -> FunctionTable | None:
-    """Read the times and values of such a file; None where it is not there, or of another form.
-
-    There are six lines that count nothing, and then two numbers in each, which NEURON's library
-    has in single precision. It looks in the present folder, in the first call of a process.
-    """
-    try:
-        lines = read_bytes(file, _MOST * _WIDTH).decode("latin-1").splitlines()[_HEADER:]
-        rows = np.array([[float(word) for word in line.split()] for line in lines], np.float32)
-    except (InputError, ValueError):
-        return None
-    if rows.ndim != 2 or rows.shape[1] != 2 or not 1 < len(rows) <= _MOST:
-        return None
-    if max(map(len, lines)) > _WIDTH or (np.diff(rows[:, 0]) <= 0).any():
-        return None
-    times, values = rows.astype(np.float64).T.tolist()
-    return FunctionTable((tuple(times),), tuple(values))
 
 
 def local_at(name: str, mechanism: int) -> int | None:

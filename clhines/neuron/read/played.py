@@ -117,13 +117,9 @@ class PlayReader:
         self._time = memory.place(ref(h, "t")).column
         self.recorders: list[Recorder] = []
         self.players: list[Player] = []
-        self.of_hoc: list[Player] = []  # into variables of hoc, whose number is the address
         self.rejected: list[Rejected] = []
         self.watched: list[int] = []
         self._named = 0  # of those that are not recorded
-        self.celsius: list[Player] = []  # what is played into it, by all its instances
-        self._celsius = memory.place(ref(h, "celsius")).column
-        self.calls: list[int] = []  # addresses of events by which statements are called
         self.in_use: list[int] = []  # words of what records and plays, addresses of Vectors too
         for played in memory.played(every):
             self._read(played)
@@ -137,7 +133,7 @@ class PlayReader:
     @property
     def is_playing(self) -> bool:
         """Whether a Vector plays into anything."""
-        return bool(self.players or self.celsius or self.of_hoc)
+        return bool(self.players)
 
     def continuous(self, owner: str) -> list[Variable]:
         """Return variables of a mechanism that vectors set in each step, also before the first."""
@@ -164,9 +160,7 @@ class PlayReader:
             self._reject(refusal("neuron.graph-another-object-records-each-step"))
             return
         if played.calls:
-            self.calls.append(played.event)
-            if played.what == "VecPlayContinuous":
-                self._reject(refusal("neuron.vector-play-statement-each-step"))
+            self._reject(refusal("neuron.vector-play-statement"))
             return
         vector = self.vectors.get(played.words[0])
         if vector is None:
@@ -184,14 +178,7 @@ class PlayReader:
             variable = Variable("", CAPACITIVE, node)
         if variable is None and not is_time:
             if "Play" in played.what:
-                if not played.place.row and played.place.column == self._celsius:
-                    self._play(played, vector, Variable("", "celsius", -1), self.celsius)
-                    return
                 name = name_of(self._h, self._memory, played.place)
-                if not played.place.row and played.what == "VecPlayContinuous":
-                    variable = Variable("", name, played.place.column)
-                    self._play(played, vector, variable, self.of_hoc)
-                    return
                 self._reject(refusal("neuron.play-into-hoc", what=what, name=name))
                 return
             if played.place.row:
@@ -200,7 +187,7 @@ class PlayReader:
             variable = Variable(ELEMENT, "x", played.place.column)  # if mechanisms write it
         if "Play" in played.what:
             assert variable is not None
-            self._play(played, vector, variable, self.players)
+            self._play(played, vector, variable)
             return
         now = self._memory.value(played.place)
         recorder = Recorder(played.words[0], vector, variable, now=now, place=played.place)
@@ -223,9 +210,7 @@ class PlayReader:
     def _capacitive(self, played: PlayRead) -> int:
         return self._places.capacitive(played.place) if played.place.row else -1
 
-    def _play(
-        self, played: PlayRead, vector: Hoc, variable: Variable, players: list[Player]
-    ) -> None:
+    def _play(self, played: PlayRead, vector: Hoc, variable: Variable) -> None:
         y, continuous = np.array(vector, np.float64), played.what == "VecPlayContinuous"
         times = self.vectors.get(played.words[1])
         self.watched += [w for w in played.words[:2] if w in self.vectors]
@@ -242,7 +227,7 @@ class PlayReader:
             if not continuous:
                 made.event, made.how_far = played.event, played.how_far
                 made.is_at_intervals = times is None
-            players.append(made)
+            self.players.append(made)
 
     def not_recorded(self, place: Place) -> Rejected:
         self._named += 1  # a name may take as long as all NetCons

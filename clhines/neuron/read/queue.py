@@ -70,12 +70,6 @@ class EventQueue:
             found = Queued(*(column[at] for column in found))
         return [Queued(*event) for event in zip(*(a.tolist() for a in found), strict=True)]
 
-    def next_of(self, addresses: Iterable[int]) -> float:
-        """Return when the first of some events of Vectors comes, ms; inf: none does."""
-        wanted = {*addresses}
-        events = self.events("PlayRecordEvent") if wanted else []
-        return min((event.time for event in events if event.address in wanted), default=np.inf)
-
     def others(self) -> list[np.ndarray]:
         """Return the columns of events that neither call statements nor exchange spikes, sorted."""
         found = self.columns()

@@ -104,11 +104,6 @@ class NeuronWires:
                 found.setdefault(origin.sender[0], []).append(origin)
         return found
 
-    @property
-    def called(self) -> list[Origin]:
-        """Sources whose events call a statement or a function of `NetCon.record`."""
-        return [origin for origin in self.origins if origin.is_called]
-
     def record_into(self, vectors: dict[int, tuple[int, int]]) -> bool:
         """Let sources, by address, record into other Vectors; False where that is rejected."""
         moved = [o.address in vectors for o in self.origins]
@@ -193,9 +188,8 @@ def _read_origins(
             way_out = "expected a voltage or an object that sends events"
             rejected.append(Rejected("", refusal("neuron.netcon-source", what=of), way_out))
             continue
-        if source.is_called and on_ranks(h):
-            what = refusal("neuron.netcon-record-statement-function-several-mpi-ranks")
-            rejected.append(Rejected("", what))
+        if source.is_called:
+            rejected.append(Rejected("", refusal("neuron.netcon-record-statement")))
         if variable is not None:
             own = f"{variable.owner}.{variable.name}"
             sender, number = (own, compared[own]), -1
@@ -210,7 +204,7 @@ def _read_origins(
 
 def _compared(places: MemoryPlaces, contents: Contents, source: Source) -> Variable | None:
     """Return the variable of a mechanism in a membrane that a source compares, if it is one."""
-    variable = None if source.place is None or source.is_called else places.find(source.place)
+    variable = None if source.place is None else places.find(source.place)
     if variable is None or variable.number < 0 or variable.place is not None:
         return None
     every = {**contents.density, **contents.points}

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from clhines.core.arrays import place_of
-from clhines.neuron.convert import PLAYED, Rejected, played_into
+from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Place
 from clhines.neuron.memory.session import interpreter
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.places import ELEMENT, MemoryPlaces, Variable
-from clhines.neuron.read.played import PlayReader, name_of
+from clhines.neuron.read.played import name_of
 from clhines.neuron.read.wiring import NeuronWires
 from clhines.simulator.mechanisms.mechanism import Mechanism
-from clhines.simulator.mechanisms.nmodl.reading.parse import parse
-from clhines.simulator.mechanisms.nmodl.reading.tree import Refused
 from clhines.simulator.refusals import refusal
 
 
@@ -94,57 +92,20 @@ def read_steered(
     return found, rejected
 
 
-def play_pointers(
-    memory: NeuronMemory, plays: PlayReader, every: Mapping[str, Instances], called: bool
-) -> list[Rejected]:
-    """Let POINTERs to variables of hoc that Vectors play be parameters, played into likewise.
-
-    Returns rejections of variables of hoc to which none points; `called`: statements of hoc, which
-    may read them, are called in a run.
-    """
-    found = dict[int, list[Variable]]()
-    for name, instances in every.items() if plays.of_hoc else ():
-        try:
-            pointers = [*parse(instances.entry.text).pointers] if instances.entry.text else []
-        except Refused:
-            continue  # said where it is converted
-        for pointer in pointers:
-            places = [memory.known_place(thing, pointer) for thing in instances.things]
-            at = {-1 if place is None or place.row else place.column for place in places}
-            if len(at) == 1 and at <= {player.variable.number for player in plays.of_hoc}:
-                text = played_into(instances.entry.text, pointer)
-                instances.entry = replace(instances.entry, text=text)
-                own = [Variable(name, f"{pointer}_{PLAYED}", k) for k in range(len(instances))]
-                found.setdefault(at.pop(), []).extend(own)
-    rejected = []
-    for player in plays.of_hoc:
-        into = [] if called else found.get(player.variable.number, [])
-        plays.players += [replace(player, variable=variable) for variable in into]
-        if not into:
-            what = refusal("neuron.play-into-hoc", what=player.what, name=player.variable.name)
-            rejected.append(Rejected("", what))
-    return rejected
-
-
 def read_pointed(
     memory: NeuronMemory,
     places: MemoryPlaces,
     every: Mapping[str, Instances],
     mechanisms: Mapping[str, Mechanism],
     known: Mapping[tuple[str, str, int], int],
-    external: Mapping[tuple[str, str], Variable],
 ) -> tuple[dict[tuple[str, str], list[Variable]], list[Rejected]]:
     """Find the target of each POINTER that is read, and rejections.
 
-    `known` has the nodes of those by mechanism, name and instance that `target_var` sets,
-    `external` the targets of those that are EXTERNAL.
+    `known` has the nodes of those by mechanism, name and instance that `target_var` sets.
     """
     found, rejected = dict[tuple[str, str], list[Variable]](), list[Rejected]()
     for name, pointer in ((n, p) for n, m in mechanisms.items() for p in m.program.pointers):
         targets, is_set = list[Variable](), pointer in mechanisms[name].program.assigned
-        if (name, pointer) in external:
-            found[name, pointer] = [external[name, pointer]] * len(every[name])
-            continue
         what, expected, numbers = "", "", set[int]()
         for k, thing in enumerate(every[name].things):
             place = memory.known_place(thing, pointer)

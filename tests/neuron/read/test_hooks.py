@@ -227,13 +227,8 @@ def test_records_and_plays_of_what_is_not_simulated_name_it():
             if kind == "record" and name in {"i_cap", "mine"}:  # `mine`: a number of hoc's own
                 assert not lines
                 continue
-            if (kind, name) == ("play", "celsius"):  # which runs but for hh's TABLE
-                (line,) = lines
-                assert line.startswith("hh: Vector.play into celsius, with TABLE in the file")
-                continue
             assert [line.split(";")[0] for line in lines] == [f"Vector.{kind} {word} {name}"]
-    in_steps = "Vector.play of a statement in each step; play into a variable"
-    assert found["statement"] == [[], [], [in_steps]]
+    assert found["statement"] == [["Vector.play of a statement; play into a variable"]] * 3
     assert [line.split(";")[0] for line in found["source"]] == [
         "NetCon of hh.gnabar, which this does not set in a step"
     ]
