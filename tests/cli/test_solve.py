@@ -14,6 +14,7 @@ from commands import (
     assert_one_line,
     backward_euler,
     index_of,
+    plant_right_hand_side,
     sample_nodes,
 )
 
@@ -21,8 +22,8 @@ from clhines import METHODS
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.swc import read_swc
 from clhines.simulator.cells.synthetic import sample_cells
-from clhines.simulator.passive import PassiveCells, PassiveSpec
-from clhines.solver.device import devices, program, templates
+from clhines.simulator.passive import PassiveCells
+from clhines.solver.device import devices, program
 from clhines.solver.solver import Solver
 
 
@@ -214,18 +215,8 @@ def test_bad_pivot_fails_the_check(cli, arguments, form):
     ],
 )
 def test_wrong_right_hand_side_fails_the_check(cli, monkeypatch, wrong):
-    build, used = program.build, []
-
-    def broken(context, spec, source=None):
-        if not isinstance(spec, PassiveSpec):
-            return build(context, spec, source)
-        text, count = re.subn(r"b\[i\] = [^;]*;", f"b[i] = {wrong};", templates.render(spec))
-        used.append(count)
-        return build(context, spec, text)
-
-    monkeypatch.setattr(program, "build", broken)
+    plant_right_hand_side(monkeypatch, wrong)
     result = cli("solve", "--steps", 3)
-    assert used == [1]
     assert result.code == 1
     assert_one_line(result.err, "clhines: the check failed: residual ")
     assert result.table()["check"] == "failed"

@@ -8,7 +8,7 @@ import networks
 import numpy as np
 import pytest
 import snapshots
-from networks import DT, mixed_network, simple_network, truth
+from networks import mixed_network, simple_network
 from systems import make_system
 from tolerances import assert_close
 
@@ -108,17 +108,10 @@ def test_nvidia_ptx_solves_the_same(ptx_queue, monkeypatch, nodes, symmetric, dt
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("build", [mixed_network, simple_network])
 def test_nvidia_ptx_advances_the_same(ptx_queue, monkeypatch, build, dtype):
-    """Bounds as in `test_blocks_follow_the_reference`, for each and for both."""
-    expected, v = truth(build)
-    bound = 1e-7 if dtype == "float64" else 0.5
     limits = devices.limits(ptx_queue.device)
     for on in (True, False):
         room = replace(limits, ptx=on)
         monkeypatch.setattr(networks, "limits", lambda device, room=room: room)
         sim = networks.block_simulation(build, ptx_queue, dtype)
         assert {p.spec.ptx for p in plan_epochs(sim.model, dtype, room)} == {on}
-        result = sim.run(10.0)
-        assert np.abs(sim.voltages() - v).max() < bound
-        np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
-        late = np.abs(result.spike_time - expected.spike_time).max()
-        assert late <= (1e-9 if dtype == "float64" else DT * 1.001)
+        networks.assert_follows(sim, build, dtype)

@@ -1,10 +1,8 @@
 """Passive cells in time, on every device, against a loop over the serial reference."""
 
-import re
-
 import numpy as np
 import pytest
-from commands import backward_euler
+from commands import backward_euler, plant_right_hand_side
 from real_cells import FOLDER, needs_folder
 from tolerances import assert_close, forward_bound, relative_errors
 
@@ -14,8 +12,7 @@ from clhines.core.errors import ClhinesError
 from clhines.simulator.cells.cable import Cable, System, discretise
 from clhines.simulator.cells.morphology import Morphology
 from clhines.simulator.cells.synthetic import sample_cells
-from clhines.simulator.passive import PassiveCells, PassiveSpec
-from clhines.solver.device import program, templates
+from clhines.simulator.passive import PassiveCells
 
 CABLES = [discretise(cell) for cell in sample_cells()[:3]]
 SMALL = [discretise(cell, max_length=100) for cell in sample_cells()[:2]]
@@ -170,16 +167,7 @@ def test_check_finds_a_wrong_right_hand_side(fast_queue, needs, monkeypatch, wro
     needs(fast_queue, "float64")
     good = PassiveCells(SMALL, 3, queue=fast_queue)
     good.advance(range(3))
-    build = program.build
-
-    def broken(context, spec, source=None):
-        if not isinstance(spec, PassiveSpec):
-            return build(context, spec, source)
-        text, count = re.subn(r"b\[i\] = [^;]*;", f"b[i] = {wrong};", templates.render(spec))
-        assert count == 1
-        return build(context, spec, text)
-
-    monkeypatch.setattr(program, "build", broken)
+    plant_right_hand_side(monkeypatch, wrong)
     bad = PassiveCells(SMALL, 3, queue=fast_queue)
     bad.advance(range(3))
     assert not np.allclose(good.voltages(), bad.voltages(), rtol=1e-13)

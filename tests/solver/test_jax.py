@@ -3,16 +3,13 @@
 import numpy as np
 import pytest
 from solvers import make_solver
-from systems import dissimilar, make_system
+from systems import small_system
 from tolerances import assert_close
 
-from bench.made import caterpillar, chain, star
-from clhines import Forest, InputError
+from clhines import InputError
 
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
-
-SHAPES = [star(5), caterpillar(6), chain(1), *dissimilar(1, most=9)]
 
 
 @pytest.fixture(autouse=True)
@@ -26,14 +23,9 @@ def _double():
 @pytest.fixture(params=[(True, None), (False, 2)], ids=["symmetric", "unsymmetric"])
 def case(request, fast_queue, needs):
     needs(fast_queue, np.float64)
-    symmetric, rows = request.param
-    forest = Forest.from_parents(SHAPES)
-    system = make_system(forest, symmetric=symmetric, rows=rows)
-    system.u[forest.parent < 0] = 0.5  # large ones would spoil the differences
-    if system.l is not None:
-        system.l[forest.parent < 0] = 0.5
+    system = small_system(*request.param)
     given = {name: jnp.asarray(a) for name, a in system.arrays.items() if a is not None}
-    return system, given, make_solver(fast_queue, forest, "contraction_6")
+    return system, given, make_solver(fast_queue, system.forest, "contraction_6")
 
 
 def dense_solve(system, given):

@@ -329,3 +329,20 @@ def full_network(num_cells=4):
     net.insert("hh", "soma")
     net.insert("pas", "dendrites", g=2e-4, e=-70.0)
     return net, net.add("expsyn", at=net.soma[[2, 0, 2]], tau=[1.0, 2.0, 3.0], e=0.0)
+
+
+def assert_follows(sim, build, dtype="float64"):
+    """Run a network for 10 ms; its voltages, states and spikes are those of `truth`.
+
+    Errors are those of rounding, stretched where a spike rises by 300 mV/ms.
+    """
+    expected, v = truth(build)
+    result = sim.run(10.0)
+    bound = 1e-7 if dtype == "float64" else 0.5
+    np.testing.assert_array_equal(result.t, expected.t)
+    assert np.abs(result[0] - expected[0]).max() < bound
+    assert np.abs(sim.voltages() - v).max() < bound
+    np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
+    assert len(expected.spike_cell) >= 5
+    late = np.abs(result.spike_time - expected.spike_time).max()
+    assert late <= (1e-9 if dtype == "float64" else DT * 1.001)

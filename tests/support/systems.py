@@ -150,3 +150,13 @@ def families(half=None):
 def bad_pivot(_):
     """Raise an error with attributes; here, as processes of a pool import what they call."""
     raise PivotError("cell 3: a pivot", 3, 14)
+
+
+def small_system(symmetric, rows):
+    """A few cells of some nodes, whose gradients are compared with those of a dense solve."""
+    forest = Forest.from_parents([star(5), caterpillar(6), chain(1), *dissimilar(1, most=9)])
+    system = make_system(forest, symmetric=symmetric, rows=rows)
+    system.u[forest.parent < 0] = 0.5  # large ones would spoil the differences
+    if system.l is not None:
+        system.l[forest.parent < 0] = 0.5
+    return system

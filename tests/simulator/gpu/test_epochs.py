@@ -7,6 +7,7 @@ import pyopencl as cl
 import pytest
 from networks import (
     DT,
+    assert_follows,
     block_simulation,
     blocks,
     crowded_network,
@@ -31,19 +32,10 @@ from clhines.solver.plan.plan import Limits
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("build", [mixed_network, simple_network, dendrites_network])
 def test_blocks_follow_the_reference(fast_queue, needs, build, dtype):
-    """Bounds as in `test_engines_follow_the_reference`."""
     needs(fast_queue, dtype)
-    expected, v = truth(build)
     sim = block_simulation(build, fast_queue, dtype)
     assert sim.model.constant_factors == (build is simple_network)
-    result = sim.run(10.0)
-    bound = 1e-7 if dtype == "float64" else 0.5
-    assert np.abs(result[0] - expected[0]).max() < bound
-    assert np.abs(sim.voltages() - v).max() < bound
-    np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
-    assert len(expected.spike_cell) >= 5
-    late = np.abs(result.spike_time - expected.spike_time).max()
-    assert late <= (1e-9 if dtype == "float64" else DT * 1.001)
+    assert_follows(sim, build, dtype)
 
 
 @pytest.mark.parametrize("build", [mixed_network, noisy_network])
@@ -87,17 +79,11 @@ def test_fast_rates(fast_queue, needs, dtype):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("units", [1, 3])
 def test_lists_of_nodes_follow_the_reference(fast_queue, needs, units, dtype):
-    """Bounds as above; several synapses at a node, noise, events, parameters that vary."""
+    """Several synapses at a node, noise, events, parameters that vary."""
     needs(fast_queue, dtype)
-    expected, v = truth(mixed_network)
     sim = block_simulation(mixed_network, fast_queue, dtype, units=units, by_node=True)
     assert sim.runner.cells.launches[0].spec.by_node
-    result = sim.run(10.0)
-    bound = 1e-7 if dtype == "float64" else 0.5
-    assert np.abs(result[0] - expected[0]).max() < bound
-    assert np.abs(sim.voltages() - v).max() < bound
-    np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
-    assert len(expected.spike_cell) >= 5
+    assert_follows(sim, mixed_network, dtype)
     again = block_simulation(mixed_network, fast_queue, dtype, units=units, by_node=True)
     again.run(10.0)
     np.testing.assert_array_equal(again.voltages(), sim.voltages())
