@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from networks import run, spiking
 
 import clhines
 from clhines import InputError, Mechanism, Network, Simulation, discretise
@@ -32,20 +33,6 @@ def files(tmp_path):
 @pytest.fixture
 def cable():
     return discretise(clhines.sample_cells()[0])
-
-
-def run(net, *records, duration=1.0):
-    sim = Simulation(net, engine="reference")
-    for what, where, more in records:
-        sim.record(what, where, **more)
-    return sim.run(duration)
-
-
-def spiking(cable, count=2):
-    net = Network(cable, count)
-    net.insert("hh", "all")
-    net.add("IClamp", net.soma[:1], dur=1.0, amp=2.0)
-    return net
 
 
 def test_networks_from_files(files):
@@ -110,98 +97,6 @@ def test_records_by_mechanism_and_variable(cable):
     ]:
         with pytest.raises(InputError, match=words):
             sim.record(what, where)
-
-
-def test_results_by_name(cable):
-    net = spiking(cable)
-    result = run(
-        net, ("v", net.soma, {"name": "soma v"}), ("v", [0], {}), ("hh.m", net.soma, {"every": 0.5})
-    )
-    assert result.names == ("soma v", "v", "hh.m")
-    assert result["soma v"] is result[0]
-    assert result["hh.m"] is result[2]
-    with pytest.raises(InputError, match=r"has no such record; expected soma v, v, hh\.m"):
-        result["soma"]
-    twice = run(net, ("v", net.soma, {}), ("v", [0], {}))
-    with pytest.raises(InputError, match="has 2 records of this name; expected names"):
-        twice["v"]
-    sim = Simulation(net, engine="reference")
-    sim.record("v", net.soma, name="a")
-    for name, words in (
-        ("a", "of another record"),
-        ("", "expected a text"),
-        (1, "expected a text"),
-    ):
-        with pytest.raises(InputError, match=words):
-            sim.record("v", net.soma, name=name)
-
-
-def test_tables_of_results(cable):
-    pandas = pytest.importorskip("pandas")
-    net = spiking(cable)
-    result = run(
-        net,
-        ("v", net.soma, {"name": "soma v"}),
-        ("hh.m", net.soma[0], {}),
-        ("v", [0], {"every": 0.5, "name": "slow"}),
-        ("v", net.soma, {"reduce": "max", "name": "most"}),
-    )
-    with pytest.warns(UserWarning, match=r"leaves out slow: .* expected to_pandas\('slow'\)"):
-        table = result.to_pandas()
-    assert isinstance(table, pandas.DataFrame)
-    assert list(table.columns) == ["soma v cell 0", "soma v cell 1", "hh.m"]
-    assert np.array_equal(table.to_numpy()[:, :2], result["soma v"])
-    assert np.array_equal(table.index, result.t)
-    assert np.array_equal(result.to_pandas("slow")["slow"], result["slow"][:, 0])
-    with pytest.raises(InputError, match="without reduce and to"):
-        result.to_pandas("most")
-    with pytest.raises(InputError, match="no record with rows .there is none"):
-        run(net).to_pandas()
-    with pytest.raises(InputError, match="no record with rows .those that there are have none: v"):
-        run(net, ("v", net.soma, {"reduce": "max"})).to_pandas()
-
-
-def test_a_table_of_records_with_other_times_alone(cable):
-    """It said that there is no record of all steps, and not which call works."""
-    pytest.importorskip("pandas")
-    net = spiking(cable)
-    slow, slower = ("v", net.soma, {"every": 0.5}), ("hh.m", [0], {"every": 1.0, "name": "m"})
-    result = run(net, slow, ("hh.h", [0], {"every": 0.5}))
-    table = result.to_pandas()
-    assert list(table.columns) == ["v cell 0", "v cell 1", "hh.h"]
-    assert np.array_equal(table.index, result.times[0])
-    assert np.array_equal(table.to_numpy()[:, :2], result["v"])
-    result = run(net, slow, slower, slow)
-    with pytest.warns(UserWarning, match=r"leaves out m: .* expected to_pandas\('m'\)"):
-        columns = list(result.to_pandas().columns)
-    assert columns == [f"{k} v cell {c}" for k in (0, 2) for c in (0, 1)]
-    assert np.array_equal(result.to_pandas("m").index, result.times[1])
-
-
-def test_pictures_of_results_and_cables(cable, tmp_path):
-    pytest.importorskip("matplotlib")
-    net = spiking(cable, 12)
-    result = run(net, ("v", net.soma, {}), ("hh.m", net.soma[:2], {}), duration=5.0)
-    assert len(result.spike_time)
-    raster, below = result.plot(path=tmp_path / "a.png").axes
-    own = pytest.importorskip("matplotlib.figure").Figure().subplots()
-    assert result.plot("hh.m", ax=own).axes == [own] and own.lines and own.get_legend()
-    assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
-    assert len(below.lines) == 10
-    assert np.array_equal(below.lines[3].get_ydata(), result["v"][:, 3])
-    assert below.get_ylabel() == "voltage [mV]"
-    assert raster.get_title(loc="left") == f"{len(result.spike_time)} spikes; 10 of 12 traces"
-    below = result.plot("hh.m").axes[1]
-    assert below.get_ylabel() == "hh.m"
-    assert [line.get_label() for line in below.lines] == ["cell 0", "cell 1"]
-    assert len(run(net).plot().axes[1].lines) == 0
-    with pytest.raises(InputError, match="has no such record"):
-        result.plot("w")
-    figure = cable.plot()
-    assert figure.axes[-1].get_ylabel() == "distance from the soma [µm]"
-    drawn = figure.axes[0].collections[0].get_array()
-    assert set(drawn) <= set(cable.distance)
-    assert cable.plot(np.zeros(cable.num_nodes), "x").axes[-1].get_ylabel() == "x"
 
 
 @pytest.mark.parametrize(

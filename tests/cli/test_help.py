@@ -17,33 +17,6 @@ def test_help_fits_a_screen(cli, monkeypatch):
     assert "clhines doctor" in result.out and "examples:" in result.out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "hint"),
-    [
-        (["slove"], "solve"),
-        (["solve", "--cellls", "3"], "--cells"),
-        (["solve", "--method", "contractoin"], "contraction"),
-        (["solve", "--dtype", "flaot64"], "float64"),
-        (["simulate", "rnig"], "ring"),
-    ],
-)
-def test_did_you_mean(cli, arguments, hint):
-    result = cli(*arguments)
-    result.assert_refused(f"; did you mean '{hint}'? (see clhines")
-    assert "COMMAND ..." not in result.err
-
-
-def test_no_hint_where_nothing_is_near(cli):
-    result = cli("solve", "--method", "zzzz")
-    result.assert_refused("invalid choice")
-    assert "did you mean" not in result.err
-
-
-def test_hints_are_of_the_command_that_was_given(cli):
-    result = cli("doctor", "--cellls")  # --cells is an option of other commands
-    result.assert_refused("unrecognized arguments: --cellls (see clhines doctor --help)")
-
-
 def network():
     cables = [clhines.discretise(cell) for cell in clhines.sample_cells()]
     return clhines.Network(cables)

@@ -62,60 +62,6 @@ def test_name_with_a_line_break(cli, tmp_path):
     cli("solve", tmp_path / "a\nb.swc").assert_refused("a", "b.swc")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["dance"],
-        ["solve", "--frequency", "3"],
-        ["solve", "--cells", "0"],
-        ["solve", "--cells", "-1"],
-        ["solve", "--cells", "1.5"],
-        ["solve", "--cells", "9" * 5000],
-        ["solve", "--cells"],
-        ["solve", "--dt", "-1"],
-        ["solve", "--dt", "0"],
-        ["solve", "--dt", "nan"],
-        ["solve", "--dt", "inf"],
-        ["solve", "--dt", "1e-400"],
-        ["solve", "--steps", "x"],
-        ["solve", "--steps", "0"],
-        ["solve", "--steps", "\n"],
-        ["solve", "--current", "nan"],
-        ["solve", "--current", "1e309"],
-        ["solve", "--method", "fastest"],
-        ["solve", "--dtype", "float16"],
-        ["solve", "--roots", "all"],
-        ["solve", "--max-length", "nan"],
-        ["solve", "--max-length", "0"],
-        ["solve", "--max-length", "inf"],
-        ["plan", "--method", "fastest"],
-        ["plan", "--cells", "0"],
-        ["plan", "--max-length", "-1"],
-    ],
-    ids=lambda a: ascii(" ".join(a))[:40],
-)
-def test_bad_arguments(cli, arguments):
-    result = cli(*arguments)
-    named = [a for a in arguments if a.startswith("--")]
-    result.assert_refused(*named)
-
-
-@pytest.mark.parametrize("command", ["solve", "plan"])
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--max-length", "1e-9"],
-        ["--max-length", "1e-300"],
-        ["--cells", str(10**15)],
-        ["--cells", str(10**30)],
-    ],
-    ids=" ".join,
-)
-def test_too_much(cli, command, arguments):
-    cli(command, *arguments).assert_refused()
-
-
 def test_fewer_cells_than_files(cli, swc):
     files = [swc(), swc(OTHER, "other.swc")]
     cli("solve", *files, "--cells", 1).assert_refused("--cells 1", "2 cells")

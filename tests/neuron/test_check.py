@@ -332,12 +332,12 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
         "Vector.record of",
         "Vector.record at intervals",  # in back/test_writeback.py
         "Vector.record into",  # in back/test_writeback.py
-        "Vector.play of a statement",  # in test_switch.py
+        "Vector.play of a statement",  # in switch/test_hooks.py
         "Vector.play into anything else",
         "NetCon of a variable",  # in test_mechanisms.py
         "NetCon of another variable",
         "`h.t` that is set to a time below 0",  # in test_kept.py
-        "`h.t` that is set between steps",  # in test_switch.py
+        "`h.t` that is set between steps",  # in switch/test_hooks.py
     )
     for row in told:
         assert any(row.startswith(f"| {name}") for name in [*found, *elsewhere]), row

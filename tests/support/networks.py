@@ -346,3 +346,19 @@ def assert_follows(sim, build, dtype="float64"):
     assert len(expected.spike_cell) >= 5
     late = np.abs(result.spike_time - expected.spike_time).max()
     assert late <= (1e-9 if dtype == "float64" else DT * 1.001)
+
+
+def run(net, *records, duration=1.0):
+    """Run a network by the reference; a record is a variable, places and further arguments."""
+    sim = Simulation(net, engine="reference")
+    for what, where, more in records:
+        sim.record(what, where, **more)
+    return sim.run(duration)
+
+
+def spiking(cable, count=2):
+    """Cells with HH everywhere, of which the first spikes at once."""
+    net = Network(cable, count)
+    net.insert("hh", "all")
+    net.add("IClamp", net.soma[:1], dur=1.0, amp=2.0)
+    return net

@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
-TOLERANCE = 1e-9  # mV, as in test_switch
+TOLERANCE = 1e-9  # mV, as in switch/test_hooks
 PROGRAM = """
 import io, json
 from contextlib import redirect_stderr

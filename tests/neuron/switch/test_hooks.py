@@ -15,7 +15,7 @@ from clhines.core.errors import InputError
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
-PROGRAM = Path(__file__).with_name("switch_program.py")
+PROGRAM = Path(__file__).parents[1] / "switch_program.py"
 # as in test_run: NEURON's conductances are differences of currents, amplified by a spike's upstroke
 TOLERANCE = 1e-9
 STEPS = 480  # of 12 ms
