@@ -43,6 +43,7 @@ _STEP, _SEGMENT, _INSTANCE, _TEXT = 3e-6, 12e-9, 12e-9, 15e-9
 # once: modules, a context, a model; each segment; each mechanism, and its kernels
 _MODULES, _MODEL, _PER_SEGMENT, _PER_MECHANISM = 0.45, 0.25, 8e-6, 0.02
 _COMPILE, _COMPILE_MECHANISM = 0.5, 0.1
+_TRUST = 2.5  # the self-test of a device, at its first use
 # each call, each segment in it; each step, and the share of NEURON's time that the device takes
 _CALL, _CALL_SEGMENT, _LAUNCH, _SHARE = 0.015, 0.5e-6, 1e-6, 0.25
 _SELDOM = 100  # all is counted again when NEURON has taken this multiple of the time of a count
@@ -77,6 +78,8 @@ class Counts:
         parts = _MODEL + self.segments * _PER_SEGMENT + len(self.texts) * _PER_MECHANISM
         if "clhines.simulator.simulation" not in sys.modules:
             parts += _MODULES
+        if not any(files.cache_folder().glob("trust-*.json")):
+            parts += _TRUST
         if not is_compiled:
             parts += _COMPILE + len(self.texts) * _COMPILE_MECHANISM
         return parts * machine_factor()
@@ -145,7 +148,8 @@ class Times:
     device_begin: float | None = None
     device_step: float | None = None
     device_call: float | None = None
-    steps: float = 0  # of the last script
+    steps: float = 0  # of the last script, and of its first call
+    first: float = 0
 
     def fall(self, name: str, seconds: float) -> None:
         """Take a measured time, if it is well below the one that is kept."""
@@ -154,12 +158,13 @@ class Times:
             setattr(self, name, seconds)
 
 
-_TIMES = "neuron_step", "device_begin", "device_step", "device_call", "steps"
+_TIMES = "neuron_step", "device_begin", "device_step", "device_call"
 
 
 def _read(key: dict[str, object]) -> Times:
     entry: dict[str, Any] = files.read_entry(files.entry_path("times", key), _SCHEMA) or {}
-    values = {name: entry[name] for name in _TIMES if _is_time(entry.get(name))}
+    names = *_TIMES, "steps", "first"
+    values = {name: entry[name] for name in names if _is_time(entry.get(name))}
     return Times(**values) if entry.get("key") == key else Times()
 
 
@@ -176,6 +181,7 @@ class Ledger:
     record: Times
     is_compiled: bool
     steps: int = 0
+    first: int = 0
     neuron_steps: int = 0
     has_begun: bool = False  # on the device
     is_refused: bool = False  # by the device
@@ -215,10 +221,13 @@ class Ledger:
     def device_is_sooner(self, steps: int) -> bool:
         """Decide who takes a call of some steps.
 
-        Earlier runs tell how many steps the script still has. If they do not, the device begins
-        when NEURON has taken as long as it takes to begin.
+        A run of this script before tells how many steps it still has, if its first call had as
+        many as this script's. Without one the device begins when NEURON has taken as long as the
+        device takes to begin.
         """
-        rest = max(steps, self.record.steps - self.steps)
+        self.first = self.first or steps
+        is_again = self.record.first == self.first
+        rest = max(steps, self.record.steps - self.steps) if is_again else steps
         call = self.device_call + steps * self.device_step
         gain = _MARGIN * steps * self.neuron_step - call
         if self.has_begun or gain <= 0:
@@ -244,10 +253,10 @@ class Ledger:
     def save(self) -> None:
         """Keep the record, if this process has changed it."""
         before, record = _read(self.key), self.record
-        for name in _TIMES[:-1]:
+        for name in _TIMES:
             if (value := getattr(before, name)) is not None:
                 record.fall(name, value)
-        record.steps = self.steps
+        record.steps, record.first = self.steps, self.first
         if record != before:
             _write("times", self.key, **vars(record))
 

@@ -66,12 +66,13 @@ def test_the_device_begins_when_neuron_has_taken_as_long():
 
 
 def test_the_length_of_the_last_script_counts():
-    assert ledger(**TIMES, steps=4000).device_is_sooner(40)
-    assert not ledger(**TIMES, steps=400).device_is_sooner(40)
+    assert ledger(**TIMES, steps=4000, first=40).device_is_sooner(40)
+    assert not ledger(**TIMES, steps=400, first=40).device_is_sooner(40)
+    assert not ledger(**TIMES, steps=4000, first=4000).device_is_sooner(40)  # another script
 
 
 def test_a_slow_device_never_begins():
-    one = ledger(**{**TIMES, "device_step": 2e-3}, steps=10**6)
+    one = ledger(**{**TIMES, "device_step": 2e-3}, steps=10**6, first=10**5)
     assert not one.device_is_sooner(10**5)
     one.add_neuron(10**6, 1000)
     assert not one.device_is_sooner(10**5)
@@ -107,12 +108,12 @@ def test_noise_of_measured_times_changes_no_decision():
 
 def test_a_record_lives_from_run_to_run(folder):
     one = Ledger.of(MODEL, "")
-    assert not one.is_compiled
+    assert not one.is_compiled and not one.device_is_sooner(100)
     one.add_device(100, 0.5, 0.2)
     one.add_device(100, 0.1, 0.05)
     one.save()
     again = Ledger.of(MODEL, "")
-    assert again.is_compiled and again.record == Times(None, 0.3, 5e-4, 0.05, 200)
+    assert again.is_compiled and again.record == Times(None, 0.3, 5e-4, 0.05, 200, 100)
     assert Ledger.of(MODEL, "another device").record == Times()
 
 
@@ -201,7 +202,7 @@ clamp.delay, clamp.dur, clamp.amp = 1, 10, 0.5
 v = h.Vector().record(soma(0.5)._ref_v)
 import clhines
 from clhines.neuron.switch import cost
-cost._MODULES = cost._MODEL = cost._COMPILE = cost._CALL = float(sys.argv[1])
+cost._MODULES = cost._MODEL = cost._COMPILE = cost._CALL = cost._TRUST = float(sys.argv[1])
 cost._STEP = float(sys.argv[2])
 with clhines.neuron.enable(**json.loads(sys.argv[3])) as on:
     h.tstop = 5
@@ -307,7 +308,7 @@ import clhines
 from clhines.neuron.switch import cost
 if sys.argv[1] == "device":
     cost._MODULES = cost._MODEL = cost._COMPILE = cost._CALL = cost._COMPILE_MECHANISM = 1e-9
-    cost._STEP, cost._PER_MECHANISM = 1.0, 1e-9
+    cost._STEP, cost._PER_MECHANISM, cost._TRUST = 1.0, 1e-9, 1e-9
 cells, kept = [h.Section(name=f"s{k}") for k in range(me, 6, 2)], []
 for k, soma in zip(range(me, 6, 2), cells):
     soma.L = soma.diam = 20
