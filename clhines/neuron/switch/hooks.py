@@ -437,8 +437,9 @@ def enable(
     These are ``h.run()`` and ``h.continuerun(tstop)``, from Python and hoc,
     ``ParallelContext.psolve(tstop)``, and ``h.batch_run(tstop, tstep)`` without a file. If a call
     is refused, cannot be built, or lacks memory on the device, NEURON takes it and goes on from the
-    steps before; a line on stderr names the reason. NEURON also takes loops around ``h.fadvance()``
-    and says so. With ``with enable():`` the switch is set to what it was at the end of the block.
+    steps before; a line on stderr names the reason. NEURON also takes loops around ``fadvance()``,
+    and everything if this version has failed its self-test, and says so. ``with enable():`` sets
+    the switch at the end of the block to what it was.
 
     Parameters
     ----------
@@ -454,8 +455,6 @@ def enable(
         When the device takes a call: if it ends sooner than NEURON, by an estimate that counts
         everything; always; or never. The default is "faster", and "always" if `device`, `engine`
         or `strict` is given. The choice changes results by rounding only.
-
-    If this version of NEURON has failed its self-test, NEURON runs all models, and a line says so.
 
     Returns
     -------
