@@ -252,6 +252,17 @@ def test_the_map_of_support_names_its_modules():
     assert modules == {name for name in re.findall(r"`(\w+)`", text)}
 
 
+def test_the_importer_takes_the_simulator_from_a_few_public_modules():
+    """Each says in its docstring what an importer needs of it."""
+    seam = {
+        other
+        for name, (inside, _) in all_imports().items()
+        for other in inside
+        if name.split(".")[0] == "neuron" and other.split(".")[0] == "simulator"
+    }
+    assert len(seam) <= 8, sorted(seam)
+
+
 def test_every_template_has_one_spec_and_one_module():
     templates = {p.relative_to(KERNELS).with_suffix("").as_posix() for p in KERNELS.rglob("*.mako")}
     named = specs()

@@ -12,21 +12,22 @@ import numpy as np
 
 from clhines.core.errors import InputError
 from clhines.neuron.memory.catalogue import CatalogueEntry
-from clhines.simulator.mechanisms.ir.program import Quantity
-from clhines.simulator.mechanisms.ir.singular import is_beside, value_of
-from clhines.simulator.mechanisms.mechanism import Mechanism
-from clhines.simulator.mechanisms.nmodl.build import CHANGES, MAX_QUEUE, FunctionTables, read
-from clhines.simulator.mechanisms.nmodl.reading.lexer import Includes
-from clhines.simulator.mechanisms.nmodl.reading.parse import parse
-from clhines.simulator.mechanisms.nmodl.reading.tree import (
+from clhines.simulator.mechanisms import Mechanism, Quantity, is_beside, value_of
+from clhines.simulator.mechanisms.nmodl import (
+    CHANGES,
     GIVEN,
+    MAX_QUEUE,
     Block,
     File,
     FunctionTable,
+    FunctionTables,
+    Includes,
     NmodlError,
     Refused,
     Rejection,
     Statement,
+    parse,
+    read,
     set_by,
     uses,
 )

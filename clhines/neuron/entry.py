@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhines.core.checks import as_choice, as_switch, as_whole_number
+from clhines.core.checks import as_switch, as_whole_number
 from clhines.core.errors import InputError, RankError, tell_once
 from clhines.core.progress import showing
 from clhines.neuron.back.states import OneCopy, step_of, take_values
@@ -29,13 +29,9 @@ from clhines.neuron.reading import read_model
 from clhines.neuron.redirect import without_redirects
 from clhines.neuron.stepping.bmtk import potentials_ahead
 from clhines.neuron.versions import supported
-from clhines.simulator.choose import make_joined
-from clhines.simulator.engines.arena_run import state_follows
-from clhines.simulator.engines.table import CHOICES
-from clhines.simulator.network.additions import Sources
-from clhines.simulator.network.groups import Group
-from clhines.simulator.ranks.mpi import Ranks, agreed, own_queue, world
-from clhines.simulator.ranks.split import NO_WORDS, Joints
+from clhines.simulator.importing import joined_options, state_follows
+from clhines.simulator.network import Group, Sources
+from clhines.simulator.ranks import NO_WORDS, Joints, Ranks, agreed, world
 from clhines.simulator.refusals import refusal, sentence_of
 from clhines.simulator.result import Result
 from clhines.simulator.simulation import Simulation
@@ -604,6 +600,4 @@ def joined(joints: Joints | None, once: Imported, request: RunOptions) -> dict[s
     joints.join(number[sent], gid[sent], number[heard], gid[heard])
     joints.point(once.model.nodes, once.model.remote)
     joints.in_steps = once.model.h.ParallelContext().spike_compress() > 0
-    engine = as_choice("engine", request.engine, CHOICES)
-    queue = own_queue(joints.ranks, request.device, request.dtype)
-    return {"queue": queue, "engine": partial(make_joined, engine=engine, joints=joints)}
+    return joined_options(joints, request.device, request.dtype, request.engine)

@@ -32,7 +32,7 @@ from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, gathering, random_plays, settings_of
 from clhines.neuron.read.places import Variable
 from clhines.neuron.stepping.advance import step_code_of
-from clhines.simulator.mechanisms.nmodl.reading.verbatim import VECTOR_OF_COUNTER, counts_crossings
+from clhines.simulator.mechanisms.nmodl import VECTOR_OF_COUNTER, counts_crossings
 
 _COUNTERS = (  # of NEURON's library: what they count is changes of sections and mechanisms
     "structure_change_cnt", "diam_change_cnt", "tree_changed", "v_structure_change",

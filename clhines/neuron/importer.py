@@ -21,18 +21,19 @@ from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.places import ELEMENT, Variable
 from clhines.neuron.read.played import EVERY, Player
-from clhines.simulator.mechanisms.builtin import CROSSING, GIVEN_CURRENT, KEPT_NUMBER
-from clhines.simulator.mechanisms.ir.program import Quantity
-from clhines.simulator.mechanisms.mechanism import Mechanism
-from clhines.simulator.mechanisms.nmodl.reading.tree import GIVEN, PICKED
-from clhines.simulator.network.additions import Sources
-from clhines.simulator.network.copies import copies_of
-from clhines.simulator.network.groups import Group, inside
-from clhines.simulator.network.network import Network
-from clhines.simulator.network.stored import put_group
-from clhines.simulator.network.structure import of_arrays
+from clhines.simulator.importing import SPIKE_LATE
+from clhines.simulator.mechanisms import CROSSING, GIVEN_CURRENT, KEPT_NUMBER, Mechanism, Quantity
+from clhines.simulator.mechanisms.nmodl import GIVEN, PICKED
+from clhines.simulator.network import (
+    Group,
+    Network,
+    Sources,
+    copies_of,
+    inside,
+    of_arrays,
+    put_group,
+)
 from clhines.simulator.refusals import refusal
-from clhines.simulator.state.sources import SPIKE_LATE
 
 
 @dataclass(eq=False)

@@ -31,11 +31,10 @@ from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.stepping.gathered import Gathering
 from clhines.neuron.stepping.step_values import StepValues
-from clhines.simulator.engines.arena_run import state_follows
-from clhines.simulator.ranks.split import JoinedRun, Joints
+from clhines.simulator.importing import SPIKE_LATE, state_follows
+from clhines.simulator.ranks import JoinedRun, Joints
 from clhines.simulator.result import Result
 from clhines.simulator.simulation import Simulation, leave_warnings
-from clhines.simulator.state.sources import SPIKE_LATE
 
 _LOOKED_AHEAD = 1 << 20  # steps at once where statements come, at most
 _MOST_START = 1 << 26  # bytes of a simulation's start that are kept

@@ -27,13 +27,16 @@ from clhines.neuron.memory.catalogue import CatalogueEntry
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.places import ELEMENT, OF_HOC, Variable
 from clhines.neuron.read.written import read_pointed, read_written
-from clhines.simulator.engines.reference import asked
-from clhines.simulator.mechanisms.ir.program import UNLESS
-from clhines.simulator.mechanisms.mechanism import Mechanism
-from clhines.simulator.mechanisms.nmodl.build import CHANGES, MAX_QUEUE
-from clhines.simulator.mechanisms.nmodl.evaluate import ONE_GENERATOR
-from clhines.simulator.mechanisms.nmodl.reading.tree import GIVEN, FunctionTable
-from clhines.simulator.mechanisms.nmodl.values import MADE
+from clhines.simulator.importing import asked
+from clhines.simulator.mechanisms import UNLESS, Mechanism
+from clhines.simulator.mechanisms.nmodl import (
+    CHANGES,
+    GIVEN,
+    MADE,
+    MAX_QUEUE,
+    ONE_GENERATOR,
+    FunctionTable,
+)
 from clhines.simulator.refusals import refusal
 
 _ROWS = 1e-12  # relative: rows of TABLEs that differ by more are not of rounding

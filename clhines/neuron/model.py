@@ -46,10 +46,8 @@ from clhines.neuron.read.tree import Tree
 from clhines.neuron.read.wiring import NeuronWires
 from clhines.neuron.read.written import WrittenPointers
 from clhines.neuron.stepping.step_code import StepCode
-from clhines.simulator.mechanisms.ir.program import GENERATOR
-from clhines.simulator.mechanisms.mechanism import Mechanism
-from clhines.simulator.mechanisms.nmodl.reading.tree import GIVEN, FunctionTable
-from clhines.simulator.mechanisms.nmodl.values import MADE
+from clhines.simulator.mechanisms import GENERATOR, Mechanism
+from clhines.simulator.mechanisms.nmodl import GIVEN, MADE, FunctionTable
 from clhines.simulator.refusals import refusal
 
 

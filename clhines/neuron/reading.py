@@ -44,9 +44,8 @@ from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.wiring import read_wires
 from clhines.neuron.read.written import read_steered
 from clhines.neuron.stepping.advance import read_step_code
-from clhines.simulator.mechanisms.ir.program import GENERATOR
-from clhines.simulator.mechanisms.mechanism import Mechanism
-from clhines.simulator.ranks.mpi import Ranks, agreed
+from clhines.simulator.mechanisms import GENERATOR, Mechanism
+from clhines.simulator.ranks import Ranks, agreed
 from clhines.simulator.refusals import refusal
 
 

@@ -20,6 +20,7 @@ Who owns what
     values on the device, their start, files, copies. `records`: recorded quantities. `ranks`: MPI.
     `population`: many sets of parameters. `interrupt`: Ctrl-C, at the end of a chunk. `passive`:
     `PassiveCells`. `known_answers`: problems for `solver.device.trust`.
+    `importing`: what an importer needs of a run.
 
 A cell with a current into its soma, on the device and by the oracle:
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from clhines.core.arrays import shifted, starts
+from clhines.core.arrays import shifted
 from clhines.core.errors import InputError
 from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.importer import Imported, local_of, rejected_on_way, waiting
@@ -14,14 +14,12 @@ from clhines.neuron.memory.raw import Place, numbers_at, put_numbers
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.contents import Hidden, Instances
-from clhines.simulator.engines.reference import check_unless, started
-from clhines.simulator.mechanisms.ir.program import UNLESS, Quantity
-from clhines.simulator.mechanisms.nmodl.values import COPY, FAILED
-from clhines.simulator.network.groups import Group
-from clhines.simulator.records.records import Recording
+from clhines.simulator.importing import SPIKE_LATE, check_unless, rings_of, start_arrays
+from clhines.simulator.mechanisms import UNLESS, Quantity
+from clhines.simulator.mechanisms.nmodl import COPY, FAILED
+from clhines.simulator.network import Group
 from clhines.simulator.refusals import refusal
 from clhines.simulator.simulation import Simulation, take_state
-from clhines.simulator.state.sources import SPIKE_LATE, ring_sizes, wires_of
 
 Arrays = dict[str, np.ndarray]
 _SAME = 1e-9  # ms: times of sending that differ by rounding
@@ -54,7 +52,7 @@ class OneCopy:
         self.model, self.of_all = sim.model.once, sim
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return started(self.model, wires_of(self.model))[0].save(self.of_all.dtype)
+        return start_arrays(self.model, self.of_all.dtype)
 
 
 class Iterated:
@@ -66,7 +64,7 @@ class Iterated:
     def __init__(self, sim: Simulation, imported: Imported) -> None:
         self._sim, self._imported = sim, imported
         self._host: Simulation | None = None
-        self._at = list[tuple[str, Quantity, Recording]]()
+        self._at = list[tuple[str, Quantity, int]]()
         programs = {name: group.mechanism.program for name, group in imported.groups.items()}
         self._wanted = [
             (n, q) for n, p in programs.items() for q in p.outputs if q.name in p.behind
@@ -82,8 +80,8 @@ class Iterated:
             network = imported.network
             self._host = Simulation(network, model.dt, engine="reference", secondorder=second)
             for name, quantity in self._wanted:
-                record = self._host.record(quantity.name, imported.groups[name])
-                self._at.append((name, quantity, record))
+                number = self._host.record(quantity.name, imported.groups[name])
+                self._at.append((name, quantity, number))
         take_state(self._host, self._sim.step, {n: np.array(a) for n, a in arrays.items()}, 1.0)
         result = self._host.run(model.dt)
         for name, quantity, record in self._at:
@@ -92,12 +90,6 @@ class Iterated:
                 imported.model.every[name].put(base, result[record][-1], element)
             elif base in imported.model.hidden_of(name).columns:
                 imported.model.hidden_of(name).put(base, result[record][-1], element)
-
-
-def rings_of(sim: Simulation | OneCopy) -> tuple[np.ndarray, np.ndarray]:
-    """Return first entry and size of the ring of each source in a state, (sources,) int64."""
-    size = ring_sizes(sim.model)
-    return starts(size), size
 
 
 def step_of(h: Hoc, dt: float) -> int:
@@ -249,7 +241,7 @@ def _take_sent(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) ->
     for netcon, t in waiting(imported):
         for at in np.flatnonzero(imported.connections == netcon).tolist():
             due.setdefault(at, []).append(t - float(wires.delay[at]))
-    first, size = rings_of(sim)
+    first, size = rings_of(sim.model)
     count = arrays["count"]
     for source in {int(wires.source[at]) for at in due}:
         heard = np.flatnonzero(wires.source == source)
@@ -272,7 +264,7 @@ def _take_sent(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) ->
 def _take_crossed(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
     """Let voltages act now that have crossed their threshold in NEURON's last step."""
     model, t = sim.model, imported.model.h.t
-    first, size = rings_of(sim)
+    first, size = rings_of(sim.model)
     count = arrays["count"]
     above = dict(zip(model.sources.detector_source.tolist(), arrays["held"].tolist(), strict=True))
     imported.crossed.clear()

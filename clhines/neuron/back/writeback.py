@@ -9,7 +9,7 @@ import numpy as np
 
 from clhines.core.arrays import half_steps, ranges
 from clhines.core.errors import say_to_caller
-from clhines.neuron.back.states import Arrays, check_numbers, rings_of, voltages
+from clhines.neuron.back.states import Arrays, check_numbers, voltages
 from clhines.neuron.calls import clock
 from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.importer import Imported
@@ -20,14 +20,12 @@ from clhines.neuron.read.played import Recorder
 from clhines.neuron.read.trains import held_vector
 from clhines.neuron.read.tree import CAPACITANCE
 from clhines.neuron.read.wiring import Origin
-from clhines.simulator.events.exact import check_rings
-from clhines.simulator.mechanisms.ir.program import SET, SET_AT
-from clhines.simulator.mechanisms.mechanism import Mechanism
-from clhines.simulator.mechanisms.nmodl.reading.verbatim import counts_crossings
+from clhines.simulator.importing import SPIKE_LATE, check_rings, rings_of
+from clhines.simulator.mechanisms import SET, SET_AT, Mechanism
+from clhines.simulator.mechanisms.nmodl import counts_crossings
 from clhines.simulator.refusals import refusal
 from clhines.simulator.result import Result
 from clhines.simulator.simulation import Simulation
-from clhines.simulator.state.sources import SPIKE_LATE
 
 _CHARGED = "", CAPACITIVE
 _V = "", "v"
@@ -509,7 +507,7 @@ def check_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
     """Refuse, before anything is written, what NEURON's memory cannot take."""
     netcons = sim.model.netcons
     counts = arrays["count"][netcons.source] - arrays["cursor"]
-    check_rings(counts, rings_of(sim)[1][netcons.source])  # ranks have told each other since
+    check_rings(counts, rings_of(sim.model)[1][netcons.source])  # ranks have told each other since
     check_numbers(sim, imported, arrays)
 
 
@@ -551,7 +549,7 @@ def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float)
 
 def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
     """Return sources that crossed their threshold in the last step, which NEURON sees later."""
-    first, size = rings_of(sim)
+    first, size = rings_of(sim.model)
     sources = sim.model.sources.detector_source
     sources = sources[arrays["count"][sources] > 0]
     last = arrays["ring"][first[sources] + (arrays["count"][sources] - 1) % size[sources]]
@@ -589,7 +587,7 @@ def _put_netcons(
     sim: Simulation, imported: Imported, arrays: Arrays, last: float, unseen: set[int]
 ) -> None:
     model, netcons, t = imported.model, sim.model.netcons, imported.model.h.t
-    first, size = rings_of(sim)
+    first, size = rings_of(sim.model)
     counts = arrays["count"][netcons.source] - arrays["cursor"]
     c = np.repeat(np.arange(len(counts)), counts)
     source, event = netcons.source[c], ranges(arrays["cursor"], counts)

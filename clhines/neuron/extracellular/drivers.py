@@ -18,17 +18,8 @@ from clhines.neuron.convert import Rejected, converted, without_pointers
 from clhines.neuron.memory.catalogue import OUTSIDE, CatalogueEntry, without_comments
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.places import Variable
-from clhines.simulator.mechanisms.ir.program import Quantity
-from clhines.simulator.mechanisms.mechanism import Mechanism
-from clhines.simulator.mechanisms.nmodl.reading.parse import parse
-from clhines.simulator.mechanisms.nmodl.reading.tree import (
-    File,
-    Refused,
-    Statement,
-    all_of,
-    set_by,
-    uses,
-)
+from clhines.simulator.mechanisms import Mechanism, Quantity
+from clhines.simulator.mechanisms.nmodl import File, Refused, Statement, all_of, parse, set_by, uses
 from clhines.simulator.refusals import Sentence, refusal
 
 POTENTIAL = "e_extracellular"

@@ -18,8 +18,7 @@ from clhines.core.arrays import offsets, starts, stretch_of
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import ref
 from clhines.neuron.read.contents import Instances
-from clhines.neuron.read.tree import CAPACITANCE, Tree, TreeLayers
-from clhines.simulator.model.model import DENSITY
+from clhines.neuron.read.tree import CAPACITANCE, CONDUCTANCE, Tree, TreeLayers
 
 OWN = {"xg": 1e9, "xc": 0.0, "xraxial": 1e9}  # NEURON's: S/cm², µF/cm², MOhm/cm
 _HALF = 0.5e-4  # of 1 µm, cm
@@ -91,7 +90,7 @@ def with_layers(tree: Tree, instances: Instances, memory: NeuronMemory) -> Tree:
         numbers=number[tree.numbers],
         layers=TreeLayers(
             around,
-            spread(np.zeros(n), DENSITY * xg),
+            spread(np.zeros(n), CONDUCTANCE * xg),
             (addresses[:, None] + 8 * np.arange(layers, dtype=np.uint64)).reshape(-1),
             outer[:, nodes].T.reshape(-1),
         ),

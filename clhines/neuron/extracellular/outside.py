@@ -34,7 +34,7 @@ from clhines.neuron.read.contents import Contents, Instances, Things
 from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import Player
 from clhines.neuron.read.tree import Tree
-from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.mechanisms import Mechanism
 from clhines.simulator.refusals import refusal
 
 HELD = (*OWN, POTENTIAL)

@@ -16,7 +16,7 @@ from clhines.core.errors import InputError
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.raw import numbers_at, words_at
 from clhines.neuron.memory.session import Hoc
-from clhines.simulator.mechanisms.nmodl.reading.tree import FunctionTable
+from clhines.simulator.mechanisms.nmodl import FunctionTable
 from clhines.simulator.refusals import Sentence, refusal
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")

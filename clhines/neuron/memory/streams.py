@@ -16,8 +16,7 @@ from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Readable, gather, put_numbers, words_at
 from clhines.neuron.memory.session import Hoc
-from clhines.simulator.mechanisms.emit import random123, scop
-from clhines.simulator.mechanisms.emit.noise import philox
+from clhines.simulator.mechanisms import philox, random123, scop
 from clhines.simulator.refusals import Sentence, refusal
 
 _RANDOM123 = 4  # number of this generator

@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 
 from clhines.neuron.memory.raw import Readable, words_at
-from clhines.simulator.mechanisms.nmodl.reading.tree import FunctionTable
+from clhines.simulator.mechanisms.nmodl import FunctionTable
 
 _SYMBOLS = 2  # type of a section of an ELF file
 _OBJECT = 1  # type of the symbol of a static variable

@@ -15,7 +15,7 @@ from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Queued, gather, halves, is_address, words_at
 from clhines.neuron.read.wiring import NeuronWires, Sender
-from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.mechanisms import Mechanism
 from clhines.simulator.refusals import refusal
 
 _WORDS_OF_ITEM, _WORDS_OF_EVENT = 6, 5

@@ -19,10 +19,11 @@ from clhines.neuron.memory.fields import Data, Fields, column_at
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Place, gather, ref
 from clhines.neuron.memory.session import Hoc, Section, Segment, all_sections
-from clhines.simulator.cells.cable import Axis
+from clhines.simulator.network import Axis
 
 _EQUAL = 1e-9  # mV: voltages of nodes that differ by rounding
 CAPACITANCE = 1e-5  # µF/cm² times µm² in nF
+CONDUCTANCE = 1e-2  # S/cm² times µm² in µS
 
 
 @dataclass(frozen=True, eq=False)

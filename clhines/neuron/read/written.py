@@ -16,7 +16,7 @@ from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.places import ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.read.played import name_of
 from clhines.neuron.read.wiring import NeuronWires
-from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.mechanisms import Mechanism
 from clhines.simulator.refusals import refusal
 
 

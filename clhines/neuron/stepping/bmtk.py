@@ -28,7 +28,7 @@ from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import steps_at_once
 from clhines.neuron.redirect import is_standard
 from clhines.neuron.stepping.step_code import StepCode
-from clhines.simulator.mechanisms.ir.program import Program
+from clhines.simulator.mechanisms import Program
 
 _BIONET = "bmtk.simulator.bionet"
 _BASES = f"{_BIONET}.modules.sim_module", "bmtk.simulator.core.modules.simulator_module"

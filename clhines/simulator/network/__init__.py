@@ -39,4 +39,18 @@ To add a mechanism: see `simulator.mechanisms`. To build in a rule of plasticity
 `RULES` of `plasticity`, and Brian's weights in
 ``tests/simulator/mechanisms/text/brian_program.py``. To add a network: a function like
 `ring.ring_network`.
+
+An importer builds a `Network` of arrays (`of_arrays`, `Axis`), puts each group into it with the
+values that it has read (`put_group`), reaches what no method of `Network` sets by `inside`, and
+makes copies of the whole (`copies_of`).
 """
+
+from clhines.simulator.cells.cable import Axis
+from clhines.simulator.network.additions import Sources
+from clhines.simulator.network.copies import copies_of
+from clhines.simulator.network.groups import Group, inside
+from clhines.simulator.network.network import Network
+from clhines.simulator.network.stored import put_group
+from clhines.simulator.network.structure import of_arrays
+
+__all__ = ["Axis", "Group", "Network", "Sources", "copies_of", "inside", "of_arrays", "put_group"]

@@ -18,9 +18,63 @@
 [('v', 'v'), ('parameter', 'g'), ('i', 'i'), ('g', 'g')]
 >>> [float(x) for x in m.twin("current")(-60.0, 1e-4)]
 [0.0005, 0.0001]
+
+An importer takes from here a file's tree (`parse`, `File`, `Statement`, `set_by`, `uses`), what is
+refused of it (`Refused`, `Rejection`, `NmodlError`), `read`, tables (`FunctionTable`), and names
+for what only the other simulator knows (`MADE`, `COPY`, `GIVEN`, `PICKED`).
 """
 
-from clhines.simulator.mechanisms.nmodl.build import rejections
-from clhines.simulator.mechanisms.nmodl.reading.tree import NmodlError, Rejection
+from clhines.simulator.mechanisms.nmodl.build import (
+    CHANGES,
+    MAX_QUEUE,
+    FunctionTables,
+    read,
+    rejections,
+)
+from clhines.simulator.mechanisms.nmodl.evaluate import ONE_GENERATOR
+from clhines.simulator.mechanisms.nmodl.reading.lexer import Includes
+from clhines.simulator.mechanisms.nmodl.reading.parse import parse
+from clhines.simulator.mechanisms.nmodl.reading.tree import (
+    GIVEN,
+    PICKED,
+    Block,
+    File,
+    FunctionTable,
+    NmodlError,
+    Refused,
+    Rejection,
+    Statement,
+    all_of,
+    set_by,
+    uses,
+)
+from clhines.simulator.mechanisms.nmodl.reading.verbatim import VECTOR_OF_COUNTER, counts_crossings
+from clhines.simulator.mechanisms.nmodl.values import COPY, FAILED, MADE
 
-__all__ = ["NmodlError", "Rejection", "rejections"]
+__all__ = [
+    "CHANGES",
+    "COPY",
+    "FAILED",
+    "GIVEN",
+    "MADE",
+    "MAX_QUEUE",
+    "ONE_GENERATOR",
+    "PICKED",
+    "VECTOR_OF_COUNTER",
+    "Block",
+    "File",
+    "FunctionTable",
+    "FunctionTables",
+    "Includes",
+    "NmodlError",
+    "Refused",
+    "Rejection",
+    "Statement",
+    "all_of",
+    "counts_crossings",
+    "parse",
+    "read",
+    "rejections",
+    "set_by",
+    "uses",
+]

@@ -1,0 +1,60 @@
+"""What an importer needs of a run beside `Simulation` and `Result`.
+
+An importer reads a model from another simulator's memory, describes it as a `network`, and makes a
+`Simulation` of it. The run begins with the other simulator's values and gives its own back:
+
+- `state_follows`: make or reset a simulation whose first state is about to be loaded.
+- `start_arrays`: the state of one copy at the start, which the importer fills with values.
+- `rings_of`, `check_rings`, `SPIKE_LATE`: events that sources have sent and targets have not had.
+- `asked`, `check_unless`: conditions under which a mechanism would do what is not simulated.
+- `joined_options`: arguments of `Simulation` for a rank that describes its own part of a network.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from clhines.core.arrays import starts
+from clhines.core.checks import as_choice
+from clhines.simulator.choose import make_joined
+from clhines.simulator.engines.arena_run import state_follows
+from clhines.simulator.engines.reference import asked, check_unless, started
+from clhines.simulator.engines.table import CHOICES
+from clhines.simulator.events.exact import check_rings
+from clhines.simulator.model.model import Model
+from clhines.simulator.ranks.mpi import own_queue
+from clhines.simulator.ranks.split import Joints
+from clhines.simulator.state.sources import SPIKE_LATE, ring_sizes, wires_of
+
+__all__ = [
+    "SPIKE_LATE",
+    "asked",
+    "check_rings",
+    "check_unless",
+    "joined_options",
+    "rings_of",
+    "start_arrays",
+    "state_follows",
+]
+
+
+def start_arrays(model: Model, dtype: DTypeLike) -> dict[str, np.ndarray]:
+    """Return the state of a model with exact times at its start, as `Run.save` gives it."""
+    return started(model, wires_of(model))[0].save(np.dtype(dtype))
+
+
+def rings_of(model: Model) -> tuple[np.ndarray, np.ndarray]:
+    """Return first entry and size of the ring of each source in a state, (sources,) int64."""
+    size = ring_sizes(model)
+    return starts(size), size
+
+
+def joined_options(
+    joints: Joints, device: object, dtype: DTypeLike, engine: str
+) -> dict[str, object]:
+    """Return the arguments of `Simulation` for a network that is joined to those of other ranks."""
+    made_by = partial(make_joined, engine=as_choice("engine", engine, CHOICES), joints=joints)
+    return {"queue": own_queue(joints.ranks, device, dtype), "engine": made_by}
