@@ -179,14 +179,7 @@ def _table_of(file: File, own: Block, s: Statement) -> MadeTable:
     for name in (block,) if of_function else names:  # type: ignore[attr-defined]
         length = file.variables[name].length if name in file.variables else 0
         columns += [f"{name}.{k}" for k in range(length)] if length else [name]
-    changing = {name for name, block in file.blocks.items() if block is not own}
-    changing |= {"v", "t", *file.pointers, *file.range}
-    changing |= {name for ion in file.ions for name in (*ion.reads, *ion.writes)}
-    changing |= {n for n, variable in file.variables.items() if variable.sort == "state"}
-    for name, part in file.main.items():
-        changing |= set_by(part.body, file.blocks) if name != "INITIAL" else set()
-    changing -= {block, *own.arguments}
-    settled = of_function and not any(uses(own.body, name) for name in changing)
+    settled = of_function and not any(uses(own.body, name) for name in _changing(file, own))
     bodies = [own.body, *(file.blocks[name].body for name in _called_by(own.body, file.blocks))]
     made_of = {"celsius", "dt", *file.variables} - {block, *own.arguments, *names}  # type: ignore[misc]
     made_of -= set_by(own.body, file.blocks)
@@ -198,6 +191,17 @@ def _table_of(file: File, own: Block, s: Statement) -> MadeTable:
     early = block in _called_by(initial, file.blocks)
     found = settled, beyond, begun, aside, early
     return MadeTable(tuple(columns), tuple(depends), int(n) + 1, *found)  # type: ignore[arg-type, call-overload]
+
+
+def _changing(file: File, own: Block) -> set[str]:
+    """Return what may change in a run, and names of other blocks, for a FUNCTION's TABLE."""
+    found = {name for name, block in file.blocks.items() if block is not own}
+    found |= {"v", "t", *file.pointers, *file.range}
+    found |= {name for ion in file.ions for name in (*ion.reads, *ion.writes)}
+    found |= {n for n, variable in file.variables.items() if variable.sort == "state"}
+    for name, part in file.main.items():
+        found |= set_by(part.body, file.blocks) if name != "INITIAL" else set()
+    return found - {own.name, *own.arguments}
 
 
 def _set_aside(file: File, own: Block) -> frozenset[str]:

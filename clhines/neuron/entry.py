@@ -418,27 +418,19 @@ def _advance(
     ranks: Ranks | None,
     tell: Callable[[int, KeptModel], object],
 ) -> None:
+    """Take stretches of steps; NEURON takes the last step of each."""
     rest = same_on(ranks, count, h)
     while rest:
         with uncollected():
             # outside of cells, that BMTK sets after each step
             ahead = potentials_ahead(h, rest) if request.calls and ranks is None else None
             kept = kept_or_read(h, request, vectors, ranks, ahead)
-            if kept.gathering is not None:
-                kept.gathering.begin(request.solves)
+            kept.begin_call(request.solves)
             if ranks is None and h.t < 0 and step_of(h, h.dt) < 0:
                 kept.model.forget()
                 rest = _to_zero(h, rest, count, kept)
-                if h.stoprun:
-                    break
                 continue
-            most = rest if ahead is None else min(rest, ahead.steps)
-            if _of_any_rank(ranks, kept.waits()):  # what it sets is read again
-                if ranks is not None:
-                    what = refusal("neuron.waits-on-ranks", aside=_ASIDE, behind=_BEHIND)
-                    raise RejectedError([Rejected("", what)])
-                kept.sim, most = None, 1
-            steps = together(ranks, kept, kept.steps_ahead(most))
+            steps = _stretch(kept, rest if ahead is None else min(rest, ahead.steps), ranks)
             _take_ahead(kept, steps - 1, progress, ranks)
             before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
             if ahead is not None:
@@ -447,17 +439,32 @@ def _advance(
             _refuse(kept, ranks)
             if not vectors and ahead is None:
                 keep(kept)
-        rest = rest - steps
+        rest -= steps
         tell(steps, kept)
-        if rest and request.solves and h.dt != before[0]:
-            raise InputError(
-                f"h.dt has been set to {h.dt:g} ms in psolve, where NEURON takes it from the next "
-                "psolve on; expected h.continuerun()"
-            )
+        if rest and request.solves:
+            _check_step(h, before[0])
         if _of_any_rank(ranks, bool(h.stoprun)):
             break
         changed = (h.dt, h.t) != before  # by code of an event
         rest = same_on(ranks, count if changed else partial(int, rest), h)
+
+
+def _check_step(h: Hoc, dt: float) -> None:
+    if h.dt != dt:
+        raise InputError(
+            f"h.dt has been set to {h.dt:g} ms in psolve, where NEURON takes it from the next "
+            "psolve on; expected h.continuerun()"
+        )
+
+
+def _stretch(kept: KeptModel, most: int, ranks: Ranks | None) -> int:
+    """Return the steps, `most` at most, up to which nothing of NEURON's own has to be called."""
+    if _of_any_rank(ranks, kept.waits()):  # what the step sets is read again
+        if ranks is not None:
+            what = refusal("neuron.waits-on-ranks", aside=_ASIDE, behind=_BEHIND)
+            raise RejectedError([Rejected("", what)])
+        kept.sim, most = None, 1
+    return together(ranks, kept, kept.steps_ahead(most))
 
 
 def _refuse(kept: KeptModel, ranks: Ranks | None = None) -> None:
@@ -532,7 +539,7 @@ def _to_zero(h: Hoc, rest: int, count: Callable[[], int], kept: KeptModel) -> in
         kept.call(h.fadvance)
         _refuse(kept)
         rest = rest - 1 if (h.dt, h.t) == before else count()
-    return rest
+    return 0 if h.stoprun else rest
 
 
 def ranks_of(h: Hoc, call: str = "clhines.neuron.run()") -> Ranks | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import groupby
@@ -32,6 +32,7 @@ from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, gathering, random_plays, settings_of
 from clhines.neuron.read.places import Variable
 from clhines.neuron.stepping.advance import step_code_of
+from clhines.simulator.mechanisms import Program
 from clhines.simulator.mechanisms.nmodl import VECTOR_OF_COUNTER, counts_crossings
 
 _COUNTERS = (  # of NEURON's library: what they count is changes of sections and mechanisms
@@ -192,63 +193,106 @@ class Fingerprint:
         return [c.value for c in (*self._library, *self._templates)]
 
     def _add_mechanisms(self, fixed: list[Compared], moving: list[Compared]) -> None:
-        model, contents, memory = self._model, self._model.contents, self._model.memory
+        model, contents = self._model, self._model.contents
         for name, instances in {**contents.density, **contents.points}.items():
             program = model.mechanisms[name].program if name in model.mechanisms else None
-            given = [split_name(q)[0] for q in program.parameters] if program is not None else []
-            vector = VECTOR_OF_COUNTER if counts_crossings(instances.entry.text) else ""
-            columns = _columns(memory, instances, model.plays.continuous(name))
-            for variable, column in columns.items():
-                if variable == vector:
-                    fixed.append(column)
-                elif variable in model.beyond.get(name, ()):
-                    fixed.append(column)
-                elif variable in given:
-                    self._given.append((name, column))
-                    self._played += [column] * ((name, variable) in self._stepped)
-                else:
-                    moving.append(column)
-            for variable in program.random if program is not None else ():
+            columns = self._add_columns(name, instances, program, fixed, moving)
+            pointers = self._add_places(name, instances, program, fixed)
+            self.covers_all &= {*instances.entry.ranges} <= {*columns, *pointers}
+            if program is None:
+                names = [f"{n}_{name}" for n in instances.entry.globals_]
+                fixed.append(ReadValue(partial(_globals, model, names)))
+                continue
+            fixed += self._of_program(name, instances, program)
+            for variable in program.random:
                 fixed.append(ReadValue(partial(_streams, model, name, variable)))
                 moving.append(ReadValue(partial(_drawn, model, name, variable)))
-            if instances.entry.channel is not None:
-                fixed.append(ReadValue(partial(read_channel, model.h, memory, name)))
-            elif function_tables_of(instances.entry.text) or name in model.made:
-                fixed.append(ReadValue(partial(model.function_tables, name)))
-            for external in program.external if program is not None else ():
-                fixed.append(ReadValue(partial(getattr, model.h, external)))
-            if program is not None and program.unless:
-                fixed.append(ReadValue(partial(asks_generator, model, name)))
-            if statics_of(instances.entry.text) and program is not None:
-                fixed.append(ReadValue(partial(model.statics, name)))
-            pointers = (
-                (*program.pointers, *program.written, *program.steered, *program.picked)
-                if program is not None
-                else ()
-            )
-            if pointers or name in model.outside.pointing:
-                words = _PLACE_WORDS * memory.num_places(instances.entry.number)
-                fixed += Words.by_blocks(instances.places, words)
-            self.covers_all &= {*instances.entry.ranges} <= {*columns, *pointers}
-            set_here = set[str]()
-            if program is not None:  # of what blocks set, only what they keep is taken
-                set_here = {split_name(q)[0] for q in program.states}
-                at = [np.zeros(0, np.uint64), *(local_of(model, name, q) for q in program.states)]
-                moving += Words.by_blocks(np.concatenate(at))
-            first = {"usetable", *model.beyond.get(name, ())}
-            kinds = first, {*given} - first, set_here - {*first, *given}
-            if program is None:
-                kinds = {*instances.entry.globals_}, set(), set()
-            names = [[f"{n}_{name}" for n in instances.entry.globals_ if n in k] for k in kinds]
-            of_kinds = [ReadValue(partial(_globals, model, own)) for own in names]
-            fixed.append(of_kinds[0])
-            self._given.append((name, of_kinds[1]))
-            self._played += [of_kinds[1]] * any((name, n) in self._stepped for n in kinds[1])
-            moving.append(of_kinds[2])
+            at = [np.zeros(0, np.uint64), *(local_of(model, name, q) for q in program.states)]
+            moving += Words.by_blocks(np.concatenate(at))
+            self._add_globals(name, instances, program, fixed, moving)
         for ion in contents.ions.values():
             fixed += Words.by_blocks(ion.instances.places + 8 * POINTER)
-            moving += _columns(memory, ion.instances).values()
+            moving += _columns(model.memory, ion.instances).values()
         self._add_outside(fixed, moving)
+
+    def _add_columns(
+        self,
+        name: str,
+        instances: Instances,
+        program: Program | None,
+        fixed: list[Compared],
+        moving: list[Compared],
+    ) -> dict[str, Column]:
+        """Add RANGE variables: parameters, what changes in a run, and what must stay."""
+        model = self._model
+        given = {split_name(q)[0] for q in program.parameters} if program is not None else set()
+        stays = {*model.beyond.get(name, ())}
+        if counts_crossings(instances.entry.text):
+            stays.add(VECTOR_OF_COUNTER)
+        columns = _columns(model.memory, instances, model.plays.continuous(name))
+        for variable, column in columns.items():
+            if variable in stays:
+                fixed.append(column)
+            elif variable in given:
+                self._given.append((name, column))
+                self._played += [column] * ((name, variable) in self._stepped)
+            else:
+                moving.append(column)
+        return columns
+
+    def _add_places(
+        self, name: str, instances: Instances, program: Program | None, fixed: list[Compared]
+    ) -> tuple[str, ...]:
+        """Add what POINTERs point to; return their names."""
+        pointers: tuple[str, ...] = ()
+        if program is not None:
+            pointers = *program.pointers, *program.written, *program.steered, *program.picked
+        if pointers or name in self._model.outside.pointing:
+            words = _PLACE_WORDS * self._model.memory.num_places(instances.entry.number)
+            fixed += Words.by_blocks(instances.places, words)
+        return pointers
+
+    def _of_program(self, name: str, instances: Instances, program: Program) -> Iterator[Compared]:
+        """Yield what a mechanism takes from elsewhere, which must stay."""
+        model, text = self._model, instances.entry.text
+        if instances.entry.channel is not None:
+            yield ReadValue(partial(read_channel, model.h, model.memory, name))
+        elif function_tables_of(text) or name in model.made:
+            yield ReadValue(partial(model.function_tables, name))
+        for external in program.external:
+            yield ReadValue(partial(getattr, model.h, external))
+        if program.unless:
+            yield ReadValue(partial(asks_generator, model, name))
+        if statics_of(text):
+            yield ReadValue(partial(model.statics, name))
+
+    def _add_globals(
+        self,
+        name: str,
+        instances: Instances,
+        program: Program,
+        fixed: list[Compared],
+        moving: list[Compared],
+    ) -> None:
+        """Add GLOBAL variables; of what blocks set, only what they keep is taken."""
+        given = {split_name(q)[0] for q in program.parameters}
+        first = {"usetable", *self._model.beyond.get(name, ())}
+        set_here = {split_name(q)[0] for q in program.states} - {*first, *given}
+        given -= first
+        stays, taken, moves = (
+            ReadValue(
+                partial(
+                    _globals,
+                    self._model,
+                    [f"{n}_{name}" for n in instances.entry.globals_ if n in kind],
+                )
+            )
+            for kind in (first, given, set_here)
+        )
+        fixed.append(stays)
+        self._given.append((name, taken))
+        self._played += [taken] * any((name, n) in self._stepped for n in given)
+        moving.append(moves)
 
     def _add_outside(self, fixed: list[Compared], moving: list[Compared]) -> None:
         model, instances = self._model, self._model.contents.outside

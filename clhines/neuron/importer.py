@@ -323,11 +323,8 @@ def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Non
             outside.append(player)
             continue
         group = groups.get(variable.owner)
-        quantities = group.mechanism.program.parameters if group is not None else ()
-        wanted = variable.name, variable.place
-        names = [q.name for q in quantities if split_name(q) == wanted]
-        is_one = variable.number >= 0 or variable.number == EVERY
-        if group is None or not names or not is_one:
+        name = _parameter_of(group, variable)
+        if group is None or not name:
             what = refusal(
                 "neuron.into-no-parameter-mechanism", what=player.what, name=variable.name
             )
@@ -336,11 +333,19 @@ def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Non
         every = range(len(group)) if variable.number == EVERY else [variable.number]
         for k in every:
             values = player.t, player.y, player.continuous, player.after_events
-            inside(network).added.play(group, k, names[0], *values)
+            inside(network).added.play(group, k, name, *values)
     if rejected:
         raise RejectedError(rejected)
     if model.outside.acts:
         _drive(model, network, outside, players)
+
+
+def _parameter_of(group: Group | None, variable: Variable) -> str:
+    """Return the name of the parameter that a variable is; empty if it is none."""
+    if group is None or not (variable.number >= 0 or variable.number == EVERY):
+        return ""
+    wanted, quantities = (variable.name, variable.place), group.mechanism.program.parameters
+    return next((q.name for q in quantities if split_name(q) == wanted), "")
 
 
 def _is_covered(
@@ -524,13 +529,15 @@ def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Gro
         if _changes_weights(model, group):
             made += _connect_alone(model, network, group, chosen, silent)
             continue
-        binned = model.bins is not None
+        numbers = np.array([k for k, _ in chosen], np.int64)
+        times = np.array([t for _, t in chosen])
+        sent = times if model.bins is None else np.full(len(times), before)
         network.connect(
-            network.spike_source([[before if binned else t] for _, t in chosen]),
+            network.spike_source([[t] for t in sent.tolist()]),
             group,
-            index=np.array([model.wires.target_of(k)[1] for k, _ in chosen], np.int64),
-            weight=_rows(model, np.array([k for k, _ in chosen])),
-            delay=np.array([t - before for _, t in chosen]) if binned else 0.0,
+            index=np.array([model.wires.target_of(k)[1] for k in numbers.tolist()], np.int64),
+            weight=_rows(model, numbers),
+            delay=times - sent,
         )
         made += [-1 - k for k, _ in chosen]
     return made

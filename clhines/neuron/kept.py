@@ -77,17 +77,9 @@ class KeptModel:
 
     def _take(self, changed: list[str]) -> None:
         """Start from NEURON's values and parameters of `changed`; drop the run if events differ."""
-        imported, pending = self.imported, self.model.pending
+        imported = self.imported
         assert self.sim is not None and imported is not None
-        began = float(imported.network.settings["t"]), float(self.model.h.t)
-        trains = {*self.model.trains.names} - {OF_GID}  # of other ranks there are no times
-        has_events = pending.netcons or trains or (imported.connections < 0).any()
-        steps = any(not p.continuous for p in self.model.plays.players)
-        assert self._runaways is not None
-        run, fits = self.sim.runner, self._runaways.are_seen()
-        if isinstance(run, JoinedRun):  # other ranks would have to make a new run as well
-            fits &= run.can_restart and not changed
-        if any(began) or has_events or steps or not fits or not all(map(self._set, changed)):
+        if not self._can_restart(bool(changed)) or not all(map(self._set, changed)):
             self.sim = None
             return
         start = self._start
@@ -99,6 +91,20 @@ class KeptModel:
                 self._start = start  # the parameters are the same as long as it is kept
         take_values(self.sim, imported, {name: a.copy() for name, a in start.items()})
         self._begin()
+
+    def _can_restart(self, has_changed: bool) -> bool:
+        """Whether the run can begin again at 0 ms, with other parameters if they have changed."""
+        model, imported = self.model, self.imported
+        assert self.sim is not None and imported is not None and self._runaways is not None
+        if any((float(imported.network.settings["t"]), float(model.h.t))):
+            return False
+        trains = {*model.trains.names} - {OF_GID}  # of other ranks there are no times
+        if model.pending.netcons or trains or (imported.connections < 0).any():
+            return False
+        if any(not p.continuous for p in model.plays.players) or not self._runaways.are_seen():
+            return False
+        run = self.sim.runner  # other ranks would have to make a new run as well
+        return not isinstance(run, JoinedRun) or (run.can_restart and not has_changed)
 
     def _begin(self) -> None:
         """Go on from values of NEURON that the simulation has taken."""
@@ -197,6 +203,10 @@ class KeptModel:
                 give()
                 code.call()
 
+    def begin_call(self, solves: bool) -> None:
+        if self.gathering is not None:
+            self.gathering.begin(solves)
+
     def waits(self) -> bool:
         """Whether NEURON is to take the next step; there is no simulation after it."""
         return self.model.waits_for_tables() or (self.sim is None and self.model.is_behind())
@@ -245,40 +255,44 @@ class KeptModel:
         h, pending = self.model.h, self.model.pending
         begin, end = clock(float(h.t), float(h.dt), 1).tolist()
         due = [t for t in pending.statements if t <= end]
-        acted = bool(due)  # what is due, for all that is known
-        alone = bool(due) and np.sum(self.model.queue.columns().time == min(due)) == 1
-        if alone and min(due) > begin:  # an earlier event would put others of its time in its place
-            before = list[np.ndarray]()
-
-            def begins() -> None:
-                self._take_print()
-                before[:] = self.model.queue.others()
-
-            def ends() -> None:  # the last of its time, and before an exchange
-                nonlocal acted
-                same = self.known is not None and self.known.state_is_same()
-                pairs = zip(before, self.model.queue.others(), strict=True)
-                times, _ = self.model.queue.statements()  # none that is due may still come
-                same &= min(times, default=np.inf) > max(due)
-                acted = not same or not all(starmap(np.array_equal, pairs))
-
-            h.CVode().event(float(np.nextafter(min(due), begin)), begins)
-            h.CVode().event(max(due), ends)
+        have_acted = self._watch(due, begin) if due else bool
         if self.joints is not None:  # NEURON's exchange, which would set its time, comes later
             self.model.queue.put_exchange_off(end)
         h.fadvance()
-        called = self._is_late
-        rest = [t for t in pending.statements if t > end]
+        rest, acted = [t for t in pending.statements if t > end], have_acted()
         if due and not acted:  # but for calls of the next ones
             rest, of_points = self.model.queue.statements()
             acted = bool(of_points)  # which are rejected when all is read
-        if not acted and not called:
+        if not acted and not self._is_late:
             self._take_print()
-        elif called or min(due) <= begin:  # they come before the step: all is read again
+        elif self._is_late or min(due) <= begin:  # they come before the step: all is read again
             self.known = None
         pending.statements = rest
         self.delivered = float(h.t)  # what is due until the end of its step
         self._lag += 1
+
+    def _watch(self, due: list[float], begin: float) -> Callable[[], bool]:
+        """Return what says after the step whether statements that are due have changed anything."""
+        queue, acted, before = self.model.queue, [True], list[np.ndarray]()
+        alone = np.sum(queue.columns().time == min(due)) == 1
+        if not alone or min(due) <= begin:  # an earlier event would put others in its place
+            return lambda: True
+
+        def begins() -> None:
+            self._take_print()
+            before[:] = queue.others()
+
+        def ends() -> None:  # the last of its time, and before an exchange
+            same = self.known is not None and self.known.state_is_same()
+            pairs = zip(before, queue.others(), strict=True)
+            times, _ = queue.statements()  # none that is due may still come
+            same &= min(times, default=np.inf) > max(due)
+            acted[0] = not same or not all(starmap(np.array_equal, pairs))
+
+        cvode = self.model.h.CVode()
+        cvode.event(float(np.nextafter(min(due), begin)), begins)
+        cvode.event(max(due), ends)
+        return lambda: acted[0]
 
     def _take_print(self) -> None:
         """Take NEURON's memory as it is now for what the simulation has."""

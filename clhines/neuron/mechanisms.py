@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -65,16 +65,10 @@ def mechanism_of(
 
     `draws`: it is the one that draws from NEURON's one generator, whatever its parameters say.
     """
-    instances = model.every[name]
+    entry, tables = _entry_of(model, name), model.function_tables(name)
     pointers = sorted({g.name for g in model.gaps if g.owner == name})
-    globals_ = instances.entry.globals_
-    use_tables = "usetable" not in globals_ or bool(getattr(model.h, f"usetable_{name}"))
-    second, tables = int(model.h.secondorder) > 0, model.function_tables(name)
-    second = second and instances.entry.channel is None
-    entry = instances.entry
-    entry = replace(entry, text=with_statics(entry.text, model.statics(name)))
-    if "hoc_lookup" in entry.text:
-        entry = replace(entry, text=with_lookups(entry.text, model.h.name_declared))
+    use_tables = "usetable" not in entry.globals_ or bool(getattr(model.h, f"usetable_{name}"))
+    second = int(model.h.secondorder) > 0 and entry.channel is None
     queue = _room_for_events(model, name)
     more = queue, kept, draws
 
@@ -90,20 +84,35 @@ def mechanism_of(
         tables[MADE.format(block)] = made
         model.made.setdefault(name, []).append(block)
         found = convert(entry)
-    if isinstance(found, Mechanism) and (blocks := rounded_tables(found)):
-        rows = {MADE.format(block): model.made_table(name, block) for block in blocks}
-        tables |= {key: made for key, made in rows.items() if made is not None}
+    if not isinstance(found, Mechanism):
+        return found
+    if rounded_tables(found):
+        tables |= _rounded(model, name, found)
         found = convert(entry)
     if isinstance(found, Mechanism):
         others, refused = _other_tables(model, name, found)
         if refused:
             return refused
-        if others:
-            tables |= others
-            found = convert(entry)
+        tables |= others
+        found = convert(entry) if others else found
     if isinstance(found, Mechanism) and (lacking := model.lacking(name, found.program.picked)):
         found = convert(replace(entry, text=some_given(entry.text, lacking)))
     return found
+
+
+def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> dict[str, FunctionTable]:
+    """Return TABLEs that have a row of NEURON's rounding, as NEURON has made them."""
+    made = {b: model.made_table(name, b) for b in rounded_tables(mechanism)}
+    return {MADE.format(block): table for block, table in made.items() if table is not None}
+
+
+def _entry_of(model: NeuronModel, name: str) -> CatalogueEntry:
+    """Return a mechanism with what its C takes from the process instead of names."""
+    entry = model.every[name].entry
+    text = with_statics(entry.text, model.statics(name))
+    if "hoc_lookup" in text:
+        text = with_lookups(text, model.h.name_declared)
+    return replace(entry, text=text)
 
 
 def asks_generator(model: NeuronModel, name: str) -> bool:
@@ -154,13 +163,7 @@ def _other_tables(
         block, text = table.name, texts.get(table.name)
         if table.made or table.columns == ("x",):  # the latter is made again in each call
             continue
-        for one in sorted({*table.depends} & {*entry.ranges}):
-            if np.ptp(model.every[name].values(one)):
-                what = refusal(
-                    "neuron.table-depends-differs-between-instances", block=block, one=one
-                )
-                way_out = f"give all one value, or set usetable_{name} = 0"
-                refused.append(Rejected(name, what, way_out, entry.file))
+        refused += _differing(model, name, block, table.depends)
         if text is not None and text.aside:
             model.aside.append((name, block))
         if text is None or not text.beyond | text.begun:
@@ -180,6 +183,18 @@ def _other_tables(
             found[MADE.format(block)] = made
             model.made.setdefault(name, []).append(block)
     return found, refused
+
+
+def _differing(
+    model: NeuronModel, name: str, block: str, depends: Sequence[str]
+) -> Iterator[Rejected]:
+    """Yield variables after DEPEND that are not the same in all instances."""
+    entry = model.every[name].entry
+    for one in sorted({*depends} & {*entry.ranges}):
+        if np.ptp(model.every[name].values(one)):
+            what = refusal("neuron.table-depends-differs-between-instances", block=block, one=one)
+            way_out = f"give all one value, or set usetable_{name} = 0"
+            yield Rejected(name, what, way_out, entry.file)
 
 
 def _room_for_events(model: NeuronModel, name: str) -> int:
@@ -221,13 +236,22 @@ def find_pointed(model: NeuronModel) -> None:
     read = model.memory, model.places, model.every, model.mechanisms
     model.pointed, rejected = read_pointed(*read, known)
     model.rejected += rejected
-    kept = dict[str, set[str]]()
-    for targets in model.pointed.values():
-        if targets and targets[0].owner in model.mechanisms:
-            kept.setdefault(targets[0].owner, set()).add(targets[0].name)
+    firsts = [targets[0] for targets in model.pointed.values() if targets]
     compared = [v for each in model.wires.compared.values() if (v := each[0].variable) is not None]
     compared = [one for one in compared if one.owner in model.mechanisms]
+    _keep(model, [*(one for one in firsts if one.owner in model.mechanisms), *compared])
     for one in compared:
+        if why := _not_compared(model, one):
+            said = refusal("neuron.netcon", owner=one.owner, name=one.name, what=why)
+            model.rejected.append(Rejected("", said))
+    for (name, pointer), targets in model.pointed.items():
+        model.rejected += _of_target(model, name, pointer, targets[0]) if targets else ()
+
+
+def _keep(model: NeuronModel, variables: Sequence[Variable]) -> None:
+    """Let mechanisms keep variables that others read."""
+    kept = dict[str, set[str]]()
+    for one in variables:
         kept.setdefault(one.owner, set()).add(one.name)
     for name, names in kept.items():
         found = mechanism_of(model, name, sorted(names))
@@ -235,38 +259,35 @@ def find_pointed(model: NeuronModel) -> None:
             model.mechanisms[name] = found
         else:  # as where a TABLE depends on a parameter that is a variable then
             model.rejected += found
-    for one in compared:
-        program, why = model.mechanisms[one.owner].program, ""
-        bodies = model.mechanisms[one.owner].compiled.bodies.values()
-        set_here = [q for q in program.states if any(q.name in body.writes for body in bodies)]
-        own = {q.public or q.name: q.name for q in set_here if not q.is_global}
-        if one.name not in own:
-            why = "this does not set in a step"
-        elif own[one.name] in program.received:
-            why = "events set"
-        if why:
-            said = refusal("neuron.netcon", owner=one.owner, name=one.name, what=why)
-            model.rejected.append(Rejected("", said))
+
+
+def _not_compared(model: NeuronModel, one: Variable) -> str:
+    """Return why a NetCon cannot compare a variable of a mechanism; empty if it can."""
+    mechanism = model.mechanisms[one.owner]
+    bodies = mechanism.compiled.bodies.values()
+    states = [q for q in mechanism.program.states if not q.is_global]
+    states = [q for q in states if any(q.name in body.writes for body in bodies)]
+    names = {q.public or q.name: q.name for q in states}
+    if one.name not in names:
+        return "this does not set in a step"
+    return "events set" if names[one.name] in mechanism.program.received else ""
+
+
+def _of_target(model: NeuronModel, name: str, pointer: str, target: Variable) -> Iterator[Rejected]:
+    """Yield why a POINTER cannot read a variable of a mechanism."""
+    owner, variable = target.owner, target.name
+    pointing = model.outside.pointing.get(owner)
+    if pointing is not None and variable in pointing.unknown:
+        what = refusal("neuron.pointer-points-depends-i-membrane", pointer=pointer, name=variable)
+        yield Rejected(name, what)
+    if owner not in model.mechanisms:
+        return
     played = {(p.variable.owner, p.variable.name) for p in model.players}
-    for (name, pointer), targets in model.pointed.items():
-        pointing = model.outside.pointing.get(targets[0].owner) if targets else None
-        if pointing is not None and targets[0].name in pointing.unknown:
-            what = refusal(
-                "neuron.pointer-points-depends-i-membrane", pointer=pointer, name=targets[0].name
-            )
-            model.rejected.append(Rejected(name, what))
-        if targets and targets[0].owner in model.mechanisms:
-            owner, variable = targets[0].owner, targets[0].name
-            states = model.mechanisms[owner].program.states
-            kept_there = variable in {(q.public or q.name).split("[")[0] for q in states}
-            if (owner, variable) in played or not kept_there:
-                what = refusal(
-                    "neuron.pointer-points-set-from-outside",
-                    pointer=pointer,
-                    variable=variable,
-                    owner=owner,
-                )
-                model.rejected.append(Rejected(name, what))
+    states = model.mechanisms[owner].program.states
+    is_kept = variable in {(q.public or q.name).split("[")[0] for q in states}
+    if (owner, variable) in played or not is_kept:
+        words = {"pointer": pointer, "variable": variable, "owner": owner}
+        yield Rejected(name, refusal("neuron.pointer-points-set-from-outside", **words))
 
 
 def find_written(model: NeuronModel) -> None:

@@ -177,7 +177,11 @@ class Records:
         if variable.owner not in imported.groups or variable.number < 0:
             what = refusal("neuron.vector-record-not-simulated", name=variable.name)
             raise RejectedError([Rejected(variable.owner, what)])
-        group, model = imported.groups[variable.owner], self._sim.model
+        return self._changing(variable)
+
+    def _changing(self, variable: Variable) -> tuple[str, str] | None:
+        """Return owner and name of a mechanism's variable that may change; None if it stays."""
+        group, model = self._imported.groups[variable.owner], self._sim.model
         mechanism, (kind, _) = group.mechanism, model.instances[group.number]
         program = mechanism.program
         played = {p.parameter for p in model.played if p.kind == kind}

@@ -83,15 +83,14 @@ def pointing_of(
     of = np.zeros(0, np.int64)
     for pointer in file.pointers:
         targets = [variable(k, pointer) for k in range(len(instances))]
-        names = dict.fromkeys((v.owner, v.name) if v is not None else ("", "") for v in targets)
-        if not any(owner == OUTSIDE for owner, _ in names):
+        names = _names_of(targets)
+        name = next((name for owner, name in names if owner == OUTSIDE), "")
+        if not name:
             continue
-        name = next(name for owner, name in names if owner == OUTSIDE)
         if len(names) > 1 or name in found or name not in (POTENTIAL, _MEMBRANE):
-            also = " and to others" if len(names) > 1 else ""
-            what = what or refusal(
-                "neuron.pointer-points-extracellular", pointer=pointer, name=name, also=also
-            )
+            also = " and to others" * (len(names) > 1)
+            words = {"pointer": pointer, "name": name, "also": also}
+            what = what or refusal("neuron.pointer-points-extracellular", **words)
         every.append(pointer)
         found[name] = pointer
         if name == POTENTIAL:
@@ -103,13 +102,14 @@ def pointing_of(
     return Pointing(tuple(every), sets, reads, of, unknown, what or _refused(file, sets, reads, of))
 
 
+def _names_of(targets: Sequence[Variable | None]) -> list[tuple[str, str]]:
+    """Return owner and name of each target once, in their order; empty ones of nothing known."""
+    return [*dict.fromkeys((v.owner, v.name) if v is not None else ("", "") for v in targets)]
+
+
 def _refused(file: File, sets: str, reads: str, of: np.ndarray) -> Sentence | None:
     """Say what of a mechanism with such POINTERs is not simulated; None where all is."""
-    bodies = [*file.main.items(), *file.blocks.items()]
-    kinds = {block.sort for block in file.blocks.values()} - {"FUNCTION", "PROCEDURE"}
-    kinds |= {*file.main} - _KNOWN
-    is_more = file.ions or file.nonspecific or file.electrode or file.random or file.verbatim
-    if is_more or kinds or any(all_of(b.body, "solve") for _, b in bodies):
+    if _does_more(file):
         which = f"POINTER {sets or reads} to {POTENTIAL if sets else _MEMBRANE}"
         return refusal("neuron.potential-of-mechanism-that-does-more", which=which)
     if sets and (len({*of.tolist()}) < len(of)):
@@ -119,6 +119,18 @@ def _refused(file: File, sets: str, reads: str, of: np.ndarray) -> Sentence | No
     if sets and not (_BEFORE in file.main and sets in set_by(file.main[_BEFORE].body, file.blocks)):
         return refusal("neuron.pointer-e-extracellular-no-before-breakpoint-sets", sets=sets)
     return None
+
+
+def _does_more(file: File) -> bool:
+    """Whether a mechanism does more than set variables of its own and what its POINTERs name."""
+    kinds = {block.sort for block in file.blocks.values()} - {"FUNCTION", "PROCEDURE"}
+    if kinds or {*file.main} - _KNOWN:
+        return True
+    bodies = (block.body for block in (*file.main.values(), *file.blocks.values()))
+    if any(all_of(body, "solve") for body in bodies):
+        return True
+    parts = file.ions, file.nonspecific, file.electrode, file.random, file.verbatim
+    return any(map(bool, parts))
 
 
 def _tainted(file: File, name: str) -> set[str]:

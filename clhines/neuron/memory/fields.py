@@ -8,8 +8,9 @@ instance has a *row* in it: NumPy reads and sets all at once.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import NamedTuple
 
@@ -151,6 +152,24 @@ def _parent_word(memory: NeuronMemory) -> int:
     return -1
 
 
+def _nodes_of(node_at: Callable[[float], int], nseg: int, far: float) -> list[int]:
+    """Return a section's nodes from the end at its parent to the `far` one, 0 or 1."""
+    nodes = [node_at((k + 0.5) / nseg) for k in range(nseg)]
+    return [*(nodes if far else nodes[::-1]), node_at(far)]
+
+
+def _first(places: Iterable[int]) -> int:
+    for place in places:
+        return place
+    raise ValueError
+
+
+def _only(places: Iterable[int]) -> int:
+    """Return the one place; a ValueError: there are none or several."""
+    (place,) = places
+    return place
+
+
 def _found(memory: NeuronMemory, section: Section, parent: int) -> Fields:
     pointer = ctypes.c_void_p
     node_at = memory.function("_Z10node_exactP7Sectiond", pointer, pointer, ctypes.c_double)
@@ -158,50 +177,36 @@ def _found(memory: NeuronMemory, section: Section, parent: int) -> Fields:
     type_of = memory.function("_Z23_nrn_mechanism_get_typeP4Prop", ctypes.c_int, pointer)
     places = memory.function("_Z28_nrn_mechanism_access_dparamP4Prop", pointer, pointer)
     address, nseg = memory.object_of(section), int(section.nseg)
-    nodes = [node_at(address, (k + 0.5) / nseg) for k in range(nseg)]
     far = 1.0 - float(section.orientation())
-    nodes = (nodes if far else nodes[::-1]) + [node_at(address, far)]
+    nodes = _nodes_of(partial(node_at, address), nseg, far)
     words, readable = raw.words_at(address, _SECTION), raw.Readable(8 * (nseg + 1))
-    at_nodes = next(
-        k for k, w in enumerate(words) if readable.likely(w) and raw.words_at(w, nseg + 1) == nodes
-    )
+    likely = (k for k, w in enumerate(words) if readable.likely(w))
+    at_nodes = _first(k for k in likely if raw.words_at(words[k], nseg + 1) == nodes)
     counts = [half & _COUNT for half in raw.halves(words)]
     node, segment = nodes[0], next(iter(section)) if far else list(section)[-1]
     of_node = raw.words_at(node, _NODE)
     most = ctypes.c_int.from_address(memory.address("n_memb_func")).value
-    known = [data for k in range(most) if (data := data_at(k, node))]
-    first = [k for k, w in enumerate(of_node) if w in known]
+    known = [*filter(None, map(data_at, range(most), [node] * most))]
     ri = np.array([1.0 / segment.ri()]).view(np.uint64)[0]
-    rinv = [k for k, w in enumerate(of_node) if abs(int(w) - int(ri)) <= 1]
-    if len(first) != 1 or len(rinv) != 1:
-        raise ValueError
     following = [raw.words_at(data, _DATA) for data in known]
-    nexts = [k for k in range(_DATA) if any(words[k] in known for words in following)]
-    types = [
-        k
-        for k in range(2 * _DATA)
-        if all(
-            raw.halves(w)[k] & _COUNT == type_of(d) for d, w in zip(known, following, strict=True)
-        )
-    ]
+    kinds = [[half & _COUNT for half in raw.halves(words)] for words in following]
+    every = tuple(map(type_of, known))
     rows = memory.place(raw.ref(segment, "diam")).row
     of_morphology = next(w for w in following if rows in w)
     row_of_data = of_morphology.index(rows)
-    offsets = {places(data) - data for data in known}
-    if len(nexts) != 1 or len(offsets) != 1:
-        raise ValueError
+    (offset,) = {places(data) - data for data in known}
     return Fields(
         parent=parent,
         count_half=counts.index(nseg + 1, 1),
         nodes=at_nodes,
         parent_node=words.index(node_at(address, 1.0 - far)),
         row=of_node.index(memory.place(raw.ref(segment, "v")).row),
-        rinv=rinv[0],
-        data=first[0],
-        next=nexts[0],
-        type_half=types[0],
+        rinv=_only(k for k, w in enumerate(of_node) if abs(int(w) - int(ri)) <= 1),
+        data=_only(k for k, w in enumerate(of_node) if w in known),
+        next=_only(k for k in range(_DATA) if any(words[k] in known for words in following)),
+        type_half=_first(k for k, kind in enumerate(zip(*kinds, strict=True)) if kind == every),
         row_of_data=row_of_data,
-        places=offsets.pop() // 8,
+        places=offset // 8,
         is_point=memory.are_points(),
     )
 

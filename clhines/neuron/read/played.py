@@ -21,6 +21,7 @@ from clhines.simulator.refusals import Sentence, refusal
 EVERY = -2  # number of a GLOBAL variable that is played: it is of all instances
 _SCALAR = 5  # of hoc's name_declared
 _OF_NETCON = "delay", "threshold"
+_NAMELESS = "a variable without a name in NEURON"
 
 
 _RECORDED = (
@@ -38,6 +39,10 @@ def name_of(h: Hoc, memory: NeuronMemory, place: Place) -> str:
     if name:
         is_structure = owner in ("morphology", "capacitance", "Node") or owner.endswith("_ion")
         return name if is_structure or name.startswith("_") else f"{owner}.{name}"
+    return _name_in_netcons(h, memory, place) or _name_in_hoc(h, memory, place) or _NAMELESS
+
+
+def _name_in_netcons(h: Hoc, memory: NeuronMemory, place: Place) -> str:
     for netcon in h.List("NetCon"):
         first = memory.weight_address(netcon) if netcon.wcnt() else 0
         number, rest = divmod(place.column - first, 8)
@@ -46,12 +51,16 @@ def name_of(h: Hoc, memory: NeuronMemory, place: Place) -> str:
         for variable in _OF_NETCON if netcon.valid() else ():  # no threshold without a source
             if memory.place(ref(netcon, variable)).column == place.column:
                 return f"{netcon}.{variable}"
+    return ""
+
+
+def _name_in_hoc(h: Hoc, memory: NeuronMemory, place: Place) -> str:
     for variable in dir(h):
         if h.name_declared(variable) == _SCALAR and not variable.startswith("_"):
             at = memory.known_place(h, variable)  # None: of a section, or a number of Python's
             if at is not None and at.column == place.column:
                 return variable
-    return "a variable without a name in NEURON"
+    return ""
 
 
 @dataclass(eq=False)
@@ -155,42 +164,38 @@ class PlayReader:
 
     def _read(self, played: PlayRead) -> None:
         self.in_use += played.words
-        what = "Vector.play" if "Play" in played.what else "Vector.record"
         if played.what == "unknown":
             self._reject(refusal("neuron.graph-another-object-records-each-step"))
             return
         if played.calls:
             self._reject(refusal("neuron.vector-play-statement"))
             return
+        is_play = "Play" in played.what
         vector = self.vectors.get(played.words[0])
         if vector is None:
+            what = "Vector.play" if is_play else "Vector.record"
             self._reject(refusal("neuron.vector-gone", what=what))
-            return
-        if played.what == "TvecRecord":
+        elif played.what == "TvecRecord":
             self.recorders.append(Recorder(played.words[0], vector, None))
-            return
-        is_time = not played.place.row and played.place.column == self._time
-        variable = None if is_time else self._places.find(played.place)
-        if variable is None and "Play" in played.what:
-            variable = self._global(played.place)
-        node = -1 if variable or is_time or "Play" in played.what else self._capacitive(played)
-        if node >= 0:
-            variable = Variable("", CAPACITIVE, node)
+        elif is_play:
+            variable = self._places.find(played.place) or self._global(played.place)
+            if variable is not None:
+                self._play(played, vector, variable)
+                return
+            name = name_of(self._h, self._memory, played.place)
+            self._reject(refusal("neuron.play-into-hoc", what="Vector.play", name=name))
+        else:
+            self._record(played, vector)
+
+    def _record(self, played: PlayRead, vector: Hoc) -> None:
+        place = played.place
+        is_time = not place.row and place.column == self._time
+        variable = None if is_time else self._recorded(place)
         if variable is None and not is_time:
-            if "Play" in played.what:
-                name = name_of(self._h, self._memory, played.place)
-                self._reject(refusal("neuron.play-into-hoc", what=what, name=name))
-                return
-            if played.place.row:
-                self.rejected.append(self.not_recorded(played.place))
-                return
-            variable = Variable(ELEMENT, "x", played.place.column)  # if mechanisms write it
-        if "Play" in played.what:
-            assert variable is not None
-            self._play(played, vector, variable)
+            self.rejected.append(self.not_recorded(place))
             return
-        now = self._memory.value(played.place)
-        recorder = Recorder(played.words[0], vector, variable, now=now, place=played.place)
+        now = self._memory.value(place)
+        recorder = Recorder(played.words[0], vector, variable, now=now, place=place)
         if played.what == "VecRecordDt":
             recorder.interval, recorder.event = _number(played.words[1]), played.words[2]
         elif played.what == "VecRecordDiscrete":
@@ -200,15 +205,21 @@ class PlayReader:
             recorder.event = played.words[2]
         self.recorders.append(recorder)
 
+    def _recorded(self, place: Place) -> Variable | None:
+        variable = self._places.find(place)
+        if variable is not None:
+            return variable
+        if not place.row:
+            return Variable(ELEMENT, "x", place.column)  # if mechanisms write it
+        node = self._places.capacitive(place)
+        return Variable("", CAPACITIVE, node) if node >= 0 else None
+
     def _global(self, place: Place) -> Variable | None:
         for owner, name in self._places.globals_() if not place.row else ():
             at = self._memory.known_place(self._h, f"{name}_{owner}")
             if at is not None and at.column == place.column:
                 return Variable(owner, name, EVERY)
         return None
-
-    def _capacitive(self, played: PlayRead) -> int:
-        return self._places.capacitive(played.place) if played.place.row else -1
 
     def _play(self, played: PlayRead, vector: Hoc, variable: Variable) -> None:
         y, continuous = np.array(vector, np.float64), played.what == "VecPlayContinuous"

@@ -80,10 +80,31 @@ def read_trains(
     h: Hoc, memory: NeuronMemory, contents: Contents, pending: Pending, vectors: dict[Hoc, Hoc]
 ) -> Trains:
     trains = Trains(tuple(n for n, i in contents.points.items() if is_train(i.entry.text)))
-    vector_of = {memory.object_of(stim): vector for stim, vector in vectors.items()}
-    known = {memory.inside(v): v for v in h.List("Vector")} if trains.names else {}
     due = {event.target: event.time for event in pending.selves if event.flag == 1}
     waits = {event.target for event in pending.selves if event.flag != 1}
+    _read_vectors(h, memory, contents, trains, (due, waits), vectors)
+    _add_patterns(trains, memory, contents, due)
+    if on_ranks(h):
+        trains.rejected += [
+            Rejected(name, refusal("neuron.patternstim-several-mpi-ranks"))
+            for name in sorted({name for name, _ in trains.patterns})
+        ]
+        trains.names += (OF_GID,) * (OF_GID not in trains.names)
+    return trains
+
+
+def _read_vectors(
+    h: Hoc,
+    memory: NeuronMemory,
+    contents: Contents,
+    trains: Trains,
+    events: tuple[dict[tuple[str, int], float], set[tuple[str, int]]],
+    vectors: dict[Hoc, Hoc],
+) -> None:
+    """Read the times of each train to come; `events` are due, or wait to begin it."""
+    due, waits = events
+    vector_of = {memory.object_of(stim): vector for stim, vector in vectors.items()}
+    known = {memory.inside(v): v for v in h.List("Vector")} if trains.names else {}
     for name in trains.names:
         for k, thing in enumerate(contents.points[name].things):
             if (name, k) not in due and (name, k) not in waits:  # nothing comes any more
@@ -104,14 +125,6 @@ def read_trains(
                 )
                 continue
             trains.fields[name, k] = fields[_INDEX], fields[_TIME]
-    _add_patterns(trains, memory, contents, due)
-    if on_ranks(h):
-        trains.rejected += [
-            Rejected(name, refusal("neuron.patternstim-several-mpi-ranks"))
-            for name in sorted({name for name, _ in trains.patterns})
-        ]
-        trains.names += (OF_GID,) * (OF_GID not in trains.names)
-    return trains
 
 
 def _add_patterns(

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -127,8 +126,9 @@ class NeuronWires:
 def read_wires(
     h: Hoc, read_by: tuple[NeuronMemory, EventSources], places: MemoryPlaces, contents: Contents
 ) -> tuple[NeuronWires, list[Rejected]]:
-    senders, rejected = Senders(read_by[0], contents), list[Rejected]()
-    origins = _read_origins(h, read_by, places, contents, senders, rejected)
+    senders = Senders(read_by[0], contents)
+    reader = _OriginReader(h, read_by, places, contents, senders)
+    origins, rejected = reader.read(), reader.rejected
     every = list(h.List("NetCon"))
     read = read_by[1].netcons(every)
     target = senders.of_points(read.target)
@@ -148,58 +148,82 @@ def read_wires(
     return NeuronWires(senders, origins, all_of_them, read, origin, target, width), rejected
 
 
-def _read_origins(
-    h: Hoc,
-    read_by: tuple[NeuronMemory, EventSources],
-    places: MemoryPlaces,
-    contents: Contents,
-    senders: Senders,
-    rejected: list[Rejected],
-) -> list[Origin]:
-    texts = {name: instances.entry.text for name, instances in contents.points.items()}
-    silent = {  # NEURON takes any point process for a source
-        name for name, text in texts.items() if text and not re.search(_SENDS, text)
-    }
-    alone = not on_ranks(h) and not int(h.CVode().queue_mode()) & 1
-    of_gids = on_ranks(h) or any(is_pattern(text) for text in texts.values())
-    memory, reader = read_by
-    origins, sources, compared = list[Origin](), reader.every(), Counter[str]()
-    objects = senders.of_objects(np.array([source.object for source in sources], np.int64))
-    for source, number in zip(sources, objects.tolist(), strict=True):
-        sender, node = senders[number] if number >= 0 else None, -1
-        if source.place is not None:
-            node = places.node(source.place)
-        nothing = not source.object and source.place is None
-        if nothing and source.gid >= 0 and of_gids:
-            sender = OF_GID, source.gid
-            if source.times and on_ranks(h):
-                what = refusal("neuron.netcon-record-gid-another-rank", gid=source.gid)
-                rejected.append(Rejected("", what))
-        of_x = source.place is not None  # NEURON compares the x of a sender that has one
-        if node < 0 and sender is not None and sender[0] in silent and not of_x:
-            continue
-        variable = _compared(places, contents, source) if node < 0 and alone else None
-        if node < 0 and (sender is None or of_x) and variable is None:
-            if nothing:
-                continue  # a cell that is gone, or a gid that no process has
-            of = "an object that sends no events"
-            if source.place is not None:
-                of = name_of(h, memory, source.place)
-            way_out = "expected a voltage or an object that sends events"
-            rejected.append(Rejected("", refusal("neuron.netcon-source", what=of), way_out))
-            continue
+class _OriginReader:
+    """Reads sources of events; what is not simulated of them is `rejected`."""
+
+    def __init__(
+        self,
+        h: Hoc,
+        read_by: tuple[NeuronMemory, EventSources],
+        places: MemoryPlaces,
+        contents: Contents,
+        senders: Senders,
+    ) -> None:
+        self._h, self._places, self._contents, self._senders = h, places, contents, senders
+        self._memory, self._sources = read_by
+        texts = {name: instances.entry.text for name, instances in contents.points.items()}
+        # NEURON takes any point process for a source
+        self._silent = {n for n, text in texts.items() if text and not re.search(_SENDS, text)}
+        self._on_ranks = on_ranks(h)
+        self._compares = not self._on_ranks and not int(h.CVode().queue_mode()) & 1
+        self._has_gids = self._on_ranks or any(is_pattern(text) for text in texts.values())
+        self._counts = Counter[str]()  # of variables that are compared
+        self.rejected = list[Rejected]()
+
+    def read(self) -> list[Origin]:
+        sources = self._sources.every()
+        objects = np.array([source.object for source in sources], np.int64)
+        numbers = self._senders.of_objects(objects).tolist()
+        origins = map(self._origin, sources, numbers)
+        return [origin for origin in origins if origin is not None]
+
+    def _origin(self, source: Source, number: int) -> Origin | None:
+        node = -1 if source.place is None else self._places.node(source.place)
+        sender, variable = None, None
+        if node < 0:
+            sender, variable = self._sender(source, number), self._variable(source)
+            if source.place is None and sender is not None and sender[0] in self._silent:
+                return None
+            # NEURON compares the x of a sender that has one
+            if variable is None and (sender is None or source.place is not None):
+                self._refuse(source)
+                return None
         if source.is_called:
-            rejected.append(Rejected("", refusal("neuron.netcon-record-statement")))
+            self.rejected.append(Rejected("", refusal("neuron.netcon-record-statement")))
         if variable is not None:
-            own = f"{variable.owner}.{variable.name}"
-            sender, number = (own, compared[own]), -1
-            compared[own] += 1
-        sender, number = (sender, number) if node < 0 else (None, -1)
-        known, threshold = vars(source), reader.threshold(source.address)
-        given = node, threshold, sender, number, variable
-        names = "node", "threshold", "sender", "number", "variable"
-        origins.append(Origin(**known, **dict[str, Any](zip(names, given, strict=True))))
-    return origins
+            name = f"{variable.owner}.{variable.name}"
+            sender = name, self._counts[name]
+            self._counts[name] += 1
+        return Origin(
+            **vars(source),
+            node=node,
+            threshold=self._sources.threshold(source.address),
+            sender=sender,
+            number=-1 if sender is None or variable is not None else number,
+            variable=variable,
+        )
+
+    def _sender(self, source: Source, number: int) -> Sender | None:
+        if number >= 0:
+            return self._senders[number]
+        if source.object or source.place is not None or source.gid < 0 or not self._has_gids:
+            return None
+        if source.times and self._on_ranks:
+            what = refusal("neuron.netcon-record-gid-another-rank", gid=source.gid)
+            self.rejected.append(Rejected("", what))
+        return OF_GID, source.gid
+
+    def _variable(self, source: Source) -> Variable | None:
+        return _compared(self._places, self._contents, source) if self._compares else None
+
+    def _refuse(self, source: Source) -> None:
+        if not source.object and source.place is None:
+            return  # a cell that is gone, or a gid that no process has
+        of = "an object that sends no events"
+        if source.place is not None:
+            of = name_of(self._h, self._memory, source.place)
+        way_out = "expected a voltage or an object that sends events"
+        self.rejected.append(Rejected("", refusal("neuron.netcon-source", what=of), way_out))
 
 
 def _compared(places: MemoryPlaces, contents: Contents, source: Source) -> Variable | None:

@@ -105,39 +105,53 @@ def read_pointed(
     """
     found, rejected = dict[tuple[str, str], list[Variable]](), list[Rejected]()
     for name, pointer in ((n, p) for n, m in mechanisms.items() for p in m.program.pointers):
-        targets, is_set = list[Variable](), pointer in mechanisms[name].program.assigned
-        what, expected, numbers = "", "", set[int]()
+        is_set = pointer in mechanisms[name].program.assigned
+        targets = list[Variable]()
         for k, thing in enumerate(every[name].things):
             place = memory.known_place(thing, pointer)
             variable = None if place is None or not place.row else places.find(place)
             if (name, pointer, k) in known:
                 variable = Variable("", "v", known[name, pointer, k])
+            what, expected = "", ""
             if variable is None or variable.number < 0:
                 what = _shown(memory, place)
                 expected = "expected a voltage, or a variable of an instance of a mechanism"
-            elif variable.owner not in ("", *every) or (
-                not variable.owner and variable.name != "v"
-            ):
-                what = f"{variable.name} of {variable.owner or 'a segment'}"
-            elif is_set and variable.owner in ("", name):
-                what = f"{variable.name} of {variable.owner or 'a node'}, and is written"
-            elif is_set and (variable.number in numbers or variable.place is not None):
-                more = "of an array" if variable.place is not None else "of several instances"
-                what = f"{variable.name} of {variable.owner}, {more}, and is written"
-            elif targets and _kind(variable) != _kind(targets[0]):
-                what = f"{targets[0].name} and, in another instance, to {variable.name}"
+            else:
+                what = _unsupported(variable, targets, every)
+                if not what and is_set:
+                    what = _not_assigned(variable, targets, name)
             if what or variable is None:
-                rejected.append(
-                    Rejected(
-                        name, refusal("neuron.pointer-points", pointer=pointer, what=what), expected
-                    )
-                )
+                said = refusal("neuron.pointer-points", pointer=pointer, what=what)
+                rejected.append(Rejected(name, said, expected))
                 break
             targets.append(variable)
-            numbers.add(variable.number)
         else:
             found[name, pointer] = targets
     return found, rejected
+
+
+def _unsupported(
+    variable: Variable, targets: Sequence[Variable], every: Mapping[str, Instances]
+) -> str:
+    """Name a variable that no POINTER reads; empty if it may be read as the `targets` before."""
+    owner = variable.owner
+    if owner not in ("", *every) or (not owner and variable.name != "v"):
+        return f"{variable.name} of {owner or 'a segment'}"
+    if targets and _kind(variable) != _kind(targets[0]):
+        return f"{targets[0].name} and, in another instance, to {variable.name}"
+    return ""
+
+
+def _not_assigned(variable: Variable, targets: Sequence[Variable], name: str) -> str:
+    """Name a variable to which a POINTER of a mechanism may not assign; empty if it may."""
+    owner = variable.owner
+    if owner in ("", name):
+        return f"{variable.name} of {owner or 'a node'}, and is written"
+    if variable.place is not None:
+        return f"{variable.name} of {owner}, of an array, and is written"
+    if variable.number in {target.number for target in targets}:
+        return f"{variable.name} of {owner}, of several instances, and is written"
+    return ""
 
 
 def _shown(memory: NeuronMemory, place: Place | None) -> str:

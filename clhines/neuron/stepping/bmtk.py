@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -145,28 +146,32 @@ def _read_by(h: Hoc) -> Iterator[tuple[Any, str]]:
     idle = [sys.modules[name].SimulatorMod.step for name in _BASES]
     for mod in _kept(sim, "sim_mods"):
         if type(mod) in (modules.MembraneReport, modules.SomaReport):
-            for cell in map(sim.net.get_cell_gid, _kept(mod, "local_gids")):
-                if type(mod) is modules.SomaReport:
-                    segments = [cell.soma[0](0.5)]
-                else:
-                    types, within = cell.morphology.seg_props.type, _kept(mod, "section_types")
-                    pairs = zip(cell.morphology.segments, types, strict=False)
-                    segments = [segment for segment, what in pairs if what in within]
-                names = *_kept(mod, "variables"), *_kept(mod, "transforms")
-                yield from ((segment, name) for segment in segments for name in names)
+            yield from _read_by_report(sim, mod, only_somas=type(mod) is modules.SomaReport)
         elif type(mod) is modules.NetconReport:
-            every = (x for each in _kept(mod, "object_lookup").values() for x in each)
+            every = chain.from_iterable(_kept(mod, "object_lookup").values())
             yield from ((synapse, name) for synapse in every for name in _kept(mod, "variables"))
         elif type(mod) is modules.ClampReport:
             yield from ((_kept(clamp, "stim"), "i") for clamp in _kept(mod, "clamps"))
         elif type(mod) is modules.EcpMod:
-            for cell in map(sim.net.get_cell_gid, _kept(mod, "local_gids")):
-                yield from ((segment, "i_membrane_") for sec in cell.hobj.all for segment in sec)
+            cells = map(sim.net.get_cell_gid, _kept(mod, "local_gids"))
+            sections = chain.from_iterable(cell.hobj.all for cell in cells)
+            yield from ((segment, "i_membrane_") for segment in chain.from_iterable(sections))
         elif type(mod).step not in idle and (on_ranks(h) or not _sets_potentials(mod)):
             raise InputError(
                 f"has a module {type(mod).__name__} that may change the model in a step; expected "
                 "reports alone"
             )
+
+
+def _read_by_report(sim: Any, mod: Any, only_somas: bool) -> Iterator[tuple[Any, str]]:
+    names = *_kept(mod, "variables"), *_kept(mod, "transforms")
+    for cell in map(sim.net.get_cell_gid, _kept(mod, "local_gids")):
+        segments = [cell.soma[0](0.5)] if only_somas else cell.morphology.segments
+        if not only_somas:
+            types, within = cell.morphology.seg_props.type, _kept(mod, "section_types")
+            pairs = zip(segments, types, strict=False)
+            segments = [segment for segment, what in pairs if what in within]
+        yield from ((segment, name) for segment in segments for name in names)
 
 
 def _sets_potentials(mod: Any) -> bool:
