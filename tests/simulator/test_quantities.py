@@ -26,7 +26,6 @@ from clhines import (
     solve_tridiagonal,
 )
 from clhines.core.quantities import as_numbers
-from clhines.neuron.calls import num_steps
 from clhines.simulator.analysis import Features, extract, voltage_at
 from clhines.simulator.model import compile
 from clhines.simulator.network.groups import inside
@@ -194,6 +193,7 @@ def of_protocol(**given):
 
 
 def steps_to(tstop):
+    from clhines.neuron.calls import num_steps
 
     cvode = SimpleNamespace(active=lambda: 0)
     return num_steps(SimpleNamespace(dt=0.025, t=0.0, CVode=lambda: cvode), tstop)
