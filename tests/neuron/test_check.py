@@ -330,8 +330,8 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
         "mechanisms and point processes that hoc makes",
         "nrn_netrec_state_adjust",
         "Vector.record of",
-        "Vector.record at intervals",  # in back/test_writeback.py
-        "Vector.record into",  # in back/test_writeback.py
+        "Vector.record at intervals",  # in back/test_records.py
+        "Vector.record into",  # in back/test_records.py
         "Vector.play of a statement",  # in switch/test_hooks.py
         "Vector.play into anything else",
         "NetCon of a variable",  # in test_mechanisms.py

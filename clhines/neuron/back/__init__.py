@@ -1,5 +1,5 @@
 """Values and results, from NEURON and back.
 
-`states`: values in and out; `queue`: events on their way, and those of a step; `writeback`: what is
-recorded, and events that were sent.
+`states`: values in and out; `records`: what Vectors record, `counters`: what those of APCount keep;
+`events`: events on their way; `runaways`: warnings of voltages that run off.
 """

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from clhines.core.errors import InputError
-from clhines.neuron.back.writeback import Records
+from clhines.neuron.back.records import Records
 from clhines.neuron.importer import Imported
 from clhines.neuron.memory.raw import Place, numbers_in, ref, words_at
 from clhines.neuron.model import NeuronModel

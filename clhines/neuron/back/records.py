@@ -1,4 +1,4 @@
-"""Results of a run into NEURON's memory: recording vectors, events on their way, and warnings."""
+"""What Vectors of a model record: asked of a simulation, and filled after a run."""
 
 from __future__ import annotations
 
@@ -7,22 +7,17 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from clhines.core.arrays import half_steps, ranges
-from clhines.core.errors import say_to_caller
-from clhines.neuron.back.states import Arrays, check_numbers, voltages
+from clhines.neuron.back.states import voltages
 from clhines.neuron.calls import clock
 from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.importer import Imported
 from clhines.neuron.memory.catalogue import OUTSIDE
-from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.places import CAPACITIVE, ELEMENT, ION, OF_HOC, Variable
 from clhines.neuron.read.played import Recorder
-from clhines.neuron.read.trains import held_vector
 from clhines.neuron.read.tree import CAPACITANCE
 from clhines.neuron.read.wiring import Origin
-from clhines.simulator.importing import SPIKE_LATE, check_rings, rings_of
+from clhines.simulator.importing import SPIKE_LATE
 from clhines.simulator.mechanisms import SET, SET_AT, Mechanism
-from clhines.simulator.mechanisms.nmodl import counts_crossings
 from clhines.simulator.refusals import refusal
 from clhines.simulator.result import Result
 from clhines.simulator.simulation import Simulation
@@ -30,18 +25,7 @@ from clhines.simulator.simulation import Simulation
 _CHARGED = "", CAPACITIVE
 _V = "", "v"
 _MEMBRANE, _VEXT = (OUTSIDE, "i_membrane"), (OUTSIDE, "vext")
-NEAR = 1e-6  # steps: times that differ by rounding
 BEFORE_STEPS = {"before_initial", "initial", "after_initial"}  # blocks
-# mV: from here on v + 0.001 mV, with which NEURON makes conductances, is rounded by 2^-23 of the
-# difference and more, as in float32; ten million times further away nothing of it is left
-FAR = 2.0**20
-
-
-def last_delivery(t: float, dt: float, steps: int) -> float:
-    """Time, ms, up to which NEURON has delivered after some steps: the middle of the last."""
-    if not steps:
-        return t - 0.5 * dt
-    return float(half_steps(t, dt, 2 * steps - 1)[-1])
 
 
 def changes(mechanism: Mechanism, output: str) -> bool:
@@ -412,241 +396,3 @@ class Records:
             else:
                 found.append((t, number))
         return found
-
-
-class Runaways:
-    """Says which voltages run off, where NEURON's own results are those of its rounding.
-
-    It sees voltages that Vectors record, those at instances that get a negative weight, which may
-    make conductances negative, in each step, and all at the end of a run.
-    """
-
-    def __init__(self, sim: Simulation, imported: Imported, records: Records) -> None:
-        self._imported, self._records = imported, records
-        self._told, self._until = set[int](), np.inf  # in this run, up to this time, ms
-        self._nodes = self._reached()
-        words = ("min", "max") if len(self._nodes) else ()
-        self._extremes = [sim.record("v", self._nodes, reduce=word) for word in words]
-
-    def _reached(self) -> np.ndarray:
-        """Return the nodes, (k,) int64, at which instances get a negative weight."""
-        model, nodes = self._imported.model, set[int]()
-        wires = model.wires
-        for number in np.unique(wires.target[(wires.weights < 0).any(1)]).tolist():
-            name, k = wires.senders[number]
-            if name in self._imported.groups:
-                nodes.add(int(model.contents.points[name].nodes[k]))
-        return np.array(sorted(nodes - {-1}), np.int64)
-
-    def are_seen(self) -> bool:
-        """Whether it still sees all instances with a negative weight."""
-        return bool(np.isin(self._reached(), self._nodes).all())
-
-    def tell(self, result: Result, first: int, end: np.ndarray) -> None:
-        """Warn of a run, less the first rows of records, that ends with voltages `end`, mV."""
-        before, self._until = self._until, float(self._imported.model.h.t)
-        if self._until <= before:
-            self._told.clear()
-        most = np.abs(end).astype(np.float64)
-        for extreme in self._extremes:
-            most[self._nodes] = np.fmax(most[self._nodes], np.abs(result[extreme]))
-        nodes, rows = self._records.voltages(result)
-        if len(rows) > first:
-            seen = rows[first:]
-            np.fmax.at(most, nodes, np.fmax(seen.max(0), -seen.min(0)))
-        far = [k for k in np.flatnonzero(most >= FAR).tolist() if k not in self._told]
-        if not far:
-            return
-        self._told.update(far)
-        at = max(far, key=lambda k: float(most[k]))
-        more = f" and {len(far) - 1} more" if len(far) > 1 else ""
-        say_to_caller(
-            f"voltages run off: {self._name(at)}{more}, to {most[at]:.1g} mV, by t = "
-            f"{self._imported.model.h.t:g} ms; rounding spoils NEURON's conductances, which are "
-            f"differences over 0.001 mV, beyond {FAR:.0g} mV, so that its spikes may be others"
-        )
-
-    def _name(self, node: int) -> str:
-        """Return the segment of a node, or the nearest above it, and a gid of its cell."""
-        tree, wires = self._imported.model.tree, self._imported.model.wires
-        place = np.flatnonzero(tree.inner_numbers == node)
-        while not len(place) and tree.parent[node] >= 0:
-            node = int(tree.parent[node])
-            place = np.flatnonzero(tree.inner_numbers == node)
-        named = str(tree.segment(int(place[0]))) if len(place) else f"node {node}"
-        bounds = self._imported.network.forest.cell_offsets
-        cell = np.searchsorted(bounds, node, side="right") - 1
-        for origin in wires.origins:
-            if origin.gid >= 0 and bounds[cell] <= origin.node < bounds[cell + 1]:
-                return f"{named} (gid {origin.gid})"
-        return named
-
-
-class Counters:
-    """Lets a simulation record the times that Vectors of APCount keep, and fills them."""
-
-    def __init__(self, sim: Simulation, imported: Imported) -> None:
-        model = self._model = imported.model
-        self._found: list[tuple[int, Instances, int, int, int]] = []
-        points = {n: i for n, i in model.contents.points.items() if counts_crossings(i.entry.text)}
-        for name, instances in points.items():
-            for k, thing in enumerate(instances.things):
-                vector = held_vector(model.memory, thing, model.plays.vectors)
-                if vector is not None:
-                    group = imported.groups[name]
-                    n, time = (sim.record(variable, group, [k]) for variable in ("n", "time"))
-                    self._found.append((model.memory.inside(vector), instances, k, n, time))
-
-    def fill(self, result: Result, first: int) -> None:
-        """Put a run's times into all vectors, where NEURON has the numbers of its begin."""
-        for address, instances, k, n, time in self._found:
-            vector = self._model.plays.vectors[address]
-            counts = np.append(instances.values("n")[k], result[n][first:, 0])
-            for row in np.flatnonzero(np.diff(counts) > 0).tolist():
-                vector.resize(int(counts[row + 1]))
-                vector.x[int(counts[row + 1]) - 1] = float(result[time][first + row, 0])
-
-
-def check_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
-    """Refuse, before anything is written, what NEURON's memory cannot take."""
-    netcons = sim.model.netcons
-    counts = arrays["count"][netcons.source] - arrays["cursor"]
-    check_rings(counts, rings_of(sim.model)[1][netcons.source])  # ranks have told each other since
-    check_numbers(sim, imported, arrays)
-
-
-def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float) -> None:
-    """Replace the events on their way by a simulation's; given times were sent up to `last`, ms."""
-    model = imported.model
-    queue, t = model.queue, float(model.h.t)
-    unseen = _unseen(sim, arrays, t)
-    movable = _movable(imported)
-    events, senders = queue.columns(), model.wires.senders
-    selves = events.what == "SelfEvent"
-    number = np.where(selves, senders.of_points(events.target), -1)
-    of_trains = np.array([name in model.trains.names for name in (*senders.names, "")], bool)
-    of_trains = of_trains[np.append(senders.name, -1)[number]]
-    gone = (number >= 0) & ~of_trains | np.isin(events.what, ("NetCon", "PreSyn"))
-    # in the order of NEURON's bins, in which the first is found at once
-    order = np.argsort(events.bin_order, kind="stable")
-    queue.remove(*events.item[order][gone[order]].tolist())
-    of_stims = zip(number[of_trains].tolist(), events.item[of_trains].tolist(), strict=True)
-    stims = {senders[k]: item for k, item in of_stims}
-    model.h.t = min(last, t)  # NEURON takes no event of the past, and has delivered up to here
-    _put_netcons(sim, imported, arrays, last, unseen)
-    _put_selves(sim, imported, arrays, movable)
-    model.h.t = t
-    _move_trains(imported, stims, last)
-    delivers = model.bins is not None or model.watched
-    if delivers or model.plays.is_playing:  # on this rank alone, perhaps: all exchange in a step
-        queue.put_exchange_off(float(clock(t, sim.model.dt, 1)[-1]))
-    if model.plays.is_playing:
-        queue.play(last, t)
-    _put_watches(sim, imported, arrays)
-    above = dict(zip(sim.model.sources.detector_source.tolist(), arrays["held"], strict=True))
-    for address, sources in imported.detectors.items():
-        one = int(sources[0])
-        model.sources.above(address).value = bool(above[one]) and one not in unseen
-    if delivers:  # self events come before the next bin, and before WATCH conditions are compared
-        queue.deliver_until(t)
-
-
-def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
-    """Return sources that crossed their threshold in the last step, which NEURON sees later."""
-    first, size = rings_of(sim.model)
-    sources = sim.model.sources.detector_source
-    sources = sources[arrays["count"][sources] > 0]
-    last = arrays["ring"][first[sources] + (arrays["count"][sources] - 1) % size[sources]]
-    return set(sources[last > t - 0.5 * sim.model.dt].tolist())
-
-
-def _movable(imported: Imported) -> dict[str, np.ndarray]:
-    """Where instances keep their event for net_move, by mechanism; 0 for none; emptied."""
-    model, found = imported.model, dict[str, np.ndarray]()
-    for name, group in imported.groups.items():
-        net = group.mechanism.program.net
-        if net is not None and any(s.kind != "event" for s in net.sends):
-            found[name] = model.slots.movable(model.every[name])
-    return found
-
-
-def _put_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
-    model = imported.model
-    if model.watched:
-        model.slots.disarm()
-    for name in model.watched:
-        k, place = sim.model.instances[imported.groups[name].number]
-        queue = sim.model.schema.named(arrays, "queue", k)
-        armed, above = queue["armed"][:, place], queue["above"][:, place]
-        conditions = [(int(j), int(w), bool(above[w, j])) for w, j in np.argwhere(armed)]
-        model.slots.watch(model.every[name], conditions)
-    for name, group in imported.compared.items():
-        k, place = sim.model.instances[group.number]
-        above = sim.model.schema.named(arrays, "queue", k)["above"][0, place]
-        for origin, is_above in zip(model.wires.compared[name], above.tolist(), strict=True):
-            model.sources.above(origin.address).value = bool(is_above)
-
-
-def _put_netcons(
-    sim: Simulation, imported: Imported, arrays: Arrays, last: float, unseen: set[int]
-) -> None:
-    model, netcons, t = imported.model, sim.model.netcons, imported.model.h.t
-    first, size = rings_of(sim.model)
-    counts = arrays["count"][netcons.source] - arrays["cursor"]
-    c = np.repeat(np.arange(len(counts)), counts)
-    source, event = netcons.source[c], ranges(arrays["cursor"], counts)
-    sent = arrays["ring"][first[source] + event % size[source]]
-    to_come = np.isin(source, [*_train_numbers(imported)]) & (sent > last)
-    to_be_seen = np.isin(source, [*unseen]) & (event + 1 == arrays["count"][source])
-    c, source, event, sent = (a[~(to_come | to_be_seen)] for a in (c, source, event, sent))
-    address = model.wires.read.address[imported.netcons[c]]
-    time = sent + netcons.delay[c]
-    if model.bins is None:
-        model.queue.send(address, np.maximum(time, t))
-        return
-    key = np.where(np.isin(source, sim.model.sources.detector_source), sent, sent + SPIKE_LATE)
-    model.bins.begin_at(last)
-    order = np.lexsort((event, sim.model.connection_ranks[c], key))
-    model.bins.put(address[order], time[order])
-
-
-def _train_numbers(imported: Imported) -> set[int]:
-    origins, names = imported.model.wires.origins, imported.model.trains
-    return {
-        number
-        for number, origin in zip(imported.numbers.tolist(), origins, strict=True)
-        if origin.sender is not None and origin.sender[0] in names.names
-    }
-
-
-def _put_selves(
-    sim: Simulation, imported: Imported, arrays: Arrays, movable: dict[str, np.ndarray]
-) -> None:
-    model, t = imported.model, imported.model.h.t
-    for name, group in imported.groups.items():
-        k, place = sim.model.instances[group.number]
-        queue = sim.model.schema.named(arrays, "queue", k)
-        if not queue:
-            continue
-        senders, size = model.wires.senders, queue["size"][place]
-        points = senders.points[senders.name == senders.names.index(name)]
-        places = movable.get(name, np.zeros(len(points), np.int64))
-        instance = np.repeat(np.arange(len(size)), size)
-        at = ranges(np.zeros_like(size), size), place[instance]
-        number = np.append(imported.netcons, -1)[queue["connection"][at]]
-        weight = np.append(model.wires.read.weight, 0)[number]
-        time, flag = np.maximum(queue["time"][at], t), queue["flag"][at].astype(np.float64)
-        model.queue.send_selves(points[instance], time, flag, weight, places[instance])
-
-
-def _move_trains(imported: Imported, stims: dict[tuple[str, int], int], last: float) -> None:
-    model = imported.model
-    for stim, item in stims.items():
-        times = model.trains.times[stim]
-        past = int(np.searchsorted(times, last, side="right"))
-        if past:
-            model.trains.go_on(stim, past)
-        if past < len(times):
-            model.queue.move(item, float(times[past]))
-        else:
-            model.queue.remove(item)

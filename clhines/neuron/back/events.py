@@ -1,0 +1,164 @@
+"""Events on their way after a run, into NEURON's queue."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clhines.core.arrays import half_steps, ranges
+from clhines.neuron.back.states import Arrays, check_numbers
+from clhines.neuron.calls import clock
+from clhines.neuron.importer import Imported
+from clhines.simulator.importing import SPIKE_LATE, check_rings, rings_of
+from clhines.simulator.simulation import Simulation
+
+
+def last_delivery(t: float, dt: float, steps: int) -> float:
+    """Time, ms, up to which NEURON has delivered after some steps: the middle of the last."""
+    if not steps:
+        return t - 0.5 * dt
+    return float(half_steps(t, dt, 2 * steps - 1)[-1])
+
+
+def check_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+    """Refuse, before anything is written, what NEURON's memory cannot take."""
+    netcons = sim.model.netcons
+    counts = arrays["count"][netcons.source] - arrays["cursor"]
+    check_rings(counts, rings_of(sim.model)[1][netcons.source])  # ranks have told each other since
+    check_numbers(sim, imported, arrays)
+
+
+def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float) -> None:
+    """Replace the events on their way by a simulation's; given times were sent up to `last`, ms."""
+    model = imported.model
+    queue, t = model.queue, float(model.h.t)
+    unseen = _unseen(sim, arrays, t)
+    movable = _movable(imported)
+    events, senders = queue.columns(), model.wires.senders
+    selves = events.what == "SelfEvent"
+    number = np.where(selves, senders.of_points(events.target), -1)
+    of_trains = np.array([name in model.trains.names for name in (*senders.names, "")], bool)
+    of_trains = of_trains[np.append(senders.name, -1)[number]]
+    gone = (number >= 0) & ~of_trains | np.isin(events.what, ("NetCon", "PreSyn"))
+    # in the order of NEURON's bins, in which the first is found at once
+    order = np.argsort(events.bin_order, kind="stable")
+    queue.remove(*events.item[order][gone[order]].tolist())
+    of_stims = zip(number[of_trains].tolist(), events.item[of_trains].tolist(), strict=True)
+    stims = {senders[k]: item for k, item in of_stims}
+    model.h.t = min(last, t)  # NEURON takes no event of the past, and has delivered up to here
+    _put_netcons(sim, imported, arrays, last, unseen)
+    _put_selves(sim, imported, arrays, movable)
+    model.h.t = t
+    _move_trains(imported, stims, last)
+    delivers = model.bins is not None or model.watched
+    if delivers or model.plays.is_playing:  # on this rank alone, perhaps: all exchange in a step
+        queue.put_exchange_off(float(clock(t, sim.model.dt, 1)[-1]))
+    if model.plays.is_playing:
+        queue.play(last, t)
+    _put_watches(sim, imported, arrays)
+    above = dict(zip(sim.model.sources.detector_source.tolist(), arrays["held"], strict=True))
+    for address, sources in imported.detectors.items():
+        one = int(sources[0])
+        model.sources.above(address).value = bool(above[one]) and one not in unseen
+    if delivers:  # self events come before the next bin, and before WATCH conditions are compared
+        queue.deliver_until(t)
+
+
+def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
+    """Return sources that crossed their threshold in the last step, which NEURON sees later."""
+    first, size = rings_of(sim.model)
+    sources = sim.model.sources.detector_source
+    sources = sources[arrays["count"][sources] > 0]
+    last = arrays["ring"][first[sources] + (arrays["count"][sources] - 1) % size[sources]]
+    return set(sources[last > t - 0.5 * sim.model.dt].tolist())
+
+
+def _movable(imported: Imported) -> dict[str, np.ndarray]:
+    """Where instances keep their event for net_move, by mechanism; 0 for none; emptied."""
+    model, found = imported.model, dict[str, np.ndarray]()
+    for name, group in imported.groups.items():
+        net = group.mechanism.program.net
+        if net is not None and any(s.kind != "event" for s in net.sends):
+            found[name] = model.slots.movable(model.every[name])
+    return found
+
+
+def _put_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+    model = imported.model
+    if model.watched:
+        model.slots.disarm()
+    for name in model.watched:
+        k, place = sim.model.instances[imported.groups[name].number]
+        queue = sim.model.schema.named(arrays, "queue", k)
+        armed, above = queue["armed"][:, place], queue["above"][:, place]
+        conditions = [(int(j), int(w), bool(above[w, j])) for w, j in np.argwhere(armed)]
+        model.slots.watch(model.every[name], conditions)
+    for name, group in imported.compared.items():
+        k, place = sim.model.instances[group.number]
+        above = sim.model.schema.named(arrays, "queue", k)["above"][0, place]
+        for origin, is_above in zip(model.wires.compared[name], above.tolist(), strict=True):
+            model.sources.above(origin.address).value = bool(is_above)
+
+
+def _put_netcons(
+    sim: Simulation, imported: Imported, arrays: Arrays, last: float, unseen: set[int]
+) -> None:
+    model, netcons, t = imported.model, sim.model.netcons, imported.model.h.t
+    first, size = rings_of(sim.model)
+    counts = arrays["count"][netcons.source] - arrays["cursor"]
+    c = np.repeat(np.arange(len(counts)), counts)
+    source, event = netcons.source[c], ranges(arrays["cursor"], counts)
+    sent = arrays["ring"][first[source] + event % size[source]]
+    to_come = np.isin(source, [*_train_numbers(imported)]) & (sent > last)
+    to_be_seen = np.isin(source, [*unseen]) & (event + 1 == arrays["count"][source])
+    c, source, event, sent = (a[~(to_come | to_be_seen)] for a in (c, source, event, sent))
+    address = model.wires.read.address[imported.netcons[c]]
+    time = sent + netcons.delay[c]
+    if model.bins is None:
+        model.queue.send(address, np.maximum(time, t))
+        return
+    key = np.where(np.isin(source, sim.model.sources.detector_source), sent, sent + SPIKE_LATE)
+    model.bins.begin_at(last)
+    order = np.lexsort((event, sim.model.connection_ranks[c], key))
+    model.bins.put(address[order], time[order])
+
+
+def _train_numbers(imported: Imported) -> set[int]:
+    origins, names = imported.model.wires.origins, imported.model.trains
+    return {
+        number
+        for number, origin in zip(imported.numbers.tolist(), origins, strict=True)
+        if origin.sender is not None and origin.sender[0] in names.names
+    }
+
+
+def _put_selves(
+    sim: Simulation, imported: Imported, arrays: Arrays, movable: dict[str, np.ndarray]
+) -> None:
+    model, t = imported.model, imported.model.h.t
+    for name, group in imported.groups.items():
+        k, place = sim.model.instances[group.number]
+        queue = sim.model.schema.named(arrays, "queue", k)
+        if not queue:
+            continue
+        senders, size = model.wires.senders, queue["size"][place]
+        points = senders.points[senders.name == senders.names.index(name)]
+        places = movable.get(name, np.zeros(len(points), np.int64))
+        instance = np.repeat(np.arange(len(size)), size)
+        at = ranges(np.zeros_like(size), size), place[instance]
+        number = np.append(imported.netcons, -1)[queue["connection"][at]]
+        weight = np.append(model.wires.read.weight, 0)[number]
+        time, flag = np.maximum(queue["time"][at], t), queue["flag"][at].astype(np.float64)
+        model.queue.send_selves(points[instance], time, flag, weight, places[instance])
+
+
+def _move_trains(imported: Imported, stims: dict[tuple[str, int], int], last: float) -> None:
+    model = imported.model
+    for stim, item in stims.items():
+        times = model.trains.times[stim]
+        past = int(np.searchsorted(times, last, side="right"))
+        if past:
+            model.trains.go_on(stim, past)
+        if past < len(times):
+            model.queue.move(item, float(times[past]))
+        else:
+            model.queue.remove(item)

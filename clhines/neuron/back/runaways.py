@@ -1,0 +1,83 @@
+"""Warnings of voltages that run off."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clhines.core.errors import say_to_caller
+from clhines.neuron.back.records import Records
+from clhines.neuron.importer import Imported
+from clhines.simulator.result import Result
+from clhines.simulator.simulation import Simulation
+
+# mV: from here on v + 0.001 mV, with which NEURON makes conductances, is rounded by 2^-23 of the
+# difference and more, as in float32; ten million times further away nothing of it is left
+FAR = 2.0**20
+
+
+class Runaways:
+    """Says which voltages run off, where NEURON's own results are those of its rounding.
+
+    It sees voltages that Vectors record, those at instances that get a negative weight, which may
+    make conductances negative, in each step, and all at the end of a run.
+    """
+
+    def __init__(self, sim: Simulation, imported: Imported, records: Records) -> None:
+        self._imported, self._records = imported, records
+        self._told, self._until = set[int](), np.inf  # in this run, up to this time, ms
+        self._nodes = self._reached()
+        words = ("min", "max") if len(self._nodes) else ()
+        self._extremes = [sim.record("v", self._nodes, reduce=word) for word in words]
+
+    def _reached(self) -> np.ndarray:
+        """Return the nodes, (k,) int64, at which instances get a negative weight."""
+        model, nodes = self._imported.model, set[int]()
+        wires = model.wires
+        for number in np.unique(wires.target[(wires.weights < 0).any(1)]).tolist():
+            name, k = wires.senders[number]
+            if name in self._imported.groups:
+                nodes.add(int(model.contents.points[name].nodes[k]))
+        return np.array(sorted(nodes - {-1}), np.int64)
+
+    def are_seen(self) -> bool:
+        """Whether it still sees all instances with a negative weight."""
+        return bool(np.isin(self._reached(), self._nodes).all())
+
+    def tell(self, result: Result, first: int, end: np.ndarray) -> None:
+        """Warn of a run, less the first rows of records, that ends with voltages `end`, mV."""
+        before, self._until = self._until, float(self._imported.model.h.t)
+        if self._until <= before:
+            self._told.clear()
+        most = np.abs(end).astype(np.float64)
+        for extreme in self._extremes:
+            most[self._nodes] = np.fmax(most[self._nodes], np.abs(result[extreme]))
+        nodes, rows = self._records.voltages(result)
+        if len(rows) > first:
+            seen = rows[first:]
+            np.fmax.at(most, nodes, np.fmax(seen.max(0), -seen.min(0)))
+        far = [k for k in np.flatnonzero(most >= FAR).tolist() if k not in self._told]
+        if not far:
+            return
+        self._told.update(far)
+        at = max(far, key=lambda k: float(most[k]))
+        more = f" and {len(far) - 1} more" if len(far) > 1 else ""
+        say_to_caller(
+            f"voltages run off: {self._name(at)}{more}, to {most[at]:.1g} mV, by t = "
+            f"{self._imported.model.h.t:g} ms; rounding spoils NEURON's conductances, which are "
+            f"differences over 0.001 mV, beyond {FAR:.0g} mV, so that its spikes may be others"
+        )
+
+    def _name(self, node: int) -> str:
+        """Return the segment of a node, or the nearest above it, and a gid of its cell."""
+        tree, wires = self._imported.model.tree, self._imported.model.wires
+        place = np.flatnonzero(tree.inner_numbers == node)
+        while not len(place) and tree.parent[node] >= 0:
+            node = int(tree.parent[node])
+            place = np.flatnonzero(tree.inner_numbers == node)
+        named = str(tree.segment(int(place[0]))) if len(place) else f"node {node}"
+        bounds = self._imported.network.forest.cell_offsets
+        cell = np.searchsorted(bounds, node, side="right") - 1
+        for origin in wires.origins:
+            if origin.gid >= 0 and bounds[cell] <= origin.node < bounds[cell + 1]:
+                return f"{named} (gid {origin.gid})"
+        return named
