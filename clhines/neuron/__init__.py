@@ -9,11 +9,13 @@ Who owns what
     `memory`: NEURON's memory, by ctypes. `read`: parts of what is in it; `model`: all of it;
     `reading` puts that together, with what is rejected; `mechanisms`: those of a model, and what
     their POINTERs point to; `extracellular`: potentials outside of cells. `convert` (texts to
-    mechanisms), `importer` (a model to a network). `back`: values in and out, records, events.
+    mechanisms), `importer` (a model to a network), `connections` (its sources and NetCons). `back`:
+    values in and out, records, events.
     `kept`: a model between two calls of `run`, compared with what NEURON has by its `fingerprint`.
-    `stepping`: a model's own code of each step. `entry`: `run`, `from_neuron`, `check`, also of
-    several MPI ranks; `calls`: how many steps a call takes. `switch`: `enable`, `disable`, by hoc's
-    functions that `redirect` replaces, and the estimate who ends a call sooner.
+    `stepping`: a model's own code of each step. `entry`: `run`, `from_neuron`, `check`;
+    `rank_calls`: what MPI ranks do together in these; `calls`: how many steps a call takes.
+    `switch`: `enable`, `disable`, by hoc's functions that `memory.redirect` replaces, and the
+    estimate who ends a call sooner.
 
 >>> from neuron import h  # doctest: +SKIP
 >>> import clhines

@@ -20,18 +20,18 @@ from clhines.neuron.extracellular.outside import Ahead
 from clhines.neuron.importer import Imported, copied, network_of
 from clhines.neuron.kept import KeptModel, keep, kept_model
 from clhines.neuron.memory.objects import on_ranks
+from clhines.neuron.memory.redirect import without_redirects
 from clhines.neuron.memory.session import Hoc, uncollected
+from clhines.neuron.memory.versions import supported
 from clhines.neuron.model import NeuronModel
+from clhines.neuron.rank_calls import joined, kept_by_all, on_any, ranks_of, same_on, together
 from clhines.neuron.read.hooks import GATHERED
-from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.read.queue import LATE
 from clhines.neuron.reading import read_model
-from clhines.neuron.redirect import without_redirects
 from clhines.neuron.stepping.bmtk import potentials_ahead
-from clhines.neuron.versions import supported
-from clhines.simulator.importing import joined_options, state_follows
+from clhines.simulator.importing import state_follows
 from clhines.simulator.network import Group, Sources
-from clhines.simulator.ranks import NO_WORDS, Joints, Ranks, agreed, world
+from clhines.simulator.ranks import NO_WORDS, Joints, Ranks, agreed
 from clhines.simulator.refusals import refusal, sentence_of
 from clhines.simulator.result import Result
 from clhines.simulator.simulation import Simulation
@@ -443,7 +443,7 @@ def _advance(
         tell(steps, kept)
         if rest and request.solves:
             _check_step(h, before[0])
-        if _of_any_rank(ranks, bool(h.stoprun)):
+        if on_any(ranks, bool(h.stoprun)):
             break
         changed = (h.dt, h.t) != before  # by code of an event
         rest = same_on(ranks, count if changed else partial(int, rest), h)
@@ -459,7 +459,7 @@ def _check_step(h: Hoc, dt: float) -> None:
 
 def _stretch(kept: KeptModel, most: int, ranks: Ranks | None) -> int:
     """Return the steps, `most` at most, up to which nothing of NEURON's own has to be called."""
-    if _of_any_rank(ranks, kept.waits()):  # what the step sets is read again
+    if on_any(ranks, kept.waits()):  # what the step sets is read again
         if ranks is not None:
             what = refusal("neuron.waits-on-ranks", aside=_ASIDE, behind=_BEHIND)
             raise RejectedError([Rejected("", what)])
@@ -472,11 +472,6 @@ def _refuse(kept: KeptModel, ranks: Ranks | None = None) -> None:
     with agreed(ranks):
         if kept.gathering is not None and kept.gathering.rejected:
             raise RejectedError(kept.gathering.rejected)
-
-
-def _of_any_rank(ranks: Ranks | None, own: bool) -> bool:
-    """Whether something is so on any MPI rank."""
-    return bool(ranks.gather_numbers([own]).any()) if ranks is not None else own
 
 
 def kept_or_read(
@@ -540,71 +535,3 @@ def _to_zero(h: Hoc, rest: int, count: Callable[[], int], kept: KeptModel) -> in
         _refuse(kept)
         rest = rest - 1 if (h.dt, h.t) == before else count()
     return 0 if h.stoprun else rest
-
-
-def ranks_of(h: Hoc, call: str = "clhines.neuron.run()") -> Ranks | None:
-    if not on_ranks(h):
-        return None
-    comm, size = world(), int(h.ParallelContext().nhost())
-    if comm.size != size:
-        raise InputError(
-            f"mpi4py has {comm.size} ranks, NEURON {size}: they have loaded two MPI libraries, or "
-            "there are subworlds; expected MPI_LIB_NRN_PATH to be that of mpi4py, and all ranks"
-        )
-    return Ranks(comm, call)
-
-
-def same_on(ranks: Ranks | None, count: Callable[[], int], h: Hoc) -> int:
-    """Count steps, whose number must be the same on all ranks, as must NEURON's clock."""
-    with agreed(ranks):
-        steps = count()
-    if ranks is not None:
-        ranks.same({"steps": steps, "h.t": float(h.t), "h.dt": float(h.dt)})
-    return steps
-
-
-def kept_by_all(ranks: Ranks | None, kept: KeptModel | None) -> KeptModel | None:
-    """Return a model that is kept, where all ranks have theirs, and it gets the same voltages."""
-    if _by_all(ranks, kept is not None) and kept is not None:
-        gaps = kept.model.memory.transfers
-        same = not gaps or kept.model.read_gaps() == (kept.model.gaps, [])
-        if not gaps or _by_all(ranks, same):
-            return kept
-    if kept is not None:
-        kept.model.forget()
-    return None
-
-
-def _by_all(ranks: Ranks | None, holds: bool) -> bool:
-    return holds if ranks is None else bool(ranks.gather_numbers([holds]).all())
-
-
-def together(ranks: Ranks | None, kept: KeptModel, steps: int) -> int:
-    """Return the steps that all ranks take, of `steps` of this one; all go on, or start anew."""
-    if ranks is None:
-        return steps
-    t, dt = float(kept.model.h.t), float(kept.model.h.dt)
-    found = ranks.gather_numbers([steps, kept.lag, abs(t) > 0.5 * dt])
-    differ = bool(np.ptp(found[:, 1]))
-    if found[:, 2].any() and (differ or kept.lag < 0):
-        raise InputError(
-            f"several MPI ranks go on at {t:g} ms after steps of NEURON's own, after changes, or "
-            "where a rank has no sections; expected h.finitialize() before"
-        )
-    if differ:
-        kept.sim = None
-    return int(found[:, 0].min())
-
-
-def joined(joints: Joints | None, once: Imported, request: RunOptions) -> dict[str, object]:
-    """Return the arguments of `Simulation` that depend on whether a network is joined to others."""
-    if joints is None:
-        return {"device": request.device, "engine": request.engine}
-    number, origins = once.numbers, once.model.wires.origins
-    gid = np.array([origin.gid for origin in origins], np.int64)
-    heard = np.array([o.sender is not None and o.sender[0] == OF_GID for o in origins], bool)
-    sent = np.array([o.is_sent for o in origins], bool) & (gid >= 0) & ~heard
-    joints.join(number[sent], gid[sent], number[heard], gid[heard])
-    joints.point(once.model.nodes, once.model.remote)
-    joints.in_steps = once.model.h.ParallelContext().spike_compress() > 0
-    return joined_options(joints, request.device, request.dtype, request.engine)

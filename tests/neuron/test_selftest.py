@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from clhines.neuron import selftest, versions
+from clhines.neuron import selftest
+from clhines.neuron.memory import versions
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron

@@ -8,8 +8,9 @@ import numpy as np
 
 from clhines.core.arrays import shifted
 from clhines.core.errors import InputError
+from clhines.neuron.connections import rejected_on_way
 from clhines.neuron.convert import Rejected, RejectedError, split_name
-from clhines.neuron.importer import Imported, local_of, rejected_on_way, waiting
+from clhines.neuron.importer import Imported, local_of, waiting
 from clhines.neuron.memory.raw import Place, numbers_at, put_numbers
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel

@@ -4,4 +4,5 @@
 events, NetCons; `raw`: words and records; `fields`: sections, nodes, data and values of mechanisms,
 all at once; `catalogue`: mechanisms and their texts; `channels`: texts of KSChan; `objects`:
 objects of hoc; `streams`: random numbers; `tables`: those of FUNCTION_TABLE, and LOCALs.
+`redirect`: functions of hoc that others replace; `versions`: the self-test of a version of NEURON.
 """

@@ -15,10 +15,10 @@ from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.raw import words_at
+from clhines.neuron.memory.redirect import is_standard
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.hooks import STEPPING
-from clhines.neuron.redirect import is_standard
 from clhines.neuron.stepping import bmtk
 from clhines.neuron.stepping.step_code import StepCode
 from clhines.simulator.refusals import refusal

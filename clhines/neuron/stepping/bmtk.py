@@ -23,11 +23,11 @@ from clhines.neuron.memory import raw
 from clhines.neuron.memory.catalogue import OUTSIDE
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import on_ranks
+from clhines.neuron.memory.redirect import is_standard
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import steps_at_once
-from clhines.neuron.redirect import is_standard
 from clhines.neuron.stepping.step_code import StepCode
 from clhines.simulator.mechanisms import Program
 

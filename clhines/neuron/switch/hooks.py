@@ -34,10 +34,16 @@ from clhines.neuron.calls import (
     steps_until,
 )
 from clhines.neuron.memory.objects import Objects, on_ranks
+from clhines.neuron.memory.redirect import (
+    HocArguments,
+    Redirect,
+    is_standard,
+    standard,
+    without_redirects,
+)
 from clhines.neuron.memory.session import Hoc, VersionError, as_flag, load_stdrun
-from clhines.neuron.redirect import HocArguments, Redirect, is_standard, standard, without_redirects
+from clhines.neuron.memory.versions import supported
 from clhines.neuron.switch.cost import Accounts
-from clhines.neuron.versions import supported
 from clhines.simulator.refusals import refusal, way_out_of
 
 if TYPE_CHECKING:

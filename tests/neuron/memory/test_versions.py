@@ -11,11 +11,11 @@ import pytest
 
 import clhines
 from clhines.core import files
-from clhines.neuron import versions
+from clhines.neuron.memory import versions
 
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h
 pytestmark = pytest.mark.neuron
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COMMAND = "import sys; from clhines.cli.main import main; sys.exit(main(sys.argv[1:]))"
 ENTRIES = {
     "run": lambda: clhines.neuron.run(1),

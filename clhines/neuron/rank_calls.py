@@ -1,0 +1,90 @@
+"""Calls that all MPI ranks of NEURON make together: what they agree on, and how they are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from clhines.core.errors import InputError
+from clhines.neuron.calls import RunOptions
+from clhines.neuron.importer import Imported
+from clhines.neuron.kept import KeptModel
+from clhines.neuron.memory.objects import on_ranks
+from clhines.neuron.memory.session import Hoc
+from clhines.neuron.read.patterns import OF_GID
+from clhines.simulator.importing import joined_options
+from clhines.simulator.ranks import Joints, Ranks, agreed, world
+
+
+def on_any(ranks: Ranks | None, own: bool) -> bool:
+    """Whether something is so on any MPI rank."""
+    return bool(ranks.gather_numbers([own]).any()) if ranks is not None else own
+
+
+def ranks_of(h: Hoc, call: str = "clhines.neuron.run()") -> Ranks | None:
+    if not on_ranks(h):
+        return None
+    comm, size = world(), int(h.ParallelContext().nhost())
+    if comm.size != size:
+        raise InputError(
+            f"mpi4py has {comm.size} ranks, NEURON {size}: they have loaded two MPI libraries, or "
+            "there are subworlds; expected MPI_LIB_NRN_PATH to be that of mpi4py, and all ranks"
+        )
+    return Ranks(comm, call)
+
+
+def same_on(ranks: Ranks | None, count: Callable[[], int], h: Hoc) -> int:
+    """Count steps, whose number must be the same on all ranks, as must NEURON's clock."""
+    with agreed(ranks):
+        steps = count()
+    if ranks is not None:
+        ranks.same({"steps": steps, "h.t": float(h.t), "h.dt": float(h.dt)})
+    return steps
+
+
+def kept_by_all(ranks: Ranks | None, kept: KeptModel | None) -> KeptModel | None:
+    """Return a model that is kept, where all ranks have theirs, and it gets the same voltages."""
+    if by_all(ranks, kept is not None) and kept is not None:
+        gaps = kept.model.memory.transfers
+        same = not gaps or kept.model.read_gaps() == (kept.model.gaps, [])
+        if not gaps or by_all(ranks, same):
+            return kept
+    if kept is not None:
+        kept.model.forget()
+    return None
+
+
+def by_all(ranks: Ranks | None, holds: bool) -> bool:
+    return holds if ranks is None else bool(ranks.gather_numbers([holds]).all())
+
+
+def together(ranks: Ranks | None, kept: KeptModel, steps: int) -> int:
+    """Return the steps that all ranks take, of `steps` of this one; all go on, or start anew."""
+    if ranks is None:
+        return steps
+    t, dt = float(kept.model.h.t), float(kept.model.h.dt)
+    found = ranks.gather_numbers([steps, kept.lag, abs(t) > 0.5 * dt])
+    differ = bool(np.ptp(found[:, 1]))
+    if found[:, 2].any() and (differ or kept.lag < 0):
+        raise InputError(
+            f"several MPI ranks go on at {t:g} ms after steps of NEURON's own, after changes, or "
+            "where a rank has no sections; expected h.finitialize() before"
+        )
+    if differ:
+        kept.sim = None
+    return int(found[:, 0].min())
+
+
+def joined(joints: Joints | None, once: Imported, request: RunOptions) -> dict[str, object]:
+    """Return the arguments of `Simulation` that depend on whether a network is joined to others."""
+    if joints is None:
+        return {"device": request.device, "engine": request.engine}
+    number, origins = once.numbers, once.model.wires.origins
+    gid = np.array([origin.gid for origin in origins], np.int64)
+    heard = np.array([o.sender is not None and o.sender[0] == OF_GID for o in origins], bool)
+    sent = np.array([o.is_sent for o in origins], bool) & (gid >= 0) & ~heard
+    joints.join(number[sent], gid[sent], number[heard], gid[heard])
+    joints.point(once.model.nodes, once.model.remote)
+    joints.in_steps = once.model.h.ParallelContext().spike_compress() > 0
+    return joined_options(joints, request.device, request.dtype, request.engine)
