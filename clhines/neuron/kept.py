@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import starmap
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,16 +37,22 @@ _LOOKED_AHEAD = 1 << 20  # steps at once where statements come, at most
 _MOST_START = 1 << 26  # bytes of a simulation's start that are kept
 
 
+class Writers(NamedTuple):
+    """What puts results of a run into NEURON's memory; `iterated` in a single process only."""
+
+    records: Records
+    counters: Counters
+    iterated: Iterated | None
+    runaways: Runaways
+
+
 class KeptModel:
     def __init__(self, model: NeuronModel, request: RunOptions) -> None:
         self.model, self.request = model, request
         self.sim: Simulation | None = None
         self.imported: Imported | None = None
         self.joints: Joints | None = None
-        self.records: Records | None = None
-        self._counters: Counters | None = None
-        self._runaways: Runaways | None = None
-        self._iterated: Iterated | None = None
+        self._writers: Writers | None = None
         self._step_values: StepValues | None = None
         self.gathering = Gathering(model) if model.gathers else None
         self.calls = request.calls  # code of each step
@@ -91,13 +98,16 @@ class KeptModel:
     def _can_restart(self, has_changed: bool) -> bool:
         """Whether the run can begin again at 0 ms, with other parameters if they have changed."""
         model, imported = self.model, self.imported
-        assert self.sim is not None and imported is not None and self._runaways is not None
+        assert self.sim is not None and imported is not None and self._writers is not None
         if any((float(imported.network.settings["t"]), float(model.h.t))):
             return False
         trains = {*model.trains.names} - {OF_GID}  # of other ranks there are no times
         if model.pending.netcons or trains or (imported.connections < 0).any():
             return False
-        if any(not p.continuous for p in model.plays.players) or not self._runaways.are_seen():
+        if (
+            any(not p.continuous for p in model.plays.players)
+            or not self._writers.runaways.are_seen()
+        ):
             return False
         run = self.sim.runner  # other ranks would have to make a new run as well
         return not isinstance(run, JoinedRun) or (run.can_restart and not has_changed)
@@ -141,9 +151,10 @@ class KeptModel:
         leave_warnings(sim)  # to `Runaways`, which see more voltages
         self.sim, self.imported, self.joints = sim, imported, joints
         self._start = None
-        self.records, self._counters = Records(sim, imported), Counters(sim, imported)
-        self._runaways = Runaways(sim, imported, self.records)
-        self._iterated = None if joints else Iterated(sim, imported)
+        records = Records(sim, imported)
+        iterated = None if joints else Iterated(sim, imported)
+        runaways = Runaways(sim, imported, records)
+        self._writers = Writers(records, Counters(sim, imported), iterated, runaways)
         code = self.model.step_code
         self._step_values = None if code is None else StepValues(sim, imported, code.reads)
         if self.gathering is not None:
@@ -152,9 +163,8 @@ class KeptModel:
 
     def advance(self, steps: int, progress: bool) -> None:
         sim, imported, h = self.sim, self.imported, self.model.h
-        assert sim is not None and imported is not None
-        assert self.records is not None and self._counters is not None
-        assert self._runaways is not None
+        assert sim is not None and imported is not None and self._writers is not None
+        records, counters, iterated, runaways = self._writers
         begin, dt, first = float(h.t), sim.model.dt, self._first
         now = time.perf_counter()
         result = sim.run((steps + self._lag) * dt, progress)
@@ -176,14 +186,14 @@ class KeptModel:
             self.model.queue.exchange(float(h.t))  # of none, but NEURON counts steps from it
         last = last_delivery(begin, dt, steps)
         with nullcontext() if self.joints is None else self.joints.agreed(), _writing():
-            self._counters.fill(result, first)  # before numbers of the end are in NEURON's memory
-            self.records.fill(result, begin, first)
-            self.records.fill_spikes(result, begin, self.delivered, last)
+            counters.fill(result, first)  # before numbers of the end are in NEURON's memory
+            records.fill(result, begin, first)
+            records.fill_spikes(result, begin, self.delivered, last)
             put_values(sim, imported, arrays)
             put_events(sim, imported, arrays, last)
-            if self._iterated is not None:
-                self._iterated.put(arrays)
-            self._runaways.tell(result, first, arrays["v"])
+            if iterated is not None:
+                iterated.put(arrays)
+            runaways.tell(result, first, arrays["v"])
         imported.crossed.clear()
         self._lag = 0
 
