@@ -25,6 +25,7 @@ def folder(tmp_path, monkeypatch):
     """A cache folder of its own, and the machine of the constants."""
     monkeypatch.setenv("CLHINES_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(cost, "machine_factor", lambda: 1.0)
+    monkeypatch.setattr(cost, "_MODEL", 1.0)  # above the times below, whatever is imported
     return tmp_path
 
 
