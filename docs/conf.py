@@ -169,7 +169,7 @@ class Refusals(SphinxDirective):
                 lines.append(f"| `{name}` | {shown} | {way_out} |")
         table = nodes.container()
         self.state.nested_parse(StringList(lines, self.env.docname), self.content_offset, table)
-        self.env.note_dependency(str(ROOT / "clhines" / "refusals.py"))
+        self.env.note_dependency(str(ROOT / "clhines" / "simulator" / "refusals.py"))
         return [table]
 
 

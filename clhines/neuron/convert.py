@@ -14,7 +14,6 @@ from clhines.core.errors import InputError
 from clhines.neuron.memory.catalogue import CatalogueEntry
 from clhines.simulator.mechanisms import Mechanism, Quantity, is_beside, value_of
 from clhines.simulator.mechanisms.nmodl import (
-    CHANGES,
     GIVEN,
     MAX_QUEUE,
     Block,
@@ -286,8 +285,7 @@ def rounded_tables(mechanism: Mechanism) -> list[str]:
 
 def table_refused(construct: str) -> str:
     """Return the block of a TABLE that depends on what changes; empty of what else is refused."""
-    found = re.match(rf"TABLE of (\w+){CHANGES.format('.*')}", construct)
-    return found[1] if found else ""
+    return construct.split()[2] if id_of(construct) == "mod.table" else ""
 
 
 def set_in_steps(entry: CatalogueEntry) -> set[str]:

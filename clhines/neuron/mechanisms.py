@@ -30,7 +30,6 @@ from clhines.neuron.read.written import read_pointed, read_written
 from clhines.simulator.importing import asked
 from clhines.simulator.mechanisms import UNLESS, Mechanism
 from clhines.simulator.mechanisms.nmodl import (
-    CHANGES,
     GIVEN,
     MADE,
     MAX_QUEUE,
@@ -173,7 +172,7 @@ def _other_tables(
         if made is None:
             said = begins_as(mechanism, text.begun, partial(model.first_of, name))
             if said:
-                what = refusal("neuron.table", block=block, changes=CHANGES.format(said))
+                what = refusal("mod.table", name=block, variable=said)
                 way_out = f"call h.finitialize(), or set usetable_{name} = 0"
                 refused.append(Rejected(name, what, way_out, entry.file))
             continue

@@ -58,636 +58,276 @@ def way_out_of(text: str) -> str:
     return text.way_out if isinstance(text, Sentence) else ""
 
 
+# fmt: off
 REFUSALS = {
     # .mod files
-    "mod.all-instances-keeps-what-each-them": Refusal(
-        "'{name}' is one for all instances and keeps what each of them sets", "declare it in RANGE"
-    ),
-    "mod.arguments-call-draw-set-variables-whose": Refusal(
-        "arguments of one call that draw or set variables, whose order C leaves open",
-        "assign them to LOCAL variables before the call",
-    ),
-    "mod.array-size": Refusal("an array of {value}"),
-    "mod.block-called": Refusal("{sort} {name} is called"),
-    "mod.call-in-block": Refusal("{name} in {where}"),
+    "mod.array-size": Refusal("an array of {value} elements; expected 1 to 10000"),
+    "mod.block-called": Refusal("{sort} {name} is called", "call a PROCEDURE or a FUNCTION"),
+    "mod.call-in-block": Refusal("{name} in {where}", "call it in INITIAL or NET_RECEIVE"),
     "mod.called-arguments": Refusal("{name} is called with {count} arguments"),
-    "mod.called-with": Refusal("{name} is called with {got}"),
-    "mod.calls-itself": Refusal("{name} calls itself"),
-    "mod.characters-expected-most": Refusal("{count} characters; expected at most {max_text}"),
-    "mod.compartment-calls-what-sets-variables": Refusal(
-        "{of} or COMPARTMENT calls what sets variables"
-    ),
-    "mod.compartment-depends": Refusal(
-        "{of} or COMPARTMENT depends on '{shown}'", "of parameters alone"
-    ),
-    "mod.conserve-no-state": Refusal("CONSERVE of '{e}', which is no state"),
-    "mod.conserve-states-others-have": Refusal("CONSERVE of states that others have"),
-    "mod.constant-set": Refusal("the constant '{name}' is set"),
-    "mod.constructor": Refusal("{name}"),
-    "mod.current-not-declared": Refusal("the current '{name}' is not declared"),
-    "mod.declared-twice": Refusal("'{name}' is declared twice"),
+    "mod.called-with": Refusal("{name} is called with {got}", "call it with the arguments of its block"),
+    "mod.calls-itself": Refusal("{name} calls itself", "write a loop"),
+    "mod.changed-in-turn": Refusal("'{name}' is one for all instances, and each instance changes it in turn", "declare it in RANGE"),
+    "mod.conserve-again": Refusal("a CONSERVE whose states all stand in later CONSERVE statements", "leave it out"),
+    "mod.conserve-no-state": Refusal("CONSERVE of '{e}', which is no STATE"),
+    "mod.constant-set": Refusal("the constant '{name}' is set", "declare it in ASSIGNED"),
+    "mod.constructor": Refusal("{name} with statements", "write them in INITIAL"),
+    "mod.declared-twice": Refusal("'{name}' is declared twice", "leave one out"),
     "mod.derivative-called": Refusal("DERIVATIVE {name} is called", "call a PROCEDURE"),
     "mod.derivative-has-no-rate": Refusal("DERIVATIVE {name} has no rate"),
-    "mod.derivative-order": Refusal("a derivative of order {primes}"),
+    "mod.derivative-order": Refusal("a derivative of order {primes}", "declare one state for each order"),
+    "mod.diffusion-depends": Refusal("{of} or COMPARTMENT depends on '{shown}'", "let it depend on parameters only"),
+    "mod.diffusion-in-if": Refusal("LONGITUDINAL_DIFFUSION in IF or FROM", "write it outside"),
     "mod.diffusion-in-kind": Refusal("{of} in a {kind} process", "use SUFFIX"),
-    "mod.diffusion-of-no-state": Refusal("{of}, which is no state"),
-    "mod.draw-in-block": Refusal("{value} in {where}", "draw it in a PROCEDURE or in INITIAL"),
-    "mod.draws-one-generator": Refusal("{name}{one_generator}"),
-    "mod.each-turn-neuron-iteration-makes-last": Refusal(
-        "'{shown}', which each turn of NEURON's iteration of {name} makes of its last",
-        "set it before the rates",
-    ),
-    "mod.equation-if": Refusal("an equation in an IF", "write the IF before the equations"),
-    "mod.equations-states": Refusal("{count} equations for {count2} states"),
-    "mod.error-file-raises-hoc-execerror": Refusal(
-        "an error that the file raises, hoc_execerror", "look there"
-    ),
-    "mod.event-sent-initial-net-receive": Refusal("an event is sent in INITIAL of NET_RECEIVE"),
-    "mod.event-sent-loop-left": Refusal("an event is sent in a loop that is left"),
-    "mod.event-sent-while": Refusal("an event is sent in a WHILE"),
+    "mod.diffusion-of-no-state": Refusal("{of}, which is no STATE"),
+    "mod.diffusion-sets": Refusal("{of} or COMPARTMENT calls a function that sets variables", "write the expression itself"),
+    "mod.diffusion-without-compartment": Refusal("{of}, which no COMPARTMENT before it has", "write COMPARTMENT first"),
+    "mod.draw-in-block": Refusal("{value} in {where}, where NEURON may execute it several times in a step", "draw it in a PROCEDURE or in INITIAL"),
+    "mod.equation-in-if": Refusal("an equation in an IF", "write the IF before the equations"),
+    "mod.equations-states": Refusal("{count} equations for {count2} states", "write as many equations as states"),
+    "mod.event-in-initial-of-net-receive": Refusal("an event is sent in INITIAL of NET_RECEIVE", "send it in INITIAL of the file"),
+    "mod.event-in-loop-with-break": Refusal("an event is sent in a loop that ends by a break", "use IF"),
+    "mod.event-in-while": Refusal("an event is sent in a WHILE", "use FROM"),
+    "mod.events-of-loop": Refusal("a loop that sends more than {max_sent} events", "send fewer"),
     "mod.expression": Refusal("an expression: {error}"),
-    "mod.expression-method": Refusal(
-        "{name}' in an expression, with METHOD {value}", "use derivimplicit"
-    ),
-    "mod.expression-what-no-single-state": Refusal(
-        "{name}' in an expression, of what is no single state"
-    ),
-    "mod.expressions-blocks-too-deep-within-each": Refusal(
-        "expressions or blocks too deep within each other"
-    ),
-    "mod.external-set": Refusal("EXTERNAL {name} is set"),
-    "mod.for-netcons-argument-called-flag": Refusal(
-        "FOR_NETCONS with an argument that is called flag"
-    ),
-    "mod.for-netcons-more-arguments-than-net-receive": Refusal(
-        "FOR_NETCONS with more arguments than NET_RECEIVE"
-    ),
-    "mod.for-netcons-sets": Refusal("FOR_NETCONS that sets '{name}'", "set the weights alone"),
-    "mod.for-netcons-sets-event-has-set-uses": Refusal(
-        "FOR_NETCONS sets '{name}', which the event has set or uses there"
-    ),
-    "mod.from-by-zero": Refusal("FROM BY 0"),
+    "mod.external-set": Refusal("EXTERNAL {name} is set", "set it in its own file"),
+    "mod.for-netcons-arguments": Refusal("FOR_NETCONS with more arguments than NET_RECEIVE"),
+    "mod.for-netcons-flag": Refusal("FOR_NETCONS with an argument that is called flag", "rename it"),
+    "mod.for-netcons-order": Refusal("FOR_NETCONS sets '{name}', which the event has set or uses there"),
+    "mod.for-netcons-sets": Refusal("FOR_NETCONS that sets '{name}'", "set weights only"),
+    "mod.from-bounds": Refusal("FROM whose turns change its bounds", "assign the bounds to LOCAL variables"),
+    "mod.from-by-zero": Refusal("FROM with BY 0"),
     "mod.from-step-not-constant": Refusal("FROM with a step that is not constant", "use constants"),
-    "mod.from-turns": Refusal("FROM with {count} turns"),
-    "mod.from-whose-turns-change-bounds": Refusal("FROM whose turns change its bounds"),
-    "mod.function-file-does-not-define": Refusal(
-        "the function {name}, which the file does not define"
-    ),
-    "mod.function-neuron-has-built": Refusal(
-        "the function {name}, which NEURON has built in", "write it in NMODL"
-    ),
-    "mod.function-table-arguments": Refusal("FUNCTION_TABLE {name} of {count} arguments"),
+    "mod.from-turns": Refusal("FROM with {count} turns; expected at most {most}"),
+    "mod.function-of-neuron": Refusal("the function {name}, which NEURON has built in", "write it in NMODL"),
+    "mod.function-table-arguments": Refusal("FUNCTION_TABLE {name} is called with {count} arguments", "call it with one argument for each axis of its table"),
     "mod.function-table-without-table": Refusal("FUNCTION_TABLE {name} without a table"),
-    "mod.include-not": Refusal('INCLUDE "{name}" is not there'),
-    "mod.include-unreadable": Refusal("INCLUDE {error}"),
-    "mod.include-too-much-text": Refusal("INCLUDE of too much text"),
+    "mod.hoc-execerror": Refusal("an error that the file raises, hoc_execerror", "see the condition in the file"),
+    "mod.include": Refusal("INCLUDE \"{name}\": {error}"),
     "mod.include-within-others": Refusal("INCLUDE within {max_includes} others"),
-    "mod.index-not-constant": Refusal("an index that is not constant"),
-    "mod.index-not-constant-more-than-elements": Refusal(
-        "an index that is not constant, of more than {max_chosen} elements"
-    ),
-    "mod.index-outside-array": Refusal("{name}[{index}] of {length}"),
-    "mod.index-outside-local": Refusal("{name}[{index}] of {count}"),
-    "mod.iteration-within-another": Refusal("an iteration within another"),
-    "mod.kinetic-file-two": Refusal(
-        "KINETIC {name}, in a file with two",
-        "put all reactions in one: NEURON's code of two forgets states",
-    ),
-    "mod.kinetic-states": Refusal("KINETIC of {count} states"),
-    "mod.kinetic-without-states": Refusal("KINETIC {name} without states"),
-    "mod.longitudinal-diffusion-if-from": Refusal("LONGITUDINAL_DIFFUSION in IF or FROM"),
-    "mod.loop-sends-more-than-events": Refusal(
-        "a loop that sends more than {max_sent} events", "send fewer"
-    ),
-    "mod.more-than-blocks-within-each-other": Refusal(
-        "more than {max_depth} blocks within each other"
-    ),
-    "mod.more-than-brackets-within-each-other": Refusal(
-        "more than {max_depth} brackets within each other"
-    ),
-    "mod.more-than-calls-within-each-other": Refusal(
-        "more than {max_calls} calls within each other"
-    ),
-    "mod.more-than-statements-executed": Refusal(
-        "more than {max_executed} statements are executed"
-    ),
+    "mod.index-not-constant": Refusal("an index that is not constant, of a rate or in KINETIC", "use FROM with constant bounds"),
+    "mod.index-of-long-array": Refusal("an index that is not constant, of more than {max_chosen} elements", "use a smaller array"),
+    "mod.index-outside": Refusal("{name}[{index}], but '{name}' has {length} elements"),
+    "mod.kinetic-no-equation": Refusal("no equation for '{key}' in KINETIC: its COMPARTMENT or its factor in CONSERVE is 0"),
+    "mod.kinetic-states": Refusal("KINETIC of {count} states; expected at most {most}"),
+    "mod.kinetic-without-states": Refusal("KINETIC {name} without a reaction of states"),
+    "mod.loop-after-for-netcons": Refusal("a WHILE or FROM uses what FOR_NETCONS has changed", "write it before FOR_NETCONS"),
+    "mod.loop-in-loop": Refusal("a loop within a loop where values decide about the end of both: WHILE, FROM, or an iteration of SOLVE", "let constants end one of them"),
     "mod.name-as-number": Refusal("{what} {name} as a number"),
-    "mod.net-send-needs-delay-flag": Refusal("net_send needs a delay and a flag"),
-    "mod.net-send-neuron-puts-t-before-loop": Refusal(
-        "net_send({first} {sign} ...): NEURON puts t + before the loop's {first}"
-    ),
-    "mod.neuron-block": Refusal("'{word}' in NEURON block"),
+    "mod.net-send-arguments": Refusal("net_send without its two arguments", "write net_send(delay, flag)"),
+    "mod.net-send-delay": Refusal("net_send({first} {sign} ...): NEURON puts t + before the loop's {first}"),
+    "mod.neuron-block": Refusal("'{word}' in the NEURON block, where NEURON knows no such word"),
     "mod.neuron-refuses": Refusal("{what}; NEURON refuses it, too"),
-    "mod.newton-iteration-states": Refusal("Newton's iteration of {size} states"),
+    "mod.newton-states": Refusal("{size} states in one system that is not linear; expected at most {most}"),
     "mod.no-array": Refusal("'{name}' is no array"),
-    "mod.no-compartment-before-has": Refusal("{of}, which no COMPARTMENT before it has"),
-    "mod.no-equation-kinetic": Refusal("no equation for '{key}' in KINETIC"),
-    "mod.no-nmodl-read": Refusal("{what}: no NMODL that is read here"),
-    "mod.no-suffix-point-process-artificial-cell": Refusal(
-        "no SUFFIX, POINT_PROCESS or ARTIFICIAL_CELL"
-    ),
-    "mod.not-declared": Refusal("'{name}' is not declared"),
-    "mod.not-linear": Refusal("{name}' is not linear"),
-    "mod.not-random": Refusal("{function} of '{name}', which is not RANDOM"),
-    "mod.operator": Refusal("the operator {sign}"),
-    "mod.pointer-net-receive-writes-used-elsewhere-too": Refusal(
-        "POINTER {name}, which NET_RECEIVE writes, is used elsewhere, too"
-    ),
-    "mod.pointer-used-in": Refusal("POINTER {name} is {does} in {where}"),
-    "mod.pointer-written": Refusal("POINTER {name} is written in {block}"),
-    "mod.pointer-written-breakpoint-another-block": Refusal(
-        "POINTER {name} is written in BREAKPOINT and in another block"
-    ),
-    "mod.pointer-written-read": Refusal("POINTER {name} is written and read"),
-    "mod.power-method-cnexp": Refusal(
-        "a power of {name} in {name}' with METHOD cnexp", "use derivimplicit"
-    ),
-    "mod.power-of-numbers": Refusal("({value:g})^{value2:g}"),
+    "mod.no-suffix": Refusal("no SUFFIX, POINT_PROCESS or ARTIFICIAL_CELL", "name the mechanism in the NEURON block"),
+    "mod.not-declared": Refusal("'{name}' is not declared", "declare it in PARAMETER, ASSIGNED, STATE or LOCAL"),
+    "mod.not-random": Refusal("{function} of '{name}', which is not RANDOM", "declare it by RANDOM in the NEURON block"),
+    "mod.one-generator": Refusal("{name}, which takes the one generator of all mechanisms in the order of calls"),
+    "mod.order-of-arguments": Refusal("arguments of one call that draw or set variables, in an order that C leaves open", "assign them to LOCAL variables before the call"),
+    "mod.pointer-in-two-blocks": Refusal("POINTER {name} is written in BREAKPOINT and in another block", "write it in BREAKPOINT only"),
+    "mod.pointer-of-net-receive": Refusal("POINTER {name}, which NET_RECEIVE writes, is used elsewhere, too", "use it in NET_RECEIVE only"),
+    "mod.pointer-used-in": Refusal("POINTER {name} is {does} in {where}", "set it without reading it, or add to it in AFTER SOLVE"),
+    "mod.pointer-written": Refusal("POINTER {name} is written in {block}", "write it in INITIAL, BREAKPOINT or NET_RECEIVE"),
+    "mod.pointer-written-read": Refusal("POINTER {name} is written and read", "use two POINTERs"),
+    "mod.power-method-cnexp": Refusal("a power of {name} in {name}' with METHOD cnexp", "use derivimplicit"),
+    "mod.power-of-numbers": Refusal("({value:g})^{value2:g} is no real number"),
     "mod.random-arguments": Refusal("{function} is called with {count} arguments"),
     "mod.random-ids": Refusal("{function}", "set it by NEURON's set_ids or by Network.random"),
-    "mod.random-number-factor": Refusal("a random number that is a factor of {name} in {name}'"),
+    "mod.random-number-factor": Refusal("a random number that is a factor of {name} in {name}'", "use derivimplicit"),
+    "mod.rate-in-expression": Refusal("{name}' in an expression, with METHOD {value}", "use derivimplicit"),
     "mod.rate-in-if": Refusal("{name}' in an IF", "use METHOD cnexp"),
-    "mod.rate-sum-comparison-neuron-takes-end": Refusal(
-        "a rate that is a sum or a comparison, of which NEURON takes the end alone",
-        "put it in brackets",
-    ),
+    "mod.rate-of-no-state": Refusal("{name}' in an expression, where '{name}' is not a single STATE"),
+    "mod.rate-without-brackets": Refusal("a rate that is a sum or a comparison, of which NEURON takes the end alone", "put it in brackets"),
     "mod.reaction-in-if": Refusal("{what} in an IF", "set its rates to 0 there"),
-    "mod.second-block": Refusal("a second {name} block"),
-    "mod.second-block-of-name": Refusal("a second block '{name}'"),
-    "mod.second-declaration": Refusal("{before} {which}"),
-    "mod.second-diffusion": Refusal("a second {of}"),
+    "mod.second-block": Refusal("a second block '{name}'", "join the two"),
+    "mod.second-diffusion": Refusal("a second {of}", "join the two"),
+    "mod.set-after-use": Refusal("{name} sets '{shown}' behind its use, so that each turn of NEURON's iteration uses the value of the turn before", "set it before the rates"),
     "mod.set-seed": Refusal("set_seed in {where}", "call it in INITIAL"),
-    "mod.solve-loop-procedure": Refusal("SOLVE {name} in a loop or a procedure"),
-    "mod.solve-method": Refusal(
-        "SOLVE {name} with METHOD {method}", "use cnexp, derivimplicit, sparse, euler or runge"
-    ),
+    "mod.singular": Refusal("a system of equations that has no single solution, whatever its coefficients are", "let each state stand in an equation of its own"),
+    "mod.solve-in-loop": Refusal("SOLVE {name} in a loop or a procedure", "write it in BREAKPOINT or INITIAL"),
+    "mod.solve-method": Refusal("SOLVE {name} with METHOD {method}", "use cnexp, derivimplicit, sparse, euler or runge"),
     "mod.solve-no-block": Refusal("SOLVE {name}, which is no block"),
-    "mod.solve-of-block": Refusal("SOLVE of {sort} {name}"),
-    "mod.statement-in-block": Refusal("{kind} in {where}"),
+    "mod.solve-of-block": Refusal("SOLVE of {sort} {name}", "use DERIVATIVE, KINETIC, LINEAR, NONLINEAR or PROCEDURE"),
+    "mod.statement-in-block": Refusal("{kind} in {where}", "write it in NET_RECEIVE"),
     "mod.statement-outside-block": Refusal("{what} outside of {ruled}"),
-    "mod.steadystate-breakpoint-secondorder": Refusal("STEADYSTATE in BREAKPOINT with secondorder"),
-    "mod.steadystate-derivative": Refusal(
-        "STEADYSTATE {method} of DERIVATIVE {name}", "use KINETIC"
-    ),
-    "mod.steadystate-kinetic-sets-behind-use": Refusal(
-        "STEADYSTATE of KINETIC {name}, which sets '{shown}' behind its use",
-        "set it before the reactions",
-    ),
+    "mod.steadystate-derivative": Refusal("STEADYSTATE {method} of DERIVATIVE {name}", "use KINETIC"),
+    "mod.steadystate-secondorder": Refusal("STEADYSTATE in BREAKPOINT with secondorder", "set secondorder = 0"),
+    "mod.steadystate-set-after-use": Refusal("STEADYSTATE of KINETIC {name}, which sets '{shown}' behind its use", "set it before the reactions"),
     "mod.stepforce-without-numbers": Refusal("stepforce of '{file}' without its numbers"),
-    "mod.system-equations-singular-whatever-coefficients": Refusal(
-        "a system of equations that is singular, whatever its coefficients"
-    ),
-    "mod.table": Refusal("TABLE of {name}{changes}"),
-    "mod.table-arguments": Refusal("TABLE of {count} arguments"),
-    "mod.table-depends-dt-secondorder-halves": Refusal(
-        "TABLE of {name} depends on dt, which secondorder halves", "set secondorder = 0"
-    ),
-    "mod.table-leaves-out-what-sets-depend": Refusal(
-        "TABLE of {name} leaves out what {name} sets, and DEPEND has what changes"
-    ),
-    "mod.table-made-again-where-changes": Refusal(
-        "TABLE of {name}, which is made again where {value} changes"
-    ),
-    "mod.table-other-rows-than-neuron": Refusal("TABLE of {name} with other rows than NEURON's"),
-    "mod.table-with": Refusal("TABLE WITH {n}"),
+    "mod.syntax": Refusal("{what}: this is no NMODL"),
+    "mod.table": Refusal("TABLE of {name} depends on '{variable}', which changes", "set usetable = 0"),
+    "mod.table-arguments": Refusal("TABLE in a block of {count} arguments; expected one"),
+    "mod.table-changes": Refusal("TABLE of {name}, which NEURON makes again when {value} changes"),
+    "mod.table-depend": Refusal("TABLE of {name} leaves out what {name} sets, and DEPEND has a variable that changes"),
+    "mod.table-rows": Refusal("TABLE of {name} with other rows than in NEURON's memory"),
+    "mod.table-secondorder": Refusal("TABLE of {name} depends on dt, which secondorder halves", "set secondorder = 0"),
+    "mod.table-with": Refusal("TABLE WITH {n}; expected 1 to 1000000"),
     "mod.table-without-names": Refusal("TABLE of {name} without names"),
-    "mod.text-expression": Refusal("a text in an expression"),
-    "mod.threshold-mode": Refusal("threshold with the mode '{mode}'", 'use "min" or "max"'),
-    "mod.units": Refusal("UNITS ({text})", "write the number instead"),
+    "mod.text-expression": Refusal("a text in an expression", "use numbers"),
+    "mod.threshold-mode": Refusal("threshold with the mode '{mode}'", "use \"min\" or \"max\""),
+    "mod.too-deep": Refusal("{what} within each other", "split the expression, the block or the calls"),
+    "mod.too-many-statements": Refusal("more than {max_executed} statements are executed", "use fewer turns of loops, or fewer calls"),
+    "mod.too-much-text": Refusal("more than {most} characters, with all that it includes", "split the file"),
+    "mod.two-kinetic": Refusal("KINETIC {name}, in a file with two", "put all reactions in one: NEURON's code of two forgets states"),
     "mod.units-no-multiple": Refusal("UNITS ({first}) is no multiple of ({second})"),
-    "mod.unknown-statement": Refusal("{text}"),
-    "mod.unknown-unit-units": Refusal("unknown unit in UNITS ({text})", "write the number instead"),
-    "mod.used-before-for-netcons-changes": Refusal(
-        "'{name}' is used before FOR_NETCONS changes it"
-    ),
-    "mod.v-artificial-cell": Refusal("v in an ARTIFICIAL_CELL"),
-    "mod.v-set-but-not-net-receive-calls": Refusal(
-        "v is set in {call}, but not in NET_RECEIVE, which calls it", "set v in NET_RECEIVE itself"
-    ),
-    "mod.v-set-loop": Refusal("v is set in a loop"),
-    "mod.v-set-net-receive": Refusal("v is set in {inner} of NET_RECEIVE"),
-    "mod.v-step-before-where-event-calls": Refusal(
-        "v in {call}, which is of the step before where an event calls it",
-        "use v in NET_RECEIVE, too, or as an argument",
-    ),
-    "mod.variable-set": Refusal("'{name}' is set"),
+    "mod.unknown-function": Refusal("the function {name}, which the file does not define"),
+    "mod.unknown-unit": Refusal("unknown unit in UNITS ({text})", "write the number instead"),
+    "mod.used-before-for-netcons": Refusal("'{name}' is used before FOR_NETCONS changes it", "use it behind FOR_NETCONS"),
+    "mod.v-artificial-cell": Refusal("v in an ARTIFICIAL_CELL, which has no voltage", "use POINT_PROCESS"),
+    "mod.v-of-event": Refusal("v in {call}, which is of the step before where an event calls it", "use v in NET_RECEIVE, too, or as an argument"),
+    "mod.v-set-in-call": Refusal("v is set in {call}, but not in NET_RECEIVE, which calls it", "set v in NET_RECEIVE itself"),
+    "mod.v-set-in-loop": Refusal("v is set in a loop", "set a LOCAL there, and v behind the loop"),
+    "mod.v-set-net-receive": Refusal("v is set in {inner} of NET_RECEIVE", "set it in NET_RECEIVE itself"),
+    "mod.variable-set": Refusal("'{name}' is set, which is NEURON's", "declare another variable"),
     "mod.verbatim": Refusal("VERBATIM", "write it in NMODL"),
     "mod.verbatim-return": Refusal("VERBATIM: a return there", "write it in NMODL"),
-    "mod.verbatim-return-beside-local": Refusal(
-        "VERBATIM: a return beside a LOCAL", "declare it above"
-    ),
-    "mod.watch-comparison-element-whose-index-not": Refusal(
-        "a WATCH by a comparison with an element whose index is not constant"
-    ),
-    "mod.watch-flag-not-constant": Refusal("WATCH with a flag that is not constant"),
-    "mod.watch-ion-without-breakpoint": Refusal(
-        "WATCH on {name} without BREAKPOINT, where NEURON's copy of it never changes",
-        "add BREAKPOINT { }",
-    ),
-    "mod.watch-own-current": Refusal(
-        "WATCH on {name}, which the file writes: NEURON compares the file's own part of it",
-        "watch another variable, which BREAKPOINT sets",
-    ),
-    "mod.watch-what-no-comparison": Refusal("WATCH of what is no comparison"),
-    "mod.while-from-uses-what-for-netcons-has": Refusal(
-        "a WHILE or FROM uses what FOR_NETCONS has changed"
-    ),
-    "mod.while-more-than-turns": Refusal("WHILE with more than {max_turns} turns"),
-    "mod.while-within-another-iteration": Refusal("WHILE within another iteration"),
+    "mod.verbatim-return-beside-local": Refusal("VERBATIM: a return beside a LOCAL", "declare it above"),
+    "mod.watch-condition": Refusal("WATCH of an expression that is no comparison", "write WATCH (a > b) flag"),
+    "mod.watch-element": Refusal("a WATCH by a comparison with an element whose index is not constant", "assign the element to a variable"),
+    "mod.watch-flag": Refusal("WATCH with a flag that is not constant", "write a number"),
+    "mod.watch-ion-without-breakpoint": Refusal("WATCH on {name} without BREAKPOINT, where NEURON's copy of it never changes", "add BREAKPOINT { }"),
+    "mod.watch-own-current": Refusal("WATCH on {name}, which the file writes: NEURON compares the file's own part of it", "watch another variable, which BREAKPOINT sets"),
+    "mod.while-turns": Refusal("WHILE with more than {max_turns} turns"),
     # models in NEURON's memory
     "neuron.acting-object": Refusal("{name}"),
-    "neuron.copies-model-pointer-net-receive-writes": Refusal(
-        "copies of a model with POINTER {pointer}, which NET_RECEIVE writes"
-    ),
-    "neuron.current-membrane-end-section-extracellular": Refusal(
-        "a current of the membrane at an end of a section with extracellular",
-        "put it into a segment",
-    ),
-    "neuron.cvode-event-statement-point-process-t-ms": Refusal(
-        "CVode.event with a statement and a point process, at t = {t:g} ms",
-        "leave the point process out",
-    ),
-    "neuron.cvode-event-statement-t-ms": Refusal(
-        "CVode.event with a statement, at t = {t:g} ms",
-        "use clhines.neuron.run, or call it between runs",
-    ),
-    "neuron.cvode-queue-mode": Refusal(
-        "CVode.queue_mode", "CVode().queue_mode(0, 0), finitialize()"
-    ),
-    "neuron.cvode-queue-mode-events-their-way-neuron-bins": Refusal(
-        (
-            "CVode.queue_mode(1, 0) with events on their way in NEURON's bins of "
-            "another time, as t or dt has been set, or stepped otherwise, since "
-            "finitialize()"
-        ),
-        "queue_mode(0, 0) before finitialize(), or leave t and dt as they are",
-    ),
-    "neuron.cvode-variable-time-steps": Refusal(
-        "CVode: variable time steps", "h.CVode().active(0), or fixed_step="
-    ),
-    "neuron.draws-neuron-generator": Refusal(
-        "draws of NEURON's one generator {of}", "declare a RANDOM variable"
-    ),
+    "neuron.copies-model-pointer-net-receive-writes": Refusal("copies of a model with POINTER {pointer}, which NET_RECEIVE writes"),
+    "neuron.current-membrane-end-section-extracellular": Refusal("a current of the membrane at an end of a section with extracellular", "put it into a segment"),
+    "neuron.cvode-event-statement-point-process-t-ms": Refusal("CVode.event with a statement and a point process, at t = {t:g} ms", "leave the point process out"),
+    "neuron.cvode-event-statement-t-ms": Refusal("CVode.event with a statement, at t = {t:g} ms", "use clhines.neuron.run, or call it between runs"),
+    "neuron.cvode-queue-mode": Refusal("CVode.queue_mode", "CVode().queue_mode(0, 0), finitialize()"),
+    "neuron.cvode-queue-mode-events-their-way-neuron-bins": Refusal("CVode.queue_mode(1, 0) with events on their way in NEURON's bins of another time, as t or dt has been set, or stepped otherwise, since finitialize()", "queue_mode(0, 0) before finitialize(), or leave t and dt as they are"),
+    "neuron.cvode-variable-time-steps": Refusal("CVode: variable time steps", "h.CVode().active(0), or fixed_step="),
+    "neuron.draws-neuron-generator": Refusal("draws of NEURON's one generator {of}", "declare a RANDOM variable"),
     "neuron.driver-depends": Refusal("{what} {one}", "expected parameters and t"),
-    "neuron.electrode-current-depends-v-where-not": Refusal(
-        "an ELECTRODE_CURRENT that depends on v, where {potential} is not 0",
-        "expected it in sections without",
-    ),
+    "neuron.electrode-current-depends-v-where-not": Refusal("an ELECTRODE_CURRENT that depends on v, where {potential} is not 0", "expected it in sections without"),
     "neuron.electrode-in-layers": Refusal("{what} with {layers}", "expected an IClamp"),
-    "neuron.event-way-whose-netcon-has-weights": Refusal(
-        "an event on its way whose NetCon has weights that events change"
-    ),
+    "neuron.event-way-whose-netcon-has-weights": Refusal("an event on its way whose NetCon has weights that events change"),
     "neuron.external-pointer": Refusal("EXTERNAL {external}, {what}"),
-    "neuron.extra-scatter-gather-cannot-be-seen": Refusal(
-        "CVode.extra_scatter_gather, which may call functions: it cannot be seen in the memory of "
-        "this NEURON",
-        "install NEURON 9.0",
-    ),
+    "neuron.extra-scatter-gather-cannot-be-seen": Refusal("CVode.extra_scatter_gather, which may call functions: it cannot be seen in the memory of this NEURON", "install NEURON 9.0"),
     "neuron.gather": Refusal("{line}"),
     "neuron.gather-and-own-procedure": Refusal("{gathered}, and {procedure}", "use one of them"),
-    "neuron.graph-another-object-records-each-step": Refusal(
-        "a Graph or another object that records in each step"
-    ),
-    "neuron.h-t-ms-expected-more-let-neuron": Refusal(
-        "h.t is {t:g} ms; expected 0 or more: let NEURON run until 0"
-    ),
-    "neuron.h-t-ms-no-whole-number-steps": Refusal(
-        "h.t is {t:g} ms, no whole number of steps of h.dt = {dt:g} ms; expected "
-        "h.finitialize() after a change of h.dt"
-    ),
-    "neuron.has-no-stream-random-numbers": Refusal(
-        "{name} has no stream of random numbers",
-        "give every instance one, as by its setRNG() or noiseFromRandom(random)",
-    ),
-    "neuron.has-words-another-index-no-random123": Refusal(
-        "{name} has words of another index, or is no Random123 stream",
-        "call setRNG() after Random123_globalindex()",
-    ),
+    "neuron.graph-another-object-records-each-step": Refusal("a Graph or another object that records in each step"),
+    "neuron.h-t-ms-expected-more-let-neuron": Refusal("h.t is {t:g} ms; expected 0 or more: let NEURON run until 0"),
+    "neuron.h-t-ms-no-whole-number-steps": Refusal("h.t is {t:g} ms, no whole number of steps of h.dt = {dt:g} ms; expected h.finitialize() after a change of h.dt"),
+    "neuron.has-no-stream-random-numbers": Refusal("{name} has no stream of random numbers", "give every instance one, as by its setRNG() or noiseFromRandom(random)"),
+    "neuron.has-words-another-index-no-random123": Refusal("{name} has words of another index, or is no Random123 stream", "call setRNG() after Random123_globalindex()"),
     "neuron.i-cap-events-set-v": Refusal("{what}, where events set v", "record v"),
     "neuron.i-cap-float32": Refusal("{what} in float32", "dtype='float64'"),
-    "neuron.instance-has-more-than-self-events": Refusal(
-        "an instance of {name} has more than {room} self events on their way"
-    ),
-    "neuron.into-no-parameter-mechanism": Refusal(
-        "{what} into {name}, which is no parameter of a mechanism"
-    ),
-    "neuron.into-vector-played-into-too": Refusal(
-        "{what} into {name}, which a Vector is played into, too", "play one of them"
-    ),
-    "neuron.kept-depends-i-membrane": Refusal(
-        "{one}, which is kept and depends on i_membrane", "record i_membrane"
-    ),
+    "neuron.instance-has-more-than-self-events": Refusal("an instance of {name} has more than {room} self events on their way"),
+    "neuron.into-no-parameter-mechanism": Refusal("{what} into {name}, which is no parameter of a mechanism"),
+    "neuron.into-vector-played-into-too": Refusal("{what} into {name}, which a Vector is played into, too", "play one of them"),
+    "neuron.kept-depends-i-membrane": Refusal("{one}, which is kept and depends on i_membrane", "record i_membrane"),
     "neuron.kschan": Refusal("KSChan {error}"),
     "neuron.kschan-usetable": Refusal("KSChan with usetable", "usetable(0), or clhines.neuron.run"),
     "neuron.layers-with": Refusal("{outside} with {layers}, {shown}"),
-    "neuron.local-not-found-neuron-memory": Refusal(
-        "LOCAL {base}, which is not found in NEURON's memory", "declare it in RANGE"
-    ),
-    "neuron.mechanism-without-nmodl": Refusal(
-        "{name}, a mechanism without NMODL{what}", "write it as a .mod file"
-    ),
-    "neuron.net-send-watch-neuron-memory-cannot-read": Refusal(
-        "net_send or WATCH: NEURON's memory cannot be read: {error}"
-    ),
-    "neuron.netcon": Refusal(
-        "NetCon of {owner}.{name}, which {what}", "let it compare another variable"
-    ),
-    "neuron.netcon-event-way-cvode-queue-mode-where-no-bin": Refusal(
-        "NetCon.event on its way, with CVode.queue_mode(1, 0), where it is in no bin",
-        "CVode().queue_mode(0, 0), finitialize()",
-    ),
-    "neuron.netcon-neuron-queue-runs-ahead": Refusal(
-        "NetCon of {name}, which NEURON's queue runs ahead"
-    ),
-    "neuron.netcon-record-gid-another-rank": Refusal(
-        "NetCon.record of gid {gid}, of another rank", "record it on that rank"
-    ),
-    "neuron.netcon-record-statement": Refusal(
-        "NetCon.record of a statement or a function", "record into a Vector"
-    ),
+    "neuron.local-not-found-neuron-memory": Refusal("LOCAL {base}, which is not found in NEURON's memory", "declare it in RANGE"),
+    "neuron.mechanism-without-nmodl": Refusal("{name}, a mechanism without NMODL{what}", "write it as a .mod file"),
+    "neuron.net-send-watch-neuron-memory-cannot-read": Refusal("net_send or WATCH: NEURON's memory cannot be read: {error}"),
+    "neuron.netcon": Refusal("NetCon of {owner}.{name}, which {what}", "let it compare another variable"),
+    "neuron.netcon-event-way-cvode-queue-mode-where-no-bin": Refusal("NetCon.event on its way, with CVode.queue_mode(1, 0), where it is in no bin", "CVode().queue_mode(0, 0), finitialize()"),
+    "neuron.netcon-neuron-queue-runs-ahead": Refusal("NetCon of {name}, which NEURON's queue runs ahead"),
+    "neuron.netcon-record-gid-another-rank": Refusal("NetCon.record of gid {gid}, of another rank", "record it on that rank"),
+    "neuron.netcon-record-statement": Refusal("NetCon.record of a statement or a function", "record into a Vector"),
     "neuron.netcon-source": Refusal("NetCon of {what}"),
     "neuron.netcon-what-takes-no-events": Refusal("a NetCon to what takes no events"),
     "neuron.neuron-first-versions": Refusal("{name}, of NEURON's first versions"),
-    "neuron.nonvint-block-supervisor-neuron-calls-functions": Refusal(
-        "nonvint_block_supervisor: NEURON calls its functions {inside}"
-    ),
+    "neuron.nonvint-block-supervisor-neuron-calls-functions": Refusal("nonvint_block_supervisor: NEURON calls its functions {inside}"),
     "neuron.not-found-neuron-memory": Refusal("{base}, which is not found in NEURON's memory"),
     "neuron.not-in-from-neuron": Refusal("{what}", "use clhines.neuron.run"),
-    "neuron.nrn-netrec-state-adjust-moves-what-events-set": Refusal(
-        "nrn_netrec_state_adjust, which moves what events set", "set it to 0"
-    ),
+    "neuron.nrn-netrec-state-adjust-moves-what-events-set": Refusal("nrn_netrec_state_adjust, which moves what events set", "set it to 0"),
     "neuron.other-rank": Refusal("{error}", "see that rank"),
-    "neuron.outside-secondorder": Refusal(
-        "{what} with secondorder = {order:g}", "set secondorder to 0"
-    ),
+    "neuron.outside-secondorder": Refusal("{what} with secondorder = {order:g}", "set secondorder to 0"),
     "neuron.own-procedure": Refusal("{procedure}", "use clhines.neuron.run"),
-    "neuron.own-step": Refusal(
-        "{name}() of the model's own, which hoc calls in each step: it is not {expected} alone",
-        "do it between runs",
-    ),
+    "neuron.own-step": Refusal("{name}() of the model's own, which hoc calls in each step: it is not {expected} alone", "do it between runs"),
     "neuron.own-step-of-bmtk": Refusal("advance() of BMTK: it {error}"),
     "neuron.parallelcontext": Refusal("ParallelContext.{what}"),
-    "neuron.parallelcontext-source-var-extracellular-potential-inside": Refusal(
-        "ParallelContext.source_var, which in extracellular is the potential inside",
-        "let a POINTER point to v",
-    ),
-    "neuron.parallelcontext-spike-compress-smallest-delay-ms-between-steps": Refusal(
-        (
-            "ParallelContext.spike_compress with a smallest delay of {delay:g} ms, "
-            "between steps, from which NEURON counts those of its spikes"
-        ),
-        "spike_compress(0), or delays of whole steps",
-    ),
-    "neuron.parallelcontext-target-var-source-var-after-setup-transfer": Refusal(
-        "ParallelContext.target_var or source_var after setup_transfer()",
-        "call setup_transfer() again",
-    ),
+    "neuron.parallelcontext-source-var-extracellular-potential-inside": Refusal("ParallelContext.source_var, which in extracellular is the potential inside", "let a POINTER point to v"),
+    "neuron.parallelcontext-spike-compress-smallest-delay-ms-between-steps": Refusal("ParallelContext.spike_compress with a smallest delay of {delay:g} ms, between steps, from which NEURON counts those of its spikes", "spike_compress(0), or delays of whole steps"),
+    "neuron.parallelcontext-target-var-source-var-after-setup-transfer": Refusal("ParallelContext.target_var or source_var after setup_transfer()", "call setup_transfer() again"),
     "neuron.pattern-unknown": Refusal("{one}"),
-    "neuron.patternstim-several-mpi-ranks": Refusal(
-        "PatternStim on several MPI ranks", "use VecStim"
-    ),
+    "neuron.patternstim-several-mpi-ranks": Refusal("PatternStim on several MPI ranks", "use VecStim"),
     "neuron.play-into-hoc": Refusal("{what} into {name}", "expected a parameter of a mechanism"),
-    "neuron.pointer-adds-element-vector-hoc-no": Refusal(
-        "a POINTER adds to an element of a Vector, or of hoc, that no BEFORE BREAKPOINT sets"
-    ),
-    "neuron.pointer-e-extracellular-no-before-breakpoint-sets": Refusal(
-        "POINTER {sets} to e_extracellular, which no BEFORE BREAKPOINT sets"
-    ),
-    "neuron.pointer-e-extracellular-set-what-depends-i-membrane": Refusal(
-        "POINTER {sets} to e_extracellular is set to what depends on i_membrane"
-    ),
-    "neuron.pointer-net-receive-writes-several-mpi-ranks": Refusal(
-        "a POINTER that NET_RECEIVE writes, on several MPI ranks"
-    ),
-    "neuron.pointer-played-set-another-mechanism-too": Refusal(
-        "a POINTER to an {potential} that is played, or set by another mechanism, too"
-    ),
+    "neuron.pointer-adds-element-vector-hoc-no": Refusal("a POINTER adds to an element of a Vector, or of hoc, that no BEFORE BREAKPOINT sets"),
+    "neuron.pointer-e-extracellular-no-before-breakpoint-sets": Refusal("POINTER {sets} to e_extracellular, which no BEFORE BREAKPOINT sets"),
+    "neuron.pointer-e-extracellular-set-what-depends-i-membrane": Refusal("POINTER {sets} to e_extracellular is set to what depends on i_membrane"),
+    "neuron.pointer-net-receive-writes-several-mpi-ranks": Refusal("a POINTER that NET_RECEIVE writes, on several MPI ranks"),
+    "neuron.pointer-played-set-another-mechanism-too": Refusal("a POINTER to an {potential} that is played, or set by another mechanism, too"),
     "neuron.pointer-points": Refusal("POINTER {pointer} points to {what}"),
-    "neuron.pointer-points-depends-i-membrane": Refusal(
-        "POINTER {pointer} points to {name}, which depends on i_membrane"
-    ),
-    "neuron.pointer-points-extracellular": Refusal(
-        "POINTER {pointer} points to {name} of extracellular{also}"
-    ),
-    "neuron.pointer-points-set-from-outside": Refusal(
-        "POINTER {pointer} points to {variable} of {owner}, which is set from outside",
-        "let it point to another variable",
-    ),
-    "neuron.pointer-random-played-too": Refusal(
-        "POINTER {variable} to a Random that is played, too", "use two Randoms"
-    ),
-    "neuron.pointer-several-instances-points-e-extracellular": Refusal(
-        "POINTER {sets} of several instances points to one e_extracellular"
-    ),
+    "neuron.pointer-points-depends-i-membrane": Refusal("POINTER {pointer} points to {name}, which depends on i_membrane"),
+    "neuron.pointer-points-extracellular": Refusal("POINTER {pointer} points to {name} of extracellular{also}"),
+    "neuron.pointer-points-set-from-outside": Refusal("POINTER {pointer} points to {variable} of {owner}, which is set from outside", "let it point to another variable"),
+    "neuron.pointer-random-played-too": Refusal("POINTER {variable} to a Random that is played, too", "use two Randoms"),
+    "neuron.pointer-several-instances-points-e-extracellular": Refusal("POINTER {sets} of several instances points to one e_extracellular"),
     "neuron.pointer-to-no-weight": Refusal("{what} with a source"),
     "neuron.pointer-unreadable": Refusal("POINTER {variable}: {error}"),
-    "neuron.pointer-written-points": Refusal(
-        "POINTER {pointer}, which is written, points to {memory}"
-    ),
-    "neuron.pointer-written-points-variables-several-names": Refusal(
-        "POINTER {pointer}, which is written, points to variables of several names"
-    ),
-    "neuron.points-what-no-stream-random-numbers": Refusal(
-        "{name} points to what is no stream of random numbers"
-    ),
-    "neuron.potential-of-mechanism-that-does-more": Refusal(
-        "{which} of a mechanism that does more than set and read it before and after a step"
-    ),
-    "neuron.rallbranch-section": Refusal(
-        "rallbranch = {rallbranch:g} of section {name}", "make the branches as sections"
-    ),
-    "neuron.random-another-distribution-than-uniform-negexp": Refusal(
-        "{name}: a Random of another distribution than uniform and negexp",
-        "call its uniform() or negexp()",
-    ),
-    "neuron.random-another-generator-than-random123": Refusal(
-        "{name}: a Random of another generator than Random123", "call its Random123(id1, id2, id3)"
-    ),
-    "neuron.random-has-words-before-last-set-ids": Refusal(
-        "RANDOM {name} has words of before its last set_ids()",
-        "call set_seq() after set_ids(), then h.finitialize()",
-    ),
-    "neuron.random-may-play-random-play-cannot-seen": Refusal(
-        "Random, which may play: Random.play cannot be seen in NEURON's memory here",
-        "let go of it, or run the model on Linux",
-    ),
-    "neuron.random-numbers-mcell-ran4": Refusal(
-        "random numbers of mcell_ran4", "call use_mcell_ran4(0)"
-    ),
-    "neuron.random-play-into": Refusal(
-        "Random.play into {name_of}", "expected a parameter of a mechanism"
-    ),
+    "neuron.pointer-written-points": Refusal("POINTER {pointer}, which is written, points to {memory}"),
+    "neuron.pointer-written-points-variables-several-names": Refusal("POINTER {pointer}, which is written, points to variables of several names"),
+    "neuron.points-what-no-stream-random-numbers": Refusal("{name} points to what is no stream of random numbers"),
+    "neuron.potential-of-mechanism-that-does-more": Refusal("{which} of a mechanism that does more than set and read it before and after a step"),
+    "neuron.rallbranch-section": Refusal("rallbranch = {rallbranch:g} of section {name}", "make the branches as sections"),
+    "neuron.random-another-distribution-than-uniform-negexp": Refusal("{name}: a Random of another distribution than uniform and negexp", "call its uniform() or negexp()"),
+    "neuron.random-another-generator-than-random123": Refusal("{name}: a Random of another generator than Random123", "call its Random123(id1, id2, id3)"),
+    "neuron.random-has-words-before-last-set-ids": Refusal("RANDOM {name} has words of before its last set_ids()", "call set_seq() after set_ids(), then h.finitialize()"),
+    "neuron.random-may-play-random-play-cannot-seen": Refusal("Random, which may play: Random.play cannot be seen in NEURON's memory here", "let go of it, or run the model on Linux"),
+    "neuron.random-numbers-mcell-ran4": Refusal("random numbers of mcell_ran4", "call use_mcell_ran4(0)"),
+    "neuron.random-play-into": Refusal("Random.play into {name_of}", "expected a parameter of a mechanism"),
     "neuron.random-play-several-mpi-ranks": Refusal("Random.play on several MPI ranks"),
     "neuron.rxd-species": Refusal("rxd: species {names}", "write them as .mod files"),
     "neuron.secondorder": Refusal("secondorder = {order:g}"),
-    "neuron.secondorder-changed-after-h-finitialize-neuron-steps": Refusal(
-        "secondorder, changed after h.finitialize(): NEURON's steps are still of the other",
-        "call h.finitialize()",
-    ),
-    "neuron.self-event-way-whose-netcon-has": Refusal(
-        "a self event on its way whose NetCon has no source, or none that sends here",
-        "start from h.finitialize()",
-    ),
-    "neuron.several-instances-same-stream-random-numbers": Refusal(
-        "{name} of several instances is the same stream of random numbers",
-        "give each a Random or ids of its own",
-    ),
+    "neuron.secondorder-changed-after-h-finitialize-neuron-steps": Refusal("secondorder, changed after h.finitialize(): NEURON's steps are still of the other", "call h.finitialize()"),
+    "neuron.self-event-way-whose-netcon-has": Refusal("a self event on its way whose NetCon has no source, or none that sends here", "start from h.finitialize()"),
+    "neuron.several-instances-same-stream-random-numbers": Refusal("{name} of several instances is the same stream of random numbers", "give each a Random or ids of its own"),
     "neuron.statements-on-ranks": Refusal("{what}, on several MPI ranks"),
-    "neuron.table": Refusal("TABLE of {block}{changes}"),
-    "neuron.table-depends-differs-between-instances": Refusal(
-        "TABLE of {block} depends on '{one}', which differs between instances"
-    ),
-    "neuron.table-made-again-where-played-into": Refusal(
-        "TABLE of {block}, which is made again where {variable} is played into"
-    ),
+    "neuron.table-depends-differs-between-instances": Refusal("TABLE of {block} depends on '{one}', which differs between instances"),
+    "neuron.table-made-again-where-played-into": Refusal("TABLE of {block}, which is made again where {variable} is played into"),
     "neuron.target-no-segment": Refusal("{every}: its target {every2} is at no segment"),
-    "neuron.threads-neuron": Refusal(
-        "threads of NEURON", "ParallelContext().nthread(1), finitialize()"
-    ),
-    "neuron.variable-make-pointprocess-hides-segments-python": Refusal(
-        "a variable {variable} of make_pointprocess, which hides that of segments in Python",
-        "rename it",
-    ),
+    "neuron.threads-neuron": Refusal("threads of NEURON", "ParallelContext().nthread(1), finitialize()"),
+    "neuron.variable-make-pointprocess-hides-segments-python": Refusal("a variable {variable} of make_pointprocess, which hides that of segments in Python", "rename it"),
     "neuron.vector-gone": Refusal("{what} with a Vector that is gone"),
-    "neuron.vector-play-indices-discontinuities": Refusal(
-        "Vector.play with indices of discontinuities"
-    ),
+    "neuron.vector-play-indices-discontinuities": Refusal("Vector.play with indices of discontinuities"),
     "neuron.vector-play-statement": Refusal("Vector.play of a statement", "play into a variable"),
-    "neuron.vector-record": Refusal(
-        "Vector.record of {name}",
-        (
-            "expected v, i_membrane_, i_cap, t, a RANGE variable of a mechanism or an "
-            "ion, or, in each step, a variable of hoc"
-        ),
-    ),
+    "neuron.vector-record": Refusal("Vector.record of {name}", "expected v, i_membrane_, i_cap, t, a RANGE variable of a mechanism or an ion, or, in each step, a variable of hoc"),
     "neuron.vector-record-by": Refusal("Vector.record, {how}", "record it in each step"),
-    "neuron.vector-record-current-twice": Refusal(
-        "Vector.record of {current}, which {name} writes and has AFTER SOLVE or BEFORE STEP, where "
-        "NEURON adds it up once more",
-        "record the mechanism's own variable",
-    ),
-    "neuron.vector-record-depends-i-membrane": Refusal(
-        "Vector.record of {name}, which depends on i_membrane", "record i_membrane"
-    ),
-    "neuron.vector-record-h-t-given-times-psolve-where": Refusal(
-        "Vector.record of h.t at given times, in psolve, where NEURON's h.t does not move",
-        "record it in each step, or use h.continuerun()",
-    ),
-    "neuron.vector-record-i-membrane-beside-section-without-layers": Refusal(
-        "Vector.record of i_membrane beside a section without, with layers of its own",
-        "record it elsewhere",
-    ),
-    "neuron.vector-record-intervals-times-events-set": Refusal(
-        "Vector.record, at intervals or times, of {name}, which events set",
-        "record it in each step",
-    ),
-    "neuron.vector-record-into-target-var-brings-no-voltage": Refusal(
-        "Vector.record of {name}, into which target_var brings no voltage here", "record its source"
-    ),
-    "neuron.vector-record-into-vector-netcon-record": Refusal(
-        "Vector.record into a Vector of NetCon.record", "use two Vectors"
-    ),
-    "neuron.vector-record-not-simulated": Refusal(
-        "Vector.record of {name}, which is not simulated"
-    ),
+    "neuron.vector-record-current-twice": Refusal("Vector.record of {current}, which {name} writes and has AFTER SOLVE or BEFORE STEP, where NEURON adds it up once more", "record the mechanism's own variable"),
+    "neuron.vector-record-depends-i-membrane": Refusal("Vector.record of {name}, which depends on i_membrane", "record i_membrane"),
+    "neuron.vector-record-h-t-given-times-psolve-where": Refusal("Vector.record of h.t at given times, in psolve, where NEURON's h.t does not move", "record it in each step, or use h.continuerun()"),
+    "neuron.vector-record-i-membrane-beside-section-without-layers": Refusal("Vector.record of i_membrane beside a section without, with layers of its own", "record it elsewhere"),
+    "neuron.vector-record-intervals-times-events-set": Refusal("Vector.record, at intervals or times, of {name}, which events set", "record it in each step"),
+    "neuron.vector-record-into-target-var-brings-no-voltage": Refusal("Vector.record of {name}, into which target_var brings no voltage here", "record its source"),
+    "neuron.vector-record-into-vector-netcon-record": Refusal("Vector.record into a Vector of NetCon.record", "use two Vectors"),
+    "neuron.vector-record-not-simulated": Refusal("Vector.record of {name}, which is not simulated"),
     "neuron.waits-on-ranks": Refusal("{aside}, or {behind}", "call h.finitialize()"),
     # networks
-    "network.after-initial-expected-value-all-instances": Refusal(
-        "{value} of {name} is {min:g} to {max:g} after INITIAL; expected one value "
-        "of all instances, as it is one for all in its file, or RANGE there"
-    ),
-    "network.another-cell-written-expected-cell": Refusal(
-        "{said} is in another cell and is written; expected one of its cell"
-    ),
-    "network.another-node-changes-same-part-step": Refusal(
-        "{said} at another node, which changes in the same part of a step in which "
-        "it is read; expected one of the same node"
-    ),
-    "network.another-pointer-sets-too-expected-sets": Refusal(
-        "{said} another pointer sets, too; expected one that sets it"
-    ),
-    "network.another-points-too-expected-them": Refusal(
-        "{own}: {said} to which another points, too; expected one of them"
-    ),
-    "network.called-instance": Refusal(
-        "{name}: {unle}; it is called with {shown}, as of instance {instance}"
-    ),
-    "network.connection-from-source-from-gets-events": Refusal(
-        "{own}: {said} of a connection from a source from which it gets events "
-        "itself, with the same delay, {delay:g} ms, so that NEURON's order of both "
-        "depends on what else is in its queue; expected another delay of one of "
-        "them"
-    ),
+    "network.after-initial-expected-value-all-instances": Refusal("{value} of {name} is {min:g} to {max:g} after INITIAL; expected one value of all instances, as it is one for all in its file, or RANGE there"),
+    "network.another-cell-written-expected-cell": Refusal("{said} is in another cell and is written; expected one of its cell"),
+    "network.another-node-changes-same-part-step": Refusal("{said} at another node, which changes in the same part of a step in which it is read; expected one of the same node"),
+    "network.another-pointer-sets-too-expected-sets": Refusal("{said} another pointer sets, too; expected one that sets it"),
+    "network.another-points-too-expected-them": Refusal("{own}: {said} to which another points, too; expected one of them"),
+    "network.called-instance": Refusal("{name}: {unle}; it is called with {shown}, as of instance {instance}"),
+    "network.connection-from-source-from-gets-events": Refusal("{own}: {said} of a connection from a source from which it gets events itself, with the same delay, {delay:g} ms, so that NEURON's order of both depends on what else is in its queue; expected another delay of one of them"),
     "network.does-more-than-add": Refusal("{said} does more than add to it in {what}"),
-    "network.engine-teps-takes-no-events-bins": Refusal(
-        "engine 'steps' takes no events in bins (CVode.queue_mode(1, 0)) with "
-        "delays of half a step to a step from instances that send; expected "
-        "'epochs', or queue_mode(0, 0)"
-    ),
+    "network.engine-teps-takes-no-events-bins": Refusal("engine 'steps' takes no events in bins (CVode.queue_mode(1, 0)) with delays of half a step to a step from instances that send; expected 'epochs', or queue_mode(0, 0)"),
     "network.events-delivered-bins": Refusal("{own}: {said}, and events are delivered in bins"),
-    "network.events-read-set-expected-them": Refusal(
-        "{said}, and events read and set it; expected one of them"
-    ),
-    "network.i-membrane-others-around-expected-other-nodes": Refusal(
-        "i_membrane of {where} with others around it; expected other nodes"
-    ),
-    "network.i-membrane-steps-first-order-expected-secondorder": Refusal(
-        "i_membrane is for steps of first order; expected secondorder=False"
-    ),
-    "network.i-membrane-where-electrode-expected-nodes-without": Refusal(
-        "i_membrane where {name} is, an electrode with {what}; expected nodes without it"
-    ),
-    "network.i-membrane-where-electrode-whose-current-depends": Refusal(
-        "i_membrane where {name} is, an electrode whose current depends on the "
-        "voltage; expected nodes without it"
-    ),
-    "network.i-membrane-where-expected-electrode-current-range": Refusal(
-        "i_membrane where {name} is; expected an electrode with one current, a RANGE variable"
-    ),
-    "network.itself-where-read-expected-another-mechanism": Refusal(
-        "{said} itself, where it is read; expected one of another mechanism"
-    ),
+    "network.events-read-set-expected-them": Refusal("{said}, and events read and set it; expected one of them"),
+    "network.i-membrane-others-around-expected-other-nodes": Refusal("i_membrane of {where} with others around it; expected other nodes"),
+    "network.i-membrane-steps-first-order-expected-secondorder": Refusal("i_membrane is for steps of first order; expected secondorder=False"),
+    "network.i-membrane-where-electrode-expected-nodes-without": Refusal("i_membrane where {name} is, an electrode with {what}; expected nodes without it"),
+    "network.i-membrane-where-electrode-whose-current-depends": Refusal("i_membrane where {name} is, an electrode whose current depends on the voltage; expected nodes without it"),
+    "network.i-membrane-where-expected-electrode-current-range": Refusal("i_membrane where {name} is; expected an electrode with one current, a RANGE variable"),
+    "network.itself-where-read-expected-another-mechanism": Refusal("{said} itself, where it is read; expected one of another mechanism"),
     "network.message": Refusal("{message}"),
-    "network.pointer-instances-points-nowhere-expected-set-pointer": Refusal(
-        "{name}: pointer {name2} of {count} instances points nowhere; expected "
-        "set_pointer() for each"
-    ),
-    "network.pointer-points-expected-them": Refusal(
-        "{name}: pointer {name2} points to {state} of {name3}, and to {variable} of"
-        " {name4}; expected one of them"
-    ),
-    "network.pointer-points-voltages-variables-expected-them": Refusal(
-        "{name}: pointer {name2} points to voltages, and to variables; expected one of them"
-    ),
-    "network.pointer-writes-expected-no-pointer-sets": Refusal(
-        "{said}, which pointer {pointer} of {writer} writes; expected one that no "
-        "pointer sets, read before AFTER SOLVE"
-    ),
-    "network.pointer-writes-points-voltage": Refusal(
-        "{name}: pointer {name2}, which it writes, points to a voltage"
-    ),
-    "network.ranks-bins": Refusal(
-        "events in bins (CVode.queue_mode(1, 0)) in a network that several ranks "
-        "split; expected one process"
-    ),
-    "network.ranks-last-instances": Refusal(
-        "GLOBAL variables that instances set in turn in a network that several "
-        "ranks split; expected one process"
-    ),
-    "network.ranks-read-pointers": Refusal(
-        "pointers to variables of mechanisms in a network that several ranks split;"
-        " expected one process"
-    ),
-    "network.ranks-written-pointers": Refusal(
-        "pointers that mechanisms write in a network that several ranks split; expected one process"
-    ),
+    "network.pointer-instances-points-nowhere-expected-set-pointer": Refusal("{name}: pointer {name2} of {count} instances points nowhere; expected set_pointer() for each"),
+    "network.pointer-points-expected-them": Refusal("{name}: pointer {name2} points to {state} of {name3}, and to {variable} of {name4}; expected one of them"),
+    "network.pointer-points-voltages-variables-expected-them": Refusal("{name}: pointer {name2} points to voltages, and to variables; expected one of them"),
+    "network.pointer-writes-expected-no-pointer-sets": Refusal("{said}, which pointer {pointer} of {writer} writes; expected one that no pointer sets, read before AFTER SOLVE"),
+    "network.pointer-writes-points-voltage": Refusal("{name}: pointer {name2}, which it writes, points to a voltage"),
+    "network.ranks-bins": Refusal("events in bins (CVode.queue_mode(1, 0)) in a network that several ranks split; expected one process"),
+    "network.ranks-last-instances": Refusal("GLOBAL variables that instances set in turn in a network that several ranks split; expected one process"),
+    "network.ranks-read-pointers": Refusal("pointers to variables of mechanisms in a network that several ranks split; expected one process"),
+    "network.ranks-written-pointers": Refusal("pointers that mechanisms write in a network that several ranks split; expected one process"),
     "network.sets-too": Refusal("{own}: {said} that {name} sets, too"),
-    "network.uses-expected-alone-sets": Refusal(
-        "{said} uses it; expected one that {name} alone sets"
-    ),
+    "network.uses-expected-alone-sets": Refusal("{said} uses it; expected one that {name} alone sets"),
     "network.v-set-net-receive": Refusal("{name}: v is set in NET_RECEIVE, and {what}"),
-    "network.written-expected-variable-another-mechanism-no": Refusal(
-        "{said} and is written; expected a variable of another mechanism to which "
-        "no other pointer leads: it is one {what}"
-    ),
+    "network.written-expected-variable-another-mechanism-no": Refusal("{said} and is written; expected a variable of another mechanism to which no other pointer leads: it is one {what}"),
 }

@@ -25,7 +25,6 @@ for what only the other simulator knows (`MADE`, `COPY`, `GIVEN`, `PICKED`).
 """
 
 from clhines.simulator.mechanisms.nmodl.build import (
-    CHANGES,
     MAX_QUEUE,
     FunctionTables,
     read,
@@ -52,7 +51,6 @@ from clhines.simulator.mechanisms.nmodl.reading.verbatim import VECTOR_OF_COUNTE
 from clhines.simulator.mechanisms.nmodl.values import COPY, FAILED, MADE
 
 __all__ = [
-    "CHANGES",
     "COPY",
     "FAILED",
     "GIVEN",

@@ -91,7 +91,7 @@ def executed(
     bodies = Bodies(shared)
     work = _Work(bodies)
     if fails and not work.has_currents:
-        raise Refused(refusal("mod.error-file-raises-hoc-execerror"), file.line)
+        raise Refused(refusal("mod.hoc-execerror"), file.line)
     parts = work.initial, work.current, work.advance, work.diffusion, work.events, work.others
     for part in (*parts, work.copies, work.tables, work.assigned):
         bodies.attempt(part)
@@ -280,7 +280,7 @@ class _Work:
         if solves or others:
             steady = [s for s in solves if s.names[2]]
             if self.shared.secondorder and steady:
-                raise Refused(refusal("mod.steadystate-breakpoint-secondorder"), steady[0].line)
+                raise Refused(refusal("mod.steadystate-secondorder"), steady[0].line)
             if self.shared.secondorder and any(halves(run, s) for s in solves):
                 self.bodies.halved = True
                 run.given["dt"] = run.read("dt") * self.graph.number(Fraction(1, 2))
@@ -357,7 +357,7 @@ class _Work:
             for s in begins:
                 first.body(s.blocks[0])
             if first.sent:
-                raise Refused(refusal("mod.event-sent-initial-net-receive"), block.line)
+                raise Refused(refusal("mod.event-in-initial-of-net-receive"), block.line)
             self._keep("net_initial", first, self._changed(first, block.arguments, keys))
 
     def _set_late(self, key: str, value: Node, received: Sequence[Sent]) -> bool:
@@ -392,9 +392,9 @@ class _Work:
         body, after = self.bodies.blocks["receive"], dict[Node, Node]()
         for number, (names, s, inner, guard) in enumerate(run.netcons):
             if "flag" in (*names, *block.arguments):
-                raise Refused(refusal("mod.for-netcons-argument-called-flag"), s.line)
+                raise Refused(refusal("mod.for-netcons-flag"), s.line)
             if len(names) > len(block.arguments):
-                raise Refused(refusal("mod.for-netcons-more-arguments-than-net-receive"), s.line)
+                raise Refused(refusal("mod.for-netcons-arguments"), s.line)
             rename, results = {}, []
             for a, b in zip(names, block.arguments, strict=False):
                 rename[self.graph.symbol(f"_{a}__other")] = self.graph.symbol(f"_{b}__other")
@@ -411,7 +411,7 @@ class _Work:
             self.bodies.blocks[f"for_netcons{number}"] = Body(results, loops=inner.loops)
             self.bodies.netcons += 1
         if any(node.uses(e.name) for loop in body.loops for node in loop.nodes() for e in after):
-            raise Refused(refusal("mod.while-from-uses-what-for-netcons-has"), block.line)
+            raise Refused(refusal("mod.loop-after-for-netcons"), block.line)
         self.bodies.blocks["receive"] = body.mapped(lambda e: self.graph.replaced([e], after)[0])
 
     def _watches(self, run: Execution) -> None:
@@ -457,7 +457,7 @@ class _Work:
 
     def _excess(self, run: Execution, condition: Expression, line: int) -> Node:
         if condition[0] not in ("<", "<=", ">", ">="):
-            raise Refused(refusal("mod.watch-what-no-comparison"), line)
+            raise Refused(refusal("mod.watch-condition"), line)
         left, right = (run.expression(e) for e in condition[1:])  # type: ignore[arg-type]
         return left - right if condition[0] in (">", ">=") else right - left
 
@@ -469,7 +469,7 @@ class _Work:
             for k, (role, name, value) in enumerate(body.results):
                 if role in ("put", "add", "steer") and name in names:
                     if block not in ("before_initial", "initial"):
-                        what = refusal("mod.pointer-written-breakpoint-another-block", name=name)
+                        what = refusal("mod.pointer-in-two-blocks", name=name)
                         raise Refused(what, self.file.pointers[name])
                     body.results[k] = "assign", name, value
 
@@ -498,7 +498,7 @@ class _Work:
         if use.again is not None:
             own = set() if use.block.sort == "FUNCTION" else {*use.columns}
             if {*run.writes} != own or own & {*run.reads}:
-                what = refusal("mod.table-leaves-out-what-sets-depend", name=name)
+                what = refusal("mod.table-depend", name=name)
                 raise Refused(what, use.block.line, f"set usetable_{self.file.suffix} = 0")
             use.reads = frozenset(run.reads)
             self.bodies.blocks[f"table_{name}"] = Body([("column", "0", self.graph.symbol("_x"))])
@@ -554,4 +554,4 @@ def _nested(run: Execution, s: Statement) -> None:
     if run.is_in_call and block is not None and block.sort == "LINEAR":
         solve(run, s)
         return
-    raise Refused(refusal("mod.solve-loop-procedure", name=s.names[0]), s.line)
+    raise Refused(refusal("mod.solve-in-loop", name=s.names[0]), s.line)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
@@ -38,7 +37,6 @@ from clhines.simulator.mechanisms.ir.program import (
     Table,
 )
 from clhines.simulator.mechanisms.nmodl.bodies import Bodies, executed
-from clhines.simulator.mechanisms.nmodl.evaluate import ONE_GENERATOR, RAISED
 from clhines.simulator.mechanisms.nmodl.meaning.outside import noticed
 from clhines.simulator.mechanisms.nmodl.reading.lexer import MAX_TEXT, Includes, tokens
 from clhines.simulator.mechanisms.nmodl.reading.names import BUILT_IN, plain
@@ -49,15 +47,15 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     NmodlError,
     Refused,
     Rejection,
+    error_of,
     set_by,
 )
 from clhines.simulator.mechanisms.nmodl.values import FAILED, MADE, STEERING, TableUse
-from clhines.simulator.refusals import refusal
+from clhines.simulator.refusals import id_of, refusal
 
 MAX_QUEUE = 16
 MAX_ROWS = 8000  # of a FUNCTION_TABLE
 MAX_MADE = 1_000_000  # values of a TABLE that NEURON has made
-CHANGES = " depends on '{}', which changes"
 
 
 def build(
@@ -95,19 +93,20 @@ def build(
         except ExpressionError as error:
             return None, [Refused(refusal("mod.expression", error=error))]
         except RecursionError:
-            return None, [Refused(refusal("mod.expressions-blocks-too-deep-within-each"))]
+            return None, [Refused(refusal("mod.too-deep", what="too many expressions"))]
 
     model, refused = built(draws)
-    if not draws and any(r.construct.endswith(ONE_GENERATOR) for r in refused):
+    if not draws and any(id_of(r.construct) == "mod.one-generator" for r in refused):
         draws = True
         model, second = built(True)
         refused = second or refused
-    if any(r.construct == RAISED for r in refused):  # a state may say where: then the run fails
+    if any(
+        id_of(r.construct) == "mod.hoc-execerror" for r in refused
+    ):  # a state may say where: then the run fails
         model, second = built(draws, fails=True)
         refused = second or refused
     if model is None:
-        unique = {(r.construct, r.line): r for r in refused}.values()
-        raise NmodlError([Rejection(r.construct, shown, r.line, r.way_out) for r in unique])
+        raise error_of(refused, shown)
     return model
 
 
@@ -143,10 +142,10 @@ class _Builder:
     def _check(self) -> None:
         file = self.file
         if not file.suffix:
-            raise Refused(refusal("mod.no-suffix-point-process-artificial-cell"))
+            raise Refused(refusal("mod.no-suffix"))
         for name in file.nonspecific | file.electrode:
             if self.names.variable(name) is None:
-                raise Refused(refusal("mod.current-not-declared", name=name))
+                raise Refused(refusal("mod.not-declared", name=name))
 
     def _check_pointed(self) -> None:
         """Refuse to read what POINTERs write: it depends on the order of all that write it.
@@ -158,7 +157,7 @@ class _Builder:
             others = [b for block, b in self.blocks.items() if block != STEERING]
             set_there = any(n == name for b in others for _, n, _ in b.results)
             if set_there or any(self.names.printed[name] in b.free(b.writes) for b in others):
-                what = refusal("mod.pointer-net-receive-writes-used-elsewhere-too", name=name)
+                what = refusal("mod.pointer-of-net-receive", name=name)
                 raise Refused(what, self.file.pointers[name])
         for name in {n for b in bodies for role, n, _ in b.results if role in ("put", "add")}:
             if any(self.names.printed[name] in body.free(body.writes) for body in bodies):
@@ -366,7 +365,7 @@ class _Builder:
             setters = {block for block, body in self.blocks.items() if key in body.writes}
             by_initial = setters == {"initial"} and key not in turned
             if variable.sort == "local" and not by_initial:  # NEURON does not show its value
-                what = refusal("mod.all-instances-keeps-what-each-them", name=variable.name)
+                what = refusal("mod.changed-in-turn", name=variable.name)
                 raise Refused(what, variable.line)
             (begun if by_initial else found).append(key)
         return found, begun
@@ -508,12 +507,12 @@ class _Builder:
             if wrong:
                 shown = self.names.public.get(wrong[0], wrong[0])
                 raise Refused(
-                    refusal("mod.table", name=name, changes=CHANGES.format(shown)),
+                    refusal("mod.table", name=name, variable=shown),
                     use.block.line,
                     f"set usetable_{self.file.suffix} = 0",
                 )
             if self.bodies.halved and "dt" in free:
-                construct = refusal("mod.table-depends-dt-secondorder-halves", name=name)
+                construct = refusal("mod.table-secondorder", name=name)
                 raise Refused(construct, use.block.line)
             depends = tuple(k for k in self.parameters if k in free)
             columns = tuple(use.columns) if use.again is None else ("x",)
@@ -526,9 +525,7 @@ class _Builder:
         written = dict.fromkeys(key for body in blocks for key in body.writes)
         changing = [key for key in written if self.names.elements[key] in use.depends]
         if changing or ("dt" in use.depends and self.bodies.halved):
-            what = refusal(
-                "mod.table-made-again-where-changes", name=name, value=(*changing, "dt")[0]
-            )
+            what = refusal("mod.table-changes", name=name, value=(*changing, "dt")[0])
             raise Refused(what, use.block.line, f"set usetable_{self.file.suffix} = 0")
         return Table(name, tuple(use.columns), use.n, made=use.made)
 
@@ -673,6 +670,8 @@ def read(
         text = text_or_path
         folder = Path(path).parent if path else None
     includes = Includes(folder)
-    with suppress(Refused):  # said where the text is read
+    try:
         tokens(text, includes)
+    except Refused as refused:
+        raise error_of([refused], path or "NMODL text") from refused
     return text, Nmodl(path, tuple(includes.texts.items()), use_tables, secondorder, given)

@@ -37,7 +37,7 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Statement,
 )
 from clhines.simulator.mechanisms.nmodl.values import FAILED, BlockValues, stream_keys
-from clhines.simulator.refusals import Sentence, refusal
+from clhines.simulator.refusals import REFUSALS, Sentence, refusal
 
 DRAWS = {  # of NEURON's one generator, and the functions of RANDOM variables instead
     "scop_random": "random_uniform", "exprand": "random_negexp", "normrand": "random_normal",
@@ -48,10 +48,7 @@ FUNCTION poisson_(mean) { LOCAL least, product
     least = exp(-mean)  product = 1  poisson_ = -1
     WHILE (product >= least) { product = product*scop_random()  poisson_ = poisson_ + 1 }
 }"""
-_ORDER = "arguments of one call that draw or set variables, whose order C leaves open"
-_LOCALS = "assign them to LOCAL variables before the call"
-RAISED = "an error that the file raises, hoc_execerror"
-ONE_GENERATOR = ", which takes the one generator of all mechanisms in the order of calls"
+ONE_GENERATOR = REFUSALS["mod.one-generator"].sentence.partition("}")[2]
 # the other functions that NEURON gives to every file
 OF_NEURON = frozenset(
     "b_flux boundary deflate derivs erf error expfit f_flux factorial first_time force invert "
@@ -157,10 +154,8 @@ class Evaluation(BlockValues):
             return same if sign == "==" else graph.negated(same)
         if sign == "&&":
             return graph.both(self.truth(a), self.truth(b))
-        if sign == "||":
-            neither = graph.both(graph.negated(self.truth(a)), graph.negated(self.truth(b)))
-            return graph.negated(neither)
-        raise Refused(refusal("mod.operator", sign=sign))
+        neither = graph.both(graph.negated(self.truth(a)), graph.negated(self.truth(b)))
+        return graph.negated(neither)
 
     def truth(self, e: Node) -> Node:
         """Return a condition of what NMODL takes as one: true where it is not 0."""
@@ -281,7 +276,7 @@ class Evaluation(BlockValues):
             alike &= all(self.expression(a).definition is x.definition for a, x in others)
         self.values = kept
         if not alike:
-            raise Refused(refusal("mod.arguments-call-draw-set-variables-whose"), line)
+            raise Refused(refusal("mod.order-of-arguments"), line)
         return found
 
     def _of_ion(self, name: str, line: int) -> Node:
@@ -329,7 +324,7 @@ class Evaluation(BlockValues):
         _check_count(name, values, line)
         if name == "set_seed":
             if "initial" not in self.where:  # float32 has no whole numbers above 2**24
-                raise Refused(refusal("mod.set-seed", where=self.where), line)
+                raise Refused(refusal("mod.set-seed", where=self.block), line)
             return drawn(self, "random_setseq", GENERATOR, values, line, name)
         if name == "poisrand":
             return self.inlined(_poisson(), values, line)
@@ -354,17 +349,17 @@ def _check_count(name: str, values: Sequence[Node], line: int) -> None:
 
 def _unknown(name: str, line: int) -> Refused:
     if name in DRAWS:
-        what = refusal("mod.draws-one-generator", name=name, one_generator=ONE_GENERATOR)
+        what = refusal("mod.one-generator", name=name)
         other = f" and call {DRAWS[name]}" * bool(DRAWS[name])
         return Refused(what, line, f"declare a RANDOM variable{other}, or use a NetStim")
     if name in OF_NEURON:
-        return Refused(refusal("mod.function-neuron-has-built", name=name), line)
+        return Refused(refusal("mod.function-of-neuron", name=name), line)
     if name == "hoc_execerror":
-        return Refused(refusal("mod.error-file-raises-hoc-execerror"), line)
-    return Refused(refusal("mod.function-file-does-not-define", name=name), line)
+        return Refused(refusal("mod.hoc-execerror"), line)
+    return Refused(refusal("mod.unknown-function", name=name), line)
 
 
-_OPERATORS = frozenset("+ - * / % < <= > >= == != && ||".split())
+_OPERATORS = frozenset("+ - * / < <= > >= == != && ||".split())
 
 
 def drawn(
@@ -387,7 +382,7 @@ def drawn(
     is_once = not run.rules or (name == GENERATOR and "once" in run.rules)
     in_loop = run.inside_loop and not run.draws_inside
     if run.where not in _WHERE or run.is_repeated or not is_once or in_loop:
-        what = refusal("mod.draw-in-block", value=shown or function, where=run.where)
+        what = refusal("mod.draw-in-block", value=shown or function, where=run.block)
         raise Refused(what, line)
     run.drew[name] = None
     graph, plain_name = run.graph, plain(name)

@@ -96,7 +96,7 @@ class Execution(Evaluation):
                 self._executed += 1
                 if self._executed > MAX_EXECUTED:
                     raise Refused(
-                        refusal("mod.more-than-statements-executed", max_executed=MAX_EXECUTED),
+                        refusal("mod.too-many-statements", max_executed=MAX_EXECUTED),
                         s.line,
                     )
                 try:
@@ -192,7 +192,7 @@ class Execution(Evaluation):
             raise Refused(refusal("mod.from-by-zero"), s.line)
         changed = set_by(s.blocks[0], self.file.blocks)
         if any(uses([replace(s, blocks=[])], name) for name in changed):
-            raise Refused(refusal("mod.from-whose-turns-change-bounds"), s.line)
+            raise Refused(refusal("mod.from-bounds"), s.line)
         if not (first.is_number and last.is_number):
             sends = any(uses(s.blocks[0], name) for name in ("net_send", "net_event"))
             (self._sending_from if sends else self._open_from)(s, first, last)
@@ -200,7 +200,7 @@ class Execution(Evaluation):
         start, end, step = (int(e.value) for e in (first, last, by))
         turns = range(start, end + (1 if step > 0 else -1), step)
         if len(turns) > MAX_TURNS:
-            raise Refused(refusal("mod.from-turns", count=len(turns)), s.line)
+            raise Refused(refusal("mod.from-turns", count=len(turns), most=MAX_TURNS), s.line)
         name, outer = str(s.names[0]), self.repeats
         if not any(uses([replace(s, blocks=[])], name) for name in self.turning[:-1]):
             self.repeats *= max(len(turns), 1)
@@ -218,9 +218,7 @@ class Execution(Evaluation):
     def _check_executed(self, more: int, line: int) -> None:
         """Refuse what would execute too many statements, before the first of them."""
         if more > MAX_EXECUTED:
-            raise Refused(
-                refusal("mod.more-than-statements-executed", max_executed=MAX_EXECUTED), line
-            )
+            raise Refused(refusal("mod.too-many-statements", max_executed=MAX_EXECUTED), line)
 
     def _cost(self, block: Block) -> int:
         """Return how many statements a call executes; a loop of unknown bounds is one turn."""
@@ -273,10 +271,10 @@ class Execution(Evaluation):
     def _sending_from(self, s: Statement, first: Node, last: Node) -> None:
         """Execute the turns of a FROM one after another, as far as parameters may ask for them."""
         if breaks(s.blocks[0]):
-            raise Refused(refusal("mod.event-sent-loop-left"), s.line)
+            raise Refused(refusal("mod.event-in-loop-with-break"), s.line)
         test, turn = self._turn(s)
         beyond = self.graph.less(first + self.integer(s.values[2]) * MAX_SENT, last, or_equal=True)
-        refused = Refused(refusal("mod.loop-sends-more-than-events", max_sent=MAX_SENT), s.line)
+        refused = Refused(refusal("mod.events-of-loop", max_sent=MAX_SENT), s.line)
         self.shared.unless.append((self.where, self.graph.both(self.guard, beyond), refused))
         turns: list[Statement] = []
         for _ in range(MAX_SENT):
@@ -310,12 +308,10 @@ class Execution(Evaluation):
             if not condition.value:
                 return
             self.body(s.blocks[0])
-        raise Refused(refusal("mod.while-more-than-turns", max_turns=MAX_TURNS), s.line)
+        raise Refused(refusal("mod.while-turns", max_turns=MAX_TURNS), s.line)
 
     def _open_while(self, s: Statement, condition: Node) -> None:
         """Make a loop of a WHILE whose end depends on values."""
-        if self.inside_loop:
-            raise Refused(refusal("mod.while-within-another-iteration"), s.line)
         before = dict(self.values)
         sent = len(self.sent), len(self.armed), len(self.netcons)
         changed = self._changed_in_turns(s, before)
@@ -331,7 +327,7 @@ class Execution(Evaluation):
             loop.values = [self.values[k] for k in changed]
         self.draws_inside = False
         if sent != (len(self.sent), len(self.armed), len(self.netcons)):
-            raise Refused(refusal("mod.event-sent-while"), s.line)
+            raise Refused(refusal("mod.event-in-while"), s.line)
         for key, end in zip(changed, self.close_loop(loop), strict=True):
             self.set(key, end)
 
@@ -358,18 +354,18 @@ class Execution(Evaluation):
     def send(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
         """Note a net_send, net_event or net_move."""
         if self.where not in ("receive", "initial", "net_initial"):
-            raise Refused(refusal("mod.call-in-block", name=name, where=self.where), line)
+            raise Refused(refusal("mod.call-in-block", name=name, where=self.block), line)
         values = self.in_any_order(arguments, line)
         t = self.read("t")
         first, sign = arguments[0] if arguments else (), ""
         while first and first[0] in ("+", "-", "*", "/"):
             first, sign = first[1], str(first[0])  # type: ignore[assignment]
         if name == "net_send" and sign in "*/" and sign and first[1] in self.turning:
-            what = refusal("mod.net-send-neuron-puts-t-before-loop", first=first[1], sign=sign)
+            what = refusal("mod.net-send-delay", first=first[1], sign=sign)
             raise Refused(what, line, f"begin with another factor than {first[1]}")
         if name == "net_send":
             if len(values) != 2:
-                raise Refused(refusal("mod.net-send-needs-delay-flag"), line)
+                raise Refused(refusal("mod.net-send-arguments"), line)
             self.sent.append(Sent("self", self.guard, t + values[0], values[1]))
         else:
             kind = "event" if name == "net_event" else "move"
@@ -381,7 +377,7 @@ class Execution(Evaluation):
             for condition, flag in zip(s.values[::2], s.values[1::2], strict=True):
                 number = self.expression(flag).definition
                 if not number.is_number:
-                    raise Refused(refusal("mod.watch-flag-not-constant"), s.line)
+                    raise Refused(refusal("mod.watch-flag"), s.line)
                 self.armed.append((self.guard, condition, number.value, s.line))
             if "v" in self.given:  # NEURON looks at the condition at once, with the node's voltage
                 self.given["v"] = self.graph.symbol("v")
@@ -389,7 +385,7 @@ class Execution(Evaluation):
             self._for_netcons(s)
         else:
             raise Refused(
-                refusal("mod.statement-in-block", kind=s.kind.upper(), where=self.where), s.line
+                refusal("mod.statement-in-block", kind=s.kind.upper(), where=self.block), s.line
             )
 
     def _for_netcons(self, s: Statement) -> None:
@@ -412,7 +408,7 @@ class Execution(Evaluation):
             symbol, other = self.graph.symbol(weight(argument)), f"_{name}__other"
             is_set = where_true(self.graph, self.guard, [self.values[key]])[0] is not symbol
             if changed.uses(symbol.name) or (is_set and any(e.uses(other) for e in after)):
-                what = refusal("mod.for-netcons-sets-event-has-set-uses", name=name)
+                what = refusal("mod.for-netcons-order", name=name)
                 raise Refused(what, s.line)
             if changed is not self.graph.symbol(other):
                 poison = self.graph.symbol(f"_{argument}__changed")
@@ -424,9 +420,7 @@ class Execution(Evaluation):
         if block.name in self._calls:
             raise Refused(refusal("mod.calls-itself", name=block.name), line)
         if len(self._calls) > MAX_CALLS:
-            raise Refused(
-                refusal("mod.more-than-calls-within-each-other", max_calls=MAX_CALLS), line
-            )
+            raise Refused(refusal("mod.too-deep", what=f"more than {MAX_CALLS} calls"), line)
         if not self._calls:
             self._check_executed(self.repeats * self._cost(block), line)
         self._calls.append(block.name)
@@ -504,7 +498,7 @@ class Execution(Evaluation):
         if given is not None:
             use.made, use.depends = given.values, frozenset(s.names[1])  # type: ignore[call-overload]
             if len(use.made) != (use.n + 1) * len(keys) or not (low.is_number and high.is_number):
-                raise Refused(refusal("mod.table-other-rows-than-neuron", name=block.name), s.line)
+                raise Refused(refusal("mod.table-rows", name=block.name), s.line)
             return use
         if all(key in self.names.elements and self.names.is_global(key) for key in keys):
             use.held = tuple(key for key in keys if self._is_held(block, key))

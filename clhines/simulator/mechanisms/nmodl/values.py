@@ -154,7 +154,7 @@ class BlockValues:
                 return local
             if index is None or not 0 <= index < len(local):
                 raise Refused(
-                    refusal("mod.index-outside-local", name=name, index=index, count=len(local)),
+                    refusal("mod.index-outside", name=name, index=index, length=len(local)),
                     line,
                 )
             return local[index]
@@ -181,7 +181,7 @@ class BlockValues:
         if not isinstance(keys, list):
             raise Refused(refusal("mod.no-array", name=name), line)
         if len(keys) > MAX_CHOSEN:
-            what = refusal("mod.index-not-constant-more-than-elements", max_chosen=MAX_CHOSEN)
+            what = refusal("mod.index-of-long-array", max_chosen=MAX_CHOSEN)
             raise Refused(what, line)
         graph = self.graph
         inside = graph.both(
@@ -238,7 +238,7 @@ class BlockValues:
         if name == "v" and self.file.kind == "artificial":
             raise Refused(refusal("mod.v-artificial-cell"), line)
         if name == "v" and self._calls and self.where in _OF_EVENTS and self.shared.is_stale:
-            what = refusal("mod.v-step-before-where-event-calls", call=self._calls[-1])
+            what = refusal("mod.v-of-event", call=self._calls[-1])
             raise Refused(what, line)
         return self.value(name)
 
@@ -284,12 +284,12 @@ class BlockValues:
     def _check_v(self, line: int) -> None:
         """Refuse to set v in loops, and where an event would not set its node's voltage by that."""
         if self.inside_loop:
-            raise Refused(refusal("mod.v-set-loop"), line)
+            raise Refused(refusal("mod.v-set-in-loop"), line)
         if self.where in ("net_initial", "for_netcons"):
             inner = {"net_initial": "INITIAL", "for_netcons": "FOR_NETCONS"}[self.where]
             raise Refused(refusal("mod.v-set-net-receive", inner=inner), line)
         if self.where == "receive" and not self.shared.sets_v:
-            what = refusal("mod.v-set-but-not-net-receive-calls", call=self._calls[-1])
+            what = refusal("mod.v-set-in-call", call=self._calls[-1])
             raise Refused(what, line)
 
     def late(self, work: Callable[[], Iterable[Node]]) -> dict[str, tuple[Node, Node]]:
@@ -335,7 +335,7 @@ class BlockValues:
     def open_loop(self, keys: Sequence[str], starts: list[Node], most: int) -> Loop:
         """Return a new loop of these variables."""
         if self.inside_loop:
-            raise Refused(refusal("mod.iteration-within-another"))
+            raise Refused(refusal("mod.loop-in-loop"))
         number = self.shared.loops
         self.shared.loops += 1
         plain = [k.split("\0")[0] for k in keys]

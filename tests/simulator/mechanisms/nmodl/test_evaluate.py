@@ -27,18 +27,18 @@ REFUSED = {  # text, what is refused, and what stands in its line
     "unknown function": (text_of("x = poisson(v)"), "the function poisson", "poisson"),
     "draw while solving": (
         text_of("").replace("m' = -m", "m' = -random_uniform(r)").replace("RANGE x", "RANDOM r"),
-        "random_uniform in advance",
+        "random_uniform in BREAKPOINT",
         "m' =",
     ),
     "setids": (text_of("random_setids(r, 1, 2, 3)", "RANDOM r"), "random_setids", "setids"),
     "normrand while solving": (
         text_of("").replace("m' = -m", "m' = normrand(0, 1) - m").replace("cnexp", "derivimplicit"),
-        "normrand in advance",
+        "normrand in BREAKPOINT",
         "m' =",
     ),
     "set_seed in a step": (
         text_of("").replace("x = m", "set_seed(3)"),
-        "set_seed in advance",
+        "set_seed in BREAKPOINT",
         "set_seed",
     ),
     "factor of a state": (
@@ -57,7 +57,11 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "atan2",
     ),
     "of no file": (text_of("x = nowhere(v)"), "the function nowhere, which the file", "nowhere"),
-    "array": (text_of("y[3] = 1", "RANGE y", "ASSIGNED { y[3] }"), "y[3] of 3", "y[3] = 1"),
+    "array": (
+        text_of("y[3] = 1", "RANGE y", "ASSIGNED { y[3] }"),
+        "y[3], but 'y' has 3 elements",
+        "y[3] = 1",
+    ),
     "index of many": (
         text_of("y[v] = 1", "RANGE y", "ASSIGNED { y[1100] }"),
         "an index that is not constant, of more than 1024 elements",

@@ -190,7 +190,7 @@ def diffusing(run: Execution) -> list[tuple[str, str, Node]]:
         compartments = dict[str, Statement]()
         for s in all_of(block.body, "diffuse"):
             if all(s is not other for other in block.body):
-                raise Refused(refusal("mod.longitudinal-diffusion-if-from"), s.line)
+                raise Refused(refusal("mod.diffusion-in-if"), s.line)
         for s in block.body:
             for name in s.names[1] if s.kind in ("compartment", "diffuse") else ():  # type: ignore[attr-defined]
                 if s.kind == "compartment":
@@ -198,7 +198,7 @@ def diffusing(run: Execution) -> list[tuple[str, str, Node]]:
                     continue
                 of = f"LONGITUDINAL_DIFFUSION of '{name}'"
                 if name not in compartments:
-                    raise Refused(refusal("mod.no-compartment-before-has", of=of), s.line)
+                    raise Refused(refusal("mod.diffusion-without-compartment", of=of), s.line)
                 variable = run.names.variable(name)
                 if variable is None or variable.sort != "state":
                     raise Refused(refusal("mod.diffusion-of-no-state", of=of), s.line)
@@ -221,13 +221,13 @@ def _check_diffusing(run: Execution, keys: list[str], nodes: list[Node]) -> None
     if run.file.kind != "density":
         raise Refused(refusal("mod.diffusion-in-kind", of=of, kind=run.file.kind), run.line)
     if run.writes or run.drew or run.sent:
-        raise Refused(refusal("mod.compartment-calls-what-sets-variables", of=of), run.line)
+        raise Refused(refusal("mod.diffusion-sets", of=of), run.line)
     of_ions = {name for ion in run.file.ions for name in (*ion.reads, *ion.writes)}
     changing = {*keys, *of_ions, "v", "t", "dt", *run.file.pointers}
     wrong = sorted(changing & {name for node in nodes for name in node.free})
     if wrong:
         shown = run.names.public.get(wrong[0], wrong[0])
-        raise Refused(refusal("mod.compartment-depends", of=of, shown=shown), run.line)
+        raise Refused(refusal("mod.diffusion-depends", of=of, shown=shown), run.line)
 
 
 def _elements(run: Execution, e: Expression, line: int) -> list[str]:
@@ -250,7 +250,7 @@ def _conserved(run: Execution, block: Block) -> list[str]:
             keys += _elements(run, e, s.line)
         free = [key for key in keys if key not in taken]
         if not free:
-            raise Refused(refusal("mod.conserve-states-others-have"), s.line)
+            raise Refused(refusal("mod.conserve-again"), s.line)
         taken.append(free[-1])
     return taken
 
@@ -276,7 +276,7 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
     if not rows:
         raise Refused(refusal("mod.kinetic-without-states", name=block.name), block.line)
     if len(rows) > MAX_STATES:
-        raise Refused(refusal("mod.kinetic-states", count=len(rows)), block.line)
+        raise Refused(refusal("mod.kinetic-states", count=len(rows), most=MAX_STATES), block.line)
     graph = run.graph
     dt = graph.number(STEADY) if steady else run.read("dt")
     if steady:
@@ -289,7 +289,7 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
             late.update({key: run.values[key] for key in late})
         for key, entries in found.matrix.items():
             if entries.get(key, graph.zero) is graph.zero:
-                raise Refused(refusal("mod.no-equation-kinetic", key=key))
+                raise Refused(refusal("mod.kinetic-no-equation", key=key))
         return solved(found.matrix, found.right, graph.local), found.linear
 
     def system() -> Iterator[Node]:
@@ -301,7 +301,7 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
     step, linear = change(old, old)
     if late and steady:
         shown = run.names.public.get(next(iter(late)), next(iter(late)))
-        what = refusal("mod.steadystate-kinetic-sets-behind-use", name=block.name, shown=shown)
+        what = refusal("mod.steadystate-set-after-use", name=block.name, shown=shown)
         raise Refused(what, block.line)
     if linear and not steady:
         new = {key: old[key] + step[key] for key in rows}

@@ -60,4 +60,4 @@ def check(
     left = [guard, *where_true(graph, guard, nodes)]
     for name in changed:
         if any(node.uses(weight(name)) for node in left):
-            raise Refused(refusal("mod.used-before-for-netcons-changes", name=name), line)
+            raise Refused(refusal("mod.used-before-for-netcons", name=name), line)

@@ -56,7 +56,7 @@ def noticed(blocks: Mapping[str, Body], outside: Node, line: int) -> dict[str, B
         found[name] = new = body.mapped(changed)
         new.loops = [*map(loop_of, body.loops)]
         if any(role in _DECIDING and node in lost for role, _, node in body.results):
-            what = refusal("mod.watch-comparison-element-whose-index-not")
+            what = refusal("mod.watch-element")
             raise Refused(what, line)
     return found
 

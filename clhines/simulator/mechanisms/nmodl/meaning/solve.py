@@ -41,8 +41,6 @@ _METHODS = {
     "PROCEDURE": ("", "after_cvode", "cvode_t", "cvode_t_v", "none"),
     "FUNCTION": ("", "after_cvode", "none"),
 }
-_INSTEAD = "use cnexp, derivimplicit, sparse, euler or runge"
-_ONE_BLOCK = "put all reactions in one: NEURON's code of two forgets states"
 
 
 def solve(run: Execution, s: Statement) -> None:
@@ -65,7 +63,7 @@ def solve(run: Execution, s: Statement) -> None:
     before, run.is_repeated = run.is_repeated, not _is_once(run, block, method)
     if block.sort == "KINETIC":
         if sum(other.sort == "KINETIC" for other in run.file.blocks.values()) > 1:
-            raise Refused(refusal("mod.kinetic-file-two", name=name), block.line)
+            raise Refused(refusal("mod.two-kinetic", name=name), block.line)
         kinetic.sparse(run, block, steady)
     elif block.sort in ("LINEAR", "NONLINEAR"):
         _equations(run, block)
@@ -114,7 +112,7 @@ def _derivative(run: Execution, block: Block, method: str, steady: bool) -> None
         raise Refused(refusal("mod.derivative-has-no-rate", name=block.name), block.line)
     for name, line in run.file.rates.items():
         if method != "derivimplicit":  # NEURON's cnexp never works it out
-            what = refusal("mod.expression-method", name=name, value=method or "none")
+            what = refusal("mod.rate-in-expression", name=name, value=method or "none")
             raise Refused(what, line)
     if method == "cnexp" and all(_order(run, s) is not None for s in rates):
         _cnexp(run, block)
@@ -181,17 +179,16 @@ def _cnexp(run: Execution, block: Block) -> None:
         name, own = str(s.names[0]), f"_{key}__itself"
         order = _order(run, s)
         symbol = graph.symbol(own)
-        run.given[name] = symbol
-        rate = run.expression(s.values[0])
-        del run.given[name]
+        with run.scope():  # a function that the rate calls reads the state itself, as in NEURON
+            run.values[run.new_local(name)] = symbol
+            rate = run.expression(s.values[0])
         x, h = run.value(key), run.read("dt")
         if order is not None and order > 1:
             [slope] = graph.replaced([graph.slope(rate, own)], {symbol: x})
             run.set(key, x * graph.call("exp", slope * h))
             return
         form = linear_form(rate, [own])
-        if form is None:
-            raise Refused(refusal("mod.not-linear", name=name), s.line)
+        assert form is not None, name  # as `_degree` says
         a, b = form.constant, form.coefficients.get(own, graph.zero)
         a, b = without_quotients(a), without_quotients(b)
         if any(e.op.startswith(("scop_", "random_")) for e in postorder([b])):
@@ -314,9 +311,7 @@ def _is_late(run: Execution, block: Block, late: dict[str, tuple[Node, Node]]) -
     for key, (before, after) in late.items():
         if not (_stays(after, before, names) or _bounds(run, after, before, names)):
             shown = run.names.public.get(key, key)
-            what = refusal(
-                "mod.each-turn-neuron-iteration-makes-last", shown=shown, name=block.name
-            )
+            what = refusal("mod.set-after-use", shown=shown, name=block.name)
             raise Refused(what, block.line)
     run.shared.behind |= late.keys()
     return bool(late)
@@ -414,7 +409,7 @@ def _matching(matrix: Entries, graph: Graph) -> dict[str, str]:
 
     for name in sorted(matrix, key=lambda n: -max(terms[n].values(), default=0)):
         if not place(name, set()):
-            raise Refused(refusal("mod.system-equations-singular-whatever-coefficients"))
+            raise Refused(refusal("mod.singular"))
     return {name: row for row, name in taken.items()}
 
 
@@ -433,7 +428,7 @@ def _iterated(
     """Newton's iteration as a loop: the states, the deviations, the change and the Jacobian."""
     graph, size = run.graph, len(keys)
     if size > MAX_NEWTON:
-        raise Refused(refusal("mod.newton-iteration-states", size=size))
+        raise Refused(refusal("mod.newton-states", size=size, most=MAX_NEWTON))
 
     def where(values: Sequence[Node]) -> list[Node]:
         return graph.replaced(at, dict(zip(symbols, values, strict=True)))
@@ -505,7 +500,7 @@ def _equations(run: Execution, block: Block) -> None:
 
     def equation(s: Statement) -> None:
         if run.guard is not guard:
-            raise Refused(refusal("mod.equation-if"), s.line)
+            raise Refused(refusal("mod.equation-in-if"), s.line)
         left, right = (run.expression(e) for e in s.values)
         found.append(right - left)
 

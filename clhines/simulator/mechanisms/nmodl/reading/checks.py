@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clhines.simulator.mechanisms.nmodl.reading.keywords import FUNCTIONS_OF_NEURON
+from clhines.simulator.mechanisms.nmodl.reading.statements import check_index
 from clhines.simulator.mechanisms.nmodl.reading.tree import Block, File, Refused, all_of
 from clhines.simulator.refusals import refusal
 
@@ -89,22 +90,24 @@ def _check_names(file: File) -> None:
 
 
 def _check_indices(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
-    blocks = [*file.main.values(), *file.blocks.values()]
-    hidden = {name for block in blocks for name in block.arguments}
-    for s in (s for block in blocks for s in all_of(block.body, "local")):
-        hidden |= {one[0] for one in s.names}  # type: ignore[index]
     for name, has_index, line in used:
         variable = file.variables.get(name)
-        if variable is None or name in hidden:
-            continue
-        if has_index and not variable.length:
-            raise Refused(refusal("mod.neuron-refuses", what=f"'{name}' is no array"), line)
-        if variable.length and not has_index:
-            raise Refused(
-                refusal("mod.neuron-refuses", what=f"'{name}' is an array"),
-                line,
-                f"give an index, as {name}[0]",
-            )
+        is_known = variable is not None and variable.line <= line
+        check_index(name, variable.length if variable and is_known else 0, has_index, line)
+        if name == "v" and variable is None and _is_for_one_thread(file):
+            what = refusal("mod.neuron-refuses", what="v is not declared in a file for one thread")
+            raise Refused(what, line, "declare it in ASSIGNED")
+
+
+def _is_for_one_thread(file: File) -> bool:
+    """Whether NEURON's translator does not make code for threads of a file."""
+    blocks = [*file.main.values(), *file.blocks.values()]
+    if any(block.sort in ("LINEAR", "NONLINEAR", "DISCRETE") for block in blocks):
+        return True
+    set_ = {s.names[0] for block in blocks for s in all_of(block.body, "assign")}
+    local = {n[0] for b in blocks for s in all_of(b.body, "local") for n in s.names}  # type: ignore[index]
+    lists = file.pointers, file.core_pointers, file.external, file.globals.keys() & set_ - local
+    return not file.thread_safe and (file.has_c or any(lists))
 
 
 def _check_lists(file: File) -> None:

@@ -56,11 +56,12 @@ class Includes:
             path = (self.folder or Path()) / name
             if self.folder is None or not path.is_file():
                 way_out = "give the path of the file, so that others are found beside it"
-                raise Refused(refusal("mod.include-not", name=name), line, way_out)
+                what = refusal("mod.include", name=name, error="there is no such file")
+                raise Refused(what, line, way_out)
             try:
                 self.texts[name] = read_bytes(path, MAX_TEXT).decode("utf-8", "replace")
             except InputError as error:
-                raise Refused(refusal("mod.include-unreadable", error=error), line) from error
+                raise Refused(refusal("mod.include", name=name, error=error), line) from error
         return self.texts[name]
 
 
@@ -103,5 +104,5 @@ def _tokens(
         if sort != "space":
             include = sort == "name" and part == "INCLUDE"
         if len(result) > MAX_TEXT:
-            raise Refused(refusal("mod.include-too-much-text"), line)
+            raise Refused(refusal("mod.too-much-text", most=MAX_TEXT), line)
     return result

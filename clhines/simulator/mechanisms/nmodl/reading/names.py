@@ -44,9 +44,7 @@ class Names:
                 index = 0  # as C has it
             if not 0 <= index < variable.length:
                 raise Refused(
-                    refusal(
-                        "mod.index-outside-array", name=name, index=index, length=variable.length
-                    ),
+                    refusal("mod.index-outside", name=name, index=index, length=variable.length),
                     line,
                 )
             key, public = f"{self.printed[name]}__{index}", f"{name}[{index}]"

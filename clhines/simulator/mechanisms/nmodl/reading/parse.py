@@ -11,6 +11,7 @@ from clhines.core.units import LONG_PREFIXES, PREFIXES, UNITS, Scaled
 from clhines.simulator.mechanisms.nmodl.reading.checks import check
 from clhines.simulator.mechanisms.nmodl.reading.keywords import BLOCKS, FUNCTIONS_OF_NEURON
 from clhines.simulator.mechanisms.nmodl.reading.lexer import MAX_TEXT, Includes, tokens
+from clhines.simulator.mechanisms.nmodl.reading.names import BUILT_IN
 from clhines.simulator.mechanisms.nmodl.reading.statements import Statements
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
     PICKED,
@@ -18,6 +19,7 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Declaration,
     File,
     Refused,
+    Statement,
     UseIon,
     rate_of,
     with_rates,
@@ -71,6 +73,7 @@ class FileParser(Statements):
     def file(self, path: str) -> File:
         """Return the whole file."""
         self.result = File(path)
+        self.result.has_c = any(token.of_c or token.sort == "verbatim" for token in self.tokens)
         while self.token.sort != "end":
             self._top()
         check(self.result, self.used)
@@ -121,7 +124,7 @@ class FileParser(Statements):
         for name, line in self.rates.items():
             state = file.variables.get(name)
             if state is None or state.sort != "state" or state.length:
-                raise Refused(refusal("mod.expression-what-no-single-state", name=name), line)
+                raise Refused(refusal("mod.rate-of-no-state", name=name), line)
             self._declare(Declaration(rate_of(name), "assigned", line))
         for block in file.blocks.values():
             if block.sort == "DERIVATIVE":
@@ -167,10 +170,14 @@ class FileParser(Statements):
 
     def _main(self, name: str, block: Block) -> None:
         known = self.result.main.setdefault(name, block)
-        if known is not block and name not in ("INITIAL", "BREAKPOINT"):
+        if known is block:
+            return
+        if name not in ("INITIAL", "BREAKPOINT"):
             raise Refused(refusal("mod.second-block", name=name), block.line)
-        if known is not block:
-            known.body += block.body
+        known.body = [  # NEURON executes them one after another, each with its own LOCALs
+            Statement("if", block.line, values=(("number", Fraction(1)),), blocks=[body])
+            for body in (known.body, block.body)
+        ]
 
     def _block_of(self, sort: str) -> None:
         line = self.token.line
@@ -181,9 +188,9 @@ class FileParser(Statements):
             self.unit()
         if sort in ("LINEAR", "NONLINEAR", "KINETIC") and self.take("SOLVEFOR"):
             self.names()
-        block = Block(sort, name, line, arguments, self.block(sort))
+        block = Block(sort, name, line, arguments, self.block(sort, arguments))
         if name in self.result.blocks:
-            raise Refused(refusal("mod.second-block-of-name", name=name), line)
+            raise Refused(refusal("mod.second-block", name=name), line)
         self.result.blocks[name] = block
 
     def _independent(self) -> None:
@@ -205,13 +212,15 @@ class FileParser(Statements):
     def _receive(self) -> None:
         line = self.token.line
         arguments = self.arguments()
-        self._main("NET_RECEIVE", Block("NET_RECEIVE", "", line, arguments, self.block()))
+        body = self.block("", arguments)
+        self._main("NET_RECEIVE", Block("NET_RECEIVE", "", line, arguments, body))
 
     def _when(self) -> None:
         line, before = self.token.line, self.tokens[self.place - 1].text
         which = self.word()
         if which not in ("BREAKPOINT", "SOLVE", "INITIAL", "STEP"):
-            raise Refused(refusal("mod.second-declaration", before=before, which=which), line)
+            what = refusal("mod.neuron-refuses", what=f"{before} {which[:40]}")
+            raise Refused(what, line, "use BREAKPOINT, SOLVE, INITIAL or STEP")
         self._main(f"{before} {which}", Block(before, which, line, (), self.block()))
 
     # ------------------------------------------------------------------------- NEURON, UNITS
@@ -221,8 +230,9 @@ class FileParser(Statements):
         while not self.take("}"):
             word, line = self.word(), self.tokens[self.place - 1].line
             if word in _KINDS:
-                self.result.kind, self.result.line = _KINDS[word], line
-                self.result.suffix = self.name()
+                kinds = self.result.kind, _KINDS[word]  # of several words the last one names it
+                self.result.kind = max(kinds, key=[*_KINDS.values()].index)
+                self.result.line, self.result.suffix = line, self.name()
             elif word in _LISTS:
                 target: dict[str, int] = getattr(self.result, _LISTS[word])
                 target.update(dict.fromkeys(self.names(), line))
@@ -303,15 +313,10 @@ class FileParser(Statements):
                 refusal("mod.neuron-refuses", what=f"'{variable.name}', a DEFINE, is declared"),
                 variable.line,
             )
-        if known is not None and known.sort != "pointer" and not self._hides(variable, known):
-            raise Refused(refusal("mod.declared-twice", name=variable.name), variable.line)
+        if known is not None and known.sort != "pointer":
+            name = variable.name.lstrip("_")
+            raise Refused(refusal("mod.declared-twice", name=name), variable.line)
         self.result.variables[variable.name] = variable
-
-    def _hides(self, variable: Declaration, known: Declaration) -> bool:
-        """Whether all blocks have a LOCAL of the file in place of a parameter, as in NEURON."""
-        file = self.result
-        above = file.blocks or file.main or file.verbatim or variable.name in file.range
-        return variable.sort == "local" and known.sort == "parameter" and not above
 
     def _quantities(self, sort: str) -> None:
         changes = sort in ("assigned", "state")
@@ -338,6 +343,9 @@ class FileParser(Statements):
     def _locals(self) -> None:
         while True:
             line, name, length = self.token.line, self.name(), self.length()
+            known = self.result.variables.get(name)
+            if name in ("v", "t", "dt", *BUILT_IN) or (known and known.sort == "parameter"):
+                self.hidden[name] = name = f"_{name}"  # the statements below see it instead
             self._declare(Declaration(name, "local", line, length))
             if not self.take(","):
                 return
@@ -357,7 +365,7 @@ def parse(text: str, path: str = "", includes: Includes | None = None) -> File:
     Refused where it is no NMODL, or of a sort that is not read.
     """
     if len(text) > MAX_TEXT:
-        raise Refused(refusal("mod.characters-expected-most", count=len(text), max_text=MAX_TEXT))
+        raise Refused(refusal("mod.too-much-text", most=MAX_TEXT))
     return FileParser(tokens(text, includes or Includes())).file(path)
 
 
@@ -384,7 +392,7 @@ def _size(text: str, own: Mapping[str, str], line: int, depth: int) -> Scaled:
     while at < len(text):
         found = _PART.match(text, at)
         if found is None:
-            raise Refused(refusal("mod.units", text=text), line)
+            raise Refused(refusal("mod.unknown-unit", text=text), line)
         at = found.end()
         name, exponent, number, mark = found.groups()
         if mark is not None:
@@ -395,7 +403,7 @@ def _size(text: str, own: Mapping[str, str], line: int, depth: int) -> Scaled:
             continue
         one = _named(name, own, line, depth)
         if one is None:
-            raise Refused(refusal("mod.unknown-unit-units", text=text), line)
+            raise Refused(refusal("mod.unknown-unit", text=text), line)
         power = sign * int(exponent or 1)
         size *= one[0] ** power
         dimension = [d + power * e for d, e in zip(dimension, one[1], strict=True)]

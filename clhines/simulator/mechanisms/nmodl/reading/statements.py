@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from clhines.simulator.mechanisms.ir import exact
@@ -18,7 +18,16 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
 from clhines.simulator.refusals import refusal
 
 MAX_DEPTH = 100  # of brackets and blocks within each other
-_LEVELS = (("||",), ("&&",), ("<", "<=", ">", ">=", "==", "!="), ("+", "-"), ("*", "/", "%"))
+_LEVELS = (("||",), ("&&",), ("<", "<=", ">", ">=", "==", "!="), ("+", "-"), ("*", "/"))
+
+
+def check_index(name: str, length: int, has_index: bool, line: int) -> None:
+    """Refuse an index of what is no array, and an array without an index."""
+    if has_index and not length:
+        raise Refused(refusal("mod.neuron-refuses", what=f"'{name}' is no array"), line)
+    if length and not has_index:
+        what = refusal("mod.neuron-refuses", what=f"'{name}' is an array")
+        raise Refused(what, line, f"give an index, as {name}[0]")
 
 
 class Cursor:
@@ -33,6 +42,8 @@ class Cursor:
         self.drawn: dict[str, bool] = {}  # first arguments of draws; whether by a Random of hoc
         self.has_exponential = False  # whether exprand is called
         self.used: list[tuple[str, bool, int]] = []  # names, whether with an index, lines; not of C
+        self.scopes: list[dict[str, int]] = []  # lengths of arguments and LOCALs, by block
+        self.hidden: dict[str, str] = {}  # names, and LOCALs of the file that hide them
         self.rates: dict[str, int] = {}  # states whose rates expressions use, as X', and where
 
     # ------------------------------------------------------------------------------- tokens
@@ -59,7 +70,7 @@ class Cursor:
                     self.tokens[opened[-1]].line,
                     "close it",
                 )
-        return Refused(refusal("mod.no-nmodl-read", what=what), self.token.line)
+        return Refused(refusal("mod.syntax", what=what), self.token.line)
 
     def take(self, text: str) -> bool:
         """Go on if the next token is this one."""
@@ -194,7 +205,7 @@ class Cursor:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise Refused(
-                refusal("mod.more-than-brackets-within-each-other", max_depth=MAX_DEPTH),
+                refusal("mod.too-deep", what=f"more than {MAX_DEPTH} brackets or blocks"),
                 self.token.line,
             )
         base = self._primary()
@@ -222,7 +233,13 @@ class Cursor:
     def _named(self) -> Expression:
         line, of_c, name = self.token.line, self.token.of_c, self.name()
         if not of_c and self.token.text != "(":
-            self.used.append((name, self.token.text == "[", line))
+            has_index = self.token.text == "["
+            lengths = [scope[name] for scope in self.scopes if name in scope]
+            if lengths:
+                check_index(name, lengths[-1], has_index, line)
+            else:
+                name = self.hidden.get(name, name)
+                self.used.append((name, has_index, line))
         if self.token.text == "(" and name not in self.defines:
             self.place += 1
             values: list[Expression] = []
@@ -286,13 +303,14 @@ class Statements(Cursor):
 
     # ----------------------------------------------------------------------------- statements
 
-    def block(self, sort: str = "") -> list[Statement]:
+    def block(self, sort: str = "", arguments: Sequence[str] = ()) -> list[Statement]:
         """Return the statements of a block."""
         self.sort = sort or self.sort
+        self.scopes.append(dict.fromkeys(arguments, 0))
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise Refused(
-                refusal("mod.more-than-blocks-within-each-other", max_depth=MAX_DEPTH),
+                refusal("mod.too-deep", what=f"more than {MAX_DEPTH} brackets or blocks"),
                 self.token.line,
             )
         if self.take("SOLVEFOR"):
@@ -310,6 +328,7 @@ class Statements(Cursor):
             if one is not None:
                 found.append(one)
         self.depth -= 1
+        self.scopes.pop()
         if not self.depth:
             self.sort = ""
         return found
@@ -332,7 +351,7 @@ class Statements(Cursor):
             "LONGITUDINAL_DIFFUSION": self._diffuse, "WATCH": self._watch,
             "FOR_NETCONS": self._for_netcons, "INITIAL": self._initial,
             "CONDUCTANCE": self._conductance, "UNITSON": self._none, "UNITSOFF": self._none,
-            "MUTEXLOCK": self._none, "MUTEXUNLOCK": self._none, "LAG": self._refused,
+            "MUTEXLOCK": self._none, "MUTEXUNLOCK": self._none,
         }  # fmt: skip
         reader = readers.get(token.text)
         if reader is not None:
@@ -342,9 +361,6 @@ class Statements(Cursor):
 
     def _none(self, line: int) -> None:
         return None
-
-    def _refused(self, line: int) -> Statement:
-        raise Refused(refusal("mod.unknown-statement", text=self.tokens[self.place - 1].text), line)
 
     def _bare(self) -> Statement | None:
         """Return an assignment or a call."""
@@ -401,12 +417,13 @@ class Statements(Cursor):
         self.need("TO")
         last = self.integer()
         by: Expression = self.integer() if self.take("BY") else ("number", Fraction(1))
-        return Statement("from", line, (name,), (first, last, by), [self.block()])
+        return Statement("from", line, (name,), (first, last, by), [self.block("", (name,))])
 
     def _local(self, line: int) -> Statement:
         found = [(self.name(), self.length())]
         while self.take(","):
             found.append((self.name(), self.length()))
+        self.scopes[-1] |= found
         before, after = self.tokens[self.place - 1], self.token
         if before.line == after.line and after.text != "}" and not before.of_c:
             raise Refused(
@@ -434,6 +451,7 @@ class Statements(Cursor):
         self.need("TO")
         high = self.expression()
         self.need("WITH")
+        columns = tuple(self.hidden.get(name, name) for name in columns)
         return Statement("table", line, (columns, depends, self.whole()), (low, high))
 
     def _conserve(self, line: int) -> Statement:
@@ -466,7 +484,8 @@ class Statements(Cursor):
                 return Statement("watch", line, values=tuple(values))
 
     def _for_netcons(self, line: int) -> Statement:
-        return Statement("for_netcons", line, self.arguments(), blocks=[self.block()])
+        names = self.arguments()
+        return Statement("for_netcons", line, names, blocks=[self.block("", names)])
 
     def _initial(self, line: int) -> Statement:
         return Statement("initial", line, blocks=[self.block()])
@@ -514,7 +533,7 @@ class Statements(Cursor):
             text = self.tokens[k].text
             depth += (text in ("(", "[")) - (text in (")", "]"))
             if k > begin and not depth and any(text in level for level in _LEVELS[:4]):
-                what = refusal("mod.rate-sum-comparison-neuron-takes-end")
+                what = refusal("mod.rate-without-brackets")
                 raise Refused(refusal("mod.neuron-refuses", what=what), self.tokens[k].line)
         return found
 

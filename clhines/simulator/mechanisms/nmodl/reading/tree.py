@@ -61,6 +61,12 @@ class Refused(Exception):  # noqa: N818  (it is no error of its own)
         self.way_out = way_out or way_out_of(construct)
 
 
+def error_of(refused: Sequence[Refused], file: str) -> NmodlError:
+    """Return the error of what is refused, each once."""
+    unique = {(r.construct, r.line): r for r in refused}.values()
+    return NmodlError([Rejection(r.construct, file, r.line, r.way_out) for r in unique])
+
+
 @dataclass
 class Statement:
     """One statement; `names` are what it is about, of an assignment the name and its index.
@@ -191,6 +197,7 @@ class File:
     picked: list[str] = field(default_factory=list)  # of `random`: POINTERs that C draws from
     rates: dict[str, int] = field(default_factory=dict)  # states whose rates expressions use
     thread_safe: bool = False  # whether it says so
+    has_c: bool = False  # whether it has VERBATIM
     ions: list[UseIon] = field(default_factory=list)
     blocks: dict[str, Block] = field(default_factory=dict)  # by name
     main: dict[str, Block] = field(default_factory=dict)  # INITIAL, BREAKPOINT, NET_RECEIVE ...

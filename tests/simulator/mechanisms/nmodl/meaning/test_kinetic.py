@@ -36,7 +36,7 @@ REFUSED = {  # text, what is refused, and what stands in its line
         for what, message, *given in (
             ("alone", "of 'm', which no COMPARTMENT before it has", "{D} 1 {m}"),
             ("before", "which no COMPARTMENT before it has", "{D} 1 {m}\nCOMPARTMENT 1 {m}"),
-            ("of no state", "of 'x', which is no state", "COMPARTMENT 1 {x}\n{D} 1 {x}"),
+            ("of no state", "of 'x', which is no STATE", "COMPARTMENT 1 {x}\n{D} 1 {x}"),
             ("twice", "a second {D} of 'm'", "COMPARTMENT 1 {m}\n{D} 1 {m}  {D} 2 {m}"),
             ("of itself", "depends on 'm'", "COMPARTMENT 1 {m}\n{D} 1 + m {m}"),
             ("of v", "{D} or COMPARTMENT depends on 'v'", "COMPARTMENT v {m}\n{D} 1 {m}"),
@@ -47,7 +47,7 @@ REFUSED = {  # text, what is refused, and what stands in its line
             ),
             ("in IF", "{D} in IF or FROM", "COMPARTMENT 1 {m}\nif (x > 0) { {D} 1 {m} }"),
             (
-                *("that sets", "or COMPARTMENT calls what sets variables"),
+                *("that sets", "or COMPARTMENT calls a function that sets variables"),
                 *("COMPARTMENT 1 {m}\n{D} f(2) {m}", "RANGE x", "FUNCTION f(a) { x = a f = a }"),
             ),
         )

@@ -11,7 +11,7 @@ REFUSED = {  # text, what is refused, and what stands in its line
     ),
     "a rate of no state": (
         text_of("").replace("m' = -m", "m' = -x'"),
-        "x' in an expression, of what is no single state",
+        "x' in an expression, where 'x' is not a single STATE",
         "m' = -x'",
     ),
     "singular": (

@@ -1,5 +1,9 @@
 """Texts that NEURON's translator refuses are refused, in the line where they are wrong."""
 
+import contextlib
+import inspect
+import math
+
 import nocmodl
 import pytest
 
@@ -35,7 +39,9 @@ WRONG = {  # template, and what stands in it
         "FROM k = -1 TO 2 { x = k }", "SOLVE rates METHOD cnexp", "INITIAL { x = 1 }",
         "TABLE x FROM 0 TO 1 WITH 10", "CONDUCTANCE p USEION na", "x = 1 (mV", "x = 1 (mV\n)",
         "x = POINTER", "x = {", "x = 1 }", "VERBATIM\nENDVERBATIM x = 1 VERBATIM\nENDVERBATIM",
-        "VERBATIM x = 1; ENDVERBATIM",
+        "VERBATIM x = 1; ENDVERBATIM", "x = t[v]", "x = t[0]", "x = v[0]", "x = celsius[0]",
+        "x = zz[1]", "LOCAL q\nx = q[1]", "LOCAL q[2]\nx = q", "FROM k = 0 TO 2 { x = k[1] }",
+        "x = 5 % 3", "LAG x BY 3",
     ],
     NEURON: [
         "RANGE", "RANGE zz,", "RANGE zz xx", "NONSPECIFIC_CURRENT", "GLOBAL nope",
@@ -68,6 +74,9 @@ WRONG = {  # template, and what stands in it
         "FUNCTION f(a) { TABLE f FROM 0 TO 1 WITH 10\nf = a }",
         "DEFINE t 3", "DEFINE acos 3", "PROCEDURE t() { i = 1 }", "CONSTANT { celcius = 1 }",
         "LOCAL celcius", "PARAMETER { g = \u0661 }", "PARAMETER { g\u0661 = 1 }", "FUNCTION",
+        "FUNCTION g(y) { g = y[2] }", "ASSIGNED { y[3] }\nFUNCTION g(y) { g = y[2] }",
+        "INITIAL { i = y[1] }\nASSIGNED { y[3] }", "BEFORE SOMETHING { i = 1 }",
+        "STATE { s () START 1 }", "STATE { s () FROM 0 TO 1 }", "STATE { s () (mV) }",
     ],
 }  # fmt: skip
 
@@ -103,3 +112,127 @@ def test_the_texts_of_the_package_are_such_that_neuron_takes_them():
     for text in texts:
         Mechanism.from_nmodl(text)
         assert nocmodl.folder() is None or nocmodl.takes(text)
+
+
+def call_twin(function, inputs):
+    """Call a generated NumPy function with what it takes of some inputs."""
+    return function(*(inputs[name] for name in inspect.signature(function).parameters))
+
+
+LISTS = {  # statements of NEURON blocks and files for one thread, and whether NEURON refuses v
+    "POINTER": ("POINTER q", "ASSIGNED {{ q }}", True),
+    "POINTER, THREADSAFE": ("THREADSAFE POINTER q", "ASSIGNED {{ q }}", False),
+    "BBCOREPOINTER": ("BBCOREPOINTER q", "ASSIGNED {{ q }}", True),
+    "EXTERNAL": ("EXTERNAL q", "", True),
+    "a GLOBAL that is set": ("GLOBAL q", "ASSIGNED {{ q }}\nINITIAL {{ q = 1 }}", True),
+    "a GLOBAL beside a LOCAL": (
+        "GLOBAL q",
+        "ASSIGNED {{ q }}\nINITIAL {{ LOCAL q\nq = 1 }}",
+        False,
+    ),
+    "a GLOBAL": ("GLOBAL q", "ASSIGNED {{ q }}", False),
+    "a PARAMETER that is set": ("", "PARAMETER {{ q = 1 }}\nINITIAL {{ q = 1 }}", False),
+    "VERBATIM": (
+        "RANGE q",
+        "ASSIGNED {{ q }}\nINITIAL {{\nVERBATIM\nq = 1;\nENDVERBATIM\n}}",
+        True,
+    ),
+    "LINEAR": ("THREADSAFE", "STATE {{ m }}\nINITIAL {{ SOLVE s }}\nLINEAR s {{ ~ m = 1 }}", True),
+    "nothing": ("", "", False),
+}
+
+
+@pytest.mark.parametrize("which", LISTS)
+@pytest.mark.parametrize("declared", ["", " v"])
+def test_v_must_be_declared_in_files_for_one_thread(which, declared):
+    neuron, rest, is_refused = LISTS[which]
+    text = f"NEURON {{ SUFFIX one RANGE x {neuron} }}\nASSIGNED {{ x{declared} }}\n"
+    text += rest.format() + "\nBREAKPOINT { x = v }\n"
+    is_refused &= not declared
+    expected = pytest.raises(NmodlError, match="v is not declared in a file for one thread")
+    with expected if is_refused else contextlib.nullcontext():
+        Mechanism.from_nmodl(text)
+    assert nocmodl.folder() is None or nocmodl.takes(text) != is_refused
+
+
+def test_a_unit_without_a_name_is_one_of_a_state():
+    text = "NEURON { SUFFIX one RANGE x }\nASSIGNED { x () }\nSTATE { m () a START 1 () }\n"
+    Mechanism.from_nmodl(text)
+    assert nocmodl.folder() is None or nocmodl.takes(text)
+
+
+@pytest.mark.parametrize("name", ["t", "dt", "celsius", "diam", "area", "v", "p"])
+def test_a_local_of_the_file_hides_a_name_in_what_is_below(name):
+    """By hand, from NEURON's code: `_zNAME` is a number of its own, 0 until it is set."""
+    text = f"""
+    NEURON {{ SUFFIX one RANGE x, y }}
+    PARAMETER {{ p = 2 }}
+    ASSIGNED {{ x y v }}
+    PROCEDURE above() {{ x = {name} }}
+    LOCAL {name}
+    INITIAL {{ above() {name} = 5 y = {name} }}
+    """
+    made = Mechanism.from_nmodl(text)
+    found = made.twin("initial", ("x", "y"))
+    inputs = {"t": 0.5, "dt": 0.025, "celsius": 6.3, "diam": 3.0, "area": 7.0, "v": -65.0, "p": 2.0}
+    x, y, *_ = call_twin(found, inputs)
+    assert (float(x), float(y)) == (inputs[name], 5.0)
+    assert nocmodl.folder() is None or nocmodl.takes(text)
+
+
+def test_a_second_breakpoint_is_executed_after_the_first():
+    """By hand, from NEURON's code: two bodies, one after the other, each with its own LOCALs."""
+    text = """
+    NEURON { SUFFIX one RANGE x, y }
+    ASSIGNED { x y }
+    LOCAL q
+    INITIAL { q = 1 x = 0 }
+    INITIAL { LOCAL q
+        q = 2 x = x + q }
+    INITIAL { y = 10*x + q }
+    """
+    made = Mechanism.from_nmodl(text)
+    assert [float(v) for v in made.twin("initial", ("x", "y"))()] == [2.0, 21.0]
+    both = text.replace("INITIAL", "BREAKPOINT")
+    Mechanism.from_nmodl(both)
+    assert nocmodl.folder() is None or (nocmodl.takes(text) and nocmodl.takes(both))
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "name"),
+    [
+        ("SUFFIX one SUFFIX two", "density", "two"),
+        ("SUFFIX one POINT_PROCESS two", "point", "two"),
+        ("POINT_PROCESS one SUFFIX two", "point", "two"),
+        ("POINT_PROCESS one }\nNEURON { SUFFIX two", "point", "two"),
+    ],
+)
+def test_the_last_name_of_a_mechanism_counts(words, kind, name):
+    """As in NEURON's code: the last name, and a point process by any POINT_PROCESS."""
+    text = f"NEURON {{ {words} RANGE x }}\nASSIGNED {{ x }}\n"
+    made = Mechanism.from_nmodl(text)
+    assert (made.kind, made.name) == (kind, name)
+    assert nocmodl.folder() is None or nocmodl.takes(text)
+
+
+@pytest.mark.parametrize(
+    ("rate", "after"),
+    [
+        ("f() - m", lambda m, h: m + (1 - math.exp(-h)) * (0.5 * m - m)),
+        ("-m*f()", lambda m, h: m * math.exp(-0.5 * m * h)),
+        ("f()", lambda m, h: m + h * 0.5 * m),
+    ],
+)
+def test_cnexp_does_not_see_a_state_in_a_function(rate, after):
+    """NEURON's formula has f() as a constant, of the state before: it reads the text alone."""
+    text = f"""
+    NEURON {{ SUFFIX one }}
+    STATE {{ m }}
+    BREAKPOINT {{ SOLVE s METHOD cnexp }}
+    DERIVATIVE s {{ m' = {rate} }}
+    FUNCTION f() {{ f = 0.5*m }}
+    """
+    found = Mechanism.from_nmodl(text).twin("advance", ("m",))
+    m, h = 0.7, 0.025
+    assert float(call_twin(found, {"m": m, "dt": h})[0]) == pytest.approx(after(m, h), rel=4e-16)
+    assert nocmodl.folder() is None or nocmodl.takes(text)

@@ -27,10 +27,10 @@ def test_a_brace_that_is_not_closed_names_its_line(word):
 
 REFUSED = {  # text, what is refused, and what stands in its line
     "not closed": ("NEURON { SUFFIX one\nRANGE x", "'{' without its '}'", "NEURON"),
-    "a hidden parameter": (
-        text_of("y = 1", more="PARAMETER { y = 2 }\nLOCAL y"),
+    "a second declaration": (
+        text_of("y = 1", more="PARAMETER { y = 2 }\nASSIGNED { y }"),
         "'y' is declared twice",
-        "LOCAL y",
+        "ASSIGNED { y }",
     ),
 }
 
