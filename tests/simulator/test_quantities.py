@@ -29,7 +29,7 @@ from clhines.core.quantities import as_numbers
 from clhines.simulator.analysis import Features, extract, voltage_at
 from clhines.simulator.model import compile
 from clhines.simulator.network.groups import inside
-from clhines.simulator.population.population import by_step
+from clhines.simulator.population.protocols import by_step
 from clhines.solver import reference
 
 pytestmark = pytest.mark.core

@@ -29,7 +29,7 @@ class ResultLike(Protocol):
 
 
 class Responses(Protocol):
-    """Voltages as in `simulator.population.population.Responses`."""
+    """Voltages as in `simulator.population.result.PopulationResult`."""
 
     @property
     def t(self) -> np.ndarray: ...

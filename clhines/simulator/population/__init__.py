@@ -1,5 +1,6 @@
-"""One network with many sets of parameters.
+"""Many parameter sets of one model.
 
-`population`: `Population`, which simulates batches of them;
-`shares` gives the sets to workers of an executor.
+`population` is the face. It divides the groups of the model by `parameters`, reads `protocols`, and
+simulates sets in `batches`, whose results `result` holds. `shares` has the workers of an executor
+simulate shares of the sets.
 """

@@ -1,0 +1,159 @@
+"""Batches of a population: sets simulated at once, and their results put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.core.checks import spread
+from clhines.core.errors import SimulationError
+from clhines.simulator.analysis.features import Features
+from clhines.simulator.analysis.spikes import RaggedArray, lists_of
+from clhines.simulator.model.model import Model
+from clhines.simulator.network.copies import fill, structure_of_copies
+from clhines.simulator.network.groups import inside
+from clhines.simulator.network.network import Network
+from clhines.simulator.population.parameters import ParameterGroups
+from clhines.simulator.population.protocols import STIMULUS
+from clhines.simulator.simulation import Simulation
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """Shared by all batches of a population: one cell, `model`, and how it is simulated."""
+
+    model: Network
+    compiled: Model
+    pieces: ParameterGroups
+    names: tuple[str, ...]  # of the parameters' mechanisms: `Simulation.set` takes them
+    protocols: tuple[str, ...]
+    stops: np.ndarray  # (P,), in steps
+    stimuli: list[dict[str, np.ndarray]]  # of each clamp its values by name, (P,)
+    node: int  # whose voltage is recorded
+    features: tuple[str, ...]  # to record instead
+    windows: dict[str, np.ndarray]  # (P,): the stimulus that they refer to
+    dt: float
+
+
+@dataclass(frozen=True, eq=False)
+class BatchResults:
+    """Results of a batch for sets from `first` on, under the protocols of `columns`."""
+
+    first: int
+    columns: np.ndarray
+    t: np.ndarray
+    v: np.ndarray  # (sets, protocols, T), mV
+    spike_set: np.ndarray  # from 0 on
+    spike_protocol: np.ndarray
+    spike_time: np.ndarray
+    features: Mapping[str, np.ndarray | RaggedArray]  # by set and protocol
+
+
+class Batch:
+    """A simulation of `size` sets under some protocols: cell ``set * protocols + protocol``."""
+
+    def __init__(
+        self, recipe: Recipe, columns: np.ndarray, size: int, options: Mapping[str, object]
+    ) -> None:
+        self.recipe, self.columns, self.size = recipe, columns, size
+        several, model = len(columns), recipe.model
+        self.steps, copies = int(recipe.stops[columns].max()), size * several
+        net = Network(structure_of_copies(inside(model).structure, copies))
+        wiring, rule = inside(model).wiring, recipe.compiled.connections.rule
+        pieces = recipe.pieces
+        groups = fill(
+            net, model, pieces.groups, wiring, rule, [*recipe.compiled.streams()], pieces.instances
+        )
+        protocol = columns[np.arange(copies) % several]
+        for of_protocol in recipe.stimuli:
+            if (of_protocol["dur"][columns] > 0).any():
+                at = net.forest.cell_offsets[:-1] + of_protocol["at"][protocol].astype(np.int64)
+                net.add("iclamp", at, **{name: of_protocol[name][protocol] for name in STIMULUS})
+        given = dict(options)
+        if np.ndim(given.get("v_init", 0.0)):  # type: ignore[arg-type]
+            nodes = model.forest.num_nodes
+            given["v_init"] = np.tile(spread("v_init", given["v_init"], nodes), copies)
+        sim = Simulation(net, recipe.dt, **given)  # type: ignore[arg-type]
+        self._groups = [[groups[k] for k in parts] for parts in pieces.of_parameter]
+        reduce = None
+        if recipe.features:
+            window = {name: values[protocol] for name, values in recipe.windows.items()}
+            reduce = Features(
+                recipe.features,
+                stim_start=window["delay"],
+                stim_end=np.minimum(window["delay"] + window["dur"], self.steps * recipe.dt),
+                stimulus_current=window["amp"],
+            )
+        self._record = sim.record("v", net.forest.cell_offsets[:-1] + recipe.node, reduce=reduce)
+        self.simulation = sim
+
+    def run(self, values: np.ndarray, first: int, kept: int) -> BatchResults:
+        """Simulate (size, parameters) values; of the sets from `first` on `kept` are wanted."""
+        sim, recipe, several = self.simulation, self.recipe, len(self.columns)
+        for k, groups in enumerate(self._groups):
+            each = np.repeat(values[:, k], several)
+            for group in groups:
+                if group.mechanism.kind == "artificial":  # in no cell, so many in each copy
+                    value: object = np.repeat(each, len(group) // len(each))
+                else:
+                    value = sim.network.per_cell(each)
+                sim.set(group, **{recipe.names[k]: value})
+        sim.reset()
+        try:
+            result = sim.run(self.steps * recipe.dt)
+        except SimulationError as error:
+            number, own = divmod(error.cell, several)
+            where = f"set {first + number} under {recipe.protocols[self.columns[own]]}"
+            raise SimulationError(
+                f"{where}: {error}", error.cell, error.node, error.time, error.result
+            ) from error
+        stops = recipe.stops[self.columns]
+        features: dict[str, np.ndarray | RaggedArray] = {}
+        v = np.zeros((kept, several, 0), sim.dtype)
+        if recipe.features:
+            for name, values_of in result.features[self._record].items():
+                features[name] = _first(values_of, kept * several)
+        else:
+            v = result[self._record].T.reshape(self.size, several, -1)[:kept].copy()
+            step = np.rint(result.t / recipe.dt)
+            for k, stop in enumerate(stops.tolist()):
+                v[:, k, step > stop] = np.nan
+        cells = result.spike_cell < kept * several  # the others are of no cell that is wanted
+        of_set, column = np.divmod(result.spike_cell[cells], several)
+        time = result.spike_time[cells]
+        good = np.ceil(time / recipe.dt - 0.5) <= stops[column]
+        of_set, time, column = of_set[good], time[good], self.columns[column[good]]
+        return BatchResults(first, self.columns, result.t, v, of_set, column, time, features)
+
+
+def _first(values: np.ndarray | RaggedArray, count: int) -> np.ndarray | RaggedArray:
+    if not isinstance(values, RaggedArray):
+        return values[:count]
+    return RaggedArray(values.offsets[: count + 1], values.values[: values.offsets[count]])
+
+
+def joined_features(
+    found: Sequence[BatchResults], begin: int, number: int, several: int
+) -> dict[str, np.ndarray | RaggedArray]:
+    """(N, P) arrays, and `RaggedArray` of N * P, of what batches of sets from `begin` on gave."""
+    names = found[0].features if found else {}
+    joined: dict[str, np.ndarray | RaggedArray] = {}
+    for name in names:
+        rows, values = list[np.ndarray](), list[np.ndarray]()
+        for one in found:
+            feature, p = one.features[name], len(one.columns)
+            traces = np.arange(len(feature))
+            row = (one.first - begin + traces // p) * several + one.columns[traces % p]
+            if isinstance(feature, RaggedArray):
+                row, feature = row[feature.rows], feature.values
+            rows.append(row)
+            values.append(feature)
+        row, value = np.concatenate(rows), np.concatenate(values)
+        order = np.argsort(row, kind="stable")
+        if isinstance(names[name], RaggedArray):
+            joined[name] = lists_of(row[order], value[order], number * several)
+        else:
+            joined[name] = value[order].reshape(number, several)
+    return joined

@@ -1,0 +1,118 @@
+"""Parameters of a population: which instances each sets, and groups divided accordingly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.core.checks import shown
+from clhines.core.errors import InputError, meant
+from clhines.simulator.network.groups import Group
+from clhines.simulator.network.network import Network
+
+ParameterPath = tuple[str, str] | tuple[str, str, ArrayLike]
+
+
+@dataclass(frozen=True, eq=False)
+class ParameterGroups:
+    """The groups of a model, divided so that each parameter has pieces of its own."""
+
+    groups: list[Group]
+    instances: list[np.ndarray]  # of each piece, by their numbers in its group
+    of_parameter: list[list[int]]  # pieces of each
+
+
+@dataclass(frozen=True, eq=False)
+class _Setting:
+    """A parameter that sets a variable of some instances of a group."""
+
+    parameter: int
+    variable: str
+    mask: np.ndarray  # (count,) bool
+
+
+def divide_groups(model: Network, parameters: Mapping[str, ParameterPath]) -> ParameterGroups:
+    """Divide the groups of a model into pieces whose instances are set by the same parameters."""
+    settings = _settings_by_group(model, parameters)
+    divided = ParameterGroups([], [], [[] for _ in parameters])
+    for group in model.groups:
+        for members, of_piece in _pieces(group, settings[group.number]):
+            for setting in of_piece:
+                divided.of_parameter[setting.parameter].append(len(divided.groups))
+            divided.instances.append(members)
+            divided.groups.append(_part(group, members, {s.variable for s in of_piece}))
+    return divided
+
+
+def _settings_by_group(
+    model: Network, parameters: Mapping[str, ParameterPath]
+) -> dict[int, list[_Setting]]:
+    settings: dict[int, list[_Setting]] = {g.number: [] for g in model.groups}
+    names = [*parameters]
+    for k, (name, path) in enumerate(parameters.items()):
+        for group, mask in _instances(model, name, path):
+            for other in settings[group.number]:
+                if other.variable == path[1] and (other.mask & mask).any():
+                    both = f"{shown(names[other.parameter])} and {shown(name)}"
+                    conflict = f"{group.mechanism.name}.{path[1]} of the same instances"
+                    raise InputError(f"parameters {both} both set {conflict}; expected one of them")
+            settings[group.number].append(_Setting(k, path[1], mask))
+    return settings
+
+
+def _pieces(group: Group, settings: list[_Setting]) -> Iterator[tuple[np.ndarray, list[_Setting]]]:
+    """Yield the instances that the same parameters set, with these."""
+    if not settings:
+        yield np.arange(len(group)), []
+        return
+    sorts, piece = np.unique([s.mask for s in settings], axis=1, return_inverse=True)
+    for p in range(sorts.shape[1]):
+        members = np.flatnonzero(piece.reshape(-1) == p)
+        yield members, [s for s, is_set in zip(settings, sorts[:, p], strict=True) if is_set]
+
+
+def _part(group: Group, members: np.ndarray, set_variables: set[str]) -> Group:
+    """Return a group of some instances; what parameters set has a value for each."""
+    values = {
+        name: np.broadcast_to(value, len(group))[members].copy()
+        if np.ndim(value) or name in set_variables
+        else value
+        for name, value in group.parameters.items()
+    }
+    return Group(group.network, group.number, group.mechanism, group.nodes[members], values)
+
+
+def _instances(model: Network, name: str, spec: ParameterPath) -> list[tuple[Group, np.ndarray]]:
+    """Return the groups that a parameter is of, and which of their instances."""
+    if not isinstance(spec, tuple) or len(spec) not in (2, 3):
+        raise InputError(
+            f"{name} is {shown(spec)}; expected (mechanism, parameter) or (mechanism, parameter, "
+            "at)"
+        )
+    mechanism, parameter = spec[:2]
+    known = {g.mechanism.name for g in model.groups}
+    groups = [g for g in model.groups if g.mechanism.name == mechanism]
+    if not groups:
+        raise InputError(
+            f"{name}: the model has no {shown(mechanism)}; expected one of "
+            f"{', '.join(sorted(known)) or 'none'}{meant(mechanism, known)}"
+        )
+    of_mechanism = groups[0].mechanism.settable
+    if parameter not in of_mechanism:
+        raise InputError(
+            f"{name}: {mechanism} has no parameter {shown(parameter)}; expected one of "
+            f"{', '.join(of_mechanism)}{meant(parameter, of_mechanism)}"
+        )
+    if len(spec) == 2:
+        return [(g, np.ones(len(g), bool)) for g in groups]
+    if groups[0].mechanism.kind != "density":
+        raise InputError(f"{name}: at is for mechanisms of the membrane; expected none")
+    nodes = model.nodes(at=spec[2])
+    found = [(g, np.isin(g.nodes, nodes)) for g in groups]
+    found = [(g, mask) for g, mask in found if mask.any()]
+    if not found:
+        raise InputError(f"{name}: no {mechanism} at={shown(spec[2])}; expected nodes with it")
+    return found

@@ -1,0 +1,113 @@
+"""Protocols of a population: stops, stimuli, and the stimulus that features refer to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from clhines.core.checks import as_indices, as_number, shown
+from clhines.core.errors import InputError
+from clhines.core.quantities import as_numbers
+from clhines.simulator.network.network import Network
+from clhines.simulator.network.times import whole_steps
+from clhines.simulator.population.parameters import ParameterPath
+
+STIMULUS = {"amp": 0.0, "delay": 0.0, "dur": 1e9}
+CLAMPS = ("iclamp", "IClamp")  # built in, and NEURON's
+_UNITS = {"amp": "nA", "delay": "ms", "dur": "ms"}
+
+Stimulus = Mapping[str, float]
+Protocol = Mapping[str, float | Sequence[Stimulus]]
+
+
+def by_step(
+    model: Network, protocols: Mapping[str, Protocol], dt: float
+) -> tuple[np.ndarray, list[dict[str, np.ndarray]]]:
+    """Return stop of each protocol in steps, and for each clamp of a cell values by protocol."""
+    stops, lists = [], []
+    for name, given in protocols.items():
+        if not isinstance(given, Mapping) or not {*given} <= {"stop", "stimuli"}:
+            raise InputError(f"protocol {name} is {shown(given)}; expected stop and stimuli")
+        steps = whole_steps(given.get("stop"), dt)
+        if not steps:
+            raise InputError(
+                f"protocol {name}: stop is {shown(given.get('stop'))}; expected a whole number of "
+                f"steps of {dt:g} ms"
+            )
+        stops.append(steps)
+        stimuli = given.get("stimuli", ())
+        if not isinstance(stimuli, Sequence):
+            raise InputError(f"protocol {name}: stimuli is {shown(stimuli)}; expected a list")
+        lists.append([_stimulus(model, name, one) for one in stimuli])
+    none = dict(STIMULUS, dur=0.0, at=float(model.soma[0]))
+    columns = []
+    for k in range(max(len(each) for each in lists)):
+        rows = [each[k] if k < len(each) else none for each in lists]
+        columns.append({key: np.array([row[key] for row in rows]) for key in none})
+    return np.array(stops), columns
+
+
+def _stimulus(model: Network, protocol: str, given: Stimulus) -> dict[str, float]:
+    if not isinstance(given, Mapping) or not {*given} <= {*STIMULUS, "at"}:
+        raise InputError(
+            f"protocol {protocol}: stimulus is {shown(given)}; expected amp, delay, dur and at"
+        )
+    if "amp" not in given:
+        raise InputError(f"protocol {protocol}: stimulus is {shown(given)}; expected amp, nA")
+    stimulus = {
+        name: as_number(f"protocol {protocol}: {name}", given.get(name, default), _UNITS[name])
+        for name, default in STIMULUS.items()
+    }
+    if stimulus["dur"] < 0:
+        raise InputError(f"protocol {protocol}: dur is {stimulus['dur']:g} ms; expected 0 or more")
+    node = np.asarray([as_numbers("at", given.get("at", model.soma[0]))])
+    at = as_indices(f"protocol {protocol}: at", node, model.forest.num_nodes, "node")
+    return {**stimulus, "at": float(at[0])}
+
+
+def stimulus_windows(
+    model: Network,
+    protocols: Mapping[str, Protocol],
+    stimuli: Sequence[dict[str, np.ndarray]],
+    wanted: Sequence[str],
+    paths: Iterable[ParameterPath],
+) -> dict[str, np.ndarray]:
+    """Return the stimulus by protocol that features refer to: its first, else the model's clamp."""
+    if not wanted:
+        return {}
+    windows = {name: np.zeros(len(protocols)) for name in STIMULUS}
+    for k, (protocol, given) in enumerate(protocols.items()):
+        own: Mapping[str, float]
+        if given.get("stimuli"):
+            own = {name: float(stimuli[0][name][k]) for name in STIMULUS}
+        else:
+            own = _own_clamp(model, protocol, wanted, paths)
+        for name in STIMULUS:
+            windows[name][k] = own[name]
+    return windows
+
+
+def _own_clamp(
+    model: Network, protocol: str, wanted: Sequence[str], paths: Iterable[ParameterPath]
+) -> dict[str, float]:
+    """Return amplitude, delay and duration of the one clamp of a current that a model has."""
+    clamps = list[dict[str, float]]()
+    for group in (g for g in model.groups if g.mechanism.name in CLAMPS):
+        delay = "del" if "del" in group.parameters else "delay"  # NEURON's file has the former
+        columns = [np.broadcast_to(group.parameters[n], len(group)) for n in ("amp", delay, "dur")]
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        clamps += [dict(zip(STIMULUS, row, strict=True)) for row in rows if row[2] > 0]
+    expected = "'stimuli': [{'amp': 0.0, 'delay': ..., 'dur': ...}], ms, to which features refer"
+    if len(clamps) != 1:
+        had = "no clamp of a current" if not clamps else f"{len(clamps)} clamps of currents"
+        raise InputError(
+            f"protocol {protocol} has no stimulus, and the model has {had}; expected {expected}"
+        )
+    changed = {path[1] for path in paths if path[0] in CLAMPS}
+    if changed - {"amp"} or (changed and any("resistance" in name for name in wanted)):
+        raise InputError(
+            f"protocol {protocol} has no stimulus, and the clamp of the model changes from set to "
+            f"set; expected {expected}"
+        )
+    return clamps[0]

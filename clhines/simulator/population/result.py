@@ -1,0 +1,72 @@
+"""PopulationResult: voltages, spikes and features by set and protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from clhines.core.checks import shown, unchangeable
+from clhines.core.errors import meant
+from clhines.simulator.analysis.spikes import RaggedArray
+
+
+@unchangeable("an array or attribute of yours: results stay as they are")
+@dataclass(frozen=True, eq=False)
+class PopulationResult:
+    """Results of a population.
+
+    Attributes
+    ----------
+    t : (T,) float64, ms
+    v : (N, P, T) real, mV
+        At the node that is recorded; NaN after a protocol's stop. (N, P, 0) where features were
+        asked for.
+    spike_set, spike_protocol : (k,) int64
+        By set, protocol and time.
+    spike_time : (k,) float64, ms
+        Until the stop of the protocol. A spike is a crossing of the model's threshold
+        (`Network.threshold`, or that of a text with ``spike:``); features have eFEL's, -20 mV.
+    features : dict of str to (N, P) array or RaggedArray
+        A RaggedArray has an array for each set and protocol: ``features[name][n * P + p]``.
+    """
+
+    t: np.ndarray
+    v: np.ndarray
+    spike_set: np.ndarray
+    spike_protocol: np.ndarray
+    spike_time: np.ndarray
+    features: Mapping[str, np.ndarray | RaggedArray] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        names = f"; features {', '.join(self.features)}" if self.features else ""
+        shape = self.v.shape[:2]
+        return (
+            f"PopulationResult({shape[0]} sets, {shape[1]} protocols, {len(self.t)} times{names})"
+        )
+
+    @property
+    def num_spikes(self) -> np.ndarray:
+        """(N, P) int64: crossings of the model's threshold, which `spike_time` lists.
+
+        The feature ``spike_count`` counts eFEL's peaks above -20 mV instead.
+        """
+        shape = self.v.shape[:2]
+        both = self.spike_set * shape[1] + self.spike_protocol
+        return np.bincount(both, minlength=shape[0] * shape[1]).reshape(shape)
+
+    def __getattr__(self, name: str) -> object:
+        if name == "spike_count":
+            raise AttributeError(
+                "spike_count is the name of eFEL's feature, of peaks above -20 mV: "
+                "features['spike_count']; expected num_spikes, of crossings of the threshold"
+            )
+        raise AttributeError(
+            f"PopulationResult has no {shown(name)}{meant(name, (*vars(self), 'num_spikes'))}"
+        )
+
+    def spikes(self, number: int, protocol: int) -> np.ndarray:
+        """(j,) float64, ms: times of the spikes of one set under one protocol."""
+        mine = (self.spike_set == number) & (self.spike_protocol == protocol)
+        return self.spike_time[mine]
