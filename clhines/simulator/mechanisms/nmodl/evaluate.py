@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
+from typing import ClassVar
 
 from clhines.simulator.mechanisms.ir.compiled import NEVER
 from clhines.simulator.mechanisms.ir.expressions import Node
@@ -66,6 +67,29 @@ _WHERE = (
     "initial", "current", "advance", "receive", "before_initial", "after_initial",
     "before_breakpoint", "after_solve", "before_step",
 )  # fmt: skip
+
+
+_Fits = Callable[[Sequence[Expression]], bool]
+
+
+def _always(arguments: Sequence[Expression]) -> bool:
+    return True
+
+
+def _are_four(arguments: Sequence[Expression]) -> bool:
+    return len(arguments) == 4
+
+
+def _begins_with_name(arguments: Sequence[Expression]) -> bool:
+    return bool(arguments) and arguments[0][0] == "name"
+
+
+def _is_name_and_value(arguments: Sequence[Expression]) -> bool:
+    return len(arguments) == 2 and arguments[0][0] == "name"
+
+
+def _ends_with_text(arguments: Sequence[Expression]) -> bool:
+    return len(arguments) > 1 and arguments[-1][0] == "text"
 
 
 class Evaluation(BlockValues):
@@ -205,55 +229,65 @@ class Evaluation(BlockValues):
         return self.inlined(block, values, line)
 
     def _other_call(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
-        if name in ("net_send", "net_event", "net_move"):
-            return self.send(name, arguments, line)
-        if name == "nrn_pointing":
-            given = f"{arguments[0][1]}_{GIVEN}"
-            known = self.names.variable(given) is not None
-            return self.read(given, None, line) if known else self.graph.one
-        if name == "state_discontinuity" and len(arguments) == 2 and arguments[0][0] == "name":
-            target = arguments[0]
-            index = self.index(target[2], line)
-            value = self.expression(arguments[1])
-            if self.jumps is not None:
-                self.jumps = True
-                self.write(str(target[1]), index, value, line)
-            return self.graph.zero
-        if name == "printf":  # says nothing to a simulation
-            return self.graph.zero
-        if name == "nrn_ghk" and len(arguments) == 4:
-            return self._goldman(*self.in_any_order(arguments, line))
-        if name == "at_time":  # of the fixed step
-            return self._at_time(self.expression(arguments[-1]))
-        if name == PICK and arguments and arguments[0][0] == "name":
-            return self._picked(str(arguments[0][1]), line)
-        if name.startswith("random_") and arguments and arguments[0][0] == "name":
-            values = self.in_any_order(arguments[1:], line)
-            return drawn(self, name, str(arguments[0][1]), values, line)
-        if name == WHOLE:
-            return whole(self.expression(arguments[0]))
-        if name == OF_ION:
-            return self._of_ion(str(arguments[0][1]), line)
-        if name == UNREAD:
-            self.refuse_verbatim(refusal("mod.verbatim"), line)
-            return self.graph.zero
-        if self.shared.draws and (DRAWS.get(name) or name == "set_seed"):
-            return self._of_generator(name, self.in_any_order(arguments, line), line)
-        if name == "hoc_execerror" and self.shared.fails and self.guard is not self.graph.one:
-            no_number = self.graph.call("log", -self.graph.symbol(NEVER))
-            self.write(FAILED, None, no_number, line)
-            return no_number
-        if (DRAWS.get(name) or name == "hoc_execerror") and self.guard is not self.graph.one:
-            self.shared.unless.append((self.where, self.guard, _unknown(name, line)))
-            return self.graph.call("log", -self.graph.symbol(NEVER))  # no number
-        if name in ("stepforce", "threshold") and len(arguments) > 1 and arguments[-1][0] == "text":
-            return self._of_text(name, arguments, line)
+        """Return the value of a function that no block defines."""
+        special = self._special_calls.get("random_" if name.startswith("random_") else name)
+        if special is not None and special[0](arguments):
+            return special[1](self, name, arguments, line)
+        if name in DRAWS or name == "hoc_execerror":
+            return self._draw_or_fail(name, arguments, line)
         if name not in FUNCTIONS and name not in SCOP:
             raise _unknown(name, line)
         count = FUNCTIONS[name] if name in FUNCTIONS else SCOP[name][0]
         if len(arguments) != count:
             raise Refused(refusal("mod.called-arguments", name=name, count=len(arguments)), line)
         return built_in(self.graph, name, self.in_any_order(arguments, line))
+
+    def _draw_or_fail(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
+        """Draw from NEURON's one generator, or raise the error of a file where it is guarded."""
+        if self.shared.draws and (DRAWS.get(name) or name == "set_seed"):
+            return self._of_generator(name, self.in_any_order(arguments, line), line)
+        fails = name == "hoc_execerror"
+        if self.guard is self.graph.one or not (fails or DRAWS[name]):
+            raise _unknown(name, line)
+        no_number = self.graph.call("log", -self.graph.symbol(NEVER))
+        if fails and self.shared.fails:
+            self.write(FAILED, None, no_number, line)
+        else:
+            self.shared.unless.append((self.where, self.guard, _unknown(name, line)))
+        return no_number
+
+    def _send(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
+        return self.send(name, arguments, line)
+
+    def _nothing(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
+        return self.graph.zero
+
+    def _cut(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
+        return whole(self.expression(arguments[0]))
+
+    def _pointing(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
+        """Return whether a POINTER is set."""
+        is_set = f"{arguments[0][1]}_{GIVEN}"
+        declared = self.names.variable(is_set) is not None
+        return self.read(is_set, None, line) if declared else self.graph.one
+
+    def _discontinuity(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
+        target = arguments[0]
+        index = self.index(target[2], line)
+        value = self.expression(arguments[1])
+        if self.jumps is not None:
+            self.jumps = True
+            self.write(str(target[1]), index, value, line)
+        return self.graph.zero
+
+    def _drawn(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
+        """Return a number of a RANDOM variable."""
+        values = self.in_any_order(arguments[1:], line)
+        return drawn(self, name, str(arguments[0][1]), values, line)
+
+    def _unread(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
+        self.refuse_verbatim(refusal("mod.verbatim"), line)
+        return self.graph.zero
 
     def in_any_order(self, arguments: Sequence[Expression], line: int = 0) -> list[Node]:
         """Return the values of arguments; Refused where their order, open in C, says what they are.
@@ -279,9 +313,9 @@ class Evaluation(BlockValues):
             raise Refused(refusal("mod.order-of-arguments"), line)
         return found
 
-    def _of_ion(self, name: str, line: int) -> Node:
+    def _of_ion(self, _: str, arguments: Sequence[Expression], line: int) -> Node:
         """Return what an ion's variable is beside the file's copy of it: as the block began."""
-        ions = self.file.ions
+        name, ions = str(arguments[0][1]), self.file.ions
         known = {n for ion in ions for n in (*ion.reads, *ion.writes)}
         if name not in known or name in {f"i{ion.name}" for ion in ions}:
             raise Refused(refusal("mod.verbatim"), line)
@@ -298,14 +332,16 @@ class Evaluation(BlockValues):
             return function_table.step(self, text, values[0], line)
         return threshold(self.graph, values, text, line)
 
-    def _picked(self, name: str, line: int) -> Node:
+    def _picked(self, _: str, arguments: Sequence[Expression], line: int) -> Node:
         """Return a number of a hoc Random: uniform, or exponential."""
+        name = str(arguments[0][1])
         number = drawn(self, "random_uniform", name, (), line)
         low, width, mean = (self.read(f"{name}_{end}", None, line) for end in PICKED)
         return low + width * number - mean * self.graph.call("log", number)
 
-    def _goldman(self, v: Node, inside: Node, outside: Node, z: Node) -> Node:
+    def _goldman(self, _: str, arguments: Sequence[Expression], line: int) -> Node:
         """Return NEURON's nrn_ghk: current of a permeability, of a voltage and concentrations."""
+        v, inside, outside, z = self.in_any_order(arguments, line)
         graph, (faraday, gas) = self.graph, (NUMBERS[name][0] for name in ("faraday", "R"))
         kelvin = self.value(self.names.element("celsius", None)) + graph.number(Fraction("273.15"))
         x = graph.local("_ghk", z * v * graph.number(faraday / (1000 * gas)) / kelvin)
@@ -330,11 +366,31 @@ class Evaluation(BlockValues):
             return self.inlined(_poisson(), values, line)
         return drawn(self, DRAWS[name], GENERATOR, values, line, name)
 
-    def _at_time(self, time: Node) -> Node:
-        graph = self.graph
+    def _at_time(self, _: str, arguments: Sequence[Expression], line: int) -> Node:
+        """Whether a time is in the fixed step."""
+        graph, time = self.graph, self.expression(arguments[-1])
         t, dt = self.read("t"), self.read("dt")
         x = time - graph.number(Fraction(1, 10**11))
         return graph.both(graph.less(x, t, or_equal=True), graph.less(t - dt, x))
+
+    # calls whose arguments are no mere numbers: which arguments they take, and what they do
+    _special_calls: ClassVar[dict[str, tuple[_Fits, Callable[..., Node]]]] = {
+        "net_send": (_always, _send),
+        "net_event": (_always, _send),
+        "net_move": (_always, _send),
+        "nrn_pointing": (_always, _pointing),
+        "state_discontinuity": (_is_name_and_value, _discontinuity),
+        "printf": (_always, _nothing),  # says nothing to a simulation
+        "nrn_ghk": (_are_four, _goldman),
+        "at_time": (_always, _at_time),
+        PICK: (_begins_with_name, _picked),
+        "random_": (_begins_with_name, _drawn),
+        WHOLE: (_always, _cut),
+        OF_ION: (_always, _of_ion),
+        UNREAD: (_always, _unread),
+        "stepforce": (_ends_with_text, _of_text),
+        "threshold": (_ends_with_text, _of_text),
+    }
 
 
 @cache
@@ -371,19 +427,7 @@ def drawn(
     shown: str = "",
 ) -> Node:
     """Return a random number of a stream, or set its place; `shown` is what the file calls."""
-    if name not in run.file.random:
-        raise Refused(refusal("mod.not-random", function=function, name=name), line)
-    if function not in _TAKES:
-        raise Refused(refusal("mod.random-ids", function=function), line)
-    if len(values) not in _TAKES[function]:
-        raise Refused(
-            refusal("mod.random-arguments", function=function, count=len(values) + 1), line
-        )
-    is_once = not run.rules or (name == GENERATOR and "once" in run.rules)
-    in_loop = run.inside_loop and not run.draws_inside
-    if run.where not in _WHERE or run.is_repeated or not is_once or in_loop:
-        what = refusal("mod.draw-in-block", value=shown or function, where=run.block)
-        raise Refused(what, line)
+    _check_draw(run, function, name, len(values), line, shown or function)
     run.drew[name] = None
     graph, plain_name = run.graph, plain(name)
     keep, at = stream_keys(name)
@@ -406,6 +450,22 @@ def drawn(
     run.values[keep] = place[0]
     run.values[at] = graph.local(f"_{plain_name}_place", place[1] + used)
     return _scaled(function, value, values)
+
+
+def _check_draw(
+    run: BlockValues, function: str, name: str, count: int, line: int, shown: str
+) -> None:
+    """Refuse a draw from what is no stream, with a wrong count of values, or in a wrong place."""
+    if name not in run.file.random:
+        raise Refused(refusal("mod.not-random", function=function, name=name), line)
+    if function not in _TAKES:
+        raise Refused(refusal("mod.random-ids", function=function), line)
+    if count not in _TAKES[function]:
+        raise Refused(refusal("mod.random-arguments", function=function, count=count + 1), line)
+    is_once = not run.rules or (name == GENERATOR and "once" in run.rules)
+    in_loop = run.inside_loop and not run.draws_inside
+    if run.where not in _WHERE or run.is_repeated or not is_once or in_loop:
+        raise Refused(refusal("mod.draw-in-block", value=shown, where=run.block), line)
 
 
 def _scaled(function: str, value: Node, values: Sequence[Node]) -> Node:
