@@ -92,7 +92,7 @@ class HostEvents:
             self._early = binned
             self._deliver(layer, now)
             self._early = False
-            fired = self._fired(layer)
+            fired = self._fired(layer, now)
             if binned:
                 self._bin(layer, now, False)
             self._watch(fired, now)
@@ -290,7 +290,7 @@ class HostEvents:
                        t[sent], connection[sent])  # fmt: skip
             else:
                 moved(self._named(k), variables.queues[k], some[sent], time[sent], t[sent])
-        self._arm(k, some, call)
+        self._arm(k, some, t, call)
 
     def _named(self, k: int) -> str:
         return self.variables.model.kinds[k].mechanism.name
@@ -309,7 +309,7 @@ class HostEvents:
 
     # -- WATCH ---------------------------------------------------------------------------------
 
-    def _arm(self, k: int, some: np.ndarray, call: BlockCall) -> None:
+    def _arm(self, k: int, some: np.ndarray, t: np.ndarray, call: BlockCall) -> None:
         watches = self.net(k).watches
         asked = [
             call.results.get(("arm", str(w)), np.zeros(len(some))) != 0 for w in range(watches)
@@ -321,16 +321,17 @@ class HostEvents:
         queue, there = self.variables.queues[k], some[any_]
         self._armed_again[k][there] = True
         queue.armed[:, there] = armed[:, any_]
-        queue.above[:, there] = self._conditions(k, there, call.v[any_]) >= -WATCH_MARGIN
+        at = np.broadcast_to(t, len(some))[any_]
+        queue.above[:, there] = self._conditions(k, there, call.v[any_], at) >= -WATCH_MARGIN
 
-    def _conditions(self, k: int, some: np.ndarray, v: np.ndarray) -> np.ndarray:
+    def _conditions(self, k: int, some: np.ndarray, v: np.ndarray, t: np.ndarray) -> np.ndarray:
         """(watches, r) float64: values of the conditions."""
         zero = np.zeros(len(some))
-        call = BlockCall(v, {"now": zero}, zero, np.full(len(some), -1))
+        call = BlockCall(v, {"now": t}, zero, np.full(len(some), -1))
         self.variables.call(k, "watch", some, call)
         return np.array([call.results["watch", str(w)] for w in range(self.net(k).watches)])
 
-    def _fired(self, layer: int) -> list[tuple[int, np.ndarray, np.ndarray]]:
+    def _fired(self, layer: int, now: float) -> list[tuple[int, np.ndarray, np.ndarray]]:
         """Compare armed conditions; kinds, instances and (watches, r) bool: that have come true."""
         fired = []
         for k in self.variables.wires.kinds:
@@ -342,7 +343,8 @@ class HostEvents:
             )
             if not len(watching):
                 continue
-            above = self._conditions(k, watching, self.variables.v_of(k, watching)) > 0
+            v, t = self.variables.v_of(k, watching), np.full(len(watching), now)
+            above = self._conditions(k, watching, v, t) > 0
             fire = queue.armed[:, watching] & above & ~queue.above[:, watching]
             armed = queue.armed[:, watching]
             queue.above[:, watching] = np.where(armed, above, queue.above[:, watching])

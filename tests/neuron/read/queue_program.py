@@ -135,6 +135,19 @@ def level(rng):
     return [*found, connect(watch, target, 5e-4, 0.3)], 20
 
 
+def clock(rng):
+    """A WATCH condition compares the time with a variable that events set."""
+    at = section()
+    watch, target = h.ext_clock(at), h.ExpSyn(at)
+    KEPT.extend([watch, target])
+    watch.start = rng.choice([3, 2.5, 3.0125])
+    connect(stim(4, rng.choice([2.0, 1.7])), watch, rng.choice([0.5, 0.7125]), 1)
+    return [
+        *recorded(at._ref_v, watch._ref_n, watch._ref_at),
+        connect(watch, target, 5e-3, 0.3),
+    ], 20
+
+
 def ion(rng):
     """A WATCH condition compares a variable of an ion, as the mechanism has it."""
     names = rng.permutation(["ext_iona", "ext_ionb", "ext_ionc", "ext_ione"])

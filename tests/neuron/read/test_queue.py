@@ -11,7 +11,7 @@ from clhines import InputError, Mechanism
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 PROGRAM = Path(__file__).with_name("queue_program.py")
-SEEDS = {"moves": 6, "fires": 1, "interval": 6, "gain": 12, "level": 8, "ion": 4}
+SEEDS = {"moves": 6, "fires": 1, "interval": 6, "gain": 12, "level": 8, "clock": 3, "ion": 4}
 ENGINES = "steps", "epochs-cpu", "epochs-gpu"
 CASES = [(case, seed, "reference", "0") for case, n in SEEDS.items() for seed in range(n)]
 CASES += [
@@ -21,6 +21,7 @@ CASES += [
 CASES += [("fires", 1, "reference", "10,1,0.1,1e"), ("level", 0, "reference", "5,1,0.1,1e")]
 CASES += [
     ("ion", 1, "reference", "5,1"),
+    ("clock", 0, "reference", "5,1,0.1"),
     ("gain", 3, "reference", "1,1e"),
     ("gain", 4, "reference", "1"),
 ]
