@@ -8,6 +8,8 @@ from clhines.core.arrays import half_steps, ranges
 from clhines.neuron.back.states import Arrays, check_numbers
 from clhines.neuron.calls import clock
 from clhines.neuron.importer import Imported
+from clhines.neuron.memory.objects import POINTER
+from clhines.neuron.memory.raw import put_numbers
 from clhines.simulator.importing import SPIKE_LATE, check_rings, rings_of
 from clhines.simulator.simulation import Simulation
 
@@ -78,7 +80,9 @@ def _movable(imported: Imported) -> dict[str, np.ndarray]:
     for name, group in imported.groups.items():
         net = group.mechanism.program.net
         if net is not None and any(s.kind != "event" for s in net.sends):
-            found[name] = model.slots.movable(model.every[name])
+            found[name] = places = model.slots.movable(model.every[name])
+            places = places[places > 0] + 8 * POINTER
+            put_numbers(places, np.zeros(len(places)))  # whose bits are 0
     return found
 
 
@@ -148,7 +152,8 @@ def _put_selves(
         number = np.append(imported.netcons, -1)[queue["connection"][at]]
         weight = np.append(model.wires.read.weight, 0)[number]
         time, flag = np.maximum(queue["time"][at], t), queue["flag"][at].astype(np.float64)
-        model.queue.send_selves(points[instance], time, flag, weight, places[instance])
+        kept = np.where(at[0] == queue["last"][place[instance]], places[instance], 0)
+        model.queue.send_selves(points[instance], time, flag, weight, kept)
 
 
 def _move_trains(imported: Imported, stims: dict[tuple[str, int], int], last: float) -> None:

@@ -318,8 +318,10 @@ def _take_self_events(sim: Simulation | OneCopy, imported: Imported, arrays: Arr
     for queue in queues:
         if queue:
             queue["size"][:], queue["last"][:] = 0, -1
-    of_netcon = _connections_of(imported)
-    for event in imported.model.pending.selves:
+    of_netcon, model = _connections_of(imported), imported.model
+    names = {e.target[0] for e in model.pending.selves if e.flag == 1} & {*imported.groups}
+    moved = {name: model.slots.moved(model.every[name]) for name in names}
+    for event in model.pending.selves:
         name, instance = event.target
         if name not in imported.groups:
             continue
@@ -332,7 +334,10 @@ def _take_self_events(sim: Simulation | OneCopy, imported: Imported, arrays: Arr
         at = place[instance :: len(place) // imported.copies]
         connection = of_netcon.get(event.netcon, np.full(imported.copies, -1))
         _queue_event(queues[k], name, at, (event.time, event.flag), connection)
-        queues[k]["sent"][queues[k]["size"][at] - 1, at] = imported.model.h.t
+        slot = queues[k]["size"][at] - 1
+        queues[k]["sent"][slot, at] = model.h.t
+        if event.flag == 1 and event.item in moved[name]:
+            queues[k]["last"][at] = slot
 
 
 def _connections_of(imported: Imported) -> dict[int, np.ndarray]:
@@ -355,8 +360,6 @@ def _queue_event(
     queue["time"][slot, at], queue["flag"][slot, at] = event
     queue["connection"][slot, at] = connection
     size[at] = slot + 1
-    if event[1] == 1.0:  # NEURON's net_move moves these alone
-        queue["last"][at] = slot
 
 
 def _take_watches(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:

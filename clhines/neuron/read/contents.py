@@ -14,7 +14,7 @@ from clhines.neuron.memory.catalogue import OUTSIDE, STRUCTURE, Catalogue, Catal
 from clhines.neuron.memory.fields import Data, DataColumns, Fields, column_at
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
-from clhines.neuron.memory.raw import Readable, gather, put_numbers, ref, words_at
+from clhines.neuron.memory.raw import Readable, gather, ref, words_at
 from clhines.neuron.memory.session import Hoc, Segment
 from clhines.neuron.read.tree import Tree
 
@@ -270,16 +270,19 @@ class WatchSlots:
         raise OSError("the table of mechanisms is not as expected")
 
     def movable(self, instances: Instances) -> np.ndarray:
-        """(k,) int64: where instances keep their event for net_move, emptied; 0 where nowhere."""
+        """(k,) int64: where instances keep their event for net_move; 0 where nowhere."""
         place = self.place_of(instances.entry.number, "netsend")
         if place < 0:
             return np.zeros(len(instances), np.int64)
         begin, width, _ = self._memory.slots_of(self._memory.inside(instances.things[0]))
         if begin != instances.places[0]:
             raise OSError("the places of a point process are not as expected")
-        found = instances.places + width * place
-        put_numbers(found + 8 * POINTER, np.zeros(len(found)))  # whose bits are 0
-        return found
+        return instances.places + width * place
+
+    def moved(self, instances: Instances) -> set[int]:
+        """Return entries of NEURON's queue that net_move of some instances would move."""
+        places = self.movable(instances)
+        return {*gather(places[places > 0] + 8 * POINTER)[:, 0].tolist()}
 
     # -- WATCH -------------------------------------------------------------------------------------
 

@@ -153,6 +153,7 @@ class SelfEvent:
     flag: float
     target: Sender
     netcon: int
+    item: int  # address of its entry in the queue
 
 
 @dataclass(eq=False)
@@ -188,7 +189,8 @@ def read_pending(queue: EventQueue, wires: NeuronWires) -> Pending:
     for event, target, netcon in zip(selves, targets, weights, strict=True):
         if target >= 0:
             number = netcon if event.weight else -1
-            pending.selves.append(SelfEvent(event.time, event.flag, wires.senders[target], number))
+            sender = wires.senders[target]
+            pending.selves.append(SelfEvent(event.time, event.flag, sender, number, event.item))
     pending.netcons.sort(key=lambda pair: pair[1])
     for _, pairs in sorted(binned, reverse=True):
         pending.binned += pairs[::-1]

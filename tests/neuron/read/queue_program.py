@@ -1,8 +1,8 @@
 """Events, played values and WATCH conditions of one time, by NEURON and by this package.
 
 ``queue_program.py CASE SEED ENGINE PIECES``: prints for each piece, ms (0: one run; ``1e``: by a
-`CVode.event` that recurs), where vectors differ. Models are drawn by the seed, with round times,
-at which NEURON's queue has several things.
+`CVode.event` that recurs; ``n1``: by NEURON until then, and on by the engine), where vectors
+differ. Models are drawn by the seed, with round times, at which NEURON's queue has several things.
 """
 
 import json
@@ -189,7 +189,9 @@ def ran(vectors, tstop, piece, engine):
             h.cvode.event(h.t + 1, again)
 
         h.cvode.event(1, again)
-    length = 0 if recurs else float(piece)
+    if piece.startswith("n"):
+        h.continuerun(float(piece[1:]))
+    length = 0 if recurs or piece.startswith("n") else float(piece)
     for until in np.arange(length, tstop + length / 2, length) if length else [tstop]:
         if engine:
             clhines.neuron.run(until, engine=engine)

@@ -22,6 +22,7 @@ CASES += [("fires", 1, "reference", "10,1,0.1,1e"), ("level", 0, "reference", "5
 CASES += [
     ("ion", 1, "reference", "5,1"),
     ("clock", 0, "reference", "5,1,0.1"),
+    *(("moves", seed, "reference", "n2") for seed in range(6)),
     ("gain", 3, "reference", "1,1e"),
     ("gain", 4, "reference", "1"),
 ]
