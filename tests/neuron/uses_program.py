@@ -1,5 +1,6 @@
 """What scripts do between and in their runs, with the switch off and on: ``uses_program.py``."""
 
+import gc
 import json
 import sys
 from pathlib import Path
@@ -97,6 +98,7 @@ def fails(net):
 
 def goes_back(net):
     """A saved state, a time that has passed, several ways to run in turns."""
+    gc.collect()  # NEURON ends the process if a section goes between a step and SaveState
     h.finitialize(-65)
     net.on(h.continuerun, 8)
     state = h.SaveState()
