@@ -25,17 +25,23 @@ from clhines.simulator import passive
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.cpu import vectors as epoch_vector
-from clhines.simulator.cpu.blocks import BlockLayout, CellBlocksSpec, level_ions, make_tiles
+from clhines.simulator.cpu.blocks import (
+    BlockLayout,
+    BlockTables,
+    CellBlocksSpec,
+    level_ions,
+    make_tiles,
+)
 from clhines.simulator.cpu.plan import blocks_of, work_of
 from clhines.simulator.engines.arena_run import TakenSpec
 from clhines.simulator.engines.steps import DiffusionSpec, LayersSpec
 from clhines.simulator.events import grid as delivery
 from clhines.simulator.events import grid_run
 from clhines.simulator.gpu import plan as epoch_plan
-from clhines.simulator.gpu.arena_epochs import ArtificialSpec
+from clhines.simulator.gpu.arena_epochs import ArtificialSpec, CellRegions
 from clhines.simulator.gpu.arena_spec import with_blocks
 from clhines.simulator.kinds import spec as kinds
-from clhines.simulator.kinds.layouts import filled_arenas, spec_of
+from clhines.simulator.kinds.layouts import add_vectors, filled_arenas, spec_of
 from clhines.simulator.mechanisms.emit.noise import normal_source
 from clhines.simulator.model import compile
 from clhines.simulator.network.plasticity import RULES, Rule
@@ -97,12 +103,13 @@ def forest(chains_only):
 
 def forms(part):
     """Every form of a launch's kernel: with and without l, rows, factors, natural order."""
-    for symmetric, rhs, factor, natural in itertools.product(
-        (True, False), sorted({1, part.max_rhs}), ("", "make", "use"), (False, True)
-    ):
-        able = (part.takes_natural or not natural) and (part.keeps_factors or not factor)
-        if able:
+    orders = (False, True) if part.spec.takes_natural and not part.source else (False,)
+    factors = ("", "use") if part.keeps_factors else ("",)
+    for symmetric in (True, False):
+        for rhs, factor, natural in itertools.product(sorted({1, part.max_rhs}), factors, orders):
             yield part.solve_spec(symmetric, rhs, factor, natural)
+        if part.keeps_factors:
+            yield part.solve_spec(symmetric, 1, "make")
 
 
 def method_specs(method, dtype, limits):
@@ -162,14 +169,26 @@ def exact_specs(dtype):
     for secondorder in (0, 1, 2):
         model = compile(net, 0.025, secondorder=secondorder, seed=7)
         variables = Variables(model, wires_of(model))
-        place = np.arange(model.forest.num_nodes)
-        tables = filled_arenas(variables, np.dtype(dtype), place)
-        spec, _ = spec_of(variables, tables, real, vector_bytes=64 * (secondorder == 1))
+        tables = filled_arenas(variables, np.dtype(dtype), np.arange(model.forest.num_nodes))
+        vector_bytes = 64 * (secondorder == 1)
+        if vector_bytes:
+            add_vectors(model, tables)
+        spec, _ = spec_of(variables, tables, real, vector_bytes)
         yield from (spec, replace(spec, diffuses=True))
-        if spec.wide:
-            blocks = blocks_of(model, variables.wires, work_of(model), 1, 1.0)
-            layout = BlockLayout(model, make_tiles(model, blocks, 4), spec.width, False)
-            yield CellBlocksSpec.of(spec, model, layout, tuple(level_ions(variables, model)))
+    yield block_spec(dtype)
+
+
+def block_spec(dtype):
+    """Spec of blocks of cells, which read no voltages of each other."""
+    model = compile(exact_ranks.network(gaps=False)[0], 0.025, secondorder=1, seed=7)
+    variables = Variables(model, wires_of(model))
+    blocks = blocks_of(model, variables.wires, work_of(model), 1, 1.0)
+    layout = BlockLayout(model, make_tiles(model, blocks, 4), 64 // np.dtype(dtype).itemsize, False)
+    place = layout.number(np.arange(layout.count))
+    tables = filled_arenas(variables, np.dtype(dtype), place, layout)
+    BlockTables(model, variables.wires, blocks, layout).add(variables, model, tables)
+    spec, _ = spec_of(variables, tables, real_name(dtype), 64, layout.groups)
+    return CellBlocksSpec.of(spec, model, layout, tuple(level_ions(variables, model)))
 
 
 def arena_epoch_specs(dtype, limits):
@@ -180,13 +199,15 @@ def arena_epoch_specs(dtype, limits):
         variables = Variables(model, wires_of(model))
         place = np.arange(model.forest.num_nodes)
         tables = filled_arenas(variables, np.dtype(dtype), place)
+        layers = CellRegions(model, variables.wires, place, False).add(model, tables)
         functions = spec_of(variables, tables, real_name(dtype))[0]
         for together in (False, True) if secondorder == 2 else ():
             yield ArtificialSpec.of(functions, together)
         for plan in epoch_plan.plan_epochs(model, dtype, limits, by_node=True):
             for far, epoch in ((False, 64), (True, 1)):
                 spec = replace(plan.spec, far=far)
-                yield with_blocks(spec, functions, plan.lists, variables, model, epoch)[0]
+                known = plan.lists, variables, model, epoch
+                yield replace(with_blocks(spec, functions, *known)[0], layers=layers)
 
 
 def other_specs(dtype):

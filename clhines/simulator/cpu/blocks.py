@@ -39,7 +39,7 @@ from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.model import ADVANCE_REVERSAL, INITIAL_REVERSAL, Kind, Model
 from clhines.simulator.records.records import Record
 from clhines.simulator.state.arena import Arena
-from clhines.simulator.state.sources import SENDING, wires_of
+from clhines.simulator.state.sources import SENDING, Wires, wires_of
 from clhines.simulator.state.variables import Variables
 from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import set_soon, within_reach
@@ -403,6 +403,89 @@ class CellBlocksSpec(ArenaSpec):
         return f"{apart} ? event_shown : {super().counts(word)}"
 
 
+@dataclass(frozen=True, eq=False)
+class BlockTables:
+    """Regions that only blocks of cells have in the arenas."""
+
+    model: Model
+    wires: Wires
+    blocks: CellRanges
+    layout: BlockLayout
+
+    def add(self, variables: Variables, network: Model, arenas: dict[str, Arena]) -> None:
+        """Add the regions; `network` is the model of all ranks."""
+        clock, ints = arenas["clock"], arenas["ints"]
+        ints.add("event_shown", variables.exact.count)
+        netcons, crossing = self.model.netcons, self.blocks.crossing
+        longest = np.full(self.model.sources.count, -np.inf)
+        np.maximum.at(longest, netcons.source[crossing], netcons.delay[crossing])
+        clock.add("longest", longest)
+        clock.add("launch_begin", np.zeros(1))
+        self._add_tiles(ints)
+        self._add_groups(arenas["mem"], ints)
+        for name, value in level_ions(variables, network).items():
+            arenas["mem"].add(f"level_{name}", np.array([value]))
+        layouts.add_cells(self.model, self.layout, ints, numbers=True)
+        self._mark_connections(ints)
+        self._add_lists(ints)
+
+    def _add_tiles(self, ints: Arena) -> None:
+        tiles = self.layout.tiles
+        ints.add("block_place", tiles.block_place)
+        ints.add("parents", tiles.parent)
+        columns = np.stack((tiles.place, tiles.slots, tiles.roots, tiles.parents), axis=1)
+        for width in tiles.widths:
+            some = tiles.width == width
+            ints.add(f"tiles_{width}", columns[some])
+            ints.add(f"tile_{width}", self.blocks.first(tiles.block[some]))
+
+    def _add_groups(self, mem: Arena, ints: Arena) -> None:
+        model = self.model
+        for k, groups in self.layout.groups.items():
+            kept = groups.member >= 0
+            ints.add(f"group_{k}", groups.first)
+            ints.add(f"lane_{k}", groups.place)
+            run = np.where(groups.side_by_side, groups.place[:, 0], -kept.sum(axis=1))
+            ints.add(f"run_{k}", run)
+            ints.add(f"position_{k}", groups.position)
+            ints.add(f"member_{k}", np.where(kept, groups.member, -1))
+            area = model.area[model.kinds[k].node][groups.source].astype(mem.dtype)
+            mem.add(f"share_{k}", area * mem.dtype.type(0.01))
+
+    def _mark_connections(self, ints: Arena) -> None:
+        """Mark connections that come from other blocks."""
+        crosses = self.blocks.crossing[self.wires.order]
+        word = ints.get("connection_short")
+        apart = word | SENDING.pack(short=0, crossed=0, apart=1) if self.model.bins else 2
+        ints.set("connection_short", np.where(crosses, apart, word))
+
+    def _add_lists(self, ints: Arena) -> None:
+        """Add lists of targets, sums, emitters and played values that blocks visit one by one."""
+        model, wires, blocks = self.model, self.wires, self.blocks
+        targets = layouts.loose_targets(model, wires)
+        targets = np.concatenate(wires.layers) if wires.apart else targets
+        self._add_list(ints, "target", targets, blocks.target[targets])
+        if model.written:
+            at = self.layout.number(model.soma[layouts.cells_of_sums(model)])
+            block = stretch_of(self.layout.tiles.block_place, at)
+            self._add_list(ints, "sum", np.arange(len(block)), block)
+        emitters = [np.zeros((2, 0), np.int64)]
+        for k, sources in model.sources.emitted.items():
+            some = np.flatnonzero(sources >= 0)
+            of = blocks.target[wires.first_target[k] + some]
+            emitters.append(np.stack((sources[some], of)))
+        self._add_list(ints, "emitter", *np.concatenate(emitters, axis=1))
+        loose = [p for p in model.played if layouts.is_artificial(model.kinds[p.kind])]
+        where = [blocks.target[wires.first_target[p.kind] + p.instance] for p in loose]
+        number = len(model.played) - len(loose) + np.arange(len(loose))  # they are the last
+        self._add_list(ints, "loose_play", number, np.array(where, np.int64))
+
+    def _add_list(self, ints: Arena, name: str, values: np.ndarray, block: np.ndarray) -> None:
+        """Add values block by block, in the order given, and where those of each block begin."""
+        ints.add(f"block_{name}s", values[np.argsort(block, kind="stable")])
+        ints.add(f"block_{name}", self.blocks.first(block))
+
+
 def make(job: Job) -> ArenaRun:
     model = job.apart
     always, units = job.asked, devices.limits(job.queue.device).compute_units
@@ -453,7 +536,8 @@ class CellBlocks(ArenaKernels):
     def fill(self, variables: Variables) -> dict[str, Arena]:
         set_soon(self.v[0], 0, variables.v[self.layout.nodes].astype(self.dtype), self.queue)
         arenas = layouts.filled_arenas(variables, self.dtype, self.place, self.layout)
-        self._add_tables(variables, arenas)
+        tables = BlockTables(self.model, self.run.wires, self.blocks, self.layout)
+        tables.add(variables, self.network, arenas)
         return arenas
 
     def suit(self, variables: Variables) -> bool:
@@ -491,75 +575,7 @@ class CellBlocks(ArenaKernels):
                 publish.launch(self.queue, 1, 1)
             advance.launch(self.queue, self.blocks.count, 1)
 
-    # -- tables --------------------------------------------------------------------------------
-
-    def _add_tables(self, variables: Variables, arenas: dict[str, Arena]) -> None:
-        model, wires, blocks = self.model, self.run.wires, self.blocks
-        clock, ints = arenas["clock"], arenas["ints"]
-        ints.add("event_shown", variables.exact.count)
-        netcons, crossing = model.netcons, blocks.crossing
-        longest = np.full(model.sources.count, -np.inf)
-        np.maximum.at(longest, netcons.source[crossing], netcons.delay[crossing])
-        clock.add("longest", longest)
-        clock.add("launch_begin", np.zeros(1))
-        self._add_tiles(ints)
-        self._add_groups(arenas["mem"], ints)
-        for name, value in level_ions(variables, self.network).items():
-            arenas["mem"].add(f"level_{name}", np.array([value]))
-        layouts.add_cells(model, self.layout, ints, numbers=True)
-        targets = layouts.loose_targets(model, wires)  # that blocks look after one by one
-        targets = np.concatenate(wires.layers) if wires.apart else targets
-        self._add_lists(ints, "target", targets, blocks.target[targets])
-        if model.written:
-            at = self.layout.number(model.soma[layouts.cells_of_sums(model)])
-            block = stretch_of(self.layout.tiles.block_place, at)
-            self._add_lists(ints, "sum", np.arange(len(block)), block)
-        emitters = [np.zeros((2, 0), np.int64)]
-        for k, sources in model.sources.emitted.items():
-            some = np.flatnonzero(sources >= 0)
-            of = blocks.target[wires.first_target[k] + some]
-            emitters.append(np.stack((sources[some], of)))
-        self._add_lists(ints, "emitter", *np.concatenate(emitters, axis=1))
-        crosses = crossing[wires.order]  # connections that come from other blocks
-        word = ints.get("connection_short")
-        apart = word | SENDING.pack(short=0, crossed=0, apart=1) if model.bins else 2
-        ints.set("connection_short", np.where(crosses, apart, word))
-        loose = [p for p in model.played if layouts.is_artificial(model.kinds[p.kind])]
-        where = [blocks.target[wires.first_target[p.kind] + p.instance] for p in loose]
-        number = len(model.played) - len(loose) + np.arange(len(loose))  # they are the last
-        self._add_lists(ints, "loose_play", number, np.array(where, np.int64))
-
-    def _add_tiles(self, ints: Arena) -> None:
-        tiles = self.layout.tiles
-        ints.add("block_place", tiles.block_place)
-        ints.add("parents", tiles.parent)
-        columns = np.stack((tiles.place, tiles.slots, tiles.roots, tiles.parents), axis=1)
-        for width in tiles.widths:
-            some = tiles.width == width
-            ints.add(f"tiles_{width}", columns[some])
-            ints.add(f"tile_{width}", self._first(tiles.block[some]))
-
-    def _add_groups(self, mem: Arena, ints: Arena) -> None:
-        model = self.model
-        for k, groups in self.layout.groups.items():
-            kept = groups.member >= 0
-            ints.add(f"group_{k}", groups.first)
-            ints.add(f"lane_{k}", groups.place)
-            run = np.where(groups.side_by_side, groups.place[:, 0], -kept.sum(axis=1))
-            ints.add(f"run_{k}", run)
-            ints.add(f"position_{k}", groups.position)
-            ints.add(f"member_{k}", np.where(kept, groups.member, -1))
-            area = model.area[model.kinds[k].node][groups.source].astype(mem.dtype)
-            mem.add(f"share_{k}", area * mem.dtype.type(0.01))
-
-    def _add_lists(self, ints: Arena, name: str, values: np.ndarray, block: np.ndarray) -> None:
-        """Add values block by block, in the order given, and where those of each block begin."""
-        ints.add(f"block_{name}s", values[np.argsort(block, kind="stable")])
-        ints.add(f"block_{name}", self._first(block))
-
-    def _first(self, block: np.ndarray) -> np.ndarray:
-        """Return where those of each block begin, of things that are block after block."""
-        return offsets(np.bincount(block, minlength=self.blocks.count))
+    # -- records --------------------------------------------------------------------------------
 
     def _of_records(self, place: np.ndarray, records: Sequence[Record]) -> dict[str, np.ndarray]:
         """Int32 lists by block: of voltages at places, and of variables that are at no node."""
@@ -571,7 +587,7 @@ class CellBlocks(ArenaKernels):
                 of = np.zeros(len(record.index), np.int64)
                 loose.append(of if first is None else self.blocks.target[first + record.index])
         given = {
-            "v_first": self._first(block),
+            "v_first": self.blocks.first(block),
             "v_column": np.argsort(block, kind="stable"),
             "mem_block": np.concatenate(loose),
         }

@@ -7,7 +7,7 @@ from math import ceil
 
 import numpy as np
 
-from clhines.core.arrays import least_tied, stretch_of
+from clhines.core.arrays import least_tied, offsets, stretch_of
 from clhines.simulator.cpu.groups import choose_lanes, equal_parts
 from clhines.simulator.kinds.layouts import in_vectors, is_artificial
 from clhines.simulator.mechanisms.mechanism import Mechanism
@@ -41,6 +41,10 @@ class CellRanges:
     @property
     def count(self) -> int:
         return len(self.cells) - 1
+
+    def first(self, block: np.ndarray) -> np.ndarray:
+        """Return where the items of each block begin, of items that are block after block."""
+        return offsets(np.bincount(block, minlength=self.count))
 
 
 def plan_blocks(model: Model, wires: Wires, units: int, always: bool = False) -> CellRanges | None:

@@ -43,7 +43,7 @@ from clhines.simulator.model.needs import artificial_sources
 from clhines.simulator.state.arena import Arena
 from clhines.simulator.state.changes import Storage
 from clhines.simulator.state.decisions import MAX_EPOCH, Decisions
-from clhines.simulator.state.sources import steps_between, steps_of_cells
+from clhines.simulator.state.sources import Wires, steps_between, steps_of_cells
 from clhines.simulator.state.variables import Variables
 from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import to_device
@@ -200,6 +200,58 @@ class _ListsKernel:
         return Storage(self.given["node_values"], offset, (k, id(self)), lambda: places)
 
 
+@dataclass(frozen=True, eq=False)
+class CellRegions:
+    """Regions that only epochs of whole cells have in the arenas.
+
+    `within` is the place of each node in its cell. Where work-groups share a cell (`spreads`),
+    slots of currents are there for two steps.
+    """
+
+    model: Model
+    wires: Wires
+    within: np.ndarray
+    spreads: bool
+
+    def add(self, network: Model, arenas: dict[str, Arena]) -> int:
+        """Add the regions; return the number of layers of targets. `network` is of all ranks."""
+        ints, model = arenas["ints"], self.model
+        arenas["clock"].add("node_due", np.zeros(layouts.num_active(model)))
+        for k in takes_apart(network):
+            kind = model.kinds[k]
+            ints.add(f"place_in_cell_{k}", self.within[kind.node])
+            ints.room(f"waits_{k}", (kind.count,))
+            for name in (f"slot_i_{k}", f"slot_g_{k}"):
+                arenas["mem"].room(name, (2 if self.spreads else 1, kind.count))
+        if model.written:
+            cell = layouts.cells_of_sums(model)
+            ints.add("cell_sums", np.argsort(cell, kind="stable"))
+            counts = np.bincount(cell, minlength=model.forest.num_cells)
+            ints.add("cell_sum", offsets(counts))
+        if not model.needs & BY_LAYERS:
+            return 0
+        first, targets = self._layers()
+        ints.add("first_of_cells_layer", first)
+        ints.add("layer_targets", targets)
+        return (len(first) - 1) // model.forest.num_cells
+
+    def _layers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the layers of each cell begin among targets, and the end; targets at nodes."""
+        model, wires = self.model, self.wires
+        cell, layer = np.full((2, wires.num_targets), -1)
+        for k, first in wires.first_target.items():
+            if not layouts.is_artificial(model.kinds[k]):
+                own = slice(first, first + model.kinds[k].count)
+                cell[own] = stretch_of(model.forest.cell_offsets, model.kinds[k].node)
+        for k, targets in enumerate(wires.layers):
+            layer[targets] = k
+        known = np.flatnonzero(cell >= 0)
+        used, layer = np.unique(layer[known], return_inverse=True)
+        number = cell[known] * len(used) + layer
+        counts = np.bincount(number, minlength=model.forest.num_cells * len(used))
+        return offsets(counts), known[np.argsort(number, kind="stable")]
+
+
 def make(job: Job) -> ArenaRun:
     job.check("lists")
     return ArenaRun(job, ArenaEpochs, ArenaEpochs.family, apart=True)
@@ -293,43 +345,10 @@ class ArenaEpochs(ArenaKernels):
         else:
             self._others.v = to_device(self.queue, seen, self.dtype)
         arenas = layouts.filled_arenas(variables, self.dtype, self.place, self.layout)
-        arenas["clock"].add("node_due", np.zeros(self.layout.count))
-        for k in takes_apart(self.network):
-            kind = self.model.kinds[k]
-            arenas["ints"].add(f"place_in_cell_{k}", self._within[kind.node])
-            arenas["ints"].room(f"waits_{k}", (kind.count,))
-            spreads = any(launch.plan.spec.parts > 1 for launch in self._tables)
-            turns = 2 if spreads else 1  # of steps
-            for name in (f"slot_i_{k}", f"slot_g_{k}"):
-                arenas["mem"].room(name, (turns, kind.count))
-        if self.model.written:
-            cell = layouts.cells_of_sums(self.model)
-            arenas["ints"].add("cell_sums", np.argsort(cell, kind="stable"))
-            counts = np.bincount(cell, minlength=self.model.forest.num_cells)
-            arenas["ints"].add("cell_sum", offsets(counts))
-        self._num_layers = 0
-        if self.model.needs & BY_LAYERS:
-            first, targets = self._layers()
-            self._num_layers = (len(first) - 1) // self.model.forest.num_cells
-            arenas["ints"].add("first_of_cells_layer", first)
-            arenas["ints"].add("layer_targets", targets)
+        spreads = any(launch.plan.spec.parts > 1 for launch in self._tables)
+        regions = CellRegions(self.model, self.run.wires, self._within, spreads)
+        self._num_layers = regions.add(self.network, arenas)
         return arenas
-
-    def _layers(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where the layers of each cell begin among targets, and the end; targets at nodes."""
-        model, wires = self.model, self.run.wires
-        cell, layer = np.full((2, wires.num_targets), -1)
-        for k, first in wires.first_target.items():
-            if not layouts.is_artificial(model.kinds[k]):
-                own = slice(first, first + model.kinds[k].count)
-                cell[own] = stretch_of(model.forest.cell_offsets, model.kinds[k].node)
-        for k, targets in enumerate(wires.layers):
-            layer[targets] = k
-        known = np.flatnonzero(cell >= 0)
-        used, layer = np.unique(layer[known], return_inverse=True)
-        number = cell[known] * len(used) + layer
-        counts = np.bincount(number, minlength=model.forest.num_cells * len(used))
-        return offsets(counts), known[np.argsort(number, kind="stable")]
 
     def suit(self, variables: Variables) -> bool:
         """See `ArenaKernels`."""
