@@ -1,0 +1,33 @@
+"""Every kernel of the snapshots compiles with clang, for x86-64 and for AMD's gfx90a."""
+
+import clang
+import pytest
+
+WHY_NOT = clang.why_not()
+pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+
+
+@pytest.fixture(scope="module")
+def every():
+    return clang.sources()
+
+
+def test_every_kernel_compiles(every):
+    """Each form that a user can reach; a row for each kernel has its registers and spills."""
+    assembly, errors = clang.compile_all(every)
+    assert errors == []
+    assert len(assembly) == sum(len(source.targets) for source in every.values())
+    rows = clang.rows(every, assembly)
+    assert len(rows) > 200 and all(forms for forms, _ in rows.values())
+    assert all(most["gfx90a", "vgpr"] > 0 for _, most in rows.values() if most)
+
+
+def test_an_error_is_found_where_it_is(every):
+    """Planted: a variable that is not declared, in one of the sources."""
+    name = min(every, key=lambda name: len(every[name].text))
+    source = every[name]
+    text = source.text.rstrip().removesuffix("}") + "    undeclared = 1;\n}\n"
+    planted = clang.Source(text, source.ptx, source.lines)
+    _, errors = clang.compile_all({name: planted})
+    assert len(errors) == len(source.targets)
+    assert all("undeclared" in error and source.lines[0] in error for error in errors)
