@@ -3,6 +3,7 @@
 import clang
 import pytest
 
+PARTS = 8
 WHY_NOT = clang.why_not()
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 
@@ -12,13 +13,15 @@ def every():
     return clang.sources()
 
 
-def test_every_kernel_compiles(every):
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_kernel_compiles(every, part):
     """Each form that a user can reach; a row for each kernel has its registers and spills."""
-    assembly, errors = clang.compile_all(every)
+    some = dict(list(every.items())[part::PARTS])
+    assembly, errors = clang.compile_all(some)
     assert errors == []
-    assert len(assembly) == sum(len(source.targets) for source in every.values())
-    rows = clang.rows(every, assembly)
-    assert len(rows) > 200 and all(forms for forms, _ in rows.values())
+    assert len(assembly) == sum(len(source.targets) for source in some.values())
+    rows = clang.rows(some, assembly)
+    assert len(rows) > 30 and all(forms for forms, _ in rows.values())
     assert all(most["gfx90a", "vgpr"] > 0 for _, most in rows.values() if most)
 
 
