@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import secrets
 import stat
@@ -21,6 +22,7 @@ import numpy as np
 from clhines.core.errors import InputError, shown
 
 PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+_log = logging.getLogger(__name__)
 MOST_JSON = 1 << 20  # bytes of a JSON file that is read
 _SHOWN_PATH = 120  # characters of a path in a message
 
@@ -336,6 +338,20 @@ def read_entry(path: Path, schema: int) -> dict[str, Any] | None:
         return None
     good = isinstance(entry, dict) and entry.get("schema") == schema
     return cast("dict[str, Any]", entry) if good else None
+
+
+def keep_entry(name: str, schema: int, key: Mapping[str, object], **more: object) -> None:
+    """Write an entry that another run can do without: an error of the system is logged only."""
+    try:
+        write_entry(name, schema, key, **more)
+    except OSError as error:
+        _log.info("an entry of %s is not kept: %s", name, error)
+
+
+def kept_entry(name: str, schema: int, key: Mapping[str, object]) -> dict[str, Any]:
+    """Return the entry of a key; empty if there is none, or it cannot be read."""
+    entry = read_entry(entry_path(name, key), schema)
+    return entry if entry is not None and entry.get("key") == key else {}
 
 
 @contextmanager

@@ -293,3 +293,18 @@ def test_json(tmp_path):
     path.write_text(" " * 101)
     with pytest.raises(InputError, match="more than 100 bytes"):
         files.read_json(path, most=100)
+
+
+def test_entries_that_may_be_lost(tmp_path, monkeypatch):
+    monkeypatch.setenv("CLHINES_CACHE_DIR", str(tmp_path))
+    files.keep_entry("kind", 1, {"of": 1}, value=2.5)
+    assert files.kept_entry("kind", 1, {"of": 1})["value"] == 2.5
+    assert files.kept_entry("kind", 1, {"of": 2}) == files.kept_entry("kind", 2, {"of": 1}) == {}
+    path = files.entry_path("kind", {"of": 1})
+    path.write_text(path.read_text().replace('"of": 1', '"of": 3'))
+    assert files.kept_entry("kind", 1, {"of": 1}) == {}
+    path.write_text("{")
+    assert files.kept_entry("kind", 1, {"of": 1}) == {}
+    monkeypatch.setenv("CLHINES_CACHE_DIR", os.devnull)  # which is no folder
+    files.keep_entry("kind", 1, {"of": 1}, value=2.5)
+    assert files.kept_entry("kind", 1, {"of": 1}) == {}

@@ -54,7 +54,7 @@ def supported() -> Hoc:
             wrong = _load(key)
             if wrong is None:
                 wrong = _tested(version)
-                _save(key, wrong)
+                files.keep_entry("neuron", _SCHEMA, key, wrong=wrong)
         _results[version] = wrong
     if _results[version]:
         raise VersionError(
@@ -106,15 +106,6 @@ def _key(h: Hoc, version: str) -> dict[str, object]:
     }
 
 
-def _save(key: dict[str, object], wrong: str) -> None:
-    try:
-        files.write_entry("neuron", _SCHEMA, key, wrong=wrong)
-    except OSError as error:
-        _log.info("the result of NEURON's self-test is not kept: %s", error)
-
-
 def _load(key: dict[str, object]) -> str | None:
-    entry = files.read_entry(files.entry_path("neuron", key), _SCHEMA)
-    if entry is None or entry.get("key") != key or not isinstance(entry.get("wrong"), str):
-        return None
-    return str(entry["wrong"])
+    wrong = files.kept_entry("neuron", _SCHEMA, key).get("wrong")
+    return wrong if isinstance(wrong, str) else None

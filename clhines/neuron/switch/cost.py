@@ -28,7 +28,6 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 from clhines.core import files
 from clhines.neuron.memory.session import Hoc, all_sections
@@ -118,11 +117,10 @@ def count(h: Hoc) -> Counts:
 def machine_factor() -> float:
     """Return how much longer this machine takes than the one of the constants; it is kept."""
     key: dict[str, object] = {"machine": platform.node(), "python": sys.version}
-    entry = files.read_entry(files.entry_path("calibration", key), _SCHEMA)
-    if entry is not None and isinstance(entry.get("seconds"), float) and entry["seconds"] > 0:
-        return float(entry["seconds"]) / _CALIBRATED
-    seconds = min(_calibration() for _ in range(5))
-    _write("calibration", key, seconds=seconds)
+    seconds = files.kept_entry("calibration", _SCHEMA, key).get("seconds")
+    if not isinstance(seconds, float) or not seconds > 0:
+        seconds = min(_calibration() for _ in range(5))
+        files.keep_entry("calibration", _SCHEMA, key, seconds=seconds)
     return seconds / _CALIBRATED
 
 
@@ -131,13 +129,6 @@ def _calibration() -> float:
     for k in range(_LOOPS):
         total += k * 0.5
     return time.perf_counter() - begin
-
-
-def _write(name: str, key: dict[str, object], **values: object) -> None:
-    try:
-        files.write_entry(name, _SCHEMA, key, **values)
-    except OSError:  # without a record the next run estimates as this one did
-        pass
 
 
 @dataclass
@@ -162,10 +153,9 @@ _TIMES = "neuron_step", "device_begin", "device_step", "device_call"
 
 
 def _read(key: dict[str, object]) -> Times:
-    entry: dict[str, Any] = files.read_entry(files.entry_path("times", key), _SCHEMA) or {}
+    entry = files.kept_entry("times", _SCHEMA, key)
     names = *_TIMES, "steps", "first"
-    values = {name: entry[name] for name in names if _is_time(entry.get(name))}
-    return Times(**values) if entry.get("key") == key else Times()
+    return Times(**{name: entry[name] for name in names if _is_time(entry.get(name))})
 
 
 def _is_time(value: object) -> bool:
@@ -258,7 +248,7 @@ class Ledger:
                 record.fall(name, value)
         record.steps, record.first = self.steps, self.first
         if record != before:
-            _write("times", self.key, **vars(record))
+            files.keep_entry("times", _SCHEMA, self.key, **vars(record))
 
 
 class Accounts:

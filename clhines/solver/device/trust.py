@@ -156,7 +156,8 @@ def examine(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
     outcome = _tried(device, index, family, dtype)
     _TrustState.outcomes[device, family, dtype] = outcome
     if outcome is not None:
-        _save(_key(device, family, dtype), outcome)
+        key = _key(device, family, dtype)
+        files.keep_entry("trust", _SCHEMA, key, outcome=asdict(outcome))
     return outcome
 
 
@@ -381,18 +382,8 @@ def _key(device: cl.Device, family: str, dtype: str) -> dict[str, object]:
     }
 
 
-def _save(key: dict[str, object], outcome: Outcome) -> None:
-    try:
-        files.write_entry("trust", _SCHEMA, key, outcome=asdict(outcome))
-    except OSError as error:
-        _log.info("what is known of the device is not kept: %s", error)
-
-
 def _load(key: dict[str, object]) -> Outcome | None:
-    entry = files.read_entry(files.entry_path("trust", key), _SCHEMA)
-    if entry is None or entry.get("key") != key:
-        return None
-    fields = entry.get("outcome")
+    fields = files.kept_entry("trust", _SCHEMA, key).get("outcome")
     if not isinstance(fields, dict) or set(fields) != set(Outcome.__dataclass_fields__):
         return None
     widest, seconds, said = fields["widest"], fields["seconds"], fields["said"]
