@@ -27,7 +27,7 @@ import platform
 import sys
 import time
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from clhines.core import files
 from clhines.neuron.memory.session import Hoc, all_sections
@@ -61,7 +61,7 @@ class Counts:
     ranks: int = 1  # MPI ranks that exchange events; segments and netcons are theirs
     of_ranks: float = 0.0  # s, `work` of them all
 
-    @property
+    @cached_property
     def work(self) -> float:
         """Seconds of a step in NEURON on one core, less what each step takes."""
         if self.of_ranks:
@@ -203,8 +203,9 @@ class Ledger:
         guess = (_CALL + self.counts.segments * _CALL_SEGMENT) * machine_factor()
         return self.record.device_call or guess
 
-    @property
+    @cached_property
     def device_begin(self) -> float:
+        """Seconds until the first step, as this process has found modules and caches."""
         guess = self.counts.begin(self.is_compiled)
         return min(self.record.device_begin or guess, guess)
 
@@ -257,8 +258,8 @@ class Accounts:
     def __init__(self, h: Hoc) -> None:
         self._h = h
         self._ledgers = dict[Counts, Ledger]()
-        self._ledger: Ledger | None = None
-        self._counts = Counts(0, (), (), 0)
+        self._ledger: Ledger | None = None  # of the call that is taken now, if it is decided on
+        self._counts: Counts | None = None
         self._change = -1.0  # NEURON's count of changes of sections at the last count
         self._count_due = 0.0  # s of NEURON's steps until all is counted again
         self.device, self.device_steps, self.device_seconds = "", 0, 0.0
@@ -267,9 +268,9 @@ class Accounts:
 
     def device_is_sooner(self, steps: int) -> bool:
         """Decide who takes a call; all MPI ranks that exchange events call it."""
-        ledger = self._current(steps)
-        sooner = not ledger.is_refused and ledger.device_is_sooner(steps)
         context = self._ranks()
+        ledger = self._ledger = self._current(steps, context)
+        sooner = not ledger.is_refused and ledger.device_is_sooner(steps)
         if context is not None:  # its record decides
             sooner = bool(context.allreduce(float(sooner and context.id() == 0), 2))
         return sooner
@@ -283,25 +284,26 @@ class Accounts:
 
         return context if on_ranks(self._h) else None
 
-    def _current(self, steps: int) -> Ledger:
-        """Return the ledger of the model that NEURON has now."""
+    def begin_call(self) -> None:
+        """Forget the model of the last call, whose times those of the next one may not be."""
+        self._ledger = None
+
+    def _current(self, steps: int, context: Hoc | None) -> Ledger:
+        """Return the ledger of the model that NEURON has now; `context` is of MPI ranks."""
         change = float(self._h.CVode().structure_change_count())
-        if self._ledger is None or change != self._change or self._count_due <= 0:
+        if self._counts is None or change != self._change or self._count_due <= 0:
             begin = time.perf_counter()
             self._counts, self._change = count(self._h), change
             self._count_due = _SELDOM * (time.perf_counter() - begin)
-        counts = self._summed(self._counts)
+        counts = self._counts if context is None else self._summed(self._counts, context)
         if counts not in self._ledgers:
             self._ledgers[counts] = Ledger.of(counts, os.environ.get("CLHINES_DEVICE", ""))
-        self._ledger = self._ledgers[counts]
-        self._count_due -= steps * self._ledger.neuron_step
-        return self._ledger
+        ledger = self._ledgers[counts]
+        self._count_due -= steps * ledger.neuron_step
+        return ledger
 
-    def _summed(self, counts: Counts) -> Counts:
+    def _summed(self, counts: Counts, context: Hoc) -> Counts:
         """Return the counts of all MPI ranks that exchange events."""
-        context = self._ranks()
-        if context is None:
-            return counts
         ranks = int(context.nhost())
         sums = self._h.Vector([counts.segments, counts.netcons, counts.work])
         context.allreduce(sums, 1)

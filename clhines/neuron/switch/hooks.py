@@ -100,7 +100,7 @@ class Switch:
         self._error: BaseException | None = None
         self._depth = 0  # calls of hoc by Python that have not returned
         self._is_running = self._is_in_neuron = False
-        self._ran, self._run_seconds, self._device = 0, 0.0, "NEURON"  # of the last run
+        self._run_seconds, self._device = 0.0, "NEURON"  # of the last run
         kind = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)
         self._methods = [
             (at, at.value, kind(function))
@@ -278,10 +278,11 @@ class Switch:
             return True
         if self._is_in_neuron:  # a call by code in a call that NEURON takes
             return self._in_neuron(own)
-        begin = time.perf_counter()
+        if options.when == "never":
+            return self._in_neuron(own)
+        begin, ran = time.perf_counter(), self.steps
+        self.accounts.begin_call()
         try:
-            if options.when == "never":
-                return self._in_neuron(own)
             if options.when == "faster":
                 fix_steps(self._h, options.fixed_step)
                 if self._h.CVode().active():
@@ -299,7 +300,8 @@ class Switch:
             self.accounts.refuse()
         else:
             seconds = time.perf_counter() - begin
-            self.accounts.add_device(self._ran, seconds, self._run_seconds, self._device)
+            ran = self.steps - ran
+            self.accounts.add_device(ran, seconds, self._run_seconds, self._device)
             return True
         return self._in_neuron(own)
 
@@ -351,7 +353,7 @@ class Switch:
             raise InputError("a run has been called in a run; expected none in CVode.event")
         from clhines.neuron.entry import advance  # with all readers: if NEURON does not take it
 
-        self._is_running, self._ran, self._run_seconds = True, 0, 0.0
+        self._is_running, self._run_seconds = True, 0.0
         try:
             fix_steps(self._h, options.fixed_step)
             with long_bars(_SHORT):
@@ -361,7 +363,6 @@ class Switch:
 
     def _add(self, steps: int, kept: KeptModel) -> None:
         self.steps += steps
-        self._ran += steps
         self._run_seconds, kept.run_seconds = self._run_seconds + kept.run_seconds, 0.0
         self._device = self._device if kept.sim is None else kept.sim.device_label
 

@@ -191,6 +191,29 @@ def test_the_model_is_counted_again_when_it_changes(cells):
     assert accounts._ledger is not first
 
 
+def test_only_calls_that_are_decided_on_are_noted(cells):
+    """Not those that the device always takes, nor those that are refused before."""
+    import clhines
+
+    h.load_file("stdrun.hoc")
+    h.finitialize(-65)
+    with clhines.neuron.enable() as on:
+        h.continuerun(1)
+    one = on._switch.accounts._ledger
+    assert one.neuron_steps == one.steps == 40
+    cells[2].nseg = 7
+    h.finitialize(-65)
+    with clhines.neuron.enable(when="always") as on:
+        h.continuerun(1)
+    assert on.steps == 40 and one.steps == 40 and not one.has_begun
+    with clhines.neuron.enable() as on:
+        h.CVode().active(1)
+        h.finitialize(-65)
+        h.continuerun(1)
+        h.CVode().active(0)
+    assert "CVode" in on.reasons[0] and not one.is_refused
+
+
 SCRIPT = """
 import json, sys
 from neuron import h
