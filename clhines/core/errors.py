@@ -27,7 +27,8 @@ _NAMED = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
 _SHOWN = 60  # characters of a value that a message repeats
 # environment variables that launchers of MPI set: MPICH's and Intel's, Open MPI's, Slurm's
 _LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
-_ENDLESS = re.compile(r"'[^'\n]{400,}'|\S{400,}")  # longer than any path that fits on a screen
+_LONGEST = 400  # characters of a name in a message: more than any path that fits on a screen
+_NAMES = re.compile(r"(?<!\w)'[^'\n]*'|\S+")  # a quoted name, which may have spaces, or a word
 _hooks: list[object] = []  # that this package has given Python for errors that nobody catches
 
 
@@ -57,8 +58,13 @@ class ClhinesError(Exception):
 
     @staticmethod
     def _cut(message: str) -> str:
-        """Cut names that users have given, which may be of any length."""
-        return _ENDLESS.sub(lambda m: m[0][:_SHOWN] + "..." + m[0][-1], message)
+        """Cut long names: a user may have chosen them."""
+
+        def cut(match: re.Match[str]) -> str:
+            name = match[0]
+            return name if len(name) < _LONGEST else name[:_SHOWN] + "..." + name[-1]
+
+        return _NAMES.sub(cut, message)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the message and the attributes, whatever the parameters of `__init__`."""

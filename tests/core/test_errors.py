@@ -47,3 +47,12 @@ def test_errors_come_back_from_a_pool():
         with pytest.raises(PivotError, match="cell 3: a pivot") as caught:
             pool.apply_async(bad_pivot, (0,)).get(timeout=60)
     assert (caught.value.cell, caught.value.node) == (3, 14)
+
+
+def test_only_long_names_are_cut():
+    choices = ", ".join(f"name{k}" for k in range(100))
+    hint = f"x has 'nmae1'; expected {choices}; did you mean 'name1'?"
+    assert str(errors.InputError(hint)) == hint
+    message = str(errors.InputError(f"'{'a b' * 300}' is not NEURON's {'y' * 1000}; expected z"))
+    assert message.startswith("'a ba b") and "...' is not NEURON's yyy" in message
+    assert message.endswith("...; expected z") and len(message) < 200

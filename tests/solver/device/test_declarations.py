@@ -119,5 +119,6 @@ def test_a_program_that_lacks_a_declaration_is_built_with_all(queue, monkeypatch
 
 
 def test_errors_name_lines_of_the_source(queue):
-    with pytest.raises(BuildError, match=r"(?s)error.*\n +3  .*unknown_name"):
-        program.build(queue.context, Source(), "\n\n__kernel void f() { unknown_name(1); }\n")
+    text = "\n\n__kernel void f(__global int *x) { *x = unknown_name; }\n"
+    with pytest.raises(BuildError, match=r"(?s):3:.*error.*\n +3  .*unknown_name"):
+        program.build(queue.context, Source(), text)
