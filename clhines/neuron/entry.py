@@ -16,7 +16,6 @@ from clhines.core.progress import showing
 from clhines.neuron.back.states import OneCopy, step_of, take_values
 from clhines.neuron.calls import RunOptions, as_step, clock, fix_steps, steps_until
 from clhines.neuron.convert import Rejected, RejectedError
-from clhines.neuron.extracellular.outside import Ahead
 from clhines.neuron.importer import Imported, copied, network_of
 from clhines.neuron.kept import KeptModel, keep, kept_model
 from clhines.neuron.memory.objects import on_ranks
@@ -28,7 +27,6 @@ from clhines.neuron.rank_calls import joined, kept_by_all, on_any, ranks_of, sam
 from clhines.neuron.read.hooks import GATHERED
 from clhines.neuron.read.queue import LATE
 from clhines.neuron.reading import read_model
-from clhines.neuron.stepping.bmtk import potentials_ahead
 from clhines.simulator.importing import state_follows
 from clhines.simulator.network import Group, Sources
 from clhines.simulator.ranks import NO_WORDS, Joints, Ranks, agreed
@@ -422,22 +420,18 @@ def _advance(
     rest = same_on(ranks, count, h)
     while rest:
         with uncollected():
-            # outside of cells, that BMTK sets after each step
-            ahead = potentials_ahead(h, rest) if request.calls and ranks is None else None
-            kept = kept_or_read(h, request, vectors, ranks, ahead)
+            kept = kept_or_read(h, request, vectors, ranks)
             kept.begin_call(request.solves)
             if ranks is None and h.t < 0 and step_of(h, h.dt) < 0:
                 kept.model.forget()
                 rest = _to_zero(h, rest, count, kept)
                 continue
-            steps = _stretch(kept, rest if ahead is None else min(rest, ahead.steps), ranks)
+            steps = _stretch(kept, rest, ranks)
             _take_ahead(kept, steps - 1, progress, ranks)
             before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
-            if ahead is not None:
-                ahead.go_on(steps)
             kept.step()
             _refuse(kept, ranks)
-            if not vectors and ahead is None:
+            if not vectors:
                 keep(kept)
         rest -= steps
         tell(steps, kept)
@@ -479,13 +473,12 @@ def kept_or_read(
     request: RunOptions,
     vectors: dict[Hoc, Hoc] | None,
     ranks: Ranks | None,
-    ahead: Ahead | None,
 ) -> KeptModel:
     """Return the model that is kept, or read it."""
     with agreed(ranks):
-        kept = None if vectors or ahead else kept_model(request)
+        kept = None if vectors else kept_model(request)
     kept = kept_by_all(ranks, kept)
-    model = kept.model if kept else read_model(h, vectors or {}, ranks=ranks, ahead=ahead)
+    model = kept.model if kept else read_model(h, vectors or {}, ranks=ranks)
     rejected = [*_unsolved(model)] if request.solves else []
     rejected += [] if kept is not None else model.rejected
     uncalled = model.uncalled if request.calls else []

@@ -96,8 +96,8 @@ class NeuronModel:
 
     @property
     def players(self) -> list[Player]:
-        """Vectors and Randoms that are played into variables, and Python's."""
-        return [*self.plays.players, *self.draws.players, *self.outside.given]
+        """Vectors and Randoms that are played into variables."""
+        return [*self.plays.players, *self.draws.players]
 
     def waits_for_transfer(self) -> bool:
         """Whether `target_var` sets the voltage of a step before; all MPI ranks call it."""

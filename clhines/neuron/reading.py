@@ -8,7 +8,7 @@ from clhines.core.errors import InputError
 from clhines.core.progress import phase
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.extracellular.layers import are_own, with_layers
-from clhines.neuron.extracellular.outside import Ahead, Outside
+from clhines.neuron.extracellular.outside import Outside
 from clhines.neuron.mechanisms import (
     asks_generator,
     check_made,
@@ -54,11 +54,10 @@ def read_model(
     vectors: dict[Hoc, Hoc],
     every: bool = False,
     ranks: Ranks | None = None,
-    ahead: Ahead | None = None,
 ) -> NeuronModel:
     """Read everything, with `every` also what records later, and list what is rejected."""
     with agreed(ranks):
-        model = _read(h, vectors, every, ahead, ranks)
+        model = _read(h, vectors, every, ranks)
     _number_nodes(model, ranks)
     with agreed(ranks):
         model.gaps, unset = model.read_gaps()
@@ -113,9 +112,7 @@ def _number_nodes(model: NeuronModel, ranks: Ranks | None) -> None:
     model.nodes, model.all_nodes = range(first, first + count), int(found[:, 0].sum())
 
 
-def _read(
-    h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ahead: Ahead | None, ranks: Ranks | None
-) -> NeuronModel:
+def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ranks: Ranks | None) -> NeuronModel:
     phase("reading NEURON's memory")
     catalogue = Catalogue(h)
     lone = _checked(h, catalogue, ranks is not None)
@@ -144,8 +141,7 @@ def _read(
     pending = read_pending(queue, wires)
     plays = PlayReader(h, memory, places, every)
     trains = read_trains(h, memory, contents, pending, vectors)
-    given = [] if ahead is None else ahead.players(places, float(h.t), float(h.dt))
-    outside = Outside(tree, contents, [*plays.players, *draws.players], given)
+    outside = Outside(tree, contents, [*plays.players, *draws.players])
     parts = wires, pending, plays, trains, slots, draws, outside
     model = NeuronModel(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins, model.gathers = lone, bins, len(gathering()) > 0

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.core.arrays import half_steps, offsets, ranges
+from clhines.core.arrays import offsets, ranges
 from clhines.neuron.convert import Rejected
 from clhines.neuron.extracellular.drivers import (
     POTENTIAL,
@@ -29,7 +29,6 @@ from clhines.neuron.extracellular.drivers import (
 from clhines.neuron.extracellular.layers import OWN
 from clhines.neuron.memory.catalogue import OUTSIDE
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Contents, Instances, Things
 from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import Player
@@ -89,47 +88,12 @@ def _potentials(tree: Tree, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
     return row[order], of[order], np.concatenate([np.ones(len(nodes)), weight])[order]
 
 
-class Ahead:
-    """Potentials that Python sets after each step, worked out ahead: `rows`, (steps, k), mV."""
-
-    def __init__(self, memory: NeuronMemory, references: Sequence[Hoc], rows: np.ndarray) -> None:
-        self._memory, self._places = memory, [memory.place(r) for r in references]
-        self._rows, self._done = rows, 0
-        self.steps = len(rows)
-
-    def players(self, places: MemoryPlaces, t: float, dt: float) -> list[Player]:
-        """Return the steps to come, from `t`, ms, on, as they would be played.
-
-        NEURON has the potentials of the first one then.
-        """
-        rows = self._rows[self._done :]
-        self._put(rows[0])
-        begins = half_steps(t, dt, 2 * len(rows))[:-1:2]
-        variables = [(k, places.find(place)) for k, place in enumerate(self._places)]
-        return [
-            Player(variable, begins, rows[:, k], False, "step() of BMTK")
-            for k, variable in variables
-            if variable is not None and (rows[:, k] != rows[0, k]).any()
-        ]
-
-    def go_on(self, steps: int) -> None:
-        """Let NEURON have the potentials of the last of some steps."""
-        self._done += steps
-        self._put(self._rows[self._done - 1])
-
-    def _put(self, row: np.ndarray) -> None:
-        for place, value in zip(self._places, row.tolist(), strict=True):
-            self._memory.set_value(place, value)
-
-
 class Outside:
     """What is outside of segments: `acts` if a potential is other than 0, or becomes so."""
 
-    def __init__(
-        self, tree: Tree, contents: Contents, played: Sequence[Player], given: list[Player]
-    ) -> None:
-        self._tree, self.instances, self.given = tree, contents.outside, given
-        every = (player.variable for player in (*played, *given))
+    def __init__(self, tree: Tree, contents: Contents, played: Sequence[Player]) -> None:
+        self._tree, self.instances = tree, contents.outside
+        every = (player.variable for player in played)
         owned = [v for v in every if v.owner == OUTSIDE and v.name == POTENTIAL]
         self.played = {v.number for v in owned}
         self.acts = bool(self.played) or self._differs()

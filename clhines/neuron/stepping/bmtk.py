@@ -1,9 +1,8 @@
-"""BMTK's `advance()`, which calls Python after each step: what its reports read there.
+"""BMTK's `advance()`, which calls Python after each step: the variables that its reports read.
 
-BMTK's reports and its `ecp` read variables in each step and do nothing else. What `xstim` and
-`comsol` set outside of cells after each step depends on its number alone: they are asked for a
-block ahead of it. A module of any other class may change the model in a step, and is refused; in a
-step that ends a block, which NEURON takes itself, all of them may.
+BMTK's reports and its `ecp` read variables in each step and do nothing else. A module of any other
+class may change the model in a step, and is refused. NEURON takes the last step of a block, in
+which every module may change the model.
 """
 
 from __future__ import annotations
@@ -14,20 +13,12 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
 from clhines.core.errors import InputError
-from clhines.neuron.extracellular.drivers import POTENTIAL
-from clhines.neuron.extracellular.outside import Ahead
 from clhines.neuron.memory import raw
-from clhines.neuron.memory.catalogue import OUTSIDE
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.objects import on_ranks
-from clhines.neuron.memory.redirect import is_standard
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.places import MemoryPlaces, Variable
-from clhines.neuron.read.played import steps_at_once
 from clhines.neuron.stepping.step_code import StepCode
 from clhines.simulator.mechanisms import Program
 
@@ -96,35 +87,6 @@ def steps_of_block(h: Hoc) -> int:
     return min(n for n in ends if n > 0)
 
 
-def potentials_ahead(h: Hoc, most: int) -> Ahead | None:
-    """Return what BMTK's modules set outside of segments in steps of its block, `most` at most.
-
-    All is as it was then; None where no module of it does.
-    """
-    if not is_loaded(h):
-        return None
-    sim = h.pysim
-    setters = [mod for mod in getattr(sim, "_sim_mods", ()) if _sets_potentials(mod)]
-    if not setters:
-        return None
-    memory = NeuronMemory(h)
-    if is_standard(h, memory, "advance"):
-        return None
-    segments = [s for section in h.allsec() if section.has_membrane(OUTSIDE) for s in section]
-    steps = min(most, steps_of_block(h), steps_at_once(len(segments)))
-    references = [raw.ref(segment, POTENTIAL) for segment in segments]
-    rows = np.array([[segment.e_extracellular for segment in segments]] * steps)
-    try:
-        for step in range(1, steps):
-            for mod in setters:
-                mod.step(sim, sim.tstep + step - 1)
-            rows[step] = [reference[0] for reference in references]
-    finally:
-        for reference, value in zip(references, rows[0].tolist(), strict=True):
-            reference[0] = value
-    return Ahead(memory, references, rows)
-
-
 def reads(h: Hoc, memory: NeuronMemory, places: MemoryPlaces) -> dict[raw.Place, Variable]:
     """Return the variables that BMTK's modules read in each step, by place."""
     found = dict[raw.Place, Variable]()
@@ -156,7 +118,7 @@ def _read_by(h: Hoc) -> Iterator[tuple[Any, str]]:
             cells = map(sim.net.get_cell_gid, _kept(mod, "local_gids"))
             sections = chain.from_iterable(cell.hobj.all for cell in cells)
             yield from ((segment, "i_membrane_") for segment in chain.from_iterable(sections))
-        elif type(mod).step not in idle and (on_ranks(h) or not _sets_potentials(mod)):
+        elif type(mod).step not in idle:
             raise InputError(
                 f"has a module {type(mod).__name__} that may change the model in a step; expected "
                 "reports alone"
@@ -172,12 +134,6 @@ def _read_by_report(sim: Any, mod: Any, only_somas: bool) -> Iterator[tuple[Any,
             pairs = zip(segments, types, strict=False)
             segments = [segment for segment, what in pairs if what in within]
         yield from ((segment, name) for segment in segments for name in names)
-
-
-def _sets_potentials(mod: Any) -> bool:
-    """Whether a module of BMTK sets e_extracellular after each step, and nothing else."""
-    modules = sys.modules[f"{_BIONET}.modules"]
-    return type(mod) in [getattr(modules, name, None) for name in ("XStimMod", "ComsolMod")]
 
 
 def _kept(thing: Any, name: str) -> Any:
