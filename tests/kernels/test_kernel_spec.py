@@ -16,7 +16,7 @@ from clhines.solver.plan.kernel_spec import KernelSpec, TemplateSpec
 PARAMETERS = re.compile(r"\nvoid solve\((.*?)\)\s*(?://[^\n]*)?\n\{", re.DOTALL)
 BITS = re.compile(r"(?:<<|>>)\s*\d+|&\s*\(?(?:0x[0-9a-f]+|\d+)")
 OWN_BITS = {  # reading a float as an int, a bit a step or a turn, the halves of a power of two
-    "solver/by_segment/contraction": {">> 32", "& 0x7fffffff", "<< 20", "<< 23"},
+    "solver/common/pivots": {">> 32", "& 0x7fffffff", "<< 20", "<< 23"},
     "solver/by_branch/fine_vector": {">> 31"},  # the sign of an index
     "simulator/common/rates": {"& 0x7fffffff", "<< 20", "<< 23", "<< 31"},
     "simulator/common/instances_step": {"& 1"},

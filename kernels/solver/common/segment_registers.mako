@@ -1,8 +1,5 @@
 <%page args="spec"/>\
-<%
-    M, sym = spec.segment, spec.symmetric
-    def at(place): return f"gather[block.s0 + {place}]" if spec.natural else f"block.s0 + {place}"
-%>\
+<% M, sym = spec.segment, spec.symmetric %>\
     // Node j of a segment, in the order of elimination, in registers: first its d, b, u and l, then what its
     // solution is worked out from, x = rhs - top * (the parent's x) - next * (the next node's x).
     // Past the nodes that are eliminated top = rhs = 0 and next = -1: x stays as it is.
@@ -18,7 +15,7 @@
 % for j in range(M):
     const int p${j} = column + row[${j}];
     if (${j} < length) {
-        const int here = ${at(f"p{j}")};
+        const int here = ${spec.at(f"p{j}")};
         top_${j} = d[here];
         rhs_${j} = b[here];
         next_${j} = u[here];
@@ -57,7 +54,7 @@
             own = top_${j};
         }
         const real inverse = reciprocal(pivot);
-        if (goes) worst = max(worst, ${f"measure(pivot)" if sym else f"compare(pivot, top_{j})"});
+        if (goes) worst = max(worst, ${spec.measure("pivot", f"top_{j}")});
         top_${j} = goes ? low * inverse : (real)0;
         rhs_${j} = goes ? right * inverse : (real)0;
         next_${j} = goes ? tie * inverse : (real)-1;

@@ -219,6 +219,66 @@ class ContractionSpec(KernelSpec):
     def makes(self) -> bool:
         return self.factor == "make"
 
+    @property
+    def uses(self) -> bool:
+        return self.factor == "use"
+
+    @property
+    def eliminates(self) -> bool:
+        """Whether it works on `d`, of which factors have the inverse pivots."""
+        return not self.uses
+
+    @property
+    def solves(self) -> bool:
+        """Whether it works on `b`."""
+        return not self.makes
+
+    @property
+    def local_arrays(self) -> str:
+        """Arrays in local memory; `u` last, see `tree_places`."""
+        return "dbu" if self.solves else "du"
+
+    @property
+    def copies_bulk(self) -> bool:
+        return self.bulk and not self.natural
+
+    @property
+    def chunk(self) -> int:
+        """Values of a chunk of 16 bytes."""
+        return 16 // (8 if self.real == "double" else 4)
+
+    @property
+    def steps_of_one(self) -> int:
+        """Steps in which the lanes of a work-group go through the values, one at a time."""
+        return -(-self.capacity // self.work_group)
+
+    @property
+    def batch_of_one(self) -> int:
+        """Steps whose loads are in flight together."""
+        return 12 if self.ptx else 4
+
+    def at(self, place: str) -> str:
+        """Return where the value at a place of the device order is in the arrays."""
+        return f"gather[block.s0 + {place}]" if self.natural else f"block.s0 + {place}"
+
+    def index(self, k: int) -> str:
+        """Return the natural index of the value whose place is ``to{k}``."""
+        if self.of_pieces:
+            return f"natural_index[block.s0 + k{k}]"
+        return f"cell_from[{self.order.read('cell', f'to{k}')}] + k{k}"
+
+    def place_of(self, k: int) -> str:
+        """Return the place in local memory of the value whose place is ``to{k}``."""
+        return f"to{k}" if self.of_pieces else self.order.read("place", f"to{k}")
+
+    def measure(self, pivot: str, own: str) -> str:
+        """Return the call that says how bad a pivot is, by its diagonal `own` if unsymmetric."""
+        return f"measure({pivot})" if self.symmetric else f"compare({pivot}, {own})"
+
+    def lower(self, name: str) -> str:
+        """Return the name of A[v, parent] for that of A[parent, v]: with symmetry the same."""
+        return name if self.symmetric else name.replace("up", "low", 1)
+
 
 def plan_contraction(
     forest: Forest,

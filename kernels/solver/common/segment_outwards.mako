@@ -1,0 +1,63 @@
+<%page args="spec"/>\
+## The segments outwards, from the tree's solution.
+<% M = spec.segment %>\
+% if spec.natural and spec.ptx and not spec.direct:
+    // where the solution comes from: fetched ahead of the sweep
+% for k in range(min(spec.steps_of_one, spec.batch_of_one)):
+    const int out${k} = lane + ${k} * WORK_GROUP < num_nodes ? my_order[lane + ${k} * WORK_GROUP] : 0;
+% endfor
+% endif
+    // segments outwards, four nodes at a time, the lanes in step
+    const real top = parent == NONE ? (real)0 : tree_b[parent];
+% if spec.direct:
+% for j in reversed(range(M)):
+    if (${j} < longest) {
+        my_x = rhs_${j} - top_${j} * top - next_${j} * my_x;
+        if (${j} < length) {
+            x[${spec.at(f"p{j}")}] = my_x;
+% if spec.flags_infinite:
+            if (!isfinite(my_x)) odd = 1;
+% endif
+        }
+    }
+% endfor
+% else:
+    if (is_inner) {
+        out[place] = my_x;
+% for j in range((M - 2) // 4 * 4, -1, -4):
+<%  steps = [k for k in range(j + 3, j - 1, -1) if k < M - 1] %>\
+        if (longest > ${j + 1}) {
+% for k in steps:
+            const int p${k} = column + row[${k}];
+            real g${k} = 0, f${k} = 0, e${k} = 0;
+            if (length > ${k + 1}) {
+                g${k} = B(p${k});
+                f${k} = D(p${k});
+                e${k} = U(p${k});
+            }
+% endfor
+% for k in steps:
+            if (length > ${k + 1}) out[p${k}] = my_x = g${k} - f${k} * top - e${k} * my_x;
+% endfor
+        }
+% endfor
+    } else if (length) {
+        my_x = top;
+% for j in range((M - 1) // 4 * 4, -1, -4):
+<%  steps = [k for k in range(j + 3, j - 1, -1) if k < M] %>\
+        if (longest > ${j}) {
+% for k in steps:
+            const int p${k} = column + row[${k}];
+            real g${k} = 0, f${k} = 0;
+            if (length > ${k}) {
+                g${k} = B(p${k});
+                f${k} = D(p${k});
+            }
+% endfor
+% for k in steps:
+            if (length > ${k}) out[p${k}] = my_x = g${k} - f${k} * my_x;
+% endfor
+        }
+% endfor
+    }
+% endif

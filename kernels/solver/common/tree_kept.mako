@@ -1,0 +1,13 @@
+<%page args="spec"/>\
+## What is left of a piece: the rows of its kept nodes.
+    // what is kept
+    if (is_inner && my_round == NONE) {
+        const int place = kept[kept_start[get_group_id(0)] + above];
+        rest_d[place] = tree_d[lane] - above_d[lane];
+        rest_b[place] = tree_b[lane] - above_b[lane];
+        rest_u[place] = tree_up[lane];
+% if not spec.symmetric:
+        rest_l[place] = tree_low[lane];
+% endif
+    }
+    if (lane < block.s7 - block.s6) status[cell_number[block.s6 + lane]] = 0;

@@ -1,0 +1,57 @@
+<%page args="spec"/>\
+## Rows of the tree of segments: what is left of each inner segment.
+<%
+    M, sym, family = spec.segment, spec.symmetric, spec.family
+    values = [name for name, kept in (("d", spec.eliminates), ("b", spec.solves)) if kept]
+    lost = " and ".join(values)
+    rows_left = [*(f"tree_{name}" for name in values), "tree_up", *(f"above_{name}" for name in values)]
+%>\
+    // rows of what is left${"" if spec.direct else ", where u of the leaves was"}: ${lost} less what came from below, u, and
+    // what ${lost} lose${"" if "and" in lost else "s"} from above
+% for k, name in enumerate(rows_left):
+% if spec.direct:
+    __local real *${name} = tree${f" + {k} * WORK_GROUP" if k else ""};
+% else:
+    __local real *${name} = &U(row_start[${M}])${f" + {k} * inner" if k else ""};
+% endif
+% endfor
+% if not sym and (spec.direct or not spec.natural):
+    __local real tree_low[WORK_GROUP];
+% endif
+    if (is_inner) {
+% if spec.eliminates and not sym:
+        real change = 0;   // of the diagonal: the sum of magnitudes
+% endif
+        for (int k = ${family.read("first_mailbox", "family")}; k < (${family.read("first_mailbox", "family")}) + (${family.read("number", "family")}); ++k) {
+% if spec.eliminates:
+            my_d -= lost_d[k];
+% if not sym:
+            change += fabs(lost_d[k]);
+% endif
+% endif
+% if spec.solves:
+            my_b -= lost_b[k];
+% endif
+        }
+% if spec.eliminates and not sym:
+        if (change > GROWTH * fabs(own) && !bad) bad = length;
+% endif
+% if spec.direct:
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);   // the rows lie where the mailboxes were
+    if (is_inner) {
+% endif
+        tree_up[lane] = my_up;
+% if not sym:
+        tree_low[lane] = my_low;
+% endif
+% if spec.eliminates:
+        tree_d[lane] = my_d;
+        above_d[lane] = 0;
+% endif
+% if spec.solves:
+        tree_b[lane] = my_b;
+        above_b[lane] = 0;
+% endif
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
