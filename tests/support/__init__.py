@@ -11,7 +11,7 @@ Networks
     an engine. `exact_cells`, `exact_ranks`: networks with exact times, also for MPI ranks.
     `populations`: sets of parameters under protocols. `deliveries`: plastic connections on a
     device. `traces`: voltages of all kinds, for features. `results`: results made by hand.
-    `mechanism_texts`: texts of mechanisms.
+    `mechanism_texts`: texts of mechanisms. `graph_values`: values of expressions on a graph.
 
 NEURON
     `mod_files`: the files of ``tests/mod``, compiled once for all processes. `nocmodl`: NEURON's

@@ -14,8 +14,8 @@ from clhines.simulator.mechanisms.emit.words import safe
 from clhines.simulator.mechanisms.ir.blocks import make_block
 from clhines.simulator.mechanisms.ir.compiled import BOUNDS, NEVER, Body, Compiled, Loop
 from clhines.simulator.mechanisms.ir.expressions import Graph, Node, postorder
+from clhines.simulator.mechanisms.ir.passes.hoist import Constants, constant_symbols
 from clhines.simulator.mechanisms.ir.program import GENERATOR, Argument
-from clhines.simulator.mechanisms.ir.simplify import Constants, constant_symbols
 
 _HELPERS = {
     "place": (

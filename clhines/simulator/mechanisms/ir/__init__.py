@@ -2,8 +2,8 @@
 
 `expressions`: a `Graph` of immutable nodes, each distinct expression once; derivatives and
 substitutions are kept by node. `exact`: numbers as fractions of bounded size. `forms` sees
-expressions as linear forms or sums of multiples; `singular` removes 0/0; `simplify`
-lifts constants, shares exponentials and common factors; `blocks` chooses local variables.
+expressions as linear forms or sums of multiples; `passes` rewrite them, one module each; `singular`
+finds what is still 0/0; `blocks` chooses local variables.
 `elimination` solves systems of equations of expressions, for the methods of both languages.
 `program` says what engines see of a mechanism, and what each function takes; `compiled` has with
 it the `Body` of each block: results, variables that it writes, loops.

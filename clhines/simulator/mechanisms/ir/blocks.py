@@ -7,22 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from clhines.simulator.mechanisms.ir.expressions import CONDITIONS, Node, split
-from clhines.simulator.mechanisms.ir.simplify import (
-    in_parts,
-    share_arguments,
-    share_bernoullis,
-    share_exponentials,
-)
+from clhines.simulator.mechanisms.ir.passes import SIMPLIFY
 
 _LONG = 24  # operations of one line at most, about
 
 
 def simplified(roots: Sequence[Node]) -> list[Node]:
     """Return expressions with what they have in common named."""
-    result = share_exponentials(share_bernoullis(roots))
-    for op in ("mul", "add"):
-        result = share_arguments(result, op)
-    return in_parts(result)
+    for simplify in SIMPLIFY:
+        roots = simplify(roots)
+    return list(roots)
 
 
 def without_sign(node: Node) -> tuple[bool, Node]:

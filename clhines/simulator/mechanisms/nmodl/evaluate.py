@@ -14,8 +14,8 @@ from typing import ClassVar
 
 from clhines.simulator.mechanisms.ir.compiled import NEVER
 from clhines.simulator.mechanisms.ir.expressions import Node
+from clhines.simulator.mechanisms.ir.passes.remove_singularities import without_trap
 from clhines.simulator.mechanisms.ir.program import GENERATOR
-from clhines.simulator.mechanisms.ir.singular import without_trap
 from clhines.simulator.mechanisms.nmodl.meaning import function_table
 from clhines.simulator.mechanisms.nmodl.meaning.functions import (
     FUNCTIONS,

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from clhines.simulator.mechanisms.ir.compiled import NEVER
 from clhines.simulator.mechanisms.ir.expressions import ExpressionError, Node
-from clhines.simulator.mechanisms.ir.singular import without_trap
+from clhines.simulator.mechanisms.ir.passes.remove_singularities import without_trap
 from clhines.simulator.mechanisms.nmodl.evaluate import Evaluation
 from clhines.simulator.mechanisms.nmodl.meaning.netcons import where_true
 from clhines.simulator.mechanisms.nmodl.reading.tree import (

@@ -20,6 +20,7 @@ from clhines.core.units import Unit, UnitError
 from clhines.simulator.mechanisms.ir import exact
 from clhines.simulator.mechanisms.ir.exact import ExpressionError, NotRealError
 from clhines.simulator.mechanisms.ir.expressions import Graph, Node
+from clhines.simulator.mechanisms.ir.passes.remove_singularities import remove_singularities
 from clhines.simulator.mechanisms.ir.program import (
     CAPACITANCE,
     HELD,
@@ -29,7 +30,6 @@ from clhines.simulator.mechanisms.ir.program import (
     Quantity,
     Spike,
 )
-from clhines.simulator.mechanisms.ir.singular import remove_singularities
 from clhines.simulator.mechanisms.text.parser import FUNCTIONS, ExpressionParser, shortened
 
 NAMES = {"v", "t", "dt", "noise", "weight"}  # given to a mechanism, each where that is allowed

@@ -1,4 +1,4 @@
-"""Fewer operations: exponentials that are powers of others."""
+"""Share exponentials: those of whole multiples become powers of one."""
 
 import time
 from fractions import Fraction
@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from clhines.simulator.mechanisms.ir.expressions import Graph
-from clhines.simulator.mechanisms.ir.simplify import share_exponentials
+from clhines.simulator.mechanisms.ir.passes.share_exponentials import share_exponentials
 
 pytestmark = pytest.mark.core
 

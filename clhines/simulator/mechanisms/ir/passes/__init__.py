@@ -1,0 +1,17 @@
+"""Passes: functions from expressions to expressions of the same graph, in the order of their use.
+
+When a mechanism is read: `remove_singularities` writes ``x / (exp(x) - 1)`` without 0/0.
+
+When a function is printed: `hoist` moves what is constant out of it. Then `SIMPLIFY`:
+`share_bernoullis`, `share_exponentials`, factors and terms in common (`share_arguments`), and
+`split_long`.
+"""
+
+from clhines.simulator.mechanisms.ir.passes.share_arguments import share_factors, share_terms
+from clhines.simulator.mechanisms.ir.passes.share_bernoullis import share_bernoullis
+from clhines.simulator.mechanisms.ir.passes.share_exponentials import share_exponentials
+from clhines.simulator.mechanisms.ir.passes.split_long import split_long
+
+SIMPLIFY = (share_bernoullis, share_exponentials, share_factors, share_terms, split_long)
+
+__all__ = ["SIMPLIFY"]

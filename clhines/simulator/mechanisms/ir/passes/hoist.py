@@ -1,0 +1,87 @@
+"""Hoist: work out once what depends on some symbols alone, parameters and the step say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from clhines.simulator.mechanisms.ir.expressions import (
+    CONDITIONS,
+    FUNCTIONS,
+    Graph,
+    Node,
+    postorder,
+)
+
+_EXPENSIVE = FUNCTIONS | {"pow", "bernoulli", "bernoulli_slope", "weight"}
+
+
+class Constants:
+    """Expensive expressions of some symbols alone, and the symbols that stand for them.
+
+    `symbols` are what does not change from step to step, `names` the names of the constants, of
+    which none is in `taken`.
+    """
+
+    def __init__(self, graph: Graph, symbols: Iterable[str], taken: Iterable[str] = ()) -> None:
+        self.graph, self.names, self._taken = graph, dict[Node, str](), frozenset(taken)
+        self._known = 0
+        for name in symbols:
+            self._known |= graph.symbol(name).mask
+        self._expensive: dict[Node, bool] = {}
+
+    def lifted(self, roots: Sequence[Node]) -> list[Node]:
+        """Return expressions with constants in them."""
+        done: dict[Node, Node] = {}
+        for node in postorder(roots):
+            inner = any(self._expensive[a] for a in node.args)
+            self._expensive[node] = inner or node.op in _EXPENSIVE
+            done[node] = node if self._is_own(node) else self._inside(node, done)
+        return [self._constant(r) if self._is_own(r) else done[r] for r in roots]
+
+    def _is_own(self, node: Node) -> bool:
+        return not node.mask & ~self._known
+
+    def _inside(self, node: Node, done: dict[Node, Node]) -> Node:
+        own = [a for a in node.args if a.mask and self._is_own(a)]
+        if node.op in ("add", "mul") and any(self._expensive[a] for a in own):
+            make = self.graph.add if node.op == "add" else self.graph.mul
+            group = make(own)
+            self._expensive[group] = True
+            constant = self._constant(group)
+            return make(
+                constant if a is own[0] else done[a]
+                for a in node.args
+                if a is own[0] or a not in own
+            )
+        args = tuple(self._constant(a) if a in own else done[a] for a in node.args)
+        return self.graph.rebuilt(node, args)
+
+    def _constant(self, e: Node) -> Node:
+        if not self._expensive.get(e) or not e.mask:
+            return e
+        if e.op in CONDITIONS:
+            return self._condition(e)
+        if e not in self.names:
+            named = e.op == "local" and not e.name.startswith("_") and e.name not in self._taken
+            named = named and e.name not in self.names.values()
+            self.names[e] = e.name if named else f"_c{len(self.names)}"
+        return self.graph.symbol(_marked(self.names[e]))
+
+    def _condition(self, e: Node) -> Node:
+        """Return a condition, which is no number, with constants in it."""
+        done: dict[Node, Node] = {}
+        for node in postorder([e]):
+            if node.op in CONDITIONS:
+                args = [done[a] if a in done else self._constant(a) for a in node.args]
+                done[node] = self.graph.rebuilt(node, tuple(args))
+        return done[e]
+
+
+def _marked(name: str) -> str:
+    """Symbol of a constant: apart from the expression of the same name."""
+    return name if name.startswith("_") else f"_{name}_constant"
+
+
+def constant_symbols(constants: Constants) -> dict[str, str]:
+    """Return the name in generated source of each constant's symbol."""
+    return {_marked(name): name for name in constants.names.values()}

@@ -1,0 +1,76 @@
+"""Share exponentials: one exponential for its powers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from clhines.simulator.mechanisms.ir import exact
+from clhines.simulator.mechanisms.ir.expressions import Graph, Node, postorder
+from clhines.simulator.mechanisms.ir.forms import Multiples, multiples
+
+MAX_SHARED_POWER = 8  # of one exponential that stands for others: 8 times its rounding error
+MAX_SHIFT = 40  # largest constant exponent that is split off: e**40 is far from float32's end
+
+
+def share_exponentials(roots: Sequence[Node]) -> list[Node]:
+    """Make exponentials of multiples of one thing powers of one, where few multiplications do.
+
+    ``exp(b + a*s)`` with numbers a and b is ``exp(b) * e**k`` with ``e = exp(g*s)``, ``k = a/g`` a
+    whole number. Rounding errors grow k-fold, hence `MAX_SHARED_POWER`.
+    """
+    graph = roots[0].graph if roots else Graph()
+    has_exp: dict[Node, bool] = {}
+    found: dict[tuple[tuple[int, Fraction], ...], list[tuple[Node, Fraction, Multiples]]] = {}
+    for node in postorder(roots):
+        inner = any(has_exp[a] for a in node.args)
+        has_exp[node] = inner or node.op == "exp"
+        form = multiples(node.args[0]) if node.op == "exp" and not inner else None
+        if form is None or not form.factors or abs(form.shift) > MAX_SHIFT:
+            continue
+        lead = form.factors[min(form.factors, key=lambda x: x.index)]
+        parts = sorted((x.index, factor / lead) for x, factor in form.factors.items())
+        found.setdefault(tuple(parts), []).append((node, lead, form))
+    replaced: dict[Node, Node] = {}
+    count = 0
+    for members in found.values():
+        rest: dict[Fraction, list[tuple[Node, Fraction, Multiples]]] = {}
+        for member in sorted(members, key=lambda m: (abs(m[1]), m[0].index)):
+            rest.setdefault(abs(member[1]), []).append(member)
+        for unit in [*rest]:
+            powers = (k * unit for k in range(1, MAX_SHARED_POWER + 1)) if unit in rest else ()
+            cluster = [member for size in powers for member in rest.pop(size, ())]
+            if len(cluster) > 1:
+                count = _share(graph, cluster, unit, replaced, count)
+    return graph.replaced(roots, replaced) if replaced else list(roots)
+
+
+def _share(
+    graph: Graph,
+    cluster: list[tuple[Node, Fraction, Multiples]],
+    unit: Fraction,
+    replaced: dict[Node, Node],
+    count: int,
+) -> int:
+    negative = sum(lead < 0 for _, lead, _ in cluster) * 2 > len(cluster)
+    if negative:
+        unit = -unit
+    _, lead, form = cluster[0]
+    scale = unit / lead
+    base = Multiples(Fraction(0), {x: factor * scale for x, factor in form.factors.items()})
+    first = graph.local(f"_e{count}", graph.call("exp", base.node(graph)))
+    made = {1: first}
+
+    def power(k: int) -> Node:
+        if k not in made:
+            if k < 0:
+                value = power(-k) ** -1 if k == -1 else power(-1) ** -k
+            else:
+                value = power(k // 2) ** 2 * (first if k % 2 else graph.one)
+            made[k] = graph.local(f"_e{count + len(made)}", value)
+        return made[k]
+
+    for node, own, parts in cluster:
+        factor = graph.number(exact.exp(parts.shift))
+        replaced[node] = factor * power(int(own / unit))
+    return count + len(made)

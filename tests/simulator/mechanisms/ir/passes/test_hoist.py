@@ -1,0 +1,44 @@
+"""Hoist: what depends on parameters and the step alone gets a symbol."""
+
+import pytest
+from graph_values import operations, value
+
+from clhines.simulator.mechanisms.ir.expressions import Graph
+from clhines.simulator.mechanisms.ir.passes.hoist import Constants, constant_symbols
+
+pytestmark = pytest.mark.core
+
+
+def test_expensive_constants_are_hoisted():
+    """The exponential and the quotient go, the cheap sum of parameters stays."""
+    graph = Graph()
+    v, q, tau, dt = map(graph.symbol, ("v", "q", "tau", "dt"))
+    root = v * graph.call("exp", q) * 3 + (q + tau) * v + v / tau * dt
+    constants = Constants(graph, ["q", "tau", "dt"])
+    (found,) = constants.lifted([root])
+    assert not {"exp", "pow"} & operations([found]).keys()
+    assert found.free >= {"v", "q", "tau"}
+    given = {"v": -61.0, "q": 0.3, "tau": 7.0, "dt": 0.025}
+    symbols = constant_symbols(constants)
+    known = {name: value(node.definition, **given) for node, name in constants.names.items()}
+    hoisted = {symbol: known[name] for symbol, name in symbols.items()}
+    assert value(found, **given, **hoisted) == pytest.approx(value(root, **given), rel=1e-14)
+
+
+def test_names_are_kept_unless_they_are_taken():
+    graph = Graph()
+    rate = graph.local("rate", graph.call("exp", graph.symbol("q")))
+    for taken, name in ((), "rate"), (("rate",), "_c0"):
+        constants = Constants(graph, ["q"], taken)
+        constants.lifted([rate * graph.symbol("v")])
+        assert [*constants.names.values()] == [name]
+
+
+def test_conditions_are_no_numbers():
+    """A condition stays; what it compares is hoisted."""
+    graph = Graph()
+    v, q = graph.symbol("v"), graph.symbol("q")
+    root = graph.where(graph.less(graph.call("exp", q), graph.one), v, -v)
+    constants = Constants(graph, ["q"])
+    (found,) = constants.lifted([root])
+    assert found.op == "where" and found.args[0].op == "less" and len(constants.names) == 1

@@ -1,0 +1,40 @@
+"""Remove singularities: quotients that are 0/0 become bernoullis. See ``test_singular.py``, too."""
+
+import pytest
+from graph_values import operations, value
+
+from clhines.simulator.mechanisms.ir.expressions import Graph
+from clhines.simulator.mechanisms.ir.passes.remove_singularities import (
+    remove_singularities,
+    without_trap,
+)
+
+pytestmark = pytest.mark.core
+
+
+def test_a_quotient_becomes_a_bernoulli():
+    graph = Graph()
+    v = graph.symbol("v")
+    root = (v + 40) / (graph.one - graph.call("exp", -(v + 40) / 10))
+    (found,) = remove_singularities([root], {})
+    assert operations([found])["bernoulli"] == 1
+    assert value(found, v=-40.0) == 10.0
+    assert value(found, v=-35.0) == pytest.approx(value(root, v=-35.0), rel=1e-14)
+
+
+def test_a_pole_stays():
+    graph = Graph()
+    v = graph.symbol("v")
+    root = (v + 41) / (graph.one - graph.call("exp", -(v + 40) / 10))
+    assert remove_singularities([root], {}) == [root]
+
+
+def test_a_branch_that_keeps_off_0_by_0_is_not_needed():
+    """``vtrap`` of NMODL: without the branch, if its series is that of the quotient."""
+    graph = Graph()
+    x, one, half = graph.symbol("x"), graph.one, graph.one / 2
+    near = graph.less(graph.call("abs", x), graph.number(10) ** -6)
+    far = x / (graph.call("exp", x) - 1)
+    found = without_trap(near, one - x * half, far)
+    assert found is not None and operations([found])["bernoulli"] == 1
+    assert without_trap(near, one + x, far) is None

@@ -1,0 +1,45 @@
+"""Values of expressions on a graph, and how many operations they are, for tests of passes."""
+
+import math
+from collections import Counter
+
+from clhines.simulator.mechanisms.ir.expressions import postorder
+
+
+def _weight(b, dt):
+    return math.expm1(b * dt) / b if b else dt
+
+
+OPS = {
+    "add": lambda *x: math.fsum(x),
+    "mul": lambda *x: math.prod(x),
+    "pow": lambda x, y: x**y,
+    "less": lambda a, b: float(a < b),
+    "lessequal": lambda a, b: float(a <= b),
+    "both": lambda *x: float(all(x)),
+    "where": lambda c, a, b: a if c else b,
+    "local": lambda x: x,
+    "abs": abs,
+    "bernoulli": lambda x, e: x / math.expm1(x) if x else 1.0,
+    "weight": _weight,
+    "grown": lambda x, *terms: math.expm1(x),
+}
+
+
+def value(root, **symbols):
+    """Value of an expression; arguments are those of its symbols."""
+    values = {}
+    for node in postorder([root]):
+        args = [values[a] for a in node.args]
+        if node.op == "symbol":
+            values[node] = symbols[node.name]
+        elif node.is_number:
+            values[node] = float(node.value)
+        else:
+            values[node] = (OPS.get(node.op) or getattr(math, node.op))(*args)
+    return values[root]
+
+
+def operations(roots):
+    """How many different nodes have an op, by op."""
+    return Counter(node.op for node in postorder(roots))
