@@ -13,8 +13,9 @@ from clhines.core.errors import InputError, shown, warn_caller
 from clhines.core.files import PathLike
 from clhines.core.summary import as_html, counted
 from clhines.simulator.analysis.results import timed_record_of
+from clhines.simulator.records.columns import RecordColumns, Recording
 from clhines.simulator.records.features import FeatureValues
-from clhines.simulator.records.records import Record, RecordColumns, Recording
+from clhines.simulator.records.records import Record
 from clhines.simulator.records.reduced import packed_columns
 from clhines.simulator.state.chunk import Chunk
 

@@ -38,8 +38,11 @@ from clhines.simulator.network.groups import Group, check_begins, inside
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.times import refractory_steps
 from clhines.simulator.ranks.mpi import Ranks, agreed
-from clhines.simulator.records import records as requests
-from clhines.simulator.records.records import Record, Recording
+from clhines.simulator.records import records as recorded
+from clhines.simulator.records import requests
+from clhines.simulator.records.columns import Recording, columns_of
+from clhines.simulator.records.records import Record
+from clhines.simulator.records.writer import RecordWriter
 from clhines.simulator.state import saved as saved_states
 from clhines.simulator.state.changes import ParameterChanges, from_start, with_other_events
 from clhines.simulator.state.chunk import Chunk, UnderWay
@@ -241,8 +244,8 @@ class Recordings:
     @property
     def any_computed(self) -> bool:
         """Whether the host computes any from rows and parameters."""
-        model, computed = self._runner.model.known, requests.MEMBRANE
-        return any(r.kind == computed or requests.is_current(r, model) for r in self._records)
+        model, computed = self._runner.model.known, recorded.MEMBRANE
+        return any(r.kind == computed or recorded.is_current(r, model) for r in self._records)
 
     def add(
         self,
@@ -258,7 +261,7 @@ class Recordings:
         if not isinstance(at, Group):
             at = network.nodes(at=at)
         record = requests.find_record(network, model, what, at, index)
-        if requests.is_current(record, model) and (reduce := kept["reduce"]) in requests.CROSSED:
+        if recorded.is_current(record, model) and (reduce := kept["reduce"]) in recorded.CROSSED:
             raise InputError(f"reduce={reduce!r} of a current; expected a voltage or a state")
         record = requests.kept_of(record, model.dt, **kept)
         if label is not None and (not isinstance(label, str) or not label):
@@ -266,9 +269,9 @@ class Recordings:
         if label is not None and any(label == r.label for r in self._records):
             raise InputError(f"name is {shown(label)}, of another record; expected another one")
         rows = None if record.matrix is None else len(record.matrix)
-        columns = requests.columns_of(network, at, index, rows)
+        columns = columns_of(network, at, index, rows)
         record = replace(
-            record, label=label or what, unit=requests.kept_unit(record), columns=columns
+            record, label=label or what, unit=recorded.kept_unit(record), columns=columns
         )
         self._records.append(self._with_file(record, to))
         return Recording(len(self._records) - 1, record.label, what, record.unit, columns)
@@ -283,7 +286,7 @@ class Recordings:
         if record.reduce:
             raise InputError("to is for rows; expected none with reduce")
         with agreed(self._runner.ranks):
-            stream = requests.RecordWriter(to)
+            stream = RecordWriter(to)
             if any(r.stream is not None and r.stream.file == stream.file for r in self._records):
                 raise InputError(f"to: {stream.file} is of another record; expected another name")
             return replace(record, stream=stream)
@@ -323,10 +326,10 @@ class Recordings:
     def of_run(self, begin: int, steps: int) -> tuple[list[Record], int]:
         """Return the records of a run, and the steps of its chunks; their memory is checked."""
         runner, model = self._runner, self._runner.model.known
-        records = requests.for_run(self._records, begin, steps, model.dt)
+        records = recorded.for_run(self._records, begin, steps, model.dt)
         exchanges = runner.ranks is not None or not model.has_times
         epoch = runner.run.max_steps if exchanges else 1
-        return records, requests.chunk_of(
+        return records, recorded.chunk_of(
             records, steps, self._dtype.itemsize, runner.made.chunk, epoch
         )
 

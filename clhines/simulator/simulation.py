@@ -32,7 +32,8 @@ from clhines.simulator.network.times import LAST_STEP, whole_steps
 from clhines.simulator.ranks.described import check_complete
 from clhines.simulator.ranks.mpi import agreed, own_queue
 from clhines.simulator.ranks.partition import check_same, exchanged_during, ranks_of
-from clhines.simulator.records.records import Record, Recording, digest_of
+from clhines.simulator.records.columns import Recording
+from clhines.simulator.records.records import Record, digest_of
 from clhines.simulator.result import Result, joined_result
 from clhines.simulator.runner import Changing, CurrentModel, Progress, Recordings, Runner
 from clhines.simulator.state import saved as saved_states
@@ -475,7 +476,7 @@ class Simulation(Holder):
             Keep k linear combinations, ``matrix @ values``, instead of r values.
         to : str or path-like, optional
             Write the rows of each chunk to ``NAME.h5`` or files ``NAME-00000.npz`` ... (the first
-            rank does), see `simulator.records.records`, instead of keeping them.
+            rank does), see `simulator.records.writer`, instead of keeping them.
         name : str, optional
             Of the record: ``result[name]``; default: `what`.
 

@@ -149,7 +149,7 @@ def test_a_run_goes_on_after_a_full_disk(fast_queue, needs, tmp_path, monkeypatc
     whole = simulation(mixed_network, fast_queue, engine)
     expected = whole.run(STEPS * DT)
     sim = simulation(mixed_network, fast_queue, engine, to=tmp_path / f"g{suffix}")
-    chunk, writer = sim.chunk, "clhines.simulator.records.records.RecordWriter._append"
+    chunk, writer = sim.chunk, "clhines.simulator.records.writer.RecordWriter._append"
     usual, calls = type(sim._recordings._records[1].stream)._append, []
 
     def full(self, t, values):

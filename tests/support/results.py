@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from clhines.simulator.records.records import RecordColumns
+from clhines.simulator.records.columns import RecordColumns
 from clhines.simulator.result import Result
 
 

@@ -2,8 +2,6 @@
 
 import importlib.util
 import logging
-import subprocess
-import sys
 
 import networks
 import numpy as np
@@ -115,43 +113,6 @@ def test_an_index_without_a_group_is_refused(fast_queue):
     for what in ("v", "i_membrane"):
         with pytest.raises(InputError, match=r"index is \[0\] for nodes; expected None"):
             sim.record(what, net.soma, index=[0])
-
-
-FULL = """
-import resource, sys
-import numpy as np
-from clhines import InputError
-from clhines.simulator.records.records import RecordWriter
-
-most = 200_000  # bytes of a file: as a full disk
-resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-stream, rows, said = RecordWriter(sys.argv[1]), 0, []
-while len(said) < 2:  # and once more after the first error
-    try:
-        stream.append(rows + np.arange(100.0), np.full((100, 40), float(rows)))
-        rows += 100
-    except InputError as error:
-        said.append(str(error))
-print(rows, *said, sep="\\n")
-"""
-
-
-def test_a_full_disk_leaves_an_hdf5_file_that_can_be_read(tmp_path):
-    """libhdf5 ended the process (segmentation fault) at its end, after a write that failed."""
-    h5py = pytest.importorskip("h5py")
-    pytest.importorskip("resource")
-    path = tmp_path / "x.h5"
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, path], capture_output=True, text=True, timeout=100, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    rows, *said = done.stdout.splitlines()
-    assert said == [f"{path} cannot be written: File too large"] * 2
-    with h5py.File(path) as file:
-        assert file["t"][:].tolist() == list(range(int(rows)))
-        assert file["values"].shape == (int(rows), 40)
-    assert int(rows) > 0
-    assert path.stat().st_size < 200_000
 
 
 def test_a_result_has_the_records_made_before_its_run(fast_queue):

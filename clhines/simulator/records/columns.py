@@ -1,0 +1,116 @@
+"""Names of a record and of its columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.core.arrays import stretch_of
+from clhines.core.checks import unchangeable
+from clhines.core.errors import InputError
+from clhines.core.files import PathLike
+from clhines.core.summary import counted
+from clhines.simulator.network.groups import Group
+from clhines.simulator.network.network import Network
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False)
+class RecordColumns:
+    """Places of a record, whose names are made when they are asked for."""
+
+    kind: str  # ``node``, ``row``, or a mechanism
+    number: np.ndarray  # of the node in its cell, of the row, or of the instance
+    cell: np.ndarray | None = None  # of nodes, where there are several; gids, if they have some
+    is_soma: np.ndarray | None = None  # of nodes
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def names(self) -> list[str]:
+        """Return a name for each column; see `Result.columns`."""
+        names = [f"{self.kind} {k}" for k in self.number.tolist()]
+        if self.is_soma is not None:
+            here = "" if self.cell is not None else "soma"
+            names = [here if s else n for s, n in zip(self.is_soma.tolist(), names, strict=True)]
+        if self.cell is not None:
+            cells = self.cell.tolist()
+            names = [f"cell {c} {n}".rstrip() for c, n in zip(cells, names, strict=True)]
+        return names
+
+
+def columns_of(
+    network: Network, at: ArrayLike | Group, index: ArrayLike | None, rows: int | None
+) -> RecordColumns:
+    """Return the columns of a record of nodes, of a group's instances, or of a matrix of `rows`."""
+    if rows is not None:
+        return RecordColumns("row", np.arange(rows))
+    if isinstance(at, Group):
+        every = np.arange(len(at))
+        if index is not None:
+            every = np.atleast_1d(every[np.asarray(index)]) if np.size(index) else every[:0]
+        return RecordColumns(at.mechanism.name, every)
+    nodes = np.atleast_1d(np.asarray(at)).astype(np.int64)
+    cell = stretch_of(network.forest.cell_offsets, nodes)
+    number = nodes - network.forest.cell_offsets[cell]
+    is_soma = network.soma[cell] == nodes
+    if network.gids is not None:
+        return RecordColumns("node", number, network.gids[cell], is_soma)
+    return RecordColumns("node", number, cell if network.num_cells > 1 else None, is_soma)
+
+
+@unchangeable("another record(): a recording stays as it is")
+class Recording(int):
+    """Result of `Simulation.record`: the number of a record, by which a result has it.
+
+    Attributes
+    ----------
+    name : str
+        ``result[name]`` is the record, too.
+    variable : str
+        What is recorded, as ``v`` or ``hh.m``.
+    unit : str
+        Empty where none is known.
+    """
+
+    name: str
+    variable: str
+    unit: str
+    _columns: RecordColumns
+
+    def __new__(
+        cls, number: int, name: str, variable: str, unit: str, columns: RecordColumns
+    ) -> Recording:
+        """Make the number of a record, with what users see of it."""
+        found = super().__new__(cls, number)
+        vars(found).update(name=name, variable=variable, unit=unit, _columns=columns)
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Recording, (int(self), self.name, self.variable, self.unit, self._columns)
+
+    def __repr__(self) -> str:
+        unit = f" [{self.unit}]" if self.unit else ""
+        what = "" if self.name == self.variable else f", {self.variable}"
+        places = counted(len(self._columns), "place")
+        return f"Recording({int(self)}, {self.name!r}{what}{unit}, {places})"
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns; see `Result.columns`."""
+        return self._columns.names()
+
+    def plot(self, result: Any, path: PathLike | None = None, ax: Axes | None = None) -> Figure:
+        """Draw what a result has of it below the spikes, or alone into `ax`.
+
+        See `Result.plot` and `core.draw.plot_traces`.
+        """
+        if not hasattr(result, "traces"):
+            raise InputError(f"result is {type(result).__name__}; expected one of Simulation.run()")
+        return result.plot(self, path=path, ax=ax)
