@@ -33,10 +33,15 @@ def digest() -> str:
 
 @cache
 def render(spec: TemplateSpec) -> str:
-    """Return a spec's OpenCL source; ``${part("NAME", SPACES)}`` includes another template."""
+    """Return a spec's OpenCL source.
 
-    def part(name: str, spaces: int = 0) -> str:
-        text = str(_template(name).render(spec=spec, part=part, signature=signature))
+    ``${part("NAME", SPACES, size=3)}`` includes another template, whose page has the argument
+    `size` besides `spec`.
+    """
+
+    def part(name: str, spaces: int = 0, **values: object) -> str:
+        known = {"spec": spec, "part": part, "signature": signature}
+        text = str(_template(name).render(**known, **values))
         return indent(text, " " * spaces)
 
     return part(spec.template)

@@ -213,6 +213,6 @@ ${part("solver/common/store_natural")}\
 % endif
 % endif
 % if spec.eliminates and not spec.reduces:
-${part("solver/common/cell_status")}\
+${part("solver/common/segment_status")}\
 % endif
 }

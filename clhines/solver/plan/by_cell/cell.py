@@ -88,6 +88,58 @@ class CellSpec(KernelSpec):
         size = f" of {self.rows} nodes" if self.rows else ""
         return f"written for {'chains' if self.chains else 'cells' if size else 'any cells'}{size}"
 
+    @property
+    def vector(self) -> int:
+        """Cells that lie side by side in a vector."""
+        return self.vector_width if self.same_shape else 1
+
+    @property
+    def lanes(self) -> int:
+        """Cells that a work-item takes one after another within each step."""
+        return 1 if self.vector > 1 else self.vector_width
+
+    @property
+    def mask(self) -> str:
+        """Type of what comparing values gives."""
+        whole = "long" if self.real == "double" else "int"
+        return whole + (str(self.vector) if self.vector > 1 else "")
+
+    @property
+    def nodes_ahead(self) -> int:
+        """Nodes that are read at once."""
+        return max(1, self.ahead // self.rhs) if self.vector_width == 1 else 1
+
+    @property
+    def reads_next(self) -> bool:
+        """Whether the next nodes are read while some are worked on."""
+        return self.nodes_ahead > 1 and bool(self.rows or self.chains)
+
+    @property
+    def read_by(self) -> dict[str, list[str]]:
+        """Arrays that each sweep reads."""
+        below = [] if self.symmetric else ["l"]
+        return {"eliminate": ["d", "u", "b", *below], "substitute": ["f", "x"]}
+
+    @property
+    def code(self) -> str:
+        """Where the step code of node `at` is."""
+        return "codes[place]" if self.codes_in_order else "codes[code_start[cell] + at]"
+
+    def rhs_of(self, node: str, place: str) -> str:
+        """Return where a node of this cell keeps its right-hand side."""
+        return f"KEPT({node})" if self.rhs_local else f"load(x, {place} + shift)"
+
+    def keep_rhs(self, node: str, place: str, value: str) -> str:
+        if self.rhs_local:
+            return f"KEPT({node}) = {value};"
+        return f"store(x, {place} + shift, {value});"
+
+    def value_of(self, array: str) -> str:
+        """Return the value of node `at` in an array, which may have been read before."""
+        if self.nodes_ahead > 1:
+            return f"{array}_read[k]" + ("[r]" if array == "b" else "")
+        return f"load({array}, place{' + shift' if array == 'b' else ''})"
+
     def general(self) -> CellSpec:
         return replace(self, rows=0, chains=False, stride=0, ahead=min(self.ahead, AHEAD))
 

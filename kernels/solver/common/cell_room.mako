@@ -1,0 +1,6 @@
+<%page args="spec, names, end"/>\
+## Registers for what is read of AHEAD nodes.
+% if not spec.chains:
+        int codes_${end}[AHEAD];
+% endif
+        value ${", ".join(f"{n}_{end}[AHEAD]" + ("[RHS]" if n in "bx" else "") for n in names)};
