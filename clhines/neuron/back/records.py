@@ -7,14 +7,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from clhines.neuron.back.states import voltages
 from clhines.neuron.calls import clock
 from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.importer import Imported
 from clhines.neuron.memory.catalogue import OUTSIDE
-from clhines.neuron.read.places import CAPACITIVE, ELEMENT, ION, OF_HOC, Variable
+from clhines.neuron.read.places import ELEMENT, ION, OF_HOC, Variable
 from clhines.neuron.read.played import Recorder
-from clhines.neuron.read.tree import CAPACITANCE
 from clhines.neuron.read.wiring import Origin
 from clhines.simulator.importing import SPIKE_LATE
 from clhines.simulator.mechanisms import SET, SET_AT, Mechanism
@@ -22,7 +20,6 @@ from clhines.simulator.refusals import refusal
 from clhines.simulator.result import Result
 from clhines.simulator.simulation import Simulation
 
-_CHARGED = "", CAPACITIVE
 _V = "", "v"
 _MEMBRANE, _VEXT = (OUTSIDE, "i_membrane"), (OUTSIDE, "vext")
 BEFORE_STEPS = {"before_initial", "initial", "after_initial"}  # blocks
@@ -97,28 +94,9 @@ class Records:
             self._membranes = outside.nodes[wanted.get(_MEMBRANE, [])]
         self._records = {key: self._record(key, np.array(n)) for key, n in wanted.items()}
         self._setters = [g for g in imported.groups.values() if g.mechanism.program.sets_v]
-        self._charged = np.array(wanted.get(_CHARGED, []), np.int64)
         self._nodes = np.array(wanted.get(_V, []), np.int64)
-        if self._charged.size:
-            self._check_charged()
         set_by = map(self._set_by, self._recorders, self._at)
         self._set = dict(enumerate(set_by))
-
-    def _check_charged(self) -> None:
-        what = f"Vector.record of {CAPACITIVE}"
-        if self._setters:
-            name = self._setters[0].mechanism.name
-            raise RejectedError([Rejected(name, refusal("neuron.i-cap-events-set-v", what=what))])
-        if self._sim.dtype != np.float64:
-            raise RejectedError([Rejected("", refusal("neuron.i-cap-float32", what=what))])
-
-    def _charging(self, v: np.ndarray, first: int, begin: np.ndarray | None) -> np.ndarray:
-        """(k, n) float64, mA/cm²: capacitive currents, from voltages of each step."""
-        tree, nodes = self._imported.model.tree, self._charged
-        begin = voltages(self._imported) if begin is None and not first else begin
-        before = v[first - 1] if first or begin is None else begin[nodes]
-        cm = tree.capacitance[nodes] / (CAPACITANCE * tree.area[nodes])
-        return np.diff(np.vstack([before, v[first:]]), axis=0) * (1e-3 * cm / self._sim.model.dt)
 
     def _transferred(
         self, variable: Variable | None, gaps: dict[tuple[str, str, int], int]
@@ -226,7 +204,7 @@ class Records:
         instances = [i.instances for i in self._imported.model.contents.ions.values()
                      if i.name + ION == owner]  # fmt: skip
         nodes = np.array(instances[0].nodes)[numbers] if instances else numbers
-        return self._sim.record("v" if key == _CHARGED else name, nodes)
+        return self._sim.record(name, nodes)
 
     def voltages(self, result: Result) -> tuple[np.ndarray, np.ndarray]:
         """Nodes whose voltage Vectors record, (k,) int64, and their rows in a result, mV."""
@@ -234,16 +212,9 @@ class Records:
         nothing = np.zeros(0, np.int64), np.zeros((0, 0))
         return nothing if at is None else (self._nodes, result[at])
 
-    def rows(
-        self, result: Result, first: int, begin: np.ndarray | None = None
-    ) -> list[np.ndarray | None]:
-        """Return what each has in a run less its `first` rows, (steps,) float64; None of times.
-
-        `begin`, (nodes,) mV: voltages before it; None where NEURON's memory has them.
-        """
+    def rows(self, result: Result, first: int) -> list[np.ndarray | None]:
+        """Return what each has in a run less its `first` rows, (steps,) float64; None of times."""
         rows = {k: result[n][first:].astype(np.float64) for k, n in self._records.items()}
-        if self._charged.size:
-            rows[_CHARGED] = self._charging(result[self._records[_CHARGED]], first, begin)
         if _MEMBRANE in rows:  # nA
             rows[_MEMBRANE] *= 100 / self._imported.model.tree.area[self._membranes]
         stay = len(result.t) - first

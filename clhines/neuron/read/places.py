@@ -16,7 +16,6 @@ from clhines.neuron.read.tree import Tree
 
 ELEMENT = "Vector"  # owner of an element of a Vector, whose number is its address
 OF_HOC = "hoc"  # owner of a variable of hoc's own, whose number is its address
-CAPACITIVE = "i_cap"  # of a node's voltage: what Vectors record, and nothing else
 ION = "_ion"  # behind the name of an ion that owns a variable
 
 
@@ -48,7 +47,6 @@ class MemoryPlaces:
         self._order = np.argsort(self._row)
         current = memory.known_place(next(iter(tree.sections[0])), "i_membrane_")
         self._membrane = (current and current.column) or -1  # without `CVode.use_fast_imem`
-        self._capacitive: dict[Place, int] | None = None
 
     def node_at(self, row: int) -> int:
         """Node of a row by its address, -1 where it is of something else."""
@@ -58,18 +56,6 @@ class MemoryPlaces:
     def node(self, place: Place) -> int:
         """Node whose voltage is at a place, -1 where it is something else."""
         return self.node_at(place.row) if place.column == self._voltage else -1
-
-    def capacitive(self, place: Place) -> int:
-        """Node whose `i_cap` is at a place, -1 where it is something else."""
-        return self._all_capacitive().get(place, -1)
-
-    def _all_capacitive(self) -> dict[Place, int]:
-        if self._capacitive is None:
-            segments = [seg for section in self._tree.sections for seg in section]
-            places = (self._memory.known_place(seg, CAPACITIVE) for seg in segments)
-            known = zip(places, self._tree.inner_numbers.tolist(), strict=True)
-            self._capacitive = {place: node for place, node in known if place is not None}
-        return self._capacitive
 
     def find(self, place: Place) -> Variable | None:
         if place not in self._known:

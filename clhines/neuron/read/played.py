@@ -14,7 +14,7 @@ from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Place, PlayRead, ref
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Contents
-from clhines.neuron.read.places import CAPACITIVE, ELEMENT, MemoryPlaces, Variable
+from clhines.neuron.read.places import ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.read.tree import Tree
 from clhines.simulator.refusals import Sentence, refusal
 
@@ -24,17 +24,13 @@ _OF_NETCON = "delay", "threshold"
 _NAMELESS = "a variable without a name in NEURON"
 
 
-_RECORDED = (
-    "expected v, i_membrane_, i_cap, t, a RANGE variable of a mechanism or an ion, or, in each "
-    "step, a variable of hoc"
-)
 _MOST_NUMBERS = 1 << 22  # of a block of steps, on the host
 _MOST_NAMED = 8  # of variables that are not recorded
 _FIRST, _BEFORE = 3e8, -7e8  # numbers that no model has
 
 
 def name_of(h: Hoc, memory: NeuronMemory, place: Place) -> str:
-    """Return a variable's name for users, as ``i_cap``, ``NetCon[0].weight[1]`` or ``celsius``."""
+    """Return a variable's name for users, as ``diam``, ``NetCon[0].weight[1]`` or ``celsius``."""
     owner, name = memory.named(place)
     if name:
         is_structure = owner in ("morphology", "capacitance", "Node") or owner.endswith("_ion")
@@ -211,8 +207,7 @@ class PlayReader:
             return variable
         if not place.row:
             return Variable(ELEMENT, "x", place.column)  # if mechanisms write it
-        node = self._places.capacitive(place)
-        return Variable("", CAPACITIVE, node) if node >= 0 else None
+        return None
 
     def _global(self, place: Place) -> Variable | None:
         for owner, name in self._places.globals_() if not place.row else ():

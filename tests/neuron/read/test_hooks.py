@@ -224,7 +224,7 @@ def test_records_and_plays_of_what_is_not_simulated_name_it():
     found = printed_by(NAMED)
     for kind, word in (("record", "of"), ("play", "into")):
         for name, lines in zip(found["names"], found[kind], strict=True):
-            if kind == "record" and name in {"i_cap", "mine"}:  # `mine`: a number of hoc's own
+            if kind == "record" and name == "mine":  # `mine`: a number of hoc's own
                 assert not lines
                 continue
             assert [line.split(";")[0] for line in lines] == [f"Vector.{kind} {word} {name}"]
