@@ -9,7 +9,6 @@ import numpy as np
 from clhines.core.arrays import place_of
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.model import NeuronModel
-from clhines.simulator.importing import SPIKE_LATE
 from clhines.simulator.network import (
     Group,
     Network,
@@ -60,7 +59,6 @@ def connect(
     place = np.array([k for _, k in sources], np.int64)
     key = part[wires.origin[some]] * len(known) + name[some]
     keys, first = np.unique(key, return_index=True)
-    late = np.array([SPIKE_LATE * (o.variable is not None) for o in wires.origins] + [0.0])
     for one in keys[np.argsort(first)].tolist():
         chosen = some[key == one]
         group = groups[wires.senders.names[one % len(known)]]
@@ -72,7 +70,7 @@ def connect(
             group,
             index=wires.senders.instance[wires.target[chosen]],
             weight=_rows(model, chosen),
-            delay=wires.read.delay[chosen] + late[wires.origin[chosen]],
+            delay=wires.read.delay[chosen],
             source_index=place[wires.origin[chosen]],
         )
         made.append(chosen)

@@ -22,7 +22,7 @@ from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.places import ELEMENT, Variable
 from clhines.neuron.read.played import EVERY, Player
-from clhines.simulator.mechanisms import CROSSING, GIVEN_CURRENT, KEPT_NUMBER, Mechanism, Quantity
+from clhines.simulator.mechanisms import GIVEN_CURRENT, KEPT_NUMBER, Mechanism, Quantity
 from clhines.simulator.mechanisms.nmodl import GIVEN, PICKED
 from clhines.simulator.network import (
     Group,
@@ -51,7 +51,6 @@ class Imported:
     connections: np.ndarray
     # numbers of Vectors that POINTERs write, and their addresses
     elements: tuple[tuple[Group, list[int]], ...] = ()
-    compared: dict[str, Group] = field(default_factory=dict)  # of the wires' variables
     copies: int = 1
     crossed: list[int] = field(default_factory=list)
 
@@ -126,11 +125,10 @@ def network_of(model: NeuronModel) -> Imported:
     _point(model, network, groups)
     elements = _write(model, network, groups)
     _play(model, network, groups)
-    compared = _compare(model, network, groups)
-    sources = add_sources(model, network, groups | compared)
+    sources = add_sources(model, network, groups)
     connections = connect(model, network, groups, sources)
     steer(model, network, groups, connections)
-    return Imported(model, network, groups, sources, connections, tuple(elements), compared)
+    return Imported(model, network, groups, sources, connections, tuple(elements))
 
 
 def copied(once: Imported, copies: int) -> Imported:
@@ -152,7 +150,6 @@ def copied(once: Imported, copies: int) -> Imported:
         [(made[id(source)], k) for source, k in once.sources],
         connections,
         tuple((named[id(group)], at) for group, at in once.elements),
-        {name: named[id(group)] for name, group in once.compared.items()},
         copies,
     )
 
@@ -434,22 +431,6 @@ def _give(network: Network, coupling: Coupling, e: np.ndarray, players: Sequence
             y = g[begin:end] @ values[number][row[of[begin:end]]]
             one = ways[number][0]
             network.play(group, k, "given", one.t, y, one.continuous)
-
-
-def _compare(model: NeuronModel, network: Network, groups: dict[str, Group]) -> dict[str, Group]:
-    """Add what compares variables of mechanisms with thresholds, an instance for each source."""
-    found = dict[str, Group]()
-    for name, origins in model.wires.compared.items():
-        mechanism = Mechanism.from_nmodl(CROSSING.replace("crossing", f"crossing_{len(found)}"))
-        to = [origin.variable for origin in origins if origin.variable is not None]
-        if to[0].owner not in groups:
-            what = refusal("neuron.netcon-neuron-queue-runs-ahead", name=name)
-            raise RejectedError([Rejected(to[0].owner, what)])
-        at = model.every[to[0].owner].nodes[[variable.number for variable in to]]
-        thresholds = np.array([origin.threshold for origin in origins])
-        found[name] = network.add(mechanism, at, level=thresholds)
-        _to_variables(network, groups | found, (name, "x"), to)
-    return found
 
 
 def waiting(imported: Imported) -> list[tuple[int, float]]:

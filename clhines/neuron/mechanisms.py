@@ -236,13 +236,7 @@ def find_pointed(model: NeuronModel) -> None:
     model.pointed, rejected = read_pointed(*read, known)
     model.rejected += rejected
     firsts = [targets[0] for targets in model.pointed.values() if targets]
-    compared = [v for each in model.wires.compared.values() if (v := each[0].variable) is not None]
-    compared = [one for one in compared if one.owner in model.mechanisms]
-    _keep(model, [*(one for one in firsts if one.owner in model.mechanisms), *compared])
-    for one in compared:
-        if why := _not_compared(model, one):
-            said = refusal("neuron.netcon", owner=one.owner, name=one.name, what=why)
-            model.rejected.append(Rejected("", said))
+    _keep(model, [first for first in firsts if first.owner in model.mechanisms])
     for (name, pointer), targets in model.pointed.items():
         model.rejected += _of_target(model, name, pointer, targets[0]) if targets else ()
 
@@ -258,18 +252,6 @@ def _keep(model: NeuronModel, variables: Sequence[Variable]) -> None:
             model.mechanisms[name] = found
         else:  # as where a TABLE depends on a parameter that is a variable then
             model.rejected += found
-
-
-def _not_compared(model: NeuronModel, one: Variable) -> str:
-    """Return why a NetCon cannot compare a variable of a mechanism; empty if it can."""
-    mechanism = model.mechanisms[one.owner]
-    bodies = mechanism.compiled.bodies.values()
-    states = [q for q in mechanism.program.states if not q.is_global]
-    states = [q for q in states if any(q.name in body.writes for body in bodies)]
-    names = {q.public or q.name: q.name for q in states}
-    if one.name not in names:
-        return "this does not set in a step"
-    return "events set" if names[one.name] in mechanism.program.received else ""
 
 
 def _of_target(model: NeuronModel, name: str, pointer: str, target: Variable) -> Iterator[Rejected]:

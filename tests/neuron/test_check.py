@@ -335,7 +335,7 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
         "Vector.play of a statement",  # in switch/test_hooks.py
         "Vector.play into anything else",
         "NetCon of a variable",  # in test_mechanisms.py
-        "NetCon of another variable",
+        "NetCon of a point process",
         "`h.t` that is set to a time below 0",  # in test_kept.py
         "`h.t` that is set between steps",  # in switch/test_hooks.py
     )
@@ -386,29 +386,6 @@ def test_what_differs_in_bins_of_events_is_named():
     assert short.startswith("[] ['CVode.queue_mode(1, 0)") and "IntFire1" in short
     assert "delay below dt/2" in short
     assert "ExpSyn" in sent and "NetCon.event on its way" in sent and sent.endswith(" []")
-
-
-COMPARED = """
-from support.mod_files import loaded
-loaded()
-soma, times = h.Section(name="soma"), h.Vector()
-source, synapse = h.ext_source(soma(0.5)), h.ExpSyn(soma(0.5))
-netcon = h.NetCon(source, synapse, -20, 0, 1)
-netcon.record(times)
-h.finitialize(-65)
-h.continuerun(2)
-expected = list(times)
-h.finitialize(-65)
-clhines.neuron.run(2)
-print(json.dumps([expected, list(times)]))
-"""
-
-
-def test_a_source_whose_x_is_compared_sends_as_in_neuron():
-    """NEURON sends where x of the source crosses the threshold; it is no voltage."""
-    expected, times = forked.result_of(COMPARED)
-    assert len(times) == 1 and 1 < times[0] < 1.1
-    assert times == expected
 
 
 SHORT = """

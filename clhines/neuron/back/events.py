@@ -96,11 +96,6 @@ def _put_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
         armed, above = queue["armed"][:, place], queue["above"][:, place]
         conditions = [(int(j), int(w), bool(above[w, j])) for w, j in np.argwhere(armed)]
         model.slots.watch(model.every[name], conditions)
-    for name, group in imported.compared.items():
-        k, place = sim.model.instances[group.number]
-        above = sim.model.schema.named(arrays, "queue", k)["above"][0, place]
-        for origin, is_above in zip(model.wires.compared[name], above.tolist(), strict=True):
-            model.sources.above(origin.address).value = bool(is_above)
 
 
 def _put_netcons(

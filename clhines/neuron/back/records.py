@@ -337,10 +337,10 @@ class Records:
         for number, origin in zip(imported.numbers.tolist(), origins, strict=True):
             if id(origin) not in chosen:
                 continue
-            late = SPIKE_LATE if origin.is_compared else 0.0
+            late = SPIKE_LATE if origin.sender is None else 0.0
             first, end = np.searchsorted(cells, [number, number + 1])
             times = spike_time[first:end] + late
-            may_lack = self._may_lack and not origin.is_compared
+            may_lack = self._may_lack and origin.sender is not None
             times = times[times >= after - SPIKE_LATE if may_lack else times > after]
             if origin.sender in trains:
                 times = trains[origin.sender]

@@ -373,12 +373,6 @@ def _take_watches(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays)
         for instance, watch, is_above in conditions:
             at = place[instance::count]
             armed[watch, at], above[watch, at] = True, is_above
-    for name, group in imported.compared.items():
-        k, place = sim.model.instances[group.number]
-        queue = sim.model.schema.named(arrays, "queue", k)
-        queue["armed"][0, place] = True
-        flags = [model.sources.above(o.address).value for o in model.wires.compared[name]]
-        queue["above"][0, place] = np.tile(flags, imported.copies)
 
 
 def check_numbers(sim: Simulation, imported: Imported, arrays: Arrays) -> None:

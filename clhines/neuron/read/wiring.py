@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -11,7 +10,6 @@ import numpy as np
 
 from clhines.core.arrays import place_of, ranges, starts
 from clhines.neuron.convert import Rejected
-from clhines.neuron.memory.catalogue import OUTSIDE
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.raw import Source, numbers_at
@@ -19,7 +17,7 @@ from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.sources import EventSources, NetConColumns
 from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.patterns import OF_GID, is_pattern
-from clhines.neuron.read.places import MemoryPlaces, Variable
+from clhines.neuron.read.places import MemoryPlaces
 from clhines.neuron.read.played import name_of
 from clhines.simulator.refusals import refusal
 
@@ -33,12 +31,6 @@ class Origin(Source):
     threshold: float  # mV
     sender: Sender | None
     number: int  # of the sender among `Senders`, -1 of others
-    variable: Variable | None = None  # of a mechanism, that is compared
-
-    @property
-    def is_compared(self) -> bool:
-        """Whether NEURON compares it with its threshold at the begin of each step."""
-        return self.sender is None or self.variable is not None
 
 
 class Senders:
@@ -93,15 +85,6 @@ class NeuronWires:
     def weight_addresses(self) -> np.ndarray:
         """(w,) int64: where all weights are, of NetCon after NetCon."""
         return np.repeat(self.read.weight, self.width) + 8 * ranges(self.width * 0, self.width)
-
-    @cached_property
-    def compared(self) -> dict[str, list[Origin]]:
-        """Sources that are variables of mechanisms, by these, as ``hh.m``, and in their order."""
-        found: dict[str, list[Origin]] = {}
-        for origin in self.origins:
-            if origin.variable is not None and origin.sender is not None:
-                found.setdefault(origin.sender[0], []).append(origin)
-        return found
 
     def record_into(self, vectors: dict[int, tuple[int, int]]) -> bool:
         """Let sources, by address, record into other Vectors; False where that is rejected."""
@@ -159,15 +142,13 @@ class _OriginReader:
         contents: Contents,
         senders: Senders,
     ) -> None:
-        self._h, self._places, self._contents, self._senders = h, places, contents, senders
+        self._h, self._places, self._senders = h, places, senders
         self._memory, self._sources = read_by
         texts = {name: instances.entry.text for name, instances in contents.points.items()}
         # NEURON takes any point process for a source
         self._silent = {n for n, text in texts.items() if text and not re.search(_SENDS, text)}
         self._on_ranks = on_ranks(h)
-        self._compares = not self._on_ranks and not int(h.CVode().queue_mode()) & 1
         self._has_gids = self._on_ranks or any(is_pattern(text) for text in texts.values())
-        self._counts = Counter[str]()  # of variables that are compared
         self.rejected = list[Rejected]()
 
     def read(self) -> list[Origin]:
@@ -179,28 +160,23 @@ class _OriginReader:
 
     def _origin(self, source: Source, number: int) -> Origin | None:
         node = -1 if source.place is None else self._places.node(source.place)
-        sender, variable = None, None
+        sender = None
         if node < 0:
-            sender, variable = self._sender(source, number), self._variable(source)
+            sender = self._sender(source, number)
             if source.place is None and sender is not None and sender[0] in self._silent:
                 return None
             # NEURON compares the x of a sender that has one
-            if variable is None and (sender is None or source.place is not None):
+            if sender is None or source.place is not None:
                 self._refuse(source)
                 return None
         if source.is_called:
             self.rejected.append(Rejected("", refusal("neuron.netcon-record-statement")))
-        if variable is not None:
-            name = f"{variable.owner}.{variable.name}"
-            sender = name, self._counts[name]
-            self._counts[name] += 1
         return Origin(
             **vars(source),
             node=node,
             threshold=self._sources.threshold(source.address),
             sender=sender,
-            number=-1 if sender is None or variable is not None else number,
-            variable=variable,
+            number=-1 if sender is None else number,
         )
 
     def _sender(self, source: Source, number: int) -> Sender | None:
@@ -213,9 +189,6 @@ class _OriginReader:
             self.rejected.append(Rejected("", what))
         return OF_GID, source.gid
 
-    def _variable(self, source: Source) -> Variable | None:
-        return _compared(self._places, self._contents, source) if self._compares else None
-
     def _refuse(self, source: Source) -> None:
         if not source.object and source.place is None:
             return  # a cell that is gone, or a gid that no process has
@@ -224,14 +197,3 @@ class _OriginReader:
             of = name_of(self._h, self._memory, source.place)
         way_out = "expected a voltage or an object that sends events"
         self.rejected.append(Rejected("", refusal("neuron.netcon-source", what=of), way_out))
-
-
-def _compared(places: MemoryPlaces, contents: Contents, source: Source) -> Variable | None:
-    """Return the variable of a mechanism in a membrane that a source compares, if it is one."""
-    variable = None if source.place is None else places.find(source.place)
-    if variable is None or variable.number < 0 or variable.place is not None:
-        return None
-    every = {**contents.density, **contents.points}
-    instances = every.get(variable.owner) if variable.owner != OUTSIDE else None
-    is_there = instances is not None and instances.nodes[variable.number] >= 0
-    return variable if is_there else None

@@ -32,15 +32,15 @@ decay: point mechanism
 0.5
 
 An importer takes from here `Mechanism`, its `Program` and what that names (`GENERATOR`, `UNLESS`,
-`SET`), texts that stand for parts of an imported model (`CROSSING`, `GIVEN_CURRENT`,
-`KEPT_NUMBER`), generators of random numbers, and values of expressions (`is_beside`, `value_of`).
+`SET`), texts that stand for parts of an imported model (`GIVEN_CURRENT`, `KEPT_NUMBER`), generators
+of random numbers, and values of expressions (`is_beside`, `value_of`).
 
 To add a function of the language: a row in `text.parser.FUNCTIONS`, its value in
 `ir.exact.FUNCTIONS`, its derivative in `ir.expressions.Graph.slope`. To add a method: a name in
 `text.checks.METHODS` and a branch in `text.language`.
 """
 
-from clhines.simulator.mechanisms.builtin import BUILT_IN, CROSSING, GIVEN_CURRENT, KEPT_NUMBER
+from clhines.simulator.mechanisms.builtin import BUILT_IN, GIVEN_CURRENT, KEPT_NUMBER
 from clhines.simulator.mechanisms.emit import random123, scop
 from clhines.simulator.mechanisms.emit.noise import normal, normal_source, philox
 from clhines.simulator.mechanisms.ir.program import (
@@ -56,7 +56,6 @@ from clhines.simulator.mechanisms.mechanism import Mechanism, mechanism
 
 __all__ = [
     "BUILT_IN",
-    "CROSSING",
     "GENERATOR",
     "GIVEN_CURRENT",
     "KEPT_NUMBER",

@@ -96,19 +96,6 @@ PARAMETER { given = 0 (nA) }
 ASSIGNED { i (nA) }
 BREAKPOINT { i = given }
 """
-CROSSING = """NEURON { POINT_PROCESS crossing POINTER x RANGE level }
-PARAMETER { level = 10 }
-ASSIGNED { x }
-INITIAL { net_send(0, 1) }
-NET_RECEIVE (w) {
-    if (flag == 1) {
-        WATCH (x > level) 2
-        if (x > level) { net_event(t) }
-    } else {
-        net_event(t)
-    }
-}
-"""  # as NEURON compares a variable with the threshold of a NetCon
 HALF_GAP = """NEURON { POINT_PROCESS half_gap POINTER vgap RANGE g NONSPECIFIC_CURRENT i }
 PARAMETER { g = 0 (uS) }
 ASSIGNED { v (mV) vgap (mV) i (nA) }

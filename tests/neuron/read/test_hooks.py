@@ -229,9 +229,7 @@ def test_records_and_plays_of_what_is_not_simulated_name_it():
                 continue
             assert [line.split(";")[0] for line in lines] == [f"Vector.{kind} {word} {name}"]
     assert found["statement"] == [["Vector.play of a statement; play into a variable"]] * 3
-    assert [line.split(";")[0] for line in found["source"]] == [
-        "NetCon of hh.gnabar, which this does not set in a step"
-    ]
+    assert [line.split(";")[0] for line in found["source"]] == ["NetCon of hh.gnabar"]
 
 
 MANY = """
