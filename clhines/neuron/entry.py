@@ -320,9 +320,6 @@ def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
     yield from model.uncalled
     if model.step_code is not None:
         yield Rejected("", refusal("neuron.own-procedure", procedure=model.step_code.name))
-    for name, instances in model.every.items():  # a Simulation may have another dt or celsius
-        if instances.entry.channel is not None and instances.entry.channel.of_step:
-            yield Rejected(name, refusal("neuron.kschan-usetable"))
 
 
 def _simulation(

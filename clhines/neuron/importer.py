@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -306,8 +306,7 @@ def _to_variables(
 
 def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> None:
     rejected, played, outside = [], set[Variable](), list[Player]()
-    last = {player.variable: player for player in model.players}
-    players = [p for p in _to_come(model) if not _is_covered(p, last, groups)]
+    players = _to_come(model)
     for player in players:
         variable = player.variable
         if variable in played:
@@ -343,23 +342,6 @@ def _parameter_of(group: Group | None, variable: Variable) -> str:
         return ""
     wanted, quantities = (variable.name, variable.place), group.mechanism.program.parameters
     return next((q.name for q in quantities if split_name(q) == wanted), "")
-
-
-def _is_covered(
-    player: Player, last: Mapping[Variable, Player], groups: Mapping[str, Group]
-) -> bool:
-    """Whether NEURON sets what a Vector plays to another's value in each step, before it is read.
-
-    It sets continuous ones in order, in the middle of a step, and knots where events come, too.
-    """
-    variable = player.variable
-    group, later = groups.get(variable.owner), last.get(variable, player)
-    if later is player or group is None or variable.number < 0:
-        return False
-    blocks = group.mechanism.program.blocks.items()
-    readers = {n for n, given in blocks if any(a.name == variable.name for a in given)}
-    in_steps = bool(readers) and readers <= {"initial", "current", "advance"}
-    return player.continuous and later.continuous and in_steps
 
 
 def _to_come(model: NeuronModel) -> list[Player]:

@@ -217,7 +217,6 @@ REFUSALS = {
     "neuron.into-vector-played-into-too": Refusal("{what} into {name}, which a Vector is played into, too", "play one of them"),
     "neuron.kept-depends-i-membrane": Refusal("{one}, which is kept and depends on i_membrane", "record i_membrane"),
     "neuron.kschan": Refusal("KSChan {error}"),
-    "neuron.kschan-usetable": Refusal("KSChan with usetable", "usetable(0), or clhines.neuron.run"),
     "neuron.layers-with": Refusal("{outside} with {layers}, {shown}"),
     "neuron.local-not-found-neuron-memory": Refusal("LOCAL {base}, which is not found in NEURON's memory", "declare it in RANGE"),
     "neuron.mechanism-without-nmodl": Refusal("{name}, a mechanism without NMODL{what}", "write it as a .mod file"),

@@ -141,8 +141,6 @@ def played():
     soma = section("soma", 1, 20, 20)
     clamps = [clamp(soma(0.5), 0), clamp(soma(0.5), 0)]
     t, y = h.Vector([0, 3, 7, 12]), h.Vector([0, 0.2, 0.05, 0.3])
-    covered, begins = h.Vector([0.4, -0.3, 0.2]), h.Vector([0, 2.01, 5])
-    covered.play(clamps[0]._ref_amp, begins, 1)  # in each step it is set to the next one's value
     y.play(clamps[0]._ref_amp, t, 1)
     steps = h.Vector([0.0, 0.1, 0.0, 0.05])
     steps.play(clamps[1]._ref_amp, t)
@@ -154,7 +152,7 @@ def played():
     command, voltage = h.VClamp(held(0.5)), h.Vector([-65, -40, -80, -20])
     command.dur[0] = 1e9
     voltage.play(command._ref_amp[0], t, 1)
-    KEPT.extend([t, y, covered, begins, steps, synapse, due, tau, netcon, held, command, voltage])
+    KEPT.extend([t, y, steps, synapse, due, tau, netcon, held, command, voltage])
     seen = soma(0.5)._ref_v, soma(0.5).hh._ref_h, synapse._ref_g, synapse._ref_tau
     seen = *seen, clamps[0]._ref_amp, clamps[0]._ref_i
     return recorded(*seen, held(0.5)._ref_v)

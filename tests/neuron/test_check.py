@@ -290,7 +290,7 @@ rejected("CVode.event with a point process", point,
          lambda soma: cvode.event(3, "x = 1", h.List("IClamp").o(0), 0))
 rejected("Vector.play", held, None)
 rejected("NetCon.record of a statement", calls, None)
-rejected("two Vectors, or a Vector and a Random, played into one variable otherwise", twice, None)
+rejected("two Vectors, or a Vector and a Random, played into one variable", twice, None)
 rejected("LinearMechanism", linear, None)
 """
 

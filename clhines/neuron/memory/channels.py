@@ -7,14 +7,12 @@ of the present voltage; kinetic schemes (*ks*) take a step of implicit Euler in 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from clhines.core.errors import InputError
 from clhines.neuron.memory.objects import Objects
-from clhines.neuron.memory.raw import numbers_at, words_at
 from clhines.neuron.memory.session import Hoc
 from clhines.simulator.mechanisms.nmodl import FunctionTable
 from clhines.simulator.refusals import Sentence, refusal
@@ -36,7 +34,6 @@ _FORMS = (  # of each type of function, and how many numbers it has
     ("(1/{p}sum({0}, {3}, {x}*{2}*(v - {1})) + {4})", 5),
 )
 _OUTSIDE = 2  # type of transitions that a concentration outside drives; those of 3, inside
-_TABLES = 9  # word of a transition (KSTransition) that has its first table
 _SAMPLES = 50  # voltages at which a table is compared with what hoc says
 _E_OVER_K = 1.602176634e-19 / 1.380649e-23 / 1000  # K/mV, of CODATA 2018 as NEURON has it
 _HELPERS = """
@@ -59,7 +56,6 @@ class Channel(NamedTuple):
     text: str
     tables: dict[str, FunctionTable]
     variables: dict[str, str]  # hoc's name of each by that of its column
-    of_step: bool = False  # its text has the tables of usetable, of one celsius and dt
     refused: Sentence | None = None
 
 
@@ -71,7 +67,7 @@ def channels_of(h: Hoc) -> dict[str, Hoc]:
 def read_channel(h: Hoc, memory: Objects, name: str) -> Channel:
     try:
         writer = _Writer(h, memory, channels_of(h)[name])
-        return Channel(writer.text(), writer.tables, writer.variables, writer.of_step)
+        return Channel(writer.text(), writer.tables, writer.variables)
     except InputError as error:
         return Channel("", {}, {}, refused=refusal("neuron.kschan", error=error))
 
@@ -80,8 +76,9 @@ class _Writer:
     def __init__(self, h: Hoc, memory: Objects, ks: Hoc) -> None:
         if ks.single():
             raise InputError("in single-channel mode; single(0) turns it off")
-        self._h, self._memory, self._ks = h, memory, ks
-        self.of_step = bool(ks.usetable())
+        if ks.usetable():
+            raise InputError("with tables of its rates; usetable(0) turns them off")
+        self._h, self._ks = h, ks
         self.tables = dict[str, FunctionTable]()
         self._names = [str(ks.state(k).name()) for k in range(int(ks.nstate()))]
         with memory.printed() as lines:
@@ -169,10 +166,6 @@ class _Writer:
         for name, t in zip(self._names, self._of_hh, strict=False):
             a, b = self._function(t, 0), self._function(t, 1)
             start += [f"{name} = {a}" if t.type() == 1 else f"{name} = {a}/({a} + {b})"]
-            if self._ks.usetable():
-                a, b = self._tables_of_step(t)
-                step += [f"{name} = {name} + ({a} - {name})*{b}"]
-                continue
             step += [f"{p}a = {a}", f"{p}b = {self._second(t)}"]
             if t.type() != 1:
                 step += [f"{p}b = 1/({p}a + {p}b)", f"{p}a = {p}a*{p}b"]
@@ -220,28 +213,6 @@ class _Writer:
             raise InputError(f"whose transition {int(t.index())} has numbers of another function")
         return found
 
-    def _tables_of_step(self, t: Hoc) -> list[str]:
-        """Return inf, and the share of the way to it in a step, by the tables that NEURON has."""
-        h, words = self._h, words_at(self._memory.inside(t), _TABLES + 3)
-        ends = h.ref(0.0), h.ref(0.0)
-        count = int(self._ks.usetable(*ends))
-        knots = np.linspace(ends[0][0], ends[1][0], count)
-        own = words[1], words[4], words[_TABLES + 2] & 0xFFFFFFFF
-        if own != (self._memory.object_of(t), self._memory.inside(self._ks), count - 1):
-            raise InputError("whose tables of rates are not found in NEURON's memory")
-        found = [numbers_at(at + 8 * np.arange(count)) for at in words[_TABLES : _TABLES + 2]]
-        inf, tau = h.Vector(), h.Vector()
-        t.inftau(h.Vector(knots), inf, tau)
-        now = np.array(inf), 1 - np.exp(-float(h.dt) / np.array(tau))
-        if not np.allclose(found, now, rtol=1e-9, atol=1e-12):
-            raise InputError("with tables of other rates, celsius or dt; usetable(1) renews them")
-        name = f"{self._p}step{int(t.index())}"
-        return [self._new_table(name + "ab"[k], knots, x) for k, x in enumerate(found)]
-
-    def _new_table(self, name: str, knots: np.ndarray, values: Sequence[float] | np.ndarray) -> str:
-        self.tables[name] = FunctionTable((tuple(knots.tolist()),), tuple(map(float, values)))
-        return f"{name}(v)"
-
     def _table(self, t: Hoc, which: int) -> str:
         h, name = self._h, f"{self._p}table{int(t.index())}{'ab'[which]}"
         ends = h.ref(0.0), h.ref(0.0)
@@ -253,7 +224,8 @@ class _Writer:
         told = [t.f(which, x) for x in at.tolist()]
         if not np.allclose(told, np.interp(at, knots, values), rtol=1e-9, atol=1e-300):
             raise InputError(f"whose transition {int(t.index())} has a table that was resized")
-        return self._new_table(name, knots, values)
+        self.tables[name] = FunctionTable((tuple(knots.tolist()),), tuple(values))
+        return f"{name}(v)"
 
 
 def _number(x: float) -> str:

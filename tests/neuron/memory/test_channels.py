@@ -138,31 +138,6 @@ def turns(run):
 
 print(json.dumps([[str(r) for r in clhines.neuron.check()], *compared(turns)]))
 """
-TABLES = """
-na.usetable(1, 150, -90, 40)
-ca.usetable(1, 300, -64, 90)  # voltages start below
-
-def turns(run):
-    found = []
-    for dt in (0.025, 0.05):
-        h.dt, h.steps_per_ms = dt, 1 / dt
-        h.finitialize(-65)
-        run(6)
-        found += [np.array(vectors), values()]
-    return found
-
-found = compared(turns)
-kept[0].x[0] = 1.3
-told = [str(r) for r in clhines.neuron.check()]
-na.usetable(1)
-again = [str(r) for r in clhines.neuron.check()]
-try:
-    clhines.from_neuron()
-except clhines.neuron.RejectedError as error:
-    again += [str(r) for r in error.rejected]
-h.celsius = 20
-print(json.dumps([*found, told, again, [str(r) for r in clhines.neuron.check()]]))
-"""
 COPIES = """
 h.v_init = -65
 h.finitialize(-65)
@@ -214,8 +189,13 @@ def single(ks):
     scheme(ks, ["shut", "wide"], [0, 1], 1, (0, 1, (1, 0.1), (1, 0.2), 0))
     ks.single(1)
 
+def tabled(ks):
+    hh(ks, "m", (1, 0.1), (1, 0.2))
+    ks.usetable(1)
+
 h.finitialize(-65)
 found = {
+    "usetable(0) turns them off": told(channel("tabled"), tabled),
     "resized": told(channel("resized"), resized),
     "another function": told(channel("short"), short),
     "lacks a function": told(channel("bare"), lambda ks: ks.add_hhstate("m")),
@@ -310,19 +290,6 @@ def test_vectors_and_values_are_those_of_neuron(engine, orders):
     assert min(moved) > 90
     # both sides do the same operations in another order, over 320 steps with a spike
     assert difference < 1e-10
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_tables_of_rates_are_those_of_neuron(engine):
-    difference, moved, told, again, warm = result_of(TABLES, engine)
-    assert min(moved) > 90
-    assert difference < 1e-10
-    # a simulation of this network may have another dt, or be of another temperature
-    assert [line.split(";")[0] for line in again] == [
-        f"{name}: KSChan with usetable" for name in ("sodium", "calcium")
-    ]
-    for lines, name in ((told, "sodium"), (warm, "calcium")):
-        assert [line.split(" of other")[0] for line in lines] == [f"{name}: KSChan with tables"]
 
 
 def test_copies_are_alike_and_start_as_neuron_does():
