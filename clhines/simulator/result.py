@@ -322,13 +322,13 @@ def joined_result(
     features: dict[int, FeatureValues] = {}
     for k, record in enumerate(records):
         own: list[np.ndarray] = [c.values[k] for c in chunks]
-        if record.asked is not None:
+        if record.windows is not None:
             blocks = [one for one in own if len(one)]
             nothing = last < end or not record.width
             features[k] = (
-                record.asked.features.nothing(record.width)
+                record.windows.features.nothing(record.width)
                 if nothing
-                else record.asked.found(blocks, t)
+                else record.windows.values(blocks, t)
             )
             values.append(np.zeros((0, record.width)))
             times.append(np.zeros(0))

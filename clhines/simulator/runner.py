@@ -256,14 +256,14 @@ class Recordings:
         label: str | None,
         **kept: Any,
     ) -> Recording:
-        """Add a record, and return its number and names; `kept` are arguments of `kept_of`."""
+        """Add a record, and return its number and names; `kept`: for `with_reduction`."""
         network, model = self._runner.model.network, self._runner.model.known
         if not isinstance(at, Group):
             at = network.nodes(at=at)
         record = requests.find_record(network, model, what, at, index)
         if recorded.is_current(record, model) and (reduce := kept["reduce"]) in recorded.CROSSED:
             raise InputError(f"reduce={reduce!r} of a current; expected a voltage or a state")
-        record = requests.kept_of(record, model.dt, **kept)
+        record = requests.with_reduction(record, model.dt, **kept)
         if label is not None and (not isinstance(label, str) or not label):
             raise InputError(f"name is {shown(label)}; expected a text")
         if label is not None and any(label == r.label for r in self._records):
@@ -271,7 +271,7 @@ class Recordings:
         rows = None if record.matrix is None else len(record.matrix)
         columns = columns_of(network, at, index, rows)
         record = replace(
-            record, label=label or what, unit=recorded.kept_unit(record), columns=columns
+            record, label=label or what, unit=recorded.unit_of(record), columns=columns
         )
         self._records.append(self._with_file(record, to))
         return Recording(len(self._records) - 1, record.label, what, record.unit, columns)

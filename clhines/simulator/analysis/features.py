@@ -174,10 +174,10 @@ class Features:
             begin[k], end[k] = first, last
         return begin, end
 
-    def found(self, t: np.ndarray, kept: WindowSums) -> dict[str, np.ndarray | RaggedArray]:
+    def of_windows(self, t: np.ndarray, sums: WindowSums) -> dict[str, np.ndarray | RaggedArray]:
         """Return (m,) arrays or `RaggedArray` by name, of `voltage_at` (m, q); see `extract`."""
-        segments, length = kept.segments, len(t)
-        traces = _Streamed(**self._traces(t, segments.count), kept=kept)  # type: ignore[arg-type]
+        segments, length = sums.segments, len(t)
+        traces = _Streamed(**self._traces(t, segments.count), kept=sums)  # type: ignore[arg-type]
         found = segments.peaks(), segments.peak_voltages(), *segments.minima(length)
         names = peak_indices, peak_voltage, min_ahp_indices, min_ahp_values
         traces.done.update(zip(names, found, strict=True))

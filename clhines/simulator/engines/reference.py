@@ -354,7 +354,7 @@ class Reference(PartRun):
             np.array(rows, np.float64).reshape(len(rows), len(record.index))
             for rows, record in zip(self._rows, self.records, strict=True)
         ]
-        own = self._reducers.with_own(sampled)
+        own = self._reducers.with_samples(sampled)
         values = [reducer.chunk(samples, self._first) for reducer, samples in own]
         failed = self.variables.failed.copy()
         self.variables.failed[failed < 0] = 0

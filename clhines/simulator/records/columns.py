@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class RecordColumns:
-    """Places of a record, whose names are made when they are asked for."""
+    """Places of a record; their names are made on demand."""
 
     kind: str  # ``node``, ``row``, or a mechanism
     number: np.ndarray  # of the node in its cell, of the row, or of the instance
-    cell: np.ndarray | None = None  # of nodes, where there are several; gids, if they have some
+    cell: np.ndarray | None = None  # of nodes, if there are several cells; gids, if cells have them
     is_soma: np.ndarray | None = None  # of nodes
 
     def __len__(self) -> int:
@@ -52,10 +52,12 @@ def columns_of(
     if rows is not None:
         return RecordColumns("row", np.arange(rows))
     if isinstance(at, Group):
-        every = np.arange(len(at))
-        if index is not None:
-            every = np.atleast_1d(every[np.asarray(index)]) if np.size(index) else every[:0]
-        return RecordColumns(at.mechanism.name, every)
+        instances = np.arange(len(at))
+        if index is not None and not np.size(index):
+            instances = instances[:0]
+        elif index is not None:
+            instances = np.atleast_1d(instances[np.asarray(index)])
+        return RecordColumns(at.mechanism.name, instances)
     nodes = np.atleast_1d(np.asarray(at)).astype(np.int64)
     cell = stretch_of(network.forest.cell_offsets, nodes)
     number = nodes - network.forest.cell_offsets[cell]
@@ -76,7 +78,7 @@ class Recording(int):
     variable : str
         What is recorded, as ``v`` or ``hh.m``.
     unit : str
-        Empty where none is known.
+        Empty if unknown.
     """
 
     name: str
@@ -87,19 +89,19 @@ class Recording(int):
     def __new__(
         cls, number: int, name: str, variable: str, unit: str, columns: RecordColumns
     ) -> Recording:
-        """Make the number of a record, with what users see of it."""
-        found = super().__new__(cls, number)
-        vars(found).update(name=name, variable=variable, unit=unit, _columns=columns)
-        return found
+        """Make the number of a record, with the attributes that users see."""
+        recording = super().__new__(cls, number)
+        vars(recording).update(name=name, variable=variable, unit=unit, _columns=columns)
+        return recording
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Recording, (int(self), self.name, self.variable, self.unit, self._columns)
 
     def __repr__(self) -> str:
         unit = f" [{self.unit}]" if self.unit else ""
-        what = "" if self.name == self.variable else f", {self.variable}"
+        variable = "" if self.name == self.variable else f", {self.variable}"
         places = counted(len(self._columns), "place")
-        return f"Recording({int(self)}, {self.name!r}{what}{unit}, {places})"
+        return f"Recording({int(self)}, {self.name!r}{variable}{unit}, {places})"
 
     @property
     def columns(self) -> list[str]:
@@ -107,7 +109,7 @@ class Recording(int):
         return self._columns.names()
 
     def plot(self, result: Any, path: PathLike | None = None, ax: Axes | None = None) -> Figure:
-        """Draw what a result has of it below the spikes, or alone into `ax`.
+        """Draw its values in a result, below the spikes or alone into `ax`.
 
         See `Result.plot` and `core.draw.plot_traces`.
         """

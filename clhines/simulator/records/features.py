@@ -1,8 +1,8 @@
-"""Features of recorded voltages: what a run keeps of the rows of its chunks, chunk after chunk."""
+"""Features of recorded voltages, computed chunk by chunk on the host or on a device."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -26,7 +26,7 @@ from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import real_name
 
 _LINE = 8  # columns in one line of the cache
-_ROOM = 16  # segments of a column in a chunk at first; more where a chunk has more
+_ROOM = 16  # segments of a column in a chunk; grows if a chunk has more
 
 FeatureValues = dict[str, "np.ndarray | RaggedArray"]
 
@@ -54,8 +54,8 @@ class FeaturesSpec(TemplateSpec):
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """Features that a record asks for, in a run."""
+class FeatureWindows:
+    """Features that a record requests, and their windows in a run."""
 
     features: Features
     begin: np.ndarray  # (windows, width) numbers of samples: 0 is the first of the run
@@ -63,61 +63,63 @@ class Asked:
     first: int  # steps before the first sample: 0 for the values at t = 0
 
     @classmethod
-    def of(cls, features: Features, width: int, begin: int, steps: int, dt: float) -> Asked:
+    def of(
+        cls, features: Features, width: int, begin: int, steps: int, dt: float
+    ) -> FeatureWindows:
         """Return the features of a run of `steps` steps from step `begin` on."""
         first = begin + 1 if begin else 0
         t = np.arange(first, begin + steps + 1) * dt
         return cls(features, *features.windows(t, width), first)
 
-    def some(self, columns: np.ndarray) -> Asked:
-        return Asked(self.features, self.begin[:, columns], self.end[:, columns], self.first)
+    def of_columns(self, columns: np.ndarray) -> FeatureWindows:
+        return replace(self, begin=self.begin[:, columns], end=self.end[:, columns])
 
-    def found(self, chunks: list[np.ndarray], t: np.ndarray) -> FeatureValues:
-        """Return the features of a run from what was kept of each of its chunks."""
+    def values(self, chunks: list[np.ndarray], t: np.ndarray) -> FeatureValues:
+        """Return the features of a run from the arrays that `take` returned for its chunks."""
         size = 3 * len(self.begin)
         sums = chunks[-1][:size].reshape(3, len(self.begin), chunks[-1].shape[1])
         segments = joined([chunk[size:] for chunk in chunks])
-        return self.features.found(t, WindowSums(segments, *sums))
+        return self.features.of_windows(t, WindowSums(segments, *sums))
 
 
 class HostFeatures:
-    """Features on the host: keeps all rows. Takes and returns what `DeviceFeatures` does."""
+    """Features on the host, which keeps all rows; see `DeviceFeatures`."""
 
-    def __init__(self, asked: Asked) -> None:
-        self._asked, self._rows = asked, list[np.ndarray]()
+    def __init__(self, windows: FeatureWindows) -> None:
+        self._windows, self._rows = windows, list[np.ndarray]()
 
     def take(self, values: np.ndarray, first: int) -> np.ndarray:
         self._rows.append(np.array(values, np.float64))
         v = np.concatenate(self._rows)
-        begin, end = self._asked.begin, self._asked.end
-        found = np.stack([np.zeros(begin.shape), *(np.full(begin.shape, x) for x in (1, -1))])
-        found[1:] *= np.inf
+        begin, end = self._windows.begin, self._windows.end
+        sums, smallest, largest = (np.full(begin.shape, x) for x in (0.0, np.inf, -np.inf))
         for w, j in np.ndindex(*begin.shape):
             window = v[begin[w, j] : end[w, j], j]
             if len(window):
-                found[:, w, j] = np.add.accumulate(window)[-1], window.min(), window.max()
-        segments = packed(segments_of(v.T, self._asked.features.threshold))
-        return np.concatenate([*found, segments])
+                sums[w, j] = np.add.accumulate(window)[-1]
+                smallest[w, j], largest[w, j] = window.min(), window.max()
+        segments = packed(segments_of(v.T, self._windows.features.threshold))
+        return np.concatenate([sums, smallest, largest, segments])
 
 
 class DeviceFeatures:
     """Features on a device, from the rows of a chunk."""
 
-    def __init__(self, asked: Asked, queue: cl.CommandQueue, dtype: np.dtype) -> None:
-        self._asked, self._queue, self._dtype = asked, queue, np.dtype(dtype)
+    def __init__(self, windows: FeatureWindows, queue: cl.CommandQueue, dtype: np.dtype) -> None:
+        self._windows, self._queue, self._dtype = windows, queue, np.dtype(dtype)
         self._built = program.build(queue.context, FeaturesSpec(real_name(self._dtype)))
-        self._count, self._width = asked.begin.shape
-        bounds = np.stack([asked.begin, asked.end], axis=1)
+        self._count, self._width = windows.begin.shape
+        bounds = np.stack([windows.begin, windows.end], axis=1)
         self._bounds = to_device(queue, bounds, np.int32)
         empty = np.zeros((max(self._count, 1), 4, self._width), self._dtype)
         empty[:, 2], empty[:, 3] = np.inf, -np.inf
         self._kept = to_device(queue, empty, self._dtype)
-        self._states = [self._state(), self._state()]
+        self._states = [self._empty_state(), self._empty_state()]
         self._counts = cla.zeros(queue, 2 * self._width, np.int32)
         self._room = 0
         self._make_room(_ROOM)
 
-    def _state(self) -> tuple[cla.Array, cla.Array]:
+    def _empty_state(self) -> tuple[cla.Array, cla.Array]:
         """Return room for the open segment, its samples and the last three of the trace."""
         integers = cla.zeros(self._queue, len(INTEGERS) * self._width, np.int32)
         return integers, cla.zeros(self._queue, (len(REALS) + 3) * self._width, self._dtype)
@@ -135,20 +137,21 @@ class DeviceFeatures:
         kernel.launch_columns(self._queue, self._width, rows, most)
 
     def take(self, array: cla.Array, rows: int, column: int, first: int) -> np.ndarray:
-        """Take rows, the first of values after `first` steps; wait, and return what is kept.
+        """Add rows, the first of values after `first` steps; wait for the device.
 
-        That is (k, width) float64: sums, smallest and largest of the windows so far, then segments
-        as of `segments.packed`: those closed in these rows, and those open after them.
+        Return (k, width) float64: sums, smallest and largest values of the windows so far, then
+        segments as of `segments.packed`: closed in these rows, and open after them.
         """
-        first -= self._asked.first
+        first -= self._windows.first
         stride = int(array.shape[1])
-        of_rows: list[object] = [np.int32(n) for n in (rows, self._width, stride, column, first)]
+        shape: list[object] = [np.int32(n) for n in (rows, self._width, stride, column, first)]
         if self._count:
-            self._launch("windows", self._count, [*of_rows, array, self._bounds, self._kept])
-        counts, threshold = self._counts, self._dtype.type(self._asked.features.threshold)
+            self._launch("windows", self._count, [*shape, array, self._bounds, self._kept])
+        counts, threshold = self._counts, self._dtype.type(self._windows.features.threshold)
         while True:
-            given = [*of_rows, np.int32(self._room), threshold, array, *self._states[0]]
-            self._launch("segments", 1, [*given, *self._states[1], counts, *self._lists])
+            old, new = self._states
+            inputs = [*shape, np.int32(self._room), threshold, array, *old]
+            self._launch("segments", 1, [*inputs, *new, counts, *self._lists])
             number = counts.get(self._queue).reshape(2, -1)
             most = int(number[1].max())
             if most <= self._room:

@@ -1,8 +1,8 @@
 """i_membrane: the current through the membrane of nodes, from voltages and electrodes.
 
-What flows into a node along the cell and out of electrodes leaves through its membrane, through its
-capacitance, channels and synapses together. So no currents of mechanisms are needed, only voltages
-of the node and its neighbours at the end of the step, as the equations of the step have them.
+The current that flows into a node along the cell and out of electrodes leaves through its membrane:
+through capacitance, channels and synapses together. So it follows from the voltages of the node and
+its neighbours at the end of the step, without the currents of mechanisms.
 """
 
 from __future__ import annotations
@@ -24,58 +24,55 @@ from clhines.simulator.refusals import refusal
 class Clamps:
     kind: int
     instance: np.ndarray
-    output: str  # variable that has the current into the cell; empty: computed here
+    output: str  # variable that holds the current into the cell; empty: computed here
 
 
 class Membrane:
-    """Nodes whose membrane currents, nA and outward, are worked out of rows of voltages.
+    """Nodes whose membrane currents, nA and outward, are computed from rows of voltages.
 
-    An electrode whose current depends on the voltage, or is not known otherwise, is an InputError.
-    Neighbours of node j are the entries ``begin[j]:begin[j + 1]``, with columns of the neighbour
-    and of the node itself in `sampled` as `other` and `own`, and the axial conductance `g`, µS.
+    Neighbours of node j are the entries ``begin[j]:begin[j + 1]`` of `neighbour_column` and
+    `node_column`, which are columns of the `sampled` nodes, and of the axial conductance `g`, µS.
     Electrodes of node j, numbered through all `clamps`, are ``clamp[clamp_begin[j]:clamp_begin[j +
-    1]]``.
+    1]]``. InputError: an electrode whose current depends on the voltage, or is not available.
     """
 
     def __init__(self, model: Model, nodes: np.ndarray) -> None:
         if model.secondorder:
             raise InputError(refusal("network.i-membrane-steps-first-order-expected-secondorder"))
         self._model = model
-        node, own, other, g = _joints(model, nodes)
-        wanted = np.zeros(model.forest.num_nodes, bool)
-        wanted[nodes] = True
-        kept = np.flatnonzero(wanted[node])
-        kept = kept[np.lexsort((other[kept], node[kept]))]
-        node, own, other, g = node[kept], own[kept], other[kept], g[kept]
+        joints = _joints(model, nodes)
+        recorded = np.zeros(model.forest.num_nodes, bool)
+        recorded[nodes] = True
+        kept = np.flatnonzero(recorded[joints[0]])
+        kept = kept[np.lexsort((joints[2][kept], joints[0][kept]))]
+        node, node_v, neighbour_v, g = (column[kept] for column in joints)
         first, end = np.searchsorted(node, nodes), np.searchsorted(node, nodes, side="right")
         at = ranges(first, end - first)
-        self.sampled = np.unique(np.concatenate([nodes, own, other]))
+        self.sampled = np.unique(np.concatenate([nodes, node_v, neighbour_v]))
         self.begin = offsets(end - first)
-        self.other = np.searchsorted(self.sampled, other[at])
-        self.own = np.searchsorted(self.sampled, own[at])
+        self.neighbour_column = np.searchsorted(self.sampled, neighbour_v[at])
+        self.node_column = np.searchsorted(self.sampled, node_v[at])
         self.g = g[at]
         self.clamps: list[Clamps] = []
         self._find_clamps(nodes if model.layers is None else model.layers.injected(nodes))
 
     def _find_clamps(self, nodes: np.ndarray) -> None:
         """Find the electrodes at nodes; a node that comes twice has its electrodes twice."""
-        node, count = [np.zeros(0, np.int64)], 0
+        clamp_nodes = [np.zeros(0, np.int64)]
         for k, kind in enumerate(self._model.kinds):
             if not is_electrode(kind.mechanism):
                 continue
             first = np.searchsorted(kind.node, nodes)
             number = np.searchsorted(kind.node, nodes, side="right") - first
             if number.any():
-                found = ranges(first, number)
-                self.clamps.append(Clamps(k, found, self._output(k)))
-                node.append(np.repeat(np.arange(len(nodes)), number))
-                count += len(found)
-        of = np.concatenate(node)
-        self.clamp = np.argsort(of, kind="stable")
-        self.clamp_begin = offsets(np.bincount(of, minlength=len(nodes)))
+                self.clamps.append(Clamps(k, ranges(first, number), self._output(k)))
+                clamp_nodes.append(np.repeat(np.arange(len(nodes)), number))
+        node = np.concatenate(clamp_nodes)
+        self.clamp = np.argsort(node, kind="stable")
+        self.clamp_begin = offsets(np.bincount(node, minlength=len(nodes)))
 
     def _output(self, k: int) -> str:
-        """Return the variable that has the current of electrodes of a kind."""
+        """Return the variable that holds the current of electrodes; empty if it is computed."""
         mechanism, model = self._model.kinds[k].mechanism, self._model
         program = mechanism.program
         if program.electrode and any(a.role == "v" for a in program.blocks["current"]):
@@ -86,15 +83,15 @@ class Membrane:
             )
         if model.has_times and program.electrode:
             names = program.electrode_currents
-            known = [q.name for q in program.outputs if names[0] in (q.name, q.public)]
-            if len(names) != 1 or not known:
+            outputs = [q.name for q in program.outputs if names[0] in (q.name, q.public)]
+            if len(names) != 1 or not outputs:
                 raise InputError(
                     refusal(
                         "network.i-membrane-where-expected-electrode-current-range",
                         name=mechanism.name,
                     )
                 )
-            return known[0]
+            return outputs[0]
         if program.states or any(p.kind == k for p in model.played):
             what = "states" if program.states else "a parameter that is played"
             raise InputError(
@@ -108,13 +105,13 @@ class Membrane:
 
     def currents(self, first: int, rows: int, outputs: Sequence[np.ndarray]) -> np.ndarray:
         """(rows, c) float64, nA: of all electrodes, into the cell, from step `first` on."""
-        found, given = [np.zeros((rows, 0))], iter(outputs)
+        currents, output = [np.zeros((rows, 0))], iter(outputs)
         for clamps in self.clamps:
-            found.append(next(given) if clamps.output else self._computed(clamps, first, rows))
-        return np.hstack(found)
+            currents.append(next(output) if clamps.output else self._current(clamps, first, rows))
+        return np.hstack(currents)
 
-    def _computed(self, clamps: Clamps, first: int, rows: int) -> np.ndarray:
-        """(rows, c) float64, nA: currents that depend on the time and on noise alone."""
+    def _current(self, clamps: Clamps, first: int, rows: int) -> np.ndarray:
+        """(rows, c) float64, nA: currents that depend on time and noise alone."""
         model = self._model
         kind, steps = model.kinds[clamps.kind], np.arange(first, first + rows)
         t = np.maximum((steps + 0.5) * model.dt, 0.0)[:, None]
@@ -128,7 +125,7 @@ class Membrane:
 
 
 def _joints(model: Model, nodes: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return node, voltages' own and other node and conductance, µS, of what flows into nodes."""
+    """Return the currents into nodes: node, nodes of both voltages, and conductance, µS."""
     layers = model.layers
     if layers is None:
         below = np.flatnonzero(model.forest.parent >= 0)
@@ -137,14 +134,14 @@ def _joints(model: Model, nodes: np.ndarray) -> tuple[np.ndarray, ...]:
         return node, node, other, -np.tile(model.u[below], 2)
     child = np.flatnonzero(layers.parent >= 0)
     pairs = np.concatenate([[child, layers.parent[child]], [layers.parent[child], child]], axis=1)
-    (node, other), (own_outer, outer) = layers.node[0][pairs], layers.node[1][pairs]
+    (node, other), (node_outer, outer) = layers.node[0][pairs], layers.node[1][pairs]
     g = np.tile(layers.axial[0, child], 2)
-    lone = np.isin(node, nodes) & ((own_outer < 0) != (outer < 0))
+    lone = np.isin(node, nodes) & ((node_outer < 0) != (outer < 0))
     if lone.any() or not np.isin(nodes, layers.node[0]).all():
         where = f"node {int(node[lone][0])}, beside one" if lone.any() else "a node around another"
         raise InputError(
             refusal("network.i-membrane-others-around-expected-other-nodes", where=where)
         )
     both = outer >= 0
-    every = [node, node[both]], [node, own_outer[both]], [other, outer[both]], [g, g[both]]
+    every = [node, node[both]], [node, node_outer[both]], [other, outer[both]], [g, g[both]]
     return tuple(np.concatenate(each) for each in every)

@@ -14,12 +14,12 @@ from clhines.simulator.analysis.features import Features
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.model import Model
 from clhines.simulator.records.columns import RecordColumns
-from clhines.simulator.records.features import Asked
+from clhines.simulator.records.features import FeatureWindows
 from clhines.simulator.records.writer import RecordWriter
 
 _log = logging.getLogger(__name__)
-ROOM = 1 << 28  # bytes of recorded rows of a chunk at most, where an epoch takes no more
-_FEW = 1 << 20
+ROOM = 1 << 28  # bytes: most recorded rows of a chunk of several epochs
+_FEW = 1 << 20  # bytes
 VOLTAGE, ION, MEMBRANE = -1, -2, -3  # instead of the number of a kind
 CURRENT = "i"  # of the instances of a text
 CROSSED = ("count", "crossings")  # of a threshold
@@ -30,20 +30,20 @@ NO_COLUMNS = RecordColumns("", np.zeros(0, np.int64))
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A request to record: a variable at places, and what is kept of its values."""
+    """A request to record: a variable at places, and the reduction of its values."""
 
     name: str  # of the variable
-    kind: int  # of the variable; -1 for voltages, -2 for ions, -3 for currents of membranes
+    kind: int  # of the variable, or `VOLTAGE`, `ION` or `MEMBRANE`
     index: np.ndarray  # (r,) int64, natural nodes, or instances of the kind
     every: int = 1  # steps from one recorded row to the next
-    reduce: str = ""  # one of `REDUCTIONS`, ``features``, or empty: rows are kept
+    reduce: str = ""  # one of `REDUCTIONS`, `FEATURES`, or empty: rows are kept
     threshold: float = 0.0  # of ``count`` and ``crossings``
-    matrix: np.ndarray | None = None  # (k, r): a row is its products with the variable's
+    matrix: np.ndarray | None = None  # (k, r): rows are its products with the variable's rows
     features: Features | None = None
-    asked: Asked | None = None  # the `features` in a run
-    stream: RecordWriter | None = None  # where its rows go
-    label: str = ""  # by which users find it in a result
-    unit: str = ""  # of its values; empty where none is known
+    windows: FeatureWindows | None = None  # of `features` in a run
+    stream: RecordWriter | None = None  # the file of its rows
+    label: str = ""  # its name in a result
+    unit: str = ""  # of its values; empty if unknown
     columns: RecordColumns = NO_COLUMNS
 
     @property
@@ -52,14 +52,14 @@ class Record:
 
     @property
     def follows(self) -> bool:
-        """Whether the values before the first step are needed, from which it is crossed."""
+        """Whether a run needs the values before its first step, to see crossings in that step."""
         return self.reduce in CROSSED
 
     @property
     def values_per_step(self) -> int:
-        """Values on the device for each step of a chunk, at most about."""
-        several = 2 if self.kind == MEMBRANE else 1
-        return several * len(self.index) + (0 if self.matrix is None else len(self.matrix))
+        """About the most values on the device for each step of a chunk."""
+        per_place = 2 if self.kind == MEMBRANE else 1
+        return per_place * len(self.index) + (0 if self.matrix is None else len(self.matrix))
 
     def steps(self, begin: int, end: int) -> np.ndarray:
         """Return the steps taken before each row that a run from `begin` to `end` keeps."""
@@ -67,65 +67,68 @@ class Record:
         return np.arange(-(-first // self.every) * self.every, end + 1, self.every)
 
     def at(self, columns: np.ndarray, index: np.ndarray, kind: int) -> Record:
-        """Return the same of some columns, whose places have other numbers."""
-        asked = None if self.asked is None else self.asked.some(columns)
-        return replace(self, index=index, kind=kind, asked=asked)
+        """Return the record of some columns, whose places have other numbers."""
+        windows = None if self.windows is None else self.windows.of_columns(columns)
+        return replace(self, index=index, kind=kind, windows=windows)
 
 
 def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> list[Record]:
-    """Return the records of a run of `steps` from `begin` on: new ones where they are reduced."""
-    found = []
-    for r in records:
-        asked = None
-        if r.features is not None:
-            asked = Asked.of(r.features, r.width, begin, steps, dt)
-        found.append(replace(r, asked=asked) if r.reduce else r)
-    return found
+    """Return the records of a run of `steps` from `begin` on; reduced ones are new objects."""
+
+    def of_run(record: Record) -> Record:
+        if record.features is None:
+            return replace(record) if record.reduce else record
+        return replace(
+            record, windows=FeatureWindows.of(record.features, record.width, begin, steps, dt)
+        )
+
+    return [of_run(record) for record in records]
 
 
 def is_current(record: Record, model: Model) -> bool:
-    """Whether it is a current of instances, which no variable of its kind has."""
+    """Whether it is the current of instances, which is no variable of their kind."""
     if record.kind < 0 or record.name != CURRENT:
         return False
     return has_bare_current(model.kinds[record.kind].mechanism)
 
 
 def has_bare_current(mechanism: Mechanism) -> bool:
-    """Whether the current of a mechanism is none of its variables: that of a text."""
+    """Whether the current of a mechanism is none of its variables, as in a text."""
     program = mechanism.program
-    known = {q.name for q in (*program.states, *program.outputs, *program.parameters)}
-    return CURRENT not in known and any(a.role == "i" for a in program.blocks.get("current", ()))
+    names = {q.name for q in (*program.states, *program.outputs, *program.parameters)}
+    return CURRENT not in names and any(a.role == "i" for a in program.blocks.get("current", ()))
 
 
 def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int) -> int:
     """Check the host's memory for a run; return steps of a chunk, whole epochs within `ROOM`."""
-    size = sum([r.values_per_step for r in records]) * itemsize
-    if size * max(steps, epoch) < _FEW:  # of bytes, in one chunk
+    step_bytes = sum(record.values_per_step for record in records) * itemsize
+    if step_bytes * max(steps, epoch) < _FEW:
         return chunk
-    of_host = [r for r in records if r.stream is None]
-    kept = sum(r.width * (1 if r.reduce else -(-steps // r.every)) for r in of_host)
-    check_room(kept * itemsize, f"{kept} values recorded in {steps} steps")
-    most = ROOM // max(size, 1)
-    most = min(chunk, max(most // epoch, 1) * epoch)
-    room, host = size * min(most, steps), kept * itemsize
-    if room + host >= _FEW:
+    on_host = [record for record in records if record.stream is None]
+    values = sum(r.width * (1 if r.reduce else -(-steps // r.every)) for r in on_host)
+    check_room(values * itemsize, f"{values} values recorded in {steps} steps")
+    epochs = ROOM // max(step_bytes, 1) // epoch
+    chunk = min(chunk, max(epochs, 1) * epoch)
+    device_bytes, host_bytes = step_bytes * min(chunk, steps), values * itemsize
+    if device_bytes + host_bytes >= _FEW:
         message = "records take %.3g MiB in chunks of %d steps, and %.3g MiB of the host's memory"
-        _log.info(message, room / 2**20, most, host / 2**20)
-    return most
+        _log.info(message, device_bytes / 2**20, chunk, host_bytes / 2**20)
+    return chunk
 
 
 def digest_of(records: Sequence[Record]) -> str:
-    """Return a digest by which ranks compare what they record."""
-    recorded: list[object] = []
+    """Return a digest by which ranks compare their records."""
+    settings: list[object] = []
     for r in records:
-        recorded.append((r.name, r.kind, r.index.tobytes(), r.every, r.reduce, r.threshold))
-        if r.asked is not None and r.features is not None:
-            windows = r.asked.begin.tobytes(), r.asked.end.tobytes()
-            recorded.append((r.features.names, r.features.threshold, *windows))
-    return hashlib.sha256(repr(recorded).encode()).hexdigest()[:8]
+        settings.append((r.name, r.kind, r.index.tobytes(), r.every, r.reduce, r.threshold))
+        if r.windows is not None and r.features is not None:
+            windows = r.windows.begin.tobytes(), r.windows.end.tobytes()
+            settings.append((r.features.names, r.features.threshold, *windows))
+    return hashlib.sha256(repr(settings).encode()).hexdigest()[:8]
 
 
-def kept_unit(record: Record) -> str:
+def unit_of(record: Record) -> str:
+    """Return the unit of a record's reduced values; empty if unknown."""
     if record.reduce == "crossings":
         return "ms"
     if record.reduce in ("count", FEATURES) or record.matrix is not None:

@@ -1,9 +1,9 @@
-"""Reductions: from rows of recorded values to what is kept of them, on the device or the host.
+"""Reductions of recorded rows, on the device or the host.
 
-An engine samples voltages, states or other variables after every step into rows; a `Reducer` makes
-of the rows of a chunk what the record asks for: membrane currents of voltages, linear combinations,
-every n-th row, or extremes, sums and crossings that go on from chunk to chunk. Sums go through the
-rows one after another, so the results have the same bits however a run is divided.
+An engine samples voltages, states or other variables after every step into rows. A `Reducer` turns
+the rows of a chunk into the values that the record requests: membrane currents from voltages,
+linear combinations, every n-th row, or extremes, sums and crossings that go on from chunk to chunk.
+Sums go through the rows one after another: the results have the same bits however a run is divided.
 """
 
 from __future__ import annotations
@@ -72,7 +72,10 @@ class View:
 
 
 class Reducer:
-    """Reduces the rows of one record; `sources` are sampled, and kept as they are if `plain`."""
+    """Reduces the rows of one record; if `plain`, rows of its one source stay as they are.
+
+    Engines sample the `sources`: the record itself, or voltages and electrodes for `MEMBRANE`.
+    """
 
     def __init__(self, record: Record, model: Model) -> None:
         self.record, self.membrane = record, None
@@ -91,8 +94,8 @@ class Reducer:
         """(1, width) values at the begin of a step, from which crossings go on."""
         raise NotImplementedError
 
-    def taken(self, first: int, rows: int) -> tuple[int, int]:
-        """First of the rows that are kept, and how many; row 0 is the end of step `first`."""
+    def recorded_rows(self, first: int, rows: int) -> tuple[int, int]:
+        """Return the first recorded row, and their number; row 0 is the end of step `first`."""
         begin = -(first + 1) % self.record.every
         return begin, max(0, -(-(rows - begin) // self.record.every))
 
@@ -101,9 +104,9 @@ def packed_columns(column: np.ndarray, values: np.ndarray, width: int, fill: flo
     """(most, width): ascending values of each column from its top on, filled up below."""
     order = np.lexsort((values, column))
     number = np.bincount(column, minlength=width)
-    found = np.full((int(number.max(initial=0)), width), fill, values.dtype)
-    found[ranges(np.zeros_like(number), number), column[order]] = values[order]
-    return found
+    packed = np.full((int(number.max(initial=0)), width), fill, values.dtype)
+    packed[ranges(np.zeros_like(number), number), column[order]] = values[order]
+    return packed
 
 
 class HostReducer(Reducer):
@@ -112,8 +115,8 @@ class HostReducer(Reducer):
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
         values = self._mapped(samples, step - 1)
-        if self.record.asked is not None:
-            self._features = HostFeatures(self.record.asked)
+        if self.record.windows is not None:
+            self._features = HostFeatures(self.record.windows)
             if step == 0:
                 return self._features.take(values, step)
         if self.record.follows:
@@ -122,11 +125,11 @@ class HostReducer(Reducer):
 
     def chunk(self, samples: Sequence[np.ndarray], first: int) -> np.ndarray:
         values, reduce = self._mapped(samples, first), self.record.reduce
-        if self.record.asked is not None:
-            self._features = self._features or HostFeatures(self.record.asked)
+        if self.record.windows is not None:
+            self._features = self._features or HostFeatures(self.record.windows)
             return self._features.take(values, first + 1)
         if not reduce:
-            return values[self.taken(first, len(values))[0] :: self.record.every]
+            return values[self.recorded_rows(first, len(values))[0] :: self.record.every]
         if reduce in ("min", "max"):
             return self._extreme(values, reduce)
         if reduce in ("mean", "integral"):
@@ -145,7 +148,7 @@ class HostReducer(Reducer):
         values = samples[0]
         if self.membrane is not None:
             m, rows = self.membrane, len(values)
-            flow = m.g * (values[:, m.other] - values[:, m.own])
+            flow = m.g * (values[:, m.neighbour_column] - values[:, m.node_column])
             clamps = m.currents(first, rows, samples[1:])[:, m.clamp]
             values = np.zeros((rows, len(m.begin) - 1))
             for begin, terms in ((m.begin, flow), (m.clamp_begin, clamps)):
@@ -188,9 +191,9 @@ class DeviceReducer(Reducer):
         self._features: DeviceFeatures | None = None
         if self.membrane is not None:
             m = self.membrane
-            ints = [to_device(self._queue, a, np.int32) for a in (m.begin, m.other, m.own)]
-            more = [to_device(self._queue, a, np.int32) for a in (m.clamp_begin, m.clamp)]
-            self._tables = [*ints, to_device(self._queue, m.g, self._dtype), *more]
+            integers = m.begin, m.neighbour_column, m.node_column, m.clamp_begin, m.clamp
+            self._tables = [to_device(self._queue, a, np.int32) for a in integers]
+            self._tables.insert(3, to_device(self._queue, m.g, self._dtype))
         if record.matrix is not None:
             self._matrix = to_device(self._queue, record.matrix.T, self._dtype)
 
@@ -200,9 +203,9 @@ class DeviceReducer(Reducer):
 
     def _launch(self, name: str, rows: int, *arguments: object) -> None:
         """Enqueue a kernel whose work-items are the columns of some rows; integers are ``int``."""
-        given = [np.int32(a) if isinstance(a, int) else a for a in arguments]
+        typed = [np.int32(a) if isinstance(a, int) else a for a in arguments]
         width = self.width if name != "membrane" else len(self.record.index)
-        program.BoundKernel(self._built, name, given).launch_columns(self._queue, width, rows)
+        program.BoundKernel(self._built, name, typed).launch_columns(self._queue, width, rows)
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
         values = samples[0].astype(self._dtype)
@@ -210,8 +213,8 @@ class DeviceReducer(Reducer):
             view = View(cla.to_device(self._queue, np.ascontiguousarray(values)))
             view, _ = self._mapped(view, 1, step - 1, (0, 1, 1), samples[1:])
             values = view.array.get(self._queue)
-        if self.record.asked is not None and self.width:
-            self._features = DeviceFeatures(self.record.asked, self._queue, self._dtype)
+        if self.record.windows is not None and self.width:
+            self._features = DeviceFeatures(self.record.windows, self._queue, self._dtype)
             if step == 0:
                 row = cla.to_device(self._queue, np.ascontiguousarray(values))
                 return self._features.take(row, 1, 0, 0)
@@ -230,24 +233,24 @@ class DeviceReducer(Reducer):
         or (k, width) int64 with the steps of each column's crossings in these rows, filled up with
         -1.
         """
-        begin, kept = self.taken(first, rows)
+        begin, kept = self.recorded_rows(first, rows)
         reduce = self.record.reduce
         if not self.width:
             return np.zeros((1 if reduce else kept, 0), self._dtype)
         if not reduce and not kept:
             return np.zeros((0, self.width), self._dtype)
         view, mapped = self._mapped(view, rows, first, (begin, self.record.every, kept), outputs)
-        if self.record.asked is not None:
+        if self.record.windows is not None:
             if self._features is None:
-                self._features = DeviceFeatures(self.record.asked, self._queue, self._dtype)
+                self._features = DeviceFeatures(self.record.windows, self._queue, self._dtype)
             return self._features.take(view.array, rows, view.column, first + 1)
         if reduce:
             columns = rows, self.width, view.stride, view.column
             return self._reduced(reduce, view.array, columns, first)
         if not mapped:
-            given = self.width, begin, self.record.every, view.stride, view.column
+            rows_of = self.width, begin, self.record.every, view.stride, view.column
             out = cla.empty(self._queue, (kept, self.width), self._dtype)
-            self._launch("some_rows", kept, *given, view.array, out)
+            self._launch("some_rows", kept, *rows_of, view.array, out)
             return out.get(self._queue)
         return view.array.get(self._queue)
 
@@ -256,25 +259,25 @@ class DeviceReducer(Reducer):
         view: View,
         rows: int,
         first: int,
-        taken: tuple[int, int, int],
+        recorded_rows: tuple[int, int, int],
         outputs: Sequence[np.ndarray],
     ) -> tuple[View, bool]:
         """Return membrane currents and linear combinations of rows, and whether there are any."""
-        begin, every, kept = taken
+        begin, every, kept = recorded_rows
         mapped = False
         if self.membrane is not None:
             clamps = self.membrane.currents(first, rows, outputs)
             width = len(self.record.index)
             out = cla.empty(self._queue, (kept, width), self._dtype)
-            given = width, begin, every, view.stride, view.column, clamps.shape[1]
-            given_clamps = to_device(self._queue, clamps, self._dtype)
-            self._launch("membrane", kept, *given, view.array, *self._tables, given_clamps, out)
+            sizes = width, begin, every, view.stride, view.column, clamps.shape[1]
+            clamp_rows = to_device(self._queue, clamps, self._dtype)
+            self._launch("membrane", kept, *sizes, view.array, *self._tables, clamp_rows, out)
             view, begin, every, mapped = View(out), 0, 1, True
         if self.record.matrix is not None:
             out = cla.empty(self._queue, (kept, self.width), self._dtype)
             terms = self.record.matrix.shape[1]
-            given = self.width, begin, every, view.stride, view.column, terms
-            self._launch("combine", kept, *given, view.array, self._matrix, out)
+            sizes = self.width, begin, every, view.stride, view.column, terms
+            self._launch("combine", kept, *sizes, view.array, self._matrix, out)
             view, mapped = View(out), True
         return view, mapped
 
@@ -300,30 +303,39 @@ class DeviceReducer(Reducer):
         if listed:
             set_zero(self._count, self._queue)
         row_of = cla.empty(self._queue, (max(room, 1), width), np.int32)
-        given = room, real(self.record.threshold), values, self._kept, self._count, row_of
-        self._launch("crossings", 1, *columns, *given)
+        self._launch(
+            "crossings",
+            1,
+            *columns,
+            room,
+            real(self.record.threshold),
+            values,
+            self._kept,
+            self._count,
+            row_of,
+        )
         count = self._count.get(self._queue).astype(np.int64)
         if not listed:
             return count[None]
         most = int(count.max())
-        found = row_of[:most].get(self._queue).astype(np.int64) if most else np.zeros((0, width))
-        return np.where(np.arange(most)[:, None] < count, found + first, -1).astype(np.int64)
+        row = row_of[:most].get(self._queue).astype(np.int64) if most else np.zeros((0, width))
+        return np.where(np.arange(most)[:, None] < count, row + first, -1).astype(np.int64)
 
 
 _Kind = TypeVar("_Kind", bound=Reducer)
 
 
 class Reducers(Generic[_Kind]):
-    """The reducers of what is recorded now; a record that goes on keeps its own."""
+    """The reducers of the records of a run; a record that goes on keeps its reducer."""
 
     def __init__(self, make: Callable[[Record], _Kind]) -> None:
         self._make = make
         self.each: list[_Kind] = []
 
     def begin(self, records: Sequence[Record]) -> None:
-        """Take records, of which those that are known keep their reducers."""
-        known = {id(reducer.record): reducer for reducer in self.each}
-        self.each = [known.get(id(r)) or self._make(r) for r in records]
+        """Make reducers for new records; the others keep theirs."""
+        earlier = {id(reducer.record): reducer for reducer in self.each}
+        self.each = [earlier.get(id(r)) or self._make(r) for r in records]
 
     @property
     def sources(self) -> list[Record]:
@@ -331,13 +343,13 @@ class Reducers(Generic[_Kind]):
         return [source for reducer in self.each for source in reducer.sources]
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> list[np.ndarray]:
-        """(1, width) values of each at the begin of a step; `samples` has those of `sources`."""
-        return [reducer.now(own, step) for reducer, own in self.with_own(samples)]
+        """(1, width) values of each at the begin of a step, from samples of all `sources`."""
+        return [reducer.now(part, step) for reducer, part in self.with_samples(samples)]
 
-    def with_own(
+    def with_samples(
         self, samples: Sequence[np.ndarray]
     ) -> Iterator[tuple[_Kind, Sequence[np.ndarray]]]:
-        """Each reducer, and those samples of `sources` that are its own."""
+        """Yield each reducer, and the samples of its sources."""
         begin = 0
         for reducer in self.each:
             end = begin + len(reducer.sources)

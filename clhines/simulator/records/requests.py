@@ -18,6 +18,7 @@ from clhines.core.checks import (
 )
 from clhines.core.errors import InputError, meant
 from clhines.simulator.analysis.features import Features
+from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.mechanisms.text.reader import CURRENT_UNITS
 from clhines.simulator.model.model import IonNodes, Model
 from clhines.simulator.network.groups import Group
@@ -37,7 +38,146 @@ from clhines.simulator.records.records import (
 )
 
 
-def kept_of(
+def find_record(
+    network: Network, model: Model, what: object, at: ArrayLike | Group, index: ArrayLike | None
+) -> Record:
+    """Return the record of a variable at nodes, or of instances of a group; all rows are kept."""
+    if not isinstance(what, str):
+        raise InputError(f"what is {shown(what)}; expected a name, as 'v', or 'm' of a Group")
+    if "=" in what:
+        raise InputError(
+            f"{shown(what)} is an expression; expected a name: record its variables, and compute "
+            "it from the result"
+        )
+    if isinstance(at, Group):
+        return _record_of_group(network, model, what, at, index)
+    if index is not None:
+        raise InputError(
+            f"index is {shown(index)} for nodes; expected None: it is of the instances of a "
+            "Group; give the nodes alone"
+        )
+    if "." in what:
+        return _record_of_mechanism(network, model, what, at)
+    return _record_of_nodes(model, what, at)
+
+
+def _record_of_nodes(model: Model, variable: str, at: ArrayLike) -> Record:
+    if variable == "v":
+        return Record("v", VOLTAGE, _nodes(model, at), unit="mV")
+    if variable == "i_membrane":
+        nodes = _nodes(model, at)
+        Membrane(model, nodes)  # raises InputError if it is not supported there
+        return Record("i_membrane", MEMBRANE, nodes, unit="nA")
+    for ion in model.ions if model.has_times else ():
+        if variable in ion.variables:
+            return _record_of_ion(ion, variable, at)
+    raise InputError(
+        f"{shown(variable)} of nodes; expected 'v', 'i_membrane', a name as 'hh.m', or for a "
+        "state the Group that insert() or add() gave"
+    )
+
+
+def _nodes(model: Model, at: ArrayLike) -> np.ndarray:
+    return as_indices("at", np.atleast_1d(as_array("at", at)), model.forest.num_nodes, "node")
+
+
+def _record_of_ion(ion: IonNodes, variable: str, at: ArrayLike) -> Record:
+    nodes = np.atleast_1d(as_array("at", at))
+    last_node = int(max(ion.node.max(initial=0), nodes.max(initial=0)))
+    index = as_indices("at", nodes, last_node + 1, "node")
+    without_ion = index[~np.isin(index, ion.node)]
+    if len(without_ion):
+        raise InputError(f"{variable} of node {without_ion[0]}, where there is no ion {ion.name}")
+    units = dict(zip(ion.variables, ("mV", "mM", "mM", "mA/cm2"), strict=True))
+    return Record(variable, ION, index, unit=units[variable])
+
+
+def _record_of_group(
+    network: Network, model: Model, variable: str, group: Group, index: ArrayLike | None
+) -> Record:
+    """Return the record of a variable of a group's instances, or of the voltage at their nodes."""
+    mechanism = group.mechanism
+    if group.network is not network:
+        raise InputError(f"group {mechanism.name} belongs to another network")
+    chosen = np.arange(len(group))
+    if index is not None:
+        index = np.atleast_1d(as_array("index", index))
+        chosen = as_places("index", index, len(group), mechanism.name)
+    if variable == "v":
+        return Record("v", VOLTAGE, group.nodes[chosen], unit="mV")
+    if variable == CURRENT and has_bare_current(mechanism):
+        return _record_of_current(model, group, chosen)
+    kind, instance = model.instances[group.number]
+    names = mechanism.states
+    if model.has_times:
+        quantities = (*mechanism.program.states, *mechanism.program.outputs)
+        played = [p.parameter for p in model.played if p.kind == kind]
+        names = (*names, *(q.name for q in quantities), *played)
+        internal_names = {q.public: q.name for q in quantities if q.public}
+        variable = internal_names.get(variable, variable)
+    if variable in model.of_last(kind):
+        raise InputError(f"{variable} of {mechanism.name} is one for all; expected another name")
+    if variable not in names:
+        raise _unknown_variable(mechanism, kind, variable, names)
+    return Record(variable, kind, instance[chosen], unit=mechanism.units.get(variable, ""))
+
+
+def _unknown_variable(
+    mechanism: Mechanism, kind: int, variable: str, names: tuple[str, ...]
+) -> InputError:
+    current = (CURRENT,) if kind >= 0 and has_bare_current(mechanism) else ()
+    expected = ", ".join(dict.fromkeys(("v", *current, *names))) + meant(variable, names)
+    problem = f"{mechanism.name} has no state {shown(variable)}"
+    if variable in mechanism.parameters:
+        problem = f"{shown(variable)} of {mechanism.name} is the same in all of a run"
+    return InputError(f"{problem}; expected {expected}")
+
+
+def _record_of_current(model: Model, group: Group, chosen: np.ndarray) -> Record:
+    kind, instance = model.instances[group.number]
+    mechanism = group.mechanism
+    if kind < 0:
+        raise InputError(
+            f"the current of {mechanism.name} has constants and v alone; expected 'v', to compute "
+            "it from"
+        )
+    if len(np.unique(chosen)) < len(chosen):
+        raise InputError(f"index has an instance of {mechanism.name} twice; expected each once")
+    return Record(CURRENT, kind, instance[chosen], unit=CURRENT_UNITS[mechanism.kind])
+
+
+def _record_of_mechanism(network: Network, model: Model, what: str, at: ArrayLike) -> Record:
+    """Return the record of ``MECHANISM.VARIABLE`` at nodes, by the groups that are there."""
+    name, _, variable = what.partition(".")
+    mechanisms = dict.fromkeys(g.mechanism.name for g in network.groups)
+    if name not in mechanisms:
+        expected = ", ".join(mechanisms) or "none"
+        problem = f"{shown(what)}: {name} is not in the network"
+        raise InputError(f"{problem}; expected one of {expected}{meant(name, mechanisms)}")
+    nodes = _nodes(model, at)
+    count, index = np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64)
+    kinds, internal_name, unit = set[int](), variable, ""
+    for group in (g for g in network.groups if g.mechanism.name == name):
+        order = np.argsort(group.nodes, kind="stable")
+        first, last = (np.searchsorted(group.nodes, nodes, s, order) for s in ("left", "right"))
+        count += last - first
+        here = np.flatnonzero(last > first)
+        if len(here):
+            record = _record_of_group(network, model, variable, group, order[first[here]])
+            index[here], internal_name, unit = record.index, record.name, record.unit
+            kinds.add(record.kind)
+    wrong = np.flatnonzero(count != 1)
+    if len(wrong):
+        raise InputError(
+            f"{what} of node {nodes[wrong[0]]}, where {name} is {count[wrong[0]]} times; expected "
+            "it once, or the Group that insert() or add() gave"
+        )
+    if len(kinds) != 1:
+        raise InputError(f"{what}: expected nodes of one group that insert() or add() gave")
+    return Record(internal_name, kinds.pop(), index, unit=unit)
+
+
+def with_reduction(
     record: Record,
     dt: float,
     every: float | None,
@@ -45,164 +185,48 @@ def kept_of(
     threshold: float | None,
     matrix: ArrayLike | None,
 ) -> Record:
-    """Check what is to be kept of a record's values, and return the record with it."""
+    """Return a record with the checked reduction, interval and matrix of its values."""
     features = reduce if isinstance(reduce, Features) else None
+    if features is not None and record.kind != VOLTAGE:
+        raise InputError(f"reduce=Features(...) of {record.name}; expected it of 'v'")
+    name = ""
     if features is not None:
-        if record.kind != VOLTAGE:
-            raise InputError(f"reduce=Features(...) of {record.name}; expected it of 'v'")
-        reduce = FEATURES
-    if reduce is not None:
-        as_choice("reduce", reduce, (*REDUCTIONS, FEATURES) if features else REDUCTIONS)
-        if every is not None:
-            raise InputError(
-                f"every is {shown(every)} with reduce={reduce!r}; expected one of the two, as "
-                "reductions are of all steps"
-            )
+        name = FEATURES
+    elif reduce is not None:
+        name = as_choice("reduce", reduce, REDUCTIONS)
+    if name and every is not None:
+        raise InputError(
+            f"every is {shown(every)} with reduce={name!r}; expected one of the two, as "
+            "reductions are of all steps"
+        )
     steps = 1 if every is None else whole_steps(every, dt)
     if not steps:
         raise InputError(
             f"every is {shown(every)} ms; expected a multiple of dt, {dt:g} ms, above 0"
         )
-    crossed = reduce in CROSSED
-    if crossed != (threshold is not None):
-        expected = "a number" if crossed else "None, or reduce='count' or 'crossings'"
-        raise InputError(f"threshold is {shown(threshold)}; expected {expected}")
-    unit = "mV" if record.name == "v" else None
-    limit = 0.0 if threshold is None else as_number("threshold", threshold, unit)
-    weights = None
-    if matrix is not None:
-        weights = as_real("matrix", matrix)
-        shape, places = weights.shape, len(record.index)
-        if weights.ndim != 2 or not shape[0] or shape[1] != places:
-            raise InputError(
-                f"matrix has shape {shape}; expected (k, {places}), a column for each place"
-            )
     return replace(
         record,
         every=steps,
-        reduce=str(reduce or ""),
-        threshold=limit,
-        matrix=weights,
+        reduce=name,
+        threshold=_threshold(record, name, threshold),
+        matrix=None if matrix is None else _matrix(matrix, len(record.index)),
         features=features,
     )
 
 
-def find_record(
-    network: Network, model: Model, what: object, at: ArrayLike | Group, index: ArrayLike | None
-) -> Record:
-    """Check the arguments of `Simulation.record` and return the record."""
-    if isinstance(what, str) and "=" in what:
+def _threshold(record: Record, reduce: str, threshold: float | None) -> float:
+    if (reduce in CROSSED) != (threshold is not None):
+        expected = "a number" if reduce in CROSSED else "None, or reduce='count' or 'crossings'"
+        raise InputError(f"threshold is {shown(threshold)}; expected {expected}")
+    if threshold is None:
+        return 0.0
+    return as_number("threshold", threshold, "mV" if record.name == "v" else None)
+
+
+def _matrix(matrix: ArrayLike, places: int) -> np.ndarray:
+    checked = as_real("matrix", matrix)
+    if checked.ndim != 2 or not checked.shape[0] or checked.shape[1] != places:
         raise InputError(
-            f"{shown(what)} is an expression; expected a name: record its variables, and compute "
-            "it from the result"
+            f"matrix has shape {checked.shape}; expected (k, {places}), a column for each place"
         )
-    if not isinstance(at, Group) and isinstance(what, str) and "." in what and index is None:
-        return _record_at(network, model, what, at)
-    if not isinstance(at, Group):
-        if index is not None:
-            raise InputError(
-                f"index is {shown(index)} for nodes; expected None: it is of the instances of a "
-                "Group; give the nodes alone"
-            )
-        if isinstance(what, str) and what == "i_membrane":
-            nodes = _nodes(model, at)
-            Membrane(model, nodes)  # rejects what it cannot
-            return Record(what, MEMBRANE, nodes, unit="nA")
-        ions = model.ions if model.has_times else ()
-        known = {name: ion for ion in ions for name in ion.variables}
-        if isinstance(what, str) and what in known:
-            return _ion_record(known[what], what, at)
-        if not isinstance(what, str) or what != "v":
-            raise InputError(
-                f"{shown(what)} of nodes; expected 'v', 'i_membrane', a name as 'hh.m', or for a "
-                "state the Group that insert() or add() gave"
-            )
-        return Record("v", VOLTAGE, _nodes(model, at), unit="mV")
-    if at.network is not network:
-        raise InputError(f"group {at.mechanism.name} belongs to another network")
-    chosen = np.arange(len(at))
-    if index is not None:
-        index = np.atleast_1d(as_array("index", index))
-        chosen = as_places("index", index, len(at), at.mechanism.name)
-    if what == "v":
-        return Record("v", VOLTAGE, at.nodes[chosen], unit="mV")
-    names = at.mechanism.states
-    if what == CURRENT and has_bare_current(at.mechanism):
-        return _current_record(model, at, chosen)
-    kind, instance = model.instances[at.number]
-    if model.has_times:
-        program = at.mechanism.program
-        played = [p.parameter for p in model.played if p.kind == kind]
-        names = (*names, *(q.name for q in (*program.states, *program.outputs)), *played)
-        public = {q.public: q.name for q in (*program.states, *program.outputs) if q.public}
-        what = public.get(str(what), what)
-    if what in model.of_last(kind):
-        raise InputError(f"{what} of {at.mechanism.name} is one for all; expected another name")
-    if what not in names:
-        current = (CURRENT,) if kind >= 0 and has_bare_current(at.mechanism) else ()
-        expected = ", ".join(dict.fromkeys(("v", *current, *names))) + meant(what, names)
-        name, text = at.mechanism.name, shown(what)
-        if isinstance(what, str) and what in at.mechanism.parameters:
-            raise InputError(f"{text} of {name} is the same in all of a run; expected {expected}")
-        raise InputError(f"{name} has no state {text}; expected {expected}")
-    return Record(what, kind, instance[chosen], unit=at.mechanism.units.get(what, ""))
-
-
-def _record_at(network: Network, model: Model, what: str, at: ArrayLike) -> Record:
-    """Return the record of ``MECHANISM.VARIABLE`` at nodes, by the groups that are there."""
-    mechanism, _, variable = what.partition(".")
-    known = dict.fromkeys(g.mechanism.name for g in network.groups)
-    if mechanism not in known:
-        expected = ", ".join(known) or "none"
-        problem = f"{shown(what)}: {mechanism} is not in the network"
-        raise InputError(f"{problem}; expected one of {expected}{meant(mechanism, known)}")
-    nodes = _nodes(model, at)
-    found, index = np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64)
-    kinds, name, unit = set[int](), variable, ""
-    for group in (g for g in network.groups if g.mechanism.name == mechanism):
-        order = np.argsort(group.nodes, kind="stable")
-        first, last = (np.searchsorted(group.nodes, nodes, s, order) for s in ("left", "right"))
-        found += last - first
-        here = np.flatnonzero(last > first)
-        if len(here):
-            one = find_record(network, model, variable, group, order[first[here]])
-            index[here], name, unit = one.index, one.name, one.unit
-            kinds.add(one.kind)
-    wrong = np.flatnonzero(found != 1)
-    if len(wrong) or len(kinds) != 1:
-        if not len(wrong):
-            raise InputError(f"{what}: expected nodes of one group that insert() or add() gave")
-        times, node = int(found[wrong[0]]), int(nodes[wrong[0]])
-        raise InputError(
-            f"{what} of node {node}, where {mechanism} is {times} times; expected it once, or the "
-            "Group that insert() or add() gave"
-        )
-    return Record(name, kinds.pop(), index, unit=unit)
-
-
-def _nodes(model: Model, at: ArrayLike) -> np.ndarray:
-    return as_indices("at", np.atleast_1d(as_array("at", at)), model.forest.num_nodes, "node")
-
-
-def _current_record(model: Model, at: Group, chosen: np.ndarray) -> Record:
-    kind, instance = model.instances[at.number]
-    name = at.mechanism.name
-    if kind < 0:
-        raise InputError(
-            f"the current of {name} has constants and v alone; expected 'v', to compute it from"
-        )
-    if len(np.unique(chosen)) < len(chosen):
-        raise InputError(f"index has an instance of {name} twice; expected each once")
-    unit = CURRENT_UNITS[at.mechanism.kind]
-    return Record("i", kind, instance[chosen], unit=unit)
-
-
-def _ion_record(ion: IonNodes, what: str, at: ArrayLike) -> Record:
-    nodes = np.atleast_1d(as_array("at", at))
-    index = as_indices("at", nodes, int(max(ion.node.max(initial=0), nodes.max(initial=0))) + 1,
-                       "node")  # fmt: skip
-    bare = index[~np.isin(index, ion.node)]
-    if len(bare):
-        raise InputError(f"{what} of node {bare[0]}, where there is no ion {ion.name}")
-    units = dict(zip(ion.variables, ("mV", "mM", "mM", "mA/cm2"), strict=True))
-    return Record(what, ION, index, unit=units[what])
+    return checked

@@ -6,6 +6,7 @@ import errno
 import glob
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,13 +21,13 @@ _BLOCK = 1 << 20  # bytes written at once
 
 
 class RecordWriter:
-    """A file, or files of one name, that rows are appended to; `paths` are those written so far.
+    """Appends rows to a file, or to files of one name; `paths` are the files so far.
 
     Rows that could not be written, as on a full disk, are kept, and written before the next ones.
 
     For ``NAME.npz`` there are files ``NAME-00000.npz``, ``NAME-00001.npz`` ..., each whole or not
-    there, with arrays ``t`` and ``values``; ``NAME.h5`` or ``NAME.hdf5`` is one file with data sets
-    of these names, by h5py. InputError: another ending, there is such a file, or h5py is missing.
+    there, with arrays ``t`` and ``values``. ``NAME.h5`` or ``NAME.hdf5`` is one file with data sets
+    of these names. InputError: another suffix, the file exists, or h5py is not installed.
     """
 
     def __init__(self, path: PathLike) -> None:
@@ -41,8 +42,10 @@ class RecordWriter:
         if self._path.suffix != ".npz":
             _h5py()
         name = glob.escape(self._path.stem) + "-[0-9][0-9][0-9][0-9][0-9].npz"
-        here = sorted(self._path.parent.glob(name)) if self._path.suffix == ".npz" else [self._path]
-        for path in here[:1]:
+        paths = [self._path]
+        if self._path.suffix == ".npz":
+            paths = sorted(self._path.parent.glob(name))
+        for path in paths[:1]:
             _check_new(path)
 
     @property
@@ -80,7 +83,7 @@ class RecordWriter:
             raise InputError(f"{self._path} cannot be written: {reason}") from error
 
     def _append_hdf5(self, t: np.ndarray, values: np.ndarray) -> None:
-        """Append rows in room that the disk has granted: libhdf5 crashes where a write fails."""
+        """Append rows to space reserved on the disk: libhdf5 crashes if a write fails."""
         if not self.paths:
             _check_new(self._path)
             with whole(self._path) as empty:
@@ -107,14 +110,14 @@ def _empty_hdf5(values: np.ndarray) -> bytes:
 
 
 def _room(values: np.ndarray) -> int:
-    """Return the bytes by which rows may make an HDF5 file longer, at most."""
+    """Return the most bytes that rows add to an HDF5 file."""
     chunks = -(-len(values) // _ROWS)
-    of_chunk = _ROWS * (8 + max(values.shape[1], 1) * values.dtype.itemsize)
-    return chunks * (of_chunk + _INDEX) + _HEADERS
+    chunk_bytes = _ROWS * (8 + max(values.shape[1], 1) * values.dtype.itemsize)
+    return chunks * (chunk_bytes + _INDEX) + _HEADERS
 
 
 def _reserve(path: Path, more: int) -> None:
-    """Make a file longer on the disk, or raise OSError and leave it as it was."""
+    """Extend a file by `more` bytes on the disk, or raise OSError and leave it unchanged."""
     with open(path, "r+b") as file:
         size = file.seek(0, os.SEEK_END)
         try:
@@ -128,7 +131,7 @@ def _reserve(path: Path, more: int) -> None:
 
 
 def _allocated(file: int, begin: int, size: int) -> bool:
-    """Whether the system has allocated bytes of a file; False where it cannot."""
+    """Whether the system has allocated bytes of a file; False if it cannot."""
     if not hasattr(os, "posix_fallocate"):
         return False
     try:
@@ -145,7 +148,7 @@ def _check_new(path: Path) -> None:
         raise InputError(f"to: {path} is there already; expected another name")
 
 
-def _h5py():  # type: ignore[no-untyped-def]
+def _h5py() -> Any:
     try:
         import h5py
     except ImportError as error:

@@ -22,7 +22,7 @@ def test_sums_of_windows_and_segments_are_enough():
     for k, row in np.argwhere(begin < end):
         part = v[row, begin[k, row] : end[k, row]]
         kept[:, k, row] = part.sum(), part.min(), part.max()
-    found = features.found(t, WindowSums(segments_of(v, features.threshold), *kept))
+    found = features.of_windows(t, WindowSums(segments_of(v, features.threshold), *kept))
     expected = extract(v, t, FEATURES, **given)
     assert list(found) == [*FEATURES, "voltage_at"]
     for name in FEATURES:

@@ -9,7 +9,7 @@ from traces import END, START, made_traces, matched
 from clhines import Network, Simulation, discretise, sample_cells
 from clhines.core.errors import InputError
 from clhines.simulator.analysis import FEATURES, Features, extract, voltage_at
-from clhines.simulator.records.features import Asked, DeviceFeatures, HostFeatures
+from clhines.simulator.records.features import DeviceFeatures, FeatureWindows, HostFeatures
 
 DT = 0.025
 TIMES = [0.0, 3.01, 100.0, 499.99]
@@ -17,17 +17,17 @@ TIMES = [0.0, 3.01, 100.0, 499.99]
 
 def taken(features, t, v, cuts, device=None):
     """Features of traces whose samples come in chunks; on a device, with a column beside them."""
-    asked = Asked(features, *features.windows(t, len(v)), 0)
+    windows = FeatureWindows(features, *features.windows(t, len(v)), 0)
     if device is None:
-        host = HostFeatures(asked)
+        host = HostFeatures(windows)
         chunks = [host.take(v[:, a:b].T, a) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
-        return asked.found(chunks, t)
+        return windows.values(chunks, t)
     queue, dtype = device
-    found, chunks = DeviceFeatures(asked, queue, dtype), []
+    found, chunks = DeviceFeatures(windows, queue, dtype), []
     for a, b in zip(cuts[:-1], cuts[1:], strict=True):
         rows = np.ascontiguousarray(np.vstack([np.full((1, b - a), 99.0), v[:, a:b]]).T)
         chunks.append(found.take(cla.to_device(queue, rows.astype(dtype)), b - a, 1, a))
-    return asked.found(chunks, t)
+    return windows.values(chunks, t)
 
 
 def traces_and_stimuli(count, dt):
