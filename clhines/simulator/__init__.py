@@ -13,14 +13,14 @@ of events, *in whole steps* or *at exact times*. A *rank* is an MPI process.
 
 Who owns what
     `simulation`: `Simulation`, what users call, and `result`: `Result`. A simulation owns a
-    `runner`: the run in use, the network as a model, `Changing`, which takes values on the way, and
-    `Recordings`. `choose` takes an engine for it. `engines`: the table of engines, runs, the
-    reference in NumPy, which is the oracle; `gpu` and `cpu`: epochs of whole cells. `kinds`: all
-    that a template needs to know of one mechanism. `events`: spikes to targets, weights. `state`:
-    values on the device, their start, files, copies. `records`: recorded quantities. `ranks`: MPI.
-    `population`: many sets of parameters. `interrupt`: Ctrl-C, at the end of a chunk. `passive`:
-    `PassiveCells`. `known_answers`: problems for `solver.device.trust`.
-    `importing`: what an importer needs of a run.
+    `runner`, the run in use and the network as a model, `updates` (`set`, `reset`) and
+    `recordings`; `course` is one call of `run`. `choose` chooses an engine. `engines`: the table
+    of engines, runs, the reference in NumPy, which is the oracle; `gpu` and `cpu`: epochs of whole
+    cells. `kinds`: all that a template needs to know of one mechanism. `events`: spikes to
+    targets, weights. `state`: values on the device, their start, files, copies. `records`:
+    recorded quantities. `ranks`: MPI. `population`: many sets of parameters. `interrupt`: Ctrl-C,
+    at the end of a chunk. `passive`: `PassiveCells`. `known_answers`: problems for
+    `solver.device.trust`. `importing`: what an importer needs of a run.
 
 A cell with a current into its soma, on the device and by the oracle:
 

@@ -55,8 +55,8 @@ def check_options(options: Iterable[str], own: Iterable[str]) -> None:
 
 
 @dataclass(frozen=True)
-class MadeRun:
-    runner: Run
+class EngineRun:
+    run: Run
     engine: str
     chunk: int
 
@@ -92,7 +92,7 @@ def described() -> list[tuple[str, str, str, str, str]]:
     return found
 
 
-def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool) -> MadeRun:
+def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool) -> EngineRun:
     with agreed(ranks):
         asked, decisions, own, shares = request.engine != "auto", None, model, list[Share]()
         if ranks is not None:
@@ -110,14 +110,14 @@ def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool)
         with naming_memory(request.what, request.chunk):
             run, engine = _first(engines, needs, job)
     if ranks is None or decisions is None:
-        return MadeRun(run, engine, request.chunk)
+        return EngineRun(run, engine, request.chunk)
     run, engine = _of_all(ranks, job, run, engine)
-    return MadeRun(SplitRun(ranks, shares, decisions, run), engine, request.chunk)
+    return EngineRun(SplitRun(ranks, shares, decisions, run), engine, request.chunk)
 
 
 def make_own(
     ranks: Ranks, network: Network, model: Model, request: Request, overlap: bool | None
-) -> MadeRun:
+) -> EngineRun:
     """Make the run of a rank that has described its own cells."""
     on_host = request.queue is None or devices.is_cpu(request.queue.device)
     whole = gathered(ranks, network, model, on_host, overlap)
@@ -129,7 +129,7 @@ def make_own(
         with naming_memory(request.what, request.chunk):
             found = _first(*_engines([], asked, request), job)
     run, engine = _of_all(ranks, job, *found)
-    return MadeRun(OwnRun(ranks, whole, run), engine, request.chunk)
+    return EngineRun(OwnRun(ranks, whole, run), engine, request.chunk)
 
 
 def _of_all(ranks: Ranks, job: Job, run: Run, engine: str) -> tuple[PartRun, str]:

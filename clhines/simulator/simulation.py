@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass, field
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,15 +12,13 @@ import pyopencl as cl
 from numpy.typing import ArrayLike, DTypeLike
 
 from clhines.core.checks import as_choice, as_number, as_switch, as_whole_number, shown
-from clhines.core.errors import InputError, RunInterrupt, SimulationError, say_to_caller
+from clhines.core.errors import InputError
 from clhines.core.files import PathLike
-from clhines.core.progress import bar, showing
-from clhines.core.summary import counted
 from clhines.simulator.analysis.features import Features
 from clhines.simulator.choose import check_options
-from clhines.simulator.engines.run import MakeRun, Request, Run, naming_memory
+from clhines.simulator.course import RunCourse
+from clhines.simulator.engines.run import MakeRun, Request, Run
 from clhines.simulator.engines.table import CHOICES
-from clhines.simulator.interrupt import InterruptDelay
 from clhines.simulator.mechanisms.text.rules import REWARD
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.groups import Group, inside
@@ -32,14 +27,15 @@ from clhines.simulator.network.times import LAST_STEP, whole_steps
 from clhines.simulator.ranks.described import check_complete
 from clhines.simulator.ranks.mpi import agreed, own_queue
 from clhines.simulator.ranks.partition import check_same, exchanged_during, ranks_of
+from clhines.simulator.recordings import Recordings
 from clhines.simulator.records.columns import Recording
 from clhines.simulator.records.records import Record, digest_of
-from clhines.simulator.result import Result, joined_result
-from clhines.simulator.runner import Changing, CurrentModel, Progress, Recordings, Runner
+from clhines.simulator.result import Result
+from clhines.simulator.runner import CurrentModel, Progress, Runner
 from clhines.simulator.state import saved as saved_states
-from clhines.simulator.state.chunk import RUNAWAY, Chunk, UnderWay
-from clhines.simulator.state.host_grid import settled
+from clhines.simulator.state.chunk import UnderWay
 from clhines.simulator.state.variables import copies_of, network_of_copies
+from clhines.simulator.updates import Updates
 from clhines.solver.device import devices
 from clhines.solver.device.devices import is_cpu
 from clhines.solver.device.guard import ClosedProxy, Holder, exclusive, lock_of
@@ -47,14 +43,12 @@ from clhines.solver.plan.plan import real_name
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-    from tqdm import tqdm
 
 _Self = TypeVar("_Self", bound="Simulation")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 # Whether spikes are exchanged during the next epoch; None: see `partition.exchanged_during`.
 OVERLAP: bool | None = None
 _HOST = "the host, NumPy"
-_COMPILES = "kernels compile before the first steps of a new model"
 
 
 def collective(method: _Method) -> _Method:
@@ -159,8 +153,8 @@ class Simulation(Holder):
                 as_choice("engine", engine, CHOICES)
             check_options(options, signature(Simulation).parameters)
             self.network = network
-            made_of = {"dt": dt, "v_init": v_init, "secondorder": secondorder, "seed": seed}
-            current = CurrentModel(network, made_of)
+            settings = {"dt": dt, "v_init": v_init, "secondorder": secondorder, "seed": seed}
+            current = CurrentModel(network, settings)
             chunk = as_whole_number("chunk", chunk, 1, LAST_STEP)
             if max_spikes is not None:
                 max_spikes = as_whole_number("max_spikes", max_spikes, 1, 2**31 - 1)
@@ -175,27 +169,27 @@ class Simulation(Holder):
             self.dtype = np.dtype("float64" if engine == "reference" else dtype)
         request = Request(network, queue, self.dtype, engine, chunk, max_spikes, method, options)
         self._apart = self.ranks is not None and network.gids is not None
-        asked = {"engine": engine, "chunk": chunk, "max_spikes": max_spikes, "method": method}
-        overlap = self._overlaps(current, on_host, {"dtype": self.dtype, **asked})
+        compared = {"engine": engine, "chunk": chunk, "max_spikes": max_spikes, "method": method}
+        overlap = self._overlaps(current, on_host, {"dtype": self.dtype, **compared})
         self._runner, self._progress = Runner(current, self.ranks, request, overlap), Progress()
         self._recordings = Recordings(self._runner, self.dtype)
-        self._changing = Changing(self._runner, self._progress, self._recordings)
+        self._updates = Updates(self._runner, self._progress, self._recordings)
         inside(network).freeze()
         self._made = True
 
     def _overlaps(
-        self, current: CurrentModel, on_host: bool, asked: dict[str, object]
+        self, current: CurrentModel, on_host: bool, arguments: dict[str, object]
     ) -> bool | None:
-        """Whether spikes are exchanged during an epoch; ranks must have asked for the same."""
+        """Whether spikes are exchanged during an epoch; the arguments of ranks must be equal."""
         if self.ranks is None:
             check_complete(self.network)
             return False
         self.ranks.same({"that the network has gids": self._apart})
         if self._apart:
-            self.ranks.same({name: str(value) for name, value in asked.items()})
+            self.ranks.same({name: str(value) for name, value in arguments.items()})
             return OVERLAP
-        check_same(self.ranks, current.known, current.signature, asked)
-        delay = current.known.connections.min_delay
+        check_same(self.ranks, current.compiled, current.signature, arguments)
+        delay = current.compiled.connections.min_delay
         return exchanged_during(self.ranks, delay, on_host, OVERLAP)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -211,7 +205,7 @@ class Simulation(Holder):
     @property
     def model(self) -> Model:
         """The network as arrays, with all that `set` has changed; read-only."""
-        return self._runner.model.now
+        return self._runner.model.current
 
     @property
     def runner(self) -> Run:
@@ -221,12 +215,12 @@ class Simulation(Holder):
     @property
     def engine(self) -> str:
         """Name of the engine that was chosen."""
-        return self._runner.made.engine
+        return self._runner.engine_run.engine
 
     @property
     def chunk(self) -> int:
         """Steps between two reads of the device."""
-        return self._runner.made.chunk
+        return self._runner.engine_run.chunk
 
     def _check_together(self, what: str) -> None:
         """Raise InputError, on all ranks, where each has described its own cells."""
@@ -256,7 +250,7 @@ class Simulation(Holder):
             if self._runner.request.queue is not None:
                 self._runner.request.queue.finish()
             gone: Any = ClosedProxy(self)
-            self._runner = self._recordings = self._changing = gone
+            self._runner = self._recordings = self._updates = gone
 
     @property
     def device_label(self) -> str:
@@ -267,7 +261,7 @@ class Simulation(Holder):
     @property
     def t(self) -> float:
         """Time, ms."""
-        return self.step * self._runner.model.known.dt
+        return self.step * self._runner.model.compiled.dt
 
     @collective
     def run(self, duration: float, progress: bool = False) -> Result:
@@ -304,133 +298,27 @@ class Simulation(Holder):
         Each exception that ends a run has a `result` of the chunks until then; with ``to`` it has
         the rows that could not be written.
         """
-        self._changing.settle()
-        dt = self._runner.model.known.dt
+        self._updates.settle()
         with agreed(self.ranks):
-            progress = as_switch("progress", progress)
-            steps = _whole_steps(duration, dt, LAST_STEP - self.step)
+            show = as_switch("progress", progress)
+            steps = _whole_steps(duration, self._runner.model.compiled.dt, LAST_STEP - self.step)
             self._progress.check("reset(), or restore() an earlier state, to go on")
             records, chunk = self._recordings.of_run(self.step, steps)
         chunk = self._agreed_chunk(duration, records, chunk)
         self._recordings.write()
-        starts = self._recordings.first_values(records, self.step)
-        waited = self.ranks.seconds if self.ranks is not None else 0.0
-        course = _Advance(records, self.step, self.step + steps, starts, waited)
-        self._progress.at_start = False
-        progress, stopped = progress and self._first, False
-        shown_bar = bar(steps, "ms", progress, dt, _COMPILES) or nullcontext()
-        with InterruptDelay(self._first) as interrupt:
-            try:
-                with showing(progress), shown_bar as shown:
-                    while self.step < course.end and not course.failure and not stopped:
-                        count = min(chunk, course.end - self.step)
-                        self._advance_whole(count, course)
-                        stopped = not course.failure and self._is_stopped(interrupt)
-                        if shown is not None:
-                            simulated = (self.step - course.begin) * dt
-                            _show(shown, count, course.seconds, simulated)
-            except BaseException as error:
-                if isinstance(error, KeyboardInterrupt) or interrupt.pending:
-                    raise RunInterrupt(self._progress.broken, self._result(course)) from error
-                vars(error)["result"] = self._result(course)
-                raise
-        result = self._result(course)
-        if course.failure is not None:
-            course.failure.result = result
-            raise course.failure
-        if stopped:
-            raise RunInterrupt(
-                f"interrupted at t = {self.t:g} ms of {course.end * dt:g}: run() and save() go on "
-                "from there, .result has spikes and records until then",
-                result,
-            )
-        return result
-
-    def _result(self, course: _Advance) -> Result:
-        """Return what a run has found so far; before a step that failed."""
-        course.cost["all"] = course.seconds
-        if self.ranks is not None:
-            course.cost["exchange"] = self.ranks.seconds - course.waited
-        last = course.failed - 1 if course.failed else self.step
-        return joined_result(
-            course.chunks,
-            course.records,
-            self._runner.model.known.dt,
-            (course.begin, last, course.end),
-            course.failed > 0,
-            course.cost,
-            self.network.num_cells,
-            inside(self.network).added.shown,
-            np.dtype("f8") if self.engine == "reference" else self.dtype,
+        course = RunCourse(
+            self._runner, self._progress, self._recordings, records, steps, self._warns
         )
-
-    def _is_stopped(self, interrupt: InterruptDelay) -> bool:
-        """Whether Ctrl-C came during the last chunk, on any rank."""
-        if self.ranks is None:
-            return interrupt.pending
-        return bool(self.ranks.gather_numbers([interrupt.pending]).any())
+        return course.run(chunk, show)
 
     def _agreed_chunk(self, duration: float, records: list[Record], chunk: int) -> int:
-        """Compare what ranks run; return the smallest chunk where each has records of its own."""
+        """Compare the arguments of ranks; return the smallest chunk if each has its own records."""
         if self.ranks is not None:
-            known = "" if self._apart else digest_of(records)
-            self.ranks.same({"duration": duration, "digest of what is recorded": known})
+            digest = "" if self._apart else digest_of(records)
+            self.ranks.same({"duration": duration, "digest of what is recorded": digest})
             if self._apart:
                 chunk = int(self.ranks.gather_numbers([chunk]).min())
         return chunk
-
-    def _advance_whole(self, count: int, course: _Advance) -> None:
-        """Advance by a chunk; note it, or that its steps are lost."""
-        try:
-            with naming_memory(self.network, count):
-                chunk = self._runner.advance(self.step, count, course.records, course.cost)
-            model = self._runner.model.known
-            if model.has_sums:
-                self._progress.under_way.note(chunk, model, self.step + count)
-        except BaseException as error:
-            why = f"{type(error).__name__}: {error}".rstrip(": ")
-            self._progress.broken = f"a run ended within a chunk, by {why}"
-            raise
-        begin = self.step + 1
-        self._progress.step += count
-        course.chunks.append(chunk)
-        course.failed = int(min(chunk.failed[chunk.failed > 0], default=0))
-        if course.failed:
-            course.failure = self._failure(chunk.failed, course.failed)
-        if (chunk.failed < 0).any() and not course.warned:
-            course.warned = True
-            self._warn_of_runaways(chunk.failed)
-        last = course.failed - 1 if course.failed else self.step
-        self._recordings.keep(course.records, chunk, begin, last)
-        self._recordings.write(course.chunks[-2:])
-
-    def _warn_of_runaways(self, failed: np.ndarray) -> None:
-        """Warn of the cell whose voltage was first `RUNAWAY` in a chunk."""
-        if not self._warns or not (self._first or self._apart):
-            return
-        step = -1 - int(failed[failed < 0].max())
-        cell, more = int(np.argmax(failed == -1 - step)), int((failed < 0).sum()) - 1
-        others = f" (and of {counted(more, 'other cell')} soon after)" if more else ""
-        say_to_caller(
-            f"the voltage of cell {self._named(cell)} is beyond {RUNAWAY:.0e} mV at "
-            f"t = {(step + 1) * self._runner.model.known.dt:g} ms{others}; check the units of "
-            "currents, and for conductances below 0"
-        )
-
-    def _named(self, cell: int) -> str:
-        """Return the number of a cell, and its gid, if it has one."""
-        gids = self.network.gids
-        return f"{cell}" if gids is None else f"{cell} (gid {gids[cell]})"
-
-    def _failure(self, failed: np.ndarray, first: int) -> SimulationError:
-        """Return the error of a voltage that is not finite, still without result."""
-        model, cell = self._runner.model.known, int(np.flatnonzero(failed == first)[0])
-        node, at = int(model.soma[cell]), first * model.dt
-        self._progress.broken = what = (
-            f"the voltage of cell {self._named(cell)}, at its soma, node {node}, is not finite at "
-            f"t = {at:g} ms (step {first - 1})"
-        )
-        return SimulationError(what, cell, node, at, None)
 
     @exclusive
     def record(
@@ -491,8 +379,8 @@ class Simulation(Holder):
         InputError
             There is no such variable or place, or the arguments do not go together.
         """
-        kept = {"every": every, "reduce": reduce, "threshold": threshold, "matrix": matrix}
-        return self._recordings.add(what, at, index, to, name, **kept)
+        reduction = {"every": every, "reduce": reduce, "threshold": threshold, "matrix": matrix}
+        return self._recordings.add(what, at, index, to, name, **reduction)
 
     @collective
     def set(self, group: Group | None = None, /, **values: object) -> None:
@@ -529,7 +417,7 @@ class Simulation(Holder):
             events are under way of spikes before `restore` or `set_arrays`.
         """
         self._check_together("set()")
-        self._changing.set(group, values)
+        self._updates.set(group, values)
 
     @collective
     def reset(self) -> None:
@@ -538,7 +426,7 @@ class Simulation(Holder):
         The state is that of a new simulation: voltages `v_init`, states as they then are, no event
         under way, weights as given or `set`. Records stay. The first call takes longer.
         """
-        self._changing.reset()
+        self._updates.reset()
 
     @collective
     def replicate(self: _Self, count: int) -> _Self:
@@ -559,19 +447,19 @@ class Simulation(Holder):
         if self.ranks is not None:
             raise InputError("replicate() is for one process; expected a simulation without comm")
         self._progress.check("there is no state to copy")
-        self._changing.settle()
+        self._updates.settle()
         model, request, current = self.model, self._runner.request, self._runner.model
         net = network_of_copies(self.network, current.changes, model, count)
         settings = dict(current.settings, v_init=np.tile(model.v_init, count))
         names = "dtype", "queue", "method", "engine", "chunk", "max_spikes"
-        given = {name: getattr(request, name) for name in names} | request.options
-        found = type(self)(net, **settings, **given)
+        options = {name: getattr(request, name) for name in names} | request.options
+        simulation = type(self)(net, **settings, **options)
         if not self._progress.at_start:
-            of_all = copies_of(self.network, model, net, found.model)
-            saved = of_all.state(self.runner.save())
-            spikes = self._progress.under_way.copies(of_all.sources)
-            take_state(found, self.step, saved, self._runner.unit, spikes)
-        return found
+            copies = copies_of(self.network, model, net, simulation.model)
+            saved = copies.state(self.runner.save())
+            spikes = self._progress.under_way.copies(copies.sources)
+            take_state(simulation, self.step, saved, self._runner.unit, spikes)
+        return simulation
 
     def _take_state(
         self, step: int, saved: dict[str, np.ndarray], unit: float, spikes: UnderWay | None
@@ -582,7 +470,7 @@ class Simulation(Holder):
     @collective
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order, as they are now."""
-        self._changing.settle()
+        self._updates.settle()
         return self.runner.voltages()
 
     @collective
@@ -591,20 +479,8 @@ class Simulation(Holder):
 
         ``sim.weights()[c.where]`` are those of the `Connections` c that it returned.
         """
-        self._changing.settle()
-        weights, model = self.runner.weights(), self._runner.model.known
-        rule = model.connections.rule
-        if rule is not None and rule.about.growth is not None:
-            saved = settled(model, self.runner.save(), self.step - 1)
-            if self.ranks is not None and not self._apart:
-                saved = self.ranks.comm.bcast(saved)
-            grown = saved.get("plastic_weight", weights[: len(model.numbers)])
-            weights = np.append(grown, weights[len(model.numbers) :])
-        every = model.given_weights.copy()
-        in_steps, exact = weights[: len(model.numbers)], weights[len(model.numbers) :]
-        every[model.numbers] = in_steps
-        every[model.exact_numbers] = exact[: len(model.exact_numbers)]  # from outside come last
-        return every
+        self._updates.settle()
+        return self._runner.weights(self.step)
 
     @collective
     def reward(self, reward: float) -> None:
@@ -624,7 +500,7 @@ class Simulation(Holder):
         self._check_together("reward()")
         with agreed(self.ranks):
             reward = as_number("reward", reward)
-            rule = self._runner.model.known.connections.rule
+            rule = self._runner.model.compiled.connections.rule
             if rule is None or REWARD not in rule.about.actions:
                 raise InputError(
                     "reward: no connection has a rule with 'on reward:'; expected one, as "
@@ -633,7 +509,7 @@ class Simulation(Holder):
             self._progress.check("there are no connections to reward")
         if self.ranks is not None:
             self.ranks.same({"reward": reward})
-        self._changing.settle()
+        self._updates.settle()
         self._progress.at_start, self._runner.moved = False, True
         self.runner.reward(reward, self.step - 1)
 
@@ -655,7 +531,7 @@ class Simulation(Holder):
         """
         self._check_together("save()")
         self._progress.check("there is nothing to save")
-        self._changing.settle()
+        self._updates.settle()
         arrays = self._runner.save()
         with agreed(self.ranks):
             if self._first:
@@ -683,12 +559,12 @@ class Simulation(Holder):
             simulation then stays as it was.
         """
         self._check_together("restore()")
-        self._changing.settle()
+        self._updates.settle()
         step, saved = 0, dict[str, np.ndarray]()
         with agreed(self.ranks):
             if self._first:
-                known = self._runner.model.signature
-                step, saved = saved_states.read(path, self.model, self.dtype, known)
+                signature = self._runner.model.signature
+                step, saved = saved_states.read(path, self.model, self.dtype, signature)
         self._go_on(step, saved, f"{path!s} was not restored")
 
     @collective
@@ -696,7 +572,7 @@ class Simulation(Holder):
         """Return copies of all arrays that `save` would write, by name."""
         self._check_together("arrays()")
         self._progress.check("there is nothing to go on from")
-        self._changing.settle()
+        self._updates.settle()
         return {name: np.array(array) for name, array in self._runner.save().items()}
 
     @collective
@@ -718,39 +594,17 @@ class Simulation(Holder):
         if self.ranks is not None:
             raise InputError("set_arrays() is for one process; expected a simulation without comm")
         step = as_whole_number("step", step, 0, LAST_STEP)
-        self._changing.settle()
+        self._updates.settle()
         checked = saved_states.checked(arrays, self.model, self.dtype, step)
         self._go_on(step, checked, "arrays were not set")
 
-    def _go_on(self, step: int, saved: dict[str, np.ndarray], otherwise: str) -> None:
-        """Go on at a step from saved arrays; `otherwise`: what has happened if that fails."""
-        self._progress.broken, self._progress.at_start = otherwise, False
+    def _go_on(self, step: int, saved: dict[str, np.ndarray], failure: str) -> None:
+        """Go on at a step from saved arrays; `failure`: why there is no state if that fails."""
+        self._progress.broken, self._progress.at_start = failure, False
         self._runner.load(saved, self._runner.saved_unit)
         if self.ranks is not None:
             step = int(self.ranks.gather_numbers([step])[0, 0])
         self._progress.go_to(step)
-
-
-@dataclass(eq=False)
-class _Advance:
-    """What a run has found so far."""
-
-    records: list[Record]
-    begin: int  # steps taken before it, and at its end
-    end: int
-    chunks: list[Chunk]
-    waited: float  # s in exchanges with other ranks before it
-    cost: dict[str, float] = field(
-        default_factory=lambda: {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
-    )
-    failed: int = 0  # 1 + the first step with a voltage that is not finite, or 0
-    failure: SimulationError | None = None
-    warned: bool = False  # of voltages that run off
-    clock: float = field(default_factory=time.perf_counter)
-
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self.clock
 
 
 def leave_warnings(simulation: Simulation) -> None:
@@ -777,10 +631,3 @@ def _whole_steps(duration: object, dt: float, most: int) -> int:
             f"at most {most}"
         )
     return steps
-
-
-def _show(shown: tqdm, count: int, seconds: float, simulated: float) -> None:
-    """Advance a bar by some steps; `simulated` is the time since the begin of the run, ms."""
-    speed = seconds / (simulated * 1e-3)
-    shown.set_postfix_str(f"{speed:.3g} s per simulated s", refresh=False)
-    shown.update(count)

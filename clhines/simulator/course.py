@@ -1,0 +1,172 @@
+"""The course of a run: chunk after chunk until its end, a failure or Ctrl-C."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clhines.core.errors import RunInterrupt, SimulationError, say_to_caller
+from clhines.core.progress import bar, showing
+from clhines.core.summary import counted
+from clhines.simulator.engines.run import naming_memory
+from clhines.simulator.interrupt import InterruptDelay
+from clhines.simulator.network.groups import inside
+from clhines.simulator.recordings import Recordings
+from clhines.simulator.records.records import Record
+from clhines.simulator.result import Result, joined_result
+from clhines.simulator.runner import Progress, Runner
+from clhines.simulator.state.chunk import RUNAWAY
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+_COMPILES = "kernels compile before the first steps of a new model"
+
+
+class RunCourse:
+    """One call of `Simulation.run`: its chunks so far, their cost, and what has failed."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        progress: Progress,
+        recordings: Recordings,
+        records: Sequence[Record],
+        steps: int,
+        warns: bool,
+    ) -> None:
+        self._runner, self._progress, self._recordings = runner, progress, recordings
+        self._records, self._warns = list(records), warns
+        self._begin, self._end = progress.step, progress.step + steps
+        self._chunks = recordings.first_values(self._records, self._begin)
+        ranks = runner.ranks
+        self._exchanged = ranks.seconds if ranks is not None else 0.0  # s in earlier exchanges
+        self._cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
+        self._failed = 0  # 1 + the first step with a voltage that is not finite, or 0
+        self._failure: SimulationError | None = None
+        self._clock = time.perf_counter()
+
+    def run(self, chunk: int, show: bool) -> Result:
+        """Advance to the end in chunks of `chunk` steps; `show` a progress bar."""
+        dt, progress, interrupted = self._runner.model.compiled.dt, self._progress, False
+        progress.at_start = False
+        show = show and self._runner.is_first
+        shown_bar = bar(self._end - self._begin, "ms", show, dt, _COMPILES) or nullcontext()
+        with InterruptDelay(self._runner.is_first) as interrupt:
+            try:
+                with showing(show), shown_bar as shown:
+                    while progress.step < self._end and not self._failure and not interrupted:
+                        count = min(chunk, self._end - progress.step)
+                        self._advance(count)
+                        interrupted = not self._failure and self._is_interrupted(interrupt)
+                        if shown is not None:
+                            self._show(shown, count)
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt) or interrupt.pending:
+                    raise RunInterrupt(progress.broken, self._result()) from error
+                vars(error)["result"] = self._result()
+                raise
+        result = self._result()
+        if self._failure is not None:
+            self._failure.result = result
+            raise self._failure
+        if interrupted:
+            raise RunInterrupt(
+                f"interrupted at t = {progress.step * dt:g} ms of {self._end * dt:g}: run() and "
+                "save() go on from there, .result has spikes and records until then",
+                result,
+            )
+        return result
+
+    def _advance(self, count: int) -> None:
+        """Advance by a chunk; note it, or that its steps are lost."""
+        runner, progress = self._runner, self._progress
+        try:
+            with naming_memory(runner.model.network, count):
+                chunk = runner.advance(progress.step, count, self._records, self._cost)
+            model = runner.model.compiled
+            if model.has_sums:
+                progress.under_way.note(chunk, model, progress.step + count)
+        except BaseException as error:
+            why = f"{type(error).__name__}: {error}".rstrip(": ")
+            progress.broken = f"a run ended within a chunk, by {why}"
+            raise
+        begin = progress.step + 1
+        progress.step += count
+        self._chunks.append(chunk)
+        self._failed = int(min(chunk.failed[chunk.failed > 0], default=0))
+        if self._failed:
+            self._failure = self._simulation_error(chunk.failed)
+        if self._warns and (chunk.failed < 0).any():
+            self._warns = False
+            self._warn_of_runaways(chunk.failed)
+        self._recordings.keep(self._records, chunk, begin, self._last)
+        self._recordings.write(self._chunks[-2:])
+
+    @property
+    def _last(self) -> int:
+        """Steps taken so far, before one that failed."""
+        return self._failed - 1 if self._failed else self._progress.step
+
+    def _is_interrupted(self, interrupt: InterruptDelay) -> bool:
+        """Whether Ctrl-C came during the last chunk, on any rank."""
+        if self._runner.ranks is None:
+            return interrupt.pending
+        return bool(self._runner.ranks.gather_numbers([interrupt.pending]).any())
+
+    def _show(self, shown: tqdm, count: int) -> None:
+        """Advance the bar by some steps, and show the speed since the begin of the run."""
+        simulated = (self._progress.step - self._begin) * self._runner.model.compiled.dt  # ms
+        speed = (time.perf_counter() - self._clock) / (simulated * 1e-3)
+        shown.set_postfix_str(f"{speed:.3g} s per simulated s", refresh=False)
+        shown.update(count)
+
+    def _result(self) -> Result:
+        runner = self._runner
+        self._cost["all"] = time.perf_counter() - self._clock
+        if runner.ranks is not None:
+            self._cost["exchange"] = runner.ranks.seconds - self._exchanged
+        network, on_host = runner.model.network, runner.engine_run.engine == "reference"
+        return joined_result(
+            self._chunks,
+            self._records,
+            runner.model.compiled.dt,
+            (self._begin, self._last, self._end),
+            self._failed > 0,
+            self._cost,
+            network.num_cells,
+            inside(network).added.shown,
+            np.dtype("f8") if on_host else runner.request.dtype,
+        )
+
+    def _warn_of_runaways(self, failed: np.ndarray) -> None:
+        """Warn of the cell whose voltage was the first beyond `RUNAWAY` in a chunk."""
+        if not (self._runner.is_first or self._runner.apart):
+            return
+        step = -1 - int(failed[failed < 0].max())
+        cell, more = int(np.argmax(failed == -1 - step)), int((failed < 0).sum()) - 1
+        others = f" (and of {counted(more, 'other cell')} soon after)" if more else ""
+        say_to_caller(
+            f"the voltage of cell {self._named(cell)} is beyond {RUNAWAY:.0e} mV at "
+            f"t = {(step + 1) * self._runner.model.compiled.dt:g} ms{others}; check the units of "
+            "currents, and for conductances below 0"
+        )
+
+    def _named(self, cell: int) -> str:
+        """Return the number of a cell, and its gid, if it has one."""
+        gids = self._runner.model.network.gids
+        return f"{cell}" if gids is None else f"{cell} (gid {gids[cell]})"
+
+    def _simulation_error(self, failed: np.ndarray) -> SimulationError:
+        """Return the error of a voltage that is not finite, still without result."""
+        model, cell = self._runner.model.compiled, int(np.flatnonzero(failed == self._failed)[0])
+        node, t = int(model.soma[cell]), self._failed * model.dt
+        self._progress.broken = message = (
+            f"the voltage of cell {self._named(cell)}, at its soma, node {node}, is not finite at "
+            f"t = {t:g} ms (step {self._failed - 1})"
+        )
+        return SimulationError(message, cell, node, t, None)

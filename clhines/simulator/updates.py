@@ -1,0 +1,330 @@
+"""Updates: other values for the network of a simulation, see `Simulation.set`."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from clhines.core.checks import as_array, as_real
+from clhines.core.errors import DeviceMemoryError, InputError, meant, shown
+from clhines.simulator.kinds.spec import check_constants
+from clhines.simulator.mechanisms.ir.program import HELD_STEPS
+from clhines.simulator.network.changes import (
+    Event,
+    ParameterValue,
+    as_events,
+    as_value,
+    check_not_past,
+)
+from clhines.simulator.network.groups import Group, check_begins, inside
+from clhines.simulator.network.network import Network
+from clhines.simulator.network.times import refractory_steps
+from clhines.simulator.ranks.mpi import agreed
+from clhines.simulator.recordings import Recordings
+from clhines.simulator.runner import Progress, Runner, Staleness, in_unit
+from clhines.simulator.state.changes import ParameterChanges, from_start, with_other_events
+from clhines.simulator.state.host_grid import settled
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkValues:
+    """Checked values of the whole network; None: the value stays."""
+
+    v_init: float | np.ndarray | None = None
+    weight: np.ndarray | None = None
+    events: list[Event] | None = None
+
+    @property
+    def by_name(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+class Updates:
+    """Gives the network of a simulation other values; see `Simulation.set` and `reset`."""
+
+    def __init__(self, runner: Runner, progress: Progress, recordings: Recordings) -> None:
+        self._runner, self._model = runner, runner.model
+        self._progress, self._recordings = progress, recordings
+
+    def set(self, group: Group | None, values: Mapping[str, object]) -> None:
+        ranks = self._runner.ranks
+        if group is None:
+            with agreed(ranks):
+                checked = self._network_values(values)
+            if ranks is not None:
+                ranks.same({"digest of what is set": _digest(-1, checked.by_name)})
+            self._set_network(checked)
+            return
+        with agreed(ranks):
+            group = _group_here(self._model.network, group)
+            parameters = {k: self._parameter_value(group, k, v) for k, v in values.items()}
+        if ranks is not None:
+            ranks.same({"digest of what is set": _digest(group.number, parameters)})
+        self._set_parameters(group, parameters)
+
+    def reset(self) -> None:
+        check_begins(self._model.network.settings, "reset()")
+        self._progress.broken, self._progress.at_start = "a reset failed", True
+        self._settle_values()
+        self._to_start()
+        self._progress.begin()
+
+    # -- checks --------------------------------------------------------------------------------
+
+    def _parameter_value(self, group: Group, name: str, value: object) -> ParameterValue:
+        checked = as_value(group, name, value)
+        spike = group.mechanism.program.spike
+        if spike is not None and name == spike.refractory and checked.numbers.min() < 0:
+            raise InputError(f"{group.mechanism.name}: {name} is below 0 ms; expected 0 or more")
+        model = self._model.compiled
+        k = model.instances[group.number][0]
+        if not model.has_times and name in group.mechanism.program.begins:
+            raise InputError(
+                f"{group.mechanism.name}: {name} is set by its blocks; expected a new Network"
+            )
+        if any(p.kind == k and p.parameter == name for p in model.played):
+            raise InputError(
+                f"{group.mechanism.name}: {name} takes values in time, of play(); expected another "
+                "parameter"
+            )
+        return checked
+
+    def _network_values(self, values: Mapping[str, object]) -> NetworkValues:
+        checked = NetworkValues()
+        names = tuple(vars(checked))
+        for name, value in values.items():
+            if name == "v_init":
+                network = inside(self._model.network)
+                nodes = np.arange(self._model.compiled.forest.num_nodes)
+                v_init = network.parameter("Simulation", name, value, nodes, "mV")
+                checked = replace(checked, v_init=v_init)
+            elif name == "weight":
+                weight = as_real(name, np.atleast_1d(as_array(name, value))).copy()
+                checked = replace(checked, weight=weight)
+            elif name == "events":
+                events = as_events(value)
+                check_not_past(events, self._model.compiled.dt, self._progress.step)
+                checked = replace(checked, events=events)
+            else:
+                raise InputError(
+                    f"{shown(name)} cannot be set; expected a group, or {', '.join(names)}"
+                    f"{meant(name, names)}"
+                )
+        return checked
+
+    # -- parameters ----------------------------------------------------------------------------
+
+    def _set_parameters(self, group: Group, values: Mapping[str, ParameterValue]) -> None:
+        changes, pending = self._model.changes, self._runner.pending
+        new_values = changes.parameters.setdefault(group.number, {})
+        mechanism, without_memory = group.mechanism, []
+        for name, value in values.items():
+            new_values[name] = value
+            self._model.mark_stale(Staleness.VALUES)
+            if mechanism.constant:
+                pending.constants = True
+                continue
+            pending.start_values |= name in mechanism.initial_uses
+            if name in mechanism.program.begins:
+                pending.initial_states.add((group.number, name))
+            device = None if pending.without_memory else self._runner.on_device
+            if device is None or not self._put(device, group, name, value):
+                changes.stored.add((mechanism.name, name))
+                without_memory.append(name)
+            else:
+                pending.only_on_device = True
+        if without_memory:  # the run is made again when it is used next
+            pending.without_memory.append(f"{mechanism.name}: {', '.join(without_memory)}")
+
+    def _put(
+        self, device: ParameterChanges, group: Group, name: str, value: ParameterValue
+    ) -> bool:
+        """Change a parameter, and steps of a refractory time, in place; whether it could."""
+        program, number = group.mechanism.program, group.number
+        if program.spike is not None and name == program.spike.refractory:
+            steps = refractory_steps(value.numbers, self._model.compiled.dt)
+            if not device.set_parameter(number, HELD_STEPS, replace(value, numbers=steps)):
+                return False
+        return device.set_parameter(number, name, value)
+
+    def _settle_values(self) -> None:
+        """Apply changed parameters: plan again if necessary, or sum constants again."""
+        runner, model, pending = self._runner, self._model, self._runner.pending
+        device = runner.on_device
+        if pending.without_memory:
+            self._remake(f"no memory for other values of {'; '.join(pending.without_memory)}")
+        elif device is not None and pending.only_on_device and self._recordings.any_computed:
+            device.run.take_parameters(model.current)
+            pending.only_on_device = False
+        if not runner.pending.constants:
+            return
+        sums, changes, device = model.sums, model.changes, runner.on_device
+        d, b = sums.sums(changes)
+        dtype = runner.request.dtype
+        check_constants(dtype, constant_conductance=d, constant_current=b)
+        runner.pending.constants = False
+        if device is not None and device.set_constants(d, b, sums.conductances(changes)):
+            return
+        changed = model.changes.parameters
+        for group in model.network.groups:
+            if group.mechanism.constant and group.number in changed:
+                model.changes.stored |= {(group.mechanism.name, n) for n in changed[group.number]}
+                model.mark_stale(Staleness.VALUES)
+        self._remake("conductances that were constant")
+
+    # -- weights, events, start ----------------------------------------------------------------
+
+    def _set_network(self, values: NetworkValues) -> None:
+        runner, model, weight = self._runner, self._model, values.weight
+        changes, settings = model.changes, model.settings
+        if weight is not None:
+            self._check_spikes_known()
+        before = settings["v_init"], runner.pending.start_values, changes.weight, changes.events
+        if values.v_init is not None:
+            settings["v_init"], runner.pending.start_values = values.v_init, True
+            model.mark_stale(Staleness.VALUES)
+        new_run_for = [name for name in ("weight", "events") if name in values.by_name]
+        if weight is not None:
+            if weight.shape == (1,):
+                weight = np.repeat(weight, len(model.compiled.given_weights) or 1)
+            changes.weight = weight
+            model.mark_stale(Staleness.WIRING)
+            # not with events, which may be wrong, and then nothing changes
+            if values.events is None and self._put_weights(weight):
+                new_run_for.remove("weight")
+        if values.events is not None:
+            changes.events = values.events
+            model.mark_stale(Staleness.WIRING)
+        if not new_run_for:
+            return
+        try:
+            why = f"other {' and '.join(new_run_for)}"
+            self._remake(why, weight, new_events=values.events is not None)
+        except (InputError, DeviceMemoryError):
+            settings["v_init"], runner.pending.start_values, changes.weight, changes.events = before
+            raise
+
+    def _put_weights(self, weight: np.ndarray) -> bool:
+        """Change weights, and pending events, in place; whether it could."""
+        run, device = self._runner.run, self._runner.on_device
+        if device is None or weight.shape != self._model.compiled.connections.weight.shape:
+            return False
+        if not device.set_weights(weight):
+            return False
+        if len(self._progress.under_way) and not self._progress.at_start:
+            run.load(self._with_weights(run.save(), weight))
+        return True
+
+    def _check_spikes_known(self) -> None:
+        """Raise InputError if other weights could not act on all pending events."""
+        model, progress, spikes = self._model.compiled, self._progress, self._progress.under_way
+        if progress.at_start or progress.broken or not model.has_sums or spikes.since < 0:
+            return
+        saved = self._runner.run.save()
+        with agreed(self._runner.ranks):
+            spikes.check_known(saved.get("incoming", np.zeros(0)), model, progress.step)
+
+    def _with_weights(
+        self, saved: dict[str, np.ndarray], weight: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Return a state whose pending events have other weights."""
+        if "incoming" not in saved:  # of other ranks, and networks with exact times
+            return saved
+        model, unit, progress = self._model.compiled, self._runner.unit, self._progress
+        sums = progress.under_way.sums(weight, model, unit, progress.step)
+        return saved | {"incoming": sums.reshape(saved["incoming"].shape)}
+
+    # -- runs ----------------------------------------------------------------------------------
+
+    def _remake(self, why: str, weight: np.ndarray | None = None, new_events: bool = False) -> None:
+        """Make a run with all changes, which goes on from the same state."""
+        runner = self._runner
+        keep = not (self._progress.at_start or self._progress.broken)
+        saved = runner.run.save() if keep else {}
+        unit, pending = runner.unit, runner.pending
+        with agreed(runner.ranks):
+            model = self._model.compile_changes()
+            if saved and new_events:
+                sources = inside(self._model.network).added.num_sources
+                saved = with_other_events(saved, self._model.compiled, model, sources)
+        restart = getattr(runner.run, "restart", None)  # of runs on one device
+        same = model.sources is self._model.compiled.sources
+        if same and restart is not None and restart(model):
+            engine_run = runner.engine_run
+        else:
+            engine_run = runner.make(model)
+            _log.info("the simulation is planned again (%s)", why)
+        runner.replace(engine_run, model)
+        if not keep:
+            return
+        runner.pending.start_values = pending.start_values
+        with agreed(runner.ranks):
+            if weight is None:
+                saved = in_unit(saved, unit, runner.unit)
+            else:
+                saved = self._with_weights(saved, weight)
+            for number, name in pending.initial_states if saved else ():  # the first rank has it
+                k, place = model.instances[number]
+                kind, states = model.kinds[k], model.schema.named(saved, "state", k)
+                states[name][place] = np.broadcast_to(kind.parameters[name], kind.count)[place]
+            if weight is not None:
+                saved = settled(model, saved, self._progress.step - 1)
+                both = {"weight": model.netcons.weight, "plastic_weight": model.connections.weight}
+                saved |= {key: values for key, values in both.items() if key in saved}
+        runner.load(saved, runner.unit)
+
+    def settle(self) -> None:
+        """Apply all changes to the run, before it is used."""
+        self._settle_values()
+        if self._progress.at_start and self._runner.pending.start_values:
+            self._to_start()
+
+    def _to_start(self) -> None:
+        runner, new_values = self._runner, self._runner.pending.start_values
+        device = runner.on_device
+        if device is None or not device.keeps_start:
+            if runner.moved or new_values:
+                self._remake("back to the start")
+            return
+        if not new_values and device.reset():
+            return
+        model = self._model.compiled
+        if new_values or device.run.grid.plasticity:
+            model = self._model.current
+        device.run.load(from_start(model, device.run.dtype))
+        device.keep_start(model)
+        runner.pending.start_values = False
+
+
+def _digest(group: int, values: Mapping[str, object]) -> str:
+    """Return a digest by which ranks compare new values."""
+    digest = hashlib.sha256(repr((group, [*values])).encode())
+    for value in values.values():
+        if isinstance(value, list):
+            for target, *rest in value:
+                event = target.number, [np.asarray(a).tolist() for a in rest]
+                digest.update(repr(event).encode())
+        else:
+            numbers = value.numbers if isinstance(value, ParameterValue) else np.asarray(value)
+            digest.update(np.ascontiguousarray(numbers).tobytes())
+    return digest.hexdigest()[:8]
+
+
+def _group_here(network: Network, group: object) -> Group:
+    """Return a group of the network, given it or the group of which it has copies."""
+    if not isinstance(group, Group):
+        raise InputError(
+            f"group is {type(group).__name__}; expected a Group, from insert() or add()"
+        )
+    ancestor = network
+    while group.network is not ancestor:
+        if ancestor.branched_from is None:
+            raise InputError(f"group {group.mechanism.name} belongs to another network")
+        ancestor = ancestor.branched_from
+    return network.groups[group.number]
