@@ -7,7 +7,6 @@ written back counts, too.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +15,9 @@ import numpy as np
 
 from clhines.neuron.entry import check, run
 from clhines.neuron.memory.raw import ref
+from clhines.neuron.memory.versions import report
+from clhines.neuron.switch.selftest import wrong_calls
 
-WORD = "clhines-neuron-selftest: "  # begins the line with the result, as JSON
 STOP = 6.0  # ms
 _PIECES = (True, 2.0), (False, 2.5), (True, STOP)  # whether by `run`, and until when, ms
 _NEAR = 1e-7  # relative to the largest value: rounding, which the upstroke of a spike amplifies
@@ -165,13 +165,7 @@ CASES = cells, outside, channels, currents
 
 def main() -> None:
     """Run the models, and print what is wrong, or nothing."""
-    wrong = ""
-    try:
-        for case in CASES:
-            wrong = wrong or _wrong(case)
-    except Exception as error:  # whatever a version does is an answer
-        wrong = f"{type(error).__name__}: {error}"
-    print(WORD + json.dumps(" ".join(wrong.split())[:500]), flush=True)
+    report(lambda: wrong_calls() or next(filter(None, map(_wrong, CASES)), ""))
 
 
 def _wrong(make: Callable[[Any], Case]) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from clhines.neuron import selftest
 from clhines.neuron.memory import versions
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
@@ -41,5 +40,5 @@ selftest.main()
         [sys.executable, "-c", program], capture_output=True, text=True, check=False,
         env={**os.environ, versions.SWITCH: "1"},
     )  # fmt: skip
-    (line,) = [x for x in done.stdout.splitlines() if x.startswith(selftest.WORD)]
-    assert json.loads(line[len(selftest.WORD) :]), fault
+    (line,) = [x for x in done.stdout.splitlines() if x.startswith(versions.WORD)]
+    assert json.loads(line[len(versions.WORD) :]), fault

@@ -1,7 +1,9 @@
 """NEURON's versions: its private memory is read only after a self-test of the exact version.
 
-The first use of a version runs `selftest` in a process of its own, which may crash. The result is
-kept in clhines' cache folder.
+There are two self-tests. `switch.selftest` tests the hooks that the switch needs before it knows
+who takes a call; it takes half a second. `selftest` tests these and all that is read of a model.
+The first use of a version runs them in a process of their own, which may crash. Results are kept
+in clhines' cache folder.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 
 import clhines
 from clhines.core import files
@@ -22,20 +25,26 @@ from clhines.core.progress import phase
 from clhines.neuron.memory.session import ANY, Hoc, VersionError, as_flag, interpreter
 
 SWITCH = "CLHINES_NEURON_TRUST"  # 1 leaves the self-test out
-_WORD = "clhines-neuron-selftest: "  # begins the line with the result, as JSON
+WORD = "clhines-neuron-selftest: "  # begins the line with the result, as JSON
+_MODULES = {"neuron": "clhines.neuron.selftest", "hooks": "clhines.neuron.switch.selftest"}
 _SECONDS = 180.0
 _SCHEMA = 1  # of the files
 _PROGRAM = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from clhines.neuron.selftest import main; main()"
+    "import importlib, json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "importlib.import_module(sys.argv[2]).main()"
 )
 _NOT_INHERITED = "PMI", "PMIX", "OMPI_", "HYDRA", "MPI", "NEURON_", "CLHINES_NEURON"
 _log = logging.getLogger(__name__)
-_results: dict[str, str] = {}  # by version: what is wrong, empty if nothing
+_results: dict[tuple[str, str], str] = {}  # by version and test: what is wrong, empty if nothing
 
 
-def supported() -> Hoc:
-    """Return NEURON's interpreter if its version has passed the self-test.
+def supported(test: str = "neuron") -> Hoc:
+    """Return NEURON's interpreter if its version has passed a self-test.
+
+    Parameters
+    ----------
+    test : {"neuron", "hooks"}
+        All that a model needs, or the hooks alone.
 
     Raises
     ------
@@ -48,30 +57,39 @@ def supported() -> Hoc:
     if as_flag(SWITCH):
         return h
     version = " ".join(str(h.nrnversion()).split())
-    if version not in _results:
-        key = _key(h, version)
-        with files.one_process("neuron"):
-            wrong = _load(key)
-            if wrong is None:
-                wrong = _tested(version)
-                files.keep_entry("neuron", _SCHEMA, key, wrong=wrong)
-        _results[version] = wrong
-    if _results[version]:
+    wrong = _results.get((version, "neuron"))  # the test of all tests the hooks, too
+    if wrong is None:
+        wrong = _results.get((version, test))
+    if wrong is None:
+        wrong = _results[version, test] = _result(_key(h, version), version, test)
+    if wrong:
         raise VersionError(
-            f"{version} has failed the self-test of clhines ({_results[version]}); expected "
+            f"{version} has failed the self-test of clhines ({wrong}); expected "
             f"NEURON 9.0 (pip install 'neuron>=9.0,<9.1')"
         )
     return h
 
 
-def _tested(version: str) -> str:
+def _result(key: dict[str, object], version: str, test: str) -> str:
+    """Return a result that is kept, or that of a test that runs now."""
+    with files.one_process("neuron"):
+        wrong = _load(key)
+        if wrong is None and test != "neuron":
+            wrong = _load(key, test)
+        if wrong is None:
+            wrong = _tested(version, test)
+            files.keep_entry(test, _SCHEMA, key, wrong=wrong)
+    return wrong
+
+
+def _tested(version: str, test: str) -> str:
     """Run the self-test; return what is wrong, empty if nothing; an InputError: it has not run."""
     what = f"the self-test of {version}, once for each version"
     phase(what)
     path = [os.path.abspath(folder) for folder in sys.path if isinstance(folder, str)]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_INHERITED)}
     environment |= {SWITCH: "1", ANY: os.environ.get(ANY, "")}
-    arguments = [sys.executable, "-c", _PROGRAM, json.dumps(path)]
+    arguments = [sys.executable, "-c", _PROGRAM, json.dumps(path), _MODULES[test]]
     try:
         # NEURON loads the mechanisms that are compiled in the folder in which it starts
         with tempfile.TemporaryDirectory(prefix="clhines-") as folder:
@@ -84,7 +102,7 @@ def _tested(version: str) -> str:
             f"the self-test of {version} did not run ({' '.join(str(error).split())[:200]}); "
             f"expected a process of {sys.executable} ({SWITCH}=1 leaves it out)"
         ) from None
-    said = [line[len(_WORD) :] for line in done.stdout.splitlines() if line.startswith(_WORD)]
+    said = [line[len(WORD) :] for line in done.stdout.splitlines() if line.startswith(WORD)]
     if said:
         wrong = str(json.loads(said[-1]))
     elif done.returncode < 0:
@@ -106,6 +124,15 @@ def _key(h: Hoc, version: str) -> dict[str, object]:
     }
 
 
-def _load(key: dict[str, object]) -> str | None:
-    wrong = files.kept_entry("neuron", _SCHEMA, key).get("wrong")
+def report(find_wrong: Callable[[], str]) -> None:
+    """Print what a test in this process finds to be wrong, for the process that has started it."""
+    try:
+        wrong = find_wrong()
+    except Exception as error:  # whatever a version does is an answer
+        wrong = f"{type(error).__name__}: {error}"
+    print(WORD + json.dumps(" ".join(wrong.split())[:500]), flush=True)
+
+
+def _load(key: dict[str, object], test: str = "neuron") -> str | None:
+    wrong = files.kept_entry(test, _SCHEMA, key).get("wrong")
     return wrong if isinstance(wrong, str) else None

@@ -5,7 +5,8 @@ it as a whole, or NEURON does.
 
 Who owns what
     `hooks`: `enable`, `disable`; what NEURON calls while the switch is on. `cost`: the estimate who
-    ends a call sooner, and records of earlier runs.
+    ends a call sooner, and records of earlier runs. `selftest`: whether each hook reaches the
+    switch.
 
 Nothing here imports the readers of NEURON's memory or PyOpenCL before the device takes a call.
 """

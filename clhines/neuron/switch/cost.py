@@ -30,7 +30,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from clhines.core import files
-from clhines.neuron.memory.session import Hoc, all_sections
+from clhines.neuron.memory.session import Hoc, all_sections, as_flag
+from clhines.neuron.memory.versions import SWITCH
 
 _SCHEMA = 1  # of the files
 _SAMPLES = 1000  # sections of which mechanisms are looked at
@@ -42,7 +43,7 @@ _STEP, _SEGMENT, _INSTANCE, _TEXT = 3e-6, 12e-9, 12e-9, 15e-9
 # once: modules, a context, a model; each segment; each mechanism, and its kernels
 _MODULES, _MODEL, _PER_SEGMENT, _PER_MECHANISM = 0.45, 0.25, 8e-6, 0.02
 _COMPILE, _COMPILE_MECHANISM = 0.5, 0.1
-_TRUST = 2.5  # the self-test of a device, at its first use
+_TRUST, _SELF_TEST = 2.5, 4.0  # the self-tests of a device and of NEURON, at their first use
 # each call, each segment in it; each step, and the share of NEURON's time that the device takes
 _CALL, _CALL_SEGMENT, _LAUNCH, _SHARE = 0.015, 0.5e-6, 1e-6, 0.25
 _SELDOM = 100  # all is counted again when NEURON has taken this multiple of the time of a count
@@ -79,6 +80,8 @@ class Counts:
             parts += _MODULES
         if not any(files.cache_folder().glob("trust-*.json")):
             parts += _TRUST
+        if not as_flag(SWITCH) and not any(files.cache_folder().glob("neuron-*.json")):
+            parts += _SELF_TEST
         if not is_compiled:
             parts += _COMPILE + len(self.texts) * _COMPILE_MECHANISM
         return parts * machine_factor()

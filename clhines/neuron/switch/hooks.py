@@ -351,6 +351,7 @@ class Switch:
     def _run(self, count: Callable[[], int], options: SwitchOptions, request: RunOptions) -> None:
         if self._is_running:
             raise InputError("a run has been called in a run; expected none in CVode.event")
+        supported()
         from clhines.neuron.entry import advance  # with all readers: if NEURON does not take it
 
         self._is_running, self._run_seconds = True, 0.0
@@ -479,21 +480,21 @@ def enable(
     """
     request = RunOptions.of(device, dtype, engine)
     step = as_step(fixed_step)
+    is_named = device is not None or engine != "auto" or strict
+    when = when or ("always" if is_named else "faster")
     try:
-        switch: Switch | NoSwitch = _made()
+        switch: Switch | NoSwitch = _made("neuron" if when == "always" else "hooks")
     except VersionError as error:
         if strict:
             raise
         say_to_caller(f"NEURON itself runs all models, as {error}")
         switch = NoSwitch(str(error))
     skips = switch.options is not None and switch.options.skips
-    is_named = device is not None or engine != "auto" or strict
-    when = when or ("always" if is_named else "faster")
     return Enabled(switch, SwitchOptions(request, strict, step, progress, skips, when))
 
 
-def _made() -> Switch:
-    h = supported()
+def _made(test: str = "hooks") -> Switch:
+    h = supported(test)
     if not _switch:
         try:
             _switch.append(Switch(h))

@@ -56,7 +56,7 @@ def test_a_version_passes_once_and_the_result_is_kept(cell, monkeypatch):
     found = json.loads(kept.read_text())
     assert found["key"]["neuron"] == h.nrnversion() and found["wrong"] == ""
     answers = iter(["planted", "planted again"])
-    monkeypatch.setattr(versions, "_tested", lambda version: next(answers))
+    monkeypatch.setattr(versions, "_tested", lambda *_: next(answers))
     for text in ("{", json.dumps({**found, "wrong": 3})):
         kept.write_text(text)
         monkeypatch.setattr(versions, "_results", {})
@@ -66,14 +66,14 @@ def test_a_version_passes_once_and_the_result_is_kept(cell, monkeypatch):
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_a_version_that_fails_is_refused_in_one_line(cell, monkeypatch, entry):
-    monkeypatch.setattr(versions, "_tested", lambda version: "cells, 3: 0.5 off")
+    monkeypatch.setattr(versions, "_tested", lambda *_: "cells, 3: 0.5 off")
     with pytest.raises(clhines.InputError, match="cells, 3: 0.5 off") as error:
         ENTRIES[entry]()
     assert cell and len(str(error.value).splitlines()) == 1 and h.nrnversion() in str(error.value)
 
 
 def test_the_switch_lets_neuron_run_with_a_version_that_fails(cell, monkeypatch):
-    monkeypatch.setattr(versions, "_tested", lambda version: "planted")
+    monkeypatch.setattr(versions, "_tested", lambda *_: "planted")
     h.load_file("stdrun.hoc")
     with pytest.warns(UserWarning, match="NEURON itself runs all models, as .*planted"):
         on = clhines.neuron.enable(when="always")
@@ -103,6 +103,26 @@ def test_the_command_refuses_a_version_that_has_failed(tmp_path):
     assert "has failed the self-test of clhines (planted)" in done.stderr
     done = simulate(tmp_path)
     assert "planted" in done.stderr and "t is 1" in done.stdout.replace("0.99999", "1")
+
+
+def test_the_switch_tests_its_hooks_until_the_device_takes_a_call(cell, monkeypatch):
+    """A first script that NEURON takes does not wait for the test of all."""
+    tests, tested = [], versions._tested
+
+    def noted(version, test):
+        tests.append(test)
+        return tested(version, test) if test == "hooks" else ""
+
+    monkeypatch.setattr(versions, "_tested", noted)
+    h.load_file("stdrun.hoc")
+    with clhines.neuron.enable(when="faster") as on:
+        h.continuerun(1)
+        assert tests == ["hooks"] and on.steps == 0 and cell
+    with clhines.neuron.enable(engine="reference") as on:
+        h.continuerun(2)
+    assert tests == ["hooks", "neuron"] and on.steps == 40
+    with clhines.neuron.enable():  # the test of all has tested the hooks
+        assert tests == ["hooks", "neuron"]
 
 
 def test_processes_that_crash_or_do_not_start(cell, monkeypatch):
