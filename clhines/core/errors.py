@@ -54,7 +54,10 @@ class ClhinesError(Exception):
     """Base class of every error that clhines raises on purpose; all can be pickled."""
 
     def __init__(self, message: object = "", *more: object) -> None:
-        super().__init__(self._cut(str(message)), *more)
+        text = str(message)
+        cut = self._cut(text)
+        # a refusal's sentence knows its id: it stays as it is
+        super().__init__(message if cut == text and isinstance(message, str) else cut, *more)
 
     @staticmethod
     def _cut(message: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clhines import Mechanism
+from clhines import InputError, Mechanism
 from clhines.simulator.mechanisms.nmodl.reading.tree import NmodlError
 from clhines.simulator.refusals import REFUSALS, id_of, refusal, sentence_of, way_out_of
 
@@ -60,7 +60,8 @@ def test_a_sentence_knows_its_id_and_its_way_out():
     assert way_out_of(made).startswith("use cnexp") and id_of(str(made)) == ""
     for again in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
         assert (again, id_of(again)) == (made, id_of(made))
-    assert sentence_of(ValueError(made)) is made
+    for error in (ValueError(made), InputError(made), pickle.loads(pickle.dumps(InputError(made)))):
+        assert id_of(sentence_of(error)) == id_of(made)
     assert id_of(sentence_of(ValueError("other"))) == "network.message"
 
 
