@@ -224,7 +224,7 @@ class NeuronModel:
         if variable == GENERATOR:
             return Generator(self.memory, self.h, name, len(instances.things))
         if variable not in self.mechanisms[name].program.picked:
-            return RandomVariable(name, instances.things, variable, index)
+            return RandomVariable(self.memory, name, instances.things, variable, index)
         try:
             pointers = self.pointers(name)
             if f"{variable}_{GIVEN}" not in self.mechanisms[name].defaults:

@@ -12,15 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clhines.core.errors import InputError
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Readable, gather, put_numbers, words_at
 from clhines.neuron.memory.session import Hoc
-from clhines.simulator.mechanisms import philox, random123, scop
+from clhines.simulator.mechanisms import philox, scop
 from clhines.simulator.refusals import Sentence, refusal
 
 _RANDOM123 = 4  # number of this generator
 _STREAM_WORDS, _DISTRIBUTION_WORDS = 5, 8
+_STATE = 2  # word of a RANDOM variable's C++ object that has the address of its stream
 
 
 def rejected(name: str, what: Sentence) -> RejectedError:
@@ -31,6 +33,7 @@ def rejected(name: str, what: Sentence) -> RejectedError:
 class RandomVariable:
     """Those of a RANDOM variable."""
 
+    memory: NeuronMemory
     owner: str
     things: Sequence[Hoc]
     name: str
@@ -45,16 +48,20 @@ class RandomVariable:
         return np.array([stream.get_seq() for stream in self._each()]).astype(np.int64)
 
     def check(self) -> None:
-        """Raise a RejectedError where words to come are of other numbers or another index."""
-        streams, drawn = self._each(), self.drawn()
-        key = np.full((len(drawn), 1), self.index, np.uint32)
-        expected = random123.number("random_uniform", np.hstack([self.ids(), key]), drawn, 1, 0)
-        for stream, seq, x in zip(streams, drawn.tolist(), expected.tolist(), strict=True):
-            known = abs(stream.uniform(0, 1) - x) < 1e-15
-            stream.set_seq(seq)
-            if not known:
-                what = refusal("neuron.random-has-words-before-last-set-ids", name=self.name)
-                raise rejected(self.owner, what)
+        """Raise a RejectedError where words to come are of other numbers or another index.
+
+        The words are read and not drawn: what draws them makes those of the next turn.
+        """
+        streams = self._each()
+        inside = self.memory.insides_of(self.memory.objects_of(streams))
+        words = gather(gather(inside, _STATE + 1)[:, _STATE].astype(np.int64), _STREAM_WORDS)
+        counter = _halves(words[:, :2])
+        same = np.array_equal(_ids(counter), self.ids())
+        if not same or (_drawn(words) != self.drawn()).any():
+            raise InputError(f"RANDOM {self.name} of {self.owner} is not where NEURON 9.0 has it")
+        if not _in_turn(words, self.index):
+            what = refusal("neuron.random-has-words-before-last-set-ids", name=self.name)
+            raise rejected(self.owner, what)
 
     def put(self, drawn: np.ndarray) -> None:
         for stream, count in zip(self._each(), drawn.tolist(), strict=True):
@@ -100,16 +107,13 @@ class Pointed:
         return {*self._at.tolist()}
 
     def ids(self) -> np.ndarray:
-        return self._counters()[:, [2, 3, 1]]
+        return _ids(self._counters())
 
     def drawn(self) -> np.ndarray:
-        which = gather(self._at, _STREAM_WORDS)[:, 4].astype(np.int64) & 255
-        return self._counters()[:, 0].astype(np.int64) * 4 + which
+        return _drawn(gather(self._at, _STREAM_WORDS))
 
     def check(self) -> None:
-        words = gather(self._at, _STREAM_WORDS)
-        alike = np.array_equal(_halves(words[:, 2:4]), self._turn(self._counters()))
-        if not alike or (words[:, 4].astype(np.int64) & 255 > 3).any():
+        if not _in_turn(gather(self._at, _STREAM_WORDS), self._index):
             what = refusal("neuron.has-words-another-index-no-random123", name=self._name)
             raise rejected(self._owner, what)
 
@@ -117,7 +121,8 @@ class Pointed:
         counter = self._counters()
         counter[:, 0] = drawn // 4
         last = gather(self._at, _STREAM_WORDS)[:, 4] & ~np.uint64(255)
-        halves = np.ascontiguousarray(np.hstack([counter, self._turn(counter)])).view(np.uint64)
+        turn = np.hstack([counter, _turn(counter, self._index)])
+        halves = np.ascontiguousarray(turn).view(np.uint64)
         words = np.column_stack([halves, last | (drawn % 4).astype(np.uint64)])
         for k in range(_STREAM_WORDS):
             put_numbers(self._at + 8 * k, np.ascontiguousarray(words[:, k]).view(np.float64))
@@ -127,10 +132,6 @@ class Pointed:
 
     def _counters(self) -> np.ndarray:
         return _halves(gather(self._at, 2))
-
-    def _turn(self, counter: np.ndarray) -> np.ndarray:
-        """Return the words of a turn of the counter."""
-        return philox(counter.T, (np.uint32(self._index), np.uint32(0))).T
 
     def _of_random(self, memory: NeuronMemory, h: Hoc, some: np.ndarray) -> np.ndarray:
         """Return where those are that are hoc's Random; keep their distributions."""
@@ -240,3 +241,28 @@ Streams = RandomVariable | Pointed | SomePointed | Generator
 
 def _halves(words: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(words).view(np.uint32).copy()
+
+
+def _turn(counter: np.ndarray, index: int) -> np.ndarray:
+    """Return the words of a turn of the counter."""
+    return philox(counter.T, (np.uint32(index), np.uint32(0))).T
+
+
+def _ids(counter: np.ndarray) -> np.ndarray:
+    return counter[:, [2, 3, 1]]
+
+
+def _drawn(words: np.ndarray) -> np.ndarray:
+    """Return how many numbers streams have given, by their words in NEURON's memory."""
+    return _halves(words[:, :1])[:, 0].astype(np.int64) * 4 + _next(words)
+
+
+def _next(words: np.ndarray) -> np.ndarray:
+    """Return which of the four words of a turn comes next."""
+    return words[:, 4].astype(np.int64) & 255
+
+
+def _in_turn(words: np.ndarray, index: int) -> bool:
+    """Return whether the words to come of all streams are of their present counters."""
+    same = np.array_equal(_halves(words[:, 2:4]), _turn(_halves(words[:, :2]), index))
+    return same and bool((_next(words) <= 3).all())

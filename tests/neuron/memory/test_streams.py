@@ -333,3 +333,24 @@ def test_static_variables_of_c_have_their_present_values(engine):
     h.finitialize(-65)
     with pytest.raises(clhines.InputError, match="of another distribution"):
         clhines.neuron.run(12, engine=engine)
+
+
+def test_words_of_earlier_ids_are_refused_and_stay_in_neuron():
+    """NEURON goes on with the words that it has; what draws one of them makes others."""
+    import clhines
+
+    mod_files.loaded()
+    soma = h.Section(name="soma")
+    draws, drawn = h.nmrandom(soma(0.5)), []
+    for ask in (False, True):
+        draws.first.set_ids(1, 2, 3)
+        draws.second.set_ids(4, 5, 6)
+        h.finitialize(-65)
+        draws.first.set_ids(7, 8, 9)
+        if ask:
+            [one] = clhines.neuron.check()
+            with pytest.raises(clhines.InputError, match="RANDOM first has words of before"):
+                clhines.neuron.run(1)
+            assert "RANDOM first has words of before" in one.construct
+        drawn.append([draws.first.uniform(0, 1) for _ in range(6)])
+    assert drawn[0] == drawn[1]
