@@ -142,12 +142,13 @@ def test_versions_that_are_newer_need_a_word(monkeypatch):
     import neuron
 
     monkeypatch.setenv(versions.SWITCH, "1")
+    monkeypatch.delenv(versions.ANY, raising=False)
     monkeypatch.setattr(neuron, "__version__", "9.1.0.dev0-28-g20235041e")
     with pytest.raises(clhines.InputError, match=r"9\.1\.0\.dev0.*expected 9\.0 .*NEURON_ANY=1"):
         versions.supported()
-    monkeypatch.setenv("CLHINES_NEURON_ANY", "1")
+    monkeypatch.setenv(versions.ANY, "1")
     assert versions.supported() is h
-    monkeypatch.setenv("CLHINES_NEURON_ANY", "yes")
+    monkeypatch.setenv(versions.ANY, "yes")
     with pytest.raises(clhines.InputError, match="CLHINES_NEURON_ANY is 'yes'; expected 1 or 0"):
         versions.supported()
 
