@@ -1,118 +1,233 @@
-"""Hooks in NEURON's Python classes that see reads, writes and calls while they are `on`."""
+"""Hooks in NEURON's Python classes that note what a function reads, sets and calls.
+
+A function of `CVode.extra_scatter_gather(0, f)` may read voltages and `i_membrane_`, what no step
+changes, and its own Vectors. The first access of any other kind is the hooks' `problem`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from typing import Any
 
+from clhines.core.errors import ClhinesError
+from clhines.neuron.memory.raw import vector_at
 from clhines.neuron.memory.session import Hoc, all_sections
+from clhines.neuron.model import NeuronModel
+from clhines.neuron.read.hooks import GATHERED
+from clhines.neuron.stepping.step_values import used_vectors
 
-OF_SECTIONS = {
-    "name", "hname", "cell", "L", "Ra", "nseg", "rallbranch", "parentseg", "trueparentseg",
+READ = "v", "i_membrane_"
+_OF_SECTIONS = frozenset({
+    *READ, "name", "hname", "cell", "L", "Ra", "nseg", "rallbranch", "parentseg", "trueparentseg",
     "children", "subtree", "wholetree", "orientation", "n3d", "x3d", "y3d", "z3d", "diam3d",
     "arc3d", "has_membrane", "allseg", "same", "diam", "cm", "sec",
-}  # fmt: skip
-_SET = {"tstop", "v_init"}  # of hoc, which no step needs
-_ITEMS, _SETTING = ("__getitem__", "__setitem__"), "__setattr__"
+})  # fmt: skip
+_OF_SEGMENTS = frozenset({*READ, "x", "sec", "node_index"})
+_OF_MECHANISMS = frozenset({"name", "segment"})
+_OF_VECTORS = frozenset({
+    "x", "get", "set", "size", "append", "resize", "fill", "sum", "max", "min", "mean", "contains",
+    "indwhere", "buffer_size", "fwrite", "printf", "add", "sub", "mul", "div", "remove", "insrt",
+    "max_ind", "min_ind", "vwrite", "copy", "c", "clear", "dot", "sumsq", "as_numpy", "to_python",
+    "from_python", "hname",
+})  # fmt: skip
+_METHODS = {
+    "Vector": _OF_VECTORS,
+    "PtrVector": {"gather", "size"},
+    "Matrix": {"mulv", "nrow", "ncol", "getval"},
+    "ParallelContext": {"id", "nhost"},
+}
+_OF_HOC = frozenset({"t", "dt", "tstop", "Vector", "allsec", "hname"}).union(*_METHODS.values())
+_NO_STEP_NEEDS = {"tstop", "v_init"}  # variables of hoc
+_OPERATORS = ("getitem", "setitem", "len", "iter", "next", "bool", "abs", "neg", "add", "radd",
+              "sub", "rsub", "mul", "rmul", "truediv", "eq", "ne", "lt", "le", "gt",
+              "ge")  # fmt: skip
+_ITEMS = "__getitem__", "__setitem__"
+_PLACE_WORDS = 4  # of an element of a PtrVector
 
 
-def _of_arrays() -> list[type]:
-    """Return NEURON's class of variables that are arrays, which no module has."""
+class GatherError(ClhinesError):
+    """A function asks in a later step for what it did not ask for in the first."""
+
+
+class AccessHooks:
+    """Note the first access that is not supported while the hooks are `on`.
+
+    With `raises` it is an error. `in_psolve`: h.t does not move. `before_change` is called before
+    the list of functions changes.
+    """
+
+    def __init__(self, model: NeuronModel) -> None:
+        self.on = self.raises = self.in_psolve = False
+        self.problem = ""
+        self.before_change: Callable[[], None] = lambda: None
+        self._model = model
+        self._vector, self._hoc = type(model.h.Vector()), type(model.h)
+        used = used_vectors(model)
+        self._used = {str(v) for at, v in model.memory.vectors().items() if at in used}
+        self._checked_pointers = dict[int, list[int]]()  # words of PtrVectors by address
+
+    @property
+    def line(self) -> str:
+        expected = "expected v, i_membrane_ and what steps do not change"
+        return f"{GATHERED}: f {self.problem}; {expected}"
+
+    @contextmanager
+    def installed(self, raises: bool) -> Iterator[None]:
+        """Put the hooks into NEURON's classes until the end of the block; they are off at first."""
+        self.raises, self.on = raises, False
+        originals = list[tuple[type, str, Any]]()
+        try:
+            for kind, name, hook in self._hooks():
+                if (original := kind.__dict__.get(name)) is not None:
+                    originals.append((kind, name, original))
+                    setattr(kind, name, hook(original))
+            yield
+        finally:
+            self.on = False
+            for kind, name, original in reversed(originals):
+                setattr(kind, name, original)
+
+    def _hooks(self) -> Iterator[tuple[type, str, Callable[..., Any]]]:
+        """Yield classes, names of their methods, and functions that wrap each."""
+        from neuron import nrn
+
+        # classes of hoc have methods of their own, which are those of the class above
+        objects = [k for k in (self._hoc, *self._hoc.__subclasses__()) if k is not self._vector]
+        readable = {kind: _OF_HOC for kind in objects}
+        readable |= {nrn.Segment: _OF_SEGMENTS, nrn.Section: _OF_SECTIONS}
+        readable |= {nrn.Mechanism: _OF_MECHANISMS}
+        for kind, names in readable.items():
+            yield kind, "__getattribute__", partial(self._read, names)
+            yield kind, "__setattr__", partial(self._set, kind)
+        for kind in (*objects, *_array_classes()):
+            for name in _ITEMS:
+                yield kind, name, self._use_item
+        yield self._hoc, "__call__", self._call
+        yield self._vector, "__getattribute__", lambda get: self._use(self._read(_OF_VECTORS, get))
+        for name in _OPERATORS:
+            yield self._vector, f"__{name}__", self._use
+
+    def _note(self, problem: str) -> None:
+        self.problem = self.problem or problem
+        if self.raises:
+            raise GatherError(self.line)
+
+    def _note_access(self) -> None:
+        self._note("sets a variable, or reads one by a reference")
+
+    def _read(
+        self, names: frozenset[str], original: Callable[[Any, str], Any]
+    ) -> Callable[[Any, str], Any]:
+        def get(thing: Any, name: str) -> Any:
+            if self.on and name not in names and not name.startswith("__"):
+                self._note(f"reads {name}")
+            if self.on and self.in_psolve and name == "t":
+                self._note("reads t in psolve, where it stays as it was before")
+            return original(thing, name)
+
+        return get
+
+    def _set(self, kind: type, original: Callable[..., Any]) -> Callable[..., Any]:
+        def put(thing: Any, name: str, value: Any) -> None:
+            if self.on and name not in _NO_STEP_NEEDS:
+                self._note_access()
+            hook = kind.__dict__["__setattr__"]
+            # Python does not let a class of its own call the method of the class above
+            setattr(kind, "__setattr__", original)  # noqa: B010
+            try:
+                setattr(thing, name, value)
+            finally:
+                setattr(kind, "__setattr__", hook)  # noqa: B010
+
+        return put
+
+    def _use_item(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def item(thing: Any, *arguments: Any) -> Any:
+            if self.on and not isinstance(thing, self._vector):
+                self._note_access()
+            return original(thing, *arguments)
+
+        return item
+
+    def _use(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a method of Vectors, which may use none that the model uses."""
+
+        def use(*arguments: Any) -> Any:
+            if self.on:
+                self._check(*arguments)
+            return original(*arguments)
+
+        return use
+
+    def _check(self, *things: object) -> None:
+        """Note a Vector that records, is played, or that a mechanism has."""
+        with self._off():
+            names = [str(x) for x in things if isinstance(x, self._vector)]
+        for name in names:
+            if name in self._used:
+                self._note(f"uses {name}, which the model uses")
+
+    @contextmanager
+    def _off(self) -> Iterator[None]:
+        self.on = False
+        try:
+            yield
+        finally:
+            self.on = True
+
+    def _call(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(function: Hoc, *arguments: Any, **named: Any) -> Any:
+            if self.on:
+                with self._off():
+                    problem = self._problem_of(function)
+                if problem:
+                    self._note(problem)
+                self._check(*arguments)
+            elif _class_and_name(function)[0] == "CVode":
+                self.before_change()
+            return original(function, *arguments, **named)
+
+        return call
+
+    def _problem_of(self, function: Hoc) -> str:
+        """Return what is not supported of a call; empty if it is."""
+        text, (owner, name) = str(function), _class_and_name(function)
+        thing = text.rpartition(".")[0]
+        if name not in _METHODS.get(owner, ()):
+            return f"calls {text}"
+        if thing in self._used:
+            return f"uses {thing}, which the model uses"
+        if (owner, name) == ("PtrVector", "gather") and not self._has_read_pointers(function):
+            return f"calls {text} of other variables"
+        return ""
+
+    def _has_read_pointers(self, function: Hoc) -> bool:
+        """Whether a PtrVector points to voltages and `i_membrane_` alone."""
+        memory, places = self._model.memory, self._model.places
+        address = memory.inside(function)
+        words = vector_at(address + 8)  # behind its table of functions
+        if self._checked_pointers.get(address) != words:
+            starts = range(0, len(words), _PLACE_WORDS)
+            place_words = (words[k : k + _PLACE_WORDS] for k in starts)
+            variables = [places.find(memory.place_of(place)) for place in place_words]
+            readable = {("", name.rstrip("_")) for name in READ}
+            if not all(v is not None and (v.owner, v.name) in readable for v in variables):
+                return False
+            self._checked_pointers[address] = words
+        return True
+
+
+def _array_classes() -> list[type]:
+    """Return NEURON's class of variables that are arrays, which no module names."""
     segments = (section(0.5) for section in all_sections())
     variables = (v for segment in segments for mechanism in segment for v in mechanism)
     return [type(v) for v in islice(variables, 1)]
 
 
-def named(function: Hoc) -> tuple[str, str]:
-    """Return the class of a function of hoc, "" of the top level, and its name."""
+def _class_and_name(function: Hoc) -> tuple[str, str]:
+    """Return the class of a function of hoc, "" at the top level, and its name."""
     owner, _, name = str(function).removesuffix("()").rpartition(".")
     return owner.partition("[")[0], name
-
-
-class AccessHooks:
-    """Calls `act` before a write, or a read by a reference; a subclass judges what else is read.
-
-    `changes` are classes, names of their functions, and what makes another of each.
-    """
-
-    def __init__(self, h: Hoc, act: Callable[[], None]) -> None:
-        from neuron import nrn
-
-        self.on = False
-        self._act = act
-        self._vector, self._hoc = type(h.Vector()), type(h)
-        mechanism = nrn.Mechanism
-        self._own: list[tuple[type, str, Any]] = []
-        # classes of hoc have functions of their own, which are those of the class above
-        objects = [k for k in (self._hoc, *self._hoc.__subclasses__()) if k is not self._vector]
-        self.changes: list[tuple[type, str, Callable[..., Any]]] = [
-            (nrn.Segment, "__getattribute__", self._of_segment),
-            (nrn.Section, "__getattribute__", self._of_section),
-            (mechanism, "__getattribute__", self._of_mechanism),
-            *((kind, "__getattribute__", self._of_hoc) for kind in objects),
-            *((kind, name, self._item) for kind in objects for name in _ITEMS),
-            *(
-                (kind, _SETTING, partial(self._set, kind))
-                for kind in (nrn.Segment, nrn.Section, mechanism, *objects)
-            ),
-        ]
-        self.changes = [(k, name, f) for k, name, f in self.changes if name in k.__dict__]
-
-    def begin(self) -> None:
-        """Let NEURON's classes tell."""
-        if not self._own:
-            arrays = [(kind, name, self._any) for kind in _of_arrays() for name in _ITEMS]
-            for kind, name, makes in (*self.changes, *arrays):
-                own = kind.__dict__[name]
-                self._own.append((kind, name, own))
-                setattr(kind, name, makes(own))
-        self.on = True
-
-    def end(self) -> None:
-        self.on = False
-        for kind, name, own in self._own:
-            setattr(kind, name, own)
-        self._own.clear()
-
-    def _of_segment(self, own: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
-        raise NotImplementedError
-
-    def _of_section(self, own: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
-        raise NotImplementedError
-
-    def _of_mechanism(self, own: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
-        raise NotImplementedError
-
-    def _of_hoc(self, own: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
-        raise NotImplementedError
-
-    def _item(self, own: Callable[..., Any]) -> Callable[..., Any]:
-        def item(thing: Any, *words: Any) -> Any:
-            if self.on and not isinstance(thing, self._vector):
-                self._act()
-            return own(thing, *words)
-
-        return item
-
-    def _any(self, own: Callable[..., Any]) -> Callable[..., Any]:
-        def act(thing: Any, *words: Any) -> Any:
-            if self.on:
-                self._act()
-            return own(thing, *words)
-
-        return act
-
-    def _set(self, kind: type, own: Callable[..., Any]) -> Callable[..., Any]:
-        def put(thing: Any, name: str, value: Any) -> None:
-            if self.on and name not in _SET:
-                self._act()
-            hooked = kind.__dict__[_SETTING]
-            setattr(kind, _SETTING, own)  # Python calls it as no function of a class that is ours
-            try:
-                setattr(thing, name, value)
-            finally:
-                setattr(kind, _SETTING, hooked)
-
-        return put
