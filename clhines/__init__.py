@@ -156,4 +156,4 @@ _errors = import_module("clhines.core.errors")
 if _errors.launched():  # before the first use of MPI, which may be another rank's alone
     _errors.stop_all_on_errors()
 if os.environ.get("CLHINES_NEURON", "0") not in ("", "0"):
-    import_module("clhines.neuron.switch.hooks").enable_as(os.environ["CLHINES_NEURON"])
+    import_module("clhines.neuron.switch.enabled").enable_as(os.environ["CLHINES_NEURON"])

@@ -28,7 +28,7 @@ from clhines.core import files
 from clhines.core.errors import InputError
 
 if TYPE_CHECKING:
-    from clhines.neuron.switch.hooks import Switch
+    from clhines.neuron.switch.runner import SwitchState
 
 SUFFIXES = (".py", ".hoc")
 _DRAWN = 10  # cells whose voltages are drawn
@@ -97,7 +97,7 @@ def run_model(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         check_writable(arguments.out, "--out", (".npz",))
     check_picture(arguments.plot)
-    from clhines.neuron.switch.hooks import skipping
+    from clhines.neuron.switch.enabled import skipping
 
     begin = time.perf_counter()
     with doing("building the model"), skipping() as switch:
@@ -203,7 +203,7 @@ class ScriptError(clhines.ClhinesError):
     status = 1
 
 
-def _execute(arguments: argparse.Namespace, switch: Switch | None = None) -> int:
+def _execute(arguments: argparse.Namespace, switch: SwitchState | None = None) -> int:
     """Run the script; return the exit status that it asks for.
 
     Where `switch` has skipped runs, an error ends the script, and the model is as it is there.

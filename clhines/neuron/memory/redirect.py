@@ -8,11 +8,14 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from typing import Any
 
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc
 
-_redirects: list[Redirect] = []
+FUNCTION = ctypes.CFUNCTYPE(None)  # of hoc
+METHOD = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)  # of a class of hoc
+_suspended_in_runs: list[Redirect] = []
 
 
 class HocArguments:
@@ -49,38 +52,55 @@ class HocArguments:
 class Redirect:
     """Lets hoc call `function`, which raises nothing, in place of its own while `is_on`.
 
-    `at` is where hoc finds the address of the function.
+    `at` is where hoc finds the address of the function; `prototype` is its type in C.
     """
 
-    def __init__(self, at: ctypes.c_uint64, function: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        at: ctypes.c_uint64,
+        function: Callable[..., object],
+        prototype: Callable[..., Any] = FUNCTION,
+    ) -> None:
         self._at, self._original = at, at.value
-        self._function = ctypes.CFUNCTYPE(None)(function)
+        self._function = prototype(function)
         self._address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
-        _redirects.append(self)
+        self._is_on, self._suspensions = False, 0
 
     @property
     def is_on(self) -> bool:
-        return self._at.value == self._address
+        return self._is_on
 
     @is_on.setter
     def is_on(self, on: bool) -> None:
-        self._at.value = self._address if on else self._original
+        self._is_on = on
+        self._set()
+
+    def _set(self) -> None:
+        is_replaced = self._is_on and not self._suspensions
+        self._at.value = self._address if is_replaced else self._original
 
     @contextmanager
     def off(self) -> Iterator[None]:
-        """Let hoc call its own function for a while."""
-        before, self.is_on = self.is_on, False
+        """Let hoc call its own function until the end of the block."""
+        self._suspensions += 1
+        self._set()
         try:
             yield
         finally:
-            self.is_on = before
+            self._suspensions -= 1
+            self._set()
+
+
+def suspend_in_runs(*redirects: Redirect) -> None:
+    """Let `without_redirects` turn these off."""
+    _suspended_in_runs.extend(redirects)
 
 
 @contextmanager
 def without_redirects() -> Iterator[None]:
-    """Let hoc call NEURON's own functions for a while."""
+    """Let hoc call NEURON's own functions until the end of the block."""
     with ExitStack() as stack:
-        for redirect in _redirects:
+        for redirect in _suspended_in_runs:
             stack.enter_context(redirect.off())
         yield
 

@@ -4,13 +4,13 @@ Words: a *call* is one of ``run``, ``continuerun``, ``psolve`` and ``batch_run``
 it as a whole, or NEURON does.
 
 Who owns what
-    `hooks`: `enable`, `disable`; what NEURON calls while the switch is on. `cost`: the estimate who
-    ends a call sooner, and records of earlier runs. `selftest`: whether each hook reaches the
-    switch.
+    `enabled`: `enable`, `disable`. `hooks`: what NEURON calls while the switch is on. `runner`: a
+    call on the device, or in NEURON; `errors`: its exceptions. `cost`: the estimate who ends a call
+    sooner, and records of earlier runs. `selftest`: whether each hook reaches the switch.
 
 Nothing here imports the readers of NEURON's memory or PyOpenCL before the device takes a call.
 """
 
-from clhines.neuron.switch.hooks import disable, enable
+from clhines.neuron.switch.enabled import disable, enable
 
 __all__ = ["disable", "enable"]

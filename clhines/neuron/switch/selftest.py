@@ -13,7 +13,7 @@ import numpy as np
 
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.versions import report
-from clhines.neuron.switch.hooks import enable, skipping
+from clhines.neuron.switch.enabled import enable, skipping
 
 STOP = 1.0  # ms
 

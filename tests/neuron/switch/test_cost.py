@@ -199,7 +199,7 @@ def test_only_calls_that_are_decided_on_are_noted(cells):
     h.finitialize(-65)
     with clhines.neuron.enable() as on:
         h.continuerun(1)
-    one = on._switch.accounts._ledger
+    one = on._state.accounts._ledger
     assert one.neuron_steps == one.steps == 40
     cells[2].nseg = 7
     h.finitialize(-65)
@@ -232,7 +232,7 @@ with clhines.neuron.enable(**json.loads(sys.argv[3])) as on:
     h.tstop = 5
     h.run()
     heavy = "pyopencl" in sys.modules or "clhines.simulator.simulation" in sys.modules
-    print(json.dumps([on.steps, on._switch.neuron_steps, heavy, list(v), repr(on)]))
+    print(json.dumps([on.steps, on._state.neuron_steps, heavy, list(v), repr(on)]))
 """
 
 
@@ -355,7 +355,7 @@ h.finitialize(-65)
 with clhines.neuron.enable() as on:
     for k in range(5):
         context.psolve(5 * (k + 1))
-    counts = context.py_gather([on.steps, on._switch.neuron_steps, len(times)], 0)
+    counts = context.py_gather([on.steps, on._state.neuron_steps, len(times)], 0)
 if me == 0:
     print(json.dumps([counts, list(times)]))
 """

@@ -1,0 +1,176 @@
+"""Turn the switch on and off: `enable`, `disable`, and what stands for it in a script."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from numpy.typing import DTypeLike
+
+from clhines.core.errors import InputError, say_to_caller, shown, tell
+from clhines.neuron.calls import RunOptions, as_step
+from clhines.neuron.memory.session import VersionError, as_flag
+from clhines.neuron.memory.versions import supported
+from clhines.neuron.switch.cost import Accounts
+from clhines.neuron.switch.hooks import Switch
+from clhines.neuron.switch.runner import WHEN, SwitchOptions, SwitchState
+
+QUIET = "CLHINES_QUIET"  # 1: no line at the end of a script
+
+_switch: list[Switch] = []
+_process = os.getpid()  # not one that is forked from it
+
+
+class NoSwitch:
+    """Stands for the switch if NEURON runs all models, as its memory is not read."""
+
+    def __init__(self, reason: str) -> None:
+        self.state, self._reason = SwitchState(Accounts(None)), reason
+
+    def set(self, options: SwitchOptions | None, reasons: list[str]) -> None:
+        self.state.options, self.state.reasons = options, reasons
+        if options is not None and self._reason not in reasons:
+            reasons.append(self._reason)
+
+
+class Enabled(AbstractContextManager["Enabled"]):
+    """The switch that `enable` has turned on; the end of a ``with`` block sets it as it was."""
+
+    def __init__(self, switch: Switch | NoSwitch, options: SwitchOptions) -> None:
+        self._switch, self._state = switch, switch.state
+        self._before, self._first = self._state.options, self._state.steps
+        self._reasons, self._reasons_before = list[str](), self._state.reasons
+        switch.set(options, self._reasons)
+
+    def __repr__(self) -> str:
+        state = self._state
+        is_on = state.reasons is self._reasons and state.options is not None
+        text = f"clhines switch, {'on' if is_on else 'off'}: {self.steps} steps run on the device"
+        if sooner := state.neuron_steps:
+            text += f", {sooner} by NEURON, sooner there"
+        return text + (f"; stepped by NEURON: {'; '.join(self.reasons)}" if self.reasons else "")
+
+    @property
+    def steps(self) -> int:
+        """Number of steps run on the device, and not by NEURON, since it was turned on."""
+        return self._state.steps - self._first
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why NEURON has taken calls itself, since it was turned on."""
+        return tuple(self._reasons)
+
+    def __exit__(self, *_: object) -> None:
+        self._switch.set(self._before, self._reasons_before)
+
+
+def enable(
+    device: object = None,
+    dtype: DTypeLike = "float64",
+    engine: str = "auto",
+    strict: bool = False,
+    fixed_step: float | None = None,
+    progress: bool = False,
+    when: str | None = None,
+) -> Enabled:
+    """Let NEURON's own calls run models on the device, as `run` does, until `disable`.
+
+    These are ``h.run()`` and ``h.continuerun(tstop)``, from Python and hoc,
+    ``ParallelContext.psolve(tstop)``, and ``h.batch_run(tstop, tstep)`` without a file. If a call
+    is refused, cannot be built, or lacks memory on the device, NEURON takes it and goes on from the
+    steps before; a line on stderr names the reason. NEURON also takes loops around ``fadvance()``,
+    and everything if this version has failed its self-test, and says so. ``with enable():`` sets
+    the switch at the end of the block to what it was.
+
+    Parameters
+    ----------
+    device, dtype, engine
+        See `Simulation`.
+    strict : bool
+        Raise the exception of `run` instead of letting NEURON take a call that is refused.
+    fixed_step : float, ms, optional
+        See `run`.
+    progress : bool
+        See `run`; a bar is shown of runs that take longer than two seconds.
+    when : {"faster", "always", "never"}, optional
+        When the device takes a call: if it ends sooner than NEURON, by an estimate that counts
+        everything; always; or never. The default is "faster", and "always" if `device`, `engine`
+        or `strict` is given. The choice changes results by rounding only.
+
+    Returns
+    -------
+    Enabled
+        A context manager; its `steps` counts those that were run on the device, `reasons` says why
+        NEURON has taken calls.
+
+    Raises
+    ------
+    InputError
+        NEURON is not installed, or cannot be switched; an argument is wrong. While the switch is
+        on, NEURON's calls raise SimulationError, and with `strict` what `run` does, if Python has
+        called hoc; in processes of `multiprocessing`, whose caller may drop exceptions, a
+        UserWarning says it, too.
+    """
+    request = RunOptions.of(device, dtype, engine)
+    step = as_step(fixed_step)
+    is_named = device is not None or engine != "auto" or strict
+    when = when or ("always" if is_named else "faster")
+    try:
+        switch: Switch | NoSwitch = _made("neuron" if when == "always" else "hooks")
+    except VersionError as error:
+        if strict:
+            raise
+        say_to_caller(f"NEURON itself runs all models, as {error}")
+        switch = NoSwitch(str(error))
+    skips = switch.state.options is not None and switch.state.options.skips
+    return Enabled(switch, SwitchOptions(request, strict, step, progress, skips, when))
+
+
+def _made(test: str = "hooks") -> Switch:
+    h = supported(test)
+    if not _switch:
+        try:
+            _switch.append(Switch(h))
+            atexit.register(_report, bool(int(h.ParallelContext().id())))
+        except OSError as error:
+            raise InputError(
+                f"NEURON cannot be switched here ({error}); expected NEURON 9 on Linux or macOS"
+            ) from None
+    return _switch[0]
+
+
+def _report(is_quiet: bool) -> None:
+    """Keep the records of this process, and say who took its steps; the first MPI rank does."""
+    if is_quiet or os.getpid() != _process:
+        return
+    accounts = _switch[0].state.accounts
+    accounts.save()
+    if str(accounts) and not as_flag(QUIET):
+        tell(str(accounts))
+
+
+@contextmanager
+def skipping() -> Iterator[SwitchState]:
+    """Leave the runs of a block out: each sets NEURON's clock to its end."""
+    switch = _made()
+    options = SwitchOptions(RunOptions.of(None, "float64", "auto"), skips=True)
+    switch.state.skipped = False
+    with Enabled(switch, options):
+        yield switch.state
+
+
+def disable() -> None:
+    """Let NEURON run models itself again, also inside of ``with enable():``."""
+    if _switch:
+        _switch[0].set(None, [])
+
+
+def enable_as(value: str) -> None:
+    """Turn the switch on, for the environment variable ``CLHINES_NEURON``."""
+    if value not in ("1", *WHEN):
+        raise InputError(
+            f"CLHINES_NEURON is {shown(value)}; expected 1, 0, faster, always or never"
+        )
+    enable(when="faster" if value == "1" else value)

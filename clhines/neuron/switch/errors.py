@@ -1,0 +1,87 @@
+"""Exceptions of calls that hoc makes: hoc stops, and Python raises them when hoc has returned."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+from collections.abc import Callable
+from typing import Any
+
+from clhines.core.errors import say_to_caller
+from clhines.neuron.memory.objects import Objects
+from clhines.neuron.memory.session import Hoc
+
+_SHOWN = 400  # characters of a message that hoc prints
+
+
+class ErrorRelay:
+    """Keeps the exception of a call until hoc has returned to Python, which raises it.
+
+    If no Python function has called hoc, hoc prints `message`.
+    """
+
+    def __init__(self, h: Hoc, library: Objects) -> None:
+        self.message = ""
+        self._error: BaseException | None = None
+        self._depth = 0  # calls of hoc by Python that have not returned
+        self._hoc_class, self._call_hoc = type(h), type(h).__call__
+        integer = ctypes.c_int.from_address
+        self._interrupt = integer(library.address("hoc_intset"))
+        self._prints = integer(library.address("hoc_execerror_messages"))
+        self._aborts = integer(library.address("nrn_mpiabort_on_error_"))
+        self._initial_aborts = self._aborts.value  # whether an error of hoc ends all MPI ranks
+        self._in_python = integer(library.address("nrn_is_python_extension"))
+
+    def install(self) -> None:
+        """Let Python raise the exception after calls of hoc."""
+        self._hoc_class.__call__ = self._wrapper()
+
+    def remove(self) -> None:
+        self._hoc_class.__call__ = self._call_hoc
+
+    def stop_hoc(self) -> None:
+        """Let hoc stop before the statement that comes next."""
+        self._interrupt.value = 1
+
+    @property
+    def is_empty(self) -> bool:
+        return self._error is None
+
+    def keep(self, error: BaseException) -> None:
+        """Keep an exception; one that a step has left behind, so that hoc stops, comes first."""
+        self._error = error = self._take() or error
+        self._initial_aborts = self._aborts.value
+        if self._depth:  # Python raises it, on the ranks that have it
+            self._aborts.value = 0
+        self.message = " ".join(str(error).split())[:_SHOWN]
+        if multiprocessing.parent_process() is not None:  # whose pool may drop exceptions
+            say_to_caller(f"this model has not been run: {self.message}")
+        self._prints.value = int(not self._in_python.value)
+
+    def _take(self) -> BaseException | None:
+        error, self._error = self._error, None
+        if error is not None:
+            self._interrupt.value, self._aborts.value = 0, self._initial_aborts
+        return error
+
+    def _wrapper(self) -> Callable[..., Any]:
+        """Return how Python calls functions of hoc meanwhile."""
+        call_hoc = self._call_hoc
+
+        def call(function: Hoc, *arguments: object, **named: object) -> object:
+            self._depth += 1
+            try:
+                result = call_hoc(function, *arguments, **named)
+            except BaseException:
+                error = self._take()
+                if error is None:
+                    raise
+                raise error from None
+            finally:
+                self._depth -= 1
+            error = self._take()
+            if error is not None:
+                raise error
+            return result
+
+        return call

@@ -1,0 +1,163 @@
+"""Who takes a call, the device or NEURON, and what becomes of it there."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from clhines.core.checks import as_choice, as_switch
+from clhines.core.errors import InputError, is_refusal, tell
+from clhines.core.progress import long_bars
+from clhines.neuron.calls import RunOptions, fix_steps
+from clhines.neuron.memory.objects import on_ranks
+from clhines.neuron.memory.redirect import Redirect, without_redirects
+from clhines.neuron.memory.session import Hoc
+from clhines.neuron.memory.versions import supported
+from clhines.neuron.switch.cost import Accounts
+from clhines.neuron.switch.errors import ErrorRelay
+from clhines.simulator.refusals import refusal, way_out_of
+
+if TYPE_CHECKING:
+    from clhines.neuron.kept import KeptModel
+
+WHEN = ("faster", "always", "never")  # the device takes a call
+_CVODE = refusal("neuron.cvode-variable-time-steps")
+_SHORT = 2.0  # s: runs that show no bar, of which a script may call many
+
+
+@dataclass(frozen=True)
+class SwitchOptions:
+    """`skips`: runs are left out, and only the clock is set."""
+
+    request: RunOptions
+    strict: bool = False
+    fixed_step: float | None = None
+    progress: bool = False
+    skips: bool = False
+    when: str = "always"
+
+    def __post_init__(self) -> None:
+        as_switch("strict", self.strict)
+        as_choice("when", self.when, WHEN)
+        as_switch("progress", self.progress)
+
+
+@dataclass
+class SwitchState:
+    """Options of the switch, and what it has done since the start of the process."""
+
+    accounts: Accounts
+    options: SwitchOptions | None = None  # None: it is off
+    reasons: list[str] = field(default_factory=list)  # why NEURON has taken calls
+    steps: int = 0  # that were run on the device
+    skipped: bool = False  # whether a run has been left out
+
+    @property
+    def neuron_steps(self) -> int:
+        """Steps by NEURON, which ended sooner there."""
+        return self.accounts.neuron_steps
+
+
+class CallRunner:
+    """Runs calls on the device, or lets NEURON take them with the `methods` of its own."""
+
+    def __init__(
+        self, h: Hoc, state: SwitchState, errors: ErrorRelay, methods: Sequence[Redirect]
+    ) -> None:
+        self._h, self._state, self._errors, self._methods = h, state, errors, methods
+        self._is_running = self._is_in_neuron = False
+        self._run_seconds, self._device = 0.0, "NEURON"  # of the last run
+
+    def attempt(
+        self, count: Callable[[], int], neuron_call: Callable[[], object], **call: bool
+    ) -> bool:
+        """Run `count()` steps, or let NEURON do so; `call` are fields of `RunOptions`.
+
+        Return False if that has raised an exception.
+        """
+        options = self._state.options
+        # a call by code in a call that NEURON takes is NEURON's, too
+        if options is None or self._is_in_neuron or options.when == "never":
+            return self.in_neuron(neuron_call)
+        accounts, begin, steps_before = self._state.accounts, time.perf_counter(), self._state.steps
+        accounts.begin_call()
+        try:
+            if options.when == "faster":
+                fix_steps(self._h, options.fixed_step)
+                if self._h.CVode().active():
+                    raise InputError(f"{_CVODE}; {way_out_of(_CVODE)}")
+                steps = count()
+                if not accounts.device_is_sooner(steps):
+                    return self._sooner_in_neuron(steps, neuron_call)
+            device, dtype, engine = options.request[:3]
+            self._run(count, options, RunOptions(device, dtype, engine, **call))
+        except BaseException as error:
+            if options.strict or not is_refusal(error):
+                self._errors.keep(error)
+                return False
+            self.say(str(error))
+            accounts.refuse()
+        else:
+            seconds, steps = time.perf_counter() - begin, self._state.steps - steps_before
+            accounts.add_device(steps, seconds, self._run_seconds, self._device)
+            return True
+        return self.in_neuron(neuron_call)
+
+    def _sooner_in_neuron(self, steps: int, neuron_call: Callable[[], object]) -> bool:
+        begin = time.perf_counter()
+        done = self.in_neuron(neuron_call)
+        if done and not self._h.stoprun:
+            self._state.accounts.add_neuron(steps, time.perf_counter() - begin)
+        return done
+
+    def in_neuron(self, neuron_call: Callable[[], object]) -> bool:
+        """Let NEURON itself take a call; return False if it has raised an exception."""
+        before, self._is_in_neuron = self._is_in_neuron, True
+        try:
+            with without_redirects(), ExitStack() as stack:
+                for method in self._methods:
+                    stack.enter_context(method.off())
+                neuron_call()
+        except BaseException as error:
+            self._errors.keep(error)
+        finally:
+            self._is_in_neuron = before
+        return self._errors.is_empty
+
+    def _run(self, count: Callable[[], int], options: SwitchOptions, request: RunOptions) -> None:
+        if self._is_running:
+            raise InputError("a run has been called in a run; expected none in CVode.event")
+        supported()
+        from clhines.neuron.entry import advance  # with all readers: if NEURON does not take it
+
+        self._is_running, self._run_seconds = True, 0.0
+        try:
+            fix_steps(self._h, options.fixed_step)
+            with long_bars(_SHORT):
+                advance(self._h, count, request, options.progress, tell=self._add)
+        finally:
+            self._is_running = False
+
+    def _add(self, steps: int, kept: KeptModel) -> None:
+        """Count steps that a run has taken, and their time."""
+        self._state.steps += steps
+        self._run_seconds, kept.run_seconds = self._run_seconds + kept.run_seconds, 0.0
+        self._device = self._device if kept.sim is None else kept.sim.device_label
+
+    def say(self, reason: str) -> None:
+        """Say on stderr, once, why NEURON takes a call; of MPI ranks the first does."""
+        reason, reasons = " ".join(reason.split()), self._state.reasons
+        if _without_numbers(reason) in map(_without_numbers, reasons):
+            return
+        reasons.append(reason)
+        if not (on_ranks(self._h) and self._h.ParallelContext().id()):
+            tell(f"stepped by NEURON: {reason}")
+
+
+def _without_numbers(reason: str) -> str:
+    """Return a reason without its numbers, as of a time: one line is enough."""
+    return re.sub(r"[-+.\d]+", "", reason)
