@@ -19,12 +19,12 @@ ROOT = Path(__file__).parents[3]
     "fault, text",
     [
         ("", ""),
-        ("hooks.Switch._take_methods = lambda self: None", "psolve does not reach the switch"),
+        ("hooks.Redirect._set = lambda self: None", "psolve does not reach the switch"),
         (
             "hooks.Switch.continuerun = lambda self, stop: 0",
             "continuerun does not reach the switch",
         ),
-        ("hooks.Switch._in_neuron = lambda self, call: True", "continuerun has other values"),
+        ("hooks.CallRunner.in_neuron = lambda self, call: True", "continuerun has other values"),
     ],
 )
 def test_planted_faults_fail(fault, text):
