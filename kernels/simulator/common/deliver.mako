@@ -1,0 +1,104 @@
+<%page args="spec, kind"/>\
+## Deliver what is due to an instance until a time, the earliest first.
+<% e, k = spec.arena, kind.number %>\
+% if not e.bins or kind.queue:
+
+// Deliver ${"the self events that are" if e.bins else "what is"} due to instance j until a time, the earliest first.
+${e.static} void deliver_${k}(
+    const int j, const int a, const instant limit, ${"const int late, " if e.bins else ""}const real dt, const int capacity,
+    ${e.v_type}v, __global int *spike_count, __global int *spike_source,
+    __global instant *spike_time, __global real *mem, __global instant *clock, __global int *ints,
+    ${e.at})
+{
+% if not e.bins:
+    const int target = target_${k} + j;
+    const int first = ints[first_connection + target], end = ints[first_connection + target + 1];
+% endif
+    for (;;) {
+        instant due = 0, sent = 0;
+        int connection = ${"-1" if e.bins else f"earliest_event(first, end, limit, clock, ints, {e.regions_name}, &due, &sent)"};
+        real flag = 0;
+% if kind.queue:
+        int slot = -1;
+        for (int q = 0; q < ints[queue_size_${k} + j]; q++) {
+            const instant time = clock[queue_time_${k} + q * count_${k} + j];
+            const instant then = clock[queue_sent_${k} + q * count_${k} + j];
+            if (time > limit) continue;
+            if (connection < 0 && slot < 0 || time < due || (slot < 0 && time == due && then < sent)) {
+                slot = q;
+                due = time;
+                sent = then;
+            }
+        }
+% endif
+% if kind.plays:
+        play_before_${k}(j, limit, ${"slot >= 0 || connection >= 0" if kind.queue else "connection >= 0"} ? due : INFINITY, sent, mem, clock, ints, ${e.regions_name});
+% endif
+% if kind.queue:
+        if (slot >= 0) {
+            flag = mem[queue_flag_${k} + slot * count_${k} + j];
+            connection = ints[queue_connection_${k} + slot * count_${k} + j];
+            remove_${k}(slot, j, mem, clock, ints, ${e.regions_name});
+        }${"" if e.bins else " else if (connection >= 0)"}
+% if e.bins:
+        if (slot < 0) break;
+% else:
+            ints[cursor + connection]++;
+        if (slot < 0 && connection < 0) break;
+% endif
+% else:
+        if (connection < 0) break;
+        ints[cursor + connection]++;
+% endif
+        receive_${k}(j, a, due, flag, connection, ${"late, " if e.bins else ""}dt, capacity, v, spike_count, spike_source,
+                     spike_time, mem, clock, ints, ${e.regions_name});
+    }
+}
+% endif
+% if e.bins:
+
+// Deliver to instance j what is in the bin of a step.
+${e.static} void bin_${k}(
+    const int j, const int a, const instant t_begin, const int all, const real dt,
+    const int capacity, ${e.v_type}v, __global int *spike_count,
+    __global int *spike_source, __global instant *spike_time, __global real *mem,
+    __global instant *clock, __global int *ints, ${e.at})
+{
+    const int target = target_${k} + j;
+    const int first = ints[first_connection + target], end = ints[first_connection + target + 1];
+    binned_ next = {-1, 0, 0, 0, 0, 0};
+    int any = 0;
+    for (;; any = 1) {
+        next = next_in_bin(next, first, end, t_begin, all, clock, ints, ${e.regions_name});
+        if (next.connection < 0) break;
+        instant t = t_begin;
+% if e.bins > 1:   # NEURON's t is then that of the last self event before
+        const int source = ints[connection_source + next.connection];
+        const int entry = ints[ring_first + source] + next.number % ints[ring_size + source];
+        if (all) t = fmax(t_begin, clock[ring + entry]);
+% endif
+        receive_${k}(j, a, t, 0, next.connection, 1, dt, capacity, v, spike_count,
+                     spike_source, spike_time, mem, clock, ints, ${e.regions_name});
+        if (!any && next.left == 1) {   // as most often
+            ints[cursor + next.connection] = next.number + 1;
+            break;
+        }
+    }
+    if (any) end_bin(first, end, t_begin, all, clock, ints, ${e.regions_name});
+}
+% endif
+% if e.looks_ahead and not kind.watches:
+
+// Find when instance j has to be looked after next, as far as is known.
+${e.static} void look_ahead_${k}(
+    const int j, __global instant *clock, __global const int *ints, ${e.at})
+{
+    instant due = next_event(ints[first_connection + target_${k} + j],
+                            ints[first_connection + target_${k} + j + 1], clock, ints, ${e.regions_name});
+% if kind.queue:
+    for (int q = 0; q < ints[queue_size_${k} + j]; q++)
+        due = fmin(due, clock[queue_time_${k} + q * count_${k} + j]);
+% endif
+    clock[next_due + target_${k} + j] = due;
+}
+% endif

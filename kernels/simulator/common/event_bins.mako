@@ -1,0 +1,87 @@
+<%page args="spec"/>\
+## Events of a bin: those that come within a step, in NEURON's order.
+<% e = spec.arena %>\
+// An event in the bin of a step: its connection, its number among those of the source, how many are
+// left with it, and what orders it in time: crossings of thresholds are sent ${repr(1e-10)} ms late,
+// other events are not. `due` is when the first one after the bin is due, as far as is known, infinite if there
+// is none, and `shorts` whether an event has come by a connection shorter than half a step.
+typedef struct { int connection, number, left, shorts; instant key, due; } binned_;
+
+// How many events the source of a connection has sent, as far as its target may know.
+${e.static} int sent_to(const int c, __global const int *ints, ${e.at})
+{
+    const int counts = ${e.counts("ints[connection_short + c]")};
+    return ints[counts + ints[connection_source + c]];
+}
+
+// Whether event n of a connection's source is in the bin of the step from t_begin on. NEURON counts
+// bins from the step of the sending; its clock has been rounded in each step since.
+${e.static} int in_bin(const int c, const int n, const instant t_begin, const int all,
+    __global const instant *clock, __global const int *ints, ${e.at}, instant *key, instant *due)
+{
+    const int source = ints[connection_source + c], crossed = ${e.sending.read("crossed", "ints[connection_short + c]")};
+    const instant then = clock[ring + ints[ring_first + source] + n % ints[ring_size + source]];
+    const instant step = clock[bin_dt], t_mid = t_begin + 0.5 * step;
+    const instant drift = ((t_mid + 0.5 * step) - t_begin) - step;
+    *key = crossed ? then : then + 1e-10;
+    *due = then + clock[delay + c];
+% if e.bins > 1:
+    if (!all && clock[delay + c] < 0.5 * step && *key > t_begin + 1e-10) return 0;  // sent after it
+% endif
+    const instant end = (t_mid - 1e-10 * step) - drift * rint((t_mid - then) / step);
+    return *due < end;
+}
+
+// Whether one event of a bin is delivered before another: what was sent last is. At the same time
+// events of a source go by their number, others by the rank of their connection.
+${e.static} int is_before(const binned_ one, const binned_ other, __global const int *ints, ${e.at})
+{
+    if (one.key != other.key) return one.key > other.key;
+    const int source = ints[connection_source + one.connection];
+    const int same = source == ints[connection_source + other.connection];
+    if (same && one.number != other.number) return one.number > other.number;
+    return ints[connection_rank + one.connection] > ints[connection_rank + other.connection];
+}
+
+// The first event of a bin after ${"`last`"}, or the very first one where that is of connection -1; of
+// connection -1 where none is left.
+${e.static} binned_ next_in_bin(const binned_ last, const int first, const int end,
+    const instant t_begin, const int all, __global const instant *clock, __global int *ints,
+    ${e.at})
+{
+    binned_ found = {-1, 0, 0, 0, 0, INFINITY};
+    int left = 0, shorts = 0;
+    instant later = INFINITY;
+    for (int c = first; c < end; c++) {
+        const int count = sent_to(c, ints, ${e.regions_name}), taken = ints[cursor + c];
+        if (count - taken > ints[ring_size + ints[connection_source + c]]) atomic_max(&ints[error], 1);
+        if (taken < count && clock[delay + c] < 0.5 * clock[bin_dt]) shorts = 1;
+        for (int n = taken; n < count; n++) {
+            binned_ one = {c, n, 0, 0, 0, 0};
+            if (!in_bin(c, n, t_begin, all, clock, ints, ${e.regions_name}, &one.key, &one.due)) {
+                later = fmin(later, one.due);
+                break;
+            }
+            if (last.connection >= 0 && !is_before(last, one, ints, ${e.regions_name})) continue;
+            left++;
+            if (found.connection < 0 || is_before(one, found, ints, ${e.regions_name})) found = one;
+        }
+    }
+    found.left = left;
+    found.shorts = shorts;
+    found.due = later;
+    return found;
+}
+
+// Count all events of a bin as taken.
+${e.static} void end_bin(const int first, const int end, const instant t_begin, const int all,
+    __global const instant *clock, __global int *ints, ${e.at})
+{
+    for (int c = first; c < end; c++) {
+        const int count = sent_to(c, ints, ${e.regions_name});
+        instant key = 0, due = 0;
+        int n = ints[cursor + c];
+        while (n < count && in_bin(c, n, t_begin, all, clock, ints, ${e.regions_name}, &key, &due)) n++;
+        ints[cursor + c] = n;
+    }
+}
