@@ -362,29 +362,7 @@ ${part("simulator/common/arena_sums", 8)}\
         if (!(fabs(soma) < (real)1e6)) failed[c] = runaway(soma, failed[c], done);
     }
     for (int j = ints[first_detector + first]; j < ints[first_detector + end]; j++) {
-        const int above = v[ints[detector_at + j]] > mem[detector_threshold + j];
-        const int held = ints[detector_held + j];
-        if (above && !held) {
-            const int source = ints[detector_source + j];
-            const int number = ints[event_count + source]++;
-            clock[ring + ints[ring_first + source] + number % ints[ring_size + source]] =
-                t_end + 1e-10;
-% if spec.wide:
-            mark_targets(source, ints, at);
-% endif
-            const int place = atomic_inc(spike_count);
-            if (place < capacity) {
-                spike_source[place] = source;
-                spike_time[place] = t_end;
-% if spec.grid:
-                const int on_grid = atomic_inc(grid_count);
-                grid_source[on_grid] = source;
-                grid_step[on_grid] = done;
-% endif
-            }
-        }
-        ints[detector_held + j] =
-            held > 1 ? held - 1 : !above ? 0 : held ? 1 : ints[detector_hold + j];
+${part("simulator/common/detect", 8, v="v[ints[detector_at + j]]", number="j", end="t_end", step="done")}\
     }
     for (int r = mem_first[first]; r < mem_first[end]; r++)
         mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];

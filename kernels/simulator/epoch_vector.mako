@@ -189,13 +189,7 @@ static void spikes(
         if (c < 0) continue;
         const real old = ((const real *)&before)[lane], new = ((const real *)&after)[lane];
         const real limit = ((const real *)&threshold)[lane];
-        if (old <= limit && new > limit) {
-            const int place = atomic_inc(spike_count);
-            if (place < capacity) {
-                spike_source[place] = c;
-                spike_step[place] = step;
-            }
-        }
+${part("simulator/common/detect", 8, crosses="old <= limit && new > limit", source="c")}\
         if (!(fabs(new) < (real)1e6)) failed[c] = runaway(new, failed[c], step);
     }
 }
@@ -478,16 +472,7 @@ ${after(f"inverse[i] * (b[i] - u[i] * x[parent[i] & {spec.window - 1}])")}\
 % if spec.detects:
             if (record_column[k] < 0) {  // a detector
                 const int d = ~record_column[k];
-                const int held = detector_held[d];
-                const int is_above = ((__global const real *)v)[record_slot[k]] > detector_threshold[d];
-                if (is_above && !held) {
-                    const int place = atomic_inc(spike_count);
-                    if (place < capacity) {
-                        spike_source[place] = detector_source[d];
-                        spike_step[place] = step;
-                    }
-                }
-                detector_held[d] = held > 1 ? held - 1 : !is_above ? 0 : held ? 1 : detector_hold[d];
+${part("simulator/common/detect", 16, v="((__global const real *)v)[record_slot[k]]", number="d")}\
                 continue;
             }
 % endif

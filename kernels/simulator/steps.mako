@@ -127,34 +127,6 @@ ${indent}    play(p, t_mid, ints[played_continuous + p] ? t_end : t_mid, mem, cl
 ${indent}for (int r = mem_first[num_active]; r < ${"mem_first[num_active + 1]" if spec.sums else "num_mem"}; r++)
 ${indent}    mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
 </%def>\
-<%def name="end_of(indent)">\
-${indent}const int c = ints[cell + a];
-${indent}if (c >= 0 && !(fabs(v_now) < (real)1e6)) failed[c] = runaway(v_now, failed[c], done);
-${indent}for (int j = ints[first_detector + a]; j < ints[first_detector + a + 1]; j++) {
-${indent}    const int above = v_now > mem[detector_threshold + j];
-${indent}    const int held = ints[detector_held + j];
-${indent}    if (above && !held) {
-${indent}        const int source = ints[detector_source + j];
-${indent}        const int number = ints[event_count + source]++;
-${indent}        clock[ring + ints[ring_first + source] + number % ints[ring_size + source]] =
-${indent}            t_end + 1e-10;
-${indent}        const int place = atomic_inc(spike_count);
-${indent}        if (place < capacity) {
-${indent}            spike_source[place] = source;
-${indent}            spike_time[place] = t_end;
-% if spec.grid:
-${indent}            const int on_grid = atomic_inc(grid_count);
-${indent}            grid_source[on_grid] = source;
-${indent}            grid_step[on_grid] = done;
-% endif
-${indent}        }
-${indent}    }
-${indent}    ints[detector_held + j] =
-${indent}        held > 1 ? held - 1 : !above ? 0 : held ? 1 : ints[detector_hold + j];
-${indent}}
-${indent}for (int r = mem_first[a]; r < mem_first[a + 1]; r++)
-${indent}    mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
-</%def>\
 <% W, V = spec.width, f"real{spec.width}" %>\
 % if W > 1:
 
@@ -286,7 +258,13 @@ ${states()}\
 % for block in ("after_solve", "before_step"):
 ${all(block, "v_now", "t_end", new)}\
 % endfor
-${end_of("    ")}\
+    const int c = ints[cell + a];
+    if (c >= 0 && !(fabs(v_now) < (real)1e6)) failed[c] = runaway(v_now, failed[c], done);
+    for (int j = ints[first_detector + a]; j < ints[first_detector + a + 1]; j++) {
+${part("simulator/common/detect", 8, v="v_now", number="j", end="t_end", step="done")}\
+    }
+    for (int r = mem_first[a]; r < mem_first[a + 1]; r++)
+        mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
 }
 % endif
 % if spec.sums:

@@ -249,7 +249,7 @@ class _CellsKernel:
             "spike_source": run.grid.spikes.source,
             "spike_step": run.grid.spikes.step,
             "spike_count": run.grid.spikes.count,
-            "spike_capacity": np.int32(run.max_spikes),
+            "capacity": np.int32(run.max_spikes),
             "failed": run.failed,
             **run.states.detectors,
             "record_row": np.int32(0),

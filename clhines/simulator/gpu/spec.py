@@ -458,7 +458,7 @@ class EpochSpec(SampledSpec):
             "int num_targets, real scale, real dt",
             "ulong seed, const real *restrict threshold",
             "int *restrict spike_source, int *restrict spike_step",
-            "int *restrict spike_count, int spike_capacity",
+            "int *restrict spike_count, int capacity",
             "int *restrict failed, const int *restrict record_start",
             "const int *restrict record_list, real *restrict record_v",
             "int record_row, int num_records, int *restrict detector_held if detects",

@@ -273,25 +273,7 @@ ${for_each(some, lambda kind: end_of(kind, block))}\
             if (special && !opens) {
                 ${spec.loop.times("old_end")}
                 for (int r = ints[first_detector + a]; r < ints[first_detector + a + 1]; r++) {
-                    const int above = v > mem[detector_threshold + r];
-                    const int held = ints[detector_held + r];
-                    if (above && !held) {
-                        const int source = ints[detector_source + r];
-                        const int count = ints[event_live + source]++;
-                        clock[ring + ints[ring_first + source] + count % ints[ring_size + source]] = old_end + 1e-10;
-                        const int k = atomic_inc(spike_count);
-                        if (k < capacity) {
-                            spike_source[k] = source;
-                            spike_time[k] = old_end;
-% if e.grid:
-                            const int on_grid = atomic_inc(grid_count);
-                            grid_source[on_grid] = source;
-                            grid_step[on_grid] = step - 1;
-% endif
-                        }
-                    }
-                    ints[detector_held + r] =
-                        held > 1 ? held - 1 : !above ? 0 : held ? 1 : ints[detector_hold + r];
+${part("simulator/common/detect", 20, v="v", number="r", sent="event_live", end="old_end", step="step - 1")}\
                 }
             }
             if (num_mem && is_active && !opens) {

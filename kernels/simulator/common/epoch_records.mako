@@ -11,15 +11,8 @@
 % endif
 % if spec.detects:
             if (it.y < 0) {   // a detector
-                const int d = ~it.y, held = detector_held[d], is_above = seen > detector_threshold[d];
-                if (is_above && !held) {
-                    const int k = atomic_inc(spike_count);
-                    if (k < spike_capacity) {
-                        spike_source[k] = detector_source[d];
-                        spike_step[k] = step;
-                    }
-                }
-                detector_held[d] = held > 1 ? held - 1 : !is_above ? 0 : held ? 1 : detector_hold[d];
+                const int d = ~it.y;
+${part("simulator/common/detect", 16, v="seen", number="d")}\
                 continue;
             }
 % endif

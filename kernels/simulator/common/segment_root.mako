@@ -36,13 +36,7 @@
             root_v[unit] = after;
 % endif
 % if not spec.arena:
-            if (before <= my_threshold && after > my_threshold) {
-                const int k = atomic_inc(spike_count);
-                if (k < spike_capacity) {
-                    spike_source[k] = mine.s6;
-                    spike_step[k] = step;
-                }
-            }
+${part("simulator/common/detect", 12, crosses="before <= my_threshold && after > my_threshold", source="mine.s6")}\
 % endif
             fault = runaway(after, fault, step);
         }
