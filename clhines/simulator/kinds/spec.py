@@ -63,6 +63,11 @@ class MechanismSpec:
         """Whether there is a function for events of all lanes of a group."""
         return self.width > 1 and f" {self.name}__v{self.width}_event(" in self.source
 
+    def numbers(self, k: int) -> tuple[str, str]:
+        """Return where numbers of group ``q`` of kind `k` are: of its instances, and constants."""
+        constants = f"numbers_{k}" if self.num_constants else "0"
+        return f"given_{k} + {self.num_given} * (long)q", constants
+
     def wrappers(self, k: int) -> str:
         """Return functions of one group of kind `k`, with its numbers in global memory."""
         vector, n = f"real{self.width}", self.num_states
