@@ -158,36 +158,6 @@ ${cold[kind.number].call("current", noise[kind.number], 16)}\
 <%def name="of_record(kind)">\
 ${copied(kind, ends)}\
 </%def>\
-<%def name="by_layers()">\
-        // Events of the cell's targets, those of a layer side by side. What one of them sends is due within the
-        // step at targets of later layers alone, which look for it in each step, after all have met.
-        for (int layer = 0; layer < ${spec.layers}; layer++) {
-            ${spec.loop.times("t_begin t_mid")}
-            const int first = mine.s6 * ${spec.layers} + layer;
-            const int end = present ? ints[first_of_cells_layer + first + 1] : 0;
-            for (int n = present ? ints[first_of_cells_layer + first] + lane : 0; n < end; n += LANES) {
-                const int target = ints[layer_targets + n];
-% for kind in nets:
-<% k = kind.number %>\
-                if (target >= target_${k} && target < target_${k} + count_${k}) {
-                    const int j = target - target_${k}, a = ints[active_${k} + j];
-                    ${e.v_type}own_v = ${"&V(ints[place_of + a] - mine.s0)" if e.one_v else spec.loop.seen};
-% if e.grid and kind.summed:
-                    take_sum_${k}(j, a, t_mid, V(ints[place_of + a] - mine.s0), dt,
-                           incoming + (long)(step % slots) * num_targets, scale_of_events, own_v, mem, clock, ints,
-                           regions);
-% endif
-% if not kind.watches:
-                    if (layer > 0 || (opens && looks) || clock[next_due + target] <= ${e.soon})
-% endif
-                    events_of_${k}(j, a, t_begin, t_mid, dt, capacity, own_v, spike_count, spike_source,
-                             spike_time, mem, clock, ints, regions);
-                }
-% endfor
-            }
-            MEET_ALL();
-        }
-</%def>\
         // lists of nodes: the end of the step before, then events and currents; after the last step no more of these
         const bool opens = step == ${spec.loop.opens}, closes = step == first_step + num_steps;
 % for half in halves:
@@ -203,7 +173,7 @@ ${part("simulator/common/arena_sums", 12)}\
         if (closes) break;
         MEET_ALL();   // thresholds have been compared, and states have advanced
 % if spec.layers:
-${by_layers()}\
+${part("simulator/common/layer_events")}\
 % endif
 % endif
         for (int q = home.s2 + ${spec.first_list}; q < home.s3; q += ${spec.lanes // W * spec.parts}) {

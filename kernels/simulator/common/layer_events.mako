@@ -1,0 +1,34 @@
+<%page args="spec"/>\
+## Phase 1 of a step where instances send each other events within it: layer by layer.
+<%
+    e = spec.arena
+    nets = [k for k in spec.loop.in_lists if k.has_net]
+%>\
+        // Events of the cell's targets, those of a layer side by side. What one of them sends is due within the
+        // step at targets of later layers alone, which look for it in each step, after all have met.
+        for (int layer = 0; layer < ${spec.layers}; layer++) {
+            ${spec.loop.times("t_begin t_mid")}
+            const int first = mine.s6 * ${spec.layers} + layer;
+            const int end = present ? ints[first_of_cells_layer + first + 1] : 0;
+            for (int n = present ? ints[first_of_cells_layer + first] + lane : 0; n < end; n += LANES) {
+                const int target = ints[layer_targets + n];
+% for kind in nets:
+<% k = kind.number %>\
+                if (target >= target_${k} && target < target_${k} + count_${k}) {
+                    const int j = target - target_${k}, a = ints[active_${k} + j];
+                    ${e.v_type}own_v = ${"&V(ints[place_of + a] - mine.s0)" if e.one_v else spec.loop.seen};
+% if e.grid and kind.summed:
+                    take_sum_${k}(j, a, t_mid, V(ints[place_of + a] - mine.s0), dt,
+                           incoming + (long)(step % slots) * num_targets, scale_of_events, own_v, mem, clock, ints,
+                           regions);
+% endif
+% if not kind.watches:
+                    if (layer > 0 || (opens && looks) || clock[next_due + target] <= ${e.soon})
+% endif
+                    events_of_${k}(j, a, t_begin, t_mid, dt, capacity, own_v, spike_count, spike_source,
+                             spike_time, mem, clock, ints, regions);
+                }
+% endfor
+            }
+            MEET_ALL();
+        }
