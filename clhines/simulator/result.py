@@ -14,7 +14,7 @@ from clhines.core.files import PathLike
 from clhines.core.summary import as_html, counted
 from clhines.simulator.analysis.results import timed_record_of
 from clhines.simulator.records.columns import RecordColumns, Recording
-from clhines.simulator.records.features import FeatureValues
+from clhines.simulator.records.features import FeatureValues, FeatureWindows
 from clhines.simulator.records.records import Record
 from clhines.simulator.records.reduced import packed_columns
 from clhines.simulator.state.chunk import Chunk
@@ -33,38 +33,37 @@ class Result:
     Attributes
     ----------
     t : (rows,) float64, ms
-        The ends of the steps, and 0 where the run began there.
+        The ends of the steps, and 0 if the run began there.
     values : list of arrays
         One per call of `record`, in their order; ``result[k]`` is ``result.values[k]``, also for a
-        `Recording` or a name as ``k``: (rows, r),
-        or with ``reduce`` (r,), the times of crossings excepted: (m, r), ms, each column filled up
-        with NaN; of features and with ``to`` (0, r). Where a run has failed, extremes, means and
-        integrals are NaN and counts -1.
+        `Recording` or a name as ``k``: (rows, r), or with ``reduce`` (r,). Crossings are (m, r),
+        ms, and each column is filled up with NaN. Features, and records with ``to``, are (0, r).
+        If a run has failed, extremes, means and integrals are NaN, and counts are -1.
     features : dict of int to dict of str to (r,) array or RaggedArray
-        By number of the record, then by name, see `simulator.analysis.Features`; where a run has
-        failed, NaN and empty lists.
+        By number of the record, then by name, see `simulator.analysis.Features`; NaN and empty
+        lists if a run has failed.
     times : list of (rows,) float64, ms
         Times of the rows of each record, `t` unless it has ``every``; empty with ``reduce`` and
         ``to``.
     spike_time : (k,) float64, ms
         An event that is sent ahead of its time is in the run that sends it.
     spike_cell : (k,) int64
-        By time, then cell; gids, if the network has `Network.gids`. Where events act at exact times
-        those of all sources, by their numbers:
-        `Network.source_numbers`; the first are the cells.
+        By time, then cell; gids, if the network has `Network.gids`. If events act at exact times,
+        the spikes of all sources by their numbers, see `Network.source_numbers`; the first sources
+        are the cells.
     cost : dict of str to float, s
-        ``all``, the wall time. What the device spent of it: ``steps``, with events from outside
-        and recording, and ``spikes``, their delivery; where the queue has no timestamps (as one
-        that a simulation makes itself, whose launches take less of the host's time), and for
-        ``reference``, what the host did, and of a chunk in one launch on a CPU until it was done.
-        ``collect``: reading results after each chunk. Of several ranks: of this one, and
-        ``exchange``, its time in exchanges, waiting for others included.
+        ``all``, the wall time. ``steps``: the device's time for steps, external events and
+        recording. ``spikes``: its time for delivery. ``collect``: reading results after each chunk.
+        If the queue has no timestamps (a simulation's own queue has none, so that launches take
+        less time), and for ``reference``, the host's time instead; of a chunk in one launch on a
+        CPU until it was done. With several ranks the times of this rank, and ``exchange``, its time
+        in exchanges, waiting for others included.
     names : tuple of str
         Of the records: ``result[name]``.
     variables : tuple of str
-        What each of them is, as ``v``.
+        Of the records, as ``v``.
     units : tuple of str
-        Of their values, as ``mV``; empty where none is known.
+        Of their values, as ``mV``; empty if unknown.
     num_cells : int
         Of the network.
     """
@@ -121,13 +120,15 @@ class Result:
         """
         count = len(self.values)
         if isinstance(record, str):
-            found = [k for k, other in enumerate(self.names) if other == record]
-            if len(found) == 1:
-                return found[0]
-            several = f"has {len(found)} records of this name" if found else "has no such record"
+            numbers = [k for k, name in enumerate(self.names) if name == record]
+            if len(numbers) == 1:
+                return numbers[0]
+            got = "has no such record"
             expected = ", ".join(dict.fromkeys(self.names)) or "a call of record() before the run"
-            expected = "names given to record(name=), or numbers" if found else expected
-            raise InputError(f"result[{shown(record)}]: the run {several}; expected {expected}")
+            if numbers:
+                got = f"has {len(numbers)} records of this name"
+                expected = "names given to record(name=), or numbers"
+            raise InputError(f"result[{shown(record)}]: the run {got}; expected {expected}")
         if isinstance(record, bool) or not isinstance(record, (int, np.integer)):
             raise InputError(f"result[{shown(record)}]: expected what record() returned, or a name")
         if not -count <= record < count:
@@ -175,7 +176,7 @@ class Result:
         return joined
 
     def _of_common_times(self) -> list[int]:
-        """Return the records of all steps, else of the times of the first; name what is left."""
+        """Return the records of all steps, or with the times of the first; warn of the others."""
         rows = self._with_rows()
         if not rows:
             without = ", ".join(self._short(k) for k in range(len(self.values)))
@@ -198,9 +199,9 @@ class Result:
     def columns(self, record: int | str) -> list[str]:
         """Return the names of the columns of a record.
 
-        Of nodes ``cell 3`` at the soma of cell 3, ``cell 3 node 7`` at the node of this number in
-        the cell, without the cell where there is one only; of a group the mechanism and the
-        instance; with ``matrix`` the row.
+        For nodes: ``cell 3`` at the soma of cell 3, ``cell 3 node 7`` at node 7 of the cell, and
+        without the cell if there is only one. For a group: the mechanism and the instance. With
+        ``matrix``: the row.
         """
         return self._columns[self.number(record)].names()
 
@@ -241,7 +242,7 @@ class Result:
         return lines, label, [self._short(k) for k in others]
 
     def _drawn(self) -> list[int]:
-        """Return the records of a picture: voltages, else those of the first one's unit."""
+        """Return the records of a picture: voltages, or all with the unit of the first."""
         rows = self._with_rows()
         first = next((k for k in rows if self.variables[k] == "v"), rows[0] if rows else None)
         if first is None:
@@ -254,7 +255,7 @@ class Result:
         ]
 
     def _short(self, k: int) -> str:
-        """Return the name of a record as a message has it, with its number if it is not unique."""
+        """Return the name of a record for messages, with its number if it is not unique."""
         name = f"{k} {self.names[k]}" if self.names.count(self.names[k]) > 1 else self.names[k]
         return f"{name} (features)" if k in self.features else name
 
@@ -263,7 +264,7 @@ class Result:
         return k if self.names.count(self.names[k]) > 1 else self.names[k]
 
     def _named(self, k: int, short: bool = False) -> list[str]:
-        """Return a name for each column of a record, `short` without that of the record."""
+        """Return a name for each column of a record; if `short`, without the record's name."""
         name, columns = self.names[k], self._columns[k].names()
         if self.names.count(name) > 1:
             name = f"{k} {name}"
@@ -308,73 +309,91 @@ def joined_result(
     failed: bool,
     cost: dict[str, float],
     num_cells: int,
-    shown: Callable[[np.ndarray], np.ndarray],
+    source_names: Callable[[np.ndarray], np.ndarray],
     dtype: np.dtype,
 ) -> Result:
-    """Join the chunks of a run; `failed`: the last one has steps to be left out.
+    """Join the chunks of a run; if it has `failed`, leave out the last steps of the last chunk.
 
-    `steps` are the first and the last step that were taken, and the end of the run.
-    `shown` gives the numbers of sources that users know; `dtype` is that of records.
+    `steps` are the steps taken before the run and before its failure or end, and its requested end.
+    `source_names` converts numbers of sources to the numbers that users know; records are `dtype`.
     """
     begin, last, end = steps
     t = np.arange(begin + 1 if begin else 0, last + 1) * dt
     values, times = list[np.ndarray](), list[np.ndarray]()
     features: dict[int, FeatureValues] = {}
     for k, record in enumerate(records):
-        own: list[np.ndarray] = [c.values[k] for c in chunks]
+        blocks: list[np.ndarray] = [chunk.values[k] for chunk in chunks]
+        rows: np.ndarray = np.zeros((0, record.width))
+        row_times: np.ndarray = np.zeros(0)
         if record.windows is not None:
-            blocks = [one for one in own if len(one)]
-            nothing = last < end or not record.width
-            features[k] = (
-                record.windows.features.nothing(record.width)
-                if nothing
-                else record.windows.values(blocks, t)
-            )
-            values.append(np.zeros((0, record.width)))
-            times.append(np.zeros(0))
+            features[k] = _features(record.windows, blocks, t, record.width, last < end)
         elif record.reduce:
-            values.append(_reduced(record, own, dt, (begin, last), failed, dtype))
-            times.append(np.zeros(0))
+            rows = _reduced(record, blocks, dt, (begin, last), failed, dtype)
         else:
-            rows = np.concatenate(own) if own else np.zeros((0, record.width), dtype)
-            own_t = record.steps(begin, last) * dt if record.every > 1 else t
-            rows = rows[: len(own_t)]
-            values.append(rows)  # with `to`, those that could not be written
-            times.append(own_t[len(own_t) - len(rows) :])
-    cell, time = np.zeros(0, np.int64), np.zeros(0)
-    if spikes := [c for c in chunks if len(c.spike_step)]:
-        kept = np.concatenate([c.spike_step for c in spikes]) < (last if failed else np.inf)
-        cell = np.concatenate([c.spike_cell for c in spikes])[kept]
-        time = np.concatenate([c.spike_time for c in spikes])[kept]
-        if len(spikes) > 1 and (np.diff(time) < 0).any():  # some were sent ahead
-            order = np.lexsort((cell, time))
-            cell, time = cell[order], time[order]
-    known = [(r.label, r.name, r.unit, r.columns) for r in records]
-    names, variables, units, columns = zip(*known, strict=True) if known else ((),) * 4
-    cell = shown(cell)
+            rows = np.concatenate(blocks) if blocks else np.zeros((0, record.width), dtype)
+            row_times = record.steps(begin, last) * dt if record.every > 1 else t
+            rows = rows[: len(row_times)]
+            row_times = row_times[len(row_times) - len(rows) :]  # with `to`: the unwritten rows
+        values.append(rows)
+        times.append(row_times)
+    time, cell = _spikes(chunks, last if failed else np.inf)
     return Result(
-        t, values, time, cell, cost, times, features, names, variables, units, num_cells, columns
-    )  # fmt: skip
+        t,
+        values,
+        time,
+        source_names(cell),
+        cost,
+        times,
+        features,
+        names=tuple(record.label for record in records),
+        variables=tuple(record.name for record in records),
+        units=tuple(record.unit for record in records),
+        num_cells=num_cells,
+        _columns=tuple(record.columns for record in records),
+    )
+
+
+def _spikes(chunks: Sequence[Chunk], end: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return times, ms, and sources of the spikes in the steps before `end`, by time."""
+    chunks = [chunk for chunk in chunks if len(chunk.spike_step)]
+    if not chunks:
+        return np.zeros(0), np.zeros(0, np.int64)
+    kept = np.concatenate([chunk.spike_step for chunk in chunks]) < end
+    cell = np.concatenate([chunk.spike_cell for chunk in chunks])[kept]
+    time = np.concatenate([chunk.spike_time for chunk in chunks])[kept]
+    if len(chunks) > 1 and (np.diff(time) < 0).any():  # some were sent ahead of their time
+        order = np.lexsort((cell, time))
+        cell, time = cell[order], time[order]
+    return time, cell
+
+
+def _features(
+    windows: FeatureWindows, blocks: list[np.ndarray], t: np.ndarray, width: int, failed: bool
+) -> FeatureValues:
+    if failed or not width:
+        return windows.features.nothing(width)
+    return windows.values([block for block in blocks if len(block)], t)
 
 
 def _reduced(
     record: Record,
-    chunks: list[np.ndarray],
+    blocks: list[np.ndarray],
     dt: float,
     steps: tuple[int, int],
     failed: bool,
     dtype: np.dtype,
 ) -> np.ndarray:
+    """Return the reduction of a record over a run, from its reductions up to each chunk's end."""
     begin, last = steps
-    reduce, width, count = record.reduce, record.width, last - begin
+    reduce, width = record.reduce, record.width
     if reduce == "crossings":  # times of those in steps before `last`
-        step = np.concatenate([np.zeros((0, width), np.int64), *chunks]).astype(np.int64)
+        step = np.concatenate([np.zeros((0, width), np.int64), *blocks]).astype(np.int64)
         row, column = np.nonzero((step >= 0) & (step < last))
         return packed_columns(column, (step[row, column] + 1) * dt, width, np.nan)
-    chunks = [rows for rows in chunks if len(rows)]  # the start has none
-    if failed or not chunks:
+    blocks = [rows for rows in blocks if len(rows)]  # the start has none
+    if failed or not blocks:
         nothing = {"integral": 0.0, "count": 0}.get(reduce, np.nan)
         filler = (-1 if reduce == "count" else np.nan) if failed else nothing
         return np.full(width, filler, dtype if reduce in ("min", "max") else None)
-    last_row: np.ndarray = chunks[-1][0]
-    return {"mean": last_row / count, "integral": last_row * dt}.get(reduce, last_row)
+    last_row: np.ndarray = blocks[-1][0]
+    return {"mean": last_row / (last - begin), "integral": last_row * dt}.get(reduce, last_row)
