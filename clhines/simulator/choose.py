@@ -1,4 +1,4 @@
-"""Engines, chosen and made for one process or for a rank of several."""
+"""Choose an engine, and make its run for one process or for a rank of several."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _NOT_SPLIT = {  # needs of networks that ranks cannot split, and their refusals
 }
 
 
-def check_options(options: Iterable[str], own: Iterable[str]) -> None:
-    """Reject names that are options of no method; parameters of `Simulation` may be meant."""
+def check_options(options: Iterable[str], parameters: Iterable[str]) -> None:
+    """Refuse names that are no options of a `Solver`; `parameters` of `Simulation` are meant."""
     solver = [name for name in signature(Solver).parameters if name not in ("forest", "options")]
-    known = {*solver, *(name for row in METHODS.values() for name in row.options)}
-    expected = [name for name in own if name not in ("self", "options")]
+    solver_options = {*solver, *(name for row in METHODS.values() for name in row.options)}
+    expected = [name for name in parameters if name not in ("self", "options")]
     for name in options:
-        if name not in known:
-            near = meant(name, [*expected, *sorted(known)])
+        if name not in solver_options:
+            near = meant(name, [*expected, *sorted(solver_options)])
             raise InputError(
                 f"option {shown(name)} is none of Simulation; expected {', '.join(expected)}, or "
                 f"an option of a Solver{near}"
@@ -61,40 +61,47 @@ class EngineRun:
     chunk: int
 
 
-def engines_for(needs: frozenset[str], asked: str, device: str) -> list[Engine]:
-    """Engines to try, in turn, on a ``gpu``, ``cpu`` or ``host``; an InputError says what lacks."""
-    engines = [e for e in ENGINES if e.name == asked]
-    if asked in ("auto", FAMILY):
-        engines = [e for e in ENGINES if e.on == device or (not e.on and asked == "auto")]
-    fit = [e for e in engines if e.kernels_for(needs) and e.runs_on(device)]
-    if fit:
-        return fit
-    others = [e.name for e in ENGINES if e.kernels_for(needs) and e.runs_on(device)]
-    expected = listed([repr(name) for name in others] or ["a network without"])
+def engines_for(needs: frozenset[str], name: str, device: str) -> list[Engine]:
+    """Return the engines to try on a ``gpu``, ``cpu`` or ``host``; InputError if none fits."""
+    engines = [e for e in ENGINES if e.name == name]
+    if name in ("auto", FAMILY):
+        engines = [e for e in ENGINES if e.on == device or (not e.on and name == "auto")]
+    fitting = [e for e in engines if e.kernels_for(needs) and e.runs_on(device)]
+    if not fitting:
+        raise InputError(_why_no_engine(engines, needs, name, device))
+    return fitting
+
+
+def _why_no_engine(engines: Sequence[Engine], needs: frozenset[str], name: str, device: str) -> str:
+    """Say which needs no engine of `engines` supports, and which other engines do."""
+    others = [repr(e.name) for e in ENGINES if e.kernels_for(needs) and e.runs_on(device)]
+    expected = listed(others or ["a network without"])
     lacking = min((e.lacks(needs) for e in engines), key=len) if needs <= ALL else needs - ALL
     if not lacking:
-        raise InputError(f"engine={asked!r} is for {engines[0].on.upper()}s; expected {expected}")
+        return f"engine={name!r} is for {engines[0].on.upper()}s; expected {expected}"
     if lacking & EXACT > {"exact_times"}:
-        lacking -= {"exact_times"}  # which the others say
-    what = f"engine={asked!r} takes no" if others else "no engine takes"
-    raise InputError(f"{what} {phrases(lacking)}; expected {expected}")
+        lacking -= {"exact_times"}  # the others imply it
+    got = f"engine={name!r} takes no" if others else "no engine takes"
+    return f"{got} {phrases(lacking)}; expected {expected}"
 
 
 def described() -> list[tuple[str, str, str, str, str]]:
     """Return name, devices, description, missing needs and limits of each engine, in words."""
-    found = []
+    rows = []
     for e in ENGINES:
-        lacks = [(phrases(kernels.takes & TIMES), phrases(kernels.lacks, "and"))
-                 for kernels in e.kernels if kernels.lacks]  # fmt: skip
-        without = "; ".join(f"with {times}: {words}" for times, words in lacks)
+        lacking = [kernels for kernels in e.kernels if kernels.lacks]
+        without = "; ".join(
+            f"with {phrases(k.takes & TIMES)}: {phrases(k.lacks, 'and')}" for k in lacking
+        )
         on = {"": "all", "host": "host"}.get(e.on) or f"{e.on.upper()}s"
-        found.append((e.name, on, e.about, without, e.limits))
-    return found
+        rows.append((e.name, on, e.about, without, e.limits))
+    return rows
 
 
 def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool) -> EngineRun:
     with agreed(ranks):
-        asked, decisions, own, shares = request.engine != "auto", None, model, list[Share]()
+        by_name, decisions = request.engine != "auto", None
+        part, shares = model, list[Share]()
         if ranks is not None:
             model = model.apart
             bounds = split(cell_costs(model), ranks.size).tolist()
@@ -102,11 +109,11 @@ def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool)
         engines, needs = _engines(shares, model, request)
         if ranks is not None:
             decisions = Decisions.of(model, split=True, overlap=overlap)
-            own = shares[ranks.rank].model()
+            part = shares[ranks.rank].model()
         if model.has_sums:  # no epoch is cut short
             epoch = epoch_steps(model, overlap)
             request = replace(request, chunk=max(epoch, request.chunk // epoch * epoch))
-        job = Job(own, request, decisions, asked)
+        job = Job(part, request, decisions, by_name)
         with naming_memory(request.what, request.chunk):
             run, engine = _first(engines, needs, job)
     if ranks is None or decisions is None:
@@ -124,16 +131,16 @@ def make_own(
     with ranks.agreed():
         epoch = whole.decisions.epoch
         request = replace(request, chunk=max(epoch, request.chunk // epoch * epoch))
-        asked = replace(whole.model, needs=whole.model.needs | {"ranks"})
+        split_model = replace(whole.model, needs=whole.model.needs | {"ranks"})
         job = Job(whole.model, request, whole.decisions, request.engine != "auto")
         with naming_memory(request.what, request.chunk):
-            found = _first(*_engines([], asked, request), job)
-    run, engine = _of_all(ranks, job, *found)
+            run, engine = _first(*_engines([], split_model, request), job)
+    run, engine = _of_all(ranks, job, run, engine)
     return EngineRun(OwnRun(ranks, whole, run), engine, request.chunk)
 
 
 def _of_all(ranks: Ranks, job: Job, run: Run, engine: str) -> tuple[PartRun, str]:
-    """Return the run of a rank, by steps where a cell of another is too large for epochs."""
+    """Return the run of a rank: by steps if a cell of another rank is too large for epochs."""
     by_steps = ranks.gather_numbers([engine == "steps"])[:, 0]
     with ranks.agreed():
         if by_steps.any() and engine.startswith(FAMILY):
@@ -143,7 +150,7 @@ def _of_all(ranks: Ranks, job: Job, run: Run, engine: str) -> tuple[PartRun, str
 
 
 def check_split(needs: frozenset[str]) -> None:
-    """Refuse a network that ranks split whose parts would act on each other within a step."""
+    """Refuse to split a network whose parts act on each other within a step."""
     for word, name in _NOT_SPLIT.items():
         if word in needs:
             raise InputError(refusal(name))
@@ -152,7 +159,7 @@ def check_split(needs: frozenset[str]) -> None:
 def _engines(
     shares: Sequence[Share], model: Model, request: Request
 ) -> tuple[list[Engine], frozenset[str]]:
-    """Engines to try, none where the user has given one, and what they must take."""
+    """Return the engines to try, none if the user has given one, and the needs of the model."""
     needs, device = model.needs, "host"
     if not isinstance(request.method, str) or request.method != "auto" or request.options:
         needs |= {"solver"}
@@ -172,8 +179,7 @@ def _first(engines: Sequence[Engine], needs: frozenset[str], job: Job) -> tuple[
     """Make the run of the first engine that can; return its name too."""
     refusals = list[str]()
     for engine in engines:
-        kernels = engine.kernels_for(needs)
-        assert kernels is not None
+        kernels = next(k for k in engine.kernels if needs <= k.takes)
         phase(f"planning for engine {engine.name}")
         try:
             module, name = kernels.make.split(":")
@@ -199,8 +205,9 @@ def make_joined(job: Job, engine: str, joints: Joints) -> JoinedRun:
     with joints.agreed():
         n = job.model.forest.num_nodes
         check_pointers(job.model, [p for p, to in job.model.pointers.items() if (to >= n).any()])
-        own = replace(job, request=replace(job.request, engine=engine), asked=engine != "auto")
-        run, _ = _first(engines_for(needs, engine, device), needs, own)
+        request = replace(job.request, engine=engine)
+        part_job = replace(job, request=request, asked=engine != "auto")
+        run, _ = _first(engines_for(needs, engine, device), needs, part_job)
     return JoinedRun(joints, job.model, cast("PartRun", run))
 
 
@@ -213,7 +220,7 @@ def make_reference(job: Job) -> Reference:
 
 
 def by_steps(request: Request, engine: str, error: Exception) -> Request:
-    """Return the request to go on by steps; DeviceError where another engine was asked for."""
+    """Return the request to go on by steps; DeviceError if the user has named an engine."""
     assert request.queue is not None
     reason = str(error).splitlines()[0]
     if isinstance(error, BuildError):  # which shows the source
