@@ -1,7 +1,7 @@
-"""Networks in files: what a network was given, and the calls that give it to a new one.
+"""Networks in files.
 
-A file is an ``.npz`` of numbers and of one text, ``network``: strict JSON in which ``{"array": 3}``
-is the member ``a3``. It is read by the methods that users call, and so checked as theirs.
+A file is an ``.npz`` of arrays and of one text, ``network``: strict JSON in which ``{"array": 3}``
+is the member ``a3``. Loading calls the methods that users call, with the same checks.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from clhines.simulator.network.groups import Group, inside
 from clhines.simulator.network.plasticity import STDP, Rule
 from clhines.simulator.network.structure import Structure, of_arrays
 
+Put = Callable[[object], object]
+Get = Callable[[object], Any]
 FORMAT = 1
 _WHAT = "a file that Network.save() has written"
 _NODES = "area", "g_axial", "capacitance", "g_total", "in_soma"
@@ -54,38 +56,59 @@ def save(network: Any, path: PathLike, celsius: float | None) -> None:
     write_npz(path, {"network": np.frombuffer(saved.encode(), np.uint8), **members})
 
 
-def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
-    """Return all that a network was given, with `put` in place of arrays."""
-    structure, added, wiring = inside(net).structure, inside(net).added, inside(net).wiring
+def _described(net: Any, put: Put) -> dict[str, object]:
+    """Return a network for JSON; `put` stores an array and returns its place."""
+    return {
+        "format": FORMAT,
+        "cells": _described_cells(net, put),
+        "threshold": put(net.threshold),
+        "settings": net.settings,
+        **_described_groups(net, put),
+        **_described_additions(inside(net).added, put),
+        **_described_wiring(inside(net).wiring, put),
+    }
+
+
+def _described_cells(net: Any, put: Put) -> dict[str, object]:
+    structure, axis = inside(net).structure, inside(net).structure.axis
+    cells = {"parent": put(net.forest.parent), "cell_offsets": put(net.forest.cell_offsets)}
+    cells |= {name: put(structure.whole(name)) for name in _NODES} | {"soma": put(net.soma)}
+    if axis is not None and any(g.mechanism.program.diffusing for g in net.groups):
+        cells |= {"length": put(axis.length), "before": put(axis.before)}
+    if structure.around is not None:
+        cells |= {"around": put(structure.around.node), "g_around": put(structure.around.g)}
+    return cells
+
+
+def _described_groups(net: Any, put: Put) -> dict[str, object]:
     mechanisms = list(dict.fromkeys(group.mechanism for group in net.groups))
     numbers = {mechanism: k for k, mechanism in enumerate(mechanisms)}
     return {
-        "format": FORMAT,
-        "cells": {
-            "parent": put(net.forest.parent), "cell_offsets": put(net.forest.cell_offsets),
-            **{name: put(structure.whole(name)) for name in _NODES}, "soma": put(net.soma),
-            **_described_axis(net, put),
-            **_described_around(structure, put),
-        },
-        "threshold": put(net.threshold),
-        "settings": net.settings,
-        "bins": added.bins,
-        "exact": added.exact,
-        "last": [*added.last.items()],
         "mechanisms": [
             {"text": m.text, "nmodl": asdict(m.language) if isinstance(m.language, Nmodl) else None}
             for m in mechanisms
         ],
         "groups": [
             {
-                "mechanism": numbers[group.mechanism], "nodes": put(group.nodes),
+                "mechanism": numbers[group.mechanism],
+                "nodes": put(group.nodes),
                 "parameters": {name: put(group.parameters[name]) for name in group.given},
             }
             for group in net.groups
         ],
+    }
+
+
+def _described_additions(added: Any, put: Put) -> dict[str, object]:
+    return {
+        "bins": added.bins,
+        "exact": added.exact,
+        "last": [*added.last.items()],
         "sources": [
             {
-                "first": source.first, "node": put(source.node), "threshold": put(source.threshold),
+                "first": source.first,
+                "node": put(source.node),
+                "threshold": put(source.threshold),
                 "refractory": put(source.refractory),
                 "sizes": put([len(t) for t in source.times]) if source.times else None,
                 "times": put(np.concatenate([np.zeros(0), *source.times])),
@@ -98,37 +121,33 @@ def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
         ],
         "pointers": [[k, name, put(node), put(which)] for k, name, which, node in added.pointers],
         "written": [
-            [k, name, put(place), of, variable, put(at)]
-            for k, name, place, of, variable, at in added.written
+            [k, name, put(place), target, variable, put(at)]
+            for k, name, place, target, variable, at in added.written
         ],
         "plays": [
             [p.group, p.index, p.parameter, put(p.t), put(p.y), p.continuous] for p in added.plays
         ],
         "streams": [[k, name, put(ids), added.random_index] for k, name, ids in added.streams],
-        "rule": _saved_rule(wiring.rule),
+    }
+
+
+def _described_wiring(wiring: Any, put: Put) -> dict[str, object]:
+    """Return connections, events and the rule: the numbers of `STDP`, with the text of others."""
+    rule = None if wiring.rule is None else dict(wiring.rule.parameters)
+    if rule is not None and not isinstance(wiring.rule, STDP):
+        rule = {"text": wiring.rule.text, "parameters": rule}
+    return {
+        "rule": rule,
         "connections": [[put(column) for column in columns] for columns in wiring.given],
         "events": [[put(column) for column in columns] for columns in wiring.outside],
-    }  # fmt: skip
-
-
-def _described_axis(net: Any, put: Callable[[object], object]) -> dict[str, object]:
-    """Return lengths and neighbours of segments, where something diffuses."""
-    axis = inside(net).structure.axis
-    if axis is None or not any(g.mechanism.program.diffusing for g in net.groups):
-        return {}
-    return {"length": put(axis.length), "before": put(axis.before)}
-
-
-def _described_around(structure: Structure, put: Callable[[object], object]) -> dict[str, object]:
-    around = structure.around
-    return {} if around is None else {"around": put(around.node), "g_around": put(around.g)}
+    }
 
 
 def load(path: PathLike, make: Callable[[Structure], Any]) -> Any:
     with Npz(path, _WHAT) as file:
         if file.header("network")[1].kind == "U":  # its digest
-            what = "is the state of a simulation, for Simulation.restore()"
-            raise InputError(f"{file.name}: {what}; expected {_WHAT}")
+            got = "is the state of a simulation, for Simulation.restore()"
+            raise InputError(f"{file.name}: {got}; expected {_WHAT}")
         try:
             saved = parse_json(_member(file, "network").tobytes(), "network")
             return _made(cast("dict[str, Any]", saved), partial(_value, file), make)
@@ -152,9 +171,8 @@ def _value(file: Npz, saved: object) -> Any:
     return _member(file, f"a{int(saved['array'])}") if isinstance(saved, dict) else saved
 
 
-def _made(
-    saved: dict[str, Any], value: Callable[[object], Any], make: Callable[[Structure], Any]
-) -> Any:
+def _made(saved: dict[str, Any], get: Get, make: Callable[[Structure], Any]) -> Any:
+    """Make the network that `_described` has written; `get` returns an array, or its argument."""
     if saved["format"] != FORMAT:
         raise InputError(f"format {saved['format']!r:.20}; expected {FORMAT}")
     if saved.get("linear"):
@@ -162,63 +180,73 @@ def _made(
             "has linear equations of voltages (add_linear, NEURON's LinearMechanism), which are no "
             "longer simulated; expected a network without them"
         )
-    net = make(_cells({name: value(a) for name, a in saved["cells"].items()}))
+    net = make(_cells({name: get(a) for name, a in saved["cells"].items()}))
     if saved["celsius"] is not None:
         net.celsius = saved["celsius"]
-    net.threshold = value(saved["threshold"])
+    net.threshold = get(saved["threshold"])
     kinds = {"secondorder": int}
     net.settings.update({str(k): kinds.get(k, float)(v) for k, v in saved["settings"].items()})
     inside(net).added.bins = bool(saved["bins"])
     inside(net).added.exact = bool(saved["exact"])
-    mechanisms = [_mechanism(each) for each in saved["mechanisms"]]
-    _add_groups(net, saved, mechanisms, value)
-    for name, nodes, valence, given in saved["ions"]:
-        net.ion(name, value(nodes), valence, **{k: value(v) for k, v in given.items()})
+    _add_groups(net, saved, get)
+    _add_additions(net, saved, get)
+    _add_wiring(net, saved, get)
+    return net
+
+
+def _add_additions(net: Any, saved: dict[str, Any], get: Get) -> None:
     groups = net.groups
+    for name, nodes, valence, values in saved["ions"]:
+        net.ion(name, get(nodes), valence, **{k: get(v) for k, v in values.items()})
     for k, last in saved.get("last", ()):
         if type(last) is not int or not 0 <= last < len(groups[k]):
             raise InputError(f"last instance {last!r:.20} of group {k}")
         inside(net).added.last[k] = last
     for k, name, node, which in saved["pointers"]:
-        net.set_pointer(groups[k], name, value(node), value(which))
-    for k, name, which, of, variable, at in saved.get("written", ()):
-        net.set_pointer(groups[k], name, (groups[of], variable, value(at)), value(which))
+        net.set_pointer(groups[k], name, get(node), get(which))
+    for k, name, which, target, variable, at in saved.get("written", ()):
+        net.set_pointer(groups[k], name, (groups[target], variable, get(at)), get(which))
     for k, index, name, t, y, continuous in saved["plays"]:
-        net.play(groups[k], index, name, value(t), value(y), bool(continuous))
+        net.play(groups[k], index, name, get(t), get(y), bool(continuous))
     for k, name, ids, index in saved["streams"]:
-        net.random(groups[k], name, value(ids), index)
+        net.random(groups[k], name, get(ids), index)
+
+
+def _add_wiring(net: Any, saved: dict[str, Any], get: Get) -> None:
     rule = saved["rule"]
     if rule is not None:
         rule = Rule(rule["text"], **rule["parameters"]) if "text" in rule else STDP(**rule)
     for columns in saved["connections"]:
-        _connect(net, [value(column) for column in columns], rule)
-    for columns in saved["events"]:
-        group, *rest = (value(column) for column in columns)
+        source, group, *more_columns, plastic = (get(column) for column in columns)
         if len(group):
-            net.add_event(groups[_one(group)], *rest)
-    return net
+            source = as_indices("source", source, inside(net).added.num_sources, "source")
+            change = rule if _one(plastic) else None
+            inside(net).connect(source, net.groups[_one(group)], *more_columns, change)
+    for columns in saved["events"]:
+        group, *event_columns = (get(column) for column in columns)
+        if len(group):
+            net.add_event(net.groups[_one(group)], *event_columns)
 
 
-def _cells(given: dict[str, Any]) -> Structure:
-    made = of_arrays(
-        given["parent"], given["cell_offsets"], given["area"], given["g_axial"],
-        given["capacitance"], given["soma"], around=given.get("around"),
-        g_around=given.get("g_around"),
-    )  # fmt: skip
-    total, in_soma = given["g_total"], given["in_soma"]
-    sums = made.whole("g_total")
+def _cells(arrays: dict[str, Any]) -> Structure:
+    names = "parent", "cell_offsets", "area", "g_axial", "capacitance", "soma"
+    around: dict[str, Any] = {name: arrays.get(name) for name in ("around", "g_around")}
+    structure = of_arrays(*(arrays[name] for name in names), **around)
+    total, in_soma = arrays["g_total"], arrays["in_soma"]
+    sums = structure.whole("g_total")
     near = np.shape(total) == sums.shape and np.allclose(total, sums, _NEAR, 0)
     if not near or np.shape(in_soma) != sums.shape or in_soma.dtype != bool:
         raise InputError("g_total or in_soma do not fit the cells")
-    axis = None
-    if "length" in given:
-        n = made.forest.num_nodes
-        length, before = given["length"], given["before"]
-        fits = np.shape(length) == (n,) and np.shape(before) == (3, n) and before.dtype.kind == "i"
-        if not fits or not (length >= 0).all() or (before < -1).any() or (before >= n).any():
-            raise InputError("length or before do not fit the cells")
-        axis = Axis(length, before)
-    return replace(made, g_total=[total], in_soma=[in_soma], given_axis=axis)
+    axis = _axis(arrays, structure.forest.num_nodes) if "length" in arrays else None
+    return replace(structure, g_total=[total], in_soma=[in_soma], given_axis=axis)
+
+
+def _axis(arrays: dict[str, Any], n: int) -> Axis:
+    length, before = arrays["length"], arrays["before"]
+    fits = np.shape(length) == (n,) and np.shape(before) == (3, n) and before.dtype.kind == "i"
+    if not fits or not (length >= 0).all() or (before < -1).any() or (before >= n).any():
+        raise InputError("length or before do not fit the cells")
+    return Axis(length, before)
 
 
 def _mechanism(saved: dict[str, Any]) -> Mechanism:
@@ -236,63 +264,48 @@ def _mechanism(saved: dict[str, Any]) -> Mechanism:
     return Mechanism(saved["text"], Nmodl(str(about["path"]), includes, *how, *more, kept))
 
 
-def _add_groups(
-    net: Any, saved: dict[str, Any], mechanisms: list[Mechanism], value: Callable[[object], Any]
-) -> None:
-    """Add groups and sources in an order that gives sources their old numbers."""
+def _add_groups(net: Any, saved: dict[str, Any], get: Get) -> None:
+    """Add groups and sources in an order in which sources get the numbers that they had."""
+    mechanisms = [_mechanism(each) for each in saved["mechanisms"]]
     waiting = sorted(saved["sources"], key=lambda each: each["first"])
 
     def add_sources() -> None:
         while waiting and waiting[0]["first"] == inside(net).added.num_sources:
             source = waiting.pop(0)
-            if source["sizes"] is None:  # files of before have no refractory times
-                kept = [k for k in ("node", "threshold", "refractory") if k in source]
-                net.add_detector(*(value(source[k]) for k in kept))
+            if source["sizes"] is None:  # older files have no refractory times
+                names = [k for k in ("node", "threshold", "refractory") if k in source]
+                net.add_detector(*(get(source[k]) for k in names))
             else:
-                ends, times = np.cumsum(value(source["sizes"])), value(source["times"])
+                ends, times = np.cumsum(get(source["sizes"])), get(source["times"])
                 net.spike_source(np.split(times, ends[:-1]) if len(ends) else [])
 
     for each in saved["groups"]:
         mechanism = mechanisms[each["mechanism"]]
         add_sources()
-        given = {str(name): value(a) for name, a in each["parameters"].items()}
-        put_group(net, mechanism, value(each["nodes"]), given)
+        parameters = {str(name): get(a) for name, a in each["parameters"].items()}
+        put_group(net, mechanism, get(each["nodes"]), parameters)
     add_sources()
     if waiting:
         raise InputError("sources do not follow each other")
 
 
-def put_group(net: Any, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[str, Any]) -> Group:
-    # a parameter that has the name of an argument is set afterwards
-    rest = {name: v for name, v in given.items() if name not in _ARGUMENTS}
+def put_group(
+    net: Any, mechanism: Mechanism, nodes: np.ndarray, parameters: Mapping[str, Any]
+) -> Group:
+    """Add a group of any kind; parameters with the names of arguments are set afterwards."""
+    arguments = {name: v for name, v in parameters.items() if name not in _ARGUMENTS}
     if mechanism.kind == "artificial":
-        group = net.add_artificial(mechanism, len(nodes), **rest)
+        group = net.add_artificial(mechanism, len(nodes), **arguments)
     else:
         add = net.insert if mechanism.kind == "density" else net.add
-        group = add(mechanism, nodes, **rest)
-    for name in given.keys() - rest.keys():
-        group.parameters[name] = given[name]
+        group = add(mechanism, nodes, **arguments)
+    for name in parameters.keys() - arguments.keys():
+        group.parameters[name] = parameters[name]
     return group
 
 
-def _saved_rule(rule: Rule | None) -> dict[str, object] | None:
-    """Return a rule as the file has it: of `STDP` its numbers, of others the text as well."""
-    if rule is None:
-        return None
-    given: dict[str, object] = dict(rule.parameters)
-    return given if isinstance(rule, STDP) else {"text": rule.text, "parameters": given}
-
-
-def _connect(net: Any, columns: list[Any], rule: Rule | None) -> None:
-    source, group, *given, plastic = columns
-    if not len(group):
-        return
-    source = as_indices("source", source, inside(net).added.num_sources, "source")
-    own = rule if _one(plastic) else None
-    inside(net).connect(source, net.groups[_one(group)], *given, own)
-
-
 def _one(values: np.ndarray) -> int:
+    """Return the one value of a column."""
     if np.ndim(values) != 1 or (values != values[0]).any() or values[0] < 0:
         raise InputError(f"{np.unique(values)[:3]} stand for one group")
     return int(values[0])
