@@ -87,7 +87,7 @@ def add_model(networks: Any) -> None:
 
 
 def run_model(arguments: argparse.Namespace) -> int:
-    _find(arguments)
+    script = _script(arguments)
     if arguments.stop is None and not arguments.check:
         return _run_script(arguments)
     for option in ("strict", "fixed_step", "progress", "when"):
@@ -97,15 +97,9 @@ def run_model(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         check_writable(arguments.out, "--out", (".npz",))
     check_picture(arguments.plot)
-    from clhines.neuron.switch.enabled import skipping
-
     begin = time.perf_counter()
-    with doing("building the model"), skipping() as switch:
-        code = _execute(arguments, switch)
-        if code:
-            raise InputError(f"{arguments.script} has ended with status {code}; expected a model")
-        h = clhines.neuron.interpreter()
-        h.finitialize(h.v_init if arguments.v_init is None else arguments.v_init)
+    with doing("building the model"):
+        _build(arguments)
     built = time.perf_counter()
     if arguments.check:
         with doing("reading the model"):
@@ -115,15 +109,42 @@ def run_model(arguments: argparse.Namespace) -> int:
     with doing("reading the model and building kernels"):
         model = clhines.from_neuron(arguments.dtype, arguments.device, arguments.engine)
         sim = model.simulation
-    ready = time.perf_counter()
+    seconds = {"script_s": built - begin, "import_s": time.perf_counter() - built}
     if arguments.plot is not None:
         sim.record("v", sim.network.soma[:_DRAWN])
     steps = max(round((arguments.stop - sim.t) / sim.model.dt), 1)
     result = sim.run(steps * sim.model.dt, progress=sys.stderr.isatty())
     of_cells = ~model.stimuli
     spikes = model.spikes(result)
-    time_of, source, gid = (column[of_cells[spikes[1]]] for column in spikes)
-    report = {
+    times, source, gid = (column[of_cells[spikes[1]]] for column in spikes)
+    if arguments.out is not None:
+        with named_option("--out"):
+            arrays = {"spike_time": times, "spike_source": source, "spike_gid": gid}
+            files.write_npz(arguments.out, arrays)
+    if arguments.plot is not None:
+        with named_option("--plot"):
+            result.plot(title=f"{script.name}, {sim.t:g} ms", path=arguments.plot)
+    report = _report(model, steps) | seconds | {"run_s": result.cost["all"]}
+    report |= {"sources": int(of_cells.sum()), **when_of(times)}
+    print(as_json(report) if arguments.json else _table(report))
+    return 0
+
+
+def _build(arguments: argparse.Namespace) -> None:
+    """Build the model by the script, whose runs are skipped."""
+    from clhines.neuron.switch.enabled import skipping
+
+    with skipping() as switch:
+        code = _execute(arguments, switch)
+        if code:
+            raise InputError(f"{arguments.script} has ended with status {code}; expected a model")
+        h = clhines.neuron.interpreter()
+        h.finitialize(h.v_init if arguments.v_init is None else arguments.v_init)
+
+
+def _report(model: Any, steps: int) -> dict[str, Any]:
+    sim = model.simulation
+    return {
         "sections": model.num_sections,
         "nodes": sim.network.forest.num_nodes,
         "mechanisms": ", ".join(f"{g.mechanism.name} x {len(g)}" for g in sim.network.groups),
@@ -133,21 +154,7 @@ def run_model(arguments: argparse.Namespace) -> int:
         "dtype": sim.dtype.name,
         "dt_ms": sim.model.dt,
         "steps": steps,
-        "script_s": built - begin,
-        "import_s": ready - built,
-        "run_s": result.cost["all"],
-        "sources": int(of_cells.sum()),
-        **when_of(time_of),
     }
-    if arguments.out is not None:
-        with named_option("--out"):
-            arrays = {"spike_time": time_of, "spike_source": source, "spike_gid": gid}
-            files.write_npz(arguments.out, arrays)
-    if arguments.plot is not None:
-        with named_option("--plot"):
-            result.plot(title=f"{_find(arguments).name}, {sim.t:g} ms", path=arguments.plot)
-    print(as_json(report) if arguments.json else _table(report))
-    return 0
 
 
 def _table(report: dict[str, Any]) -> str:
@@ -170,7 +177,7 @@ def _table(report: dict[str, Any]) -> str:
     return table(rows, report, 11)
 
 
-def _find(arguments: argparse.Namespace) -> Path:
+def _script(arguments: argparse.Namespace) -> Path:
     script = Path(arguments.script)
     if not script.is_file():
         raise InputError(f"cannot read {str(script)!r}; expected a script, .py or .hoc")
@@ -208,7 +215,7 @@ def _execute(arguments: argparse.Namespace, switch: SwitchState | None = None) -
 
     Where `switch` has skipped runs, an error ends the script, and the model is as it is there.
     """
-    script = _find(arguments)
+    script = _script(arguments)
     h = clhines.neuron.interpreter()
     if arguments.mechanisms is not None:
         try:
@@ -228,8 +235,8 @@ def _execute(arguments: argparse.Namespace, switch: SwitchState | None = None) -
     try:
         if script.suffix.lower() == ".py":
             sys.path.insert(0, str(script.parent))
-            kept = runpy.run_path(str(script), run_name="__main__")  # sections live as it does
-            arguments.kept = kept
+            # sections live as long as the script's variables
+            arguments.kept = runpy.run_path(str(script), run_name="__main__")
         elif not h.load_file(str(script)):
             raise InputError(f"NEURON cannot load {str(script)!r}")
     except SystemExit as end:

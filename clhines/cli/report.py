@@ -28,6 +28,19 @@ SPIKES = "{spikes}, the first at {first_spike_ms:g} ms, the last at {last_spike_
 _Item = TypeVar("_Item")
 
 
+class BuildTimer:
+    """Time, s, that building programs has taken since it was made."""
+
+    def __init__(self) -> None:
+        from clhines.solver.device import program
+
+        self._all, self._first = program.build_seconds, len(program.build_seconds)
+
+    @property
+    def seconds(self) -> float:
+        return sum(self._all[self._first :], 0.0)
+
+
 def repairs(arguments: argparse.Namespace) -> dict[str, int]:
     """Return the number of repaired samples for a report, if repairs were asked for."""
     return {"repaired": arguments.repaired} if arguments.repair is not None else {}

@@ -26,6 +26,7 @@ from clhines.cli.arguments import (
 from clhines.cli.arguments import count as whole_number
 from clhines.cli.report import (
     SPIKES,
+    BuildTimer,
     as_json,
     check_picture,
     check_writable,
@@ -44,6 +45,7 @@ from clhines.simulator.network.times import whole_steps
 if TYPE_CHECKING:
     from clhines.simulator.network.network import Network
     from clhines.simulator.result import Result
+    from clhines.simulator.simulation import Simulation
 
 
 SWC_WEIGHT = 0.2  # µS: dendrites of reconstructed cells draw more current from a soma
@@ -90,32 +92,20 @@ def add_ring(networks: Commands) -> None:
 
 
 def run_ring(arguments: argparse.Namespace) -> int:
-    from clhines.simulator.ranks.mpi import Ranks
-    from clhines.simulator.simulation import Simulation
-    from clhines.solver.device import program
-
     comm, first = _ranks_of(arguments)
     steps = _whole_steps(arguments.duration, arguments.dt)
-    recorded = arguments.out is not None or arguments.plot is not None
-    with nullcontext() if comm is None else Ranks(comm, "clhines simulate").agreed():
-        if arguments.out is not None and first:
-            check_writable(arguments.out, "--out", (".npz", ".csv"))
-        check_picture(arguments.plot if first else None)
-    begin, built = time.perf_counter(), len(program.build_seconds)
+    _check_files(arguments, comm, first)
+    begin, timer = time.perf_counter(), BuildTimer()
     cables, count = _ring_cells(arguments)
     if arguments.weight is None:
         arguments.weight = ring.WEIGHT if arguments.swc is None else SWC_WEIGHT
     with doing("connecting the cells"):
         network = ring.ring_network(cables, count, arguments.hh, arguments.weight, arguments.delay)
-    queue, where = _queue_of(arguments) if comm is None else (None, "")
-    with doing("planning and building kernels"):
-        names = "dt", "dtype", "method", "engine", "seed", "device"
-        options = {name: getattr(arguments, name) for name in names}
-        options["device"] = arguments.device if queue is None else None  # which the queue has
-        simulation = Simulation(network, queue=queue, comm=comm, **options)
+    simulation, device = _simulation(arguments, network, comm)
+    recorded = arguments.out is not None or arguments.plot is not None
     if recorded:
         simulation.record("v", network.soma[:RECORDED])
-    ready, early = time.perf_counter(), sum(program.build_seconds[built:])
+    plan_s = time.perf_counter() - begin - timer.seconds
     with doing("first step"):
         runs = [simulation.run(arguments.dt)]  # some drivers compile for the device only now
     if steps > 1:
@@ -123,8 +113,8 @@ def run_ring(arguments: argparse.Namespace) -> int:
     if not first:
         return 0
     report = _ring_report(network, runs, steps, arguments)
-    report |= {"device": where, "engine": simulation.engine, "plan_s": ready - begin - early}
-    report["build_s"] = sum(program.build_seconds[built:], 0.0)
+    report |= {"device": device, "engine": simulation.engine}
+    report |= {"plan_s": plan_s, "build_s": timer.seconds}
     if simulation.ranks is not None:
         report["ranks"] = simulation.ranks.size
         report["device"] = simulation.device_label
@@ -135,6 +125,30 @@ def run_ring(arguments: argparse.Namespace) -> int:
             _write_activity(arguments, network, runs)
     print(as_json(report) if arguments.json else _ring_table(report))
     return 0
+
+
+def _check_files(arguments: argparse.Namespace, comm: Any, first: bool) -> None:
+    """Refuse files that the first rank could not write, on all ranks."""
+    from clhines.simulator.ranks.mpi import Ranks
+
+    with nullcontext() if comm is None else Ranks(comm, "clhines simulate").agreed():
+        if arguments.out is not None and first:
+            check_writable(arguments.out, "--out", (".npz", ".csv"))
+        check_picture(arguments.plot if first else None)
+
+
+def _simulation(
+    arguments: argparse.Namespace, network: Network, comm: Any
+) -> tuple[Simulation, str]:
+    """Return the simulation and the name of its device, which ranks choose later."""
+    from clhines.simulator.simulation import Simulation
+
+    queue, device = _queue_of(arguments) if comm is None else (None, "")
+    with doing("planning and building kernels"):
+        names = "dt", "dtype", "method", "engine", "seed", "device"
+        options = {name: getattr(arguments, name) for name in names}
+        options["device"] = arguments.device if queue is None else None  # which the queue has
+        return Simulation(network, queue=queue, comm=comm, **options), device
 
 
 def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
@@ -155,7 +169,7 @@ def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _queue_of(arguments: argparse.Namespace) -> tuple[object, str]:
-    """Return a queue on the device asked for, and its name; none where all is done on the host."""
+    """Return a queue on the chosen device, and its name; no queue for the host."""
     from clhines.solver.device.devices import choose, label, make_queue
 
     if arguments.engine == "reference":
@@ -199,16 +213,16 @@ def _whole_steps(duration: float, dt: float) -> int:
 
 
 def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
-    random = {
-        "levels": arguments.depth,
-        "branching_probability": arguments.branching,
-        "compartments": arguments.compartments,
-    }
     if arguments.swc is None:
         for name, of in (("max-length", "cells"), ("repair", "files")):
             if getattr(arguments, name.replace("-", "_")) is not None:
                 raise InputError(f"--{name} is for the {of} of --swc; got no --swc")
         count = arguments.cells or 64
+        random = {
+            "levels": arguments.depth,
+            "branching_probability": arguments.branching,
+            "compartments": arguments.compartments,
+        }
         options = {name: value for name, value in random.items() if value is not None}
         shapes = min(arguments.shapes or ring.SHAPES, count)
         return ring.ring_cables(shapes, seed=arguments.seed, **options), count

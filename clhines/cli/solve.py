@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from clhines.cli.arguments import Commands, add_cells, count, finite, positive_number, read_cells
 from clhines.cli.report import (
+    BuildTimer,
     as_json,
     check_writable,
     devices_and_memory,
@@ -64,14 +65,14 @@ def add_solve(commands: Commands) -> None:
 
 def run_solve(arguments: argparse.Namespace) -> int:
     from clhines.simulator.passive import PassiveCells
-    from clhines.solver.device import program
 
     if arguments.out is not None:
         check_writable(arguments.out)
     cables = read_cells(arguments, arguments.files)
-    begin, built = time.perf_counter(), len(program.build_seconds)
-    on_devices: dict[str, Any] = devices_and_memory(arguments)
-    own_queue: dict[str, Any] = {} if on_devices.get("devices") else {"profile": True}
+    begin, timer = time.perf_counter(), BuildTimer()
+    options: dict[str, Any] = devices_and_memory(arguments)
+    if not options.get("devices"):
+        options["profile"] = True
     with doing("planning and building kernels"):
         cells = PassiveCells(
             cables,
@@ -81,11 +82,10 @@ def run_solve(arguments: argparse.Namespace) -> int:
             method=arguments.method,
             dtype=arguments.dtype,
             tune=arguments.tune,
-            **own_queue,
-            **on_devices,
+            **options,
         )
     state_memory(cells.solver)
-    ready, early = time.perf_counter(), sum(program.build_seconds[built:])
+    plan_s = time.perf_counter() - begin - timer.seconds
     with doing("first step"):
         first_s = cells.advance(range(1))  # some drivers compile for the device only now
     rest_s = first_s
@@ -93,7 +93,6 @@ def run_solve(arguments: argparse.Namespace) -> int:
         bar = tqdm(range(1, arguments.steps), "steps", disable=None, leave=False)
         rest_s = cells.advance(bar) / (arguments.steps - 1)
     forest, solver = cells.forest, cells.solver
-    build = sum(program.build_seconds[built:])
     report: dict[str, object] = {
         "cells": forest.num_cells,
         "nodes": forest.num_nodes,
@@ -103,8 +102,8 @@ def run_solve(arguments: argparse.Namespace) -> int:
         "method": solver.plan.method,
         "dtype": arguments.dtype,
         **where(solver),
-        "plan_s": ready - begin - early,
-        "build_s": build,
+        "plan_s": plan_s,
+        "build_s": timer.seconds,
         "steps": arguments.steps,
         "first_step_ms": first_s * 1e3,
         "step_ms": rest_s * 1e3,
