@@ -5,6 +5,7 @@ The imports take a second, and a fork some milliseconds. That process uses no Op
 
 import atexit
 import functools
+import gc
 import json
 import os
 import runpy
@@ -104,6 +105,10 @@ def _serve():
     clhines.neuron.run  # noqa: B018
     sys.path.pop(0)  # this folder
     sys.path.append(TESTS)
+    from support import mod_files
+
+    mod_files.versions()  # or each program would ask the compiler
+    gc.freeze()
     for line in sys.stdin:
         asked = json.loads(line)
         child = os.fork()

@@ -4,6 +4,7 @@ import fcntl
 import functools
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -106,11 +107,15 @@ def compiled(names=()):
 def _digest(paths):
     """Name of a build: texts of the files, NEURON's version and the compiler's."""
     texts = [path.name.encode() + b"\0" + path.read_bytes() + b"\0" for path in paths]
-    for command in (["c++", "--version"], ["uname", "-m"]):
-        texts.append(subprocess.run(command, capture_output=True, check=True).stdout)
+    return hashlib.sha256(b"".join([*texts, versions()])).hexdigest()[:16]
+
+
+@functools.cache
+def versions():
+    """Versions of the compiler, the processor, NEURON and Python."""
+    compiler = subprocess.run(["c++", "--version"], capture_output=True, check=True).stdout
     neuron = [d.version for d in distributions() if d.name in ("neuron", "neuron-nightly")]
-    texts.append(f"{neuron[0]} {sys.version}".encode())
-    return hashlib.sha256(b"".join(texts)).hexdigest()[:16]
+    return compiler + f"{platform.machine()} {neuron[0]} {sys.version}".encode()
 
 
 @functools.cache
