@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from clhines.core.errors import InputError
-from clhines.neuron.memory.catalogue import CatalogueEntry
+from clhines.neuron.read.catalogue import CatalogueEntry
 from clhines.simulator.mechanisms import Mechanism, Quantity, is_beside, value_of
 from clhines.simulator.mechanisms.nmodl import (
     GIVEN,

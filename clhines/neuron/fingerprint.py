@@ -21,13 +21,13 @@ from clhines.neuron.extracellular.drivers import POTENTIAL
 from clhines.neuron.extracellular.outside import HELD
 from clhines.neuron.importer import local_of
 from clhines.neuron.mechanisms import asks_generator
-from clhines.neuron.memory.catalogue import OUTSIDE
 from clhines.neuron.memory.channels import read_channel
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.raw import WORD, compare, gather, ref, words_at
 from clhines.neuron.memory.sources import NETCON_WORDS, RECORDING
 from clhines.neuron.model import NeuronModel
+from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, gathering, random_plays, settings_of
 from clhines.neuron.read.places import Variable

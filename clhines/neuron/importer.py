@@ -16,9 +16,9 @@ from clhines.neuron.connections import add_sources, changes_weights, connect, st
 from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.extracellular.drivers import FACTOR, POTENTIAL
 from clhines.neuron.extracellular.outside import Coupling
-from clhines.neuron.memory.catalogue import OUTSIDE
 from clhines.neuron.memory.tables import local_at
 from clhines.neuron.model import NeuronModel
+from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.places import ELEMENT, Variable
 from clhines.neuron.read.played import EVERY, Player

@@ -23,8 +23,8 @@ from clhines.neuron.convert import (
     with_lookups,
     with_statics,
 )
-from clhines.neuron.memory.catalogue import CatalogueEntry
 from clhines.neuron.model import NeuronModel
+from clhines.neuron.read.catalogue import CatalogueEntry
 from clhines.neuron.read.places import ELEMENT, OF_HOC, Variable
 from clhines.neuron.read.written import read_pointed, read_written
 from clhines.simulator.importing import asked

@@ -18,7 +18,6 @@ from clhines.neuron.mechanisms import (
     find_written,
     mechanism_of,
 )
-from clhines.neuron.memory.catalogue import Catalogue
 from clhines.neuron.memory.fields import find_fields
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import on_ranks
@@ -26,6 +25,7 @@ from clhines.neuron.memory.session import Hoc, all_sections
 from clhines.neuron.memory.sources import EventSources
 from clhines.neuron.memory.streams import Pointed, SomePointed
 from clhines.neuron.model import NeuronModel
+from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, WatchSlots, read_contents
 from clhines.neuron.read.draws import Draws
 from clhines.neuron.read.hooks import GATHERED, acting, gathering, refused_settings

@@ -10,7 +10,7 @@ import numpy as np
 from clhines.neuron.calls import clock
 from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.importer import Imported
-from clhines.neuron.memory.catalogue import OUTSIDE
+from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.places import ELEMENT, ION, OF_HOC, Variable
 from clhines.neuron.read.played import Recorder
 from clhines.neuron.read.wiring import Origin

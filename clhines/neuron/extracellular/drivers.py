@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from clhines.neuron.convert import Rejected, converted, without_pointers
-from clhines.neuron.memory.catalogue import OUTSIDE, CatalogueEntry, without_comments
+from clhines.neuron.read.catalogue import OUTSIDE, CatalogueEntry, without_comments
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.places import Variable
 from clhines.simulator.mechanisms import Mechanism, Quantity

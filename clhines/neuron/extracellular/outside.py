@@ -27,8 +27,8 @@ from clhines.neuron.extracellular.drivers import (
     pointing_of,
 )
 from clhines.neuron.extracellular.layers import OWN
-from clhines.neuron.memory.catalogue import OUTSIDE
 from clhines.neuron.memory.memory import NeuronMemory
+from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Contents, Instances, Things
 from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import Player

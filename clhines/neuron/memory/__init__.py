@@ -2,7 +2,7 @@
 
 `session`: NEURON itself. `memory`: lists that the interpreter does not show; `sources`: sources of
 events, NetCons; `raw`: words and records; `fields`: sections, nodes, data and values of mechanisms,
-all at once; `catalogue`: mechanisms and their texts; `channels`: texts of KSChan; `objects`:
+all at once; `channels`: texts of KSChan; `objects`:
 objects of hoc; `streams`: random numbers; `tables`: those of FUNCTION_TABLE, and LOCALs.
 `redirect`: functions of hoc that others replace; `versions`: the self-test of a version of NEURON.
 """

@@ -1,6 +1,6 @@
 """From NEURON's memory to a model.
 
-`tree`: compartments; `places`: variables by place; `queue`: NEURON's event queue;
+`catalogue`: mechanisms and their texts; `tree`: compartments; `places`: variables by place; `queue`: NEURON's event queue;
 `contents`: instances, ions; `wiring`: sources, NetCons; `played`: vectors that record or play, and
 ParallelContext's transfers; `draws`: Randoms that are played; `written`: what POINTERs point to;
 `trains`: VecStim; `patterns`: PatternStim. `hooks`: what acts in each step beside the model, and

@@ -10,12 +10,12 @@ from typing import overload
 
 import numpy as np
 
-from clhines.neuron.memory.catalogue import OUTSIDE, STRUCTURE, Catalogue, CatalogueEntry
 from clhines.neuron.memory.fields import Data, DataColumns, Fields, column_at
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.raw import Readable, gather, ref, words_at
 from clhines.neuron.memory.session import Hoc, Segment
+from clhines.neuron.read.catalogue import OUTSIDE, STRUCTURE, Catalogue, CatalogueEntry
 from clhines.neuron.read.tree import Tree
 
 _SAMPLES = 20  # of what is read at once, so many are compared with what hoc says

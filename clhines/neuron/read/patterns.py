@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.neuron.memory.catalogue import plain
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Readable, words_at
+from clhines.neuron.read.catalogue import plain
 from clhines.neuron.read.contents import Contents
 
 OF_GID = "a gid"  # stands for the name of what sends its spikes: PatternStim, or another rank

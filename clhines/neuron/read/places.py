@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from clhines.core.arrays import place_of
-from clhines.neuron.memory.catalogue import OUTSIDE
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Place, ref
+from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Contents, Instances
 from clhines.neuron.read.tree import Tree
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from clhines.neuron.convert import Rejected
-from clhines.neuron.memory.catalogue import plain
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.raw import WORD, words_at
 from clhines.neuron.memory.session import Hoc
+from clhines.neuron.read.catalogue import plain
 from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.patterns import OF_GID, Pattern, by_gid, is_pattern, read_patterns
 from clhines.neuron.read.queue import Pending

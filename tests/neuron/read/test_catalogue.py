@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from clhines.neuron.convert import converted
-from clhines.neuron.memory.catalogue import Catalogue
+from clhines.neuron.read.catalogue import Catalogue
 from clhines.simulator.mechanisms.mechanism import Mechanism
 
 neuron = pytest.importorskip("neuron", reason="NEURON is not installed")
