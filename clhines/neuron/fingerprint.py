@@ -25,6 +25,7 @@ from clhines.neuron.memory.channels import read_channel
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.raw import WORD, compare, gather, ref, words_at
+from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.sources import NETCON_WORDS, RECORDING
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import OUTSIDE
@@ -154,7 +155,7 @@ class Fingerprint:
         self._model, self.covers_all = model, True
         memory, tree = model.memory, model.tree
         self._library = [ctypes.c_int.from_address(memory.address(name)) for name in _COUNTERS]
-        self._templates = counts(memory, ("NetCon", *model.point_names))
+        self._templates = counts(model.h, memory, ("NetCon", *model.point_names))
         self._first, self._sources = ReadValue(self._counters), ReadValue(model.sources.words)
         cells = [n for n, i in model.contents.points.items() if i.entry.kind == "artificial"]
         fixed: list[Compared] = [
@@ -163,12 +164,12 @@ class Fingerprint:
             *Words.by_blocks(model.wires.every, NETCON_WORDS),
             *Words.by_blocks(tree.addresses + 8 * model.fields.rinv),
             self._sources,
-            ReadValue(memory.play_words),
+            ReadValue(memory.vectors.play_words),
             ReadValue(lambda: acting(model.h, memory)),
             ReadValue(lambda: gather(gathering()).tobytes()),
             ReadValue(lambda: random_plays(model.h, memory)),
             ReadValue(step_code_of(model)),
-            ReadValue(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),
+            ReadValue(lambda: [memory.vectors.data(a).tobytes() for a in model.plays.watched]),
         ]
         self._given: list[tuple[str, Compared]] = []
         stepped = [p.variable for p in model.plays.players if not p.continuous]
@@ -347,17 +348,17 @@ class Fingerprint:
         _over(self._clock + self._moving + self._played, _take)
 
 
-def counts(memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:
+def counts(h: Hoc, memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:
     """Return NEURON's counts of the objects of some classes: present, and ever made."""
-    template = memory.template("Vector")
+    template = memory.symbols.template("Vector")
     before = words_at(template, _TEMPLATE_WORDS)
-    vector = memory.new_vector()
+    vector = h.Vector(1)
     after = words_at(template, _TEMPLATE_WORDS)
     at = [k for k in range(_TEMPLATE_WORDS) if before[k] != after[k]]
     del vector
     if not at:
         raise OSError("the number of objects is not found")
-    return [WORD.from_address(memory.template(name) + 8 * k) for name in names for k in at]
+    return [WORD.from_address(memory.symbols.template(name) + 8 * k) for name in names for k in at]
 
 
 def _columns(

@@ -257,7 +257,7 @@ class NeuronModel:
         """Return how many bytes a place that is no variable has, which point processes tell."""
         for one in self.every.values():
             if one.entry.kind == "point":
-                return self.memory.slots_of(self.memory.inside(one.things[0]))[1]
+                return self.memory.points.slots_of(self.memory.inside(one.things[0]))[1]
         raise OSError("a model without point processes")
 
     def read_gaps(self) -> tuple[list[Gap], list[Rejected]]:

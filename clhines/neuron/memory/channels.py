@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from clhines.core.errors import InputError
-from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc
+from clhines.neuron.memory.symbols import Library
 from clhines.simulator.mechanisms.nmodl import FunctionTable
 from clhines.simulator.refusals import Sentence, refusal
 
@@ -64,7 +64,7 @@ def channels_of(h: Hoc) -> dict[str, Hoc]:
     return {str(ks.name()): ks for ks in h.List("KSChan")}
 
 
-def read_channel(h: Hoc, memory: Objects, name: str) -> Channel:
+def read_channel(h: Hoc, memory: Library, name: str) -> Channel:
     try:
         writer = _Writer(h, memory, channels_of(h)[name])
         return Channel(writer.text(), writer.tables, writer.variables)
@@ -73,7 +73,7 @@ def read_channel(h: Hoc, memory: Objects, name: str) -> Channel:
 
 
 class _Writer:
-    def __init__(self, h: Hoc, memory: Objects, ks: Hoc) -> None:
+    def __init__(self, h: Hoc, memory: Library, ks: Hoc) -> None:
         if ks.single():
             raise InputError("in single-channel mode; single(0) turns it off")
         if ks.usetable():

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 import numpy as np
 
 from clhines.neuron.memory import raw
-from clhines.neuron.memory.objects import Objects
+from clhines.neuron.memory.objects import Objects, PointProcesses
 from clhines.neuron.memory.session import Hoc, Segment, all_sections
+from clhines.neuron.memory.symbols import HocSymbols
 
 _NAMED = re.compile(r"data_handle<double>\{cont=(\w+) (\w+)")  # NEURON's own text of a reference
 _FIRST = "_Z31_nrn_mechanism_get_param_handleP4PropN6neuron9container11field_indexE"
@@ -30,6 +31,7 @@ _WORDS = {  # that do not change as long as it records or plays; the others are 
     "VecRecordDiscrete": range(11), "VecPlayStep": (*range(11), 12, 13),
     "VecPlayContinuous": (*range(11), 13, 14),
 }  # fmt: skip
+_SCALAR, _BUILT_IN = 5, 2  # of hoc's name_declared; of a symbol of a variable of NEURON's own
 _INDEX = 11  # word of "VecPlayStep" that says how far it is
 _ALL = np.ones(16, np.uint64)
 _LISTS = 4  # words of NEURON's object with the lists of what records and plays in fixed steps
@@ -44,28 +46,14 @@ class _VariableHandle(ctypes.Structure):
 class NeuronMemory(Objects):
     """Reads NEURON's lists; OSError where the library is not as expected."""
 
-    CLASSES = (
-        "YvecRecord",
-        "TvecRecord",
-        "VecRecordDiscrete",
-        "VecRecordDt",
-        "VecPlayStep",
-        "VecPlayContinuous",
-    )
-
     EVENTS = ("NetCon", "SelfEvent", "PreSyn", "PlayRecordEvent", "NetParEvent", "HocEvent")
 
     def __init__(self, h: Hoc) -> None:
         super().__init__(h)
-        self._list = self.function("_Z22net_cvode_instance_prlv", ctypes.c_void_p)
-        self._classes = {self.address(f"_ZTV{len(name)}{name}") + 16: name for name in self.CLASSES}
-        self._play_masks = {
-            table: np.isin(range(16), [*_WORDS[name]]).astype(np.uint64)
-            for table, name in self._classes.items()
-        }
-        self.kinds = {self.address(f"_ZTV{len(name)}{name}") + 16: name for name in self.EVENTS}
+        self.symbols, self.points = HocSymbols(h), PointProcesses(self)
+        self.kinds = {self.table_of_class(name): name for name in self.EVENTS}
         self.reference = 0
-        self._vector_word = 0
+        self.vectors = VectorLists(h, self)
         self._calibrate()
 
     def columns(self, reference: Hoc) -> dict[str, int]:
@@ -134,14 +122,14 @@ class NeuronMemory(Objects):
         if section is None:
             raise OSError("no section")
         reference, vector = raw.ref(section(0.5), "v"), h.Vector()
-        before = self._entries()
+        before = self.vectors.entries()
         vector.record(reference)
-        new = [p for p in self._entries() if p not in before]
+        new = [p for p in self.vectors.entries() if p not in before]
         try:
             if len(new) != 1:
                 raise OSError("a recorder is not in NEURON's list")
             recorder, wrapper = raw.words_at(new[0], 9), raw.words_at(id(reference), 12)
-            if self._classes.get(recorder[0]) != "YvecRecord":
+            if self.vectors.classes.get(recorder[0]) != "YvecRecord":
                 raise OSError("a recorder is of an unknown class")
             found = [k for k in range(2, 9) if wrapper[k : k + 4] == recorder[1:5]]
             if len(found) != 1 or recorder[8] != self.inside(vector):
@@ -155,64 +143,6 @@ class NeuronMemory(Objects):
             if ctypes.c_int.from_address(self.address(name)).value:
                 self.function(rebuild, None)()
 
-    # -- vectors that record and play ------------------------------------------------------------
-
-    def _entries(self) -> list[int]:
-        return raw.vector_at(self._list())
-
-    def acting(self) -> list[int]:
-        """Addresses of what records and plays: what came after h.finitialize() does not yet."""
-        entries = self._entries()
-        known, found = {*entries}, set[int]()
-        for word in raw.words_at(self.variable("net_cvode_instance"), _LISTS):
-            if word != self._list() and raw.is_address(word):
-                begin, end, room = raw.words_at(word, 3)
-                if begin < end <= room and end - begin <= 8 * len(entries):
-                    inside = {*raw.vector_at(word)}
-                    found |= inside if inside <= known else set()
-        return [entry for entry in entries if entry in found]
-
-    def played(self, every: bool = False) -> list[raw.PlayRead]:
-        found = []
-        for address in self._entries() if every else self.acting():
-            words = raw.words_at(address, 16)
-            what, event, calls = self._classes.get(words[0], "unknown"), 0, False
-            how_far = address + 8 * _INDEX if what == "VecPlayStep" else 0
-            if what in _EVENT:
-                event, statement = words[_EVENT[what] :][:2]
-                if self.kinds.get(raw.words_at(event, 1)[0]) != "PlayRecordEvent":
-                    raise OSError("a Vector that plays is not as expected")
-                calls = bool(statement)
-            own = tuple(words[k] for k in _WORDS.get(what, ()) if 8 <= k < 11)
-            found.append(raw.PlayRead(what, self.place_of(words[1:5]), own, event, calls, how_far))
-        return found
-
-    def play_words(self) -> np.ndarray:
-        """(n, 17) uint64: addresses and words of all that records or plays, without how far."""
-        address = np.array(self.acting(), np.int64)
-        words = raw.gather(address, 16)
-        kept = np.array([self._play_masks.get(int(t), _ALL) for t in words[:, 0]]).reshape(-1, 16)
-        return np.column_stack([address.astype(np.uint64), words * kept])
-
-    def vectors(self) -> dict[int, Hoc]:
-        found = list(self._h.List("Vector"))
-        return dict(zip(self.insides_of(self.objects_of(found)).tolist(), found, strict=True))
-
-    def new_vector(self) -> Hoc:
-        return self._h.Vector(1)
-
-    def vector_data(self, address: int) -> np.ndarray:
-        """(n,) uint64: the numbers of a Vector, by the address of its C++ object."""
-        return np.array(raw.vector_at(self.vector_words(address)), np.uint64)
-
-    def vector_words(self, address: int) -> int:
-        """Return where a Vector has the begin and end of its numbers, by its C++ object."""
-        if not self._vector_word:
-            vector = self.new_vector()
-            begin = self.place(raw.ref(vector, "x")[0]).column
-            self._vector_word = raw.words_at(self.inside(vector), 8).index(begin)
-        return address + 8 * self._vector_word
-
     # -- gap junctions ---------------------------------------------------------------------------
 
     @property
@@ -225,18 +155,28 @@ class NeuronMemory(Objects):
         sources = raw.WORD.in_dll(self._library, "nrnmpi_v_transfer_").value
         if sources:
             ctypes.CFUNCTYPE(None)(sources)()
-        context, method = self._h.ParallelContext(), self.method("ParallelContext", "barrier")
-        own = raw.WORD.from_address(self.object_of(context) + 8)
+        context = self._h.ParallelContext()
+        method = self.symbols.method("ParallelContext", "barrier")
+        thing = raw.WORD.from_address(self.object_of(context) + 8)
         messages = ctypes.c_int.from_address(self.address("hoc_execerror_messages"))
-        changed = (own, "nrn_threads"), (method, "nrnthread_v_transfer_")
-        kept = [own.value, method.value, messages.value]
+        changed = (thing, "nrn_threads"), (method, "nrnthread_v_transfer_")
+        kept = [thing.value, method.value, messages.value]
         try:
             messages.value = 0
             for word, name in changed:
                 word.value = self.variable(name)
             context.barrier()
         finally:
-            own.value, method.value, messages.value = kept
+            thing.value, method.value, messages.value = kept
+
+    def variables_of_hoc(self) -> list[int]:
+        """Return the addresses of the variables that hoc's statements have made, less arrays."""
+        if self.symbols.class_of("celsius") != _BUILT_IN:
+            raise OSError("variables of hoc are not as expected")
+        h, class_of = self._h, self.symbols.class_of
+        names = [n for n in dir(h) if not n.startswith("_") and h.name_declared(n) == _SCALAR]
+        places = [self.known_place(h, name) for name in names if not class_of(name)]
+        return [p.column for p in places if p is not None and not p.row]
 
     # -- mechanisms -----------------------------------------------------------------------
 
@@ -257,13 +197,84 @@ class NeuronMemory(Objects):
 
     def has_order(self, order: float, dt: float) -> bool:
         """Whether NEURON's steps are of the order of time, as it sets them for dt."""
-        _, own_dt, factor = self.clock()
-        never = own_dt != dt or not dt or not factor  # it sets them anew, or has not yet
+        _, step, factor = self.clock()
+        never = step != dt or not dt or not factor  # it sets them again, or has not yet
         return never or factor == _factor(order, dt)
 
     def clock(self) -> ctypes.Array[ctypes.c_double]:
         """Return the time of NEURON's steps, their dt, and the `_factor` of both."""
         return (ctypes.c_double * 3).from_address(self.variable("nrn_threads"))
+
+
+class VectorLists:
+    """Vectors, and NEURON's lists of what records and plays."""
+
+    def __init__(self, h: Hoc, memory: NeuronMemory) -> None:
+        self._h, self._memory = h, memory
+        self._list = memory.function("_Z22net_cvode_instance_prlv", ctypes.c_void_p)
+        self.classes = {memory.table_of_class(name): name for name in _WORDS}
+        self._play_masks = {
+            table: np.isin(range(16), [*_WORDS[name]]).astype(np.uint64)
+            for table, name in self.classes.items()
+        }
+        self._vector_word = 0
+
+    def entries(self) -> list[int]:
+        return raw.vector_at(self._list())
+
+    def acting(self) -> list[int]:
+        """Addresses of what records and plays: what came after h.finitialize() does not yet."""
+        entries = self.entries()
+        listed, acting = {*entries}, set[int]()
+        for word in raw.words_at(self._memory.variable("net_cvode_instance"), _LISTS):
+            if word != self._list() and raw.is_address(word):
+                begin, end, room = raw.words_at(word, 3)
+                if begin < end <= room and end - begin <= 8 * len(entries):
+                    members = {*raw.vector_at(word)}
+                    acting |= members if members <= listed else set()
+        return [entry for entry in entries if entry in acting]
+
+    def played(self, every: bool = False) -> list[raw.PlayRead]:
+        """Read what records and plays; with `every` also what does not act yet."""
+        plays = []
+        for address in self.entries() if every else self.acting():
+            words = raw.words_at(address, 16)
+            what, event, calls = self.classes.get(words[0], "unknown"), 0, False
+            how_far = address + 8 * _INDEX if what == "VecPlayStep" else 0
+            if what in _EVENT:
+                event, statement = words[_EVENT[what] :][:2]
+                if self._memory.kinds.get(raw.words_at(event, 1)[0]) != "PlayRecordEvent":
+                    raise OSError("a Vector that plays is not as expected")
+                calls = bool(statement)
+            more, place = _WORDS.get(what, ()), self._memory.place_of(words[1:5])
+            vectors = tuple(words[k] for k in more if 8 <= k < 11)
+            plays.append(raw.PlayRead(what, place, vectors, event, calls, how_far))
+        return plays
+
+    def play_words(self) -> np.ndarray:
+        """(n, 17) uint64: addresses and words of all that records or plays, without how far."""
+        address = np.array(self.acting(), np.int64)
+        words = raw.gather(address, 16)
+        kept = np.array([self._play_masks.get(int(t), _ALL) for t in words[:, 0]]).reshape(-1, 16)
+        return np.column_stack([address.astype(np.uint64), words * kept])
+
+    def by_address(self) -> dict[int, Hoc]:
+        """Return all Vectors by the address of their C++ objects."""
+        memory, vectors = self._memory, list(self._h.List("Vector"))
+        addresses = memory.insides_of(memory.objects_of(vectors))
+        return dict(zip(addresses.tolist(), vectors, strict=True))
+
+    def data(self, address: int) -> np.ndarray:
+        """(n,) uint64: the numbers of a Vector, by the address of its C++ object."""
+        return np.array(raw.vector_at(self.words_of(address)), np.uint64)
+
+    def words_of(self, address: int) -> int:
+        """Return where a Vector has the begin and end of its numbers, by its C++ object."""
+        if not self._vector_word:
+            vector = self._h.Vector(1)
+            begin = self._memory.place(raw.ref(vector, "x")[0]).column
+            self._vector_word = raw.words_at(self._memory.inside(vector), 8).index(begin)
+        return address + 8 * self._vector_word
 
 
 def _factor(order: float, dt: float) -> float:

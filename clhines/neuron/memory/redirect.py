@@ -1,17 +1,13 @@
-"""Other functions in place of hoc's own, in NEURON's tables; procedures of stdrun.hoc."""
+"""Other functions in place of hoc's own, in NEURON's tables."""
 
 from __future__ import annotations
 
 import ctypes
-import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from typing import Any
 
-from clhines.neuron.memory.objects import Objects
-from clhines.neuron.memory.session import Hoc
+from clhines.neuron.memory.symbols import Library
 
 FUNCTION = ctypes.CFUNCTYPE(None)  # of hoc
 METHOD = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)  # of a class of hoc
@@ -21,7 +17,7 @@ _suspended_in_runs: list[Redirect] = []
 class HocArguments:
     """Arguments of the function that hoc calls now, and its result."""
 
-    def __init__(self, library: Objects) -> None:
+    def __init__(self, library: Library) -> None:
         number = ctypes.POINTER(ctypes.c_double)
         self._has = library.function("_Z5ifargi", ctypes.c_int, ctypes.c_int)
         self._number = library.function("_Z10hoc_getargi", number, ctypes.c_int)
@@ -103,30 +99,3 @@ def without_redirects() -> Iterator[None]:
         for redirect in _suspended_in_runs:
             stack.enter_context(redirect.off())
         yield
-
-
-# -- procedures of hoc -------------------------------------------------------------------------
-
-
-def standard(h: Hoc, name: str) -> str:
-    text = _stdrun(os.path.join(h.neuronhome(), "lib", "hoc", "stdrun.hoc"))
-    own = re.search(rf"^proc {name}\(\) *\{{.*?^\}}", text, re.DOTALL | re.MULTILINE)
-    return own[0] if own else ""
-
-
-@cache
-def _stdrun(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return "proc advance() {\n\tfadvance()\n}\n"
-
-
-def is_standard(h: Hoc, memory: Objects, name: str) -> bool:
-    text = standard(h, name)
-    if not text or h.name_declared(name) != 1:
-        return True
-    example = f"{name}_as_in_stdrun_hoc"
-    with memory.example(example, text.replace(f"proc {name}", f"proc {example}", 1)):
-        return memory.is_same(name, example)

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, replace
 
 from clhines.neuron.memory.channels import Channel, channels_of, read_channel
-from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.raw import ref
 from clhines.neuron.memory.session import Hoc, Segment
+from clhines.neuron.memory.symbols import Library
 
 _COMMENTS = re.compile(r"COMMENT.*?ENDCOMMENT|/\*.*?\*/|(?://|:)[^\n]*", re.DOTALL)
 GLOBAL, PARAMETER, ASSIGNED, STATE = -1, 1, 2, 3  # what MechanismStandard takes
@@ -79,7 +79,7 @@ class Catalogue:
             if hasattr(type(segment), variable) or self._h.name_declared(variable) == _DECLARED
         ]
 
-    def with_channel(self, entry: CatalogueEntry, memory: Objects) -> CatalogueEntry:
+    def with_channel(self, entry: CatalogueEntry, memory: Library) -> CatalogueEntry:
         """Return an entry with NMODL, where hoc has built the channel."""
         if entry.name not in self._built:
             return entry

@@ -28,21 +28,18 @@ _STREAM_BYTES, _COUNTER_BYTES, _CACHE_BYTES = 33, 4, 16
 
 def drawn_from(memory: NeuronMemory, random: int) -> tuple[dict[int, int], int]:
     """Return what a draw of a Random changes, sizes in bytes by address, and where it counts."""
-
-    def of_class(name: str) -> int:
-        return memory.address(f"_ZTV{len(name)}{name}") + 16
-
+    table = memory.table_of_class
     generator, distribution = words_at(random, _RANDOM_WORDS)
     kind = words_at(generator, 1)[0]
-    if kind == of_class("NrnRandom123"):
+    if kind == table("NrnRandom123"):
         stream = words_at(generator, 2)[1]
         kept = {stream: _STREAM_BYTES}
-    elif kind == of_class("MCellRan4"):
+    elif kind == table("MCellRan4"):
         stream = generator + 8
         kept = {stream: _COUNTER_BYTES}
     else:
         raise OSError("a generator of Random is not as expected")
-    if words_at(distribution, 1)[0] in map(of_class, _CACHING):
+    if words_at(distribution, 1)[0] in map(table, _CACHING):
         kept[distribution + 16] = _CACHE_BYTES
     return kept, stream
 

@@ -118,7 +118,7 @@ class PlayReader:
         self, h: Hoc, memory: NeuronMemory, places: MemoryPlaces, every: bool = False
     ) -> None:
         self._h, self._memory, self._places = h, memory, places
-        self.vectors = memory.vectors()
+        self.vectors = memory.vectors.by_address()
         self._time = memory.place(ref(h, "t")).column
         self.recorders: list[Recorder] = []
         self.players: list[Player] = []
@@ -126,7 +126,7 @@ class PlayReader:
         self.watched: list[int] = []
         self._named = 0  # of those that are not recorded
         self.in_use: list[int] = []  # words of what records and plays, addresses of Vectors too
-        for played in memory.played(every):
+        for played in memory.vectors.played(every):
             self._read(played)
         sampled = {recorder.variable for recorder in self.recorders if recorder.event}
         for variable in dict.fromkeys(player.variable for player in self.players):
@@ -152,7 +152,7 @@ class PlayReader:
 
     def refresh(self) -> None:
         """List the vectors again; what records and plays is as it was."""
-        self.vectors = self._memory.vectors()
+        self.vectors = self._memory.vectors.by_address()
         for recorder in self.recorders:
             recorder.vector = self.vectors[recorder.address]
             if recorder.place is not None:

@@ -229,7 +229,7 @@ class Bins:
 
     def __init__(self, memory: NeuronMemory, queue: EventQueue, t: float, dt: float) -> None:
         self._memory, self._queue, self._dt = memory, queue, dt
-        table = memory.address("_ZTV4BinQ") + 16
+        table = memory.table_of_class("BinQ")
         words = words_at(queue.address, _SEARCHED)[2:]
         found = [word for word in words if is_address(word) and words_at(word, 1)[0] == table]
         if len(found) != 1:

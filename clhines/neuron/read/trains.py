@@ -111,7 +111,7 @@ def _read_vectors(
                 trains.times[name, k] = np.zeros(0)
                 continue
             try:
-                fields = memory.fields_of(memory.inside(thing))
+                fields = memory.points.fields_of(memory.inside(thing))
                 vector = vector_of.get(memory.object_of(thing)) or held_vector(memory, thing, known)
                 times = np.array(vector if vector is not None else [], np.float64)
                 coming = _coming(times, fields, due.get((name, k)))
@@ -171,7 +171,7 @@ def held_vector(memory: NeuronMemory, thing: Hoc, vectors: dict[int, Hoc]) -> Ho
 
 def held(memory: NeuronMemory, thing: Hoc, vectors: dict[int, Hoc]) -> set[int]:
     """Return all Vectors that an instance points to, of some by their addresses."""
-    fields = memory.fields_of(memory.inside(thing))
-    begin, width, size = memory.slots_of(memory.inside(thing))
+    fields = memory.points.fields_of(memory.inside(thing))
+    begin, width, size = memory.points.slots_of(memory.inside(thing))
     words = [*words_at(begin, width // 8 * size), *(WORD.from_address(a).value for a in fields)]
     return {word for word in words if word in vectors}

@@ -175,7 +175,9 @@ def _variable(places: MemoryPlaces, rooms: np.ndarray, place: Place) -> Variable
 def _rooms(memory: NeuronMemory, used: Sequence[int]) -> np.ndarray:
     """(k, 2) int64: begins and ends of numbers: of hoc, of Vectors that neither play nor record."""
     busy = {*used}
-    free = [v.as_numpy() for a, v in memory.vectors().items() if a not in busy and len(v)]
+    free = [
+        v.as_numpy() for a, v in memory.vectors.by_address().items() if a not in busy and len(v)
+    ]
     own = memory.variables_of_hoc()
     begins = np.array([*(a.__array_interface__["data"][0] for a in free), *own], np.int64)
     sizes = np.array([*(a.nbytes for a in free), *(8 for _ in own)], np.int64)

@@ -66,7 +66,7 @@ class AccessHooks:
         self._model = model
         self._vector, self._hoc = type(model.h.Vector()), type(model.h)
         used = used_vectors(model)
-        self._used = {str(v) for at, v in model.memory.vectors().items() if at in used}
+        self._used = {str(v) for at, v in model.memory.vectors.by_address().items() if at in used}
         self._checked_pointers = dict[int, list[int]]()  # words of PtrVectors by address
 
     @property

@@ -13,10 +13,9 @@ from math import prod
 from clhines.core.errors import InputError
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.raw import words_at
-from clhines.neuron.memory.redirect import is_standard
 from clhines.neuron.memory.session import Hoc
+from clhines.neuron.memory.symbols import HocSymbols, is_standard
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.hooks import STEPPING
 from clhines.neuron.stepping import bmtk
@@ -44,16 +43,16 @@ def read_step_code(model: NeuronModel) -> tuple[StepCode | None, bool, list[Reje
     """Return what runs after each step, whether Graphs are left out, and what is rejected."""
     h, memory = model.h, model.memory
     names = STEPPING if h.name_declared("continuerun") else ("advance",)
-    replaced = [name for name in names if not is_standard(h, memory, name)]
+    replaced = [name for name in names if not is_standard(h, memory.symbols, name)]
     code, draws = None, False
-    if "advance" in replaced and _is_as("advance", _BMTK, h, memory) and bmtk.is_loaded(h):
+    if "advance" in replaced and _is_as("advance", _BMTK, h, memory.symbols) and bmtk.is_loaded(h):
         replaced.remove("advance")
         try:
             code = bmtk.step_code(model)
         except InputError as error:
             return None, False, [Rejected("", refusal("neuron.own-step-of-bmtk", error=error))]
     for name in replaced:
-        if name == "advance" and any(_is_as(name, text, h, memory) for text in _EXAMPLES):
+        if name == "advance" and any(_is_as(name, text, h, memory.symbols) for text in _EXAMPLES):
             continue
         several = name == "step" and getattr(h, "nstep_steprun", 1) != 1
         if several or not _only_draws(h, memory, name):
@@ -69,20 +68,20 @@ def step_code_of(model: NeuronModel) -> Callable[[], list[object]]:
     h, memory = model.h, model.memory
 
     def read() -> list[object]:
-        at = [memory.procedure(name) for name in STEPPING if h.name_declared(name) == 1]
+        at = [memory.symbols.procedure(name) for name in STEPPING if h.name_declared(name) == 1]
         code, draws, rejected = read_step_code(model)
         return [at, [words_at(*one) for one in at], code and code.reads, draws, rejected]
 
     return read
 
 
-def _is_as(name: str, text: str, h: Hoc, memory: Objects) -> bool:
+def _is_as(name: str, text: str, h: Hoc, symbols: HocSymbols) -> bool:
     """Whether a procedure of hoc has the code of a text."""
     if text == _BMTK and h.name_declared("pysim") != _OBJREF:
         return False
     example = f"clhines_example_of_{name}"
-    with memory.example(example, f"proc {example}() {text}"):
-        return memory.is_same(name, example)
+    with symbols.example(example, f"proc {example}() {text}"):
+        return symbols.is_same(name, example)
 
 
 def _only_draws(h: Hoc, memory: NeuronMemory, name: str) -> bool:
@@ -91,7 +90,7 @@ def _only_draws(h: Hoc, memory: NeuronMemory, name: str) -> bool:
     operations = {
         ctypes.cast(memory.symbol(f"_Z{len(n)}{n}v"), ctypes.c_void_p).value: n for n in _WORDS
     }
-    words = words_at(*memory.procedure(name))
+    words = words_at(*memory.symbols.procedure(name))
     at = 0
     while at < len(words):
         instruction = operations.get(words[at], "")
@@ -126,7 +125,7 @@ def _class_of(thing: int) -> str:
 def _objects_in(memory: NeuronMemory, symbol: int) -> Iterator[int]:
     """Yield addresses of the objects that an objref of the top level, or an array of them, has."""
     words = words_at(symbol, 5)
-    if memory.symbol_in(_name_of(symbol)) != symbol:
+    if memory.symbols.symbol_in(_name_of(symbol)) != symbol:
         return  # of a class
     space, array = memory.variable("hoc_top_level_data"), words[4]
     first = words_at(space + 8 * (words[2] & 0xFFFFFFFF), 1)[0]

@@ -72,7 +72,7 @@ def of_nodes(model: NeuronModel, name: str) -> dict[Place, Variable]:
 
 def held_vectors(model: NeuronModel) -> set[int]:
     """Return Vectors that point processes may have, by address."""
-    known, found = model.memory.vectors(), set[int]()
+    known, found = model.memory.vectors.by_address(), set[int]()
     for instances in model.contents.points.values():
         if "VERBATIM" in instances.entry.text:
             found.update(*(held(model.memory, one, known) for one in instances.things))
@@ -84,11 +84,11 @@ def used_vectors(model: NeuronModel) -> set[int]:
     found = {*model.plays.in_use} | held_vectors(model)
     for origin in model.wires.origins:
         found |= {origin.times, origin.numbers}
-    texts, every = (i.entry.text for i in model.every.values()), model.memory.vectors()
+    texts, every = (i.entry.text for i in model.every.values()), model.memory.vectors.by_address()
     if any("FUNCTION_TABLE" in text for text in texts):
         found |= {*every}  # any of them
     for at in every if model.written.elements else ():
-        begin, end = words_at(model.memory.vector_words(at), 2)
+        begin, end = words_at(model.memory.vectors.words_of(at), 2)
         if any(begin <= element < end for element in model.written.elements):
             found.add(at)
     return found - {0}

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from clhines.core.errors import say_to_caller
-from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc
+from clhines.neuron.memory.symbols import Library
 
 _SHOWN = 400  # characters of a message that hoc prints
 
@@ -20,7 +20,7 @@ class ErrorRelay:
     If no Python function has called hoc, hoc prints `message`.
     """
 
-    def __init__(self, h: Hoc, library: Objects) -> None:
+    def __init__(self, h: Hoc, library: Library) -> None:
         self.message = ""
         self._error: BaseException | None = None
         self._depth = 0  # calls of hoc by Python that have not returned

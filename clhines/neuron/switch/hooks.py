@@ -11,16 +11,14 @@ from collections.abc import Callable
 from functools import partial
 
 from clhines.neuron.calls import NeuronError, batch_steps, solve_steps, steps_until
-from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.redirect import (
     METHOD,
     HocArguments,
     Redirect,
-    is_standard,
-    standard,
     suspend_in_runs,
 )
 from clhines.neuron.memory.session import Hoc, load_stdrun
+from clhines.neuron.memory.symbols import HocSymbols, is_standard, standard
 from clhines.neuron.switch.cost import Accounts
 from clhines.neuron.switch.errors import ErrorRelay
 from clhines.neuron.switch.runner import CallRunner, SwitchOptions, SwitchState
@@ -43,7 +41,7 @@ class Switch:
 
     def __init__(self, h: Hoc) -> None:
         self._h = h
-        self._library = Objects(h)
+        self._library = HocSymbols(h)
         self._arguments = HocArguments(self._library)
         self._errors = ErrorRelay(h, self._library)
         method = self._library.method

@@ -1,0 +1,192 @@
+"""Symbols of NEURON's library, and those of hoc: its functions, procedures and templates."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from clhines.neuron.memory.raw import WORD, Readable, words_at
+from clhines.neuron.memory.session import Hoc, library_path
+
+# of a symbol of hoc: the word that has its procedure or value, and how many words there are
+_PROC, _SYMBOL_WORDS = 2, 7
+
+
+class Library:
+    """NEURON's library, by ctypes; an OSError: something is not found."""
+
+    def __init__(self, h: Hoc) -> None:
+        path = library_path()
+        if path is None:
+            raise OSError("no library")
+        self._h, self._library = h, ctypes.CDLL(path)
+        self._functions: dict[str, Any] = {}
+
+    def symbol(self, name: str) -> Any:
+        try:
+            return getattr(self._library, name)
+        except AttributeError as error:
+            raise OSError(str(error)) from None
+
+    def function(self, name: str, result: Any, *arguments: Any) -> Any:
+        """Return a function with the ctypes of its result and arguments, likewise."""
+        if name not in self._functions:
+            found = self._functions[name] = self.symbol(name)
+            found.argtypes, found.restype = arguments, result
+        return self._functions[name]
+
+    def address(self, name: str) -> int:
+        try:
+            return ctypes.addressof(ctypes.c_char.in_dll(self._library, name))
+        except ValueError as error:
+            raise OSError(str(error)) from None
+
+    def variable(self, name: str) -> int:
+        return WORD.from_address(self.address(name)).value
+
+    def table_of_class(self, name: str) -> int:
+        """Return the first word of objects of a C++ class: where its virtual functions are."""
+        return self.address(f"_ZTV{len(name)}{name}") + 16
+
+    @contextmanager
+    def printed(self) -> Iterator[list[str]]:
+        """Take what NEURON prints, in parts, in place of its output."""
+        lines = list[str]()
+
+        def take(_: int, text: bytes) -> int:
+            lines.append(text.decode("utf-8", "replace"))
+            return 0
+
+        function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p)(take)
+        variable = WORD.from_address(self.address("nrnpy_pr_stdoe_callback"))
+        kept, variable.value = variable.value, ctypes.cast(function, ctypes.c_void_p).value or 0
+        try:
+            yield lines
+        finally:
+            variable.value = kept
+
+
+class HocSymbols(Library):
+    """The names that hoc knows."""
+
+    def template(self, name: str) -> int:
+        return words_at(self.known_symbol(name), 3)[_PROC]
+
+    def method(self, template: str, name: str) -> ctypes.c_uint64:
+        """Where the address of a method's function is; OSError where a known one is elsewhere."""
+        self.built_in("fadvance")
+        symbol = self.symbol_in(name, words_at(self.template(template), 2)[1])
+        return WORD.from_address(words_at(symbol, 3)[_PROC])
+
+    def built_in(self, name: str) -> ctypes.c_uint64:
+        """Where the address of a function of hoc's is; OSError where it is another's."""
+        found = self.function_of_hoc(name)
+        if found.value != ctypes.cast(self.symbol(f"_Z{len(name)}{name}v"), ctypes.c_void_p).value:
+            raise OSError("functions of hoc are not as expected")
+        return found
+
+    def function_of_hoc(self, name: str) -> ctypes.c_uint64:
+        """Where the address of a function of hoc's is, if such are as expected."""
+        return WORD.from_address(words_at(self.known_symbol(name), 3)[_PROC])
+
+    def is_same(self, name: str, example: str) -> bool:
+        """Whether a procedure of hoc has the code of another, but for objects looked up in runs."""
+        kinds = [words_at(self.symbol_in(n), 2)[1] & 0xFFFF for n in (name, example)]
+        readable = Readable(8)
+        codes = self._code(name, readable), self._code(example, readable)
+        same = kinds[0] == kinds[1] and len(codes[0]) == len(codes[1])
+        return same and all(b in (0, a) for a, b in zip(*codes, strict=True))
+
+    def procedure(self, name: str) -> list[int]:
+        return words_at(words_at(self.symbol_in(name), 4)[_PROC], 2)
+
+    def _code(self, name: str, readable: Readable) -> list[object]:
+        """Return the code of a procedure that hoc knows: equal for two with the same text."""
+        proc = words_at(self.symbol_in(name), 4)[_PROC]
+        begin, size = words_at(proc, 2)
+        known = dict[int, object]()
+        for at in self.own_symbols(proc):
+            _, kind, value = words_at(at, 3)
+            known[at] = kind & 0xFFFF, words_at(value, 1)[0] if value in readable else value
+        return [known.get(word, word) for word in words_at(begin, size)]
+
+    @staticmethod
+    def own_symbols(procedure: int) -> Iterator[int]:
+        """Yield the symbols of a procedure's own: of its numbers, strings and LOCAL variables."""
+        names = words_at(procedure, 3)[2]
+        at = WORD.from_address(names).value if names else 0
+        while at:
+            yield at
+            at = words_at(at, _SYMBOL_WORDS)[-1]
+
+    @contextmanager
+    def example(self, name: str, text: str) -> Iterator[None]:
+        """Let hoc know a procedure for a while, at its top level; `text` defines it."""
+        here = WORD.from_address(self.address("hoc_symlist"))
+        top = self.variable("hoc_top_level_symlist")
+        kept, here.value = here.value, top
+        try:
+            self._h(text)
+            symbol = self.symbol_in(name)
+            yield
+            unlink = "_Z17hoc_unlink_symbolP6SymbolP7Symlist"
+            self.function(unlink, None, ctypes.c_void_p, ctypes.c_void_p)(symbol, top)
+            self.function("_Z17hoc_free_symspaceP6Symbol", None, ctypes.c_void_p)(symbol)
+        finally:
+            here.value = kept
+
+    def symbol_in(self, name: str, symbols: int = 0) -> int:
+        """Address of a symbol in a list of names, by default that of the top level."""
+        symbols = symbols or self.variable("hoc_top_level_symlist")
+        name_and_list = ctypes.c_char_p, ctypes.c_void_p
+        find = self.function("_Z16hoc_table_lookupPKcP7Symlist", ctypes.c_void_p, *name_and_list)
+        return self._there(name, find(name.encode(), symbols))
+
+    def known_symbol(self, name: str) -> int:
+        """Address of the symbol of a name, built in or not."""
+        look = self.function("_Z10hoc_lookupPKc", ctypes.c_void_p, ctypes.c_char_p)
+        return self._there(name, look(name.encode()))
+
+    @staticmethod
+    def _there(name: str, symbol: int | None) -> int:
+        if not symbol:
+            raise OSError(f"hoc knows no {name}")
+        return int(symbol)
+
+    def class_of(self, name: str) -> int:
+        """Return what kind of variable one is, by its symbol: 0 of those that hoc has made."""
+        return words_at(self.known_symbol(name), 2)[1] >> 16 & 0xFFFF
+
+
+# -- procedures of stdrun.hoc ------------------------------------------------------------------
+
+
+def standard(h: Hoc, name: str) -> str:
+    """Return the text of a procedure in stdrun.hoc; empty if it has none."""
+    text = _stdrun(os.path.join(h.neuronhome(), "lib", "hoc", "stdrun.hoc"))
+    procedure = re.search(rf"^proc {name}\(\) *\{{.*?^\}}", text, re.DOTALL | re.MULTILINE)
+    return procedure[0] if procedure else ""
+
+
+@cache
+def _stdrun(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return "proc advance() {\n\tfadvance()\n}\n"
+
+
+def is_standard(h: Hoc, symbols: HocSymbols, name: str) -> bool:
+    """Whether a procedure of stdrun.hoc is as it is there, or not loaded."""
+    text = standard(h, name)
+    if not text or h.name_declared(name) != 1:
+        return True
+    example = f"{name}_as_in_stdrun_hoc"
+    with symbols.example(example, text.replace(f"proc {name}", f"proc {example}", 1)):
+        return symbols.is_same(name, example)
