@@ -9,7 +9,7 @@ TOLERANCE = 1e-9  # mV, as in switch/test_hooks
 PROGRAM = """
 import io, json
 from contextlib import redirect_stderr
-from clhines.neuron.memory.redirect import standard
+from clhines.neuron.memory.symbols import standard
 soma = h.Section(name="soma")
 soma.L = soma.diam = 20
 soma.insert("hh")
