@@ -272,3 +272,10 @@ def test_every_template_has_one_spec_and_one_module():
         planned = module.replace("solver.by_", "solver.plan.by_")
         expected = PAIRS.get(template, planned)
         assert where == [expected], template
+
+
+def test_templates_have_few_conditions():
+    """What has more does several things: a fragment for each."""
+    for path in KERNELS.rglob("*.mako"):
+        conditions = re.findall(r"^\s*%\s*(?:if|elif)\b", path.read_text("utf-8"), re.MULTILINE)
+        assert len(conditions) <= 40, path

@@ -22,6 +22,7 @@ __kernel void artificial(${signature(spec, "artificial")})
     for (int step = 0; step < num_steps; step++) {
         const instant t_begin = step_begin[first_time + step], t_mid = t_begin + half_dt;
         for (int layer = 0; layer < num_layers; layer++) {
+            // phase 1: events
             for (int n = first_of_layer[layer] + first; n < first_of_layer[layer + 1]; n += stride) {
                 const int target = loose_targets[n];
 ${at_target(" " * 16)}\
@@ -32,10 +33,12 @@ ${at_target(" " * 16)}\
             ints[event_count + loose_sources[e]] = ints[event_live + loose_sources[e]];
 % if spec.played:
         const instant t_end = t_mid + half_dt;
+        // phase 2: played values
         for (int p = ints[first_played + num_active] + first; p < num_played; p += stride)
             play(p, t_mid, ints[played_continuous + p] ? t_end : t_mid, mem, clock, ints, at);
 % endif
         barrier(CLK_GLOBAL_MEM_FENCE);
+        // phase 9: records
         for (int r = mem_first[num_active] + first; r < num_mem; r += stride)
             mem_rows[(long)(record_row + step) * num_mem + mem_column[r]] = mem[mem_index[r]];
         barrier(CLK_GLOBAL_MEM_FENCE);
@@ -50,6 +53,7 @@ __kernel void artificial(${signature(spec, "artificial")})
     const int target = loose_targets[n];
     for (int step = 0; step < num_steps; step++) {
         const instant t_begin = step_begin[first_time + step], t_mid = t_begin + half_dt;
+        // phase 1: events
 ${at_target(" " * 8)}\
     }
 }

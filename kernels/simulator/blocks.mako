@@ -141,6 +141,7 @@ static __attribute__((noinline)) void begin_block(
 % if spec.sets_v and spec.constant:   # events have set some
     for (int i = first; i < end; i++) b[i] = constant_b[i] - constant_g[i] * v[i];
 % endif
+    // phase 1: events
 % for kind in spec.summed_kinds:
 ${each(kind)}
         take_sum_${kind.number}(j, a, t_mid, v[a], dt, incoming + (long)(step % slots) * num_targets,
@@ -160,10 +161,12 @@ ${each(kind)}
 % endif
 % endfor
 % endif
+    // phase 2: played values
 % if spec.played:
     for (int p = ints[first_played + first]; p < ints[first_played + end]; p++)
         play(p, t_mid, t_mid, mem, clock, ints, at);
 % endif
+    // phase 3: currents
 % for kind in spec.grouped:
 % if kind.has("before_breakpoint"):
 ${each(kind)}
@@ -272,6 +275,7 @@ static __attribute__((noinline)) void solve_${w}(
 % endif
     __global lanes *v = (__global lanes *)(v_ + place), *d = (__global lanes *)(d_ + place);
     __global lanes *b = (__global lanes *)(b_ + place), *x = (__global lanes *)(x_ + place);
+    // phase 4: solve
     for (int i = 0; i < n - roots; i++) {
         const int p = parent[i];
         const ${lanes} inverse = 1 / d[i], factor = u[i] * inverse;
@@ -281,6 +285,7 @@ static __attribute__((noinline)) void solve_${w}(
         d[p] -= factor * u[i];
         b[p] -= flow + factor * right;
     }
+    // phase 5: voltages
 % if w == spec.width:
     for (int i = n - roots; i < n; i++) {
         const ${lanes} moved = b[i] / d[i];
@@ -319,6 +324,7 @@ static __attribute__((noinline)) void finish_block(
     __global const int *at)
 {
     const double t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
+    // phase 6: continuously played values
 % if spec.played:
     for (int p = ints[first_played + first]; p < ints[first_played + end]; p++)
         if (ints[played_continuous + p]) play(p, t_mid, t_end, mem, clock, ints, at);
@@ -329,6 +335,7 @@ static __attribute__((noinline)) void finish_block(
         mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * x[a];
 % endfor
 % endif
+    // phase 7: states
 % for block in ("advance", "after_solve", "before_step"):
 % for kind in spec.grouped:
 % if kind.has(block):
@@ -364,6 +371,7 @@ ${part("simulator/common/arena_sums", 8)}\
     for (int j = ints[first_detector + first]; j < ints[first_detector + end]; j++) {
 ${part("simulator/common/detect", 8, v="v[ints[detector_at + j]]", number="j", end="t_end", step="done")}\
     }
+    // phase 9: records
     for (int r = mem_first[first]; r < mem_first[end]; r++)
         mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
 }

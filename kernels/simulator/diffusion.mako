@@ -1,5 +1,6 @@
 <%page args="spec"/>\
-// States that diffuse along cells: the systems of all of them, before and after they are solved.
+// phase 7: states
+// Those that diffuse along cells: the systems of all of them, before and after they are solved.
 // spec: ${spec.real}
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable

@@ -181,7 +181,7 @@ ${part("simulator/common/points_step")}\
 % else:
 ${part("simulator/common/cells_step")}\
 % endif
-        // recording
+        // phase 9: records
         for (int k = table[5]; k < table[6]; k++) {
 % if spec.detects:
             if (record_column[k] < 0) {  // a detector

@@ -7,6 +7,7 @@ names += [f"h{x}{q}" for x in range(K) for q in range(x + 1)]
 slot = {name: 3 * K + k for k, name in enumerate(names)}
 size = 3 * K + len(names)
 %>\
+// phase 4: solve
 // The change of v in a step, where nodes lie around others: clhines/simulator/model/layers.py says how.
 // spec: ${spec.real}, ${K} potentials of a column
 % if spec.real == "double":

@@ -69,6 +69,7 @@ ${at_target(spec.loose_kinds, "target", " " * 12)}\
     if (above[i] >= 0) right += u[i] * (v_now - v[above[i]]);  // u is minus the conductance
     for (int c = below[i]; c >= 0; c = beside[c]) right += u[c] * (v_now - v[c]);
     if (a >= 0) {
+        // phase 1: events
 % for kind in spec.summed_kinds:
 ${over(kind)}
             take_sum_${kind.number}(j, a, t_mid, v_now, dt, incoming + (long)(step % slots) * num_targets,
@@ -85,10 +86,12 @@ ${over(kind)}
 % endif
 % endfor
 % endif
+        // phase 2: played values
 % if spec.played:
         for (int p = ints[first_played + a]; p < ints[first_played + a + 1]; p++)
             play(p, t_mid, t_mid, mem, clock, ints, at);
 % endif
+        // phase 3: currents
         real diagonal = mem[base_d + a];
 ${all("before_breakpoint", "v_now", "t_mid", "v[{}]")}\
 % for ion in spec.ions:
@@ -181,6 +184,7 @@ __kernel void finish_step(${signature(spec, "finish_step")})
 % endif
         ints[event_count + source] = ints[event_live + source];
     }
+    // phase 9: records
     for (int r = item * num_v / num_items; r < next * num_v / num_items; r++)
         v_rows[row * num_v + r] = ${new.format("v_index[r]")};
     if (i == 0) {
@@ -195,6 +199,7 @@ ${loose("        ")}\
 }
 % else:
 <%def name="states()">\
+    // phase 6: continuously played values
 % if spec.played:
     for (int p = ints[first_played + a]; p < ints[first_played + a + 1]; p++)
         if (ints[played_continuous + p]) play(p, t_mid, t_end, mem, clock, ints, at);
@@ -204,6 +209,7 @@ ${loose("        ")}\
     mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * x[i];
 % endfor
 % endif
+    // phase 7: states
 ${all("advance", "v_now", "t_end", new)}\
 </%def>\
 % if spec.diffuses:
@@ -250,6 +256,7 @@ ${loose("        ")}\
     }
     const int a = active[i];
     const real v_now = ${new.format("i")};
+    // phase 5: voltages
     v_new[i] = v_now;
     if (a < 0) return;
 % if not spec.diffuses:
@@ -263,6 +270,7 @@ ${all(block, "v_now", "t_end", new)}\
     for (int j = ints[first_detector + a]; j < ints[first_detector + a + 1]; j++) {
 ${part("simulator/common/detect", 8, v="v_now", number="j", end="t_end", step="done")}\
     }
+    // phase 9: records
     for (int r = mem_first[a]; r < mem_first[a + 1]; r++)
         mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
 }

@@ -333,6 +333,7 @@ class Reference(PartRun):
         with np.errstate(all="ignore"):  # what is not finite is found by `failed`
             for step in range(first, first + count):
                 self._step(step)
+                # phase 9: records
                 for rows, record in zip(self._rows, self.records, strict=True):
                     rows.append(self.recorded(record))
 
@@ -371,10 +372,14 @@ class Reference(PartRun):
         if step != self._next:
             self.events.plays.begin(self._clock.middle(step - 1) if step else -np.inf)
         self._next = step + 1
+        # phase 1: events
         self.events.deliver_sums(step, middle)
         self.events.deliver(begin, middle)
+        # phase 2: played values
         self.events.plays.at(middle, middle)
+        # phase 3: currents
         g, i = currents(variables, {"begin": begin, "now": middle, "end": end}, step)
+        # phase 4: solve
         v = variables.v
         d = model.capacitance_over_dt + model.constant_d + g
         b = model.constant_b - model.constant_g * v - i
@@ -383,18 +388,22 @@ class Reference(PartRun):
         else:
             b = axial_currents(model.forest, model.u, v) + b
             dv, _ = reference.solve_with_pivots(model.forest, d, model.u, b, steps=self._order)
+        # phase 5: voltages
         if self.model.second_order_currents:
             for ion in self.model.ions:
                 current = ion.variables[3]
                 variables.ions[current] += variables.ions[f"d{current}"] * dv
         variables.v = v + (2 * dv if model.secondorder else dv)
+        # phase 6: continuously played values
         self.events.plays.at(end, middle)
+        # phase 7: states
         for block in ("advance", "after_solve", "before_step"):
             for k in range(len(model.kinds)):
                 variables.run_block(k, block, {"begin": begin, "now": end, "end": end})
             if block == "advance":
                 diffuse(variables)
         variables.failed[:] = runaways(variables.v[model.soma], variables.failed, step)
+        # phase 8: thresholds
         self.events.detect(end, step)
 
     # -- other ranks ---------------------------------------------------------------------------

@@ -210,6 +210,7 @@ ${part("simulator/common/layer_events")}\
             real sum_i${ion} = 0, slope_i${ion} = 0;
 % endfor
 % if half != "begin":
+            // phase 6: continuously played values, of the step before
 % if e.played:
             if (special && !opens) {
                 ${spec.loop.times("old_mid", "old_end")}
@@ -224,6 +225,7 @@ ${part("simulator/common/layer_events")}\
 % endfor
             }
 % endif
+            // phase 7: states, of the step before
 % for block in ends:
 <% some = [kind for kind in kinds if takes(kind, block)] %>\
 % for number, known in enumerate(spec.classes if block == "advance" else ()):
@@ -246,6 +248,7 @@ ${for_each(some, lambda kind: end_of(kind, block))}\
 ${part("simulator/common/detect", 20, v="v", number="r", sent="event_live", end="old_end", step="step - 1")}\
                 }
             }
+            // phase 9: records
             if (num_mem && is_active && !opens) {
 % if recorded:
                 // states, where they are looked for
@@ -258,6 +261,7 @@ ${for_each(recorded, of_record)}\
             if (closes) continue;
 % endif
 % if half != "end":
+            // phase 1: events
 % if nets and not spec.layers:
             if (${asks(nets)}) {
 <% times = spec.loop.times("t_begin t_mid") %>\
@@ -271,6 +275,7 @@ ${for_each(nets, of_net)}\
                 }
             }
 % endif
+            // phase 2: played values
 % if e.played:
             if (special) {
                 ${spec.loop.times("t_mid")}
@@ -278,6 +283,7 @@ ${for_each(nets, of_net)}\
                     play(r, t_mid, t_mid, mem, clock, ints, regions);
             }
 % endif
+            // phase 3: currents
 % if earlier:
             if (${asks(earlier)}) {
 ${for_each(earlier, of_breakpoint)}\

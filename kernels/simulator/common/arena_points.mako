@@ -16,6 +16,7 @@
 %>\
 <%def name="to_slots(k, current)">\
 % if current:
+            // phase 3: currents
 ${current}\
 % for name, number in (("slot_i", "i_i"), ("slot_g", "g_g")):
 % if spec.parts > 1:
@@ -43,6 +44,7 @@ ${part("simulator/common/epoch_meeting", 12)}\
         for (int j = begin_${k} + lane; j < end_${k}; j += LANES) {
             const int place = ints[place_in_cell_${k} + j];
             const real v = V(place);
+            // phase 7: states, of the step before
 % if end:
             if (step > ${spec.loop.opens} && !num_mem) {
                 ${spec.loop.times(end)}
@@ -50,6 +52,7 @@ ${end}\
             }
 % endif
             ${spec.loop.times(events + current)}
+            // phase 1: events
 % if e.grid and kind.summed:
             take_sum_${k}(j, ${active(k)}, t_mid, v, dt, incoming + (long)(step % slots) * num_targets, scale_of_events,
                        ${own_v}, mem, clock, ints, regions);

@@ -9,6 +9,7 @@
         if (step > ${spec.loop.opens} && (num_mem || step == first_step + num_steps)) {
 % for kind in some:
 <% text = kind.call("advance", old, 16) %>\
+            // phase 7: states
             for (int j = begin_${kind.number} + lane; j < end_${kind.number}; j += LANES) {
                 const real v = V(ints[place_in_cell_${kind.number} + j]);
                 ${spec.loop.times(text)}

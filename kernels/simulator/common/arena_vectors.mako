@@ -147,6 +147,7 @@ static void begin_block(
         mem[here_d + a] = mem[base_d + a];
         mem[here_b + a] = ${right.format("i")};
     }
+    // phase 1: events
 % for kind in spec.summed_kinds:
 <% k = kind.number %>\
     for (int j = ints[first_${k} + from]; j < ints[first_${k} + to]; j++)
@@ -168,11 +169,13 @@ static void begin_block(
 % endif
 % endfor
 % endif
+    // phase 2: played values
 % if spec.played:
     for (int p = ints[first_played + from]; p < ints[first_played + to]; p++)
         play(p, t_mid, t_mid, mem, clock, ints, at);
 % endif
 <% here = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": "v[{}]"} %>\
+    // phase 3: currents
 % for kind in spec.kinds:
 % if kind.has("before_breakpoint") and kind.kind != "artificial":
 <% k = kind.number %>\
@@ -267,11 +270,13 @@ ${kind.call(block, values, 8)}\
 % endfor
 </%def>\
 <%def name="to_states()">\
+    // phase 5: voltages
     for (int p = first_place; p < end_place; p++) v_new[p] = ${new.format("p")};
     for (int a = from; a < to; a++) {  // their places may be those of another work-item
         const int p = ints[place_of + a];
         mem[here_v + a] = ${new.format("p")};
     }
+    // phase 6: continuously played values
 % if spec.played:
     for (int p = ints[first_played + from]; p < ints[first_played + to]; p++)
         if (ints[played_continuous + p]) play(p, t_mid, t_end, mem, clock, ints, at);
@@ -284,6 +289,7 @@ ${kind.call(block, values, 8)}\
 % endfor
     }
 % endif
+    // phase 7: states
 ${all("advance")}\
 </%def>\
 % if spec.diffuses:
@@ -328,6 +334,7 @@ ${all(block)}\
     for (int j = ints[first_detector + from]; j < ints[first_detector + to]; j++) {
 ${part("simulator/common/detect", 8, v="mem[here_v + ints[detector_at + j]]", number="j", end="t_end", step="done")}\
     }
+    // phase 9: records
     for (int r = mem_first[from]; r < mem_first[to]; r++)
         mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
 }

@@ -26,15 +26,18 @@
             __global ${real} *held = held_${k} + ${kind.num_states} * (long)q;
             __global const int *place = place_${k} + ${W} * (long)q;
 ${voltages(k, W, "now")}
+            // phase 7: states, of the step before
 % if kind.num_states:
             if (begun) {
 ${part("simulator/common/group_advance", 4, k=k, kind=kind, now="now", step="(step - 1)")}\
             }
 % endif
             if (closes) continue;
+            // phase 1: events
 % if kind.takes_events:
 ${part("simulator/common/group_events", k=k, kind=kind)}\
 % endif
+            // phase 3: currents
 ${part("simulator/common/group_current", k=k, kind=kind)}\
 % if W == 1:
             ((__global real *)d)[*place] += diagonal;
@@ -52,7 +55,7 @@ ${part("simulator/common/group_current", k=k, kind=kind)}\
 % endfor
         if (closes) break;
 
-        // elimination, of the change of v: with the currents between neighbours at the step's begin; the
+        // phase 4: solve; elimination, of the change of v: with the currents between neighbours at the step's begin; the
         // constant part moves right-hand sides only
         for (int i = 0; i < num_constant; i++) {
             const int p = parent[i];
@@ -70,7 +73,7 @@ ${part("simulator/common/group_current", k=k, kind=kind)}\
             b[p] -= flow + factor * right;
         }
 
-        // substitution, and what the next step begins with; spikes
+        // phase 5: voltages; substitution, and what the next step begins with
         for (int i = first_root; i < n; i++) {
             const lanes before = v[i];
 ${after("b[i] / d[i]")}\

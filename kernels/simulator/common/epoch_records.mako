@@ -16,5 +16,6 @@ ${part("simulator/common/detect", 16, v="seen", number="d")}\
                 continue;
             }
 % endif
+            // phase 9: records
             record_v[(long)(record_row + step - first_step) * num_records + it.y] = seen;
         }

@@ -24,6 +24,7 @@
                 real s_${name} = ${calls.state(s)};
 % endfor
 % if kind.states:
+                // phase 7: states, of the step before
                 if (step > first_step)
                     ${calls.advance}
 % endif
@@ -31,6 +32,7 @@
                 if (step > first_step) ${spec.sampled_states(kind, "step - 1")}
 % endif
 % if kind.takes_events:
+                // phase 1: events
                 if (weight) {
                     *due = 0;
                     ${calls.event}
@@ -39,6 +41,7 @@
 % for s, name in enumerate(kind.states):
                 ${calls.state(s)} = s_${name};
 % endfor
+                // phase 3: currents
                 real i, g;
 % if kind.uses_noise:
                 const real noise = normal(seed, (ulong)(${kind.number} + instance), (ulong)step);

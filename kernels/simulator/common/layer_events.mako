@@ -4,6 +4,7 @@
     e = spec.arena
     nets = [k for k in spec.loop.in_lists if k.has_net]
 %>\
+        // phase 1: events
         // Events of the cell's targets, those of a layer side by side. What one of them sends is due within the
         // step at targets of later layers alone, which look for it in each step, after all have met.
         for (int layer = 0; layer < ${spec.layers}; layer++) {

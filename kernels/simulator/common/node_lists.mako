@@ -60,12 +60,14 @@
 % for s, name in enumerate(kind.states):
                 real s_${name} = ${state}[${s * W}];
 % endfor
+                // phase 7: states, of the step before
 % if kind.states:
                 if (!opens) ${kind.name}_advance(series__, v, (real)(step - 1) * dt, dt, ${params}${constants}${by_address});
 % endif
 % if kind.states and spec.samples:
                 if (!opens) ${spec.sampled_states(kind, "step - 1")}
 % endif
+                // phase 1: events
 % if kind.takes_events:
                 if (!closes) {
                     __global long *due = incoming + (long)(step % ring) * num_targets + ${kind.first_target} + instance;
@@ -76,6 +78,7 @@
                     }
                 }
 % endif
+                // phase 3: currents
                 real i, g;
 % if kind.uses_noise:
                 const real noise = normal(seed, (ulong)(${kind.number} + instance), (ulong)step);

@@ -19,7 +19,7 @@ ${textwrap.indent(capture(caller.body), "    ")}\
         if (closes) break;
 % if any(kind.takes_events for kind in spec.kinds):
 
-        // events
+        // phase 1: events
 % if spec.alone:
         __global int *list = touched + stride * (step % slots);
         const int listed = step < first_step + slots ? most : *list;
@@ -62,6 +62,7 @@ ${part("simulator/common/group_events", k=k, kind=kind)}\
 % endif
 % endfor
         for (int i = 0; i < n; i++) {
+            // phase 3: currents
             const lanes before = v[i];
             lanes left = base_d[i * each], rest = constant_b[i * each] - constant_g[i * each] * before;
 % for k, kind in enumerate(spec.kinds):
@@ -86,6 +87,7 @@ ${part("simulator/common/group_current", k=k, kind=kind)}\
 % endif
 </%call>\
 % endfor
+            // phase 4: solve; phase 5: voltages
             const lanes next = before + ${"2 * " if spec.secondorder else ""}(rest / left);
             v[i] = next;
             if (!EVERY((next <= threshold[i * each]) & (fabs(next) < (real)1e6))) {
@@ -103,6 +105,7 @@ ${part("simulator/common/group_current", k=k, kind=kind)}\
 % endif
             }
 % for k, kind in enumerate(spec.kinds):
+            // phase 7: states
 % if kind.num_states:
 <%call expr="groups(k, kind, f'end_{k}')">\
 ${part("simulator/common/group_advance", k=k, kind=kind, now="((__global const real *)v)[*place]" if kind.width == 1 else "next", step="step")}\

@@ -19,7 +19,7 @@
         } while (r > 0);
 % endif
 
-        // segments, back to their first nodes
+        // phase 5: voltages; segments, back to their first nodes
         const real top = parent == NONE ? (real)0 : tree_b[parent];
         real x = my_x;
 % for j in reversed(range(spec.segment)):

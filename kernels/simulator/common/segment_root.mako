@@ -8,7 +8,7 @@
         GATHER();   // conductances and currents are there
 % endif
 
-        // the root, and back
+        // phase 4: solve; the root, and back
         real my_x = 0;
         if (is_root) {
             real pivot = ${"tree_inverse" if spec.constant else "tree_d[lane] - above_d[lane]"};

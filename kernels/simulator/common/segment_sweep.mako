@@ -7,7 +7,7 @@
 ## the change of v, so that currents between neighbours come of differences of their v.
 <% M = spec.segment %>\
 
-        // segments, towards their last nodes
+        // phase 4: solve; segments, towards their last nodes
         // the current from the parent, which the parent loses
         real sum_b = my_tie * (V(tied_place) - V(top_place)), my_b = 0;
 % if spec.by_node:
