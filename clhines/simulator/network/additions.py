@@ -16,6 +16,7 @@ from clhines.core.checks import (
     as_number,
     as_real,
     as_whole_number,
+    broadcast,
     shown,
     spread,
     unchangeable,
@@ -24,7 +25,7 @@ from clhines.core.errors import InputError
 from clhines.core.quantities import as_numbers
 from clhines.simulator.network.groups import Group, inside
 
-CELSIUS = 6.3  # °C, NEURON's default
+MAX_GAPS = 20_000_000  # gap junctions that are added at once
 _GIDS = 2**31  # NEURON's are int32
 
 
@@ -304,6 +305,24 @@ class Added:
         if index is None:
             return np.arange(len(group))
         return as_indices("index", index, len(group), group.mechanism.name)
+
+
+def as_gap_junctions(
+    a: ArrayLike, b: ArrayLike, g: ArrayLike, num_nodes: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Check gap junctions; return nodes on both sides, and conductances, µS, (m,) each."""
+    arrays = broadcast({"a": a, "b": b, "g": g}, {"g": "uS"})
+    if arrays["g"].size > MAX_GAPS:
+        raise InputError(f"{arrays['g'].size} gap junctions; expected at most {MAX_GAPS}")
+    here, there = (as_indices(name, arrays[name], num_nodes, "node") for name in "ab")
+    conductance = as_real("g", arrays["g"])
+    bad = np.flatnonzero((here == there) | (conductance < 0))
+    if len(bad):
+        k = int(bad[0])
+        if conductance[k] < 0:
+            raise InputError(f"g of gap junction {k} is {conductance[k]:g} uS; expected 0 or more")
+        raise InputError(f"gap junction {k} joins node {here[k]} to itself; expected another node")
+    return here, there, conductance
 
 
 def _as_gids(name: str, values: object) -> np.ndarray:

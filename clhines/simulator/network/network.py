@@ -1,8 +1,8 @@
 """Network: cells with mechanisms, synapses and connections.
 
-`Network` is what the user describes, cell after cell in natural order; `simulator.model.compile`
-makes a `Model` of it, the arrays that every engine takes. Cells are rooted at their somas, so
-that a soma is eliminated last: what is active only there leaves all other factors constant.
+A user describes a `Network`, cell after cell in natural order; `simulator.model.compile` makes a
+`Model` of it, the arrays of every engine. Cells are rooted at their somas, which are eliminated
+last: if only somas are active, all other factors stay constant.
 
 Units are NEURON's: mV, ms, nA, µS and nF at nodes and in point processes, S/cm² and mA/cm² in
 mechanisms of the membrane, µm² for areas.
@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.core.arrays import stretch_of
-from clhines.core.checks import as_array, as_indices, as_number, as_real, as_whole_number, broadcast
+from clhines.core.checks import as_array, as_indices, as_number, as_real, as_whole_number
 from clhines.core.errors import InputError, meant
 from clhines.core.files import PathLike
 from clhines.core.summary import as_html, counted, range_text
@@ -30,7 +29,7 @@ from clhines.simulator.mechanisms import mechanism as find_mechanism
 from clhines.simulator.mechanisms.builtin import HALF_GAP
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.network import stored
-from clhines.simulator.network.additions import Added, Sources
+from clhines.simulator.network.additions import Added, Sources, as_gap_junctions
 from clhines.simulator.network.groups import (
     Group,
     Inside,
@@ -69,20 +68,16 @@ class Copied:
         return len(self.sources)
 
 
-MAX_GAPS = 20_000_000  # gap junctions that are added at once
-
-
 class Network:
-    """Cells, what is in their membranes, and how they are connected.
+    """Cells, their mechanisms, and their connections.
 
-    What is needed of the cables is read here. A network is frozen once a `Simulation` has been made
-    of it: all that would change it raises `InputError`, as no simulation would see it. More
-    simulations can be made of it.
+    A `Simulation` freezes its network: later changes raise `InputError`, as no simulation would see
+    them. Several simulations can be made of one network.
 
     Parameters
     ----------
     cables : Cable or sequence of Cable, or Structure
-        Repeated in turn to `num_cells` cells; or compartments as arrays, see `from_arrays`.
+        Repeated in turn to `num_cells` cells; or compartments, see `from_arrays`.
     num_cells : int, optional
         Default: one of each.
     branched_from : Network, optional
@@ -94,34 +89,33 @@ class Network:
     forest : Forest
         Nodes have the numbers that they have in their cables; each tree is rooted at its soma.
     soma : (num_cells,) int64
-        Node in the middle of each cell's soma, over all cells: where it spikes, and where the
-        examples put synapses and clamps. Of a soma that branches it is in the middle of its first
-        section, and without a soma in the first segment at the root (`Cable.soma`).
+        Node in the middle of each cell's soma, where its spikes are detected: in the first section
+        of a soma that branches, and in the first segment at the root without soma (`Cable.soma`).
     area : (n,) float64, µm²
         0 at junctions, which have no membrane.
     groups : tuple of Group
     connections : tuple of Connections
     cables : tuple of Cable
-        Of the cells, which take them in turn; none where the network was made of arrays.
+        Of the cells, in turn; none if the network was made of arrays.
     branched_from : Network or None
     celsius : float
-        Temperature, °C; 6.3 at first, as in NEURON. Once set, it is that of all mechanisms to
-        which no other is given.
+        Temperature, °C; 6.3 by default, as in NEURON. A new value applies to all mechanisms that
+        have not been given their own.
     threshold : float or (num_cells,) float64, mV
-        A cell spikes when the middle of its soma comes from below to above this; 10 at first. A
-        text with ``spike:`` at the soma has the threshold of its cell.
+        A cell spikes when the voltage at `soma` rises above this; 10 by default. A text with
+        ``spike:`` at the soma has the threshold of its cell.
     gids : (num_cells,) int64 or None
-        Numbers of the cells among those of all MPI ranks, ascending, where each rank describes its
-        own cells alone; set once, before sources and connections. `connect` then takes gids as
-        sources, of cells of any rank, and `Result.spike_cell` has gids; all else goes by cells,
-        nodes and instances of this network. See `Simulation`, `comm`.
+        Ascending numbers of the cells among the cells of all MPI ranks, if each rank describes its
+        own cells; set once, before sources and connections. Sources of `connect` and
+        `Result.spike_cell` are then gids, of any rank; everything else has the numbers of this
+        network. See `Simulation`, `comm`.
     settings : dict of str to float
         NEURON's ``dt``, ``v_init``, ``secondorder`` and ``t``, if it is from there.
 
     Raises
     ------
     InputError
-        Here and in all methods: what was got, what was expected and where, in one line.
+        Here and in all methods, with the actual and the expected value.
     """
 
     def __init__(
@@ -154,20 +148,16 @@ class Network:
         **options
             Of `clhines.discretise`: `max_length`, `d_lambda`, `nseg`, `Ra`, `cm`.
 
-        Returns
-        -------
-        Network
-
         Raises
         ------
         MorphologyError, CableError, InputError
             As `clhines.read_swc` and `clhines.discretise`.
         """
-        known = [name for name in signature(discretise).parameters if name != "morphology"]
+        names = [name for name in signature(discretise).parameters if name != "morphology"]
         for name in options:
-            if name not in known:
-                near = meant(name, known)
-                raise InputError(f"unknown option {name}; expected {', '.join(known)}{near}")
+            if name not in names:
+                near = meant(name, names)
+                raise InputError(f"unknown option {name}; expected {', '.join(names)}{near}")
         files = [paths] if isinstance(paths, (str, bytes, PurePath)) else list(paths)  # type: ignore[arg-type]
         return cls([discretise(read_swc(path), **options) for path in files], num_cells)  # type: ignore[arg-type]
 
@@ -198,66 +188,35 @@ class Network:
         capacitance : (n,) float, nF
             ``1e-5 * cm * area`` with cm in µF/cm².
         soma : (num_cells,) integer, optional
-            Node of each cell where its spikes are detected; the tree is rooted there, which does
-            not change the network. Default: the roots.
+            Node of each cell where its spikes are detected. Default: the roots.
         around : (n,) integer, optional
-            Node of the same cell that lies around each node, -1 for none: the current through a
-            node's membrane flows into that one, not to the ground, and ``v`` is the difference of
-            both potentials; as NEURON's `extracellular`, whose layers are nodes, too. A node that
-            is around another has no area, its ``v`` is its potential, and its `capacitance` and
-            `g_around` lie between it and what is around it, which is the ground for the outermost.
-            All nodes with some around them have as many, two or more. Those around neighbours may
-            be connected by `g_axial`; what has no such neighbour as parent has any with 0. A
-            point process that is an electrode brings its current into the node, from the ground; it
-            may be at an outermost node, too, others at no node around another. Engines ``steps``
-            and ``reference`` take such cells, with ``secondorder=False``.
+            Enclosing node of each node, in the same cell, -1 for none; as the layers of NEURON's
+            `extracellular`. The current through a node's membrane flows into its enclosing node
+            instead of the ground, and its ``v`` is the difference of both potentials. An enclosing
+            node has no area; its ``v`` is its potential; its `capacitance` and `g_around` lie
+            between it and its own enclosing node, or the ground if it is the outermost. All nodes
+            with enclosing nodes have the same number of layers, two or more. `g_axial` may connect
+            the nodes of one layer around neighbours. An electrode at a node brings its current from
+            the ground; other point processes may not be at enclosing nodes. Engines ``steps`` and
+            ``reference`` support such cells, with ``secondorder=False``.
         g_around : (n,) float, µS, optional
-            Of nodes that are around others, to what is around them; 0 of others.
-
-        Returns
-        -------
-        Network
-
-        Raises
-        ------
-        InputError
-            Shapes, values or trees that do not fit; it names the node.
+            From an enclosing node to its own enclosing node, or the ground; 0 elsewhere.
         """
-        return cls(
-            of_arrays(
-                parent, cell_offsets, area, g_axial, capacitance, soma, around=around,
-                g_around=g_around,
-            )
-        )  # fmt: skip
+        arrays = parent, cell_offsets, area, g_axial, capacitance, soma
+        return cls(of_arrays(*arrays, around=around, g_around=g_around))
 
     def save(self, path: PathLike) -> None:
-        """Write the network to a file, from which `load` makes an equal one without NEURON.
+        """Write the network to an ``.npz`` file, which `load` reads without NEURON.
 
-        It has the cells as arrays, the texts of the mechanisms, parameters, sources, connections,
-        events and all else that a simulation needs; a state of a simulation is saved by
-        `Simulation.save`. Cables are not in it: a network that is loaded has no `cables`, and of
-        words for places ``all``, ``soma`` and ``dendrites`` alone.
-
-        Parameters
-        ----------
-        path : path of an ``.npz`` file
-
-        Raises
-        ------
-        InputError
-            It cannot be written; or this network is copies of another one, or has gids.
+        The file has everything that a simulation needs; `Simulation.save` writes states. It has no
+        cables: in a loaded network the words for places are ``all``, ``soma`` and ``dendrites``.
+        Networks with gids, and copies of networks, cannot be saved.
         """
         stored.save(self, path, self._inside.celsius)
 
     @classmethod
     def load(cls, path: PathLike) -> Network:
-        """Return the network in a file that `save` has written; nothing there is executed.
-
-        Raises
-        ------
-        InputError
-            It cannot be read, is no such file, or is damaged; the message names what is wrong.
-        """
+        """Return the network in a file that `save` has written; nothing there is executed."""
         return stored.load(path, cls)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -279,13 +238,12 @@ class Network:
 
     @property
     def connections(self) -> tuple[Connections, ...]:
-        """What each `connect` that made any returned, in the order of `Simulation.weights`."""
-        found: tuple[Connections, ...] = self._inside.wiring.connections
-        return found
+        """The results of `connect`, without empty ones, in the order of `Simulation.weights`."""
+        return tuple(self._inside.wiring.connections)
 
     @property
     def threshold(self) -> float | np.ndarray:
-        """Float or (num_cells,) float64, mV: at which a cell spikes."""
+        """Voltage at which a cell spikes: float or (num_cells,) float64, mV."""
         return self._inside.threshold
 
     @threshold.setter
@@ -325,12 +283,12 @@ class Network:
         return f"Network({cells}, {nodes}; {groups})"
 
     def _repr_html_(self) -> str:
-        given = sum(len(columns[0]) for columns in self._inside.wiring.columns)
+        connections = sum(len(columns[0]) for columns in self._inside.wiring.columns)
         rows: dict[str, object] = {
             "cells": self.num_cells,
             "nodes": self.forest.num_nodes,
             **{f"group {g.number}, {g.mechanism.name}": g.summary() for g in self.groups},
-            "connections": given,
+            "connections": connections,
             "sources besides cells": self._inside.added.num_sources - self.num_cells,
             "threshold": f"{range_text(self.threshold)} mV",
             "temperature": f"{self.celsius:g} °C",
@@ -350,43 +308,40 @@ class Network:
             Name of a built-in one or of one of `clhines.library`, a mechanism, its text, or a
             ``.mod`` file; of kind ``density``.
         at : str; (count,) integer; (n,) bool; callable
-            ``all``; ``soma``, all segments of the soma, of all its sections if it branches, as in
-            NEURON; ``soma.middle``, the one in its middle, `soma`; ``dendrites``, all that is not
-            the soma, axons too; by the types of the file ``axon``, ``basal`` or ``dend``,
-            ``apical`` or ``apic``. Or nodes by natural index, or a mask. Junctions have no
-            membrane: the words leave them out, and they are refused elsewhere. A word for the soma
-            is refused if a cell has none, and one for a type if no cell has it. Or a
-            function of all nodes' distances from their somas, (n,) µm, that returns a mask.
+            Nodes, a mask, a function of the distance of each node from its soma, (n,) µm, that
+            returns a mask, or a word. ``all``; ``soma``: all segments of the soma; ``soma.middle``:
+            the node `soma`; ``dendrites``: everything else, axons too; by the types of the file:
+            ``axon``, ``basal`` or ``dend``, ``apical`` or ``apic``. Nodes without membrane
+            (junctions) are no part of the words, and refused elsewhere. ``soma`` is refused if a
+            cell has none, and a type if no cell has it.
         **parameters : float, array, callable or `per_cell`
-            One for all or one for each of the nodes, (count,). Other lengths: one for each cell,
-            one for each node of a cell (where all cells are of one cable) or one for each node of
-            the network. A callable is given the distance of each node from its soma along the
-            path, (count,) float64, µm. Those not given have the mechanism's defaults. One whose
-            name is ``at`` or ``mechanism`` is set afterwards: ``group.parameters["at"] = 1``.
+            A value for all nodes, for each node, (count,), for each cell, for each node of a cell
+            (if all cells have one cable), or for each node of the network; or a function of the
+            distance of each node from its soma, (count,) float64, µm. Default: the mechanism's. Set
+            parameters called ``at`` or ``mechanism`` afterwards: ``group.parameters["at"] = 1``.
 
         Returns
         -------
         Group
         """
         self._inside.check_not_frozen("insert()")
-        found = find_mechanism(mechanism)
-        if found.kind != "density":
-            raise InputError(f"{found.name} is a {found.kind} process; use add() for it")
-        nodes = self._inside.places.membrane(found.name, at)
-        again = self._inside.places.in_round(at, nodes)
-        check_once(self.groups, found, nodes, self.forest, again)
-        return self._group(found, nodes, parameters, again)
+        density = find_mechanism(mechanism)
+        if density.kind != "density":
+            raise InputError(f"{density.name} is a {density.kind} process; use add() for it")
+        nodes = self._inside.places.membrane(density.name, at)
+        in_round = self._inside.places.in_round(at, nodes)
+        check_once(self.groups, density, nodes, self.forest, in_round)
+        return self._group(density, nodes, parameters, in_round)
 
     def add(self, mechanism: str | Path | Mechanism, at: Where, **parameters: Value) -> Group:
-        """Add point processes, one at each of the nodes given.
+        """Add point processes, one at each node.
 
         Parameters
         ----------
         mechanism : str, path or Mechanism
-            Name of a built-in one (also NEURON's, as ``IClamp``) or of one of `clhines.library`, a
-            mechanism, its text, or a ``.mod`` file; of kind ``point``.
+            As in `insert`, of kind ``point``; NEURON's names, as ``IClamp``, are accepted.
         at : str; integer or (count,) integer; (n,) bool; callable
-            As in `insert`, but one node may come several times, and junctions are accepted.
+            As in `insert`; nodes may repeat, and may be junctions.
         **parameters : float, array, callable or `per_cell`
             As in `insert`.
 
@@ -395,22 +350,27 @@ class Network:
         Group
         """
         self._inside.check_not_frozen("add()")
-        found = find_mechanism(mechanism)
-        if found.kind != "point":
-            raise InputError(f"{found.name} is a {found.kind} mechanism; use insert() for it")
-        return self._group(found, self._inside.places.of(at), parameters)
+        point = find_mechanism(mechanism)
+        if point.kind != "point":
+            raise InputError(f"{point.name} is a {point.kind} mechanism; use insert() for it")
+        return self._group(point, self._inside.places.of(at), parameters)
 
     def _group(
-        self, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[str, object], again: int = 0
+        self,
+        mechanism: Mechanism,
+        nodes: np.ndarray,
+        parameters: Mapping[str, object],
+        in_round: int = 0,
     ) -> Group:
         check_name(self.groups, mechanism)
         area_at = np.zeros_like if mechanism.kind == "artificial" else self._inside.places.area_at
-        values = values_of(self._inside, mechanism, nodes, area_at, given)
+        values = values_of(self._inside, mechanism, nodes, area_at, parameters)
         nodes.setflags(write=False)
-        own = Parameters(self._inside, mechanism.name, nodes, values, given, mechanism.units)
+        name, units = mechanism.name, mechanism.units
+        checked = Parameters(self._inside, name, nodes, values, parameters, units)
         if self._inside.celsius is not None or "celsius" in mechanism.program.built_in:
-            own.set_default("celsius", self.celsius)
-        group = Group(self, len(self._inside.groups), mechanism, nodes, own, again)
+            checked.set_default("celsius", self.celsius)
+        group = Group(self, len(self._inside.groups), mechanism, nodes, checked, in_round)
         self._inside.groups.append(group)
         net = mechanism.program.net
         if net is not None and net.emits:
@@ -420,9 +380,9 @@ class Network:
     # -- places --------------------------------------------------------------------------------
 
     def nodes(self, cell: ArrayLike | None = None, at: Where = "all") -> np.ndarray:
-        """(m,) int64: nodes of some cells, all by default, that `at` means, as in `insert`.
+        """Return the nodes at a place, as in `insert`, of some cells or of all; (m,) int64.
 
-        ``net.nodes(cell=7, at="apical")``; one place of a section is
+        ``net.nodes(cell=7, at="apical")``. One place of a section is
         ``net.forest.cell_offsets[cell] + cable.node(section, x)``.
         """
         return self._inside.places.nodes(cell, at)
@@ -430,29 +390,23 @@ class Network:
     def psection(self, node: int) -> dict[str, dict[str, float]]:
         """Return the parameters at a node by mechanism, as NEURON's ``psection``.
 
-        Parameters
-        ----------
-        node : integer
-            By natural index, see `nodes`.
-
-        Returns
-        -------
-        dict of str to dict of str to float
-            Of a mechanism of the membrane by its name; of a point process by its name and the
-            instance of its group, as ``expsyn[3]``. Units are those of `Mechanism.units`.
+        A mechanism of the membrane has its name, a point process its name and instance, as
+        ``expsyn[3]``. Units are those of `Mechanism.units`.
         """
         (node,) = as_indices("node", node, self.forest.num_nodes, "node").tolist()
-        found = {}
+        parameters = {}
         for group in self.groups:
             for k in np.flatnonzero(group.nodes == node).tolist():
                 name = group.mechanism.name
                 key = name if group.mechanism.kind == "density" else f"{name}[{k}]"
                 values = group.parameters.items()
-                found[key] = {n: float(v[k] if isinstance(v, np.ndarray) else v) for n, v in values}
-        return found
+                parameters[key] = {
+                    n: float(v[k] if isinstance(v, np.ndarray) else v) for n, v in values
+                }
+        return parameters
 
     def per_cell(self, values: ArrayLike) -> PerCell:
-        """Return a parameter that has a value for each cell, whatever nodes it is given for."""
+        """Return a parameter with a value for each cell, for any nodes."""
         return self._inside.places.per_cell(values)
 
     # -- sources, ions and more -------------------------------------------------------------------
@@ -460,47 +414,35 @@ class Network:
     def add_detector(
         self, node: ArrayLike, threshold: ArrayLike = 10.0, refractory: ArrayLike = 0.0
     ) -> Sources:
-        """Detect spikes at nodes; what it returns is a source for `connect`.
-
-        A spike is where v comes from below to above the threshold.
+        """Detect spikes at nodes, as sources for `connect`: v rises above the threshold.
 
         Parameters
         ----------
         node : integer or (count,) integer
         threshold : float or (count,) float, mV
         refractory : float or (count,) float, ms
-            Two spikes of a detector are at least so far apart, to whole steps: in this time after a
-            spike, v may cross the threshold without another one. Where v is still above the
-            threshold at its end, it has to fall below first.
-
-        Returns
-        -------
-        Sources
+            Smallest time between two spikes of a detector, rounded to whole steps. If v is still
+            above the threshold at its end, it must fall below before the next spike.
         """
         return self._inside.added.add_detector(node, threshold, refractory)
 
     def spike_source(self, times: Sequence[ArrayLike]) -> Sources:
-        """Make sources whose events are given, as NEURON's VecStim.
+        """Make sources with given event times, as NEURON's VecStim.
 
         Parameters
         ----------
         times : sequence of (k,) float, ms
-            One a source, in any order.
-
-        Returns
-        -------
-        Sources
+            The times of each source, in any order.
         """
         return self._inside.added.spike_source(times)
 
     def source_numbers(self, source: object, index: ArrayLike | None = None) -> np.ndarray:
-        """Return the numbers of sources, as `Result.spike_cell` has them.
+        """Return the numbers of sources in `Result.spike_cell`.
 
         Parameters
         ----------
         source : integer array, Sources or Group
-            Cells; what `add_detector` or `spike_source` gave; or a group whose instances send
-            events.
+            As in `connect`.
         index : integer array, optional
             Which of them; default: all.
         """
@@ -510,7 +452,7 @@ class Network:
     def add_artificial(
         self, mechanism: str | Mechanism, count: int = 1, **parameters: ArrayLike
     ) -> Group:
-        """Add artificial cells: instances without a node, that take and send events.
+        """Add artificial cells: instances without a node that receive and send events.
 
         Parameters
         ----------
@@ -525,11 +467,11 @@ class Network:
             A target and a source for `connect`.
         """
         self._inside.check_not_frozen("add_artificial()")
-        found = find_mechanism(mechanism)
-        if found.kind != "artificial":
-            raise InputError(f"{found.name} is a {found.kind} mechanism; use insert() or add()")
+        cell = find_mechanism(mechanism)
+        if cell.kind != "artificial":
+            raise InputError(f"{cell.name} is a {cell.kind} mechanism; use insert() or add()")
         nodes = np.full(as_whole_number("count", count, 0), -1)
-        return self._group(found, nodes, parameters)
+        return self._group(cell, nodes, parameters)
 
     def ion(
         self,
@@ -541,7 +483,7 @@ class Network:
         co: ArrayLike | None = None,
         style: ArrayLike | None = None,
     ) -> None:
-        """Give an ion its values; it is wherever a mechanism uses it, and at the nodes given.
+        """Set an ion's values; it exists at these nodes and wherever a mechanism uses it.
 
         Parameters
         ----------
@@ -555,13 +497,12 @@ class Network:
         ci, co : float or (count,) float, mM
             Concentrations at the start, inside and outside.
         style : integer or (count,) integer
-            NEURON's bits, as `h.ion_style` returns them; default: by what mechanisms use.
+            NEURON's bits, as `h.ion_style` returns them; default: by the use in mechanisms.
         """
         nodes = np.flatnonzero(self.area > 0) if nodes is None else nodes
-        given = {"e": e, "ci": ci, "co": co, "style": style}
-        self._inside.added.ion(
-            name, nodes, valence, {k: v for k, v in given.items() if v is not None}
-        )
+        values = {"e": e, "ci": ci, "co": co, "style": style}
+        values = {k: v for k, v in values.items() if v is not None}
+        self._inside.added.ion(name, nodes, valence, values)
 
     def set_pointer(
         self,
@@ -578,60 +519,38 @@ class Network:
         name : str
             Of the pointer.
         to : integer or (count,) integer, or (Group, str, integer or (count,) integer)
-            Nodes, of any cells; or a group, a variable that it sets and keeps, and which of its
-            instances, as for every POINTER that the mechanism writes. One that it reads has the
-            value of then: mechanisms act one after the other, in the order of `insert` and `add`.
+            Nodes, of any cells; or a group, a variable that it sets and keeps, and instances of it.
+            A POINTER that the mechanism writes needs the latter. Mechanisms act in the order of
+            `insert` and `add`: a POINTER reads the value at that time.
         index : (count,) integer, optional
             Which of the group's instances; default: all.
-
-        Raises
-        ------
-        InputError
-            There is no such pointer, variable, node or instance, or their numbers differ.
         """
         self._inside.added.set_pointer(group, name, to, index)
 
     def gap(self, a: ArrayLike, b: ArrayLike, g: ArrayLike) -> Group:
         """Join nodes by gap junctions; the arrays broadcast.
 
-        Each half is a point process with ``i = g*(v - vgap)`` [nA], outward. `vgap`, the voltage on
-        the other side, is that of the begin of each step, as with NEURON's
-        ``ParallelContext.source_var`` and ``target_var``. So its part is explicit: where g exceeds
-        the capacitance over dt of a node, voltages may oscillate.
+        Each half is a point process with ``i = g*(v - vgap)`` [nA], outward. `vgap` is the voltage
+        of the other half at the begin of the step, as with NEURON's ``ParallelContext.source_var``
+        and ``target_var``. The current is explicit: if g exceeds the capacitance of a node over dt,
+        voltages may oscillate.
 
         Parameters
         ----------
         a, b : integer or (m,) integer
-            Nodes by natural index, see `nodes`; of any cells.
+            Nodes of any cells by natural index, see `nodes`.
         g : float or (m,) float, µS
+            0 or more.
 
         Returns
         -------
         Group
             The halves at `a`, then those at `b`, 2m instances; to `record` ``i`` and to `set` `g`.
-
-        Raises
-        ------
-        InputError
-            `g` is negative, or a junction joins a node to itself.
         """
         self._inside.check_not_frozen("gap()")
-        ends = broadcast({"a": a, "b": b, "g": g}, {"g": "uS"})
-        if ends["g"].size > MAX_GAPS:
-            raise InputError(f"{ends['g'].size} gap junctions; expected at most {MAX_GAPS}")
-        n = self.forest.num_nodes
-        here, there = (as_indices(name, ends[name], n, "node") for name in "ab")
-        conductance = as_real("g", ends["g"])
-        bad = np.flatnonzero((here == there) | (conductance < 0))
-        if len(bad):
-            k = int(bad[0])
-            raise InputError(
-                f"g of gap junction {k} is {conductance[k]:g} uS; expected 0 or more"
-                if conductance[k] < 0
-                else f"gap junction {k} joins node {here[k]} to itself; expected another node"
-            )
-        both = np.concatenate([here, there])
-        halves = self.add(Mechanism.from_nmodl(HALF_GAP), both, g=np.tile(conductance, 2))
+        here, there, conductance = as_gap_junctions(a, b, g, self.forest.num_nodes)
+        mechanism, nodes = Mechanism.from_nmodl(HALF_GAP), np.concatenate([here, there])
+        halves = self.add(mechanism, nodes, g=np.tile(conductance, 2))
         self.set_pointer(halves, "vgap", np.concatenate([there, here]))
         return halves
 
@@ -644,7 +563,7 @@ class Network:
         y: ArrayLike,
         continuous: bool = True,
     ) -> None:
-        """Let a parameter of an instance take values in time, as NEURON's Vector.play.
+        """Change a parameter of an instance in time, as NEURON's Vector.play.
 
         Parameters
         ----------
@@ -661,7 +580,7 @@ class Network:
         self._inside.added.play(group, index, name, t, y, continuous)
 
     def random(self, group: Group, name: str, ids: ArrayLike, index: int = 0) -> None:
-        """Give the streams of a RANDOM variable their numbers, as NEURON's ``set_ids``.
+        """Set the numbers of the streams of a RANDOM variable, as NEURON's ``set_ids``.
 
         Parameters
         ----------
@@ -688,56 +607,44 @@ class Network:
     ) -> Connections:
         """Send an event to an instance at each event of a source; the arrays broadcast.
 
-        Or, with `Pairs` as `index`, as a rule says: ``net.connect(np.arange(3200), synapses,
+        Or, with `Pairs` as `index`, by a rule: ``net.connect(np.arange(3200), synapses,
         clhines.Pairs.bernoulli(0.02), weight=0.006)``. Such connections take 8 bytes each, and 8
         more for each of weight and delay that is `Drawn`.
 
         Parameters
         ----------
         source : integer array, Sources or Group
-            Cells, by gid where the network has `gids`; what `add_detector` or `spike_source` gave;
+            Cells, by gid if the network has `gids`; a result of `add_detector` or `spike_source`;
             or a group whose instances send events.
         target : Group
-            Of a mechanism that takes events.
+            Of a mechanism that receives events.
         index : integer array or Pairs, optional
-            Which of the group's instances; default: all of them in order. With `Pairs`, which of
-            the sources are connected to which of all instances.
+            Which of the group's instances; default: all of them in order. With `Pairs`, the pairs
+            of sources and instances that are connected.
         weight : float, (m,) or (m, k) float array, or Drawn
-            In the unit of the mechanism, µS for the built-in ones; without it 0, as in NEURON, and
-            a warning. Of a mechanism that takes several weights a row for each connection; those
-            not given are 0. With `Pairs` a number, or `Drawn` for each pair.
+            In the unit of the mechanism, µS for the built-in ones; default: 0, as in NEURON, and a
+            warning. If the mechanism has several weights, a row for each connection; missing
+            columns are 0. With `Pairs` a number, or `Drawn` for each pair.
         delay : float array, ms, or Drawn
-            One step or more, which `simulator.model.compile` checks. It acts after the nearest
-            whole number of steps, n + 1/2 steps after n + 1, as in NEURON: see `delay_steps`. Where
-            events act at exact times, as with detectors or ions, any delay above 0, and 0 itself
-            where the source is no cell.
+            One step or more, which `simulator.model.compile` checks, rounded to whole steps as in
+            NEURON, see `delay_steps`. If events act at exact times, as with detectors or ions, any
+            delay above 0, and 0 if the source is no cell.
         rule : Rule, optional
             Of `simulator.network.plasticity`: one for all plastic connections of a network.
         source_index : integer array, optional
-            Which of the sources, where `source` is no array of cells; default: all in order.
+            Which of the sources, if `source` is no array of cells; default: all in order.
 
         Returns
         -------
         Connections
-            Their sources, targets, weights and delays, and where `Simulation.weights` has them.
+            Their sources, targets, weights and delays, and their places in `Simulation.weights`.
         """
         self._inside.check_not_frozen("connect()")
-        self._inside.wiring.check_target(target)
+        wiring = self._inside.wiring
+        wiring.check_target(target)
         numbers = self._inside.added.source_numbers(source, source_index)
-        if len(numbers):
-            weight = weight_or_none(weight, target, "connect()")
-        weight = 0.0 if weight is None else weight
-        if isinstance(index, Pairs):
-            if self.gids is not None:
-                raise InputError("index is Pairs; expected instances, as the network has gids")
-            cell = stretch_of(self.forest.cell_offsets, target.nodes)
-            given = index, weight, delay, rule, np.where(target.nodes < 0, -1, cell)
-            return self._inside.wiring.connect_pairs(numbers, target, *given)
-        for name, value in (("weight", weight), ("delay", delay)):
-            if isinstance(value, Drawn):
-                raise InputError(f"{name} is Drawn; expected numbers, as index is not Pairs")
-        index = np.arange(len(target)) if index is None else index
-        return self._inside.connect(numbers, target, index, weight, delay, rule)
+        made: Connections = wiring.connect(numbers, target, index, weight, delay, rule)
+        return made
 
     def add_event(
         self,
@@ -746,19 +653,18 @@ class Network:
         time: ArrayLike = 0.0,
         weight: ArrayLike | None = None,
     ) -> None:
-        """Send an event from outside; the arrays broadcast.
+        """Send an external event; the arrays broadcast.
 
         Parameters
         ----------
         target : Group
-            Of a mechanism that takes events.
+            Of a mechanism that receives events.
         index : integer array
             Which of the group's instances.
         time : float array, ms
-            It acts in the first step whose middle is not before it, as in NEURON: see
-            `event_steps`.
+            It acts in the first step whose middle is not earlier, as in NEURON: see `event_steps`.
         weight : float array
-            Without it 0, and a warning.
+            Default: 0, and a warning.
         """
         self._inside.check_not_frozen("add_event()")
         self._inside.wiring.check_target(target)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.core.arrays import each, once
+from clhines.core.arrays import each, once, stretch_of
 from clhines.core.checks import as_array, as_indices, as_real, broadcast, unchangeable
 from clhines.core.errors import InputError, warn_caller
 from clhines.core.quantities import as_numbers
@@ -112,21 +112,35 @@ class Wiring:
         self,
         source: np.ndarray,
         target: Group,
-        index: ArrayLike,
-        weight: ArrayLike,
-        delay: ArrayLike,
+        index: ArrayLike | Pairs | None,
+        weight: ArrayLike | Drawn | None,
+        delay: ArrayLike | Drawn,
         rule: Rule | None,
     ) -> Connections:
+        """Make and keep connections from sources by number; see `Network.connect`."""
+        if len(source):
+            weight = weight_or_none(weight, target, "connect()")
+        weight = 0.0 if weight is None else weight
+        if isinstance(index, Pairs):
+            if inside(self.network).gids is not None:
+                raise InputError("index is Pairs; expected instances, as the network has gids")
+            self._check_rule(rule)
+            return self._connect_pairs(source, target, index, weight, delay, rule)
+        if isinstance(weight, Drawn):
+            raise InputError("weight is Drawn; expected numbers, as index is not Pairs")
+        if isinstance(delay, Drawn):
+            raise InputError("delay is Drawn; expected numbers, as index is not Pairs")
         self._check_rule(rule)
         rows = rows_of_weights(weight, target)
-        given = {"source": source, "index": index, "weight": np.arange(len(rows)), "delay": delay}
-        arrays = broadcast(given, {"delay": "ms"})
+        index = np.arange(len(target)) if index is None else index
+        columns = {"source": source, "index": index, "weight": np.arange(len(rows)), "delay": delay}
+        arrays = broadcast(columns, {"delay": "ms"})
         which = arrays["weight"]
         row = rows[which] if len(rows) > 1 else np.broadcast_to(rows, (len(which), rows.shape[1]))
         instance = as_indices("index", arrays["index"], len(target), target.mechanism.name)
         return self._keep(arrays["source"], target, instance, row, arrays["delay"], rule)
 
-    def connect_pairs(
+    def _connect_pairs(
         self,
         source: np.ndarray,
         target: Group,
@@ -134,31 +148,27 @@ class Wiring:
         weight: ArrayLike | Drawn,
         delay: ArrayLike | Drawn,
         rule: Rule | None,
-        cell: np.ndarray,
     ) -> Connections:
-        """Make and keep connections by a rule; `cell` is that of each target, -1 of none."""
-        self._check_rule(rule)
-        if not isinstance(delay, Drawn):
-            delay = as_array("delay", delay, unit="ms")
+        """Make and keep connections by a rule, with weights and delays alike or drawn."""
         rows = rows_of_weights(0.0 if isinstance(weight, Drawn) else weight, target)
-        for name, size in (("weight", len(rows)), ("delay", np.size(delay))):  # type: ignore[arg-type]
+        delays = as_array("delay", 0.0 if isinstance(delay, Drawn) else delay, unit="ms")
+        for name, size in (("weight", len(rows)), ("delay", delays.size)):
             if size != 1:
                 raise InputError(
                     f"{name} has {size} values beside Pairs; expected a number or Drawn"
                 )
         call = len(self.columns)
-        row, instance = connected(pairs, call, source, cell)
-        drawn = {
-            name: value.of_pairs((pairs.seed, call, k), row, instance)
-            for k, (name, value) in enumerate((("weight", weight), ("delay", delay)), 1)
-            if isinstance(value, Drawn)
-        }
+        cell = stretch_of(self.network.forest.cell_offsets, target.nodes)
+        row, instance = connected(pairs, call, source, np.where(target.nodes < 0, -1, cell))
         rows = np.broadcast_to(rows, (len(row), rows.shape[1]))
-        if "weight" in drawn and rows.shape[1]:
-            rows = np.concatenate([drawn["weight"][:, None], rows[:, 1:]], axis=1)
+        if isinstance(weight, Drawn) and rows.shape[1]:
+            drawn = weight.of_pairs((pairs.seed, call, 1), row, instance)
+            rows = np.concatenate([drawn[:, None], rows[:, 1:]], axis=1)
+        delays = np.broadcast_to(delays, len(row))
+        if isinstance(delay, Drawn):
+            delays = delay.of_pairs((pairs.seed, call, 2), row, instance)
         if not np.array_equal(source, np.arange(len(source))):
             row = source.astype(np.int32)[row]
-        delays = drawn.get("delay", np.broadcast_to(delay, len(row)))  # type: ignore[arg-type]
         return self._keep(row, target, instance, rows, delays, rule)
 
     def _keep(
