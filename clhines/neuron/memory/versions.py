@@ -12,10 +12,7 @@ import json
 import logging
 import os
 import platform
-import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 
 import clhines
@@ -84,6 +81,10 @@ def _result(key: dict[str, object], version: str, test: str) -> str:
 
 def _tested(version: str, test: str) -> str:
     """Run the self-test; return what is wrong, empty if nothing; an InputError: it has not run."""
+    import signal  # these take longer than the rest of the module
+    import subprocess
+    import tempfile
+
     what = f"the self-test of {version}, once for each version"
     phase(what)
     path = [os.path.abspath(folder) for folder in sys.path if isinstance(folder, str)]

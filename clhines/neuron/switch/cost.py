@@ -42,7 +42,7 @@ _MARGIN = 0.9  # the device has to end by this factor sooner than NEURON
 _STEP, _SEGMENT, _INSTANCE, _TEXT = 3e-6, 12e-9, 12e-9, 15e-9
 # once: modules, a context, a model; each segment; each mechanism, and its kernels
 _MODULES, _MODEL, _PER_SEGMENT, _PER_MECHANISM = 0.45, 0.25, 8e-6, 0.02
-_COMPILE, _COMPILE_MECHANISM = 0.5, 0.1
+_COMPILE, _COMPILE_MECHANISM = 0.8, 0.15
 _TRUST, _SELF_TEST = 2.5, 4.0  # the self-tests of a device and of NEURON, at their first use
 # each call, each segment in it; each step, and the share of NEURON's time that the device takes
 _CALL, _CALL_SEGMENT, _LAUNCH, _SHARE = 0.015, 0.5e-6, 1e-6, 0.25

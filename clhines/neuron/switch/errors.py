@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import multiprocessing
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -54,7 +54,8 @@ class ErrorRelay:
         if self._depth:  # Python raises it, on the ranks that have it
             self._aborts.value = 0
         self.message = " ".join(str(error).split())[:_SHOWN]
-        if multiprocessing.parent_process() is not None:  # whose pool may drop exceptions
+        processes = sys.modules.get("multiprocessing.process")
+        if processes is not None and processes.parent_process() is not None:  # in a pool
             say_to_caller(f"this model has not been run: {self.message}")
         self._prints.value = int(not self._in_python.value)
 

@@ -47,7 +47,7 @@ def test_a_version_passes_once_and_the_result_is_kept(cell, monkeypatch):
         calls.append(given)
         return run(*given, **named)
 
-    monkeypatch.setattr(versions.subprocess, "run", counted)
+    monkeypatch.setattr(subprocess, "run", counted)
     assert clhines.neuron.check() == [] == clhines.neuron.check()
     monkeypatch.setattr(versions, "_results", {})
     clhines.neuron.run(0.1, engine="reference")
