@@ -29,18 +29,18 @@ def add_sources(
     )
     stims = [o.sender for o in origins if o.sender is not None and o.sender[0] in trains.names]
     made = network.spike_source([trains.times.get(s, ()) for s in stims])
-    found: list[tuple[Sources | Group, int]] = []
+    sources: list[tuple[Sources | Group, int]] = []
     places = {k: place for place, k in enumerate(at)}
     numbers = {sender: place for place, sender in enumerate(stims)}
     for k, origin in enumerate(origins):
         if origin.sender is None:
-            found.append((detectors, places[k]))
+            sources.append((detectors, places[k]))
         elif origin.sender in numbers:
-            found.append((made, numbers[origin.sender]))
+            sources.append((made, numbers[origin.sender]))
         else:
             name, instance = origin.sender
-            found.append((groups[name], instance))
-    return found
+            sources.append((groups[name], instance))
+    return sources
 
 
 def connect(
@@ -50,23 +50,23 @@ def connect(
     sources: list[tuple[Sources | Group, int]],
 ) -> np.ndarray:
     wires, made = model.wires, list[np.ndarray]()
-    known = np.array([name in groups for name in wires.senders.names], bool)
+    is_group = np.array([name in groups for name in wires.senders.names], bool)
     name = wires.senders.name[wires.target]
-    some = np.flatnonzero((wires.origin >= 0) & known[name])
+    some = np.flatnonzero((wires.origin >= 0) & is_group[name])
     parts = {id(source): source for source, _ in sources}
     numbers = {key: k for k, key in enumerate(parts)}
     part = np.array([numbers[id(source)] for source, _ in sources], np.int64)
     place = np.array([k for _, k in sources], np.int64)
-    key = part[wires.origin[some]] * len(known) + name[some]
+    key = part[wires.origin[some]] * len(is_group) + name[some]
     keys, first = np.unique(key, return_index=True)
     for one in keys[np.argsort(first)].tolist():
         chosen = some[key == one]
-        group = groups[wires.senders.names[one % len(known)]]
+        group = groups[wires.senders.names[one % len(is_group)]]
         if group.mechanism.program.net is None:
             what = refusal("neuron.netcon-what-takes-no-events")
             raise RejectedError([Rejected(group.mechanism.name, what)])
         network.connect(
-            [*parts.values()][one // len(known)],
+            [*parts.values()][one // len(is_group)],
             group,
             index=wires.senders.instance[wires.target[chosen]],
             weight=_rows(model, chosen),

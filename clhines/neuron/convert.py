@@ -47,7 +47,7 @@ class Rejected:
         Empty where it is none.
     construct : str
     way_out : str
-        Empty where none is known.
+        Empty if there is none.
     file : str
     line : int
         0 where there is none.
@@ -104,8 +104,8 @@ def converted(
     for name in pointers:
         text = pointing(text, name)
     try:
-        given = use_tables, secondorder, function_tables, queue, kept, draws
-        return constructed(text, entry.file, *given)
+        options = use_tables, secondorder, function_tables, queue, kept, draws
+        return constructed(text, entry.file, *options)
     except NmodlError as error:
         return [
             Rejected(entry.name, r.construct, _way_out(r), r.file, r.line) for r in error.rejections
@@ -155,7 +155,7 @@ class MadeTable:
     aside: frozenset[str]
     early: bool
 
-    def given(self, values: np.ndarray) -> FunctionTable:
+    def with_values(self, values: np.ndarray) -> FunctionTable:
         """Return the table with these values, (rows, columns), as a mechanism takes it."""
         axes = tuple(tuple(map(float, range(n))) for n in values.shape)
         return FunctionTable(axes, tuple(values.ravel().tolist()))
@@ -164,63 +164,71 @@ class MadeTable:
 @lru_cache(maxsize=64)  # an import asks several times
 def tables_of(text: str, path: str) -> dict[str, MadeTable]:
     """Return the TABLEs of an NMODL text, by block."""
-    file, found = parse(text, path, Includes(Path(path).parent)), dict[str, MadeTable]()
+    file, tables = parse(text, path, Includes(Path(path).parent)), dict[str, MadeTable]()
     for name, block in file.blocks.items():
         for s in block.body:
             if s.kind == "table":
-                found[name] = _table_of(file, block, s)
-    return found
+                tables[name] = _table_of(file, block, s)
+    return tables
 
 
-def _table_of(file: File, own: Block, s: Statement) -> MadeTable:
-    block, (names, depends, n) = own.name, s.names
-    columns, of_function = list[str](), own.sort == "FUNCTION"
+def _table_of(file: File, block_of_table: Block, s: Statement) -> MadeTable:
+    block, (names, depends, n) = block_of_table.name, s.names
+    columns, of_function = list[str](), block_of_table.sort == "FUNCTION"
     for name in (block,) if of_function else names:  # type: ignore[attr-defined]
         length = file.variables[name].length if name in file.variables else 0
         columns += [f"{name}.{k}" for k in range(length)] if length else [name]
-    settled = of_function and not any(uses(own.body, name) for name in _changing(file, own))
-    bodies = [own.body, *(file.blocks[name].body for name in _called_by(own.body, file.blocks))]
-    made_of = {"celsius", "dt", *file.variables} - {block, *own.arguments, *names}  # type: ignore[misc]
-    made_of -= set_by(own.body, file.blocks)
+    settled = of_function and not any(
+        uses(block_of_table.body, name) for name in _changing(file, block_of_table)
+    )
+    bodies = [
+        block_of_table.body,
+        *(file.blocks[name].body for name in _called_by(block_of_table.body, file.blocks)),
+    ]
+    made_of = {"celsius", "dt", *file.variables} - {block, *block_of_table.arguments, *names}  # type: ignore[misc]
+    made_of -= set_by(block_of_table.body, file.blocks)
     made_of = {name for name in made_of if any(uses(body, name) for body in bodies)}
     initial = file.main["INITIAL"].body if "INITIAL" in file.main else []
     begun = frozenset(made_of & set_by(initial, file.blocks))
     beyond = frozenset(made_of.difference(depends))  # type: ignore[arg-type]
-    aside = _set_aside(file, own) - {*names}  # type: ignore[misc]
+    aside = _set_aside(file, block_of_table) - {*names}  # type: ignore[misc]
     early = block in _called_by(initial, file.blocks)
-    found = settled, beyond, begun, aside, early
-    return MadeTable(tuple(columns), tuple(depends), int(n) + 1, *found)  # type: ignore[arg-type, call-overload]
+    analysis = settled, beyond, begun, aside, early
+    return MadeTable(tuple(columns), tuple(depends), int(n) + 1, *analysis)  # type: ignore[arg-type, call-overload]
 
 
-def _changing(file: File, own: Block) -> set[str]:
+def _changing(file: File, block_of_table: Block) -> set[str]:
     """Return what may change in a run, and names of other blocks, for a FUNCTION's TABLE."""
-    found = {name for name, block in file.blocks.items() if block is not own}
-    found |= {"v", "t", *file.pointers, *file.range}
-    found |= {name for ion in file.ions for name in (*ion.reads, *ion.writes)}
-    found |= {n for n, variable in file.variables.items() if variable.sort == "state"}
+    changing = {name for name, block in file.blocks.items() if block is not block_of_table}
+    changing |= {"v", "t", *file.pointers, *file.range}
+    changing |= {name for ion in file.ions for name in (*ion.reads, *ion.writes)}
+    changing |= {n for n, variable in file.variables.items() if variable.sort == "state"}
     for name, part in file.main.items():
-        found |= set_by(part.body, file.blocks) if name != "INITIAL" else set()
-    return found - {own.name, *own.arguments}
+        changing |= set_by(part.body, file.blocks) if name != "INITIAL" else set()
+    return changing - {block_of_table.name, *block_of_table.arguments}
 
 
-def _set_aside(file: File, own: Block) -> frozenset[str]:
+def _set_aside(file: File, block_of_table: Block) -> frozenset[str]:
     """Return the variables that a block or what it calls sets, and that any other one uses."""
-    within = {own.name, *_called_by(own.body, file.blocks)}
-    local = {one[0] for s in own.body if s.kind == "local" for one in s.names}  # type: ignore[index]
+    within = {block_of_table.name, *_called_by(block_of_table.body, file.blocks)}
+    local = {one[0] for s in block_of_table.body if s.kind == "local" for one in s.names}  # type: ignore[index]
     others = [*file.main.values(), *(b for n, b in file.blocks.items() if n not in within)]
-    rest = {name: b for name, b in file.blocks.items() if b is not own}
+    rest = {name: b for name, b in file.blocks.items() if b is not block_of_table}
     others += [rest[name] for b in others for name in _called_by(b.body, rest)]
-    found = set_by(own.body, file.blocks).difference(local, own.arguments) & file.variables.keys()
-    return frozenset(n for n in found if any(uses(b.body, n) for b in others))
+    set_names = (
+        set_by(block_of_table.body, file.blocks).difference(local, block_of_table.arguments)
+        & file.variables.keys()
+    )
+    return frozenset(n for n in set_names if any(uses(b.body, n) for b in others))
 
 
 def _called_by(body: Sequence[Statement], blocks: Mapping[str, Block]) -> set[str]:
     """Return the names of blocks that statements call, and of those that these call."""
-    found, new = set[str](), {name for name in blocks if uses(body, name)}
+    called, new = set[str](), {name for name in blocks if uses(body, name)}
     while new:
-        found |= new
-        new = {n for n in blocks if any(uses(blocks[k].body, n) for k in new)} - found
-    return found
+        called |= new
+        new = {n for n in blocks if any(uses(blocks[k].body, n) for k in new)} - called
+    return called
 
 
 def table_rows(mechanism: Mechanism, block: str, now: Callable[[str], float]) -> np.ndarray | None:
@@ -259,9 +267,9 @@ def begins_as(mechanism: Mechanism, names: Collection[str], now: Callable[[str],
     """Return one of some variables that is not as INITIAL would set it now; empty where all are."""
     writes = mechanism.compiled.bodies["initial"].writes
     shared = (q for q in mechanism.program.parameters if q.is_global)
-    given = {"celsius": now("celsius"), **{q.name: now(split_name(q)[0]) for q in shared}}
+    parameters = {"celsius": now("celsius"), **{q.name: now(split_name(q)[0]) for q in shared}}
     for name in sorted({*names} & writes.keys()):
-        value = value_of(writes[name], given)
+        value = value_of(writes[name], parameters)
         if value is not None and not np.isclose(value, now(name), 1e-12, 0, equal_nan=True):
             return name
     return ""
@@ -269,7 +277,7 @@ def begins_as(mechanism: Mechanism, names: Collection[str], now: Callable[[str],
 
 def rounded_tables(mechanism: Mechanism) -> list[str]:
     """Return TABLEs of no variable with a row so near to 0/0 that it is of rounding in NEURON."""
-    found, bodies = list[str](), mechanism.compiled.bodies
+    rounded, bodies = list[str](), mechanism.compiled.bodies
     for table in mechanism.program.tables:
         name = f"table_{table.name}"
         if table.depends or table.held or table.made:
@@ -279,8 +287,8 @@ def rounded_tables(mechanism: Mechanism) -> list[str]:
             low, high = (float(end.value) for end in ends)
             rows = np.cumsum([low, *[(high - low) / table.n] * table.n])
             if is_beside(bodies[name].every(), rows, mechanism.defaults):
-                found.append(table.name)
-    return found
+                rounded.append(table.name)
+    return rounded
 
 
 def table_refused(construct: str) -> str:
@@ -297,8 +305,8 @@ def set_in_steps(entry: CatalogueEntry) -> set[str]:
 
 def lengths_of(entry: CatalogueEntry) -> dict[str, int]:
     """Return the lengths of a file's arrays by name, and 0 for each other variable."""
-    found = parse(entry.text, entry.file, Includes(Path(entry.file).parent))
-    return {name: variable.length for name, variable in found.variables.items()}
+    file = parse(entry.text, entry.file, Includes(Path(entry.file).parent))
+    return {name: variable.length for name, variable in file.variables.items()}
 
 
 def constructed(
@@ -320,7 +328,7 @@ def constructed(
 def _code(text: str) -> str:
     """Return an NMODL text with blanks for its comments."""
     comment = r"COMMENT\b.*?ENDCOMMENT|[:?][^\n]*"
-    return re.sub(comment, lambda found: " " * len(found[0]), text, flags=re.DOTALL)
+    return re.sub(comment, lambda match: " " * len(match[0]), text, flags=re.DOTALL)
 
 
 def with_currents(text: str) -> str:
@@ -346,24 +354,24 @@ def with_lookups(text: str, is_known: Callable[[str], object]) -> str:
     """Return an NMODL text whose C asks for symbols that hoc has by a name that is not read."""
 
     def marked(block: re.Match[str]) -> str:
-        known = any(is_known(name) for name in re.findall(r'"(\w+)"', block[0]))
-        return block[0].replace("hoc_lookup", "hoc_lookup_found") if known else block[0]
+        has_known_name = any(is_known(name) for name in re.findall(r'"(\w+)"', block[0]))
+        return block[0].replace("hoc_lookup", "hoc_lookup_found") if has_known_name else block[0]
 
     return re.sub(r"\bVERBATIM\b.*?\bENDVERBATIM\b", marked, text, flags=re.DOTALL)
 
 
 def some_given(text: str, names: Sequence[str]) -> str:
     """Return an NMODL text of which some instances have no stream in these POINTERs."""
-    own = [f"{name}_{GIVEN}" for name in names]
-    declared = f"NEURON {{ RANGE {', '.join(own)} }} PARAMETER {{ {' '.join(own)} }}"
-    return f"{text}\n{declared}\n" if own else text
+    flags = [f"{name}_{GIVEN}" for name in names]
+    declared = f"NEURON {{ RANGE {', '.join(flags)} }} PARAMETER {{ {' '.join(flags)} }}"
+    return f"{text}\n{declared}\n" if flags else text
 
 
 def without_pointers(text: str, names: Collection[str]) -> str:
     """Return an NMODL text some of whose POINTERs are variables of its own."""
 
-    def rest(found: re.Match[str]) -> str:
-        kept = [name for name in re.split(r"\s*,\s*", found[2]) if name not in names]
+    def rest(match: re.Match[str]) -> str:
+        kept = [name for name in re.split(r"\s*,\s*", match[2]) if name not in names]
         return f"POINTER {', '.join(kept)}\n" if kept else ""
 
     return re.sub(r"\b(THREADSAFE\s+)?POINTER\s+(\w+(?:\s*,\s*\w+)*)", rest, text)
@@ -372,7 +380,7 @@ def without_pointers(text: str, names: Collection[str]) -> str:
 def pointing(text: str, name: str) -> str:
     """Return an NMODL text in which a RANGE variable is a POINTER; its lines keep their numbers."""
     word = re.compile(rf"\b{re.escape(name)}\b")
-    lines, block, found = text.split("\n"), "", False
+    lines, block, is_declared = text.split("\n"), "", False
     for k, line in enumerate(lines):
         opened = re.match(r"\s*([A-Z_]+)\b[^}]*\{", line.split(":", 1)[0])
         block = opened.group(1) if opened else block
@@ -384,12 +392,12 @@ def pointing(text: str, name: str) -> str:
             found_at = rf"(,\s*)?\b{re.escape(name)}\b(\s*,)?"
             names = re.sub(found_at, lambda m: ", " if m[1] and m[2] else "", code)
             names = re.sub(rf"\b(RANGE|GLOBAL|POINTER)\s*(?=\}}|$|{_WORDS})", "", names.rstrip())
-            lines[k], found = f"{names.removesuffix('}')} THREADSAFE POINTER {name}", True
+            lines[k], is_declared = f"{names.removesuffix('}')} THREADSAFE POINTER {name}", True
             lines[k] += " }" if code.rstrip().endswith("}") else ""
         elif inside == "PARAMETER":
             value = r"\s*(=\s*[-+.\deE]+)?\s*(\([^)]*\))?\s*(<[^>]*>)?"
             lines[k] = re.sub(word.pattern + value, "", code)
-    if not found:
+    if not is_declared:
         raise InputError(f"{name} is in no RANGE of the text")
     joined = "\n".join(lines)
     if not re.search(rf"ASSIGNED\s*\{{[^}}]*\b{re.escape(name)}\b", joined):

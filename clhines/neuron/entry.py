@@ -16,7 +16,7 @@ from clhines.core.progress import showing
 from clhines.neuron.back.states import OneCopy, step_of, take_values
 from clhines.neuron.calls import RunOptions, as_step, clock, fix_steps, steps_until
 from clhines.neuron.convert import Rejected, RejectedError
-from clhines.neuron.importer import Imported, copied, network_of
+from clhines.neuron.importer import NeuronNetwork, copied, network_of
 from clhines.neuron.kept import KeptModel, keep, kept_model
 from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.redirect import without_redirects
@@ -109,7 +109,7 @@ class ImportedModel:
     """
 
     simulation: Simulation
-    _imported: Imported
+    _imported: NeuronNetwork
 
     def __repr__(self) -> str:
         nodes, copies = self._imported.model.tree.num_nodes, self._imported.copies
@@ -164,8 +164,8 @@ class ImportedModel:
 
     def _netcon(self, thing: Hoc, copy: int) -> tuple[Sources | Group, int, int]:
         model = self._imported.model
-        found = np.flatnonzero(model.wires.read.address == model.memory.inside(thing))
-        for k in found.tolist():
+        numbers = np.flatnonzero(model.wires.read.address == model.memory.inside(thing))
+        for k in numbers.tolist():
             if model.wires.origin[k] >= 0:
                 source, number = self._imported.sources[model.wires.origin[k]]
                 connection = int(np.flatnonzero(self._imported.connections == k)[copy])
@@ -254,9 +254,9 @@ class ImportedModel:
             int(imported.network.source_numbers(s, [k])[0]): place
             for place, (s, k) in enumerate(imported.sources)
         }
-        own = np.array([number.get(s, -1) for s in result.spike_cell.tolist()], np.int64)
-        own, time = own[own >= 0], result.spike_time[own >= 0]
-        return time, own, np.array([origins[k].gid for k in own.tolist()], np.int64)
+        origin = np.array([number.get(s, -1) for s in result.spike_cell.tolist()], np.int64)
+        origin, time = origin[origin >= 0], result.spike_time[origin >= 0]
+        return time, origin, np.array([origins[k].gid for k in origin.tolist()], np.int64)
 
 
 def from_neuron(
@@ -323,16 +323,16 @@ def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
 
 
 def _simulation(
-    once: Imported, dtype: DTypeLike, options: dict[str, object], copies: int = 1
-) -> tuple[Simulation, Imported]:
+    once: NeuronNetwork, dtype: DTypeLike, options: dict[str, object], copies: int = 1
+) -> tuple[Simulation, NeuronNetwork]:
     h = once.model.h
     v_init = float(h.v_init) if hasattr(h, "v_init") else -65.0
     once.network.settings.update(dt=float(h.dt), v_init=v_init, secondorder=int(h.secondorder))
     once.network.settings["t"] = float(h.t)
     imported = once if copies == 1 else copied(once, copies)
-    given = {"v_init": v_init, "secondorder": int(h.secondorder), **options}
+    arguments = {"v_init": v_init, "secondorder": int(h.secondorder), **options}
     with state_follows():
-        sim = Simulation(imported.network, float(h.dt), dtype, **given)  # type: ignore[arg-type]
+        sim = Simulation(imported.network, float(h.dt), dtype, **arguments)  # type: ignore[arg-type]
     alike = sim.model.alike
     if alike is not None:
         take_values(OneCopy(sim), once)
@@ -513,8 +513,8 @@ def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks | None
 def begin(kept: KeptModel, joints: Joints | None = None) -> None:
     """Make the simulation of a model, from NEURON's present state."""
     once = network_of(kept.model)
-    given = joined(joints, once, kept.request)
-    kept.start(*_simulation(once, kept.request.dtype, given), joints)
+    arguments = joined(joints, once, kept.request)
+    kept.start(*_simulation(once, kept.request.dtype, arguments), joints)
 
 
 def _to_zero(h: Hoc, rest: int, count: Callable[[], int], kept: KeptModel) -> int:

@@ -50,16 +50,16 @@ class ReadValue:
     size = 0  # bytes that are compared without NEURON's code
 
     def __init__(self, read: Callable[[], object]) -> None:
-        self.read, self.known = read, read()
+        self.read, self.value = read, read()
 
     def same(self) -> bool:
         now = self.read()
         if isinstance(now, np.ndarray):
-            return np.array_equal(now, self.known)  # type: ignore[arg-type]
-        return now == self.known
+            return np.array_equal(now, self.value)  # type: ignore[arg-type]
+        return now == self.value
 
     def take(self) -> None:
-        self.known = self.read()
+        self.value = self.read()
 
 
 class Words:
@@ -68,13 +68,13 @@ class Words:
     def __init__(self, addresses: np.ndarray, width: int = 1) -> None:
         self._addresses, self._width = addresses, width
         self.take()
-        self.size = self._known.nbytes
+        self.size = self._address.nbytes
 
     def same(self) -> bool:
-        return np.array_equal(gather(self._addresses, self._width), self._known)
+        return np.array_equal(gather(self._addresses, self._width), self._address)
 
     def take(self) -> None:
-        self._known = gather(self._addresses, self._width)
+        self._address = gather(self._addresses, self._width)
 
     @classmethod
     def by_blocks(cls, addresses: np.ndarray, width: int = 1) -> list[Words]:
@@ -95,37 +95,38 @@ class Column:
 
     def same(self) -> bool:
         """Whether it is where it was, and all numbers have the same bits."""
-        if self._begin.value != self._known:
+        if self._begin.value != self._address:
             return False
-        if not compare(self._known, self._at, self.size):
+        if not compare(self._address, self._at, self.size):
             return True
         if not self._played:
             return False
-        now = (ctypes.c_char * self.size).from_address(self._known)
+        now = (ctypes.c_char * self.size).from_address(self._address)
         words = np.frombuffer(memoryview(now), np.uint64) != self._copy
         return bool(np.isin(np.flatnonzero(words), self._played).all())
 
     def take(self) -> None:
-        self._known = self._begin.value
-        ctypes.memmove(self._at, self._known, self.size)
+        self._address = self._begin.value
+        ctypes.memmove(self._at, self._address, self.size)
 
 
-Compared = ReadValue | Words | Column
+FingerprintPart = ReadValue | Words | Column
 
 
-def _differing(parts: Sequence[Compared]) -> list[Compared]:
+def _differing(parts: Sequence[FingerprintPart]) -> list[FingerprintPart]:
     return [part for part in parts if not part.same()]
 
 
-def _take(parts: Sequence[Compared]) -> list[Compared]:
+def _take(parts: Sequence[FingerprintPart]) -> list[FingerprintPart]:
     for part in parts:
         part.take()
     return []
 
 
 def _over(
-    parts: Sequence[Compared], do: Callable[[Sequence[Compared]], list[Compared]]
-) -> list[Compared]:
+    parts: Sequence[FingerprintPart],
+    do: Callable[[Sequence[FingerprintPart]], list[FingerprintPart]],
+) -> list[FingerprintPart]:
     """Do something, where it is much memory by threads, which call nothing of NEURON's code."""
     chosen, threads = [part for part in parts if part.size], 1
     if sum(part.size for part in chosen) >= _LARGE:
@@ -135,11 +136,11 @@ def _over(
         return do(parts)
     with ThreadPoolExecutor(threads) as pool:
         each = pool.map(do, [chosen[k::threads] for k in range(threads)])
-        found = [part for some in each for part in some]
-    return found + do([part for part in parts if not part.size])
+        differing = [part for some in each for part in some]
+    return differing + do([part for part in parts if not part.size])
 
 
-def _same(parts: Sequence[Compared]) -> bool:
+def _same(parts: Sequence[FingerprintPart]) -> bool:
     """Whether all are as they were; what is not is known before the addresses of later ones."""
     for is_memory, some in groupby(parts, lambda part: part.size > 0):
         together = list(some)
@@ -158,7 +159,7 @@ class Fingerprint:
         self._templates = counts(model.h, memory, ("NetCon", *model.point_names))
         self._first, self._sources = ReadValue(self._counters), ReadValue(model.sources.words)
         cells = [n for n, i in model.contents.points.items() if i.entry.kind == "artificial"]
-        fixed: list[Compared] = [
+        fixed: list[FingerprintPart] = [
             ReadValue(lambda: [memory.objects_of(list(model.h.List(n))).tolist() for n in cells]),
             ReadValue(lambda: settings_of(model.h, memory)),
             *Words.by_blocks(model.wires.every, NETCON_WORDS),
@@ -171,16 +172,16 @@ class Fingerprint:
             ReadValue(step_code_of(model)),
             ReadValue(lambda: [memory.vectors.data(a).tobytes() for a in model.plays.watched]),
         ]
-        self._given: list[tuple[str, Compared]] = []
+        self._parameters: list[tuple[str, FingerprintPart]] = []
         stepped = [p.variable for p in model.plays.players if not p.continuous]
         self._stepped = {(v.owner, v.name) for v in stepped}  # parameters that a run sets, too
-        self._played: list[Compared] = []
-        self._clock: list[Compared] = [
+        self._played: list[FingerprintPart] = []
+        self._clock: list[FingerprintPart] = [
             ReadValue(lambda: float(model.h.t)),
             ReadValue(model.queue.words),
         ]
         weights = Words.by_blocks(model.wires.weight_addresses)
-        moving: list[Compared] = [*weights]
+        moving: list[FingerprintPart] = [*weights]
         rows = int(model.fields.rows(tree.v, tree.addresses)[1].max()) + 1
         moving.append(Column(tree.v, rows))
         fixed.append(Column(memory.area(int(tree.inner[0])).column, rows))
@@ -193,7 +194,7 @@ class Fingerprint:
     def _counters(self) -> list[int]:
         return [c.value for c in (*self._library, *self._templates)]
 
-    def _add_mechanisms(self, fixed: list[Compared], moving: list[Compared]) -> None:
+    def _add_mechanisms(self, fixed: list[FingerprintPart], moving: list[FingerprintPart]) -> None:
         model, contents = self._model, self._model.contents
         for name, instances in {**contents.density, **contents.points}.items():
             program = model.mechanisms[name].program if name in model.mechanisms else None
@@ -221,12 +222,14 @@ class Fingerprint:
         name: str,
         instances: Instances,
         program: Program | None,
-        fixed: list[Compared],
-        moving: list[Compared],
+        fixed: list[FingerprintPart],
+        moving: list[FingerprintPart],
     ) -> dict[str, Column]:
         """Add RANGE variables: parameters, what changes in a run, and what must stay."""
         model = self._model
-        given = {split_name(q)[0] for q in program.parameters} if program is not None else set()
+        parameters = (
+            {split_name(q)[0] for q in program.parameters} if program is not None else set()
+        )
         stays = {*model.beyond.get(name, ())}
         if counts_crossings(instances.entry.text):
             stays.add(VECTOR_OF_COUNTER)
@@ -234,15 +237,15 @@ class Fingerprint:
         for variable, column in columns.items():
             if variable in stays:
                 fixed.append(column)
-            elif variable in given:
-                self._given.append((name, column))
+            elif variable in parameters:
+                self._parameters.append((name, column))
                 self._played += [column] * ((name, variable) in self._stepped)
             else:
                 moving.append(column)
         return columns
 
     def _add_places(
-        self, name: str, instances: Instances, program: Program | None, fixed: list[Compared]
+        self, name: str, instances: Instances, program: Program | None, fixed: list[FingerprintPart]
     ) -> tuple[str, ...]:
         """Add what POINTERs point to; return their names."""
         pointers: tuple[str, ...] = ()
@@ -253,7 +256,9 @@ class Fingerprint:
             fixed += Words.by_blocks(instances.places, words)
         return pointers
 
-    def _of_program(self, name: str, instances: Instances, program: Program) -> Iterator[Compared]:
+    def _of_program(
+        self, name: str, instances: Instances, program: Program
+    ) -> Iterator[FingerprintPart]:
         """Yield what a mechanism takes from elsewhere, which must stay."""
         model, text = self._model, instances.entry.text
         if instances.entry.channel is not None:
@@ -272,15 +277,15 @@ class Fingerprint:
         name: str,
         instances: Instances,
         program: Program,
-        fixed: list[Compared],
-        moving: list[Compared],
+        fixed: list[FingerprintPart],
+        moving: list[FingerprintPart],
     ) -> None:
-        """Add GLOBAL variables; of what blocks set, only what they keep is taken."""
-        given = {split_name(q)[0] for q in program.parameters}
+        """Add GLOBAL variables; of those that blocks set, only the ones that they keep."""
+        parameters = {split_name(q)[0] for q in program.parameters}
         first = {"usetable", *self._model.beyond.get(name, ())}
-        set_here = {split_name(q)[0] for q in program.states} - {*first, *given}
-        given -= first
-        stays, taken, moves = (
+        set_here = {split_name(q)[0] for q in program.states} - {*first, *parameters}
+        parameters -= first
+        stays, of_parameters, moves = (
             ReadValue(
                 partial(
                     _globals,
@@ -288,14 +293,14 @@ class Fingerprint:
                     [f"{n}_{name}" for n in instances.entry.globals_ if n in kind],
                 )
             )
-            for kind in (first, given, set_here)
+            for kind in (first, parameters, set_here)
         )
         fixed.append(stays)
-        self._given.append((name, taken))
-        self._played += [taken] * any((name, n) in self._stepped for n in given)
+        self._parameters.append((name, of_parameters))
+        self._played += [of_parameters] * any((name, n) in self._stepped for n in parameters)
         moving.append(moves)
 
-    def _add_outside(self, fixed: list[Compared], moving: list[Compared]) -> None:
+    def _add_outside(self, fixed: list[FingerprintPart], moving: list[FingerprintPart]) -> None:
         model, instances = self._model, self._model.contents.outside
         if instances is None:
             return
@@ -313,11 +318,11 @@ class Fingerprint:
 
     def follow_recordings(self) -> None:
         """Take other Vectors into which sources record, where that alone of them has changed."""
-        known, now = self._sources.known, self._sources.read()
-        assert isinstance(known, np.ndarray) and isinstance(now, np.ndarray)
-        if known.shape != now.shape:
+        before, now = self._sources.value, self._sources.read()
+        assert isinstance(before, np.ndarray) and isinstance(now, np.ndarray)
+        if before.shape != now.shape:
             return
-        same = known == now
+        same = before == now
         if same.all() or not np.delete(same, RECORDING, 1).all():
             return
         moved = now[~same.all(1)].astype(np.int64)
@@ -332,9 +337,9 @@ class Fingerprint:
 
     def take_parameters(self) -> list[str]:
         """Take parameters as they are now; return the mechanisms of those that have changed."""
-        changed = {*_over([part for _, part in self._given], _differing)}
+        changed = {*_over([part for _, part in self._parameters], _differing)}
         _take([*changed])
-        return [*dict.fromkeys(name for name, part in self._given if part in changed)]
+        return [*dict.fromkeys(name for name, part in self._parameters if part in changed)]
 
     def values_are_same(self) -> bool:
         """Whether what a run changes is as it was, where the structure is."""
@@ -366,31 +371,31 @@ def _columns(
 ) -> dict[str, Column]:
     """Return all variables of a mechanism that NEURON has in columns, by name."""
     numbers = instances.columns.numbers()
-    rows, found = int(numbers.max()) + 1, {}
+    rows, column_of = int(numbers.max()) + 1, {}
     ranges = instances.entry.ranges or {f"e{instances.entry.name.removesuffix('_ion')}": 1}
     for name, size in ranges.items():
         try:
-            found = memory.columns(ref(instances.things[0], name, size))
+            column_of = memory.columns(ref(instances.things[0], name, size))
         except (AttributeError, RuntimeError, TypeError):
             continue
-        if found:
+        if column_of:
             break
     if instances.entry.channel is not None:
         shown = instances.entry.channel.variables
-        found = {shown.get(name, name): at for name, at in found.items()}
-    sizes, moved = {n: ranges.get(n, 1) for n in found}, dict[str, list[int]]()
+        column_of = {shown.get(name, name): at for name, at in column_of.items()}
+    sizes, moved = {n: ranges.get(n, 1) for n in column_of}, dict[str, list[int]]()
     for one in played:
         at = int(numbers[one.number]) * sizes.get(one.name, 1) + (one.place or 0)
         moved.setdefault(one.name, []).append(at)
-    return {n: Column(at, rows * sizes[n], moved.get(n, ())) for n, at in found.items()}
+    return {n: Column(at, rows * sizes[n], moved.get(n, ())) for n, at in column_of.items()}
 
 
 def _streams(model: NeuronModel, name: str, variable: str) -> np.ndarray:
     try:
-        found = model.streams(name, variable)
+        streams = model.streams(name, variable)
     except RejectedError:
         return np.zeros(0)  # an instance has none any more
-    return np.hstack([found.ids(), found.distribution()])
+    return np.hstack([streams.ids(), streams.distribution()])
 
 
 def _drawn(model: NeuronModel, name: str, variable: str) -> np.ndarray:

@@ -37,7 +37,7 @@ from clhines.simulator.refusals import refusal
 
 
 @dataclass(eq=False)
-class Imported:
+class NeuronNetwork:
     """A model of NEURON's memory as a network, in `copies` one after another.
 
     `connections` has the NetCon of each, or -1 - k for an event of NetCon k on its way; `crossed`
@@ -60,11 +60,11 @@ class Imported:
         place = dict[int, list[int]]()
         for at, (source, _) in enumerate(self.sources):
             place.setdefault(id(source), []).append(at)
-        found = np.zeros(len(self.sources), np.int64)
+        numbers = np.zeros(len(self.sources), np.int64)
         for some in place.values():
             which = np.array([self.sources[at][1] for at in some])
-            found[some] = self.network.source_numbers(self.sources[some[0]][0], which)
-        return found
+            numbers[some] = self.network.source_numbers(self.sources[some[0]][0], which)
+        return numbers
 
     @cached_property
     def netcons(self) -> np.ndarray:
@@ -74,12 +74,12 @@ class Imported:
     @cached_property
     def detectors(self) -> dict[int, np.ndarray]:
         """Return the sources of each origin that is a voltage, one a copy, by its address."""
-        found = {}
+        detectors = {}
         for origin, (source, k) in zip(self.model.wires.origins, self.sources, strict=True):
             if origin.sender is None:
                 each = shifted([k], len(source) // self.copies, self.copies)
-                found[origin.address] = self.network.source_numbers(source, each)
-        return found
+                detectors[origin.address] = self.network.source_numbers(source, each)
+        return detectors
 
 
 def _counted_twice(model: NeuronModel) -> Iterator[Rejected]:
@@ -95,7 +95,7 @@ def _counted_twice(model: NeuronModel) -> Iterator[Rejected]:
             yield Rejected(name, what)
 
 
-def network_of(model: NeuronModel) -> Imported:
+def network_of(model: NeuronModel) -> NeuronNetwork:
     if model.rejected:
         raise RejectedError(model.rejected)
     if twice := [*_counted_twice(model)]:
@@ -128,10 +128,10 @@ def network_of(model: NeuronModel) -> Imported:
     sources = add_sources(model, network, groups)
     connections = connect(model, network, groups, sources)
     steer(model, network, groups, connections)
-    return Imported(model, network, groups, sources, connections, tuple(elements))
+    return NeuronNetwork(model, network, groups, sources, connections, tuple(elements))
 
 
-def copied(once: Imported, copies: int) -> Imported:
+def copied(once: NeuronNetwork, copies: int) -> NeuronNetwork:
     for name, pointer in once.model.steered:
         what = refusal("neuron.copies-model-pointer-net-receive-writes", pointer=pointer)
         raise RejectedError([Rejected(name, what)])
@@ -143,7 +143,7 @@ def copied(once: Imported, copies: int) -> Imported:
     at = inside(network).copied.connections
     connections = np.zeros(at.size, np.int64)
     connections[at] = once.connections
-    return Imported(
+    return NeuronNetwork(
         once.model,
         network,
         {name: named[id(group)] for name, group in once.groups.items()},
@@ -167,8 +167,8 @@ def _group(model: NeuronModel, network: Network, name: str, instances: Instances
     mechanism = model.mechanisms[name]
     nodes = instances.nodes
     states = [q for q in mechanism.program.states if q.is_given]
-    given = values_of(model, name, (*mechanism.program.parameters, *states))
-    group = put_group(network, mechanism, nodes, given)
+    values = values_of(model, name, (*mechanism.program.parameters, *states))
+    group = put_group(network, mechanism, nodes, values)
     if len(nodes) and (mechanism.program.last or mechanism.program.begun):
         last = int(np.argmax(instances.columns.numbers()))
         inside(network).added.last[group.number] = last
@@ -179,20 +179,22 @@ def values_of(
     model: NeuronModel, name: str, quantities: Sequence[Quantity]
 ) -> dict[str, float | np.ndarray]:
     program, nodes = model.mechanisms[name].program, model.every[name].nodes
-    given: dict[str, float | np.ndarray] = {}
+    values: dict[str, float | np.ndarray] = {}
     for table in program.tables:
         if table.held:
             _restore(model, name, table.name)
-    own = {f"{v}_{end}": (v, k) for v in program.picked for k, end in enumerate((*PICKED, GIVEN))}
+    of_streams = {
+        f"{v}_{end}": (v, k) for v in program.picked for k, end in enumerate((*PICKED, GIVEN))
+    }
     for quantity in quantities:
-        if quantity.name in own:
-            variable, k = own[quantity.name]
-            given[quantity.name] = _single(model.streams(name, variable).distribution()[:, k])
+        if quantity.name in of_streams:
+            variable, k = of_streams[quantity.name]
+            values[quantity.name] = _single(model.streams(name, variable).distribution()[:, k])
             continue
         value = _parameter(model, name, quantity, program.built_in, nodes)
         if value is not None:
-            given[quantity.name] = value
-    return given
+            values[quantity.name] = value
+    return values
 
 
 def _restore(model: NeuronModel, name: str, table: str) -> None:
@@ -260,8 +262,8 @@ def _point(model: NeuronModel, network: Network, groups: dict[str, Group]) -> No
         if to and to[0].owner:
             _to_variables(network, groups, (name, pointer), to)
             continue
-        known = set_by_gap.get((name, pointer), {})
-        nodes = [known.get(k, variable.number) for k, variable in enumerate(to)]
+        node_of_gap = set_by_gap.get((name, pointer), {})
+        nodes = [node_of_gap.get(k, variable.number) for k, variable in enumerate(to)]
         network.set_pointer(groups[name], pointer, np.array(nodes, np.int64))
 
 
@@ -348,8 +350,8 @@ def _to_come(model: NeuronModel) -> list[Player]:
     """Return what is played, in steps from the next one on: what has been may be set since."""
     events = model.queue.events("PlayRecordEvent") if any(p.event for p in model.players) else []
     due = {event.address: event.time for event in events}
-    found = (p.to_come(due.get(p.event, np.inf)) if p.event else p for p in model.players)
-    return [player for player in found if player is not None]
+    players = (p.to_come(due.get(p.event, np.inf)) if p.event else p for p in model.players)
+    return [player for player in players if player is not None]
 
 
 def _drive(
@@ -378,17 +380,17 @@ def _copy(
     chosen = np.flatnonzero(instance >= 0)
     at, quantities = instance[chosen], driver.parameters
     values = values_of(model, name, quantities)
-    given = {n: x[at] if isinstance(x, np.ndarray) else x for n, x in values.items()}
-    given[FACTOR] = coupling.g[chosen]
-    group = put_group(network, driver.copy, coupling.node[chosen], given)
+    parameters = {n: x[at] if isinstance(x, np.ndarray) else x for n, x in values.items()}
+    parameters[FACTOR] = coupling.g[chosen]
+    group = put_group(network, driver.copy, coupling.node[chosen], parameters)
     names = {split_name(q): q.name for q in quantities}
     for player in players:
         variable = player.variable
-        known = names.get((variable.name, variable.place))
-        if variable.owner == name and known is not None:
-            own = at == variable.number if variable.number != EVERY else at >= 0
-            for k in np.flatnonzero(own).tolist():
-                network.play(group, k, known, player.t, player.y, player.continuous)
+        parameter = names.get((variable.name, variable.place))
+        if variable.owner == name and parameter is not None:
+            is_played = at == variable.number if variable.number != EVERY else at >= 0
+            for k in np.flatnonzero(is_played).tolist():
+                network.play(group, k, parameter, player.t, player.y, player.continuous)
 
 
 def _give(network: Network, coupling: Coupling, e: np.ndarray, players: Sequence[Player]) -> None:
@@ -405,8 +407,8 @@ def _give(network: Network, coupling: Coupling, e: np.ndarray, players: Sequence
     order = np.argsort(key, kind="stable")
     of, g = coupling.of[order], coupling.g[order]
     keys, first = np.unique(key[order], return_index=True)
-    node, given = keys // (len(ways) + 1), np.add.reduceat(g * e[of], first)
-    group = network.add(Mechanism.from_nmodl(GIVEN_CURRENT), node, given=given)
+    node, current = keys // (len(ways) + 1), np.add.reduceat(g * e[of], first)
+    group = network.add(Mechanism.from_nmodl(GIVEN_CURRENT), node, given=current)
     for k, (begin, end) in enumerate(pairwise(np.append(first, len(key)).tolist())):
         number = int(way[of[begin]]) - 1
         if number >= 0:
@@ -415,12 +417,12 @@ def _give(network: Network, coupling: Coupling, e: np.ndarray, players: Sequence
             network.play(group, k, "given", one.t, y, one.continuous)
 
 
-def waiting(imported: Imported) -> list[tuple[int, float]]:
+def waiting(imported: NeuronNetwork) -> list[tuple[int, float]]:
     """Return NetCons with events on their way, ms, that their sources are to have sent."""
-    model, found = imported.model, list[tuple[int, float]]()
+    model, events = imported.model, list[tuple[int, float]]()
     for k, t in model.pending.netcons if model.bins is None else ():
         name, _ = model.wires.target_of(k)
         if name in imported.groups and model.wires.origin[k] >= 0:
             if changes_weights(model, imported.groups[name]):
-                found.append((k, t))
-    return found
+                events.append((k, t))
+    return events

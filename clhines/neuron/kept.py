@@ -20,10 +20,10 @@ from clhines.neuron.back.counters import Counters
 from clhines.neuron.back.events import check_values, last_delivery, put_events
 from clhines.neuron.back.records import Records
 from clhines.neuron.back.runaways import Runaways
-from clhines.neuron.back.states import Iterated, put_values, take_values
+from clhines.neuron.back.states import StepGuesses, put_values, take_values
 from clhines.neuron.calls import RunOptions, clock
 from clhines.neuron.fingerprint import Fingerprint
-from clhines.neuron.importer import Imported, values_of
+from clhines.neuron.importer import NeuronNetwork, values_of
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.stepping.gathered import Gathering
@@ -42,7 +42,7 @@ class Writers(NamedTuple):
 
     records: Records
     counters: Counters
-    iterated: Iterated | None
+    iterated: StepGuesses | None
     runaways: Runaways
 
 
@@ -50,26 +50,26 @@ class KeptModel:
     def __init__(self, model: NeuronModel, request: RunOptions) -> None:
         self.model, self.request = model, request
         self.sim: Simulation | None = None
-        self.imported: Imported | None = None
+        self.imported: NeuronNetwork | None = None
         self.joints: Joints | None = None
         self._writers: Writers | None = None
         self._step_values: StepValues | None = None
         self.gathering = Gathering(model) if model.gathers else None
         self.calls = request.calls  # code of each step
-        self.known: Fingerprint | None = None
+        self.fingerprint: Fingerprint | None = None
         self._start: dict[str, np.ndarray] | None = None  # arrays of the simulation at its start
         self._lag, self.delivered = 0, -np.inf
         self.run_seconds = 0.0  # in which the simulation took steps
 
     def is_of(self, request: RunOptions) -> bool:
         """Whether NEURON still has this model; parts that change in a run are read again."""
-        if self.known is None or request[:3] != self.request[:3]:
+        if self.fingerprint is None or request[:3] != self.request[:3]:
             return False
-        self.known.follow_recordings()
-        if not self.known.structure_is_same():
+        self.fingerprint.follow_recordings()
+        if not self.fingerprint.structure_is_same():
             return False
-        changed = self.known.take_parameters()
-        same = not changed and self.known.values_are_same()
+        changed = self.fingerprint.take_parameters()
+        same = not changed and self.fingerprint.values_are_same()
         trains = self.model.trains
         self.model.refresh(not same or self.sim is None)  # after steps of NEURON's alone
         if not self.model.trains.follow(trains):
@@ -113,7 +113,7 @@ class KeptModel:
         return not isinstance(run, JoinedRun) or (run.can_restart and not has_changed)
 
     def _begin(self) -> None:
-        """Go on from values of NEURON that the simulation has taken."""
+        """Go on from NEURON's values, which the simulation has now."""
         if self.joints is not None:
             assert self.sim is not None and self.imported is not None
             crossed = np.array(self.imported.crossed, np.int64)
@@ -147,12 +147,12 @@ class KeptModel:
         assert self.sim is not None
         return self._lag + (1 if self.sim.step == 0 else 0)
 
-    def start(self, sim: Simulation, imported: Imported, joints: Joints | None = None) -> None:
+    def start(self, sim: Simulation, imported: NeuronNetwork, joints: Joints | None = None) -> None:
         leave_warnings(sim)  # to `Runaways`, which see more voltages
         self.sim, self.imported, self.joints = sim, imported, joints
         self._start = None
         records = Records(sim, imported)
-        iterated = None if joints else Iterated(sim, imported)
+        iterated = None if joints else StepGuesses(sim, imported)
         runaways = Runaways(sim, imported, records)
         self._writers = Writers(records, Counters(sim, imported), iterated, runaways)
         code = self.model.step_code
@@ -204,7 +204,7 @@ class KeptModel:
             return
         assert self.sim is not None
         t = clock(begin, self.sim.model.dt, len(result.t) - first)[1:]
-        with values.given(result, first, t) as give:
+        with values.put_in_turn(result, first, t) as give:
             for _ in t:
                 give()
                 code.call()
@@ -272,7 +272,7 @@ class KeptModel:
         if not acted and not self._is_late:
             self._take_print()
         elif self._is_late or min(due) <= begin:  # they come before the step: all is read again
-            self.known = None
+            self.fingerprint = None
         pending.statements = rest
         self.delivered = float(h.t)  # what is due until the end of its step
         self._lag += 1
@@ -289,7 +289,7 @@ class KeptModel:
             before[:] = queue.others()
 
         def ends() -> None:  # the last of its time, and before an exchange
-            same = self.known is not None and self.known.state_is_same()
+            same = self.fingerprint is not None and self.fingerprint.state_is_same()
             pairs = zip(before, queue.others(), strict=True)
             times, _ = queue.statements()  # none that is due may still come
             same &= min(times, default=np.inf) > max(due)
@@ -302,11 +302,11 @@ class KeptModel:
 
     def _take_print(self) -> None:
         """Take NEURON's memory as it is now for what the simulation has."""
-        if self.known is not None:
-            self.known.take_values()
+        if self.fingerprint is not None:
+            self.fingerprint.take_values()
         elif self._is_free:
             with suppress(OSError):  # something is not found: it is read again each time
-                self.known = Fingerprint(self.model)
+                self.fingerprint = Fingerprint(self.model)
 
     @property
     def _is_late(self) -> bool:
@@ -322,7 +322,7 @@ class KeptModel:
     @property
     def can_stay(self) -> bool:
         """Whether it can be kept: all of it can be compared."""
-        return self._is_free and self.known is not None and self.known.covers_all
+        return self._is_free and self.fingerprint is not None and self.fingerprint.covers_all
 
 
 @contextmanager
@@ -339,13 +339,13 @@ _kept: list[KeptModel] = []
 
 def kept_model(request: RunOptions) -> KeptModel | None:
     """Return the model that is kept, if NEURON has it still; it is kept no more."""
-    found, same = _kept.pop() if _kept else None, False
+    kept, same = _kept.pop() if _kept else None, False
     try:
-        same = found is not None and found.is_of(request)
-        return found if same else None
+        same = kept is not None and kept.is_of(request)
+        return kept if same else None
     finally:
-        if found is not None and not same:
-            found.model.forget()
+        if kept is not None and not same:
+            kept.model.forget()
 
 
 def keep(kept: KeptModel) -> None:

@@ -49,12 +49,12 @@ def convert_all(model: NeuronModel) -> None:
         if channel is not None and channel.refused:
             model.rejected.append(Rejected(name, channel.refused))
             continue
-        found = mechanism_of(model, name)
-        if isinstance(found, Mechanism):
-            model.mechanisms[name] = found
-            model.rejected += _slots(model, name, found)
+        mechanism = mechanism_of(model, name)
+        if isinstance(mechanism, Mechanism):
+            model.mechanisms[name] = mechanism
+            model.rejected += _slots(model, name, mechanism)
         else:
-            model.rejected += found
+            model.rejected += mechanism
 
 
 def mechanism_of(
@@ -74,29 +74,31 @@ def mechanism_of(
     def convert(entry: CatalogueEntry) -> Mechanism | list[Rejected]:
         return converted(entry, pointers, use_tables, second, tables, *more)
 
-    found = convert(entry)
-    while not isinstance(found, Mechanism) and (block := table_refused(found[0].construct)):
+    mechanism = convert(entry)
+    while not isinstance(mechanism, Mechanism) and (block := table_refused(mechanism[0].construct)):
         made = model.made_table(name, block)
         if made is None:
-            way_out = f"call h.finitialize(), or {found[0].way_out}"
-            return [replace(found[0], way_out=way_out), *found[1:]]
+            way_out = f"call h.finitialize(), or {mechanism[0].way_out}"
+            return [replace(mechanism[0], way_out=way_out), *mechanism[1:]]
         tables[MADE.format(block)] = made
         model.made.setdefault(name, []).append(block)
-        found = convert(entry)
-    if not isinstance(found, Mechanism):
-        return found
-    if rounded_tables(found):
-        tables |= _rounded(model, name, found)
-        found = convert(entry)
-    if isinstance(found, Mechanism):
-        others, refused = _other_tables(model, name, found)
+        mechanism = convert(entry)
+    if not isinstance(mechanism, Mechanism):
+        return mechanism
+    if rounded_tables(mechanism):
+        tables |= _rounded(model, name, mechanism)
+        mechanism = convert(entry)
+    if isinstance(mechanism, Mechanism):
+        others, refused = _other_tables(model, name, mechanism)
         if refused:
             return refused
         tables |= others
-        found = convert(entry) if others else found
-    if isinstance(found, Mechanism) and (lacking := model.lacking(name, found.program.picked)):
-        found = convert(replace(entry, text=some_given(entry.text, lacking)))
-    return found
+        mechanism = convert(entry) if others else mechanism
+    if isinstance(mechanism, Mechanism) and (
+        lacking := model.lacking(name, mechanism.program.picked)
+    ):
+        mechanism = convert(replace(entry, text=some_given(entry.text, lacking)))
+    return mechanism
 
 
 def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> dict[str, FunctionTable]:
@@ -117,36 +119,36 @@ def _entry_of(model: NeuronModel, name: str) -> CatalogueEntry:
 def asks_generator(model: NeuronModel, name: str) -> bool:
     """Whether parameters say that a mechanism draws from the generator, and bar nothing else."""
     mechanism = model.mechanisms[name]
-    said, found = mechanism.program.unless, set[int]()
+    said, numbers = mechanism.program.unless, set[int]()
     for block in UNLESS:
         if block in mechanism.program.blocks:
             try:
                 flags = asked(mechanism, block, _present(model, name, block))
             except LookupError:
                 return False  # said where a simulation takes NEURON's values
-            found |= {number for number, where in flags if where.any()}
-    return bool(found) and all(ONE_GENERATOR in said[number] for number in found)
+            numbers |= {number for number, where in flags if where.any()}
+    return bool(numbers) and all(ONE_GENERATOR in said[number] for number in numbers)
 
 
 def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]:
     """Return what a block takes as NEURON has it, of all instances; a LookupError: it is hidden."""
     program, instances = model.mechanisms[name].program, model.every[name]
-    entry, found = instances.entry, dict[str, np.ndarray]()
+    entry, values = instances.entry, dict[str, np.ndarray]()
     wanted = {a.name for a in program.blocks[block] if a.direction == "in"}
     for quantity in (*program.parameters, *program.states):
         base, place = split_name(quantity)
         if quantity.name not in wanted:
             continue
         if base in entry.ranges:
-            found[quantity.name] = instances.values(base, place)
+            values[quantity.name] = instances.values(base, place)
         elif base in entry.globals_:
             value = getattr(model.h, f"{base}_{name}")
-            found[quantity.name] = np.array([value if place is None else value[place]])
+            values[quantity.name] = np.array([value if place is None else value[place]])
         elif base.endswith(f"_{GIVEN}"):
-            found[quantity.name] = (model.pointers(name) != 0).astype(np.float64)
+            values[quantity.name] = (model.pointers(name) != 0).astype(np.float64)
         else:
             raise LookupError(base)
-    return found
+    return values
 
 
 def _other_tables(
@@ -156,7 +158,7 @@ def _other_tables(
 
     NEURON makes them again where what is in DEPEND changes, and before INITIAL sets what it sets.
     """
-    found, entry, refused = dict[str, FunctionTable](), model.every[name].entry, list[Rejected]()
+    tables, entry, refused = dict[str, FunctionTable](), model.every[name].entry, list[Rejected]()
     texts = tables_of(entry.text, entry.file) if mechanism.program.tables else {}
     for table in mechanism.program.tables:
         block, text = table.name, texts.get(table.name)
@@ -177,11 +179,13 @@ def _other_tables(
                 refused.append(Rejected(name, what, way_out, entry.file))
             continue
         rows = table_rows(mechanism, block, partial(model.first_of, name))
-        own = None if rows is None else np.ravel(rows)
-        if own is None or not np.allclose(own, made.values, _ROWS, 0, equal_nan=True):
-            found[MADE.format(block)] = made
+        present_rows = None if rows is None else np.ravel(rows)
+        if present_rows is None or not np.allclose(
+            present_rows, made.values, _ROWS, 0, equal_nan=True
+        ):
+            tables[MADE.format(block)] = made
             model.made.setdefault(name, []).append(block)
-    return found, refused
+    return tables, refused
 
 
 def _differing(
@@ -231,9 +235,9 @@ def find_external(model: NeuronModel) -> None:
 
 def find_pointed(model: NeuronModel) -> None:
     """Find what POINTERs point to that are read; their mechanisms keep such variables."""
-    known = {(gap.owner, gap.name, gap.instance): gap.node for gap in model.gaps}
+    gap_nodes = {(gap.owner, gap.name, gap.instance): gap.node for gap in model.gaps}
     read = model.memory, model.places, model.every, model.mechanisms
-    model.pointed, rejected = read_pointed(*read, known)
+    model.pointed, rejected = read_pointed(*read, gap_nodes)
     model.rejected += rejected
     firsts = [targets[0] for targets in model.pointed.values() if targets]
     _keep(model, [first for first in firsts if first.owner in model.mechanisms])
@@ -247,11 +251,11 @@ def _keep(model: NeuronModel, variables: Sequence[Variable]) -> None:
     for one in variables:
         kept.setdefault(one.owner, set()).add(one.name)
     for name, names in kept.items():
-        found = mechanism_of(model, name, sorted(names))
-        if isinstance(found, Mechanism):
-            model.mechanisms[name] = found
+        mechanism = mechanism_of(model, name, sorted(names))
+        if isinstance(mechanism, Mechanism):
+            model.mechanisms[name] = mechanism
         else:  # as where a TABLE depends on a parameter that is a variable then
-            model.rejected += found
+            model.rejected += mechanism
 
 
 def _of_target(model: NeuronModel, name: str, pointer: str, target: Variable) -> Iterator[Rejected]:
@@ -274,25 +278,25 @@ def _of_target(model: NeuronModel, name: str, pointer: str, target: Variable) ->
 def find_written(model: NeuronModel) -> None:
     """Find what POINTERs write; a Vector that records another one's element is rejected."""
     plays = model.plays
-    known = model.memory, model.places, model.every, model.mechanisms
-    model.written = read_written(*known, plays.in_use)
+    parts = model.memory, model.places, model.every, model.mechanisms
+    model.written = read_written(*parts, plays.in_use)
     model.rejected += model.written.rejected
-    own = set[int]()  # variables of hoc
+    hoc_variables = set[int]()  # variables of hoc
     for recorder in plays.recorders:
         variable = recorder.variable
         if variable is not None and variable.owner == ELEMENT:
             if variable.number in model.written.elements:
                 continue
             assert recorder.place is not None
-            own = own or {*model.memory.variables_of_hoc()}
-            if recorder.event or variable.number not in own:
+            hoc_variables = hoc_variables or {*model.memory.variables_of_hoc()}
+            if recorder.event or variable.number not in hoc_variables:
                 model.rejected.append(plays.not_recorded(recorder.place))
             recorder.variable = Variable(OF_HOC, "x", variable.number)
 
 
 def check_made(model: NeuronModel) -> list[Rejected]:
     """Find what is played into a variable after DEPEND of a TABLE as NEURON has it, or makes it."""
-    found, played = [], {(p.variable.owner, p.variable.name) for p in model.players}
+    rejected, played = [], {(p.variable.owner, p.variable.name) for p in model.players}
     made = [(name, block) for name, blocks in model.made.items() for block in blocks]
     for name, block in [*made, *model.aside]:
         entry = model.every[name].entry
@@ -301,8 +305,8 @@ def check_made(model: NeuronModel) -> list[Rejected]:
                 what = refusal(
                     "neuron.table-made-again-where-played-into", block=block, variable=variable
                 )
-                found.append(Rejected(name, what, f"set usetable_{name} = 0"))
-    return found
+                rejected.append(Rejected(name, what, f"set usetable_{name} = 0"))
+    return rejected
 
 
 def _slots(model: NeuronModel, name: str, mechanism: Mechanism) -> list[Rejected]:

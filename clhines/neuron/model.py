@@ -36,15 +36,15 @@ from clhines.neuron.memory.tables import (
     read_table,
     static_at,
 )
-from clhines.neuron.read.contents import Contents, Hidden, Instances, WatchSlots
+from clhines.neuron.read.contents import Contents, HiddenVariables, Instances, WatchSlots
 from clhines.neuron.read.draws import Draws
 from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
-from clhines.neuron.read.queue import Bins, EventQueue, Pending, in_no_bin, read_pending
+from clhines.neuron.read.queue import Bins, EventQueue, PendingEvents, in_no_bin, read_pending
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree
 from clhines.neuron.read.wiring import NeuronWires
-from clhines.neuron.read.written import WrittenPointers
+from clhines.neuron.read.written import PointerTargets
 from clhines.neuron.stepping.step_code import StepCode
 from clhines.simulator.mechanisms import GENERATOR, Mechanism
 from clhines.simulator.mechanisms.nmodl import GIVEN, MADE, FunctionTable
@@ -64,7 +64,7 @@ class NeuronModel:
     contents: Contents
     places: MemoryPlaces
     wires: NeuronWires
-    pending: Pending
+    pending: PendingEvents
     plays: PlayReader
     trains: Trains
     slots: WatchSlots
@@ -76,13 +76,15 @@ class NeuronModel:
     mechanisms: dict[str, Mechanism] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
     watched: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
-    written: WrittenPointers = field(default_factory=WrittenPointers)
+    written: PointerTargets = field(default_factory=PointerTargets)
     # by mechanism and POINTER that events set, (count, 2): NetCons, and which of their weights
     steered: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
     # by mechanism and name: what each instance's POINTER points to that it reads
     pointed: dict[tuple[str, str], list[Variable]] = field(default_factory=dict)
     bins: Bins | None = None  # of events, with ``CVode.queue_mode(1, 0)``
-    hidden: dict[str, Hidden] = field(default_factory=dict)  # variables that hoc does not see
+    hidden: dict[str, HiddenVariables] = field(
+        default_factory=dict
+    )  # variables that hoc does not see
     point_names: tuple[str, ...] = ()  # that NEURON knows, artificial cells too
     made: dict[str, list[str]] = field(default_factory=dict)  # TABLEs as NEURON has them, by block
     beyond: dict[str, set[str]] = field(default_factory=dict)  # what TABLEs are made of but DEPEND
@@ -132,7 +134,7 @@ class NeuronModel:
         return self.bins is None and min(times, default=np.inf) < begin
 
     def function_tables(self, name: str) -> dict[str, FunctionTable]:
-        instances, found = self.every[name], dict[str, FunctionTable]()
+        instances, tables = self.every[name], dict[str, FunctionTable]()
         if instances.entry.channel is not None:
             return instances.entry.channel.tables
         for function, count in function_tables_of(instances.entry.text).items():
@@ -141,11 +143,11 @@ class NeuronModel:
             call = getattr(owner, function if of_point else f"{function}_{name}")
             table = read_table(function, count, call)
             if table is not None:
-                found[function] = table
+                tables[function] = table
         for block in self.made.get(name, ()):
-            if (own := self.made_table(name, block)) is not None:
-                found[MADE.format(block)] = own
-        return found
+            if (made := self.made_table(name, block)) is not None:
+                tables[MADE.format(block)] = made
+        return tables
 
     def made_table(self, name: str, block: str) -> FunctionTable | None:
         """Return a TABLE as NEURON has made it; None where it has not, or would make it again."""
@@ -164,7 +166,7 @@ class NeuronModel:
                 saved = depended(number, block)
             if saved is not None and all((now[n] == x).all() for n, x in saved.items()):
                 values = read_made(number, table.columns, table.rows)
-        return None if values is None else table.given(values)
+        return None if values is None else table.with_values(values)
 
     def _make_table(self, name: str, block: str, columns: Sequence[str]) -> None:
         """Call a block with a TABLE for the first instance, whose variables stay as they are."""
@@ -212,11 +214,11 @@ class NeuronModel:
         at = {n: static_at(n, entry.number) for n in statics_of(entry.text)}
         return {n: ctypes.c_int.from_address(a).value for n, a in at.items() if a}
 
-    def hidden_of(self, name: str) -> Hidden:
+    def hidden_of(self, name: str) -> HiddenVariables:
         if name not in self.hidden:
             instances = self.every[name]
             lengths = cache(lambda: lengths_of(instances.entry))  # where there are arrays
-            self.hidden[name] = Hidden(self.memory, instances, lengths)
+            self.hidden[name] = HiddenVariables(self.memory, instances, lengths)
         return self.hidden[name]
 
     def streams(self, name: str, variable: str) -> Streams:
@@ -299,14 +301,14 @@ class NeuronModel:
         """Hold nothing of NEURON's any more: what is held lives on."""
         self.tree.forget()
         self.plays.forget()
-        own = self.contents.density, self.contents.points
-        for instances in (*own[0].values(), *own[1].values(), *self.contents.others):
+        mechanisms = self.contents.density, self.contents.points
+        for instances in (*mechanisms[0].values(), *mechanisms[1].values(), *self.contents.others):
             instances.things.forget()
 
     @cached_property
     def every(self) -> dict[str, Instances]:
         """All mechanisms with instances that are simulated, in NEURON's order."""
-        found = {**self.contents.density, **self.contents.points}
+        instances = {**self.contents.density, **self.contents.points}
         order = {number: k for k, number in enumerate(self.memory.order())}
-        names = sorted(found, key=lambda n: order.get(found[n].entry.number, len(order)))
-        return {name: found[name] for name in names if name not in self.trains.names}
+        names = sorted(instances, key=lambda n: order.get(instances[n].entry.number, len(order)))
+        return {name: instances[name] for name in names if name not in self.trains.names}

@@ -8,7 +8,7 @@ import numpy as np
 
 from clhines.core.errors import InputError
 from clhines.neuron.calls import RunOptions
-from clhines.neuron.importer import Imported
+from clhines.neuron.importer import NeuronNetwork
 from clhines.neuron.kept import KeptModel
 from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.session import Hoc
@@ -17,9 +17,9 @@ from clhines.simulator.importing import joined_options
 from clhines.simulator.ranks import Joints, Ranks, agreed, world
 
 
-def on_any(ranks: Ranks | None, own: bool) -> bool:
+def on_any(ranks: Ranks | None, holds: bool) -> bool:
     """Whether something is so on any MPI rank."""
-    return bool(ranks.gather_numbers([own]).any()) if ranks is not None else own
+    return bool(ranks.gather_numbers([holds]).any()) if ranks is not None else holds
 
 
 def ranks_of(h: Hoc, call: str = "clhines.neuron.run()") -> Ranks | None:
@@ -64,19 +64,19 @@ def together(ranks: Ranks | None, kept: KeptModel, steps: int) -> int:
     if ranks is None:
         return steps
     t, dt = float(kept.model.h.t), float(kept.model.h.dt)
-    found = ranks.gather_numbers([steps, kept.lag, abs(t) > 0.5 * dt])
-    differ = bool(np.ptp(found[:, 1]))
-    if found[:, 2].any() and (differ or kept.lag < 0):
+    numbers = ranks.gather_numbers([steps, kept.lag, abs(t) > 0.5 * dt])
+    differ = bool(np.ptp(numbers[:, 1]))
+    if numbers[:, 2].any() and (differ or kept.lag < 0):
         raise InputError(
             f"several MPI ranks go on at {t:g} ms after steps of NEURON's own, after changes, or "
             "where a rank has no sections; expected h.finitialize() before"
         )
     if differ:
         kept.sim = None
-    return int(found[:, 0].min())
+    return int(numbers[:, 0].min())
 
 
-def joined(joints: Joints | None, once: Imported, request: RunOptions) -> dict[str, object]:
+def joined(joints: Joints | None, once: NeuronNetwork, request: RunOptions) -> dict[str, object]:
     """Return the arguments of `Simulation` that depend on whether a network is joined to others."""
     if joints is None:
         return {"device": request.device, "engine": request.engine}

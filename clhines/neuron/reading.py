@@ -62,12 +62,12 @@ def read_model(
     with agreed(ranks):
         model.gaps, unset = model.read_gaps()
         model.rejected += unset
-        own = model.memory, model.places, model.every
-        model.rejected += model.outside.find_drivers(*own)
+        parts = model.memory, model.places, model.every
+        model.rejected += model.outside.find_drivers(*parts)
         convert_all(model)
         recorded = [r.variable for r in model.plays.recorders if r.variable is not None]
-        given = recorded, int(h.secondorder), bool(model.memory.transfers)
-        model.rejected += model.outside.rejected(model.every, model.mechanisms, *given)
+        settings = recorded, int(h.secondorder), bool(model.memory.transfers)
+        model.rejected += model.outside.rejected(model.every, model.mechanisms, *settings)
         find_external(model)
         find_pointed(model)
         find_written(model)
@@ -105,11 +105,11 @@ def _number_nodes(model: NeuronModel, ranks: Ranks | None) -> None:
     model.nodes, model.all_nodes = range(count), count
     if ranks is None:
         return
-    found = ranks.gather_numbers([count, model.memory.transfers])
-    if np.ptp(found[:, 1]):
+    counts = ranks.gather_numbers([count, model.memory.transfers])
+    if np.ptp(counts[:, 1]):
         raise InputError("some MPI ranks transfer voltages; expected pc.setup_transfer() on all")
-    first = int(found[: ranks.rank, 0].sum())
-    model.nodes, model.all_nodes = range(first, first + count), int(found[:, 0].sum())
+    first = int(counts[: ranks.rank, 0].sum())
+    model.nodes, model.all_nodes = range(first, first + count), int(counts[:, 0].sum())
 
 
 def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ranks: Ranks | None) -> NeuronModel:
@@ -233,11 +233,11 @@ def _find_drawing(model: NeuronModel, ranks: Ranks | None) -> None:
         return
     for name in asking:
         pointed = {v.name for to in model.pointed.values() for v in to if v.owner == name}
-        found = mechanism_of(model, name, sorted(pointed), draws=True)
-        if isinstance(found, Mechanism):
-            model.mechanisms[name] = found
+        of_drawing = mechanism_of(model, name, sorted(pointed), draws=True)
+        if isinstance(of_drawing, Mechanism):
+            model.mechanisms[name] = of_drawing
         else:
-            model.rejected += found
+            model.rejected += of_drawing
 
 
 def _late(model: NeuronModel) -> list[Rejected]:

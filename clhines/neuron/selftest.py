@@ -173,18 +173,18 @@ def _wrong(make: Callable[[Any], Case]) -> str:
     from neuron import h
 
     h.load_file("stdrun.hoc")
-    case, found = make(h), list[list[np.ndarray]]()
+    case, results = make(h), list[list[np.ndarray]]()
     for pieces in (((False, STOP),), _PIECES):
         h.finitialize(-65)
-        if len(found):
+        if len(results):
             refused = check()
             if refused:
                 return f"{make.__name__}: {refused[0]}"
         for is_here, stop in pieces:
             run(stop, engine="reference") if is_here else h.continuerun(stop)
-        found.append([*(np.array(r) for r in case.records), np.array(case.ends())])
-        found[-1] += [np.array(case.seen[-1])] if case.seen else []
-    for k, (theirs, ours) in enumerate(zip(*found, strict=True)):
+        results.append([*(np.array(r) for r in case.records), np.array(case.ends())])
+        results[-1] += [np.array(case.seen[-1])] if case.seen else []
+    for k, (theirs, ours) in enumerate(zip(*results, strict=True)):
         if theirs.shape != ours.shape:
             return f"{make.__name__}, {k}: {ours.size} values, of NEURON {theirs.size}"
         off = np.abs(ours - theirs).max(initial=0)

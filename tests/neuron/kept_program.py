@@ -307,7 +307,7 @@ def writes(count):
     in_pieces(net, clhines.neuron.run, lambda net: None, stop=4.0)
     generator, known, unseen = np.random.Generator(np.random.Philox(SEED)), numbers(net), []
     (own,) = kept._kept
-    print_, kept_large = own.known, fingerprint._LARGE
+    print_, kept_large = own.fingerprint, fingerprint._LARGE
     assert print_.structure_is_same()
     assert print_.values_are_same()
     chosen = [known[int(k)] for k in generator.integers(len(known), size=int(count))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clhines.neuron.importer import Imported
+from clhines.neuron.importer import NeuronNetwork
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.trains import held_vector
 from clhines.simulator.mechanisms.nmodl import counts_crossings
@@ -15,9 +15,9 @@ from clhines.simulator.simulation import Simulation
 class Counters:
     """Lets a simulation record the times that Vectors of APCount keep, and fills them."""
 
-    def __init__(self, sim: Simulation, imported: Imported) -> None:
+    def __init__(self, sim: Simulation, imported: NeuronNetwork) -> None:
         model = self._model = imported.model
-        self._found: list[tuple[int, Instances, int, int, int]] = []
+        self._counters: list[tuple[int, Instances, int, int, int]] = []
         points = {n: i for n, i in model.contents.points.items() if counts_crossings(i.entry.text)}
         for name, instances in points.items():
             for k, thing in enumerate(instances.things):
@@ -25,11 +25,11 @@ class Counters:
                 if vector is not None:
                     group = imported.groups[name]
                     n, time = (sim.record(variable, group, [k]) for variable in ("n", "time"))
-                    self._found.append((model.memory.inside(vector), instances, k, n, time))
+                    self._counters.append((model.memory.inside(vector), instances, k, n, time))
 
     def fill(self, result: Result, first: int) -> None:
         """Put a run's times into all vectors, where NEURON has the numbers of its begin."""
-        for address, instances, k, n, time in self._found:
+        for address, instances, k, n, time in self._counters:
             vector = self._model.plays.vectors[address]
             counts = np.append(instances.values("n")[k], result[n][first:, 0])
             for row in np.flatnonzero(np.diff(counts) > 0).tolist():

@@ -7,7 +7,7 @@ import numpy as np
 from clhines.core.arrays import half_steps, ranges
 from clhines.neuron.back.states import Arrays, check_numbers
 from clhines.neuron.calls import clock
-from clhines.neuron.importer import Imported
+from clhines.neuron.importer import NeuronNetwork
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.raw import put_numbers
 from clhines.simulator.importing import SPIKE_LATE, check_rings, rings_of
@@ -21,16 +21,16 @@ def last_delivery(t: float, dt: float, steps: int) -> float:
     return float(half_steps(t, dt, 2 * steps - 1)[-1])
 
 
-def check_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+def check_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> None:
     """Refuse, before anything is written, what NEURON's memory cannot take."""
     netcons = sim.model.netcons
     counts = arrays["count"][netcons.source] - arrays["cursor"]
-    check_rings(counts, rings_of(sim.model)[1][netcons.source])  # ranks have told each other since
+    check_rings(counts, rings_of(sim.model)[1][netcons.source])  # ranks agree on it later
     check_numbers(sim, imported, arrays)
 
 
-def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float) -> None:
-    """Replace the events on their way by a simulation's; given times were sent up to `last`, ms."""
+def put_events(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, last: float) -> None:
+    """Replace the pending events by a simulation's; VecStim and the like sent up to `last`, ms."""
     model = imported.model
     queue, t = model.queue, float(model.h.t)
     unseen = _unseen(sim, arrays, t)
@@ -74,19 +74,19 @@ def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
     return set(sources[last > t - 0.5 * sim.model.dt].tolist())
 
 
-def _movable(imported: Imported) -> dict[str, np.ndarray]:
+def _movable(imported: NeuronNetwork) -> dict[str, np.ndarray]:
     """Where instances keep their event for net_move, by mechanism; 0 for none; emptied."""
-    model, found = imported.model, dict[str, np.ndarray]()
+    model, places_of = imported.model, dict[str, np.ndarray]()
     for name, group in imported.groups.items():
         net = group.mechanism.program.net
         if net is not None and any(s.kind != "event" for s in net.sends):
-            found[name] = places = model.slots.movable(model.every[name])
+            places_of[name] = places = model.slots.movable(model.every[name])
             places = places[places > 0] + 8 * POINTER
             put_numbers(places, np.zeros(len(places)))  # whose bits are 0
-    return found
+    return places_of
 
 
-def _put_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+def _put_watches(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> None:
     model = imported.model
     if model.watched:
         model.slots.disarm()
@@ -99,7 +99,7 @@ def _put_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
 
 
 def _put_netcons(
-    sim: Simulation, imported: Imported, arrays: Arrays, last: float, unseen: set[int]
+    sim: Simulation, imported: NeuronNetwork, arrays: Arrays, last: float, unseen: set[int]
 ) -> None:
     model, netcons, t = imported.model, sim.model.netcons, imported.model.h.t
     first, size = rings_of(sim.model)
@@ -121,7 +121,7 @@ def _put_netcons(
     model.bins.put(address[order], time[order])
 
 
-def _train_numbers(imported: Imported) -> set[int]:
+def _train_numbers(imported: NeuronNetwork) -> set[int]:
     origins, names = imported.model.wires.origins, imported.model.trains
     return {
         number
@@ -131,7 +131,7 @@ def _train_numbers(imported: Imported) -> set[int]:
 
 
 def _put_selves(
-    sim: Simulation, imported: Imported, arrays: Arrays, movable: dict[str, np.ndarray]
+    sim: Simulation, imported: NeuronNetwork, arrays: Arrays, movable: dict[str, np.ndarray]
 ) -> None:
     model, t = imported.model, imported.model.h.t
     for name, group in imported.groups.items():
@@ -151,7 +151,7 @@ def _put_selves(
         model.queue.send_selves(points[instance], time, flag, weight, kept)
 
 
-def _move_trains(imported: Imported, stims: dict[tuple[str, int], int], last: float) -> None:
+def _move_trains(imported: NeuronNetwork, stims: dict[tuple[str, int], int], last: float) -> None:
     model = imported.model
     for stim, item in stims.items():
         times = model.trains.times[stim]

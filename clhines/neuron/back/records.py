@@ -1,4 +1,4 @@
-"""What Vectors of a model record: asked of a simulation, and filled after a run."""
+"""What Vectors of a model record: a simulation records it, and a run fills it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from clhines.neuron.calls import clock
 from clhines.neuron.convert import Rejected, RejectedError, split_name
-from clhines.neuron.importer import Imported
+from clhines.neuron.importer import NeuronNetwork
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.places import ELEMENT, ION, OF_HOC, Variable
 from clhines.neuron.read.played import Recorder
@@ -72,7 +72,7 @@ class Records:
     """Lets a simulation record what NEURON's vectors record, or others, and fills them."""
 
     def __init__(
-        self, sim: Simulation, imported: Imported, recorders: Sequence[Recorder] | None = None
+        self, sim: Simulation, imported: NeuronNetwork, recorders: Sequence[Recorder] | None = None
     ) -> None:
         self._sim, self._imported = sim, imported
         self._recorders = imported.model.plays.recorders if recorders is None else recorders
@@ -130,8 +130,8 @@ class Records:
         imported = self._imported
         ions = {ion.name + ION for ion in imported.model.contents.ions.values()}
         if variable.owner == ELEMENT:  # by the number of the group that has it
-            own = [variable.number in addresses for _, addresses in imported.elements]
-            return ELEMENT, str(own.index(True))
+            has_element = [variable.number in addresses for _, addresses in imported.elements]
+            return ELEMENT, str(has_element.index(True))
         if not variable.owner or variable.owner in ions:
             return variable.owner, variable.name
         if variable.owner == OUTSIDE:
@@ -147,9 +147,9 @@ class Records:
         mechanism, (kind, _) = group.mechanism, model.instances[group.number]
         program = mechanism.program
         played = {p.parameter for p in model.played if p.kind == kind}
-        known = (*program.states, *(q for q in program.outputs if changes(mechanism, q.name)))
-        known = (*known, *(q for q in program.parameters if q.name in played))
-        for quantity in known:
+        quantities = (*program.states, *(q for q in program.outputs if changes(mechanism, q.name)))
+        quantities = (*quantities, *(q for q in program.parameters if q.name in played))
+        for quantity in quantities:
             if split_name(quantity) == (variable.name, variable.place):
                 return variable.owner, quantity.name
         return None
@@ -232,8 +232,8 @@ class Records:
         t = clock(begin, self._sim.model.dt, len(result.t) - first)
         every = zip(self._recorders, self._at, self.rows(result, first), strict=True)
         for k, (recorder, at, row) in enumerate(every):
-            own = self._set[k]
-            after = None if own is None else tuple(result[n][first:, 0] for n in own)
+            set_rows = self._set[k]
+            after = None if set_rows is None else tuple(result[n][first:, 0] for n in set_rows)
             values = t[1:] if row is None else row
             if at is not None and recorder.place is not None and recorder.place.row and len(values):
                 self._imported.model.memory.set_value(
@@ -304,7 +304,7 @@ class Records:
             pairs = every.setdefault(origin.times, [])
             pairs += [(t, origin.record_as) for t in times.tolist()]
             identifiers[origin.times] = origin.numbers
-        found = list[tuple[int, np.ndarray, np.ndarray]]()
+        appended = list[tuple[int, np.ndarray, np.ndarray]]()
         for vector, events in every.items():
             numbered = identifiers[vector] in vectors
             if self._may_lack:
@@ -312,10 +312,10 @@ class Records:
             if not events:
                 continue
             t, numbers = np.array(sorted(events, key=lambda pair: pair[0])).T
-            found.append((vector, t, t))
+            appended.append((vector, t, t))
             if numbered:
-                found.append((identifiers[vector], t, numbers))
-        return found
+                appended.append((identifiers[vector], t, numbers))
+        return appended
 
     @property
     def _may_lack(self) -> bool:
@@ -358,12 +358,14 @@ class Records:
         vectors = self._imported.model.plays.vectors
         times = np.array(vectors[vector])
         numbers = np.array(vectors[identifiers])[: len(times)] if identifiers else 0 * times
-        known = Counter(numbers[np.abs(times[: len(numbers)] - after) <= SPIKE_LATE].tolist())
-        found = []
+        recorded_numbers = Counter(
+            numbers[np.abs(times[: len(numbers)] - after) <= SPIKE_LATE].tolist()
+        )
+        unrecorded = []
         for t, number in events:
             key = number if identifiers else 0
-            if abs(t - after) <= SPIKE_LATE and known[key]:
-                known[key] -= 1
+            if abs(t - after) <= SPIKE_LATE and recorded_numbers[key]:
+                recorded_numbers[key] -= 1
             else:
-                found.append((t, number))
-        return found
+                unrecorded.append((t, number))
+        return unrecorded

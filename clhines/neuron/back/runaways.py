@@ -6,7 +6,7 @@ import numpy as np
 
 from clhines.core.errors import say_to_caller
 from clhines.neuron.back.records import Records
-from clhines.neuron.importer import Imported
+from clhines.neuron.importer import NeuronNetwork
 from clhines.simulator.result import Result
 from clhines.simulator.simulation import Simulation
 
@@ -22,9 +22,9 @@ class Runaways:
     make conductances negative, in each step, and all at the end of a run.
     """
 
-    def __init__(self, sim: Simulation, imported: Imported, records: Records) -> None:
+    def __init__(self, sim: Simulation, imported: NeuronNetwork, records: Records) -> None:
         self._imported, self._records = imported, records
-        self._told, self._until = set[int](), np.inf  # in this run, up to this time, ms
+        self._reported, self._until = set[int](), np.inf  # in this run, up to this time, ms
         self._nodes = self._reached()
         words = ("min", "max") if len(self._nodes) else ()
         self._extremes = [sim.record("v", self._nodes, reduce=word) for word in words]
@@ -47,7 +47,7 @@ class Runaways:
         """Warn of a run, less the first rows of records, that ends with voltages `end`, mV."""
         before, self._until = self._until, float(self._imported.model.h.t)
         if self._until <= before:
-            self._told.clear()
+            self._reported.clear()
         most = np.abs(end).astype(np.float64)
         for extreme in self._extremes:
             most[self._nodes] = np.fmax(most[self._nodes], np.abs(result[extreme]))
@@ -55,10 +55,10 @@ class Runaways:
         if len(rows) > first:
             seen = rows[first:]
             np.fmax.at(most, nodes, np.fmax(seen.max(0), -seen.min(0)))
-        far = [k for k in np.flatnonzero(most >= FAR).tolist() if k not in self._told]
+        far = [k for k in np.flatnonzero(most >= FAR).tolist() if k not in self._reported]
         if not far:
             return
-        self._told.update(far)
+        self._reported.update(far)
         at = max(far, key=lambda k: float(most[k]))
         more = f" and {len(far) - 1} more" if len(far) > 1 else ""
         say_to_caller(

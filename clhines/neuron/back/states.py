@@ -10,11 +10,11 @@ from clhines.core.arrays import shifted
 from clhines.core.errors import InputError
 from clhines.neuron.connections import rejected_on_way
 from clhines.neuron.convert import Rejected, RejectedError, split_name
-from clhines.neuron.importer import Imported, local_of, waiting
+from clhines.neuron.importer import NeuronNetwork, local_of, waiting
 from clhines.neuron.memory.raw import Place, numbers_at, put_numbers
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
-from clhines.neuron.read.contents import Hidden, Instances
+from clhines.neuron.read.contents import HiddenVariables, Instances
 from clhines.simulator.importing import SPIKE_LATE, check_unless, rings_of, start_arrays
 from clhines.simulator.mechanisms import UNLESS, Quantity
 from clhines.simulator.mechanisms.nmodl import COPY, FAILED
@@ -56,13 +56,13 @@ class OneCopy:
         return start_arrays(self.model, self.of_all.dtype)
 
 
-class Iterated:
+class StepGuesses:
     """What blocks set behind their use, with which NEURON's iterations of its own step begin.
 
     With what INITIAL has set they may not come to an end. It is that of the step to come.
     """
 
-    def __init__(self, sim: Simulation, imported: Imported) -> None:
+    def __init__(self, sim: Simulation, imported: NeuronNetwork) -> None:
         self._sim, self._imported = sim, imported
         self._host: Simulation | None = None
         self._at = list[tuple[str, Quantity, int]]()
@@ -110,8 +110,8 @@ def _start_of(h: Hoc, dt: float) -> int:
 
 
 def _variables(
-    sim: Simulation | OneCopy, imported: Imported, arrays: Arrays, name: str
-) -> Iterator[tuple[np.ndarray, str, int | None, np.ndarray, Instances | Hidden | OfLast]]:
+    sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays, name: str
+) -> Iterator[tuple[np.ndarray, str, int | None, np.ndarray, Instances | HiddenVariables | OfLast]]:
     """Array, hoc's name, element, places and owner of the states of a mechanism."""
     instances = imported.model.every[name]
     for values, quantity, place in _states(sim, imported.groups[name], arrays):
@@ -151,7 +151,7 @@ def _states(
 
 
 def _elements(
-    sim: Simulation | OneCopy, imported: Imported, arrays: Arrays
+    sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, np.ndarray, list[Place]]]:
     """Array, places in it and in NEURON's memory of numbers of Vectors that are states."""
     for group, addresses in imported.elements:
@@ -160,18 +160,18 @@ def _elements(
 
 
 def _ions(
-    sim: Simulation | OneCopy, imported: Imported, arrays: Arrays
+    sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, str, Instances]]:
     """Array by node, hoc's name and instances of the variables of ions."""
-    known = sim.model.schema.named(arrays, "ion")
+    ion_arrays = sim.model.schema.named(arrays, "ion")
     for ion in imported.model.contents.ions.values():
         for variable in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
-            if variable in known:
-                yield known[variable], variable, ion.instances
+            if variable in ion_arrays:
+                yield ion_arrays[variable], variable, ion.instances
 
 
 def take_values(
-    sim: Simulation | OneCopy, imported: Imported, arrays: Arrays | None = None
+    sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays | None = None
 ) -> None:
     """Let a simulation go on from NEURON's present values; `arrays` of its start are changed."""
     model, copies = imported.model, imported.copies
@@ -190,17 +190,19 @@ def take_values(
     for values, variable, instances in _ions(sim, imported, arrays):
         nodes = shifted(instances.nodes, model.tree.num_nodes, copies)
         values[nodes] = np.tile(instances.values(variable), copies)
-    own = sim.model
-    above = arrays["v"][own.sources.detector_node] > own.sources.detector_threshold
+    compiled = sim.model
+    above = arrays["v"][compiled.sources.detector_node] > compiled.sources.detector_threshold
     arrays["held"] = above.astype(np.int32)
     arrays["weight"] = _weights(imported, sim).astype(arrays["weight"].dtype)
     _take_self_events(sim, imported, arrays)
     _take_watches(sim, imported, arrays)
-    cells = np.isin(own.netcons.source, np.concatenate([[-1], *own.sources.emitted.values()]))
-    sent = arrays["count"][own.netcons.source]  # by INITIAL; NEURON's queue has those
+    cells = np.isin(
+        compiled.netcons.source, np.concatenate([[-1], *compiled.sources.emitted.values()])
+    )
+    sent = arrays["count"][compiled.netcons.source]  # by INITIAL; NEURON's queue has those
     arrays["cursor"] = np.where(cells, sent, arrays["cursor"])
-    found = np.isin(own.netcons.source, own.sources.detector_source)
-    arrays["cursor"] = np.where(found, sent, arrays["cursor"])
+    is_detector = np.isin(compiled.netcons.source, compiled.sources.detector_source)
+    arrays["cursor"] = np.where(is_detector, sent, arrays["cursor"])
     _take_sent(sim, imported, arrays)
     _take_crossed(sim, imported, arrays)
     whole = sim.of_all if isinstance(sim, OneCopy) else sim
@@ -211,14 +213,16 @@ def _check(sim: Simulation | OneCopy, group: Group, arrays: Arrays) -> None:
     """Raise an InputError where present values ask for something that is not simulated."""
     k, place = sim.model.instances[group.number]
     kind = sim.model.kinds[k]
-    known = {n: np.broadcast_to(x, kind.count)[place] for n, x in kind.parameters.items()}
+    parameters = {n: np.broadcast_to(x, kind.count)[place] for n, x in kind.parameters.items()}
     states = {n: x[place] for n, x in sim.model.schema.named(arrays, "state", k).items()}
     for block in UNLESS:
         if block in group.mechanism.program.blocks:
-            check_unless(group.mechanism, block, {**known, **states})
+            check_unless(group.mechanism, block, {**parameters, **states})
 
 
-def _take_globals(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays, name: str) -> None:
+def _take_globals(
+    sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays, name: str
+) -> None:
     """Take variables that are one for all instances of a mechanism and that INITIAL sets."""
     entry = imported.model.every[name].entry
     for values, quantity, place in _states(sim, imported.groups[name], arrays):
@@ -233,7 +237,7 @@ def _take_globals(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays,
             raise RejectedError([Rejected(name, what)])
 
 
-def _take_sent(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
+def _take_sent(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays) -> None:
     """Let sources have sent events on their way where these change the weights of their NetCons.
 
     A source has one list of what it has sent, of which each connection has had the first ones.
@@ -249,20 +253,20 @@ def _take_sent(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) ->
         sent = np.sort([t for at in heard.tolist() for t in due.get(at, ())])
         sent = sent[np.append(True, np.diff(sent) > _SAME)]
         for at in heard.tolist():
-            own = np.sort(due.get(at, []))
-            last = sent[max(len(sent) - len(own), 0) :]
-            same = len(last) == len(own) and np.allclose(last, own, rtol=0, atol=_SAME)
+            due_times = np.sort(due.get(at, []))
+            last = sent[max(len(sent) - len(due_times), 0) :]
+            same = len(last) == len(due_times) and np.allclose(last, due_times, rtol=0, atol=_SAME)
             same &= sent[-1] <= imported.model.h.t + _SAME  # else `NetCon.event`, in time to come
             if not same or len(sent) > size[source]:
                 name = imported.model.wires.target_of(int(imported.netcons[at]))[0]
                 raise rejected_on_way(imported.model, name)
-            arrays["cursor"][at] = count[source] + len(sent) - len(own)
+            arrays["cursor"][at] = count[source] + len(sent) - len(due_times)
         place = (count[source] + np.arange(len(sent))) % size[source]
         arrays["ring"][first[source] + place] = sent
         count[source] += len(sent)
 
 
-def _take_crossed(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
+def _take_crossed(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays) -> None:
     """Let voltages act now that have crossed their threshold in NEURON's last step."""
     model, t = sim.model, imported.model.h.t
     first, size = rings_of(sim.model)
@@ -276,7 +280,7 @@ def _take_crossed(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays)
             imported.crossed += sources.tolist()
 
 
-def voltages(imported: Imported) -> np.ndarray:
+def voltages(imported: NeuronNetwork) -> np.ndarray:
     values, rows, numbers = _voltages(imported.model)
     v = np.zeros(imported.model.tree.num_nodes)
     v[numbers] = values[rows]
@@ -292,20 +296,22 @@ def _voltages(model: NeuronModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return values, rows, np.concatenate([tree.numbers, tree.inner_numbers])
 
 
-def _weights(imported: Imported, sim: Simulation | OneCopy) -> np.ndarray:
+def _weights(imported: NeuronNetwork, sim: Simulation | OneCopy) -> np.ndarray:
     """(w,) float64: weights of all connections, as NEURON has them now."""
     netcons = sim.model.netcons
     values, first = netcons.weight.copy(), netcons.first_weight
     wires = imported.model.wires
     number = imported.netcons
-    own = np.minimum(np.diff(first), wires.width[number])
+    widths = np.minimum(np.diff(first), wires.width[number])
     for place in range(wires.weights.shape[1]):
-        some = np.flatnonzero(place < own)
+        some = np.flatnonzero(place < widths)
         values[first[some] + place] = wires.weights[number[some], place]
     return values
 
 
-def _take_streams(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays, name: str) -> None:
+def _take_streams(
+    sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays, name: str
+) -> None:
     k, place = sim.model.instances[imported.groups[name].number]
     for variable, values in sim.model.schema.named(arrays, "drawn", k).items():
         streams = imported.model.streams(name, variable)
@@ -313,7 +319,7 @@ def _take_streams(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays,
         values[place] = np.tile(streams.drawn(), imported.copies)
 
 
-def _take_self_events(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
+def _take_self_events(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays) -> None:
     queues = [sim.model.schema.named(arrays, "queue", k) for k in range(len(sim.model.kinds))]
     for queue in queues:
         if queue:
@@ -340,14 +346,14 @@ def _take_self_events(sim: Simulation | OneCopy, imported: Imported, arrays: Arr
             queues[k]["last"][at] = slot
 
 
-def _connections_of(imported: Imported) -> dict[int, np.ndarray]:
+def _connections_of(imported: NeuronNetwork) -> dict[int, np.ndarray]:
     """Return the connections of each NetCon with self events on their way, one a copy."""
-    found = {}
+    connections = {}
     for netcon in {event.netcon for event in imported.model.pending.selves} - {-1}:
         of_netcon = np.flatnonzero(imported.connections == netcon)
         if len(of_netcon):
-            found[netcon] = of_netcon
-    return found
+            connections[netcon] = of_netcon
+    return connections
 
 
 def _queue_event(
@@ -362,7 +368,7 @@ def _queue_event(
     size[at] = slot + 1
 
 
-def _take_watches(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
+def _take_watches(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays) -> None:
     model = imported.model
     for name, conditions in model.watched.items():
         k, place = sim.model.instances[imported.groups[name].number]
@@ -375,7 +381,7 @@ def _take_watches(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays)
             armed[watch, at], above[watch, at] = True, is_above
 
 
-def check_numbers(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+def check_numbers(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> None:
     """Refuse a variable that is NaN after a run and was a number before."""
     for name in imported.groups:
         for values, base, element, place, owner in _variables(sim, imported, arrays, name):
@@ -384,7 +390,7 @@ def check_numbers(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
                 raise InputError(f"{base} of {name} is no number after the run")
 
 
-def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+def put_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> None:
     """Write a simulation's values, but events and records, into NEURON's memory."""
     model = imported.model
     for instances in (*model.every.values(), *model.contents.others):
@@ -411,7 +417,7 @@ def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
     _put_weights(sim, imported, arrays["weight"])
 
 
-def _put_globals(sim: Simulation, imported: Imported, arrays: Arrays, name: str) -> None:
+def _put_globals(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, name: str) -> None:
     """Write the variables that are one for all of a mechanism and that its instances set."""
     last = sim.model.kinds[sim.model.instances[imported.groups[name].number][0]].last
     for values, quantity, _ in _states(sim, imported.groups[name], arrays):
@@ -427,14 +433,14 @@ def _put_globals(sim: Simulation, imported: Imported, arrays: Arrays, name: str)
             getattr(imported.model.h, f"{base}_{name}")[element] = value
 
 
-def _put_weights(sim: Simulation, imported: Imported, weight: np.ndarray) -> None:
+def _put_weights(sim: Simulation, imported: NeuronNetwork, weight: np.ndarray) -> None:
     first, wires = sim.model.netcons.first_weight, imported.model.wires
-    own = np.flatnonzero(imported.connections >= 0)
-    number = imported.connections[own]
-    width = np.minimum(np.diff(first)[own], wires.width[number])
+    of_netcons = np.flatnonzero(imported.connections >= 0)
+    number = imported.connections[of_netcons]
+    width = np.minimum(np.diff(first)[of_netcons], wires.width[number])
     for place in range(wires.weights.shape[1]):
         some = np.flatnonzero(place < width)
-        now, before = weight[first[own[some]] + place], wires.weights[number[some], place]
+        now, before = weight[first[of_netcons[some]] + place], wires.weights[number[some], place]
         changed = np.flatnonzero(now != before.astype(now.dtype))  # float32 would round the others
         chosen = number[some[changed]]
         wires.weights[chosen, place] = now[changed]

@@ -44,22 +44,22 @@ class Driver:
         """What of the mechanism the copy takes."""
         return [q for q in self.copy.program.parameters if q.name != FACTOR]
 
-    def refused(self, name: str, own: Mechanism) -> list[Rejected]:
+    def refused(self, name: str, mechanism: Mechanism) -> list[Rejected]:
         """List what a potential depends on that is neither a parameter nor the time."""
-        program, known = self.copy.program, {q.name for q in own.program.parameters}
-        found = {(q.public or q.name) for q in program.states}
-        found |= {q.public or q.name for q in self.parameters if q.name not in known}
-        found |= {*program.built_in} - {"celsius"} | {*program.pointers}
-        found |= {table.name for table in program.tables}
-        found |= {"v"} & {a.role for given in program.blocks.values() for a in given}
+        program, parameters = self.copy.program, {q.name for q in mechanism.program.parameters}
+        names = {(q.public or q.name) for q in program.states}
+        names |= {q.public or q.name for q in self.parameters if q.name not in parameters}
+        names |= {*program.built_in} - {"celsius"} | {*program.pointers}
+        names |= {table.name for table in program.tables}
+        names |= {"v"} & {a.role for arguments in program.blocks.values() for a in arguments}
         what = f"a POINTER to {POTENTIAL}, which depends on"
         return [
-            Rejected(name, refusal("neuron.driver-depends", what=what, one=one)) for one in found
+            Rejected(name, refusal("neuron.driver-depends", what=what, one=one)) for one in names
         ]
 
 
 @dataclass(frozen=True, eq=False)
-class Pointing:
+class OutsidePointers:
     """POINTERs of a mechanism to extracellular: what they are called; empty where none is."""
 
     every: tuple[str, ...]
@@ -72,13 +72,13 @@ class Pointing:
 
 def pointing_of(
     instances: Instances, variable: Callable[[int, str], Variable | None]
-) -> Pointing | None:
+) -> OutsidePointers | None:
     """Return what POINTERs of a mechanism have to do with extracellular, None if nothing."""
     try:
         file = parse(instances.entry.text, instances.entry.file)
     except Refused:
         return None  # said where it is converted
-    found, every = dict[str, str](), list[str]()
+    pointer_to, every = dict[str, str](), list[str]()
     what: Sentence | None = None
     of = np.zeros(0, np.int64)
     for pointer in file.pointers:
@@ -87,19 +87,21 @@ def pointing_of(
         name = next((name for owner, name in names if owner == OUTSIDE), "")
         if not name:
             continue
-        if len(names) > 1 or name in found or name not in (POTENTIAL, _MEMBRANE):
+        if len(names) > 1 or name in pointer_to or name not in (POTENTIAL, _MEMBRANE):
             also = " and to others" * (len(names) > 1)
             words = {"pointer": pointer, "name": name, "also": also}
             what = what or refusal("neuron.pointer-points-extracellular", **words)
         every.append(pointer)
-        found[name] = pointer
+        pointer_to[name] = pointer
         if name == POTENTIAL:
             of = np.array([v.number for v in targets if v is not None], np.int64)
     if not every:
         return None
-    sets, reads = found.get(POTENTIAL, ""), found.get(_MEMBRANE, "")
+    sets, reads = pointer_to.get(POTENTIAL, ""), pointer_to.get(_MEMBRANE, "")
     unknown = frozenset(_tainted(file, reads) if reads else ())
-    return Pointing(tuple(every), sets, reads, of, unknown, what or _refused(file, sets, reads, of))
+    return OutsidePointers(
+        tuple(every), sets, reads, of, unknown, what or _refused(file, sets, reads, of)
+    )
 
 
 def _names_of(targets: Sequence[Variable | None]) -> list[tuple[str, str]]:
@@ -135,15 +137,15 @@ def _does_more(file: File) -> bool:
 
 def _tainted(file: File, name: str) -> set[str]:
     """Return the names of what is set by what depends on a variable, and its own."""
-    found, before = {name}, set[str]()
+    tainted, before = {name}, set[str]()
     bodies = [b.body for b in (*file.main.values(), *file.blocks.values())]
-    while found != before:
-        before = set(found)
+    while tainted != before:
+        before = set(tainted)
         for one in before:
             for statement in (s for body in bodies for s in _using(body, one)):
-                found |= set_by([statement], file.blocks)
-            found |= {n for n, b in file.blocks.items() if uses(b.body, one)}
-    return found
+                tainted |= set_by([statement], file.blocks)
+            tainted |= {n for n, b in file.blocks.items() if uses(b.body, one)}
+    return tainted
 
 
 def _using(body: Sequence[Statement], name: str) -> Iterator[Statement]:
@@ -155,7 +157,7 @@ def _using(body: Sequence[Statement], name: str) -> Iterator[Statement]:
             yield from _using(inner, name)
 
 
-def alone(entry: CatalogueEntry, pointing: Pointing) -> CatalogueEntry:
+def alone(entry: CatalogueEntry, pointing: OutsidePointers) -> CatalogueEntry:
     """Return an entry whose POINTERs to extracellular are variables of its own."""
     text = without_pointers(entry.text, pointing.every)
     seen = f"\nNEURON {{ RANGE {pointing.sets} }}\n" if pointing.sets else ""
@@ -166,7 +168,7 @@ def _list(word: str, names: Sequence[str]) -> str:
     return f"{word} {', '.join(names)}\n" if names else ""
 
 
-def copy_of(entry: CatalogueEntry, pointing: Pointing) -> Mechanism | list[Rejected]:
+def copy_of(entry: CatalogueEntry, pointing: OutsidePointers) -> Mechanism | list[Rejected]:
     """Return the electrode that gives what a potential drives; `entry` is the mechanism's own."""
     file, code = parse(entry.text, entry.file), without_comments(entry.text)
     code = re.sub(r"(?m)^\s*TITLE\b.*$", "", code)
@@ -195,10 +197,10 @@ def copy_of(entry: CatalogueEntry, pointing: Pointing) -> Mechanism | list[Rejec
 def _parts(code: str) -> Iterator[tuple[str, str]]:
     """Yield what stands before each outer bracket, and what is in it, brackets included."""
     depth, begin, opened = 0, 0, 0
-    for found in re.finditer(r"[{}]", code):
-        depth += 1 if found[0] == "{" else -1
-        if found[0] == "{" and depth == 1:
-            opened = found.start()
+    for bracket in re.finditer(r"[{}]", code):
+        depth += 1 if bracket[0] == "{" else -1
+        if bracket[0] == "{" and depth == 1:
+            opened = bracket.start()
         elif depth == 0:
-            yield code[begin:opened], code[opened : found.end()]
-            begin = found.end()
+            yield code[begin:opened], code[opened : bracket.end()]
+            begin = bracket.end()

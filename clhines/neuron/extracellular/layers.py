@@ -27,8 +27,10 @@ _HALF = 0.5e-4  # of 1 µm, cm
 def are_own(instances: Instances) -> bool:
     """Whether any of the layers has other parameters than NEURON's own."""
     layers = _layers(instances)
-    given = ((instances.values(name, k), own) for name, own in OWN.items() for k in range(layers))
-    return layers > 1 and any(bool((values != own).any()) for values, own in given)
+    parameters = (
+        (instances.values(name, k), default) for name, default in OWN.items() for k in range(layers)
+    )
+    return layers > 1 and any(bool((values != default).any()) for values, default in parameters)
 
 
 def _layers(instances: Instances) -> int:
@@ -37,10 +39,10 @@ def _layers(instances: Instances) -> int:
 
 def _values(instances: Instances, name: str, n: int) -> np.ndarray:
     """(layers, n) float64: a parameter of each layer at each node; 0 at ends."""
-    found = np.zeros((_layers(instances), n))
-    for layer, row in enumerate(found):
+    values = np.zeros((_layers(instances), n))
+    for layer, row in enumerate(values):
         row[instances.nodes] = instances.values(name, layer)
-    return found
+    return values
 
 
 def with_layers(tree: Tree, instances: Instances, memory: NeuronMemory) -> Tree:
@@ -61,9 +63,9 @@ def with_layers(tree: Tree, instances: Instances, memory: NeuronMemory) -> Tree:
         row[inner] = (bounds[:-1] + size + k * count)[cell[inner]] + rank
 
     def spread(values: np.ndarray, of_layers: np.ndarray) -> np.ndarray:
-        found = np.zeros(int(bounds[-1]), values.dtype)
-        found[number], found[outer[:, inner]] = values, of_layers[:, inner]
-        return found
+        every = np.zeros(int(bounds[-1]), values.dtype)
+        every[number], every[outer[:, inner]] = values, of_layers[:, inner]
+        return every
 
     none, above = np.zeros((layers, n)), tree.parent
     joined = has & (above >= 0) & has[above]
@@ -99,10 +101,10 @@ def with_layers(tree: Tree, instances: Instances, memory: NeuronMemory) -> Tree:
 
 def _lengths(tree: Tree) -> np.ndarray:
     """(n,) float64, µm: of segments; 0 of ends."""
-    found = np.zeros(tree.num_nodes)
+    lengths = np.zeros(tree.num_nodes)
     each = np.array([s.L for s in tree.sections]) / tree.nseg
-    found[tree.inner_numbers] = np.repeat(each, tree.nseg)
-    return found
+    lengths[tree.inner_numbers] = np.repeat(each, tree.nseg)
+    return lengths
 
 
 def _vext(tree: Tree, instances: Instances, memory: NeuronMemory) -> tuple[np.ndarray, np.ndarray]:

@@ -21,7 +21,7 @@ from clhines.neuron.convert import Rejected
 from clhines.neuron.extracellular.drivers import (
     POTENTIAL,
     Driver,
-    Pointing,
+    OutsidePointers,
     alone,
     copy_of,
     pointing_of,
@@ -97,7 +97,9 @@ class Outside:
         owned = [v for v in every if v.owner == OUTSIDE and v.name == POTENTIAL]
         self.played = {v.number for v in owned}
         self.acts = bool(self.played) or self._differs()
-        self.pointing = dict[str, Pointing]()  # mechanisms whose POINTERs are to extracellular
+        self.pointing = dict[
+            str, OutsidePointers
+        ]()  # mechanisms whose POINTERs are to extracellular
         self.drivers = dict[str, Driver]()
 
     def _differs(self) -> bool:
@@ -124,7 +126,7 @@ class Outside:
         self, memory: NeuronMemory, places: MemoryPlaces, every: Mapping[str, Instances]
     ) -> list[Rejected]:
         """Find mechanisms with POINTERs to extracellular, whose entries then have none of these."""
-        found = list[Rejected]()
+        rejected = list[Rejected]()
         for name, instances in every.items() if self.instances is not None else ():
 
             def variable(
@@ -140,21 +142,21 @@ class Outside:
                 continue
             self.pointing[name] = pointing
             if pointing.refused:
-                found.append(Rejected(name, pointing.refused))
+                rejected.append(Rejected(name, pointing.refused))
             elif pointing.sets:
                 copy = copy_of(instances.entry, pointing)
                 if isinstance(copy, Mechanism):
                     self.drivers[name] = Driver(copy, pointing.of)
                 else:
-                    found += copy
+                    rejected += copy
             instances.entry = alone(instances.entry, pointing)
         by = {k for driver in self.drivers.values() for k in driver.of.tolist()}
         self.acts |= bool(self.drivers)
         count = sum(len(driver.of) for driver in self.drivers.values())
         if self.played & by or len(by) < count:
             what = refusal("neuron.pointer-played-set-another-mechanism-too", potential=POTENTIAL)
-            found.append(Rejected(OUTSIDE, what))
-        return found
+            rejected.append(Rejected(OUTSIDE, what))
+        return rejected
 
     def rejected(
         self,
@@ -167,24 +169,24 @@ class Outside:
         """List what is not simulated of potentials outside, and what would make other ones."""
         if self.instances is None:
             return []
-        found = [*self._parameters(), *self._records(recorded)]
+        rejected = [*self._parameters(), *self._records(recorded)]
         if transfers:
             what = refusal("neuron.parallelcontext-source-var-extracellular-potential-inside")
-            found.append(Rejected(OUTSIDE, what))
+            rejected.append(Rejected(OUTSIDE, what))
         layered = self._tree.layers is not None
         if (self.acts or layered) and order:
             which = f"{POTENTIAL} other than 0" if not layered else f"{OUTSIDE} with {_LAYERS}"
-            found.append(
+            rejected.append(
                 Rejected(OUTSIDE, refusal("neuron.outside-secondorder", what=which, order=order))
             )
         for name in sorted(mechanisms.keys() & self.drivers.keys()):
-            found += self.drivers[name].refused(name, mechanisms[name])
+            rejected += self.drivers[name].refused(name, mechanisms[name])
         for name in sorted(mechanisms.keys() & self.pointing.keys()):
             kept = {q.public or q.name for q in mechanisms[name].program.states}
             for one in sorted(kept & self.pointing[name].unknown):
                 what = refusal("neuron.kept-depends-i-membrane", one=one)
-                found.append(Rejected(name, what))
-        return found + (
+                rejected.append(Rejected(name, what))
+        return rejected + (
             self._beside_layers(every, mechanisms, recorded)
             if layered
             else self._beside(every, mechanisms)
@@ -195,21 +197,23 @@ class Outside:
     ) -> list[Rejected]:
         """List what is not simulated at nodes of which the potential outside is given."""
         assert self.instances is not None
-        at, found = self.instances.nodes, list[Rejected]()
+        at, rejected = self.instances.nodes, list[Rejected]()
         ends = np.setdiff1d(_potentials(self._tree, at)[0], at)
         for name, mechanism in mechanisms.items():
             program, nodes = mechanism.program, every[name].nodes
             if program.electrode:
-                of_v = any(a.role == "v" for given in program.blocks.values() for a in given)
+                of_v = any(
+                    a.role == "v" for arguments in program.blocks.values() for a in arguments
+                )
                 if self.acts and of_v and np.isin(nodes, np.append(ends, at)).any():
                     what = refusal(
                         "neuron.electrode-current-depends-v-where-not", potential=POTENTIAL
                     )
-                    found.append(Rejected(name, what))
+                    rejected.append(Rejected(name, what))
             elif "current" in program.blocks and np.isin(nodes, ends).any():
                 what = refusal("neuron.current-membrane-end-section-extracellular")
-                found.append(Rejected(name, what))
-        return found
+                rejected.append(Rejected(name, what))
+        return rejected
 
     def _beside_layers(
         self,
@@ -218,15 +222,15 @@ class Outside:
         recorded: Sequence[Variable],
     ) -> list[Rejected]:
         """List what is not simulated at nodes with layers of their own around them."""
-        found, layers = list[Rejected](), self._tree.layers
+        rejected, layers = list[Rejected](), self._tree.layers
         assert layers is not None
         for name, mechanism in mechanisms.items():
-            roles = {a.role for given in mechanism.program.blocks.values() for a in given}
+            roles = {a.role for arguments in mechanism.program.blocks.values() for a in arguments}
             nodes = every[name].nodes
             inside = bool((layers.around[nodes[nodes >= 0]] >= 0).any())
             if mechanism.program.electrode and inside and roles & {"v", "ion", "pointer"}:
                 what = f"an ELECTRODE_CURRENT that depends on v, ions or POINTERs, in {OUTSIDE}"
-                found.append(
+                rejected.append(
                     Rejected(name, refusal("neuron.electrode-in-layers", what=what, layers=_LAYERS))
                 )
         assert self.instances is not None
@@ -234,23 +238,23 @@ class Outside:
         whole = [v.number for v in recorded if (v.owner, v.name) == ("", "i_membrane")]
         if self._at_joints()[[*self.instances.nodes[seen], *whole]].any():
             what = refusal("neuron.vector-record-i-membrane-beside-section-without-layers")
-            found.append(Rejected(OUTSIDE, what))
-        return found
+            rejected.append(Rejected(OUTSIDE, what))
+        return rejected
 
     def _at_joints(self) -> np.ndarray:
         """(n,) bool: nodes with others around them, beside some that have none."""
-        tree, found = self._tree, np.zeros(self._tree.num_nodes, bool)
+        tree, is_joint = self._tree, np.zeros(self._tree.num_nodes, bool)
         assert tree.layers is not None
         around = tree.layers.around
         inner = ~np.isin(np.arange(len(around)), around)
         child = np.flatnonzero(inner & (tree.parent >= 0))
         pairs = np.stack([child, tree.parent[child]])
         first, second = around[pairs] >= 0
-        found[pairs[:, first != second]] = True
-        return found
+        is_joint[pairs[:, first != second]] = True
+        return is_joint
 
     def _parameters(self) -> list[Rejected]:
-        instances, found = self.instances, list[Rejected]()
+        instances, rejected = self.instances, list[Rejected]()
         assert instances is not None
         layered = self._tree.layers is not None
         for name, held in OWN.items():
@@ -267,9 +271,9 @@ class Outside:
                     what = refusal(
                         "neuron.layers-with", outside=OUTSIDE, layers=_LAYERS, shown=shown
                     )
-                    found.append(Rejected("", what, f"expected {bound}"))
+                    rejected.append(Rejected("", what, f"expected {bound}"))
                     break
-        return found
+        return rejected
 
     def _records(self, recorded: Sequence[Variable]) -> list[Rejected]:
         """List records of what changes, but for i_membrane."""
@@ -279,7 +283,7 @@ class Outside:
         if not self.played and not self.drivers:
             names -= {POTENTIAL, "vext"}
         way_out = f"expected i_membrane, or {POTENTIAL} and vext that stay"
-        found = [
+        rejected = [
             Rejected(OUTSIDE, refusal("neuron.vector-record", name=name), way_out)
             for name in sorted(names)
         ]
@@ -287,5 +291,5 @@ class Outside:
             for v in recorded:
                 if v.owner == name and v.name in pointing.unknown:
                     what = refusal("neuron.vector-record-depends-i-membrane", name=v.name)
-                    found.append(Rejected(name, what))
-        return list(dict.fromkeys(found))
+                    rejected.append(Rejected(name, what))
+        return list(dict.fromkeys(rejected))

@@ -1,4 +1,4 @@
-"""NEURON's memory, read by ctypes: places found by example, never assumed.
+"""NEURON's memory, read by ctypes: places are located by an example, never assumed.
 
 `session`: NEURON itself. `symbols`: its library, and names of hoc; `objects`: objects of hoc,
 places of variables, point processes; `memory`: all of it, with the lists that the interpreter does

@@ -90,29 +90,29 @@ class _Writer:
         self._goldman = bool(self._ion) and int(ks.iv_type()) == 2
         columns = ["gmax", *(() if self._ion else ("e",)), "g", "i"]
         self._own = [n.replace("g", "p") for n in columns] if self._goldman else columns
-        self._taken = {*columns, *self._own}
+        self._columns = {*columns, *self._own}
         self.variables = dict(zip(columns, self._own, strict=True)) | {n: n for n in self._names}
         self._p = "ks_"
         while any(name.startswith(self._p) for name in self._names):
             self._p += "k_"
 
     def text(self) -> str:
-        p, ion, own = self._p, self._ion, self._own
+        p, ion, own_names = self._p, self._ion, self._own
         reads = dict.fromkeys(self._ligand(t) for t in self._of_ks if t.type() >= _OUTSIDE)
         if ion:
             current = (f"{ion}i", f"{ion}o") if self._goldman else (f"e{ion}",)
             reads |= dict.fromkeys((ion, name) for name in current)
         written = [f"i{ion}"] if ion else []
         others = [name for _, name in reads] + written
-        self._check_names([*self._names, *self._taken, *others])
+        self._check_names([*self._names, *self._columns, *others])
         kind = "POINT_PROCESS" if self._ks.is_point() else "SUFFIX"
-        lines = [f"NEURON {{ {kind} {self._ks.name()}", f"RANGE {', '.join(own)}"]
+        lines = [f"NEURON {{ {kind} {self._ks.name()}", f"RANGE {', '.join(own_names)}"]
         for one in dict.fromkeys(x for x, _ in reads):
             names = ", ".join(name for x, name in reads if x == one)
             lines.append(f"USEION {one} READ {names}" + f" WRITE i{one}" * (one == ion))
         lines += ["}" if ion else "NONSPECIFIC_CURRENT i }"]
-        lines += [f"PARAMETER {{ {' '.join(f'{n} = 0' for n in own[:-2])} }}"]
-        lines += [f"ASSIGNED {{ v celsius dt {' '.join([*own[-2:], *others])} }}"]
+        lines += [f"PARAMETER {{ {' '.join(f'{n} = 0' for n in own_names[:-2])} }}"]
+        lines += [f"ASSIGNED {{ v celsius dt {' '.join([*own_names[-2:], *others])} }}"]
         lines += [f"STATE {{ {' '.join(self._names)} }}"] * bool(self._names)
         start, step = self._hh_lines()
         scheme = self._scheme()
@@ -120,7 +120,10 @@ class _Writer:
         lines += [f"SOLVE {p}scheme STEADYSTATE sparse"] * bool(scheme)
         lines += ["}", "BREAKPOINT {"]
         lines += [f"SOLVE {p}step"] * bool(step) + [f"SOLVE {p}scheme METHOD sparse"] * bool(scheme)
-        lines += [f"{own[-2]} = {'*'.join([own[0], *self._gates()])}", f"i = {self._current()}"]
+        lines += [
+            f"{own_names[-2]} = {'*'.join([own_names[0], *self._gates()])}",
+            f"i = {self._current()}",
+        ]
         lines += [f"i{ion} = i", "}"] if ion else ["}"]
         lines += [f"PROCEDURE {p}step() {{ LOCAL {p}a, {p}b", *step, "}"] * bool(step)
         lines += [f"KINETIC {p}scheme {{", *scheme, "}"] * bool(scheme)
@@ -145,14 +148,14 @@ class _Writer:
 
     def _gates(self) -> list[str]:
         """Return the factor of each gate, without those that are 1."""
-        found = list[str]()
+        factors = list[str]()
         for gate in map(self._ks.gate, range(int(self._ks.ngate()))):
             first, power = int(gate.sindex()), int(gate.power())
             shares = [self._ks.state(first + k).frac() for k in range(int(gate.nstate()))]
             states = self._names[first:]
             terms = [f"{_number(x)}*{n}" for x, n in zip(shares, states, strict=False) if x]
-            found += [f"({' + '.join(terms) or '0'})^{power}"] * bool(power)
-        return found
+            factors += [f"({' + '.join(terms) or '0'})^{power}"] * bool(power)
+        return factors
 
     def _first(self) -> list[str]:
         """Return where kinetic schemes start: each gate in its first state."""
@@ -173,7 +176,7 @@ class _Writer:
         return start, step
 
     def _scheme(self) -> list[str]:
-        found = list[str]()
+        reactions = list[str]()
         for t in self._of_ks:
             source, target = str(t.src().name()), str(t.target().name())
             if t.type() >= _OUTSIDE:
@@ -182,8 +185,8 @@ class _Writer:
             else:
                 a, b = self._function(t, 0), self._second(t)
                 a, b = (f"{a}/{b}", f"(1 - {a})/{b}") if t.type() == 1 else (a, b)
-            found += [f"~ {source} <-> {target} ({a}, {b})"] * (source != target)
-        return found
+            reactions += [f"~ {source} <-> {target} ({a}, {b})"] * (source != target)
+        return reactions
 
     def _ligand(self, t: Hoc) -> tuple[str, str]:
         """Return ion and concentration of a transition."""
@@ -196,9 +199,9 @@ class _Writer:
         return self._function(t, 0, _PAIR[1]) if pair else self._function(t, 1)
 
     def _function(self, t: Hoc, which: int, type_: int | None = None) -> str:
-        own = int(t.ftype(which))
-        type_ = own if type_ is None else type_
-        if own == _TABLE:
+        form_type = int(t.ftype(which))
+        type_ = form_type if type_ is None else type_
+        if form_type == _TABLE:
             return self._table(t, which)
         form, count = _FORMS[type_]
         values = [_number(x) for x in self._numbers(t, which, count)]
@@ -208,10 +211,10 @@ class _Writer:
     def _numbers(self, t: Hoc, which: int, count: int) -> list[float]:
         if t.ftype(which) < 0:
             raise InputError(f"whose transition {int(t.index())} lacks a function")
-        found = [float(x) for x in t.parm(which)]
-        if len(found) < count or not np.isfinite(found).all():
+        numbers = [float(x) for x in t.parm(which)]
+        if len(numbers) < count or not np.isfinite(numbers).all():
             raise InputError(f"whose transition {int(t.index())} has numbers of another function")
-        return found
+        return numbers
 
     def _table(self, t: Hoc, which: int) -> str:
         h, name = self._h, f"{self._p}table{int(t.index())}{'ab'[which]}"
@@ -221,8 +224,8 @@ class _Writer:
         values = self._numbers(t, which, 2)
         knots = np.linspace(least, greatest, len(values))
         at = np.linspace(least - 1, greatest + 1, _SAMPLES)
-        told = [t.f(which, x) for x in at.tolist()]
-        if not np.allclose(told, np.interp(at, knots, values), rtol=1e-9, atol=1e-300):
+        hoc_values = [t.f(which, x) for x in at.tolist()]
+        if not np.allclose(hoc_values, np.interp(at, knots, values), rtol=1e-9, atol=1e-300):
             raise InputError(f"whose transition {int(t.index())} has a table that was resized")
         self.tables[name] = FunctionTable((tuple(knots.tolist()),), tuple(values))
         return f"{name}(v)"

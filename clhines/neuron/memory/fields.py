@@ -77,7 +77,7 @@ class Fields:
         """Return the data of mechanisms in membranes and of ions in some nodes, or of points."""
         most = 1 + max(self.next, self.type_half // 2, self.row_of_data, self.places)
         address = self._word(nodes, self.data)
-        at, found = np.arange(len(nodes), dtype=np.int32), []
+        at, parts = np.arange(len(nodes), dtype=np.int32), []
         for depth in count():
             at, address = at[address != 0], address[address != 0]
             words = raw.gather(address, most).view(np.int64)
@@ -85,25 +85,25 @@ class Fields:
             chosen = np.flatnonzero(self.is_point[type_] == points)
             row, places = (words[chosen, k] for k in (self.row_of_data, self.places))
             small = np.full(len(chosen), depth, np.int32), type_[chosen].astype(np.int16)
-            found.append((at[chosen], *small, row, places))
+            parts.append((at[chosen], *small, row, places))
             if not len(at):
                 break
             address = words[:, self.next]
-        columns = [np.concatenate(part) for part in zip(*found, strict=True)]
+        columns = [np.concatenate(part) for part in zip(*parts, strict=True)]
         order = np.argsort(columns[2] * np.int64(len(nodes)) + columns[0], kind="stable")
         return Data(*(column[order] for column in columns))
 
     def data_of_points(self, points: np.ndarray) -> Data:
         """Return data of point processes (C++ objects) in order, 0 where there is none."""
         _, node, data, owner = raw.gather(points, 4).astype(np.int64).T
-        found = np.zeros((len(points), 5), np.int64)
+        rows = np.zeros((len(points), 5), np.int64)
         here = data != 0
         if (raw.gather(owner[here], 2)[:, 1].astype(np.int64) != points[here]).any():
             raise OSError("a point process is not as expected")
         at = data[here]
         columns = node[here], node[here] * 0, self._half(at, self.type_half), *self._places(at)
-        found[here] = np.column_stack(columns)
-        return Data(*found.T)
+        rows[here] = np.column_stack(columns)
+        return Data(*rows.T)
 
     @staticmethod
     def _word(addresses: np.ndarray, place: int) -> np.ndarray:
@@ -138,7 +138,7 @@ class Data(NamedTuple):
 def find_fields(memory: NeuronMemory) -> Fields:
     """Find the fields from a section and one that has a parent; OSError if not as expected."""
     try:
-        return _found(memory, all_sections()[0], _parent_word(memory))
+        return _fields_of_example(memory, all_sections()[0], _parent_word(memory))
     except (ValueError, IndexError):
         raise OSError("sections are not as expected") from None
 
@@ -170,7 +170,7 @@ def _only(places: Iterable[int]) -> int:
     return place
 
 
-def _found(memory: NeuronMemory, section: Section, parent: int) -> Fields:
+def _fields_of_example(memory: NeuronMemory, section: Section, parent: int) -> Fields:
     pointer = ctypes.c_void_p
     node_at = memory.function("_Z10node_exactP7Sectiond", pointer, pointer, ctypes.c_double)
     data_at = memory.function("_Z13nrn_mechanismiP4Node", pointer, ctypes.c_int, pointer)
@@ -186,15 +186,15 @@ def _found(memory: NeuronMemory, section: Section, parent: int) -> Fields:
     node, segment = nodes[0], next(iter(section)) if far else list(section)[-1]
     of_node = raw.words_at(node, _NODE)
     most = ctypes.c_int.from_address(memory.address("n_memb_func")).value
-    known = [*filter(None, map(data_at, range(most), [node] * most))]
+    addresses = [*filter(None, map(data_at, range(most), [node] * most))]
     ri = np.array([1.0 / segment.ri()]).view(np.uint64)[0]
-    following = [raw.words_at(data, _DATA) for data in known]
+    following = [raw.words_at(data, _DATA) for data in addresses]
     kinds = [[half & _COUNT for half in raw.halves(words)] for words in following]
-    every = tuple(map(type_of, known))
+    every = tuple(map(type_of, addresses))
     rows = memory.place(raw.ref(segment, "diam")).row
     of_morphology = next(w for w in following if rows in w)
     row_of_data = of_morphology.index(rows)
-    (offset,) = {places(data) - data for data in known}
+    (offset,) = {places(data) - data for data in addresses}
     return Fields(
         parent=parent,
         count_half=counts.index(nseg + 1, 1),
@@ -202,8 +202,8 @@ def _found(memory: NeuronMemory, section: Section, parent: int) -> Fields:
         parent_node=words.index(node_at(address, 1.0 - far)),
         row=of_node.index(memory.place(raw.ref(segment, "v")).row),
         rinv=_only(k for k, w in enumerate(of_node) if abs(int(w) - int(ri)) <= 1),
-        data=_only(k for k, w in enumerate(of_node) if w in known),
-        next=_only(k for k in range(_DATA) if any(words[k] in known for words in following)),
+        data=_only(k for k, w in enumerate(of_node) if w in addresses),
+        next=_only(k for k in range(_DATA) if any(words[k] in addresses for words in following)),
         type_half=_first(k for k, kind in enumerate(zip(*kinds, strict=True)) if kind == every),
         row_of_data=row_of_data,
         places=offset // 8,
@@ -224,20 +224,24 @@ class DataColumns:
         self._numbers = None
 
     def values(self, name: str, place: int | None) -> np.ndarray | None:
-        found = self._find(name, place)
-        return None if found is None else found[0][found[1]]
+        column_and_rows = self._find(name, place)
+        return None if column_and_rows is None else column_and_rows[0][column_and_rows[1]]
 
     def put(self, name: str, values: np.ndarray, place: int | None) -> bool:
-        found = self._find(name, place)
-        if found is None:
+        column_and_rows = self._find(name, place)
+        if column_and_rows is None:
             return False
-        found[0][found[1]] = values
+        column_and_rows[0][column_and_rows[1]] = values
         return True
 
     def addresses(self, name: str, place: int | None) -> np.ndarray | None:
         """(k,) int64: where a variable of each instance is now; None where it is in no column."""
-        found = self._find(name, place)
-        return None if found is None else found[0].ctypes.data + 8 * found[1]
+        column_and_rows = self._find(name, place)
+        return (
+            None
+            if column_and_rows is None
+            else column_and_rows[0].ctypes.data + 8 * column_and_rows[1]
+        )
 
     def _find(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray] | None:
         """Return a column and the places of the instances in it, where hoc sees the same there."""

@@ -1,7 +1,7 @@
 """Facts that NEURON's interpreter does not give, read from its memory with `ctypes`.
 
-Where fields are in an object is found by making one whose contents are known, never assumed: where
-that fails, `NeuronMemory` is not available, and users are asked instead.
+Where a field is in an object is located by an example whose contents are set here, never assumed.
+Where that fails, `NeuronMemory` raises OSError.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class NeuronMemory(Objects):
         """Columns of a mechanism's variables by name: one reference is pointed to each in turn."""
         at = raw.WORD.from_address(id(reference) + 8 * (self.reference + 2))
         shape = raw.WORD.from_address(id(reference) + 8 * (self.reference + 3))
-        first, own, found = at.value, shape.value, dict[str, int]()
+        first, own_shape, columns = at.value, shape.value, dict[str, int]()
         owner = _NAMED.match(repr(reference))
         if owner is None:
             return {}
@@ -75,11 +75,11 @@ class NeuronMemory(Objects):
                     named = _NAMED.match(repr(reference))
                     if named is None or named[1] != owner[1]:
                         break
-                    found[named[2]] = at.value
+                    columns[named[2]] = at.value
                     at.value += step
         finally:
-            at.value, shape.value = first, own
-        return found
+            at.value, shape.value = first, own_shape
+        return columns
 
     def columns_in(self, segment: Segment, type_: int) -> dict[str, int]:
         """Return the same of a mechanism in a segment of which hoc may show no variable."""
@@ -95,8 +95,8 @@ class NeuronMemory(Objects):
     def named(self, place: raw.Place) -> tuple[str, str]:
         """Return mechanism and name of a variable that has a row; empty of another one."""
         with self._pointing(place.row, place.column) as reference:
-            found = _NAMED.match(repr(reference))
-        return (found[1], found[2]) if found is not None else ("", "")
+            match = _NAMED.match(repr(reference))
+        return (match[1], match[2]) if match is not None else ("", "")
 
     @contextmanager
     def _pointing(self, row: int, column: int) -> Iterator[Hoc]:
@@ -131,10 +131,10 @@ class NeuronMemory(Objects):
             recorder, wrapper = raw.words_at(new[0], 9), raw.words_at(id(reference), 12)
             if self.vectors.classes.get(recorder[0]) != "YvecRecord":
                 raise OSError("a recorder is of an unknown class")
-            found = [k for k in range(2, 9) if wrapper[k : k + 4] == recorder[1:5]]
-            if len(found) != 1 or recorder[8] != self.inside(vector):
+            places = [k for k in range(2, 9) if wrapper[k : k + 4] == recorder[1:5]]
+            if len(places) != 1 or recorder[8] != self.inside(vector):
                 raise OSError("a recorder is not as expected")
-            self.reference = found[0]
+            self.reference = places[0]
         finally:
             vector.play_remove()
 
@@ -234,7 +234,7 @@ class VectorLists:
                     acting |= members if members <= listed else set()
         return [entry for entry in entries if entry in acting]
 
-    def played(self, every: bool = False) -> list[raw.PlayRead]:
+    def played(self, every: bool = False) -> list[raw.PlayEntry]:
         """Read what records and plays; with `every` also what does not act yet."""
         plays = []
         for address in self.entries() if every else self.acting():
@@ -248,7 +248,7 @@ class VectorLists:
                 calls = bool(statement)
             more, place = _WORDS.get(what, ()), self._memory.place_of(words[1:5])
             vectors = tuple(words[k] for k in more if 8 <= k < 11)
-            plays.append(raw.PlayRead(what, place, vectors, event, calls, how_far))
+            plays.append(raw.PlayEntry(what, place, vectors, event, calls, how_far))
         return plays
 
     def play_words(self) -> np.ndarray:

@@ -21,8 +21,8 @@ compare.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
 
 def ref(thing: object, name: str, size: int = 1) -> Hoc:
     """Return NEURON's reference to a variable; of an array, to its first element."""
-    found = getattr(thing, f"_ref_{name}")
-    return found[0] if size > 1 else found
+    reference = getattr(thing, f"_ref_{name}")
+    return reference[0] if size > 1 else reference
 
 
 class Place(NamedTuple):
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PlayRead:
+class PlayEntry:
     """One entry of NEURON's list of what records or plays."""
 
     what: str  # its class, as ``YvecRecord``
@@ -58,10 +58,10 @@ class Source:
     record_as: int  # what is appended to `numbers`
     gid: int  # -1 for none
     is_sent: bool  # to other ranks that listen to the gid
-    is_called: bool  # `NetCon.record` has given it a statement or a function
+    is_called: bool  # `NetCon.record` calls a statement or a function
 
 
-class Queued(NamedTuple):
+class QueueEvent(NamedTuple):
     """An event in NEURON's queue, or arrays of all."""
 
     what: Any  # NetCon, SelfEvent, PreSyn, PlayRecordEvent, NetParEvent, HocEvent or other
@@ -94,7 +94,7 @@ def _array(count: int) -> type[ctypes.Array[ctypes.c_uint64]]:
 
 
 class _WordView:
-    """Runs of words from each word on, as an array of NumPy: what is not asked for is not read."""
+    """Runs of words from each word on, as an array of NumPy, which reads only the words in use."""
 
     def __init__(self, address: int, count: int, width: int) -> None:
         self.__array_interface__ = {
@@ -216,12 +216,12 @@ class Readable:
 
     def of_file(self, path: str) -> list[tuple[int, int]]:
         """Return begin and end of a library's variables, of those without a value in it, too."""
-        found = list[tuple[int, int]]()
+        ranges = list[tuple[int, int]]()
         for (begin, end), file in zip(self._ranges, self._files, strict=True):
-            follows = not file and bool(found) and begin == found[-1][1]
+            follows = not file and bool(ranges) and begin == ranges[-1][1]
             if file == path or follows:
-                found.append((begin, end))
-        return found
+                ranges.append((begin, end))
+        return ranges
 
 
 def is_address(word: int) -> bool:

@@ -38,11 +38,11 @@ def interpreter() -> Hoc:
         raise InputError(
             f"NEURON cannot be imported ({error}); expected: {install('neuron')}"
         ) from None
-    found = tuple(int(part) for part in neuron.__version__.split(".")[:2] if part.isdigit())
+    version = tuple(int(part) for part in neuron.__version__.split(".")[:2] if part.isdigit())
     lifted = as_flag(ANY)
-    if found < OLDEST or (found > NEWEST and not lifted):
-        more = f" ({ANY}=1 lets newer ones take the self-test)" if found > NEWEST else ""
-        kind = VersionError if found > NEWEST else InputError
+    if version < OLDEST or (version > NEWEST and not lifted):
+        more = f" ({ANY}=1 lets newer ones take the self-test)" if version > NEWEST else ""
+        kind = VersionError if version > NEWEST else InputError
         raise kind(f"NEURON is {neuron.__version__}; expected 9.0{more}")
     return neuron.h
 

@@ -47,11 +47,11 @@ class EventSources:
         f = self._fields
         words = words_at(address)
         place = self._memory.place_of(words[f["place"] : f["place"] + 4])
-        known = place if place.column else None
+        variable = place if place.column else None
         signed = [i - (1 << 32) if i >> 31 else i for i in halves(words[f["rank"] :])]
         at = f["odd"]
         return Source(
-            address, known, words[f["place"] + 4], words[f["times"]], words[f["times"] + 1],
+            address, variable, words[f["place"] + 4], words[f["times"]], words[f["times"] + 1],
             signed[at], signed[at + 2], signed[at + 1] >= 0, bool(words[f["rank"]]),
         )  # fmt: skip
 
@@ -88,36 +88,40 @@ class EventSources:
         active = np.zeros(len(things), np.uint8)
         try:
             if targets is not None:
-                own = words_at(self._memory.inside(targets), NETCON_WORDS)
-                target = words[:, own.index(self._memory.inside(targets.syn()))].astype(np.int64)
+                example = words_at(self._memory.inside(targets), NETCON_WORDS)
+                target = words[:, example.index(self._memory.inside(targets.syn()))].astype(
+                    np.int64
+                )
                 active = words.view(np.uint8)[:, self._active_byte(targets)]
             weighted = next((t for t in things if t.wcnt()), None)
             if weighted is not None:
-                own = words_at(self._memory.inside(weighted), NETCON_WORDS)
-                weight = words[:, own.index(self._memory.weight_address(weighted))].astype(np.int64)
+                example = words_at(self._memory.inside(weighted), NETCON_WORDS)
+                weight = words[:, example.index(self._memory.weight_address(weighted))].astype(
+                    np.int64
+                )
         except ValueError:
             raise OSError("a NetCon is not as expected") from None
-        found = NetConColumns(address, source, target, active != 0, delay, weight)
+        columns = NetConColumns(address, source, target, active != 0, delay, weight)
         for k in range(0, len(things), max(len(things) // _SAMPLES, 1)):
-            self._check_netcon(things[k], found, k)
-        return found
+            self._check_netcon(things[k], columns, k)
+        return columns
 
     def _active_byte(self, thing: Hoc) -> int:
         """Return which byte of a NetCon says whether it is active; one that has a target."""
         was = bool(thing.active())
-        found = []
+        both = []
         for active in (not was, was):
             thing.active(active)
-            found.append(np.array(words_at(self._memory.inside(thing), NETCON_WORDS), np.uint64))
-        return int(np.flatnonzero(np.not_equal(*(words.view(np.uint8) for words in found)))[0])
+            both.append(np.array(words_at(self._memory.inside(thing), NETCON_WORDS), np.uint64))
+        return int(np.flatnonzero(np.not_equal(*(words.view(np.uint8) for words in both)))[0])
 
-    def _check_netcon(self, thing: Hoc, found: NetConColumns, k: int) -> None:
+    def _check_netcon(self, thing: Hoc, columns: NetConColumns, k: int) -> None:
         syn = thing.syn()
         same = (
-            found.target[k] == (0 if syn is None else self._memory.inside(syn))
-            and found.active[k] == bool(thing.active())
-            and (not found.source[k] or found.delay[k] == thing.delay)  # or NEURON has none
-            and (not thing.wcnt() or found.weight[k] == self._memory.weight_address(thing))
+            columns.target[k] == (0 if syn is None else self._memory.inside(syn))
+            and columns.active[k] == bool(thing.active())
+            and (not columns.source[k] or columns.delay[k] == thing.delay)  # or NEURON has none
+            and (not thing.wcnt() or columns.weight[k] == self._memory.weight_address(thing))
         )
         if not same:
             raise OSError(f"{thing} is not as expected")
@@ -125,14 +129,14 @@ class EventSources:
     def _calibrate(self) -> None:
         """Find where a source keeps its variable, its threshold and its vectors."""
         h = self._h
-        reference, netcon, own = self._new_source()
+        reference, netcon, source = self._new_source()
         times, numbers = h.Vector(), h.Vector()
         netcon.record(times, numbers, _MARK)
         netcon.threshold, netcon.delay = _THRESHOLD, _DELAY
         at = self._memory.inside(netcon)
         try:
-            found = words_at(at, NETCON_WORDS)
-            words = words_at(own)
+            netcon_words = words_at(at, NETCON_WORDS)
+            words = words_at(source)
             place = words_at(id(reference), self._memory.reference + 4)[self._memory.reference :]
             pair = [self._memory.inside(times), self._memory.inside(numbers)]
             level, delay = (
@@ -140,8 +144,8 @@ class EventSources:
             )
             rank = words.index(pair[0]) + 2
             self._fields = {
-                "of_netcon": found.index(own),
-                "delay": found.index(delay),
+                "of_netcon": netcon_words.index(source),
+                "delay": netcon_words.index(delay),
                 "place": run_in(words, place),
                 "threshold": words.index(level),
                 "times": run_in(words, pair),

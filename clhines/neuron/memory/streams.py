@@ -40,11 +40,11 @@ class RandomVariable:
     index: int  # of all streams
 
     def ids(self) -> np.ndarray:
-        found = [list(stream.get_ids()) for stream in self._each()]
-        return np.array(found).astype(np.uint32).reshape(-1, 3)
+        ids = [list(stream.get_ids()) for stream in self._each()]
+        return np.array(ids).astype(np.uint32).reshape(-1, 3)
 
     def drawn(self) -> np.ndarray:
-        """(k,) int64: how many words each has given."""
+        """(k,) int64: how many words each stream has drawn."""
         return np.array([stream.get_seq() for stream in self._each()]).astype(np.int64)
 
     def check(self) -> None:
@@ -86,8 +86,8 @@ class Pointed:
             what = refusal("neuron.has-no-stream-random-numbers", name=self._name)
             raise rejected(owner, what)
         random = list(h.List("Random"))
-        known = memory.insides_of(memory.objects_of(random)) if random else np.zeros(0)
-        some = np.flatnonzero(np.isin(pointers, known))
+        hoc_randoms = memory.insides_of(memory.objects_of(random)) if random else np.zeros(0)
+        some = np.flatnonzero(np.isin(pointers, hoc_randoms))
         self._at = pointers.copy()
         self._distribution = np.tile([0.0, 1.0, 0.0], (len(pointers), 1))
         if some.size:
@@ -142,9 +142,9 @@ class Pointed:
         example = h.Random()
         inside = memory.inside(example)
         example.uniform(2.5, 7.25)
-        uniform, low, high = self._found(inside, 2.5, 7.25)
+        uniform, low, high = self._distribution_words(inside, 2.5, 7.25)
         example.negexp(3.5)
-        exponential, mean = self._found(inside, 3.5)
+        exponential, mean = self._distribution_words(inside, 3.5)
         words = gather(numbers, _DISTRIBUTION_WORDS)
         values, kinds = words.view(np.float64), words[:, 0].astype(np.int64)
         if not np.isin(kinds, (uniform, exponential)).all():
@@ -159,7 +159,7 @@ class Pointed:
         self._distribution[some] = np.where(is_uniform[:, None], columns, of_mean)
         return gather(generator + 8)[:, 0].astype(np.int64)
 
-    def _found(self, random: int, *values: float) -> list[int]:
+    def _distribution_words(self, random: int, *values: float) -> list[int]:
         """Return the first word of a Random's distribution, and where it has some numbers."""
         words = words_at(words_at(random, 2)[1], _DISTRIBUTION_WORDS)
         bits = np.array(values).view(np.uint64).tolist()
@@ -171,24 +171,24 @@ class Pointed:
 class SomePointed:
     """Those of a POINTER that some instances have nothing in, and never draw from; `pointed`."""
 
-    def __init__(self, pointed: Pointed | None, given: np.ndarray) -> None:
-        self._pointed, self._given = pointed, given
+    def __init__(self, pointed: Pointed | None, has_stream: np.ndarray) -> None:
+        self._pointed, self._has_stream = pointed, has_stream
 
     @property
     def addresses(self) -> set[int]:
         return set() if self._pointed is None else self._pointed.addresses
 
     def ids(self) -> np.ndarray:
-        found = np.zeros((len(self._given), 3), np.uint32)
+        ids = np.zeros((len(self._has_stream), 3), np.uint32)
         if self._pointed is not None:
-            found[self._given] = self._pointed.ids()
-        return found
+            ids[self._has_stream] = self._pointed.ids()
+        return ids
 
     def drawn(self) -> np.ndarray:
-        found = np.zeros(len(self._given), np.int64)
+        counts = np.zeros(len(self._has_stream), np.int64)
         if self._pointed is not None:
-            found[self._given] = self._pointed.drawn()
-        return found
+            counts[self._has_stream] = self._pointed.drawn()
+        return counts
 
     def check(self) -> None:
         if self._pointed is not None:
@@ -196,15 +196,15 @@ class SomePointed:
 
     def put(self, drawn: np.ndarray) -> None:
         if self._pointed is not None:
-            self._pointed.put(drawn[self._given])
+            self._pointed.put(drawn[self._has_stream])
 
     def distribution(self) -> np.ndarray:
         """(k, 4) float64: of a `Pointed`, and then whether there is one."""
-        found = np.zeros((len(self._given), 4))
+        rows = np.zeros((len(self._has_stream), 4))
         if self._pointed is not None:
-            found[self._given, :3] = self._pointed.distribution()
-        found[:, 3] = self._given
-        return found
+            rows[self._has_stream, :3] = self._pointed.distribution()
+        rows[:, 3] = self._has_stream
+        return rows
 
 
 class Generator:
@@ -253,7 +253,7 @@ def _ids(counter: np.ndarray) -> np.ndarray:
 
 
 def _drawn(words: np.ndarray) -> np.ndarray:
-    """Return how many numbers streams have given, by their words in NEURON's memory."""
+    """Return how many numbers streams have drawn, by their words in NEURON's memory."""
     return _halves(words[:, :1])[:, 0].astype(np.int64) * 4 + _next(words)
 
 

@@ -36,8 +36,8 @@ class Library:
     def function(self, name: str, result: Any, *arguments: Any) -> Any:
         """Return a function with the ctypes of its result and arguments, likewise."""
         if name not in self._functions:
-            found = self._functions[name] = self.symbol(name)
-            found.argtypes, found.restype = arguments, result
+            function = self._functions[name] = self.symbol(name)
+            function.argtypes, function.restype = arguments, result
         return self._functions[name]
 
     def address(self, name: str) -> int:
@@ -85,10 +85,10 @@ class HocSymbols(Library):
 
     def built_in(self, name: str) -> ctypes.c_uint64:
         """Where the address of a function of hoc's is; OSError where it is another's."""
-        found = self.function_of_hoc(name)
-        if found.value != ctypes.cast(self.symbol(f"_Z{len(name)}{name}v"), ctypes.c_void_p).value:
+        word = self.function_of_hoc(name)
+        if word.value != ctypes.cast(self.symbol(f"_Z{len(name)}{name}v"), ctypes.c_void_p).value:
             raise OSError("functions of hoc are not as expected")
-        return found
+        return word
 
     def function_of_hoc(self, name: str) -> ctypes.c_uint64:
         """Where the address of a function of hoc's is, if such are as expected."""
@@ -109,11 +109,11 @@ class HocSymbols(Library):
         """Return the code of a procedure that hoc knows: equal for two with the same text."""
         proc = words_at(self.symbol_in(name), 4)[_PROC]
         begin, size = words_at(proc, 2)
-        known = dict[int, object]()
+        meaning = dict[int, object]()
         for at in self.own_symbols(proc):
             _, kind, value = words_at(at, 3)
-            known[at] = kind & 0xFFFF, words_at(value, 1)[0] if value in readable else value
-        return [known.get(word, word) for word in words_at(begin, size)]
+            meaning[at] = kind & 0xFFFF, words_at(value, 1)[0] if value in readable else value
+        return [meaning.get(word, word) for word in words_at(begin, size)]
 
     @staticmethod
     def own_symbols(procedure: int) -> Iterator[int]:

@@ -29,8 +29,8 @@ _SAMPLES = 8
 def read_table(name: str, count: int, call: Callable[..., float]) -> FunctionTable | None:
     """Table of a function of hoc, or None where there is none, or too large a one."""
     wanted = _mangled(f"_ptable_{name}")
-    found = [_read(base + file[wanted], count) for base, file in _files() if wanted in file]
-    return next((t for t in found if t is not None and _is_of(t, call)), None)
+    tables = [_read(base + file[wanted], count) for base, file in _files() if wanted in file]
+    return next((t for t in tables if t is not None and _is_of(t, call)), None)
 
 
 def read_made(mechanism: int, columns: Sequence[str], rows: int) -> np.ndarray | None:
@@ -42,13 +42,13 @@ def read_made(mechanism: int, columns: Sequence[str], rows: int) -> np.ndarray |
     at = [static_at(f"_t_{name}", mechanism) for name, _, _ in parts]
     if None in at:
         return None
-    readable, found = Readable(8), []
+    readable, columns_read = Readable(8), []
     for where, (_, _, place) in zip(at, parts, strict=True):
         values = words_at(where + 8 * int(place or 0), 1)[0]  # type: ignore[operator]
         if values not in readable or values + 8 * (rows - 1) not in readable:
             return None
-        found.append(_numbers(values, rows))
-    return np.array(found).T
+        columns_read.append(_numbers(values, rows))
+    return np.array(columns_read).T
 
 
 def depended(mechanism: int, block: str) -> dict[str, float] | None:
@@ -67,10 +67,10 @@ def _kept_at(mechanism: int, block: str) -> tuple[list[int], dict[str, int]]:
     for base, file in _files():
         if _MECHANISM not in file or _mechanism_of(base, file) != mechanism:
             continue
-        own = {key: base + value for key, value in file.items() if key.startswith(begin)}
-        made += [at for key, at in own.items() if key.endswith(b"E9_maktable")]
-        names = {at: re.search(rb"E\d+_sav_(\w+)$", key) for key, at in own.items()}
-        saved |= {found[1].decode(): at for at, found in names.items() if found}
+        of_block = {key: base + value for key, value in file.items() if key.startswith(begin)}
+        made += [at for key, at in of_block.items() if key.endswith(b"E9_maktable")]
+        names = {at: re.search(rb"E\d+_sav_(\w+)$", key) for key, at in of_block.items()}
+        saved |= {match[1].decode(): at for at, match in names.items() if match}
     return made, saved
 
 
@@ -82,12 +82,12 @@ def local_at(name: str, mechanism: int) -> int | None:
 def static_at(name: str, mechanism: int) -> int | None:
     """Address of a static variable of a mechanism's C, likewise."""
     wanted = _mangled(name)
-    found = [
+    addresses = [
         base + file[wanted] for base, file in _files()
         if wanted in file and _MECHANISM in file
         and _mechanism_of(base, file) == mechanism
     ]  # fmt: skip
-    return found[0] if len(found) == 1 else None
+    return addresses[0] if len(addresses) == 1 else None
 
 
 def _mechanism_of(base: int, file: Mapping[bytes, int]) -> int:
@@ -123,17 +123,17 @@ def _symbols(path: str) -> list[dict[bytes, int]]:
         return []
     begin, size, count = *struct.unpack_from("<Q", data, 0x28), *struct.unpack_from("<HH", data, 58)
     sections = [struct.unpack_from("<IIQQQQIIQQ", data, begin + k * size) for k in range(count)]
-    found: list[dict[bytes, int]] = [{}]
+    files: list[dict[bytes, int]] = [{}]
     for _, kind, _, _, offset, length, link, *_ in sections:
         for at in range(offset, offset + length, 24) if kind == _SYMBOLS else ():
             name_at, sort, _, _, value, _ = struct.unpack_from("<IBBHQQ", data, at)
             first = sections[link][4] + name_at
             name = data[first : data.index(b"\0", first)]
             if sort == _FILE:
-                found.append({})
+                files.append({})
             elif b"_ptable_" in name or (sort == _OBJECT and name.startswith((b"_ZL", b"_ZZL"))):
-                found[-1][name] = value
-    return found
+                files[-1][name] = value
+    return files
 
 
 def _read(variable: int, count: int) -> FunctionTable | None:

@@ -41,7 +41,7 @@ class CatalogueEntry:
 
 class Catalogue:
     def __init__(self, h: Hoc) -> None:
-        self._h, self._found = h, dict[str, CatalogueEntry]()
+        self._h, self._entries = h, dict[str, CatalogueEntry]()
         self._numbers: dict[str, tuple[int, int]] = {}
         self._of_number: dict[int, str] = {}
         self._types = [h.MechanismType(0), h.MechanismType(1)]
@@ -62,13 +62,13 @@ class Catalogue:
 
     def without_text(self, points: bool) -> list[str]:
         """Names of mechanisms without NMODL: those of `make_pointprocess` and such."""
-        types, found = self._types[points], list[str]()
+        types, without = self._types[points], list[str]()
         for name in self.names(points):
             types.select(self._numbers[name][1])
-            known = name in STRUCTURE or name in self._built
-            if not known and not types.is_ion() and not types.code():
-                found.append(name)
-        return found
+            is_known = name in STRUCTURE or name in self._built
+            if not is_known and not types.is_ion() and not types.code():
+                without.append(name)
+        return without
 
     def hiding(self, segment: Segment) -> list[tuple[str, str]]:
         """Point processes whose variables hide others, as ``Segment.x``, in Python."""
@@ -96,9 +96,9 @@ class Catalogue:
         return self[self._of_number[number]]
 
     def __getitem__(self, name: str) -> CatalogueEntry:
-        if name not in self._found:
-            self._found[name] = self._read(name)
-        return self._found[name]
+        if name not in self._entries:
+            self._entries[name] = self._read(name)
+        return self._entries[name]
 
     def _read(self, name: str) -> CatalogueEntry:
         points, k = self._numbers[name]
@@ -128,12 +128,12 @@ class Catalogue:
         )
 
     def _variables(self, name: str, what: int, suffix: str) -> dict[str, int]:
-        h, found = self._h, dict[str, int]()
+        h, lengths = self._h, dict[str, int]()
         variable = _text(h)
-        known = h.MechanismStandard(name, what)
-        for k in range(int(known.count())):
-            found[variable[0].removesuffix(suffix)] = int(known.name(variable, k))
-        return found
+        standard = h.MechanismStandard(name, what)
+        for k in range(int(standard.count())):
+            lengths[variable[0].removesuffix(suffix)] = int(standard.name(variable, k))
+        return lengths
 
 
 def _text(h: Hoc) -> Hoc:

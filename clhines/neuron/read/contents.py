@@ -66,9 +66,9 @@ class Instances:
 
     def values(self, name: str, place: int | None = None) -> np.ndarray:
         """(count,) float64: a variable of all instances, `place` in one that is an array."""
-        found = self.columns.values(name, place)
-        if found is not None:
-            return found
+        values = self.columns.values(name, place)
+        if values is not None:
+            return values
         if place is None:
             return np.array([getattr(thing, name) for thing in self.things], np.float64)
         return np.array([getattr(thing, name)[place] for thing in self.things], np.float64)
@@ -110,30 +110,30 @@ class Contents:
 def read_contents(
     h: Hoc, memory: NeuronMemory, fields: Fields, read: tuple[Tree, Data], catalogue: Catalogue
 ) -> Contents:
-    found = Contents({}, {}, {}, {}, [])
+    contents = Contents({}, {}, {}, {}, [])
     tree, data = read
     for number in data.types():
         entry = catalogue.with_channel(catalogue.of_number(number), memory)
-        _add_membranes(h, memory, tree, found, entry, data.of(number))
+        _add_membranes(h, memory, tree, contents, entry, data.of(number))
     without_text = catalogue.without_text(points=True)
     for name in catalogue.names(points=True):
         every = list(h.List(name))
         if every and name in without_text:
-            found.structural[name] = ""
+            contents.structural[name] = ""
         elif every:
             entry = catalogue.with_channel(catalogue[name], memory)
-            _add_points(h, memory, fields, tree, found, entry, every)
-    return found
+            _add_points(h, memory, fields, tree, contents, entry, every)
+    return contents
 
 
 def _add_membranes(
-    h: Hoc, memory: NeuronMemory, tree: Tree, found: Contents, entry: CatalogueEntry, data: Data
+    h: Hoc, memory: NeuronMemory, tree: Tree, contents: Contents, entry: CatalogueEntry, data: Data
 ) -> None:
     if entry.name in STRUCTURE:
         return
     at, is_ion, is_outside = data.node, entry.kind == "ion", entry.name == OUTSIDE
     if not (is_ion or is_outside or entry.text or entry.channel):
-        found.structural[entry.name] = str(tree.segment(int(at[0])).sec)
+        contents.structural[entry.name] = str(tree.segment(int(at[0])).sec)
         return
 
     def thing(k: int) -> Hoc:
@@ -148,20 +148,20 @@ def _add_membranes(
     things = Things(len(at), load)
     columns = DataColumns(memory, things, data.row)
     if is_outside:
-        own = {"e": f"e_{OUTSIDE}"}
-        ranges = {own.get(name, name): size for name, size in entry.ranges.items()}
+        hoc_names = {"e": f"e_{OUTSIDE}"}
+        ranges = {hoc_names.get(name, name): size for name, size in entry.ranges.items()}
         entry = replace(entry, ranges=ranges)
     instances = Instances(entry, things, tree.inner_numbers[at], columns, data.places)
     if is_outside:
-        found.outside = instances
+        contents.outside = instances
         return
     if not is_ion:
-        found.density[entry.name] = instances
+        contents.density[entry.name] = instances
         return
     styles = gather(data.places, POINTER + 1)[:, POINTER] & np.uint64(0xFFFFFFFF)
     short, valence = entry.name.removesuffix("_ion"), float(h.ion_charge(entry.name))
-    found.ions[entry.name] = Ion(short, valence, instances, styles.astype(np.int64))
-    _check_styles(h, tree, found.ions[entry.name], at)
+    contents.ions[entry.name] = Ion(short, valence, instances, styles.astype(np.int64))
+    _check_styles(h, tree, contents.ions[entry.name], at)
 
 
 def _name_in_python(segment: Segment, name: str) -> None:
@@ -174,8 +174,8 @@ def _name_in_python(segment: Segment, name: str) -> None:
 def _check_styles(h: Hoc, tree: Tree, ion: Ion, at: np.ndarray) -> None:
     """Compare with hoc, which shows the style of the segment next to the parent of a section."""
     near = np.searchsorted(at, tree.near())
-    known = np.flatnonzero(at[np.minimum(near, len(at) - 1)] == tree.near())
-    for k in known[:: max(len(known) // _SAMPLES, 1)].tolist():
+    shown = np.flatnonzero(at[np.minimum(near, len(at) - 1)] == tree.near())
+    for k in shown[:: max(len(shown) // _SAMPLES, 1)].tolist():
         style = int(h.ion_style(ion.instances.entry.name, sec=tree.sections[k]))
         if style != ion.style[near[k]]:
             raise OSError(f"the style of {ion.name} in {tree.sections[k]} is not as expected")
@@ -186,7 +186,7 @@ def _add_points(
     memory: NeuronMemory,
     fields: Fields,
     tree: Tree,
-    found: Contents,
+    contents: Contents,
     entry: CatalogueEntry,
     every: list[Hoc],
 ) -> None:
@@ -196,7 +196,7 @@ def _add_points(
     if entry.kind != "artificial":
         nodes = tree.numbers_of(data.node)
         chosen = nodes >= 0
-        found.adrift.extend(str(every[k]) for k in np.flatnonzero(~chosen).tolist())
+        contents.adrift.extend(str(every[k]) for k in np.flatnonzero(~chosen).tolist())
         for k in np.flatnonzero(chosen)[:: max(int(chosen.sum()) // _SAMPLES, 1)].tolist():
             if tree.at(every[k].get_segment()) != nodes[k]:
                 raise OSError(f"{every[k]} is not where it was expected")
@@ -209,7 +209,7 @@ def _add_points(
     if places:
         things = Things(len(places), load)
         columns = DataColumns(memory, things, data.row[chosen])
-        found.points[entry.name] = Instances(
+        contents.points[entry.name] = Instances(
             entry, things, nodes[chosen], columns, data.places[chosen], objects[chosen]
         )
 
@@ -241,11 +241,13 @@ class WatchSlots:
         if self._at is None:  # found by any point process
             self.place_of(int(np.flatnonzero(self._memory.are_points())[0]), "netsend")
         places = [self.place_of(kind, what) for what in ("pointer", "bbcorepointer")]
-        found = [place for place in places if place >= 0]
+        pointer_places = [place for place in places if place >= 0]
         numbers = [self._number[what] for what in ("pointer", "bbcorepointer")]
-        if len(found) != 1 or sum(n in numbers for n in self._kinds_of(kind)) > 1:
+        if len(pointer_places) != 1 or sum(n in numbers for n in self._kinds_of(kind)) > 1:
             raise OSError("its pointers are not as expected")
-        return gather(instances.places + width * found[0] + 8 * POINTER)[:, 0].astype(np.int64)
+        return gather(instances.places + width * pointer_places[0] + 8 * POINTER)[:, 0].astype(
+            np.int64
+        )
 
     def _kinds_of(self, kind: int) -> list[int]:
         """Return the meaning of each place of a mechanism."""
@@ -255,16 +257,16 @@ class WatchSlots:
 
     def _place_of(self, kind: int, what: str) -> int:
         if self._at is not None:
-            found = self._kinds_of(kind)
+            meanings = self._kinds_of(kind)
             number = self._number[what]
-            return found.index(number) if number in found else -1
+            return meanings.index(number) if number in meanings else -1
         size = self._memory.num_places(kind)
         entry = words_at(self._table + self._stride * kind, self._stride // 8)
         wanted, readable = [self._number[n] for n in _BEGIN], Readable(4 * size + 8)
         for word in entry:
             if word % 4 == 0 and word // 8 * 8 in readable:
-                found = list((ctypes.c_int * size).from_address(word))
-                if found[:2] == wanted:
+                meanings = list((ctypes.c_int * size).from_address(word))
+                if meanings[:2] == wanted:
                     self._at = entry.index(word)
                     return self._place_of(kind, what)
         raise OSError("the table of mechanisms is not as expected")
@@ -290,15 +292,15 @@ class WatchSlots:
         """Return instance, condition and whether it is true, of all conditions that are armed."""
         begin = self.place_of(instances.entry.number, "watch")
         rows = {row: k for k, row in enumerate(instances.columns.numbers().tolist())}
-        found: list[tuple[int, int, bool]] = []
+        armed: list[tuple[int, int, bool]] = []
 
         def take(_: int, kind: int, row: int, place: int, above: int) -> None:
             if kind == instances.entry.number:
-                found.append((rows[row], place - begin - 1, bool(above)))
+                armed.append((rows[row], place - begin - 1, bool(above)))
 
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int] * 5)
         self._memory.function("nrn2core_transfer_WATCH", None, kind)(kind(take))
-        return found
+        return armed
 
     def disarm(self) -> None:
         self._memory.function("_Z15nrn_watch_clearv", None)()
@@ -322,7 +324,7 @@ class WatchSlots:
         activate(0, kind, begin, ctypes.addressof(outer))
 
 
-class Hidden:
+class HiddenVariables:
     """Reads and writes ASSIGNED variables without RANGE, found between columns that hoc sees.
 
     `lengths` reads those of the file's arrays.
@@ -336,11 +338,11 @@ class Hidden:
         self.columns: dict[str, int] = {}
         for name, size in instances.entry.ranges.items():
             try:
-                found = memory.columns(ref(instances.things[0], name, size))
+                columns = memory.columns(ref(instances.things[0], name, size))
             except (AttributeError, RuntimeError, TypeError):
                 continue  # an ion's, or a name only
-            if found:
-                self.columns = found
+            if columns:
+                self.columns = columns
                 self._rows = instances.columns
                 return
         if instances.entry.kind == "density" and len(instances):

@@ -2,7 +2,7 @@
 
 Callbacks of Python, cells in pieces (multisplit), and other objects that a step asks. `acting`
 finds all of it, and rejects it but for `random_plays` and `gathering`. `is_standard` knows
-stdrun.hoc's procedures; a model's own: `stepping`. Here is also what NEURON is told of steps and
+stdrun.hoc's procedures; a model's own: `stepping`. Here is also settings of steps and
 threads.
 """
 
@@ -23,7 +23,7 @@ from clhines.simulator.refusals import refusal
 
 _MOST = 1 << 20  # entries of a list
 _ENTRY_WORDS = 10  # of an entry that can be read
-_known: dict[str, int] = {}  # addresses of the vectors; where a RandomPlay has its place
+_addresses: dict[str, int] = {}  # addresses of the vectors; where a RandomPlay has its place
 STEPPING = "step", "advance", "Plot"  # stdrun.hoc's procedures that continuerun() calls in a step
 _PIECES = (  # of cells, by the variable that says so
     (
@@ -50,40 +50,42 @@ _OBJECTS = {  # classes whose objects act in each step
 
 def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     """Return what else acts besides sections and procedures; warn where that cannot be read."""
-    found = [
+    rejected = [
         Rejected("", refusal("neuron.acting-object", name=name), way_out)
         for name, way_out in _OBJECTS.items()
         if any(one.valid() if name == "LinearMechanism" else True for one in h.List(name))
     ]
     for variable, what, way_out in _PIECES:
         if memory.variable(variable):
-            found.append(Rejected("", refusal("neuron.parallelcontext", what=what), way_out))
+            rejected.append(Rejected("", refusal("neuron.parallelcontext", what=what), way_out))
     for name, (function, way_out) in _OLD_STIMULI.items():
         with memory.printed() as lines:
             memory.symbol(function)()
         if lines:
-            found.append(Rejected("", refusal("neuron.neuron-first-versions", name=name), way_out))
-    return [*found, *_listed(h, memory), *_python_blocks(memory)]
+            rejected.append(
+                Rejected("", refusal("neuron.neuron-first-versions", name=name), way_out)
+            )
+    return [*rejected, *_listed(h, memory), *_python_blocks(memory)]
 
 
 # -- lists that no function shows ------------------------------------------------------------------
 #
-# One is found by an entry that is known: the entry is made, a ``std::vector`` that ends with it is
+# One is found by an example: the entry is made, a ``std::vector`` that ends with it is
 # looked for behind the library's variables, and the entry is removed again. The vectors stay where
 # they are as long as the process.
 
 
 def _entries(name: str) -> list[int] | None:
-    """Return a list that `_find` has found; None where it has not."""
-    return vector_at(_known[name]) if name in _known else None
+    """Return a list of NEURON by its name; None if `_find` has not seen it."""
+    return vector_at(_addresses[name]) if name in _addresses else None
 
 
 def _find(name: str, path: str, is_last: Callable[[int], bool]) -> None:
     """Find a list of NEURON's library, at `path`, by its last entry, and keep it for `_entries`."""
     readable = Readable(8 * _ENTRY_WORDS)
-    found = {at for at, last in _vectors(path, readable) if last in readable and is_last(last)}
-    if len(found) == 1:
-        _known[name] = found.pop()
+    addresses = {at for at, last in _vectors(path, readable) if last in readable and is_last(last)}
+    if len(addresses) == 1:
+        _addresses[name] = addresses.pop()
 
 
 def _vectors(path: str, readable: Readable) -> Iterator[tuple[int, int]]:
@@ -104,19 +106,19 @@ def _listed(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     if _entries("scatter") is None:
         _find_scatter(h)
     played, called = _entries("random"), _entries("scatter")
-    found = []
+    rejected = []
     if played is None and len(list(h.List("Random"))):
         what = refusal("neuron.random-may-play-random-play-cannot-seen")
-        found.append(Rejected("", what))
+        rejected.append(Rejected("", what))
     if called is None and Readable(8):
-        found.append(Rejected("", refusal("neuron.extra-scatter-gather-cannot-be-seen")))
+        rejected.append(Rejected("", refusal("neuron.extra-scatter-gather-cannot-be-seen")))
     elif called is None:  # the system does not tell what can be read
         warnings.warn(
             "CVode.extra_scatter_gather cannot be seen in NEURON's memory here; a model that uses "
             "it runs without",
             stacklevel=2,
         )
-    return found
+    return rejected
 
 
 def _find_random(h: Hoc, memory: NeuronMemory) -> None:
@@ -127,9 +129,9 @@ def _find_random(h: Hoc, memory: NeuronMemory) -> None:
 
     def is_example(at: int) -> bool:
         words = words_at(at, count)
-        own = words.index(generator) + 1 if generator in words[: count - 4] else 0
-        if own and memory.place_of(words[own:]) == place:
-            _known["place"] = own
+        at_place = words.index(generator) + 1 if generator in words[: count - 4] else 0
+        if at_place and memory.place_of(words[at_place:]) == place:
+            _addresses["place"] = at_place
             return True
         return False
 
@@ -140,11 +142,11 @@ def random_plays(h: Hoc, memory: NeuronMemory) -> list[tuple[int, Place]]:
     """Return the Random, by the address of its C++ object, and the variable of each Random.play."""
     if _entries("random") is None:
         _find_random(h, memory)
-    found = []
+    plays = []
     for at in _entries("random") or ():
-        words, own = words_at(at, _ENTRY_WORDS), _known["place"]
-        found.append((words[own - 1], memory.place_of(words[own:])))
-    return found
+        words, at_place = words_at(at, _ENTRY_WORDS), _addresses["place"]
+        plays.append((words[at_place - 1], memory.place_of(words[at_place:])))
+    return plays
 
 
 def _find_scatter(h: Hoc) -> None:
@@ -160,7 +162,7 @@ def _find_scatter(h: Hoc) -> None:
             inside = words_at(item, 2)[1] if item in readable else 0
             words = words_at(inside, 3) if inside in readable else []
             if id(example) in words:
-                _known["object"], _known["function"] = place - 1, words.index(id(example))
+                _addresses["object"], _addresses["function"] = place - 1, words.index(id(example))
                 return True
         return False
 
@@ -178,10 +180,10 @@ def gathering() -> np.ndarray:
     `acting` finds the list before. Its entries are hoc's objects; since NEURON 9.1 they point to
     these.
     """
-    entries, place = _entries("scatter") or (), _known.get("object", -1)
+    entries, place = _entries("scatter") or (), _addresses.get("object", -1)
     objects = entries if place < 0 else [words_at(at, place + 1)[place] for at in entries]
-    found = [words_at(item, 2)[1] + 8 * _known["function"] for item in objects]
-    return np.array(found, np.int64)
+    addresses = [words_at(item, 2)[1] + 8 * _addresses["function"] for item in objects]
+    return np.array(addresses, np.int64)
 
 
 # -- code of Python ----------------------------------------------------------------------------
@@ -191,31 +193,33 @@ def _python_blocks(memory: NeuronMemory) -> list[Rejected]:
     """Find rxd, and functions that `nonvint_block_supervisor` calls."""
     rxd = sys.modules.get("neuron.rxd.species")
     supervisor = sys.modules.get("neuron.nonvint_block_supervisor")
-    found = []
+    rejected = []
     species = [s for s in (ref() for ref in getattr(rxd, "_all_species", ())) if s is not None]
     if species:
         names = ", ".join(str(s.name) for s in species if s.name) or "without a name"
-        found.append(Rejected("", refusal("neuron.rxd-species", names=names)))
+        rejected.append(Rejected("", refusal("neuron.rxd-species", names=names)))
     calls = getattr(supervisor, "call", ())
-    known = calls or "neuron.rxd.rxd" in sys.modules  # which are called as long as they are there
-    others = memory.variable("nrn_nonvint_block") and not known
+    is_listed = (
+        calls or "neuron.rxd.rxd" in sys.modules
+    )  # which are called as long as they are there
+    others = memory.variable("nrn_nonvint_block") and not is_listed
     if others or any(f is not None for call in calls for f in call[_IN_A_STEP]):
         what = refusal("neuron.nonvint-block-supervisor-neuron-calls-functions", inside=_INSIDE)
-        found.append(Rejected("", what, f"unregister them; {BETWEEN}"))
-    return found
+        rejected.append(Rejected("", what, f"unregister them; {BETWEEN}"))
+    return rejected
 
 
 def refused_settings(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
-    """Return what NEURON is told of steps, threads and its queue that is not simulated."""
+    """Return the settings of steps, threads and the queue that are not supported."""
     order, queue = h.secondorder, int(h.CVode().queue_mode())
-    known = int(order) in (0, 1, 2)
+    is_order = int(order) in (0, 1, 2)
     threads = int(h.ParallelContext().nthread()) > 1
     rows = (
         (h.CVode().active(), refusal("neuron.cvode-variable-time-steps")),
         (threads, refusal("neuron.threads-neuron")),
-        (not known, refusal("neuron.secondorder", order=order)),
+        (not is_order, refusal("neuron.secondorder", order=order)),
         (
-            known and not memory.has_order(order, float(h.dt)),
+            is_order and not memory.has_order(order, float(h.dt)),
             refusal("neuron.secondorder-changed-after-h-finitialize-neuron-steps"),
         ),
         (

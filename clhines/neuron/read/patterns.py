@@ -23,8 +23,8 @@ _SIZE, _TIMES, _GIDS, _INDEX = 0, 8, 16, 24  # bytes into an Info
 
 
 def is_pattern(text: str) -> bool:
-    found = plain(text)
-    return _RECEIVES in found and _KEEPS in found and "nrn_fake_fire(gidvec[" in found
+    code = plain(text)
+    return _RECEIVES in code and _KEEPS in code and "nrn_fake_fire(gidvec[" in code
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,32 +49,32 @@ def read_patterns(
     memory: NeuronMemory, contents: Contents, due: dict[tuple[str, int], float], name: str
 ) -> list[Pattern | str]:
     """Return each instance's unsent events, or why not; `due`: when a self event comes, ms."""
-    found, readable = list[Pattern | str](), Readable(_INDEX + 8)
+    patterns, readable = list[Pattern | str](), Readable(_INDEX + 8)
     for k, thing in enumerate(contents.points[name].things):
         begin, width, size = memory.points.slots_of(memory.inside(thing))
         words = words_at(begin, width // 8 * size)
         info = words[_SLOT * (width // 8) + _WORD] if size > _SLOT else 0
         if info not in readable:
-            found.append(f"where {thing} keeps its spikes is not found in NEURON's memory")
+            patterns.append(f"where {thing} keeps its spikes is not found in NEURON's memory")
             continue
         count, sent = (ctypes.c_int.from_address(info + at).value for at in (_SIZE, _INDEX))
         if (name, k) not in due or not 0 <= sent < count:
-            found.append(Pattern(np.zeros(0), np.zeros(0, np.int64), info + _INDEX))
+            patterns.append(Pattern(np.zeros(0), np.zeros(0, np.int64), info + _INDEX))
             continue
         t = np.array((ctypes.c_double * count).from_address(words_at(info + _TIMES, 1)[0]))
         gid = np.array((ctypes.c_int * count).from_address(words_at(info + _GIDS, 1)[0]))
         t, gid = t[sent:], gid[sent:].astype(np.int64)
         if (np.diff(t) >= 0).all():
-            found.append(Pattern(t, gid, info + _INDEX))
+            patterns.append(Pattern(t, gid, info + _INDEX))
             continue
         if _some_late(t, due[name, k]):
-            found.append(f"the times of {thing} do not ascend, and some come late; sort them")
+            patterns.append(f"the times of {thing} do not ascend, and some come late; sort them")
             continue
         order = np.argsort(t, kind="stable")
         times, gids = (words_at(info + begin, 1)[0] for begin in (_TIMES, _GIDS))
-        own = times + 8 * sent, gids + 4 * sent
-        found.append(Pattern(t[order], gid[order], info + _INDEX, own))
-    return found
+        unsorted = times + 8 * sent, gids + 4 * sent
+        patterns.append(Pattern(t[order], gid[order], info + _INDEX, unsorted))
+    return patterns
 
 
 def _some_late(t: np.ndarray, due: float) -> bool:
@@ -97,5 +97,5 @@ def by_gid(patterns: list[Pattern]) -> dict[int, np.ndarray]:
     t, gid = (np.concatenate([getattr(p, name) for p in patterns]) for name in ("t", "gid"))
     order = np.lexsort((t, gid))
     t, gid = t[order], gid[order]
-    known, begin = np.unique(gid, return_index=True)
-    return dict(zip(known.tolist(), np.split(t, begin)[1:], strict=True))
+    gids, begin = np.unique(gid, return_index=True)
+    return dict(zip(gids.tolist(), np.split(t, begin)[1:], strict=True))

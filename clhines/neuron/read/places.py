@@ -35,7 +35,7 @@ class MemoryPlaces:
     ) -> None:
         self._memory, self._tree, self._contents = memory, tree, contents
         self._columns: dict[int, tuple[str, str, int]] = {}
-        self._known: dict[Place, Variable | None] = {}
+        self._variables: dict[Place, Variable | None] = {}
         self._rows: dict[str, dict[int, int]] = {}
         self._every = {**contents.density, **contents.points}
         self._outside: dict[int, Variable] | None = None
@@ -58,9 +58,9 @@ class MemoryPlaces:
         return self.node_at(place.row) if place.column == self._voltage else -1
 
     def find(self, place: Place) -> Variable | None:
-        if place not in self._known:
-            self._known[place] = self._find(place)
-        return self._known[place]
+        if place not in self._variables:
+            self._variables[place] = self._find(place)
+        return self._variables[place]
 
     def _find(self, place: Place) -> Variable | None:
         node = self.node(place)

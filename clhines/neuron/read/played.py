@@ -11,7 +11,7 @@ import numpy as np
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.raw import Place, PlayRead, ref
+from clhines.neuron.memory.raw import Place, PlayEntry, ref
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.places import ELEMENT, MemoryPlaces, Variable
@@ -158,7 +158,7 @@ class PlayReader:
             if recorder.place is not None:
                 recorder.now = self._memory.value(recorder.place)
 
-    def _read(self, played: PlayRead) -> None:
+    def _read(self, played: PlayEntry) -> None:
         self.in_use += played.words
         if played.what == "unknown":
             self._reject(refusal("neuron.graph-another-object-records-each-step"))
@@ -183,7 +183,7 @@ class PlayReader:
         else:
             self._record(played, vector)
 
-    def _record(self, played: PlayRead, vector: Hoc) -> None:
+    def _record(self, played: PlayEntry, vector: Hoc) -> None:
         place = played.place
         is_time = not place.row and place.column == self._time
         variable = None if is_time else self._recorded(place)
@@ -216,7 +216,7 @@ class PlayReader:
                 return Variable(owner, name, EVERY)
         return None
 
-    def _play(self, played: PlayRead, vector: Hoc, variable: Variable) -> None:
+    def _play(self, played: PlayEntry, vector: Hoc, variable: Variable) -> None:
         y, continuous = np.array(vector, np.float64), played.what == "VecPlayContinuous"
         times = self.vectors.get(played.words[1])
         self.watched += [w for w in played.words[:2] if w in self.vectors]
@@ -267,28 +267,28 @@ def read_gaps(
         return [], []
     v, rows = fields.rows(tree.v, tree.addresses)
     candidates, voltages = {**contents.points, **contents.density}, v[rows]
-    asked = [
+    candidates_values = [
         (owner, name, instances, instances.values(name))
         for owner, instances in candidates.items()
         for name, size in instances.entry.ranges.items()
         if size == 1 and name not in instances.entry.states
     ]
-    found, unset = [], list[Rejected]()
+    gaps, unset = [], list[Rejected]()
     try:
         v[rows] = _FIRST + nodes.start + tree.numbers
-        for _, name, instances, values in asked:
+        for _, name, instances, values in candidates_values:
             instances.put(name, np.full(len(values), _BEFORE))
         memory.transfer()
-        for owner, name, instances, _ in asked:
+        for owner, name, instances, _ in candidates_values:
             now = instances.values(name)
             for k in np.flatnonzero(now != _BEFORE).tolist():
                 node = int(now[k] - _FIRST) if now[k] >= _FIRST else -1
-                found.append(Gap(owner, name, k, node if node < count else -1))
+                gaps.append(Gap(owner, name, k, node if node < count else -1))
     except RuntimeError:
         what = refusal("neuron.parallelcontext-target-var-source-var-after-setup-transfer")
         unset.append(Rejected("", what))
     finally:
         v[rows] = voltages
-        for _, name, instances, values in asked:
+        for _, name, instances, values in candidates_values:
             instances.put(name, values)
-    return found, unset
+    return gaps, unset

@@ -13,7 +13,7 @@ from clhines.core.arrays import place_of
 from clhines.core.errors import warn_caller
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.raw import Queued, gather, halves, is_address, words_at
+from clhines.neuron.memory.raw import QueueEvent, gather, halves, is_address, words_at
 from clhines.neuron.read.wiring import NeuronWires, Sender
 from clhines.simulator.mechanisms import Mechanism
 from clhines.simulator.refusals import refusal
@@ -42,7 +42,7 @@ class EventQueue:
         at = self.address
         return words_at(at, _WORDS) if at else []
 
-    def columns(self) -> Queued:
+    def columns(self) -> QueueEvent:
         items = list[int]()
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
         name = "_ZN6TQueue15forall_callbackEPFvPK6TQItemiE"
@@ -60,22 +60,22 @@ class EventQueue:
         time, flag = (np.ascontiguousarray(a[:, 1]).view(np.float64) for a in (entry, event))
         columns = what, time, entry[:, 0], item, flag, event[:, 2], event[:, 3], bin_order
         order = np.argsort(time, kind="stable")
-        return Queued(*(column[order] for column in columns))
+        return QueueEvent(*(column[order] for column in columns))
 
-    def events(self, *kinds: str) -> list[Queued]:
+    def events(self, *kinds: str) -> list[QueueEvent]:
         """Return all events, or those of some kinds, by time."""
-        found = self.columns()
+        queued = self.columns()
         if kinds:
-            at = np.isin(found.what, kinds)
-            found = Queued(*(column[at] for column in found))
-        return [Queued(*event) for event in zip(*(a.tolist() for a in found), strict=True)]
+            at = np.isin(queued.what, kinds)
+            queued = QueueEvent(*(column[at] for column in queued))
+        return [QueueEvent(*event) for event in zip(*(a.tolist() for a in queued), strict=True)]
 
     def others(self) -> list[np.ndarray]:
         """Return the columns of events that neither call statements nor exchange spikes, sorted."""
-        found = self.columns()
-        kept = np.flatnonzero(~np.isin(found.what, ("HocEvent", "NetParEvent")))
-        kept = kept[np.argsort(found.item[kept])]  # the queue has those of one time in any order
-        return [column[kept] for column in found[:-1]]
+        queued = self.columns()
+        kept = np.flatnonzero(~np.isin(queued.what, ("HocEvent", "NetParEvent")))
+        kept = kept[np.argsort(queued.item[kept])]  # the queue has those of one time in any order
+        return [column[kept] for column in queued[:-1]]
 
     def statements(self) -> tuple[list[float], list[float]]:
         """Return the times of statements between steps, and of those with a point process."""
@@ -93,7 +93,7 @@ class EventQueue:
         move(self.address, item, time)
 
     def exchange(self, t: float) -> None:
-        """Let NEURON exchange the spikes that it has found, on all ranks at once, at a time, ms.
+        """Let NEURON exchange the spikes that it has, on all ranks at once, at a time, ms.
 
         With ``spike_compress`` it counts the steps to the next ones from its thread's time.
         """
@@ -157,7 +157,7 @@ class SelfEvent:
 
 
 @dataclass(eq=False)
-class Pending:
+class PendingEvents:
     """All events on their way, ms; those `binned`, and times of `CVode.event`'s statements."""
 
     netcons: list[tuple[int, float]] = field(default_factory=list)
@@ -167,8 +167,8 @@ class Pending:
     rejected: list[Rejected] = field(default_factory=list)
 
 
-def read_pending(queue: EventQueue, wires: NeuronWires) -> Pending:
-    pending, events = Pending(), queue.events()
+def read_pending(queue: EventQueue, wires: NeuronWires) -> PendingEvents:
+    pending, events = PendingEvents(), queue.events()
     binned: list[tuple[int, list[tuple[int, float]]]] = []
     listeners, delay = _listeners(wires, events), wires.read.delay
     selves = [event for event in events if event.what == "SelfEvent"]
@@ -197,27 +197,29 @@ def read_pending(queue: EventQueue, wires: NeuronWires) -> Pending:
     return pending
 
 
-def _statements(events: Iterable[Queued]) -> tuple[list[float], list[float]]:
+def _statements(events: Iterable[QueueEvent]) -> tuple[list[float], list[float]]:
     """Return the times of statements that NEURON runs between steps, and of those it does not."""
-    found = [event for event in events if event.has_statement]
-    between = [event.time for event in found if event.is_between_steps]
-    return between, [event.time for event in found if not event.is_between_steps]
+    with_statements = [event for event in events if event.has_statement]
+    between = [event.time for event in with_statements if event.is_between_steps]
+    return between, [event.time for event in with_statements if not event.is_between_steps]
 
 
-def _listeners(wires: NeuronWires, events: list[Queued]) -> dict[int, list[int]]:
+def _listeners(wires: NeuronWires, events: list[QueueEvent]) -> dict[int, list[int]]:
     """Return the NetCons that get each event of a NetCon or a source, by its address."""
-    own = [event.address for event in events if event.what == "NetCon"]
-    found = {a: [k] for a, k in zip(own, _places(wires.read.address, own), strict=True) if k >= 0}
+    netcons = [event.address for event in events if event.what == "NetCon"]
+    listeners = {
+        a: [k] for a, k in zip(netcons, _places(wires.read.address, netcons), strict=True) if k >= 0
+    }
     sent = np.unique([event.address for event in events if event.what == "PreSyn"])
     if len(sent):
         chosen = np.flatnonzero(np.isin(wires.read.source, sent) & wires.read.active)
         for k, source in zip(chosen.tolist(), wires.read.source[chosen].tolist(), strict=True):
-            found.setdefault(source, []).append(k)
-    return found
+            listeners.setdefault(source, []).append(k)
+    return listeners
 
 
-def _places(known: np.ndarray, wanted: list[int]) -> list[int]:
-    return place_of(known, np.array(wanted, np.int64)).tolist() if wanted else []
+def _places(addresses: np.ndarray, wanted: list[int]) -> list[int]:
+    return place_of(addresses, np.array(wanted, np.int64)).tolist() if wanted else []
 
 
 class Bins:
@@ -231,13 +233,13 @@ class Bins:
         self._memory, self._queue, self._dt = memory, queue, dt
         table = memory.table_of_class("BinQ")
         words = words_at(queue.address, _SEARCHED)[2:]
-        found = [word for word in words if is_address(word) and words_at(word, 1)[0] == table]
-        if len(found) != 1:
+        bin_queues = [word for word in words if is_address(word) and words_at(word, 1)[0] == table]
+        if len(bin_queues) != 1:
             raise OSError("NEURON's bins of events are not found")
         begins = [
-            found[0] + 8 * k
+            bin_queues[0] + 8 * k
             for k in range(2, _SEARCHED)
-            if abs(ctypes.c_double.from_address(found[0] + 8 * k).value - (t - 0.5 * dt))
+            if abs(ctypes.c_double.from_address(bin_queues[0] + 8 * k).value - (t - 0.5 * dt))
             <= _NEAR * dt
         ]
         self.late = len(begins) != 1
@@ -271,7 +273,7 @@ class Bins:
 
 
 def check_bins(
-    wires: NeuronWires, pending: Pending, mechanisms: dict[str, Mechanism], dt: float
+    wires: NeuronWires, pending: PendingEvents, mechanisms: dict[str, Mechanism], dt: float
 ) -> list[Rejected]:
     """Return why a model with bins cannot be simulated; warn where the order of events differs."""
     _warn_of_order(wires, mechanisms)
@@ -294,7 +296,7 @@ def check_compressed(queue: EventQueue, t: float, dt: float) -> list[Rejected]:
     ]
 
 
-def in_no_bin(wires: NeuronWires, pending: Pending) -> list[Rejected]:
+def in_no_bin(wires: NeuronWires, pending: PendingEvents) -> list[Rejected]:
     """Return events of NetCons on their way that are in no bin."""
     loose = Counter(pending.netcons) - Counter(pending.binned)
     what = refusal("neuron.netcon-event-way-cvode-queue-mode-where-no-bin")
@@ -306,16 +308,17 @@ def _warn_of_time(wires: NeuronWires, mechanisms: dict[str, Mechanism], dt: floa
     """Warn of events that come within half a step: NEURON's t is that of any last self event."""
     has_sender = np.array([*(o.sender is not None for o in wires.origins), False])
     soon = has_sender[wires.origin] & (wires.read.delay < 0.5 * dt)
-    told = [
+    names = [
         name
         for name in _names(wires, wires.target[soon])
         if name in mechanisms and any(a.role == "t" for a in mechanisms[name].calls("receive"))
     ]
-    if told:
+    if names:
         warn_caller(
-            f"CVode.queue_mode(1, 0): NET_RECEIVE of {', '.join(told)} has the time of the sending "
-            "as t where an object sends with a delay below dt/2; in NEURON it is that of the last "
-            "self event of the model in that step, up to dt/2 later where there is another one",
+            f"CVode.queue_mode(1, 0): NET_RECEIVE of {', '.join(names)} has the time of the "
+            "sending as t where an object sends with a delay below dt/2; in NEURON it is that "
+            "of the last self event of the model in that step, up to dt/2 later where there is "
+            "another one",
             UserWarning,
         )
 
@@ -325,8 +328,8 @@ def _warn_of_order(wires: NeuronWires, mechanisms: dict[str, Mechanism]) -> None
     senders, sends = wires.senders, wires.sending()
     answers = np.zeros(len(senders.name) + 1, bool)
     answers[wires.target[wires.origin >= 0]] = True
-    known = np.array([name in mechanisms for name in senders.names] + [False])
-    some = answers[sends] & known[np.append(senders.name, -1)[sends]]
+    is_simulated = np.array([name in mechanisms for name in senders.names] + [False])
+    some = answers[sends] & is_simulated[np.append(senders.name, -1)[sends]]
     pairs = np.unique(np.column_stack([sends[some], wires.target[some]]), axis=0)
     targets, counts = np.unique(pairs[:, 1], return_counts=True)
     names = _names(wires, np.sort(targets[counts > 1]))

@@ -1,4 +1,4 @@
-"""VecStim and PatternStim: sources of given times, which their files keep behind VERBATIM.
+"""VecStim and PatternStim: sources whose times are fixed, which their files keep behind VERBATIM.
 
 Files of this kind are many, under several names. One is known by its text: what its VERBATIM takes
 from the Vector, and what NET_RECEIVE does with it.
@@ -20,7 +20,7 @@ from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.catalogue import plain
 from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.patterns import OF_GID, Pattern, by_gid, is_pattern, read_patterns
-from clhines.neuron.read.queue import Pending
+from clhines.neuron.read.queue import PendingEvents
 from clhines.simulator.refusals import refusal
 
 # index and etime come first among a file's variables; spaces are taken out before
@@ -40,29 +40,29 @@ _NEAR = 1e-9  # ms: an event's time has been added and subtracted
 
 def is_train(text: str) -> bool:
     """Return whether an NMODL text is one whose events are at the times of a Vector."""
-    found = plain(text)
+    code = plain(text)
     parts = (_VARIABLES, _TAKEN, _STARTS, _RECEIVES)
-    return "vector_arg(1)" in found and all(part.search(found) for part in parts)
+    return "vector_arg(1)" in code and all(part.search(code) for part in parts)
 
 
 @dataclass(eq=False)
 class Trains:
-    """Sources of given times, ms, that are not sent; `given` is the Vector's, before rounding."""
+    """Times, ms, of events that are not sent yet; `vector_times` are the Vector's, unrounded."""
 
     names: tuple[str, ...] = ()
     times: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
     fields: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     patterns: dict[tuple[str, int], Pattern] = field(default_factory=dict)
-    given: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+    vector_times: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
 
     def follow(self, earlier: Trains) -> bool:
         """Whether these are what is left of earlier ones, a run later."""
-        rest = ((one, earlier.given.get(stim, one[:0])) for stim, one in self.given.items())
-        return all(
-            len(now) <= len(before) and np.array_equal(now, before[len(before) - len(now) :])
-            for now, before in rest
-        )
+        for stim, now in self.vector_times.items():
+            before = earlier.vector_times.get(stim, now[:0])
+            if len(now) > len(before) or not np.array_equal(now, before[len(before) - len(now) :]):
+                return False
+        return True
 
     def go_on(self, stim: tuple[str, int], past: int) -> None:
         """Let an instance have sent `past` of its events: its index and etime."""
@@ -71,13 +71,17 @@ class Trains:
             return
         index, etime = (ctypes.c_double.from_address(a) for a in self.fields[stim])
         if past < len(self.times[stim]):
-            index.value, etime.value = index.value + past, float(self.given[stim][past])
+            index.value, etime.value = index.value + past, float(self.vector_times[stim][past])
         else:
-            index.value, etime.value = -1.0, float(self.given[stim][-1])
+            index.value, etime.value = -1.0, float(self.vector_times[stim][-1])
 
 
 def read_trains(
-    h: Hoc, memory: NeuronMemory, contents: Contents, pending: Pending, vectors: dict[Hoc, Hoc]
+    h: Hoc,
+    memory: NeuronMemory,
+    contents: Contents,
+    pending: PendingEvents,
+    vectors: dict[Hoc, Hoc],
 ) -> Trains:
     trains = Trains(tuple(n for n, i in contents.points.items() if is_train(i.entry.text)))
     due = {event.target: event.time for event in pending.selves if event.flag == 1}
@@ -104,7 +108,7 @@ def _read_vectors(
     """Read the times of each train to come; `events` are due, or wait to begin it."""
     due, waits = events
     vector_of = {memory.object_of(stim): vector for stim, vector in vectors.items()}
-    known = {memory.inside(v): v for v in h.List("Vector")} if trains.names else {}
+    vector_at = {memory.inside(v): v for v in h.List("Vector")} if trains.names else {}
     for name in trains.names:
         for k, thing in enumerate(contents.points[name].things):
             if (name, k) not in due and (name, k) not in waits:  # nothing comes any more
@@ -112,10 +116,12 @@ def _read_vectors(
                 continue
             try:
                 fields = memory.points.fields_of(memory.inside(thing))
-                vector = vector_of.get(memory.object_of(thing)) or held_vector(memory, thing, known)
+                vector = vector_of.get(memory.object_of(thing)) or held_vector(
+                    memory, thing, vector_at
+                )
                 times = np.array(vector if vector is not None else [], np.float64)
                 coming = _coming(times, fields, due.get((name, k)))
-                trains.times[name, k], trains.given[name, k] = coming
+                trains.times[name, k], trains.vector_times[name, k] = coming
             except OSError as error:
                 way_out = f"vectors={{{thing}: its Vector}}" if str(error) == _LOST else ""
                 trains.rejected.append(
@@ -128,19 +134,19 @@ def _read_vectors(
 
 
 def _add_patterns(
-    found: Trains, memory: NeuronMemory, contents: Contents, due: dict[tuple[str, int], float]
+    trains: Trains, memory: NeuronMemory, contents: Contents, due: dict[tuple[str, int], float]
 ) -> None:
     names = [n for n, i in contents.points.items() if is_pattern(i.entry.text)]
     for name in names:
         for k, one in enumerate(read_patterns(memory, contents, due, name)):
             if isinstance(one, str):
-                found.rejected.append(Rejected(name, refusal("neuron.pattern-unknown", one=one)))
+                trains.rejected.append(Rejected(name, refusal("neuron.pattern-unknown", one=one)))
             else:
-                found.patterns[name, k], found.times[name, k] = one, one.t
+                trains.patterns[name, k], trains.times[name, k] = one, one.t
     if names:
-        found.names += (*names, OF_GID)
-        by = by_gid([*found.patterns.values()])
-        found.times |= {(OF_GID, gid): times for gid, times in by.items()}
+        trains.names += (*names, OF_GID)
+        by = by_gid([*trains.patterns.values()])
+        trains.times |= {(OF_GID, gid): times for gid, times in by.items()}
 
 
 _LOST = "the Vector of {} is not found in NEURON's memory"
@@ -165,8 +171,8 @@ def _coming(
 
 def held_vector(memory: NeuronMemory, thing: Hoc, vectors: dict[int, Hoc]) -> Hoc | None:
     """Return the one Vector that an instance points to, by a POINTER or a variable's place."""
-    found = held(memory, thing, vectors)
-    return vectors[found.pop()] if len(found) == 1 else None
+    addresses = held(memory, thing, vectors)
+    return vectors[addresses.pop()] if len(addresses) == 1 else None
 
 
 def held(memory: NeuronMemory, thing: Hoc, vectors: dict[int, Hoc]) -> set[int]:

@@ -37,10 +37,10 @@ class TreeLayers:
 
     def at(self, nodes: np.ndarray, layer: int = -1) -> np.ndarray:
         """Return the nodes in a layer around others inside; -1 is the last."""
-        found = self.around[nodes]
-        while layer and (self.around[found] >= 0).all():
-            found, layer = self.around[found], layer - 1
-        return found
+        at = self.around[nodes]
+        while layer and (self.around[at] >= 0).all():
+            at, layer = self.around[at], layer - 1
+        return at
 
 
 @dataclass(eq=False)
@@ -73,14 +73,14 @@ class Tree:
     @cached_property
     def owner(self) -> np.ndarray:
         """(n,) int64: section of each node, of ends the one that has them; -1 of layers."""
-        found, inner = np.full(self.num_nodes, -1), np.repeat(np.arange(len(self.nseg)), self.nseg)
-        found[self.inner_numbers] = inner
-        free = found[self.end] < 0
-        found[self.end[free]] = np.flatnonzero(free)
+        owner, inner = np.full(self.num_nodes, -1), np.repeat(np.arange(len(self.nseg)), self.nseg)
+        owner[self.inner_numbers] = inner
+        free = owner[self.end] < 0
+        owner[self.end[free]] = np.flatnonzero(free)
         roots = self.cell_offsets[:-1]
-        roots = roots[found[roots] < 0]
-        found[roots] = found[roots + 1]
-        return found
+        roots = roots[owner[roots] < 0]
+        owner[roots] = owner[roots + 1]
+        return owner
 
     @property
     def num_nodes(self) -> int:
@@ -252,9 +252,9 @@ def _upward(first: np.ndarray, nseg: np.ndarray, turned: np.ndarray) -> np.ndarr
 
 def _of_segments(at: Place, data: Data) -> tuple[np.ndarray, np.ndarray]:
     """Return which segments have a variable, and its values; `at` is where one of them has it."""
-    own = data.of(data.type_[np.flatnonzero(data.row == at.row)[0]])
-    rows = gather(own.row)[:, 0].astype(np.int64)
-    return own.node, column_at(at.column, rows)[rows]
+    of_mechanism = data.of(data.type_[np.flatnonzero(data.row == at.row)[0]])
+    rows = gather(of_mechanism.row)[:, 0].astype(np.int64)
+    return of_mechanism.node, column_at(at.column, rows)[rows]
 
 
 def _bare(

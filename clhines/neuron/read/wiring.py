@@ -77,9 +77,9 @@ class NeuronWires:
 
     def present_weights(self) -> np.ndarray:
         place = np.arange(int(self.width.max(initial=0)))
-        found = np.zeros((len(self.width), len(place)))
-        found[place < self.width[:, None]] = numbers_at(self.weight_addresses)
-        return found
+        weights = np.zeros((len(self.width), len(place)))
+        weights[place < self.width[:, None]] = numbers_at(self.weight_addresses)
+        return weights
 
     @cached_property
     def weight_addresses(self) -> np.ndarray:

@@ -21,7 +21,7 @@ from clhines.simulator.refusals import refusal
 
 
 @dataclass(eq=False)
-class WrittenPointers:
+class PointerTargets:
     """By mechanism and POINTER what each instance's points to; addresses of all elements."""
 
     targets: dict[tuple[str, str], list[Variable]] = field(default_factory=dict)
@@ -35,12 +35,12 @@ def read_written(
     every: Mapping[str, Instances],
     mechanisms: Mapping[str, Mechanism],
     used: Sequence[int],
-) -> WrittenPointers:
+) -> PointerTargets:
     """Find what is written; `used` are addresses of Vectors that play or record."""
-    written, elements, set_by = WrittenPointers(), dict[int, None](), set[int]()
-    asked = [(n, p) for n, m in mechanisms.items() for p in m.program.written]
-    rooms = _rooms(memory, used) if asked else np.zeros((0, 2), np.int64)
-    for name, pointer in asked:
+    written, elements, set_by = PointerTargets(), dict[int, None](), set[int]()
+    pointers = [(n, p) for n, m in mechanisms.items() for p in m.program.written]
+    rooms = _rooms(memory, used) if pointers else np.zeros((0, 2), np.int64)
+    for name, pointer in pointers:
         program, targets = mechanisms[name].program, list[Variable]()
         before = program.blocks.get("before_breakpoint", ())
         sets = any((a.role, a.name) == ("put", pointer) for a in before)
@@ -77,7 +77,7 @@ def read_steered(
     mechanisms: Mapping[str, Mechanism],
 ) -> tuple[dict[tuple[str, str], np.ndarray], list[Rejected]]:
     """(count, 2) by mechanism and POINTER that events set: NetCon and which of its weights."""
-    found, rejected = dict[tuple[str, str], np.ndarray](), list[Rejected]()
+    steered, rejected = dict[tuple[str, str], np.ndarray](), list[Rejected]()
     for name, pointer in ((n, p) for n, m in mechanisms.items() for p in m.program.steered):
         places = [memory.known_place(thing, pointer) for thing in every[name].things]
         at = [0 if place is None or place.row else place.column for place in places]
@@ -88,8 +88,8 @@ def read_steered(
             rejected.append(Rejected(name, refusal("neuron.pointer-to-no-weight", what=what)))
             continue
         first = np.cumsum(wires.width) - wires.width
-        found[name, pointer] = np.stack((netcon, number - first[netcon]), axis=1)
-    return found, rejected
+        steered[name, pointer] = np.stack((netcon, number - first[netcon]), axis=1)
+    return steered, rejected
 
 
 def read_pointed(
@@ -97,21 +97,21 @@ def read_pointed(
     places: MemoryPlaces,
     every: Mapping[str, Instances],
     mechanisms: Mapping[str, Mechanism],
-    known: Mapping[tuple[str, str, int], int],
+    gap_nodes: Mapping[tuple[str, str, int], int],
 ) -> tuple[dict[tuple[str, str], list[Variable]], list[Rejected]]:
     """Find the target of each POINTER that is read, and rejections.
 
-    `known` has the nodes of those by mechanism, name and instance that `target_var` sets.
+    `gap_nodes`: by mechanism, name and instance, the node whose voltage `target_var` sets it to.
     """
-    found, rejected = dict[tuple[str, str], list[Variable]](), list[Rejected]()
+    pointed, rejected = dict[tuple[str, str], list[Variable]](), list[Rejected]()
     for name, pointer in ((n, p) for n, m in mechanisms.items() for p in m.program.pointers):
         is_set = pointer in mechanisms[name].program.assigned
         targets = list[Variable]()
         for k, thing in enumerate(every[name].things):
             place = memory.known_place(thing, pointer)
             variable = None if place is None or not place.row else places.find(place)
-            if (name, pointer, k) in known:
-                variable = Variable("", "v", known[name, pointer, k])
+            if (name, pointer, k) in gap_nodes:
+                variable = Variable("", "v", gap_nodes[name, pointer, k])
             what, expected = "", ""
             if variable is None or variable.number < 0:
                 what = _shown(memory, place)
@@ -126,8 +126,8 @@ def read_pointed(
                 break
             targets.append(variable)
         else:
-            found[name, pointer] = targets
-    return found, rejected
+            pointed[name, pointer] = targets
+    return pointed, rejected
 
 
 def _unsupported(
@@ -178,7 +178,7 @@ def _rooms(memory: NeuronMemory, used: Sequence[int]) -> np.ndarray:
     free = [
         v.as_numpy() for a, v in memory.vectors.by_address().items() if a not in busy and len(v)
     ]
-    own = memory.variables_of_hoc()
-    begins = np.array([*(a.__array_interface__["data"][0] for a in free), *own], np.int64)
-    sizes = np.array([*(a.nbytes for a in free), *(8 for _ in own)], np.int64)
+    hoc_variables = memory.variables_of_hoc()
+    begins = np.array([*(a.__array_interface__["data"][0] for a in free), *hoc_variables], np.int64)
+    sizes = np.array([*(a.nbytes for a in free), *(8 for _ in hoc_variables)], np.int64)
     return np.stack((begins, begins + sizes), axis=1).reshape(-1, 2)

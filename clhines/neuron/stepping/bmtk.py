@@ -89,17 +89,17 @@ def steps_of_block(h: Hoc) -> int:
 
 def reads(h: Hoc, memory: NeuronMemory, places: MemoryPlaces) -> dict[raw.Place, Variable]:
     """Return the variables that BMTK's modules read in each step, by place."""
-    found = dict[raw.Place, Variable]()
+    variables = dict[raw.Place, Variable]()
     try:
         for thing, name in _read_by(h):
             place = memory.place(raw.ref(thing, name))
             variable = places.find(place)
             if variable is None or variable.number < 0:
                 raise InputError(f"reads {name} of {thing}, which cannot be recorded")
-            found[place] = variable
+            variables[place] = variable
     except (AttributeError, LookupError) as error:
         raise InputError(f"fails: {error}; expected the reports of BMTK 1.2") from None
-    return found
+    return variables
 
 
 def _read_by(h: Hoc) -> Iterator[tuple[Any, str]]:

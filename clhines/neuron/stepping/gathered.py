@@ -17,7 +17,7 @@ import numpy as np
 
 from clhines.neuron.calls import clock
 from clhines.neuron.convert import Rejected
-from clhines.neuron.importer import Imported
+from clhines.neuron.importer import NeuronNetwork
 from clhines.neuron.memory.raw import gather, put_words
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.hooks import BETWEEN, gathering
@@ -58,7 +58,7 @@ class Gathering:
     def _present(self) -> tuple[bool, bytes]:
         return self._hooks.in_psolve, gather(gathering()).tobytes()
 
-    def start(self, sim: Simulation, imported: Imported) -> None:
+    def start(self, sim: Simulation, imported: NeuronNetwork) -> None:
         """Let a simulation record what they may read."""
         reads, model = of_nodes(self._model, "v"), self._model
         if model.h.CVode().use_fast_imem():
@@ -72,7 +72,10 @@ class Gathering:
         steps, addresses = len(result.t) - first, gather(gathering())[:, 0].tolist()
         calls = [self._guarded(_object_at(address)) for address in addresses]
         t = clock(begin, dt, steps)[:-1]
-        with self._hooks.installed(raises=True), self._values.given(result, first, t) as put_next:
+        with (
+            self._hooks.installed(raises=True),
+            self._values.put_in_turn(result, first, t) as put_next,
+        ):
             for _ in range(steps):
                 put_next()
                 for call in calls:
@@ -104,7 +107,7 @@ class Gathering:
 
     @property
     def rejected(self) -> list[Rejected]:
-        """List what is rejected of what they have asked for."""
+        """List what they read or set that is not supported."""
         if not self._hooks.problem:
             return []
         what = refusal("neuron.gather", line=self._hooks.line)

@@ -10,7 +10,7 @@ import numpy as np
 
 from clhines.core.errors import InputError
 from clhines.neuron.back.records import Records
-from clhines.neuron.importer import Imported
+from clhines.neuron.importer import NeuronNetwork
 from clhines.neuron.memory.raw import Place, numbers_in, ref, words_at
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.places import Variable
@@ -23,7 +23,9 @@ from clhines.simulator.simulation import Simulation
 class StepValues:
     """Records variables in a simulation, and puts those of each step into NEURON's memory."""
 
-    def __init__(self, sim: Simulation, imported: Imported, reads: dict[Place, Variable]) -> None:
+    def __init__(
+        self, sim: Simulation, imported: NeuronNetwork, reads: dict[Place, Variable]
+    ) -> None:
         self._memory, self._h = imported.model.memory, imported.model.h
         self._places = [*reads]
         self._records = Records(sim, imported, [
@@ -32,7 +34,9 @@ class StepValues:
         ])  # fmt: skip
 
     @contextmanager
-    def given(self, result: Result, first: int, t: np.ndarray) -> Iterator[Callable[[], None]]:
+    def put_in_turn(
+        self, result: Result, first: int, t: np.ndarray
+    ) -> Iterator[Callable[[], None]]:
         """Give a function that puts the next step of a run, less its `first` rows, into memory.
 
         h.t is then that of `t`, (steps,) ms. NEURON's memory is as before in the end.
@@ -72,23 +76,23 @@ def of_nodes(model: NeuronModel, name: str) -> dict[Place, Variable]:
 
 def held_vectors(model: NeuronModel) -> set[int]:
     """Return Vectors that point processes may have, by address."""
-    known, found = model.memory.vectors.by_address(), set[int]()
+    vectors, addresses = model.memory.vectors.by_address(), set[int]()
     for instances in model.contents.points.values():
         if "VERBATIM" in instances.entry.text:
-            found.update(*(held(model.memory, one, known) for one in instances.things))
-    return found
+            addresses.update(*(held(model.memory, one, vectors) for one in instances.things))
+    return addresses
 
 
 def used_vectors(model: NeuronModel) -> set[int]:
     """Return C++ objects that record, are played, or that mechanisms have, by address."""
-    found = {*model.plays.in_use} | held_vectors(model)
+    used = {*model.plays.in_use} | held_vectors(model)
     for origin in model.wires.origins:
-        found |= {origin.times, origin.numbers}
+        used |= {origin.times, origin.numbers}
     texts, every = (i.entry.text for i in model.every.values()), model.memory.vectors.by_address()
     if any("FUNCTION_TABLE" in text for text in texts):
-        found |= {*every}  # any of them
+        used |= {*every}  # any of them
     for at in every if model.written.elements else ():
         begin, end = words_at(model.memory.vectors.words_of(at), 2)
         if any(begin <= element < end for element in model.written.elements):
-            found.add(at)
-    return found - {0}
+            used.add(at)
+    return used - {0}

@@ -46,7 +46,7 @@ _COMPILE, _COMPILE_MECHANISM = 0.8, 0.15
 _TRUST, _SELF_TEST = 2.5, 4.0  # the self-tests of a device and of NEURON, at their first use
 # each call, each segment in it; each step, and the share of NEURON's time that the device takes
 _CALL, _CALL_SEGMENT, _LAUNCH, _SHARE = 0.015, 0.5e-6, 1e-6, 0.25
-_SELDOM = 100  # all is counted again when NEURON has taken this multiple of the time of a count
+_SELDOM = 100  # all is counted again when NEURON used this multiple of the time of a count
 _LOOPS = 20_000  # of the calibration, which took `_CALIBRATED` seconds
 _CALIBRATED = 1.2e-3
 
@@ -208,7 +208,7 @@ class Ledger:
 
     @cached_property
     def device_begin(self) -> float:
-        """Seconds until the first step, as this process has found modules and caches."""
+        """Seconds until the first step, given the modules and caches of this process."""
         guess = self.counts.begin(self.is_compiled)
         return min(self.record.device_begin or guess, guess)
 
@@ -216,7 +216,7 @@ class Ledger:
         """Decide who takes a call of some steps.
 
         A run of this script before tells how many steps it still has, if its first call had as
-        many as this script's. Without one the device begins when NEURON has taken as long as the
+        many as this script's. Without one the device begins when NEURON has run for as long as the
         device takes to begin.
         """
         self.first = self.first or steps
@@ -230,14 +230,14 @@ class Ledger:
         return max(gain * rest / max(steps, 1), waited) > self.device_begin
 
     def add_neuron(self, steps: int, seconds: float) -> None:
-        """Note a call that NEURON has taken."""
+        """Note a call of NEURON."""
         self.steps += steps
         self.neuron_steps += steps
         if steps:
             self.record.fall("neuron_step", seconds / steps)
 
     def add_device(self, steps: int, seconds: float, run_seconds: float) -> None:
-        """Note a call on the device, and of its time the one in which steps were taken."""
+        """Note a call on the device; `run_seconds` of it were steps."""
         self.steps += steps
         if steps > 1 and (self.is_compiled or self.has_begun):  # else kernels were compiled, too
             self.record.fall("device_step", run_seconds / steps)
@@ -256,12 +256,12 @@ class Ledger:
 
 
 class Accounts:
-    """Who has taken the calls of this process, and who takes the next one."""
+    """Who took the calls of this process, and who takes the next one."""
 
     def __init__(self, h: Hoc) -> None:
         self._h = h
         self._ledgers = dict[Counts, Ledger]()
-        self._ledger: Ledger | None = None  # of the call that is taken now, if it is decided on
+        self._ledger: Ledger | None = None  # of the present call, if it is decided on
         self._counts: Counts | None = None
         self._change = -1.0  # NEURON's count of changes of sections at the last count
         self._count_due = 0.0  # s of NEURON's steps until all is counted again

@@ -35,7 +35,7 @@ class NoSwitch:
             reasons.append(self._reason)
 
 
-class Enabled(AbstractContextManager["Enabled"]):
+class SwitchHandle(AbstractContextManager["SwitchHandle"]):
     """The switch that `enable` has turned on; the end of a ``with`` block sets it as it was."""
 
     def __init__(self, switch: Switch | NoSwitch, options: SwitchOptions) -> None:
@@ -59,7 +59,7 @@ class Enabled(AbstractContextManager["Enabled"]):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why NEURON has taken calls itself, since it was turned on."""
+        """Why NEURON took calls itself, since it was turned on."""
         return tuple(self._reasons)
 
     def __exit__(self, *_: object) -> None:
@@ -74,7 +74,7 @@ def enable(
     fixed_step: float | None = None,
     progress: bool = False,
     when: str | None = None,
-) -> Enabled:
+) -> SwitchHandle:
     """Let NEURON's own calls run models on the device, as `run` does, until `disable`.
 
     These are ``h.run()`` and ``h.continuerun(tstop)``, from Python and hoc,
@@ -101,9 +101,9 @@ def enable(
 
     Returns
     -------
-    Enabled
+    SwitchHandle
         A context manager; its `steps` counts those that were run on the device, `reasons` says why
-        NEURON has taken calls.
+        NEURON took calls.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def enable(
         say_to_caller(f"NEURON itself runs all models, as {error}")
         switch = NoSwitch(str(error))
     skips = switch.state.options is not None and switch.state.options.skips
-    return Enabled(switch, SwitchOptions(request, strict, step, progress, skips, when))
+    return SwitchHandle(switch, SwitchOptions(request, strict, step, progress, skips, when))
 
 
 def _made(test: str = "hooks") -> Switch:
@@ -157,7 +157,7 @@ def skipping() -> Iterator[SwitchState]:
     switch = _made()
     options = SwitchOptions(RunOptions.of(None, "float64", "auto"), skips=True)
     switch.state.skipped = False
-    with Enabled(switch, options):
+    with SwitchHandle(switch, options):
         yield switch.state
 
 
