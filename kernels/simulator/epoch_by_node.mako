@@ -69,7 +69,9 @@ ${part("simulator/common/epoch_local")}\
     if (lane < ${count}) waiting[lane] = 0;
 % endif
 % for k, text in enumerate(spec.once):
-    if (lid / ${spec.warp} == ${k % (spec.work_group // spec.warp)}) { ${text} }
+    if (lid / ${spec.warp} == ${k % (spec.work_group // spec.warp)}) {
+${text}\
+    }
 % endfor
 % if spec.arena and spec.ends_later and spec.arena.second_order_currents:
     // the change of v, with which the step before ends

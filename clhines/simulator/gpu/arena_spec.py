@@ -7,33 +7,26 @@ kernels: the end of a step, then events and currents of the next one.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import factorial, log
 from typing import ClassVar
 
 import numpy as np
 
 from clhines.simulator.gpu.lists import NodeLists
-from clhines.simulator.gpu.spec import (
-    LINE,
-    LIST_HEAD,
-    WARP,
-    EpochSpec,
-    coefficients,
-    end_of_operand,
-    side_by_side,
-    with_once,
-)
+from clhines.simulator.gpu.spec import LIST_HEAD, WARP, EpochSpec, coefficients
 from clhines.simulator.kinds.layouts import active_nodes
-from clhines.simulator.kinds.spec import ArenaSpec, CallValues, KindBlocks, fields_of
-from clhines.simulator.mechanisms.emit.functions import name_of
+from clhines.simulator.kinds.spec import ArenaSpec, CallValues, KindBlocks, call_of, fields_of
+from clhines.simulator.mechanisms.emit.functions import Functions
+from clhines.simulator.mechanisms.emit.lanes import Lanes
 from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.model.model import ADVANCE_REVERSAL, Model
 from clhines.simulator.state.variables import Variables
 from clhines.solver.plan.kernel_spec import Parameter
 
+_HALVES = {"begin": "", "mid": " + half_dt", "end": " + half_dt + half_dt"}  # of a step
 BY_LAYERS = frozenset({"instant_events", "set_voltages"})  # events of all nodes come first
 SPECIAL = 1 << 30  # of the word of a node: it has detectors, or is played with
 HAS_SPECIAL = -(1 << 31)  # of the bits of a list, one of whose nodes is special
@@ -47,12 +40,13 @@ class EpochBlocks(KindBlocks):
     given: tuple[tuple[str, str, str], ...] = ()  # role, name, source: not read from their arena
     held: bool = False  # currents come right after the states' step, with states in variables
     num_values: int = 0  # lines of values of an instance in a list
-    quick: bool = False  # functions are those of `side_by_side`
+    quick: bool = False  # functions are those of `Lanes`
     lined: bool = False  # states are in lines of the lists during a launch
     local: bool = False  # these lines are in local memory
     sums: tuple[str, ...] = ()  # ions whose currents are added up
     apart: bool = False  # lanes take instances, not the nodes that these are at
-    once: tuple[tuple[str, tuple[int, ...]], ...] = ()  # of functions what is worked out once
+    constants: tuple[str, ...] = ()  # of functions, worked out once in a launch
+    first_constant: int = 0  # number of the first among those of all kinds
     unread: tuple[str, ...] = ()  # states without line, which nothing but outputs reads
 
     @property
@@ -66,9 +60,23 @@ class EpochBlocks(KindBlocks):
         return all(a.role == "state" for a in given if a.direction != "in")
 
     def leading(self, block: str) -> tuple[str, ...]:
-        function = next(f for name, f, _ in self.blocks if name == block)
-        once = (f"once__[{k}]" for k in dict(self.once).get(function, ()))
-        return ("series__",) * self.quick + tuple(once)
+        return ("series__",) * self.quick
+
+    @property
+    def alike(self) -> tuple[str, ...]:
+        """Parameters that are one number in all lists, for good."""
+        return tuple(name for role, name, x in self.given if role == "parameter" and _is_number(x))
+
+    @property
+    def constants_call(self) -> str:
+        """Statements that work out the constants, and put them into ``once__``."""
+        values = {name: x for role, name, x in self.given if role == "parameter"}
+        ordered = [values[name] for name, _ in self.parameters if name in self.alike]
+        count, first = len(self.constants), self.first_constant
+        results = [f"c + {k}" for k in range(count)]
+        call = call_of(f"{self.name}_constants", ["series__", "dt", *ordered, *results], 8)
+        puts = "".join(f"        once__[{first + k}] = c[{k}];\n" for k in range(count))
+        return f"        real c[{count}];\n{call}{puts}"
 
     def in_memory(self, name: str) -> str:
         return super().kept("state", name)
@@ -91,10 +99,21 @@ class EpochBlocks(KindBlocks):
         return f"{'local_state' if self.local else 'state'}[{self.in_lines.index(name) * WARP}]"
 
     def value(self, a: Argument, values: CallValues) -> str:
+        if a.role == "constant":
+            return f"once__[{self.first_constant + self.constants.index(a.name)}]"
         if values.get("sums") and a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]:
             return f"sum_{a.name}"  # of the kinds before
         found = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
         return found[0] if found else super().value(a, values)
+
+    def reads_node(self, block: str) -> bool:
+        """Whether a call needs the number of the active node, for variables of ions."""
+        constant = {name for role, name, _ in self.given if role == "ion"}
+        return any(
+            a.role == "ion" and a.name not in constant
+            and (a.direction != "out" or not self.adds_current(a, block))
+            for a in self.arguments(block)
+        )  # fmt: skip
 
     def stores(self, a: Argument, block: str, local: str) -> list[str]:
         current = a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]
@@ -161,9 +180,13 @@ class ArenaEpochSpec(EpochSpec):
         series = (Parameter(name, "real") for name in names)
         return [*self._active_parameters(self.kernels[kernel]), *series]
 
-    @staticmethod
-    def num_once(once: Iterable[str]) -> int:
-        return sum(text.count("once__[") for text in once)
+    @property
+    def once(self) -> list[str]:
+        return [kind.constants_call for kind in self.blocks if kind.constants]
+
+    @property
+    def num_once(self) -> int:
+        return sum(len(kind.constants) for kind in self.blocks)
 
     @property
     def grid(self) -> bool:
@@ -263,11 +286,10 @@ class ListLoop:
     def of_turn(self, number: str) -> str:
         return f"as_{self.bits}({number}) / 2 * 2 + phase"
 
-    def opening(self, kind: EpochBlocks, text: str, known: int = 0) -> str:
-        """Begin of `text` for an instance; `known`: bits of the list, where it has statements."""
+    def opening(self, kind: EpochBlocks, known: int = 0) -> str:
+        """Begin of statements for an instance; `known`: bits of the list, where it has its own."""
         space = " " * 12
-        number = self.instance(kind)
-        own = f"{space}    const int j = {number};\n" if re.search(r"\bj\b", text) else ""
+        own = f"{space}    const int j = {self.instance(kind)};\n"
         if kind.kind == "density":
             present = self.present(kind)
             lane = (
@@ -289,22 +311,33 @@ class ListLoop:
     def is_in(self, known: int, kind: EpochBlocks) -> bool:
         return bool(known >> self._rank(kind) & 1)
 
-    def times(self, *texts: str) -> str:
-        """Return statements that set the times that are in texts; most lists need none."""
-        known = {
-            "t_begin": "step_begin[min(step, first_step + num_steps - 1) - first_time]",
-            "t_mid": "t_begin + half_dt",
-            "t_end": "t_mid + half_dt",
-            "old_begin": f"step_begin[max(step - 1, {self.opens}) - first_time]",
-            "old_mid": "old_begin + half_dt",
-            "old_end": "old_begin + half_dt + half_dt",
-        }
-        found, asked = list[str](), " ".join(texts)
-        for name, value in reversed(known.items()):
-            if re.search(rf"\b{name}\b", asked):
-                found.append(f"const double {name} = {value};")
-                asked += f" {value}"
-        return " ".join(reversed(found))
+    @property
+    def old(self) -> CallValues:
+        """Values for calls that end the step before."""
+        return self._values("old_begin", "old_end", "old_end")
+
+    @property
+    def new(self) -> CallValues:
+        """Values for calls that begin a step."""
+        return self._values("t_begin", "t_mid", "t_end")
+
+    def _values(self, begin: str, now: str, end: str) -> CallValues:
+        known = {"t begin": begin, "t now": now, "t end": end}
+        times = {name: self._time(of) for name, of in known.items()}
+        return {"v": "v", "dt": "dt", **times, "pointer": f"({self.seen})[{{}}]"}
+
+    def _time(self, name: str) -> str:
+        """Return a time of this step, or of the `old` one, in NEURON's sums of half steps."""
+        of, at = name.split("_")
+        old = f"max(step - 1, {self.opens})"
+        step = old if of == "old" else "min(step, first_step + num_steps - 1)"
+        return f"step_begin[{step} - first_time]" + _HALVES[at]
+
+    def times(self, of: str, *names: str) -> str:
+        """Return statements that set the begin of a step, ``old`` or ``t``, and its other times."""
+        values = {"begin": self._time(f"{of}_begin")}
+        values |= {name: f"{of}_begin{_HALVES[name]}" for name in names}
+        return " ".join(f"const double {of}_{name} = {x};" for name, x in values.items())
 
     def closing(self, kind: EpochBlocks) -> str:
         space = " " * 12
@@ -342,97 +375,6 @@ class ListLoop:
 def is_quick(kind: KindBlocks) -> bool:
     """Whether the functions of a kind are called in lists of nodes alone."""
     return kind.kind == "density" and not kind.has_net and bool(kind.functions)
-
-
-_TURN = re.compile(r"node_grown_\(series__, (\w+) \* dt\)")
-_INVERSE = re.compile(r"1\.0f? (?:\* node_inverse_\((\w+)\)|/ (\w+))")
-
-
-def with_rows(source: str, prefix: str) -> str:
-    """Return functions of `side_by_side` that load two rows of a table as a whole."""
-    own = rf"(?m)^static \w+ {re.escape(prefix)}_(?:lookup|place)_\("
-    functions = re.split(r"(?<=\n}\n)\n", source)
-    return "\n".join(_with_rows(f, prefix) for f in functions if not re.search(own, f))
-
-
-def _with_rows(function: str, prefix: str) -> str:
-    """Return a function in which places are rows, and all loads come right after them."""
-    begin, function = re.escape(prefix), _with_places(function, prefix)
-    lookup = re.compile(rf"{begin}_lookup_\(series__,\s+(\w+),\s+(\w+),\s+(\d+),\s+(\d+),\s+\d+\)")
-    used = {(m[1], m[2], int(m[3]), int(m[4])) for m in lookup.finditer(function)}
-
-    def column(match: re.Match[str]) -> str:
-        at, low, high = _names(match[1], match[2])
-        number, width = int(match[3]), _width(int(match[4]))
-        vector, part = divmod(number, width)
-        end = f"_{vector}.s{part}" if width > 1 else f"_{vector}"
-        return f"node_between_({at}.share, {low}{end}, {high}{end})"
-
-    def loads(match: re.Match[str]) -> str:
-        at = f"{match[1]}__at"
-        lines = [f"const node_row_ {at} = node_row_of_({match[2]}, {match[3]});"]
-        for table in sorted({table for place, table, _, _ in used if place == match[1]}):
-            _, low, high = _names(match[1], table)
-            columns = next(c for p, t, _, c in used if (p, t) == (match[1], table))
-            width = _width(columns)
-            sort = f"real{width}" if width > 1 else "real"
-            numbers = {n for p, t, n, _ in used if (p, t) == (match[1], table)}
-            for vector in sorted({number // width for number in numbers}):
-                for name, row in ((low, f"{at}.row"), (high, f"({at}.row + 1)")):
-                    where = f"{table} + {row} * {columns} + {vector * width}"
-                    lines.append(f"const {sort} {name}_{vector} = node_load{width}_({where});")
-        return "    " + "\n    ".join(lines)
-
-    place = rf"(?m)^    const real (\w+) = {begin}_place_\(series__,\s+([^;]+),\s+(\d+)\);"
-    return lookup.sub(column, re.sub(place, loads, function))
-
-
-def _with_places(function: str, prefix: str) -> str:
-    """Return a function in which a place that is looked up once has a name, too."""
-    nested = re.compile(rf"{re.escape(prefix)}_lookup_\(series__,\s+({re.escape(prefix)}_place_\()")
-    count = 0
-    while found := nested.search(function):
-        end = end_of_operand(function, found.start(1))
-        before = max(function.rfind(text, 0, found.start()) for text in (";\n", "{\n")) + 2
-        name = f"nested_{count}__place"
-        function = (
-            f"{function[:before]}    const real {name} = {function[found.start(1) : end]};\n"
-            f"{function[before : found.start(1)]}{name}{function[end:]}"
-        )
-        count += 1
-    return function
-
-
-def _names(place: str, table: str) -> tuple[str, str, str]:
-    """Names of a row, and of what is loaded from it and from the next one."""
-    return f"{place}__at", f"{place}__low_{table}", f"{place}__high_{table}"
-
-
-def _width(columns: int) -> int:
-    """Numbers that one load takes of a row."""
-    return next(width for width in (4, 2, 1) if columns % width == 0)
-
-
-def with_few_terms(
-    source: str, prefix: str, tables: Mapping[str, np.ndarray], dt: float, real: str
-) -> str:
-    """Functions of `side_by_side` whose exponentials have the terms that tables ask for."""
-    lookup = re.compile(rf"{re.escape(prefix)}_lookup_\(series__,\s+\w+,\s+(\w+)__table,\s+(\d+),")
-
-    def of_function(function: str) -> str:
-        known = dict(LINE.findall(function))
-
-        def turn(found: re.Match[str]) -> str:
-            inverse = _INVERSE.fullmatch(known.get(known.get(found[1], "").removeprefix("-"), ""))
-            tau = lookup.match(known.get((inverse[1] or inverse[2]) if inverse else "", ""))
-            if tau is None or not known[found[1]].startswith("-"):
-                return found[0]
-            number = terms(dt, tables[tau[1]][:, int(tau[2])], real)
-            return found[0].replace("grown_", f"grown_{number}_", 1) if number else found[0]
-
-        return _TURN.sub(turn, function)
-
-    return "\n".join(map(of_function, re.split(r"(?<=\n}\n)\n", source)))
 
 
 def terms(dt: float, tau: np.ndarray, real: str) -> int:
@@ -538,16 +480,14 @@ def with_blocks(
                 apart=k in apart, unread=lists.lanes.kinds[k].unread,
             )
         )  # fmt: skip
-    texts, statements, blocks = _with_functions(spec, functions.kinds, blocks, variables)
-    asked = (n for k in texts for n in re.findall(r"node_grown_(\d+)_\(", k.functions))
+    texts, blocks, numbers_of_terms = _with_functions(spec, functions.kinds, blocks, variables)
     spec = replace(
         spec,
         arena=replace(functions, by_cell=True, far=spec.far, kinds=tuple(texts)),
-        once=tuple(statements),
         classes=() if lists.lanes.mixed else _classes(lists),
         mixed=lists.lanes.mixed,
         selects=epoch >= _LONG,
-        terms=tuple(sorted(set(map(int, asked)))),
+        terms=numbers_of_terms,
         blocks=tuple(blocks),
         num_numbers=len(numbers),
         nernst=functions.nernst,
@@ -561,41 +501,60 @@ def _with_functions(
     kinds: Sequence[KindBlocks],
     blocks: Sequence[EpochBlocks],
     variables: Variables,
-) -> tuple[list[KindBlocks], list[str], list[EpochBlocks]]:
-    """Return kinds with functions for lists, what is worked out once, and blocks that read it."""
-    texts, once, reading = list[KindBlocks](), list[str](), list[EpochBlocks]()
+) -> tuple[list[KindBlocks], list[EpochBlocks], tuple[int, ...]]:
+    """Return kinds and blocks with functions for lists, and the numbers of terms in use."""
+    texts, printed, terms, count = list[KindBlocks](), list[EpochBlocks](), set[int](), 0
     for block, kind in zip(blocks, kinds, strict=True):
-        text, known = _quick(kind, variables, spec), _same_in_all(block)
-        source, more, places = with_once(text.functions, known, spec.num_once(once), spec.most_once)
-        texts.append(replace(text, functions=source))
-        reading.append(replace(block, once=tuple(places.items())))
-        once += more
-    return texts, once, reading
+        if not block.quick:
+            texts.append(kind)
+            printed.append(block)
+            continue
+        lanes = Lanes(spec.ptx, _few_terms(variables, kind.number, spec.real))
+        found = _for_lanes(block, variables, spec.real, lanes, spec.most_once - count)
+        texts.append(replace(kind, functions=found.functions))
+        printed.append(replace(found, first_constant=count))
+        count += len(found.constants)
+        every = {number for *_, number in lanes.terms}
+        terms |= {number for number in every if f"node_grown_{number}_(" in found.functions}
+    return texts, printed, tuple(sorted(terms))
 
 
-def _same_in_all(kind: EpochBlocks) -> dict[str, dict[str, str]]:
-    """Arguments of functions that are the same in all calls in lists, by name, with expressions."""
-    values = {n: text for role, n, text in kind.given if role == "parameter"}
-    same = {n: text for n, text in values.items() if text.startswith("numbers.")}
-    return {
-        function: {
-            name_of(a): same.get(a.name, "dt")
-            for a in arguments
-            if a.role == "dt" or (a.role == "parameter" and a.name in same)
-        }
-        for block, function, arguments in kind.blocks
-        if kind.quick and block in (*_ENDS, "advance", "current")
-    }
+def _few_terms(variables: Variables, kind: int, real: str) -> tuple[tuple[str, int, int], ...]:
+    """Columns of a kind's tables that can be time constants, see `Lanes`."""
+    columns = (
+        (table, column, terms(variables.model.dt, values[:, column], real))
+        for table, values in variables.tables[kind].items()
+        for column in range(values.shape[1])
+    )
+    return tuple(found for found in columns if found[2])
 
 
-def _quick(kind: KindBlocks, variables: Variables, spec: ArenaEpochSpec) -> KindBlocks:
-    """Return a kind with functions for lanes side by side, where lists alone call them."""
-    if not is_quick(kind):
-        return kind
-    tables = variables.tables[kind.number]
-    source = side_by_side(kind.functions, kind.name, spec.ptx)
-    source = with_few_terms(source, kind.name, tables, variables.model.dt, spec.real)
-    return replace(kind, functions=with_rows(source, kind.name))
+def _for_lanes(
+    block: EpochBlocks, variables: Variables, real: str, lanes: Lanes, room: int
+) -> EpochBlocks:
+    """Return a kind with functions for lanes; they take at most `room` constants, or none."""
+    compiled = variables.model.kinds[block.number].mechanism.compiled
+    names, outputs = [name for name, *_ in block.blocks], variables.declared(block.number)
+    how = real, 1, block.alike, outputs, lanes
+
+    def printed(lifts: bool) -> tuple[str, list[str], list[tuple[Argument, ...]]]:
+        functions = Functions(compiled, *how)
+        text, constants = functions.lifted(names) if lifts else (functions.text(names), [])
+        return text, constants, [functions.calls(name) for name in names]
+
+    for lifts in (True, False):
+        key = "lanes", *how, *names, lifts
+        text, constants, calls = compiled.once(key, partial(printed, lifts))
+        if len(constants) <= room:
+            break
+    functions = zip(block.blocks, calls, strict=True)
+    blocks = tuple((name, function, arguments) for (name, function, _), arguments in functions)
+    return replace(block, functions=text, blocks=blocks, constants=tuple(constants))
+
+
+def _is_number(expression: str) -> bool:
+    """Whether an expression is a number among the arguments of the kernel."""
+    return expression.startswith("numbers.")
 
 
 def _classes(lists: NodeLists) -> tuple[int, ...]:

@@ -18,8 +18,9 @@ from clhines.core.arrays import ranges, stretch_of
 from clhines.core.errors import InputError
 from clhines.simulator.gpu.arena_spec import BY_LAYERS, ArenaEpochSpec, node_words, takes_apart
 from clhines.simulator.gpu.lists import CellTable, NodeLists, PlannedCells
-from clhines.simulator.gpu.spec import MAX_UNITS, SITE, SLOT_RUN, WARP, EpochSpec, side_by_side
+from clhines.simulator.gpu.spec import MAX_UNITS, SITE, SLOT_RUN, WARP, EpochSpec
 from clhines.simulator.kinds.spec import MechanismSpec, described, grouped_kind_spec
+from clhines.simulator.mechanisms.emit.lanes import Lanes
 from clhines.simulator.mechanisms.emit.noise import normal_source
 from clhines.simulator.model.model import Kind, Model
 from clhines.simulator.state.decisions import Decisions
@@ -319,8 +320,9 @@ class EpochPlan:
 
     def _kind_spec(self, kind: Kind, most: int, quick: bool, factor: str = "") -> MechanismSpec:
         values = [kind.parameters[p] for p in kind.mechanism.parameters]
-        found = replace(
-            grouped_kind_spec(kind, real_name(self._dtype), 1),
+        lanes = Lanes(self._limits.ptx) if quick else None
+        return replace(
+            grouped_kind_spec(kind, real_name(self._dtype), 1, lanes),
             width=0,
             number=kind.first_instance,
             literals=tuple("" if np.ndim(v) else _literal(float(v), self._dtype) for v in values),
@@ -328,9 +330,6 @@ class EpochPlan:
             factor=factor,
             first_target=max(0, kind.first_target),
         )
-        if not quick:
-            return found
-        return replace(found, source=side_by_side(found.source, found.name, self._limits.ptx))
 
     def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
         cells, cell = self.cells, stretch_of(self.cells.model.forest.cell_offsets, nodes)

@@ -1,12 +1,9 @@
-"""Specs of the kernels of epochs, and rate functions for lanes that work side by side."""
+"""Specs of the kernels of epochs, and numbers of rate functions for lanes side by side."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -25,156 +22,6 @@ from clhines.solver.plan.kernel_spec import Parameter, Word
 from clhines.solver.plan.plan import Limits
 
 NEAR = 0.5  # |x| below which x / (exp(x) - 1) is a series
-_HELPERS = ("bernoulli_slope", "bernoulli", "weight")
-_RELAXES = re.compile(
-    r"(?P<x>\w+) \+ node_weight_\(series__, (?P<rate>\w+), dt\)\s\*\s"
-    r"\((?P<inverse>\w+) \* (?P<y>\w+) \+ (?P=rate) \* (?P=x)\)"
-)
-_QUOTIENT = re.compile(r"/(\s+)(?=[\w(])")
-_HEAD = re.compile(r"(\w+)\(const node_series_ series__")
-LINE = re.compile(r"(?m)^    const real (\w+) = ([^;]+);\n")
-_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
-_CALL = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\(")
-_PURE = frozenset(
-    {
-        *("pow", "exp", "log", "log10", "sqrt", "fabs", "fmin", "fmax", "floor", "ceil", "fma"),
-        *("sin", "cos", "tan", "tanh", "node_exp_", "node_inverse_"),
-    }
-)  # functions of their arguments alone
-_OPERAND = re.compile(r"(?:\d[\w.]*(?:(?<=e)[-+]\d+)?|\w+)?")
-
-
-def side_by_side(source: str, prefix: str, quick: bool) -> str:
-    """Return functions whose names begin with `prefix` for lanes that work side by side.
-
-    A mechanism's functions choose between a series and an exponential by branches, which keep the
-    chains of operations of several gates apart. Their helpers here are those of
-    ``simulator/common/rates.mako``, which compute both sides; with `quick`, where the compiler
-    takes PTX, a quotient of doubles is a product with `node_inverse_`, which has no slow path. All
-    take ``series__`` first, the numbers of their series, `coefficients`.
-    """
-    functions = re.split(r"(?<=\n}\n)\n", source)
-    names, own = "|".join(_HELPERS), re.escape(prefix)
-    helper = re.compile(rf"(?m)^static \w+ {own}_({names})_\(")
-    text = "\n".join(f for f in functions if not helper.search(f))
-    text = re.sub(r"(?m)^//.*\n", "", text)
-    text = re.sub(rf"(?m)^(static [\w ]+\b{own}_\w+)\(", r"\1(const node_series_ series__, ", text)
-    text = text.replace("(const node_series_ series__, void)", "(const node_series_ series__)")
-    text = re.sub(rf"\b{own}_({names})_\(", r"node_\1_(series__, ", text)
-    text = re.sub(rf"\b({own}_\w+)\((?!const node_series_ )", r"\1(series__, ", text)
-    text = re.sub(r"(?<![\w.])exp\(", "node_exp_(series__, ", text)
-    text = _RELAXES.sub(_relaxed, text)
-    return with_inverses(text) if quick else text
-
-
-def _relaxed(found: re.Match[str]) -> str:
-    """Return a step of ``x' = (y - x) / tau`` without a quotient by the rate."""
-    x, y, rate, inverse = (found[name] for name in ("x", "y", "rate", "inverse"))
-    before = found.string[: found.start()]
-    declared = before.rfind(f" {rate} = ")
-    if not before[declared:].startswith(f" {rate} = -{inverse};"):
-        return found[0]
-    return f"{x} + node_grown_(series__, {rate} * dt) * ({x} - {y})"
-
-
-def with_inverses(source: str) -> str:
-    """Return source in which quotients are products with `node_inverse_`.
-
-    >>> with_inverses("x = a * b / (c + 1.0) + 1.0 / exp(z);")
-    'x = a * b * node_inverse_(c + 1.0) + 1.0 * node_inverse_(exp(z));'
-    """
-    code = re.sub(r"(?m)^//.*\n", "", source)
-    done, at = "", 0
-    for found in _QUOTIENT.finditer(code):
-        if found.start() < at:  # inside an operand that is done
-            continue
-        end = end_of_operand(code, found.end())
-        if end < 0:
-            continue
-        operand = with_inverses(code[found.end() : end])
-        if operand.startswith("("):
-            operand = operand[1:-1]
-        done += code[at : found.start()] + f"*{found[1]}node_inverse_({operand})"
-        at = end
-    return done + code[at:]
-
-
-def with_once(
-    source: str, given: Mapping[str, Mapping[str, str]], first: int, most: int
-) -> tuple[str, list[str], dict[str, tuple[int, ...]]]:
-    r"""Return functions that are given what all their calls have in common, and who works it out.
-
-    `given` has of a function, by its name, the arguments that are the same in each call, with
-    their expressions in the kernel. What takes a call or a quotient and depends on these alone is
-    an element of ``once__`` from `first` on, of which there are `most`. The last result has of each
-    function which of these are arguments behind ``series__``.
-
-    >>> source = "void f(const node_series_ series__, const real q, real *x)"
-    >>> source += "\n{\n    const real y = pow(q, 2);\n    *x = y;\n}\n"
-    >>> _, statements, places = with_once(source, {"f": {"q": "numbers.n0"}}, 3, 8)
-    >>> statements[0].replace("__once", "'"), places
-    ("const real q' = numbers.n0; const real y' = pow(q', 2); once__[3] = y';", {'f': (3,)})
-    """
-    functions, statements = re.split(r"(?<=\n}\n)\n", source), list[str]()
-    of_function = dict[str, tuple[int, ...]]()
-    for number, function in enumerate(functions):
-        name = found[1] if (found := _HEAD.search(function)) else ""
-        text, values = _once_of(function, tuple(given[name].items())) if name in given else ("", {})
-        if not values or first + len(values) > most:
-            continue
-        more = "".join(f", const real {value}" for value in values)
-        functions[number] = _HEAD.sub(rf"\g<0>{more}", text, count=1)
-        of_function[name] = tuple(range(first, first + len(values)))
-        ends = (f"once__[{k}] = {value}__once;" for k, value in enumerate(values, first))
-        statements.append(" ".join((*next(iter(values.values())), *ends)))
-        first += len(values)
-    return "\n".join(functions), statements, of_function
-
-
-@lru_cache(512)  # each start of a model asks again
-def _once_of(function: str, given: tuple[tuple[str, str], ...]) -> tuple[str, dict[str, list[str]]]:
-    """Return a function less what is worked out once, and by name the statements of all that."""
-    known, costly = dict.fromkeys(dict(given), ""), set[str]()  # by name, what they are from
-    for match in LINE.finditer(function):
-        calls = set(_CALL.findall(match[2]))
-        names = set(_NAME.findall(match[2])) - calls - {"series__"}
-        if names <= known.keys() and calls <= _PURE:
-            known[match[1]] = match[2]
-            if calls or "/" in match[2] or names & costly:
-                costly.add(match[1])
-    rest = LINE.sub(lambda match: "" if match[1] in costly else match[0], function)
-    for argument in dict.fromkeys(re.findall(r"node_inverse_\((\w+)\)", rest)):
-        if argument in known:
-            inverse = f"{argument}__inverse"
-            known[inverse] = f"node_inverse_({argument})"
-            costly.add(inverse)
-            rest = rest.replace(known[inverse], inverse)
-    read = [name for name in known if name in costly and name in _NAME.findall(rest)]
-    needed = set(read)
-    for name in reversed(known):
-        if name in needed:
-            needed |= set(_NAME.findall(known[name])) & known.keys()
-
-    def renamed(match: re.Match[str]) -> str:  # no macro of the kernel is called so
-        return f"{match[0]}__once" if match[0] in known else match[0]
-
-    values = {name: _NAME.sub(renamed, text) for name, text in known.items()} | dict(given)
-    statements = [f"const real {n}__once = {x};" for n, x in values.items() if n in needed]
-    return rest, dict.fromkeys(read, statements)
-
-
-def end_of_operand(code: str, begin: int) -> int:
-    """Return where a number, name, call or bracket ends; -1 for something else."""
-    found = _OPERAND.match(code, begin)
-    end = found.end() if found else begin
-    if code[end : end + 1] != "(":
-        return end if end > begin else -1
-    depth = 0
-    for k in range(end, len(code)):
-        depth += (code[k] == "(") - (code[k] == ")")
-        if not depth:
-            return k + 1
-    return -1
 
 
 def coefficients(real: str) -> dict[str, float]:
@@ -502,7 +349,6 @@ class EpochSpec(SampledSpec):
     by_node: bool = field(default=False, repr=False)  # lanes take nodes, see `lists`
     parts: int = field(default=1, repr=False)  # work-groups of a cell, which share its lists
     most_lists: int = field(default=0, repr=False)  # of a cell, where there are several
-    once: tuple[str, ...] = field(default=(), repr=False)  # statements, see `with_once`
     uniform: tuple[tuple[str, ...], ...] = field(default=(), repr=False)  # one number in each list
     local_lines: int = field(default=0, repr=False)  # of states of a cell, in local memory
     side_by_side: bool = field(
@@ -569,6 +415,11 @@ class EpochSpec(SampledSpec):
     @property
     def advances(self) -> bool:
         return not self.makes_factors
+
+    @property
+    def once(self) -> list[str]:
+        """Statements, a warp each, that work out what is constant during a launch."""
+        return []
 
     @property
     def flows(self) -> bool:

@@ -13,6 +13,7 @@ import pyopencl.array as cla
 
 from clhines.core.arrays import starts
 from clhines.core.errors import InputError
+from clhines.simulator.mechanisms.emit.lanes import Lanes
 from clhines.simulator.mechanisms.emit.printer import folded, wrapped
 from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.model.model import Kind
@@ -149,12 +150,14 @@ def _stores(states: list[str]) -> str:
     return "".join(f"    {state} = s{i};\n" for i, state in enumerate(states))
 
 
-def grouped_kind_spec(kind: Kind, real: str, width: int) -> MechanismSpec:
+def grouped_kind_spec(
+    kind: Kind, real: str, width: int, lanes: Lanes | None = None
+) -> MechanismSpec:
     """Return the spec of a kind whose instances a template takes in groups."""
     check_parameters(kind, np.dtype(np.float32 if real == "float" else np.float64))
     plain = described(kind)
     names = [n for n, s in zip(kind.mechanism.parameters, plain.single, strict=True) if s]
-    functions, constants = kind.mechanism.grouped(real, width, names)
+    functions, constants = kind.mechanism.grouped(real, width, names, lanes)
     return replace(plain, source=functions, width=width, num_constants=len(constants))
 
 

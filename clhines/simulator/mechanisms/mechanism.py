@@ -19,6 +19,7 @@ from clhines.core.quantities import as_numbers
 from clhines.simulator.mechanisms.builtin import BUILT_IN, NEURON_NAMES, library_names, library_text
 from clhines.simulator.mechanisms.emit import random123, scop
 from clhines.simulator.mechanisms.emit.functions import Functions
+from clhines.simulator.mechanisms.emit.lanes import Lanes
 from clhines.simulator.mechanisms.ir.compiled import Compiled
 from clhines.simulator.mechanisms.ir.program import Argument, Program
 from clhines.simulator.mechanisms.nmodl.build import FunctionTables, Nmodl
@@ -353,7 +354,9 @@ class Mechanism:
         printed = Functions(self.compiled, *how)
         return str(self.compiled.once((*how, wanted), lambda: printed.text(wanted)))
 
-    def grouped(self, real: str, width: int, single: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    def grouped(
+        self, real: str, width: int, single: Sequence[str], lanes: Lanes | None = None
+    ) -> tuple[str, tuple[str, ...]]:
         """Return its OpenCL functions for groups of instances, and the names of constants.
 
         Parameters
@@ -365,6 +368,8 @@ class Mechanism:
         single : sequence of str
             Parameters that are one number for all instances. What is expensive and depends on these
             and the step alone is worked out once, by ``NAME_constants``.
+        lanes : Lanes, optional
+            Print functions for lanes of a GPU, which take ``series__`` first; `width` is 1.
 
         Returns
         -------
@@ -385,8 +390,10 @@ class Mechanism:
         """
         _check_real(real)
         how = real, width, tuple(single)
-        printed = Functions(self.compiled, *how)
-        found: tuple[str, tuple[str, ...]] = self.compiled.once((*how, "grouped"), printed.grouped)
+        printed = Functions(self.compiled, *how, lanes=lanes)
+        found: tuple[str, tuple[str, ...]] = self.compiled.once(
+            (*how, lanes, "grouped"), printed.grouped
+        )
         return found
 
     @property

@@ -1,11 +1,8 @@
 <%page args="spec"/>\
 <%
-    import re
     W, e = spec.warp, spec.arena
     kinds = spec.loop.in_lists
-    pointer = f"({spec.loop.seen})[{{}}]"
-    old = {"v": "v", "dt": "dt", "t begin": "old_begin", "t now": "old_end", "t end": "old_end", "pointer": pointer}
-    new = {"v": "v", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": pointer}
+    old, new = spec.loop.old, spec.loop.new
     noise = {k.number: {**new, "noise": f"normal(seed, (ulong)(number_{k.number} + j), (ulong)step)"} for k in kinds}
     ends = [block for block in ("advance", "after_solve", "before_step") if any(k.has(block) or (k.held and block == "advance") for k in kinds)]
     recorded = [k for k in kinds if k.lined and any(k.changed(block) for block in ends)]
@@ -20,7 +17,7 @@
     now = tuple(ion for ion in e.ions if ion not in apart)
     hot, cold = spec.adding(now), spec.adding(apart)
     given = [(hot[k.number], b) for k in kinds for b in (*ends, "before_breakpoint", "current") if k.has(b)]
-    reads_a = bool(nets or spec.nernst or second or now) or any(re.search(r"\ba\b", k.call(b, {**old, **noise[k.number]}, 0)) for k, b in given)
+    reads_a = bool(nets or spec.nernst or second or now) or any(k.reads_node(b) for k, b in given)
     last = "step == first_step" if spec.ends_later else "closes"   # ends a step that is the last of a launch
     def takes(kind, block): return kind.has(block) or (block == "advance" and kind.held)
     def asks(some):   # whether a list has any of some kinds
@@ -50,9 +47,9 @@ ${space}point_g += g_g;
 <% names = [name for name in kind.changed(block) if name in kind.unread] %>\
 % if names:
                 if (!opens${"" if kind.outputs else f" && (num_mem || {last})"}) {
-                    const int i = ${spec.loop.instance(kind)};
+                    const int j = ${spec.loop.instance(kind)};
 % for name in names:
-                    ${re.sub(r"\bj\b", "i", kind.in_memory(name))} = ${value}_${name};
+                    ${kind.in_memory(name)} = ${value}_${name};
 % endfor
                 }
 % endif
@@ -101,14 +98,9 @@ ${seldom(kind, block, "new_state")}\
 <%def name="for_each(some, text_of, known=0)">\
 % for kind in spec.blocks:
 % if kind in some:
-<% text = capture(text_of, kind) %>\
 % if not known or kind.kind != "density" or spec.loop.is_in(known, kind):
-${spec.loop.opening(kind, text, known)}\
-<% times = spec.loop.times(text) %>\
-% if times:
-                ${times}
-% endif
-${text}\
+${spec.loop.opening(kind, known)}\
+${text_of(kind)}\
 ${spec.loop.closing(kind)}\
 % endif
 % elif kind in kinds and kind.number < len(spec.blocks) - 1:
@@ -134,7 +126,7 @@ ${spec.loop.closing(kind)}\
 % endif
 </%def>\
 <%def name="of_breakpoint(kind)">\
-${kind.call("before_breakpoint", {**new, "t now": "t_mid"}, 16)}\
+${kind.call("before_breakpoint", new, 16)}\
 % if kind.lined and kind.changed("before_breakpoint"):
                 if (num_mem) {   // for what is recorded
 ${copied(kind, ["before_breakpoint"])}\
@@ -213,7 +205,7 @@ ${part("simulator/common/layer_events")}\
             // phase 6: continuously played values, of the step before
 % if e.played:
             if (special && !opens) {
-                ${spec.loop.times("old_mid", "old_end")}
+                ${spec.loop.times("old", "mid", "end")}
                 for (int r = ints[first_played + a]; r < ints[first_played + a + 1]; r++)
                     if (ints[played_continuous + r]) play(r, old_mid, old_end, mem, clock, ints, regions);
             }
@@ -243,7 +235,7 @@ ${for_each(some, lambda kind: end_of(kind, block))}\
             ${spec.loop.begin}
 % endfor
             if (special && !opens) {
-                ${spec.loop.times("old_end")}
+                ${spec.loop.times("old", "end")}
                 for (int r = ints[first_detector + a]; r < ints[first_detector + a + 1]; r++) {
 ${part("simulator/common/detect", 20, v="v", number="r", sent="event_live", end="old_end", step="step - 1")}\
                 }
@@ -264,8 +256,7 @@ ${for_each(recorded, of_record)}\
             // phase 1: events
 % if nets and not spec.layers:
             if (${asks(nets)}) {
-<% times = spec.loop.times("t_begin t_mid") %>\
-                ${times}
+                ${spec.loop.times("t", "mid")}
                 if (is_active && ((opens && looks) || clock[node_due + a] <= ${e.soon}${" || " + asks(always) if always else ""})) {
                     ${e.v_type}own_v = ${"&V(place)" if e.one_v else spec.loop.seen};
                     instant node_is_due = INFINITY;
@@ -278,7 +269,7 @@ ${for_each(nets, of_net)}\
             // phase 2: played values
 % if e.played:
             if (special) {
-                ${spec.loop.times("t_mid")}
+                ${spec.loop.times("t", "mid")}
                 for (int r = ints[first_played + a]; r < ints[first_played + a + 1]; r++)
                     play(r, t_mid, t_mid, mem, clock, ints, regions);
             }

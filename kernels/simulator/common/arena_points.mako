@@ -5,8 +5,7 @@
 ## follow each other, kind by kind. Last, the lane of a node adds up the slots there.
 <%
     W, e = spec.warp, spec.arena
-    old = {"v": "v", "dt": "dt", "t begin": "old_begin", "t now": "old_end", "t end": "old_end"}
-    new = {"v": "v", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end"}
+    old, new = spec.loop.old, spec.loop.new
     given = [kind for kind in spec.loop.apart if kind.has("current")]
     waiting = spec.loop.waiting
     own_v = "&V(place)" if e.one_v else spec.loop.seen
@@ -39,7 +38,6 @@ ${part("simulator/common/epoch_meeting", 12)}\
     k = kind.number
     end = kind.call("advance", old, 16) if kind.has("advance") else ""
     current = current_of(kind, 12)
-    events = "t_begin t_mid" if kind.has_net else ""
 %>\
         for (int j = begin_${k} + lane; j < end_${k}; j += LANES) {
             const int place = ints[place_in_cell_${k} + j];
@@ -47,11 +45,12 @@ ${part("simulator/common/epoch_meeting", 12)}\
             // phase 7: states, of the step before
 % if end:
             if (step > ${spec.loop.opens} && !num_mem) {
-                ${spec.loop.times(end)}
 ${end}\
             }
 % endif
-            ${spec.loop.times(events + current)}
+% if kind.has_net:
+            ${spec.loop.times("t", "mid")}
+% endif
             // phase 1: events
 % if e.grid and kind.summed:
             take_sum_${k}(j, ${active(k)}, t_mid, v, dt, incoming + (long)(step % slots) * num_targets, scale_of_events,
@@ -79,7 +78,7 @@ ${to_slots(k, current)}\
         for (int q = (lane + LANES - ${n * W} % LANES) % LANES; present && q < waiting[${n}]; q += LANES) {
             const int j = ints[waits_${k} + begin_${k} + q], place = ints[place_in_cell_${k} + j];
             const real v = V(place);
-            ${spec.loop.times("t_begin t_mid" + current)}
+            ${spec.loop.times("t", "mid")}
             events_of_${k}(j, ${active(k)}, t_begin, t_mid, dt, capacity, ${own_v}, spike_count, spike_source, spike_time,
                      mem, clock, ints, regions);
 ${to_slots(k, current)}\

@@ -2,18 +2,15 @@
 ## The end of a step of the instances that ``arena_points`` takes: of the last step, and of all where values
 ## are recorded, since nodes write the rows.
 <%
-    old = {"v": "v", "dt": "dt", "t begin": "old_begin", "t now": "old_end", "t end": "old_end"}
     some = [kind for kind in spec.loop.apart if kind.has("advance")]
 %>\
 % if some:
         if (step > ${spec.loop.opens} && (num_mem || step == first_step + num_steps)) {
 % for kind in some:
-<% text = kind.call("advance", old, 16) %>\
             // phase 7: states
             for (int j = begin_${kind.number} + lane; j < end_${kind.number}; j += LANES) {
                 const real v = V(ints[place_in_cell_${kind.number} + j]);
-                ${spec.loop.times(text)}
-${text}\
+${kind.call("advance", spec.loop.old, 16)}\
             }
 % endfor
 % if spec.parts > 1:

@@ -16,7 +16,7 @@
         ${spec.loop.begin}
 % for kind in spec.loop.in_lists:
 % if kind.lined:
-${spec.loop.opening(kind, "j")}\
+${spec.loop.opening(kind)}\
 % for name in kind.in_lines:
                 MOVE(${kind.line(name)}, ${kind.in_memory(name)});
 % endfor

@@ -8,7 +8,7 @@
         // Events of the cell's targets, those of a layer side by side. What one of them sends is due within the
         // step at targets of later layers alone, which look for it in each step, after all have met.
         for (int layer = 0; layer < ${spec.layers}; layer++) {
-            ${spec.loop.times("t_begin t_mid")}
+            ${spec.loop.times("t", "mid")}
             const int first = mine.s6 * ${spec.layers} + layer;
             const int end = present ? ints[first_of_cells_layer + first + 1] : 0;
             for (int n = present ? ints[first_of_cells_layer + first] + lane : 0; n < end; n += LANES) {

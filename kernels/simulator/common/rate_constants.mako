@@ -3,7 +3,7 @@
 ## functions of constants: worked out once in a launch, the same in all its steps.
 % if spec.takes_series:
 % if spec.once:
-    __local real once__[${spec.num_once(spec.once)}];   // what is the same in all steps, at all nodes
+    __local real once__[${spec.num_once}];   // what is the same in all steps, at all nodes
 % endif
     const node_series_ series__ = { ${", ".join(spec.series_numbers.arguments)} };
 % endif

@@ -1,4 +1,4 @@
-"""Rate functions for lanes of nodes: their numbers against exact ones, their source."""
+"""Rate functions for lanes of nodes: their numbers against exact ones."""
 
 from fractions import Fraction
 from math import factorial
@@ -6,7 +6,7 @@ from math import factorial
 import numpy as np
 import pytest
 
-from clhines.simulator.gpu.spec import SeriesNumbers, coefficients, with_inverses
+from clhines.simulator.gpu.spec import SeriesNumbers, coefficients
 
 EPS = {"double": 2.0**-52, "float": 2.0**-23}
 
@@ -33,18 +33,3 @@ def test_arguments_are_what_no_instruction_holds():
 def short(value):
     """Return the double whose last 32 bits are 0."""
     return (np.float64(value).view(np.int64) >> 32 << 32).view(np.float64)
-
-
-@pytest.mark.parametrize(
-    "text, expected",
-    [
-        ("y = 1.0 / x;", "y = 1.0 * node_inverse_(x);"),
-        ("y = a * b / (c + d / e);", "y = a * b * node_inverse_(c + d * node_inverse_(e));"),
-        ("y = f(x / 2.0) / exp(z) / w;",
-         "y = f(x * node_inverse_(2.0)) * node_inverse_(exp(z)) * node_inverse_(w);"),
-        ("y = a /\n    (b);", "y = a *\n    node_inverse_(b);"),
-        ("y = x / 1e-05 - 1.0;", "y = x * node_inverse_(1e-05) - 1.0;"),
-    ],
-)  # fmt: skip
-def test_quotients_become_products(text, expected):
-    assert with_inverses(text) == expected

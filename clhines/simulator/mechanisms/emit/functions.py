@@ -9,6 +9,7 @@ from functools import cached_property
 from clhines.core.errors import InputError
 from clhines.simulator.mechanisms.emit import random123, scop
 from clhines.simulator.mechanisms.emit.helpers import helpers
+from clhines.simulator.mechanisms.emit.lanes import SERIES, Lanes, LanesPrinter
 from clhines.simulator.mechanisms.emit.printer import Printer, folded, vector, wrapped
 from clhines.simulator.mechanisms.emit.words import safe
 from clhines.simulator.mechanisms.ir.blocks import make_block
@@ -140,7 +141,8 @@ class Functions:
 
     What is printed of a block does not depend on what else has been printed. In OpenCL a function
     takes `width` instances at once, as ``realWIDTH``; parameters in `single` are one number for all
-    instances. `outputs` are variables that blocks give beside the states.
+    instances. `outputs` are variables that blocks give beside the states. With `lanes`, and a width
+    of 1, functions are for lanes of a GPU.
     """
 
     def __init__(
@@ -150,10 +152,11 @@ class Functions:
         width: int = 1,
         single: Sequence[str] = (),
         outputs: Sequence[str] = (),
+        lanes: Lanes | None = None,
     ) -> None:
         self.compiled, self.real, self.outputs = compiled, real, tuple(outputs)
         self.program = compiled.program
-        self.width, self.single = width, frozenset(single)
+        self.width, self.single, self.lanes = width, frozenset(single), lanes
         self.prefix = self.program.name + (f"__v{width}" if width > 1 else "")
         self._constants: Constants | None = None
         self._copies: dict[str, Body] = {}
@@ -211,7 +214,7 @@ class Functions:
         Those of the blocks in `scalar` take one instance.
         """
         self._lift(blocks)
-        one, parts = Functions(self.compiled, self.real), list[str]()
+        one, parts = Functions(self.compiled, self.real, lanes=self.lanes), list[str]()
         results = [
             (Argument("constant", name, "out"), node.definition)
             for name, node in self._worked_out()
@@ -251,6 +254,8 @@ class Functions:
         self._constants = Constants(graph, single, taken)
         for body in self._copies.values():
             self._constants.lifted(body.every())
+        if self.lanes is not None:
+            self._constants.inline()
 
     def _worked_out(self) -> list[tuple[str, Node]]:
         """Names of the constants, and what they are."""
@@ -280,7 +285,8 @@ class Functions:
         kept = {a.name for a in given if a.direction != "in"}
         body = self.compiled.bodies[block]
         body = replace(body, writes={k: e for k, e in body.writes.items() if k in kept})
-        return body.mapped(graph.copied(body.every()).__getitem__)
+        body = body.mapped(graph.copied(body.every()).__getitem__)
+        return body if self.lanes is None else self.lanes.rewritten(body)
 
     def _printed(
         self,
@@ -291,7 +297,7 @@ class Functions:
     ) -> str:
         """Return a function of these arguments, of which those in `results` are set."""
         infinity = "np.inf" if self.real == "numpy" else "INFINITY"
-        p = Printer(self.prefix, self.real, self.width, {NEVER: infinity})
+        p = self._printer({NEVER: infinity})
         for bound, pair in BOUNDS.items():
             p.symbols[bound] = p.number(pair[self.real == "float"])
         if self._constants is not None:
@@ -318,6 +324,11 @@ class Functions:
         comment = body.comment or _COMMENTS.get(block, block.replace("_", " "))
         return f"// {comment}\n" + self._c(name, arguments, p.lines, shown)
 
+    def _printer(self, symbols: Mapping[str, str]) -> Printer:
+        if self.lanes is not None:
+            return LanesPrinter(self.lanes, self.prefix, self.real, symbols)
+        return Printer(self.prefix, self.real, self.width, symbols)
+
     def _type(self, a: Argument) -> str:
         one = a.role in _ALIKE or (a.role == "parameter" and a.name in self.single)
         if self.width > 1 and not one:
@@ -331,7 +342,7 @@ class Functions:
         lines: Sequence[str],
         shown: Mapping[Argument, str],
     ) -> str:
-        declared = []
+        declared = [] if self.lanes is None else [SERIES]
         for a in arguments:
             if a.role == "table":
                 declared.append(f"__global const real *{name_of(a)}")

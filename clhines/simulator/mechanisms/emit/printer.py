@@ -8,7 +8,7 @@ names begin with an underscore or have two underscores in a row, which no name o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -128,7 +128,7 @@ class Printer:
         """Use the local variables of a block."""
         self.names = {node: safe(name) for node, name in block.names.items()}
 
-    def steps(self, nodes: list[Node]) -> None:
+    def steps(self, nodes: Sequence[Node]) -> None:
         """Add assignments."""
         for node in nodes:
             self.assign(self.names[node], self.defined(node))
@@ -158,8 +158,8 @@ class Printer:
             text = self._product(e)
             return self._brackets(text, level >= 2 or (level >= 1 and text.startswith("-")))
         if e.op == "pow":
-            return self._power(e, level)
-        return self._function(e)
+            return self.power(e, level)
+        return self.called(e)
 
     @staticmethod
     def _brackets(text: str, wanted: bool) -> str:
@@ -188,20 +188,23 @@ class Printer:
                 below.append(f.graph.power(f.args[0], f.graph.number(-power.value)))
             else:
                 above.append(f)
-        text = " * ".join(self.show(a, 2) for a in above) or self.number(1)
-        if below:
-            under = " * ".join(self.show(a, 2) for a in below)
-            text += f" / ({under})" if len(below) > 1 else f" / {under}"
-        return text
+        text = " * ".join(self.show(a, 2) for a in above)
+        return self.quotient(text, below) if below else text
 
-    def _power(self, e: Node, level: int) -> str:
+    def quotient(self, above: str, below: Sequence[Node]) -> str:
+        """Return a quotient by a product; `above` is empty for 1."""
+        under = " * ".join(self.show(a, 2) for a in below)
+        return f"{above or self.number(1)} / {self._brackets(under, len(below) > 1)}"
+
+    def power(self, e: Node, level: int) -> str:
+        """Return a power; `level` is as of `show`."""
         base, exponent = e.args
         value = exponent.value
         if not exponent.is_number:
             return self.call(*self._pow(base, exponent))
         if value < 0:
             inverse = e.graph.power(base, e.graph.number(-value))
-            return self._brackets(f"{self.number(1)} / {self.show(inverse, 2)}", level >= 2)
+            return self._brackets(self.quotient("", [inverse]), level >= 2)
         if value.denominator == 1:
             return self._brackets(self._repeated(base, int(value)), level >= 2)
         if value * 2 == 1:
@@ -218,7 +221,8 @@ class Printer:
         parts = [half, half, *([base] if exponent % 2 else [])]
         return " * ".join(self.show(p, 2) for p in parts)
 
-    def _function(self, e: Node) -> str:
+    def called(self, e: Node) -> str:
+        """Return a choice, or a call of a function."""
         if e.op == "where":
             return self.where(e.args[0], self.show(e.args[1], 1), self.show(e.args[2], 1))
         if e.op in ("less", "lessequal", "both"):

@@ -31,8 +31,9 @@ class Node:
 
     `op` is ``number``, ``symbol``, ``local``, ``add``, ``mul``, ``pow``, one of `CONDITIONS`,
     ``where``, one of `FUNCTIONS`, ``bernoulli``, ``bernoulli_slope``, ``weight``; without a
-    derivative here: ``place`` in a table, ``lookup`` of its value there, ``entry`` of a row,
-    functions of C, ``random_count`` and functions of `random123`. Of `args` the number of a
+    derivative here: ``grown`` (with the terms of its series, where these are few), ``place`` in a
+    table, ``lookup`` of its value there, ``entry`` of a row, functions of C, ``random_count`` and
+    functions of `random123`. Of `args` the number of a
     product is first, that of a sum last; a local has its definition. `index` is the number of the
     node in its graph, after those of its children; `mask` has a bit for each symbol that the
     expression depends on, see `Graph.bits`.

@@ -2,7 +2,11 @@
 
 When a mechanism is read: `remove_singularities` writes ``x / (exp(x) - 1)`` without 0/0.
 
-When a function is printed: `hoist` moves what is constant out of it. Then `SIMPLIFY`:
+When a function is printed for lanes of a GPU, see `emit.lanes`: `relax` writes steps of states
+without a quotient, `few_terms` shortens the series of exponentials, `name_places` gives places in
+tables names.
+
+When any function is printed: `hoist` moves what is constant out of it. Then `SIMPLIFY`:
 `share_bernoullis`, `share_exponentials`, factors and terms in common (`share_arguments`), and
 `split_long`.
 """

@@ -10,9 +10,10 @@ from clhines.simulator.mechanisms.ir.expressions import (
     Graph,
     Node,
     postorder,
+    split,
 )
 
-_EXPENSIVE = FUNCTIONS | {"pow", "bernoulli", "bernoulli_slope", "weight"}
+_EXPENSIVE = FUNCTIONS | {"pow", "bernoulli", "bernoulli_slope", "weight", "grown"}
 
 
 class Constants:
@@ -28,6 +29,26 @@ class Constants:
         for name in symbols:
             self._known |= graph.symbol(name).mask
         self._expensive: dict[Node, bool] = {}
+        self._alike, self._inlined = dict[Node, Node](), set[Node]()
+
+    def inline(self) -> None:
+        """Let `lifted` compute sums and multiples of constants from these: a load takes as long."""
+        for node in sorted(self.names, key=lambda node: node.index):
+            self._alike.setdefault(node.definition, node)
+        for node in sorted(self.names, key=lambda node: node.index, reverse=True):
+            known = [self._alike.get(part.definition) for part in self._parts(node)]
+            cheap = (not self._expensive.get(part) for part in self._parts(node))
+            if self._alike[node.definition] is not node:
+                del self.names[node]
+            elif all(c or (k in self.names and k is not node) for c, k in zip(cheap, known)):
+                self._inlined.add(node)
+                del self.names[node]
+
+    @staticmethod
+    def _parts(node: Node) -> list[Node]:
+        """Return the terms of a constant without the numbers in front of them."""
+        plain = node.definition
+        return [split(term)[1] for term in (plain.args if plain.op == "add" else (plain,))]
 
     def lifted(self, roots: Sequence[Node]) -> list[Node]:
         """Return expressions with constants in them."""
@@ -61,11 +82,19 @@ class Constants:
             return e
         if e.op in CONDITIONS:
             return self._condition(e)
+        e = self._alike.get(e.definition, e)
+        if e in self._inlined:
+            return self._combined(e)
         if e not in self.names:
             named = e.op == "local" and not e.name.startswith("_") and e.name not in self._taken
             named = named and e.name not in self.names.values()
             self.names[e] = e.name if named else f"_c{len(self.names)}"
         return self.graph.symbol(_marked(self.names[e]))
+
+    def _combined(self, e: Node) -> Node:
+        """Return what is inlined in terms of constants."""
+        done = {part: self._constant(part) for part in self._parts(e)}
+        return self.graph.replaced([e.definition], done)[0]
 
     def _condition(self, e: Node) -> Node:
         """Return a condition, which is no number, with constants in it."""

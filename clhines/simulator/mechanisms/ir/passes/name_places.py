@@ -1,0 +1,21 @@
+"""Name places: each place in a table is a local variable, whose rows are loaded when it is set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clhines.simulator.mechanisms.ir.expressions import Node, postorder
+
+
+def name_places(roots: Sequence[Node]) -> list[Node]:
+    """Give the places at which columns are looked up one name each, that of their first table."""
+    if not roots:
+        return []
+    graph, named, replaced = roots[0].graph, dict[Node, Node](), dict[Node, Node]()
+    for node in postorder(roots):
+        place = node.args[0].definition if node.op == "lookup" else node
+        if node.op == "lookup" and place.op == "place":
+            name = node.args[1].name.removesuffix("__table")
+            here = named.setdefault(place, graph.local(f"{name}__row", place))
+            replaced[node] = graph.rebuilt(node, (here, *node.args[1:]))
+    return graph.replaced(roots, replaced)
