@@ -9,7 +9,24 @@ import numpy as np
 import pytest
 
 from bench.made import chain
-from clhines import Forest, ForestError, HostMemoryError, InputError, Network, Simulation
+from clhines import (
+    Drawn,
+    Forest,
+    ForestError,
+    HostMemoryError,
+    InputError,
+    Mechanism,
+    Network,
+    Pairs,
+    Simulation,
+    Solver,
+    Tridiagonal,
+    make_plan,
+    read_swc,
+    sample_cells,
+    sample_swc,
+    solve_tridiagonal,
+)
 from clhines.cli.main import main
 from clhines.core import checks
 from clhines.core.errors import AccuracyWarning
@@ -308,3 +325,134 @@ def test_a_picture_on_a_full_disk(capsys, tmp_path, monkeypatch):
     assert (said.out, len(said.err.splitlines())) == ("", 1)
     assert "No space left on device" in said.err
     assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------------------------- any type
+
+NESTED = []
+NESTED.append(NESTED)
+HUGE = 10**5000  # more digits than Python prints
+SEVERAL = np.array(["a", "b"])  # whose truth value NumPy refuses
+LEAK = """NEURON { SUFFIX leaky NONSPECIFIC_CURRENT i RANGE g }
+PARAMETER { g = 1e-4 }
+ASSIGNED { v i }
+BREAKPOINT { i = g*(v+65) }
+"""
+
+
+class Unprintable:
+    def __repr__(self):
+        raise RuntimeError("no text")
+
+
+def of_pairs(pairs):
+    net = Network(CABLE, 2)
+    net.connect([0, 1], net.add("expsyn", at=net.soma), pairs, 0.1)
+
+
+OF_FORESTS = {
+    "nested": lambda: FOREST.subset(NESTED),
+    "no trees": lambda: Forest.from_parents(None),
+    "no sequence": lambda: Forest.repeat(1.5, 2),
+    "ragged": lambda: Forest.repeat([[[1], [1, 2]]], 2),
+    "beyond int64": lambda: Forest.repeat([chain(3)], np.uint64(2**64 - 1)),
+    "cell below 0": lambda: FOREST.node_index(-1, 0),
+    "no cell": lambda: FOREST.node_index(None, 0),
+    "rank beyond the cell": lambda: FOREST.node_index(0, 3),
+    "cells beyond": lambda: FOREST.subset([2]),
+    "cells as text": lambda: FOREST.subset("x"),
+}
+OF_SOLVERS = {
+    "limits": lambda: make_plan(FOREST, "flat", limits=3),
+    "several words": lambda: Solver(FOREST, "fine", packing=SEVERAL),
+    "a huge number": lambda: Solver(FOREST, "fine", work_group=HUGE),
+    "a huge segment": lambda: Solver(FOREST, "contraction", segment=HUGE),
+    "no text": lambda: Solver(FOREST, Unprintable()),
+    "ragged sizes": lambda: Tridiagonal([[1], [1, 2]]),
+    "huge sizes": lambda: Tridiagonal([HUGE]),
+    "nested": lambda: solve_tridiagonal(NESTED, [1.0], 0.0, [1.0]),
+}
+OF_CELLS = {
+    "roots": lambda: read_swc(sample_swc()[0], roots=SEVERAL),
+    "repair": lambda: read_swc(sample_swc()[0], repair=SEVERAL),
+    "ragged": lambda: discretise(sample_cells()[0], Ra=[[1], [1, 2]]),
+    "ragged nseg": lambda: discretise(sample_cells()[0], nseg=[[1], [1, 2]]),
+    "values": lambda: CABLE.plot("x"),
+    "huge values": lambda: CABLE.plot(HUGE),
+    "label": lambda: CABLE.plot(label=SEVERAL),
+    "no cables": lambda: Network(np.array(-1)),
+    "no paths": lambda: Network.from_swc(3),
+    "a file's number": lambda: Network.load(2**31),
+}
+OF_MECHANISMS = {
+    "path": lambda: Mechanism.from_nmodl(LEAK, path=3),
+    "use_tables": lambda: Mechanism.from_nmodl(LEAK, use_tables=[]),
+    "tables": lambda: Mechanism.from_nmodl(LEAK, function_tables=3),
+    "names of tables": lambda: Mechanism.from_nmodl(LEAK, function_tables={1: 2.0}),
+    "v as text": lambda: Mechanism.from_nmodl(LEAK).current("x", 0.0),
+    "huge v": lambda: Mechanism.from_nmodl(LEAK).current(HUGE, 0.0),
+    "params": lambda: Mechanism.from_nmodl(LEAK).current(-65.0, 0.0, params=3),
+    "block": lambda: Mechanism.from_nmodl(LEAK).calls([]),
+    "outputs": lambda: Mechanism.from_nmodl(LEAK).twin("current", 3),
+    "width": lambda: Mechanism.from_nmodl(LEAK).functions("double", width=2**31),
+}
+OF_NETWORKS = {
+    "number": lambda: of_pairs(Pairs("fixed_indegree", -1)),
+    "probability": lambda: of_pairs(Pairs("bernoulli", HUGE)),
+    "at": lambda: of_pairs(Pairs("all_to_all", 1.0, at=3)),
+    "a class": lambda: of_pairs(Pairs.by_distance(int, [0.0], [0.0])),
+    "no positions": lambda: of_pairs(Pairs.by_distance(np.exp, [], [])),
+    "bound": lambda: Drawn("uniform", 0.0, 1.0, low="x"),
+    "huge bound": lambda: Drawn("uniform", 0.0, 1.0, high=HUGE),
+    "no node": lambda: Network(CABLE).psection([]),
+    "queue": lambda: Simulation(Network(CABLE), engine="reference", queue=3),
+    "arrays": lambda: Simulation(Network(CABLE), engine="reference").set_arrays(0, None),
+    "to": lambda: Simulation(Network(CABLE), engine="reference").record("v", [0], to=HUGE),
+    "steps": lambda: PassiveCells([CABLE]).advance("x"),
+}
+CALLS = {
+    f"{group}: {name}": call
+    for group, calls in (
+        ("forests", OF_FORESTS),
+        ("solvers", OF_SOLVERS),
+        ("cells", OF_CELLS),
+        ("mechanisms", OF_MECHANISMS),
+        ("networks", OF_NETWORKS),
+    )
+    for name, call in calls.items()
+}
+FOREST = Forest(np.array([-1, 0, 0, -1, 3]), np.array([0, 3, 5]))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_arguments_of_any_type_are_refused_in_one_line(name):
+    with pytest.raises((InputError, ForestError, HostMemoryError)) as error:
+        CALLS[name]()
+    assert len(str(error.value)) < 300 and "\n" not in str(error.value)
+
+
+def test_numbers_are_no_paths(tmp_path):
+    """``open`` takes them for files that are open, and closes these."""
+    with open(tmp_path / "open", "wb") as file:
+        with refused("no path"):
+            Network.load(file.fileno())
+        with refused():
+            Network(CABLE).save(file.fileno())
+        file.write(b"still open")
+
+
+def test_what_is_recorded_goes_to_a_file_with_a_long_path(tmp_path):
+    folder = tmp_path.joinpath(*["a folder with a long name"] * 6)
+    folder.mkdir(parents=True)
+    sim = Simulation(Network(CABLE), engine="reference")
+    sim.record("v", [0], to=folder / "v.npz")
+    sim.run(0.1)
+    assert {path.name for path in folder.iterdir()} == {"v-00000.npz", "v-00001.npz"}
+
+
+def test_no_gap_junctions():
+    net = Network(CABLE)
+    assert len(net.gap([], [], [])) == 0
+    sim = Simulation(net, engine="reference")
+    sim.run(0.1)
+    assert sim.step == 4

@@ -155,6 +155,12 @@ def unchangeable(advice: str | Callable[[object, str, object], str]) -> Callable
     return decorate
 
 
+def as_text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"{name} is {shown(value)}; expected a text")
+    return value
+
+
 def as_switch(name: str, value: object) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise InputError(f"{name} is {shown(value)}; expected True or False")

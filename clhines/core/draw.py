@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clhines.core import files
+from clhines.core.checks import as_text, real_numbers
 from clhines.core.errors import InputError, install
 from clhines.core.files import PathLike
 
@@ -252,7 +253,7 @@ def plot_result(
     raster, below = figure.subplots(2, 1, sharex=True, height_ratios=heights)
     count = _raster(raster, result)
     left_out = _traces(below, result, record, names)
-    title = f"{count} spikes" if title is None else title
+    title = f"{count} spikes" if title is None else as_text("title", title)
     raster.set_title("; ".join(filter(None, (title, left_out))), loc="left")
     _save(figure, path)
     return figure
@@ -382,7 +383,7 @@ def plot_morphology(
     check_format(path)
     if not hasattr(cable, "first_node"):
         raise InputError(f"cable is {type(cable).__name__}; expected a Cable, of discretise()")
-    rows = np.atleast_2d(np.asarray(values, np.float64))
+    rows = np.atleast_2d(real_numbers("values", values).astype(np.float64))
     if rows.ndim != 2 or not len(rows) or rows.shape[1] != cable.num_nodes:
         raise InputError(
             f"values have shape {np.shape(values)}; expected ({cable.num_nodes},) or "
@@ -493,7 +494,9 @@ def check_format(path: PathLike | None) -> None:
     files.check_target(path)
     name = os.fsdecode(path)
     if Path(name).suffix.lower() not in FORMATS:
-        raise InputError(f"{name} cannot be drawn; expected a name in {', '.join(FORMATS)}")
+        raise InputError(
+            f"{files.path_text(path)} cannot be drawn; expected a name in {', '.join(FORMATS)}"
+        )
 
 
 def _save(figure: Any, path: PathLike | None) -> None:

@@ -38,6 +38,8 @@ def shown(value: object) -> str:
         text = " ".join(repr(value).split())
     except ValueError:  # an integer of more digits than Python prints
         return f"a {type(value).__name__} with too many digits to print"
+    except Exception:  # of a user's own class
+        return f"a {type(value).__name__} that cannot be printed"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 

@@ -142,7 +142,7 @@ def _replacing(path: str, older: os.stat_result | None, part: str) -> Iterator[B
 def _open_regular(path: PathLike) -> BinaryIO:
     """Open a regular file; anything else may be endless, or wait for ever."""
     try:
-        status = os.stat(path)
+        status = os.stat(os.fspath(path))  # no number, which would be that of an open file
         file = open(path, "rb") if stat.S_ISREG(status.st_mode) else None
     except OSError as error:
         raise InputError(f"{path_text(path)}: cannot be read: {error.strerror or error}") from error

@@ -51,7 +51,11 @@ def as_numbers(name: str, value: object, unit: str | None = None) -> object:
     """Quantities, or texts of them, as numbers in `unit`; anything else as it is."""
     if isinstance(value, str) and unit:
         return _of_text(name, value, unit)
-    if not has_unit(value):
+    try:
+        is_quantity = has_unit(value)
+    except RecursionError:
+        raise InputError(f"{name} is nested too deeply; expected numbers") from None
+    if not is_quantity:
         return value
     if _is_quantity(value):
         return _converted(name, value, unit)

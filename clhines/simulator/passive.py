@@ -164,10 +164,10 @@ class PassiveCells:
         float, s
             Wall time from the first step to the end of the last.
         """
-        if not isinstance(steps, Iterable):
+        if not isinstance(steps, Iterable) or isinstance(steps, (str, bytes, np.ndarray)):
             steps = range(as_whole_number("steps", steps, 0))
         begin = time.perf_counter()
-        for step in steps:
+        for step, _ in enumerate(steps):
             self._step()
             self.steps += 1
             if self.on_device and step % 32 == 31:

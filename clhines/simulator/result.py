@@ -140,8 +140,8 @@ class Result:
         k = int(record) % count
         if isinstance(record, Recording) and record.name != self.names[k]:
             raise InputError(
-                f"result[{record!r}]: record {k} of the run is {self.names[k]!r}; expected one of "
-                "the same simulation"
+                f"result[{shown(record)}]: record {k} of the run is {self.names[k]!r}; expected "
+                "one of the same simulation"
             )
         return k
 

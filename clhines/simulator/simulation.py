@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -62,6 +62,10 @@ def collective(method: _Method) -> _Method:
         return method(self, *args, **kwargs)
 
     return exclusive(met)  # type: ignore[return-value]
+
+
+def _is_reference(engine: str | MakeRun) -> bool:
+    return isinstance(engine, str) and engine == "reference"
 
 
 class Simulation(Holder):
@@ -144,7 +148,7 @@ class Simulation(Holder):
         comm: MPI.Comm | None = None,
         **options: object,
     ) -> None:
-        self._lock, self._on_host, self._warns = lock_of(self), engine == "reference", True
+        self._lock, self._on_host, self._warns = lock_of(self), _is_reference(engine), True
         self.ranks = ranks_of(comm, "Simulation()")
         with agreed(self.ranks):
             if not isinstance(network, Network):
@@ -159,7 +163,9 @@ class Simulation(Holder):
             if max_spikes is not None:
                 max_spikes = as_whole_number("max_spikes", max_spikes, 1, 2**31 - 1)
             real_name(dtype)
-            on_host = engine == "reference"
+            on_host = _is_reference(engine)
+            if on_host and not isinstance(queue, cl.CommandQueue | None):
+                raise InputError(f"queue is {type(queue).__name__}; expected pyopencl.CommandQueue")
             if not on_host:
                 if queue is None and self.ranks is not None:
                     queue = own_queue(self.ranks, device, dtype)
@@ -593,6 +599,8 @@ class Simulation(Holder):
         """
         if self.ranks is not None:
             raise InputError("set_arrays() is for one process; expected a simulation without comm")
+        if not isinstance(arrays, Mapping):
+            raise InputError(f"arrays is {shown(arrays)}; expected a dict of arrays by name")
         step = as_whole_number("step", step, 0, LAST_STEP)
         self._updates.settle()
         checked = saved_states.checked(arrays, self.model, self.dtype, step)

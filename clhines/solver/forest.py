@@ -13,12 +13,25 @@ from functools import cached_property, partial
 import numpy as np
 
 from clhines.core import arrays
-from clhines.core.checks import check_room, integers
+from clhines.core.checks import as_array, as_places, as_whole_number, check_room, integers
 from clhines.core.errors import ForestError, shown
 from clhines.core.summary import counted
 
 _NODE_BYTES, _CELL_BYTES = 8, 32  # that `Forest.repeat` takes, `parent` included
 _CHUNK_NODES = 1 << 20  # nodes handled at once while cells are compared: stays in the cache
+
+
+def _as_list(parents: object) -> list[np.ndarray]:
+    if not isinstance(parents, Iterable) or (isinstance(parents, np.ndarray) and not parents.ndim):
+        raise ForestError(f"parents is {shown(parents)}; expected a list of arrays")
+    return list(parents)
+
+
+def _are_flat(parents: Sequence[np.ndarray]) -> bool:
+    try:
+        return all(np.ndim(p) == 1 for p in parents)
+    except ValueError:  # nested, with parts of several lengths
+        return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +249,7 @@ class Forest:
         parents : iterable of (n_c,) integer arrays
             Parent of each node within its cell, -1 at the root.
         """
-        cells = [integers(p, f"parent of cell {c}") for c, p in enumerate(parents)]
+        cells = [integers(p, f"parent of cell {c}") for c, p in enumerate(_as_list(parents))]
         sizes = np.array([len(p) for p in cells], np.int64)
         bounds = arrays.offsets(sizes)
         flat = np.concatenate([*cells, np.empty(0, np.int64)]).astype(np.int64)
@@ -260,17 +273,19 @@ class Forest:
             Parent of each node within its cell, -1 at the root.
         num_cells : int
         """
+        parents = _as_list(parents)
         whole = isinstance(num_cells, (int, np.integer)) and not isinstance(num_cells, bool)
         if not whole or num_cells < 1 or not len(parents):
             raise ForestError(
                 f"got {len(parents)} trees for {shown(num_cells)} cells; expected 1 or more"
             )
-        if any(np.ndim(p) != 1 for p in parents):
+        if not _are_flat(parents):
             raise ForestError(
                 "parents has a tree that is not 1-dimensional; expected a list of arrays, "
                 "also of a single tree: [parent]"
             )
         nodes = arrays.repeated_nodes([len(p) for p in parents], num_cells)
+        num_cells = int(num_cells)
         check_room(_NODE_BYTES * nodes + _CELL_BYTES * num_cells, f"{shown(num_cells)} cells")
         once = cls.from_parents(parents[:num_cells])
         shape_of_cell = np.resize(once.shape_of_cell, num_cells)
@@ -330,6 +345,8 @@ class Forest:
 
     def node_index(self, cell: int, rank: int) -> int:
         """Natural index of the node that is `rank`-th in the elimination order of `cell`."""
+        cell = as_whole_number("cell", cell, 0, self.num_cells - 1)
+        rank = as_whole_number("rank", rank, 0, int(self.sizes[cell]) - 1)
         shape = int(self.shape_of_cell[cell])
         start = int(self.trees.offsets[shape])
         return int(self.trees.order[start + rank]) - start + int(self.cell_offsets[cell])
@@ -341,7 +358,8 @@ class Forest:
         ----------
         cells : (m,) integer
         """
-        cells = np.arange(self.num_cells)[cells]
+        cells = np.atleast_1d(as_array("cells", cells))
+        cells = as_places("cells", cells, self.num_cells, "cell")
         first, sizes = self.cell_offsets[cells], self.sizes[cells]
         shape_of_cell, trees = self.trees.used(self.shape_of_cell[cells])
         return self._of(trees, shape_of_cell, lambda: arrays.parents_of(self.parent, first, sizes))

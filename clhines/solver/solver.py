@@ -310,6 +310,7 @@ class Solver(Holder):
                 if call is None:
                     system = {"d": d, "u": u, "l": l, "b": b}
                     declared = as_switch("packed", packed)
+                    overwrite = as_switch("overwrite", overwrite)
                     operands = self.arguments.packed(system, out, whole.order, declared)
                     call = calls.add(arrays, whole.prepare(operands, out, overwrite), overwrite)
                     whole.order.mark(out)

@@ -24,10 +24,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.core.arrays import climb, starts
-from clhines.core.checks import as_array, as_indices, as_real, shown, unchangeable
+from clhines.core.checks import as_array, as_indices, as_real, as_text, shown, unchangeable
 from clhines.core.errors import InputError
 from clhines.core.files import PathLike
-from clhines.core.quantities import as_numbers
 from clhines.core.summary import as_html, range_text
 from clhines.simulator.cells.morphology import Morphology
 from clhines.simulator.cells.sections import Sections, as_positive, per_section, sections_of
@@ -272,6 +271,7 @@ class Cable:
         """
         from clhines.core import draw
 
+        label = as_text("label", label)
         if values is None:
             values, label = self.distance, label or "distance from the soma [µm]"
         return draw.plot_morphology(self, values, label, ax=ax, path=path)
@@ -511,7 +511,7 @@ discretize = discretise
 
 
 def _checked_nseg(sections: Sections, nseg: int | np.ndarray) -> np.ndarray:
-    counts = np.asarray(as_numbers("nseg", nseg))
+    counts = as_array("nseg", nseg)
     if not counts.ndim:
         counts = np.full(sections.num_sections, counts)
     if counts.shape != (sections.num_sections,) or counts.dtype.kind not in "iu":
@@ -604,7 +604,7 @@ def _node_above(
 def check_cables(cables: object) -> list[Cable]:
     if isinstance(cables, Cable | Morphology):
         cables = [cables]
-    if not isinstance(cables, Iterable):
+    if not isinstance(cables, Iterable) or isinstance(cables, np.ndarray):
         raise InputError(f"cables is {type(cables).__name__}; expected a Cable, or several")
     found = list(cables)
     for k, cable in enumerate(found):

@@ -64,7 +64,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.core.arrays import climb, inverse
-from clhines.core.checks import as_number, spread
+from clhines.core.checks import as_array, as_number, spread
 from clhines.core.errors import CableError, InputError, shown
 from clhines.core.quantities import as_numbers
 from clhines.simulator.cells.morphology import Morphology
@@ -402,10 +402,10 @@ def as_positive(name: str, value: object, unit: str | None = None) -> float:
 
 def per_section(name: str, value: ArrayLike, num_sections: int, unit: str) -> float | np.ndarray:
     """Return a positive number, or one for each section as (num_sections,) float64."""
-    value = as_numbers(name, value, unit)  # type: ignore[assignment]
-    if not isinstance(value, (np.ndarray, list, tuple)) or np.ndim(value) == 0:
-        return as_positive(name, value)
-    array = spread(name, value, num_sections)
+    values = as_array(name, value, unit=unit)
+    if not values.ndim:
+        return as_positive(name, values.item())
+    array = spread(name, values, num_sections)
     bad = np.flatnonzero(~(array > 0))
     if len(bad):
         s = int(bad[0])

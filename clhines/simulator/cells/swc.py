@@ -96,12 +96,12 @@ def read_swc(
     UserWarning
         The area is above 1e6 µm²: the file may be in nm.
     """
-    if roots not in ("refuse", "split"):
+    if not isinstance(roots, str) or roots not in ("refuse", "split"):
         near = meant(roots, ("refuse", "split"))
         raise InputError(f'roots is {shown(roots)}, expected "refuse" or "split"{near}')
     from clhines.simulator.cells.samples import REPAIRS, repaired  # which needs this module
 
-    if repair is not None and repair not in REPAIRS:
+    if repair is not None and (not isinstance(repair, str) or repair not in REPAIRS):
         near = meant(repair, REPAIRS)
         raise InputError(f'repair is {shown(repair)}, expected "zero-radius" or None{near}')
     cell = _read(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -13,8 +13,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.core.checks import unchangeable
-from clhines.core.errors import InputError, meant
+from clhines.core.checks import real_numbers, unchangeable
+from clhines.core.errors import InputError, meant, shown
 from clhines.core.quantities import as_numbers
 from clhines.simulator.mechanisms.builtin import BUILT_IN, NEURON_NAMES, library_names, library_text
 from clhines.simulator.mechanisms.emit import random123, scop
@@ -300,7 +300,7 @@ class Mechanism:
         `outputs`, of NMODL, are variables that functions give beside the states; `functions` and
         `twin` take the same.
         """
-        return self.compiled.calls(block, outputs)
+        return self.compiled.calls(block, _texts("outputs", outputs))
 
     def function_name(self, block: str) -> str:
         """Return the name of the OpenCL function of a block of `program`."""
@@ -347,8 +347,9 @@ class Mechanism:
             of `program`, with the arguments of `calls`.
         """
         _check_real(real)
-        wanted = None if blocks is None else tuple(blocks)
-        how = real, width, tuple(single), tuple(outputs)
+        _check_width(width)
+        wanted = None if blocks is None else _texts("blocks", blocks)
+        how = real, width, _texts("single", single), _texts("outputs", outputs)
         if wanted == ():
             return ""
         printed = Functions(self.compiled, *how)
@@ -389,7 +390,8 @@ class Mechanism:
             A block needs what groups cannot have: a pointer, a stream of random numbers.
         """
         _check_real(real)
-        how = real, width, tuple(single)
+        _check_width(width)
+        how = real, width, _texts("single", single)
         printed = Functions(self.compiled, *how, lanes=lanes)
         found: tuple[str, tuple[str, ...]] = self.compiled.once(
             (*how, lanes, "grouped"), printed.grouped
@@ -405,7 +407,7 @@ class Mechanism:
 
     def twin(self, block: str, outputs: Sequence[str] = ()) -> Callable[..., Any]:
         """Return the NumPy function of a block: inputs in order to a tuple of results in order."""
-        compiled, wanted = self.compiled, tuple(outputs)
+        compiled, wanted = self.compiled, _texts("outputs", outputs)
 
         def make() -> object:  # what is run is printed of numbers and checked names
             compiled.calls(block)
@@ -470,7 +472,7 @@ class Mechanism:
             So of `current`, `advance` and `event`.
         """
         start = {q.name: q.default for q in self.program.states}
-        given = {"v": as_numbers("v", v, "mV"), "t": 0.0}
+        given = {"v": _numbers("v", v, "mV"), "t": 0.0}
         return self._states_after("initial", given, params, start)
 
     def current(
@@ -493,9 +495,9 @@ class Mechanism:
             raise InputError(f"mechanism {self.name} needs noise and dt, or dt, for its current")
         if noise is None and self.uses_noise:
             raise InputError(f"mechanism {self.name} needs noise, one number per instance")
-        given: dict[str, Any] = {"v": as_numbers("v", v, "mV"), "t": as_numbers("t", t, "ms")}
-        given["dt"] = np.nan if dt is None else as_numbers("dt", dt, "ms")
-        given["noise"] = None if noise is None else as_numbers("noise", noise)
+        given: dict[str, Any] = {"v": _numbers("v", v, "mV"), "t": _numbers("t", t, "ms")}
+        given["dt"] = np.nan if dt is None else _numbers("dt", dt, "ms")
+        given["noise"] = None if noise is None else _numbers("noise", noise)
         found = self._called("current", given, params, states)
         i, g = found["i", "i"], found["g", "g"]
         shape = np.broadcast_shapes(np.shape(given["v"]), np.shape(i), np.shape(g))
@@ -509,8 +511,8 @@ class Mechanism:
         Where rates have currents, the last state is the voltage at t. With concentrations that an
         NMODL mechanism sets.
         """
-        given = {"v": as_numbers("v", v, "mV"), "t": as_numbers("t", t, "ms")}
-        given["dt"] = as_numbers("dt", dt, "ms")
+        given = {"v": _numbers("v", v, "mV"), "t": _numbers("t", t, "ms")}
+        given["dt"] = _numbers("dt", dt, "ms")
         return self._states_after("advance", given, params, states)
 
     def event(
@@ -519,12 +521,21 @@ class Mechanism:
         """Return the states after an event of this (summed) weight."""
         if not self.takes_events:
             raise InputError(f"mechanism {self.name} takes no events")
-        given = {"weight": as_numbers("weight", weight), "flag": 0.0}
+        given = {"weight": _numbers("weight", weight), "flag": 0.0}
         return self._states_after("receive", given, params, states)
+
+
+def _numbers(name: str, values: ArrayLike, unit: str | None = None) -> Any:
+    """Return a number, or an array of numbers, in a unit."""
+    array = real_numbers(name, as_numbers(name, values, unit))
+    return array if array.ndim else array.item()
 
 
 def _known(program: Program, params: Values | None, states: Values | None) -> dict[str, Any]:
     """Return variables by name, in their units: defaults, and what is given."""
+    for role, values in (("params", params), ("states", states)):
+        if values is not None and not isinstance(values, Mapping):
+            raise InputError(f"{role} is {shown(values)}; expected a dict of numbers by name")
     outside = [name for ion in program.ions for name in (*ion.reads, *ion.writes)]
     names = [*program.settable, *outside, *program.pointers]
     unknown = [name for name in params or () if name not in names]
@@ -534,7 +545,7 @@ def _known(program: Program, params: Values | None, states: Values | None) -> di
             f"it has {', '.join(names) or 'none'}"
         )
     given, units = {**(states or {}), **(params or {})}, program.units
-    return {**program.defaults, **{k: as_numbers(k, x, units.get(k)) for k, x in given.items()}}
+    return {**program.defaults, **{k: _numbers(k, x, units.get(k)) for k, x in given.items()}}
 
 
 def _value(
@@ -557,8 +568,20 @@ def _value(
 
 
 def _check_real(real: str) -> None:
-    if real not in ("double", "float"):
-        raise InputError(f"real is {real!r}; expected 'double' or 'float'")
+    if not isinstance(real, str) or real not in ("double", "float"):
+        raise InputError(f"real is {shown(real)}; expected 'double' or 'float'")
+
+
+def _check_width(width: object) -> None:
+    if not isinstance(width, int) or width not in (1, 2, 4, 8, 16):
+        raise InputError(f"width is {shown(width)}; expected 1, 2, 4, 8 or 16")
+
+
+def _texts(name: str, values: Sequence[str]) -> tuple[str, ...]:
+    is_several = isinstance(values, Iterable) and np.ndim(values) > 0
+    if not is_several or not all(isinstance(value, str) for value in values):
+        raise InputError(f"{name} is {shown(values)}; expected a list of names")
+    return tuple(values)
 
 
 def mechanism(which: str | PathLike[str] | Mechanism) -> Mechanism:

@@ -58,6 +58,8 @@ def _pointers(
     }
     for group, name, index, node in added.pointers:
         k, place = instances[group]
+        if k < 0:  # no instances
+            continue
         if (k, name) in others:
             raise InputError(
                 refusal(

@@ -15,14 +15,15 @@ from clhines.core.checks import (
     as_indices,
     as_number,
     as_real,
+    as_switch,
     as_whole_number,
     broadcast,
+    real_numbers,
     shown,
     spread,
     unchangeable,
 )
 from clhines.core.errors import InputError
-from clhines.core.quantities import as_numbers
 from clhines.simulator.network.groups import Group, inside
 
 MAX_GAPS = 20_000_000  # gap junctions that are added at once
@@ -273,7 +274,7 @@ class Added:
     ) -> None:
         inside(self.network).check_not_frozen("play()")
         self._instances(group, [index])
-        if name not in group.mechanism.parameters:
+        if not isinstance(name, str) or name not in group.mechanism.parameters:
             raise InputError(f"{group.mechanism.name} has no parameter {shown(name)}")
         if fixed := group.mechanism.program.fixed.get(name):
             raise InputError(f"{group.mechanism.name}: {name} is {fixed}; expected another one")
@@ -285,15 +286,15 @@ class Added:
             raise InputError(f"t has shape {times.shape}, y {values.shape}; expected equal ones")
         if (np.diff(times) < 0).any():
             raise InputError("t goes back in time; expected ascending times")
-        at = group.number, int(index)
+        at, continuous = (group.number, int(index)), as_switch("continuous", continuous)
         self.plays.append(PlayGiven(*at, name, times, values, continuous, after_events))
 
     def random(self, group: Group, name: str, ids: ArrayLike, index: int) -> None:
         inside(self.network).check_not_frozen("random()")
         self._instances(group, None)
-        if name not in group.mechanism.program.random:
+        if not isinstance(name, str) or name not in group.mechanism.program.random:
             raise InputError(f"{group.mechanism.name} has no RANDOM variable {shown(name)}")
-        numbers = np.asarray(as_numbers("ids", ids))
+        numbers = real_numbers("ids", ids)
         if numbers.shape != (len(group), 3) or numbers.dtype.kind not in "iu":
             raise InputError(f"ids has shape {numbers.shape}; expected ({len(group)}, 3) integers")
         self.streams.append((group.number, name, numbers.astype(np.uint32)))

@@ -10,7 +10,7 @@ mechanisms of the membrane, µm² for areas.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path, PurePath
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.core.checks import as_array, as_indices, as_number, as_real, as_whole_number
-from clhines.core.errors import InputError, meant
+from clhines.core.errors import InputError, meant, shown
 from clhines.core.files import PathLike
 from clhines.core.summary import as_html, counted, range_text
 from clhines.simulator.cells.cable import Cable, discretise
@@ -158,7 +158,9 @@ class Network:
             if name not in names:
                 near = meant(name, names)
                 raise InputError(f"unknown option {name}; expected {', '.join(names)}{near}")
-        files = [paths] if isinstance(paths, (str, bytes, PurePath)) else list(paths)  # type: ignore[arg-type]
+        files = [paths] if isinstance(paths, (str, bytes, PurePath)) else paths
+        if not isinstance(files, Iterable) or isinstance(files, np.ndarray):
+            raise InputError(f"paths is {shown(paths)}; expected the path of a file, or several")
         return cls([discretise(read_swc(path), **options) for path in files], num_cells)  # type: ignore[arg-type]
 
     @classmethod
@@ -393,7 +395,10 @@ class Network:
         A mechanism of the membrane has its name, a point process its name and instance, as
         ``expsyn[3]``. Units are those of `Mechanism.units`.
         """
-        (node,) = as_indices("node", node, self.forest.num_nodes, "node").tolist()
+        nodes = as_indices("node", node, self.forest.num_nodes, "node").tolist()
+        if len(nodes) != 1:
+            raise InputError(f"node has {len(nodes)} numbers; expected one")
+        (node,) = nodes
         parameters = {}
         for group in self.groups:
             for k in np.flatnonzero(group.nodes == node).tolist():

@@ -71,6 +71,14 @@ class Pairs:
         checks.as_choice("rule", self.rule, RULES)
         if (self.rule == "by_distance") != (self.p is not None):
             raise InputError(f"rule is {self.rule}; expected Pairs.{self.rule}(...)")
+        if self.rule.startswith("fixed"):
+            checks.as_whole_number("number", self.number, 0, _MOST)
+        else:
+            _as_probability("number", self.number)
+        _common(self.seed, self.autapses)
+        is_pair = isinstance(self.at, tuple) and len(self.at) in (0, 2)
+        if not is_pair or not all(isinstance(at, np.ndarray) for at in self.at):
+            raise InputError(f"at is {checks.shown(self.at)}; expected two arrays, or none")
 
     @classmethod
     @checks.names_parameters
@@ -134,7 +142,7 @@ class Pairs:
                 f"source_at has {at[0].shape[1]} dimensions, target_at {at[1].shape[1]}; "
                 "expected equal ones"
             )
-        if not callable(p):
+        if not callable(p) or isinstance(p, type):
             raise InputError(f"p is {type(p).__name__}; expected a function of distances")
         most = _as_probability("most", most)
         return cls("by_distance", most, *_common(seed, autapses), p, at)
@@ -158,8 +166,15 @@ class Drawn:
         checks.as_choice(
             "distribution", self.distribution, ("uniform", "normal", "lognormal", "exponential")
         )
+        for name in ("a", "b"):
+            checks.as_number(name, getattr(self, name))
+        for name in ("low", "high"):
+            bound = getattr(self, name)
+            if not isinstance(bound, float):  # which may be infinite
+                checks.as_number(name, bound)
         if not self.low <= self.high:
-            raise InputError(f"low is {self.low}, high {self.high}; expected low <= high")
+            low, high = checks.shown(self.low), checks.shown(self.high)
+            raise InputError(f"low is {low}, high {high}; expected low <= high")
 
     @classmethod
     @checks.names_parameters
@@ -308,7 +323,7 @@ class _PairRows:
 
     @property
     def expected(self) -> float:
-        number = self.pairs.number
+        number = float(self.pairs.number)
         return number if self.fixed else number * len(self.column_cell)
 
     def made(self) -> list[tuple[np.ndarray, ...]]:
@@ -447,7 +462,7 @@ def _as_positions(name: str, value: object) -> np.ndarray:
         raise InputError(
             f"{name} has shape {found.shape}; expected (count,) or (count, dimensions)"
         )
-    return found.reshape(len(found), -1)
+    return found if found.ndim == 2 else found[:, None]
 
 
 def _not_negative(name: str, value: object) -> float:

@@ -409,6 +409,8 @@ class Places:
 
 def _called(what: str, function: Callable[[np.ndarray], object], distance: np.ndarray) -> object:
     """Return the values of a function of the distances, if it takes one argument."""
+    if isinstance(function, type):
+        raise InputError(f"{what} is the class {function.__name__}; expected a function")
     try:
         signature(function).bind(distance)
     except ValueError:  # of some functions not written in Python

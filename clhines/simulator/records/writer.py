@@ -31,11 +31,13 @@ class RecordWriter:
     """
 
     def __init__(self, path: PathLike) -> None:
-        self._path, self.paths = Path(path_text(path)), list[Path]()
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            raise InputError(f"to is {shown(path)}; expected the name of a file")
+        self._path, self.paths = Path(os.fsdecode(path)), list[Path]()
         self._kept = list[tuple[np.ndarray, np.ndarray]]()
         if self._path.suffix not in _SUFFIXES:
             raise InputError(
-                f"to is {shown(str(path))}; expected a name that ends in {', '.join(_SUFFIXES)}"
+                f"to is {path_text(path)!r}; expected a name that ends in {', '.join(_SUFFIXES)}"
             )
         if not self._path.parent.is_dir():
             raise InputError(f"to: there is no folder {self._path.parent}; expected one")

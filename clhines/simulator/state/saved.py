@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass
 import numpy as np
 
 from clhines.core.arrays import starts
-from clhines.core.checks import shown
+from clhines.core.checks import real_numbers, shown
 from clhines.core.errors import InputError
 from clhines.core.files import Member, Npz, PathLike, check_values, write_npz
 from clhines.simulator.model.model import Model
@@ -144,7 +144,7 @@ def checked(
     """Return the arrays of a state at the begin of a step, checked as those of a file."""
     state = dict[str, np.ndarray]()
     for name, expected in members(model, dtype, step).items():
-        array = np.asarray(arrays[name]) if name in arrays else None
+        array = real_numbers(name, arrays[name]) if name in arrays else None
         if array is None or array.shape != expected.shape:
             got = "missing" if array is None else array.shape
             raise InputError(f"{name} is {got}; expected an array of shape {expected.shape}")

@@ -82,7 +82,7 @@ class Calls:
 
     def find(self, arrays: Sequence[LowerArray], more: bool = False) -> Call | None:
         """Return the call with these arrays, and this value of a further argument."""
-        call = self._calls.get((more is not False and bool(more), *map(id, arrays)))
+        call = self._calls.get((more is True, *map(id, arrays)))
         return call if call is not None and call.matches(arrays) else None
 
     def add(self, arrays: Sequence[LowerArray], steps: list[Step], more: bool = False) -> Call:

@@ -96,7 +96,9 @@ def make_plan(
     """
     if not isinstance(forest, Forest):
         raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
-    limits = limits or Limits()
+    limits = Limits() if limits is None else limits
+    if not isinstance(limits, Limits):
+        raise InputError(f"limits is {type(limits).__name__}; expected Limits, or None")
     if isinstance(method, str) and method == "auto":
         return next(candidate_plans(forest, dtype, limits, **options))[1]
     row = _row_of(method, options)
@@ -197,7 +199,7 @@ def _check_option(name: str, value: Option, limits: Limits) -> None:
             raise InputError(
                 f"{name}={shown(value)} is not valid; expected a whole number of at least 1"
             )
-    elif isinstance(value, float) or not any(
+    elif not isinstance(value, (str, int, np.integer, np.bool_)) or not any(
         value == c and isinstance(value, bool) is isinstance(c, bool) for c in choices
     ):
         *most, last = [repr(c) for c in choices]
@@ -206,7 +208,8 @@ def _check_option(name: str, value: Option, limits: Limits) -> None:
         )
     if name == "work_group" and int(value) > limits.max_work_group:
         raise InputError(
-            f"work_group={value} is above the device's limit of {limits.max_work_group} work-items"
+            f"work_group={shown(value)} is above the device's limit of "
+            f"{limits.max_work_group} work-items"
         )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from clhines.core.errors import InputError
+from clhines.core.errors import InputError, shown
 from clhines.simulator.mechanisms.ir.expressions import ExpressionError, Node, free_of
 from clhines.simulator.mechanisms.ir.forms import linear_parts
 from clhines.simulator.mechanisms.ir.program import Argument, IonUse, Program
@@ -150,10 +150,10 @@ class Compiled:
 
     def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
         """Return the arguments of a block's function that gives these variables, too."""
-        if block not in self.program.blocks:
+        if not isinstance(block, str) or block not in self.program.blocks:
             known = ", ".join(self.program.blocks)
             raise InputError(
-                f"mechanism {self.program.name} has no block '{block}'; it has {known}"
+                f"mechanism {self.program.name} has no block {shown(block)}; it has {known}"
             )
         writes = self.bodies[block].writes
         if writes.keys().isdisjoint(outputs):

@@ -13,9 +13,9 @@ from random import Random
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clhines.core.checks import as_switch, real_numbers
 from clhines.core.errors import InputError, shown
 from clhines.core.files import read_bytes
-from clhines.core.quantities import as_numbers
 from clhines.simulator.mechanisms.ir.compiled import Body, Compiled, arguments_of
 from clhines.simulator.mechanisms.ir.expressions import (
     ExpressionError,
@@ -622,6 +622,10 @@ FunctionTables = Mapping[str, FunctionTable | Sequence[ArrayLike] | float]
 
 def tables_of(given: FunctionTables | None) -> tuple[tuple[str, FunctionTable], ...]:
     """Return tables of FUNCTION_TABLE from what users give of them."""
+    if given is not None and not (
+        isinstance(given, Mapping) and all(isinstance(k, str) for k in given)
+    ):
+        raise InputError(f"function_tables is {shown(given)}; expected a dict of tables by name")
     return tuple((name, _table_of(name, table)) for name, table in (given or {}).items())
 
 
@@ -634,7 +638,7 @@ def _table_of(name: str, given: FunctionTable | Sequence[ArrayLike] | float) -> 
         parts = given if isinstance(given, Sequence) else ([0.0], given)
     if not 2 <= len(parts) <= 3:
         raise InputError(f"{name} has {len(parts)} arrays; expected knots of 1 or 2, and values")
-    arrays = (np.asarray(as_numbers(name, part), np.float64) for part in parts)
+    arrays = (real_numbers(name, part).astype(np.float64) for part in parts)
     *axes, values = (np.atleast_1d(array) for array in arrays)
     shape = tuple(axis.size for axis in axes)
     is_flat = isinstance(given, FunctionTable) and values.size == np.prod(shape)
@@ -660,6 +664,11 @@ def read(
     folder, given = None, tables_of(function_tables)
     if not isinstance(text_or_path, (str, Path)):
         raise InputError(f"text_or_path is {shown(text_or_path)}; expected a text or a path")
+    if not isinstance(path, (str, Path)):
+        raise InputError(f"path is {shown(path)}; expected a text or a path")
+    path = str(path)
+    use_tables = as_switch("use_tables", use_tables)
+    secondorder = as_switch("secondorder", secondorder)
     if isinstance(text_or_path, Path) or "\n" not in text_or_path.strip():
         file = Path(text_or_path)
         if "{" in str(text_or_path) and not os.path.isfile(file):

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from clhines.core.arrays import climb, inverse, offsets, ranges, starts, stretch_of
-from clhines.core.errors import InputError
+from clhines.core.errors import InputError, shown
 from clhines.solver.forest import Forest, Trees
 from clhines.solver.plan import layout, packing
 from clhines.solver.plan.by_branch.fine_vector import FINE_OPTIONS, plan_fine
@@ -294,7 +294,9 @@ def plan_contraction(
     """
     most = int(options["segment"] or 0) or room.usual_segment(forest, real, limits, options)
     if most > schedule.MAX_SEGMENT:
-        raise InputError(f"segment={most} is above the limit of {schedule.MAX_SEGMENT} nodes")
+        raise InputError(
+            f"segment={shown(most)} is above the limit of {schedule.MAX_SEGMENT} nodes"
+        )
     cut = cut_trees(forest.trees, most)
     kind = _classes(forest, cut, real, limits, options)
     if ranks is None:
