@@ -82,8 +82,11 @@ def _try_start(model: NeuronModel, ranks: Ranks | None) -> None:
     kept, joints = KeptModel(model, RunOptions.of(None, "float64", engine)), None
     if ranks is not None:
         joints = Joints(ranks)
+    _refuse_waiting(kept, ranks)
     with nullcontext() if joints is None else joints.telling():
         try:
+            if _is_before_zero(model.h, ranks):
+                return  # NEURON takes the steps up to 0 ms, where a run reads the model again
             begin(kept, joints)
             assert kept.sim is not None
             for kind in kept.sim.model.kinds:
@@ -419,7 +422,7 @@ def _advance(
         with uncollected():
             kept = kept_or_read(h, request, vectors, ranks)
             kept.begin_call(request.solves)
-            if ranks is None and h.t < 0 and step_of(h, h.dt) < 0:
+            if _is_before_zero(h, ranks):
                 kept.model.forget()
                 rest = _to_zero(h, rest, count, kept)
                 continue
@@ -450,12 +453,23 @@ def _check_step(h: Hoc, dt: float) -> None:
 
 def _stretch(kept: KeptModel, most: int, ranks: Ranks | None) -> int:
     """Return the steps, `most` at most, up to which nothing of NEURON's own has to be called."""
-    if on_any(ranks, kept.waits()):  # what the step sets is read again
-        if ranks is not None:
-            what = refusal("neuron.waits-on-ranks", aside=_ASIDE, behind=_BEHIND)
-            raise RejectedError([Rejected("", what)])
+    if _refuse_waiting(kept, ranks):  # what the step sets is read again
         kept.sim, most = None, 1
     return together(ranks, kept, kept.steps_ahead(most))
+
+
+def _refuse_waiting(kept: KeptModel, ranks: Ranks | None) -> bool:
+    """Return whether NEURON is to take the next step itself; refuse that on MPI ranks."""
+    waits = on_any(ranks, kept.waits())
+    if waits and ranks is not None:
+        what = refusal("neuron.waits-on-ranks", aside=_ASIDE, behind=_BEHIND)
+        raise RejectedError([Rejected("", what)])
+    return waits
+
+
+def _is_before_zero(h: Hoc, ranks: Ranks | None) -> bool:
+    """Return whether NEURON is to take steps that begin before 0 ms, in a single process."""
+    return ranks is None and h.t < 0 and step_of(h, h.dt) < 0
 
 
 def _refuse(kept: KeptModel, ranks: Ranks | None = None) -> None:

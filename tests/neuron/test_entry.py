@@ -314,3 +314,60 @@ def test_progress_says_what_is_read_made_and_compiled():
     assert [line.split(", ")[1] for line in built] == [f"{k} done ..." for k in range(len(built))]
     assert kept == [True] and silent == [False]
     assert refused == "progress is 3; expected True or False"
+
+
+FROM_NEURON = """
+soma = h.Section(name="soma")
+stim, cvode, found = h.NetStim(), h.CVode(), []
+after = h.FInitializeHandler(lambda: cvode.event(1.5, "t = t"))
+
+def refused():
+    try:
+        clhines.from_neuron()
+    except clhines.InputError as error:
+        return str(error)
+
+h.finitialize(-65)
+found.append(refused())
+del after
+h.finitialize(-65)
+h.t = -1
+found.append(refused())
+listed = [str(one) for one in clhines.neuron.check()]
+clhines.neuron.run(1, engine="reference")
+print(json.dumps([*found, listed, h.t]))
+"""
+
+
+def test_what_run_alone_can_do_is_refused_by_from_neuron():
+    """NEURON takes steps before 0 ms itself in a run, so that check() lists nothing."""
+    statement, early, listed, end = forked.result_of(FROM_NEURON)
+    assert "CVode.event with a statement, at t = 1.49" in statement
+    assert "h.t is -1 ms; expected 0 or more" in early
+    assert listed == [] and abs(end - 1) < 1e-9
+
+
+SOLVED = """
+soma = h.Section(name="soma")
+soma.insert("pas")
+pc, times, at = h.ParallelContext(), h.Vector([0.1, 0.35]), h.Vector()
+at.record(h._ref_t, times)
+pc.set_maxstep(10)
+found = []
+for on in (False, True):
+    switch = clhines.neuron.enable(engine="reference") if on else None
+    h.finitialize(-65)
+    pc.psolve(1)
+    found.append(at.to_python())
+    if on:
+        found.append(switch.reasons)
+        clhines.neuron.disable()
+print(json.dumps(found))
+"""
+
+
+def test_times_of_psolve_are_left_to_neuron():
+    """NEURON's h.t stays at the begin of the call until it ends."""
+    expected, recorded, reasons = forked.result_of(SOLVED)
+    assert recorded == expected == [0.0, 0.0]
+    assert "Vector.record of h.t at given times, in psolve" in str(reasons)

@@ -425,3 +425,24 @@ def test_all_ranks_list_what_one_refuses(when, said):
             if said
             else "[]" in line
         )
+
+
+REFUSED = {  # models of refused_ranks.py: what both ranks list and raise
+    "record_of_another": "neuron.netcon-record-gid-another-rank",
+    "compressed": "neuron.parallelcontext-spike-compress-smallest-delay-ms-between-steps",
+    "pattern": "neuron.patternstim-several-mpi-ranks",
+    "steered": "neuron.pointer-net-receive-writes-several-mpi-ranks",
+    "played": "neuron.random-play-several-mpi-ranks",
+    "late_bins": "neuron.statements-on-ranks",
+    "table_to_come": "neuron.waits-on-ranks",
+    "transferred": "neuron.vector-record-into-target-var-brings-no-voltage",
+}
+
+
+def test_check_lists_what_ranks_refuse():
+    done = ended(2, program=(PROGRAM.with_name("refused_ranks.py"),))
+    assert not done.returncode, done.stderr[-3000:]
+    found = json.loads(next(x for x in done.stdout.splitlines() if x.startswith("{")))
+    first, second = found.pop("one_rank")
+    assert first == 2 * [["neuron.other-rank"]] and second == 2 * [["neuron.acting-object"]]
+    assert found == {name: 2 * [2 * [[said]]] for name, said in REFUSED.items()}
