@@ -62,9 +62,6 @@ def connect(
     for one in keys[np.argsort(first)].tolist():
         chosen = some[key == one]
         group = groups[wires.senders.names[one % len(is_group)]]
-        if group.mechanism.program.net is None:
-            what = refusal("neuron.netcon-what-takes-no-events")
-            raise RejectedError([Rejected(group.mechanism.name, what)])
         network.connect(
             [*parts.values()][one // len(is_group)],
             group,

@@ -70,14 +70,6 @@ def _pointers(
             )
         found[k, name][place[index]] = node
     for (k, name), nodes in found.items():
-        if name in kinds[k].mechanism.program.assigned and (nodes >= 0).any():
-            raise InputError(
-                refusal(
-                    "network.pointer-writes-points-voltage",
-                    name=kinds[k].mechanism.name,
-                    name2=name,
-                )
-            )
         loose = np.flatnonzero(nodes < 0)
         if len(loose):
             raise _nowhere(kinds[k], name, len(loose))
