@@ -1,5 +1,8 @@
 """What `clhines.neuron.check` lists, and what `run` then refuses: the same."""
 
+import re
+from pathlib import Path
+
 import forked
 import pytest
 
@@ -74,3 +77,15 @@ def test_what_a_run_refuses_is_listed_before():
     for name, (listed, error) in found.items():
         assert any(said[name] in line for line in listed), (name, listed)
         assert all(line in error for line in listed), (name, listed, error)
+
+
+PROGRAM = Path(__file__).with_name("refused_program.py")
+MODELS = re.findall(r'(?m)^@model\("([\w.-]+)"', PROGRAM.read_text("utf-8"))
+OF_OPTIONS = {"network.engine-teps-takes-no-events-bins"}  # check() has no options of run()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_smallest_model_that_a_run_refuses_is_listed(name):
+    listed, refused = forked.result_of(PROGRAM, name)
+    assert name in refused
+    assert listed == ([] if name in OF_OPTIONS else refused)

@@ -354,3 +354,20 @@ def test_words_of_earlier_ids_are_refused_and_stay_in_neuron():
             assert "RANDOM first has words of before" in one.construct
         drawn.append([draws.first.uniform(0, 1) for _ in range(6)])
     assert drawn[0] == drawn[1]
+
+
+@pytest.mark.parametrize(
+    ("pointers", "said"),
+    [([0], "has no stream of random numbers"), ([16], "points to memory that is no stream")],
+)
+def test_pointers_to_no_stream_are_refused(pointers, said):
+    """A run reads what POINTERs of a model that is kept point to again."""
+    from clhines.neuron.convert import RejectedError
+    from clhines.neuron.memory.memory import NeuronMemory
+    from clhines.neuron.memory.streams import Pointed
+
+    soma = h.Section(name="soma")
+    memory, pointers = NeuronMemory(h), np.array(pointers)
+    with pytest.raises(RejectedError, match=f"ext_release: POINTER rng {said}"):
+        Pointed(memory, h, "ext_release", "rng", pointers, 0)
+    assert soma is not None

@@ -215,12 +215,28 @@ def apart(a, b):
     return max(float(np.abs(np.subtract(x, y)).max()) for x, y in zip(a, b, strict=True) if len(x))
 
 
+def alone(*calls):
+    """What from_neuron() refuses of a model with BMTK's advance(), and with calls in each step."""
+    sim.tstep, sim._sim_mods = 0, []
+    for call in calls:
+        h.CVode().extra_scatter_gather(0, call)
+    h.finitialize(-65)
+    try:
+        clhines.from_neuron()
+    except clhines.InputError as error:
+        return str(error)
+    finally:
+        for call in calls:
+            h.CVode().extra_scatter_gather_remove(call)
+
+
 print(json.dumps({
     "rows": [len(x) for x in truth[0]],
     "apart": [[apart(a, b) for a, b in zip(truth[0], x[0], strict=True)] for x in ours],
     "blocks": [x[1] == truth[1] for x in ours], "last": [apart([truth[2]], [x[2]]) for x in ours],
     "steps": steps, "refused": found, "own": own, "spikes": sum(map(len, truth[0][-1])),
     "fallen": fallen,
+    "alone": [alone(), alone(lambda: None)],
     "starts": [len(rows) for rows in started],
     "starts_apart": [apart(a, b) for a, b in zip(starts, started, strict=True)],
 }))  # fmt: skip

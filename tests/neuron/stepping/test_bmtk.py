@@ -30,3 +30,6 @@ def test_reports_of_bmtk_are_those_of_neuron_step_by_step():
     assert max(found["starts_apart"]) < 1e-7
     assert found["own"] == 40  # without reports
     assert found["fallen"] == [200, 0]  # steps of NEURON, and here
+    procedure, both = found["alone"]
+    assert "BMTK" in procedure and "use clhines.neuron.run" in procedure
+    assert "CVode.extra_scatter_gather(0, f), and " in both and "use one of them" in both

@@ -67,6 +67,16 @@ def test_i_membrane_of_second_order_is_rejected():
         sim.record("i_membrane", [0])
 
 
+def test_i_membrane_at_an_electrode_that_is_played_is_rejected():
+    """The electrode's current of each step is not computed here."""
+    net, _ = networks.simple_network()
+    clamp = net.add("iclamp", at=net.soma, delay=1.0, dur=2.0)
+    net.play(clamp, 0, "amp", [0.0, 3.0], [0.1, 0.6])
+    sim = Simulation(net, DT, engine="reference")
+    with pytest.raises(InputError, match="where iclamp is, an electrode with a parameter that is"):
+        sim.record("i_membrane", net.soma)
+
+
 def test_currents_that_cannot_be_recorded_are_rejected():
     """Those of constants are not computed; instances once; crossings need a value before."""
     net, syn = networks.simple_network()
