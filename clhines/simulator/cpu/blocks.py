@@ -596,12 +596,25 @@ class CellBlocks(ArenaKernels):
 
 def level_ions(variables: Variables, network: Model) -> dict[str, float]:
     """Variables of ions that are one number wherever the network has the ion, all the time."""
-    written = set[str]()  # or not the same everywhere
-    for kind in network.kinds:
-        blocks = kind.mechanism.program.blocks.values()
-        written |= {
-            a.name for given in blocks for a in given if a.role == "ion" and a.direction != "in"
-        }
+    changing = _changing_ions(network)
+    values = {
+        name: variables.ions[name][ion.node]
+        for ion in variables.model.ions
+        for name in ion.variables
+        if name not in changing
+    }
+    return {n: v[0] if len(v) else 0.0 for n, v in values.items() if not _differ(v)}
+
+
+def _changing_ions(network: Model) -> set[str]:
+    """Variables of ions that something writes, or that are not the same at all nodes."""
+    written = {
+        a.name
+        for kind in network.kinds
+        for arguments in kind.mechanism.program.blocks.values()
+        for a in arguments
+        if a.role == "ion" and a.direction != "in"
+    }
     for ion in network.ions:
         e, *concentrations, current = ion.variables
         written.add(current)
@@ -612,13 +625,7 @@ def level_ions(variables: Variables, network: Model) -> dict[str, float]:
         if _differ(ion.e) or _differ(starts) or (uneven and starts.any()):
             uneven.add(e)
         written |= uneven
-    values = {
-        name: variables.ions[name][ion.node]
-        for ion in variables.model.ions
-        for name in ion.variables
-        if name not in written
-    }
-    return {n: v[0] if len(v) else 0.0 for n, v in values.items() if not _differ(v)}
+    return written
 
 
 def _differ(values: np.ndarray) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -515,6 +515,25 @@ def read_back(
     return now.save(mem.dtype, copy=False)
 
 
+def _regions(variables: Variables, arenas: dict[str, Arena]) -> dict[str, int]:
+    """Return where regions of the arenas begin, and counts, by name."""
+    model, wires = variables.model, variables.wires
+    regions = {n: at for arena in arenas.values() for n, at in arena.offset.items()}
+    for k, kind in enumerate(model.kinds):
+        regions |= {f"count_{k}": kind.count, f"number_{k}": kind.first_instance}
+        regions |= {f"last_{k}": kind.last or 0} if model.of_last(k) else {}
+        if k in wires.first_target:
+            regions[f"target_{k}"] = wires.first_target[k]
+        if model.on_grid and kind.first_target >= 0:
+            regions[f"sum_{k}"] = kind.first_target
+    return regions | {
+        "num_active": num_active(model),
+        "num_played": len(model.played),
+        "num_sums": num_sums(model),
+        "num_loose": len(loose_targets(model, wires)),
+    }
+
+
 def spec_of(
     variables: Variables,
     arenas: dict[str, Arena],
@@ -523,18 +542,7 @@ def spec_of(
     grouped: Container[int] = (),
 ) -> tuple[ArenaSpec, np.ndarray]:
     """Return the kernels' spec and what ``at`` holds; `grouped` kinds have no vector functions."""
-    model = variables.model
-    regions = {n: at for arena in arenas.values() for n, at in arena.offset.items()}
-    for k, kind in enumerate(model.kinds):
-        regions |= {f"count_{k}": kind.count, f"number_{k}": kind.first_instance}
-        regions |= {f"last_{k}": kind.last or 0} if model.of_last(k) else {}
-        if k in variables.wires.first_target:
-            regions[f"target_{k}"] = variables.wires.first_target[k]
-        if model.on_grid and kind.first_target >= 0:
-            regions[f"sum_{k}"] = kind.first_target
-    regions["num_active"], regions["num_played"] = num_active(model), len(model.played)
-    regions["num_sums"] = num_sums(model)
-    regions["num_loose"] = len(loose_targets(model, variables.wires))
+    model, regions = variables.model, _regions(variables, arenas)
     width = vector_bytes // arenas["mem"].dtype.itemsize or 1
     every = range(len(model.kinds))
     kinds = tuple(_blocks_of(variables, k, real, width, k in grouped) for k in every)
@@ -575,7 +583,6 @@ def _blocks_of(variables: Variables, k: int, real: str, width: int, grouped: boo
     kind, more = model.kinds[k], (outputs,) if outputs else ()
     mechanism = kind.mechanism
     program = mechanism.program
-    net = program.net
     names = [b for b in program.blocks if b in _ON_DEVICE or b.startswith("for_netcons")]
     single = [n for n, alone in variables.singles[k] if alone]
     wide = [b for b in names if width > 1 and in_vectors(mechanism, b, outputs)]
@@ -597,13 +604,8 @@ def _blocks_of(variables: Variables, k: int, real: str, width: int, grouped: boo
         parameters=tuple(variables.singles[k]),
         states=tuple(q.name for q in program.states),
         outputs=tuple(variables.wanted[k]),
-        weights=net.weights if net is not None else (),
-        sends=tuple(s.kind for s in net.sends) if net is not None else (),
-        watch_flags=net.watch_flags if net is not None else (),
-        for_netcons=net.for_netcons if net is not None else 0,
+        **_of_events(mechanism, model.on_grid),
         queue=len(variables.queues[k].time) if k in variables.queues else 0,
-        has_net=net is not None and "receive" in program.blocks,
-        summed=model.on_grid and net is not None and net.summed and mechanism.kind != "artificial",
         emits=k in model.sources.emitted,
         ions=tuple(ion.name for ion in model.ions),
         vectors=tuple((b, f"{mechanism.name}__v{width}_{b}") for b in wide),
@@ -612,6 +614,21 @@ def _blocks_of(variables: Variables, k: int, real: str, width: int, grouped: boo
         plays=k in variables.wires.first_target and plays_into_events(model, k),
         reads=tuple(name for of, name in model.read if of == k),
     )
+
+
+def _of_events(mechanism: Mechanism, on_grid: bool) -> dict[str, Any]:
+    """Return the fields of `KindBlocks` that say which events a mechanism takes and sends."""
+    net = mechanism.program.net
+    if net is None:
+        return {}
+    return {
+        "weights": net.weights,
+        "sends": tuple(s.kind for s in net.sends),
+        "watch_flags": net.watch_flags,
+        "for_netcons": net.for_netcons,
+        "has_net": "receive" in mechanism.program.blocks,
+        "summed": on_grid and net.summed and mechanism.kind != "artificial",
+    }
 
 
 def in_vectors(mechanism: Mechanism, block: str, outputs: Sequence[str] = ()) -> bool:

@@ -309,15 +309,15 @@ class KindBlocks:
     parameters: tuple[tuple[str, bool], ...]  # names, and whether one number is of all instances
     states: tuple[str, ...]
     outputs: tuple[str, ...]
-    weights: tuple[str, ...]
-    sends: tuple[str, ...]  # kinds of the places that send
-    watch_flags: tuple[float, ...]
-    for_netcons: int
     queue: int
-    has_net: bool
-    summed: bool  # events of a step may come as the sum of their weights
     emits: bool
     ions: tuple[str, ...]  # of the network
+    weights: tuple[str, ...] = ()
+    sends: tuple[str, ...] = ()  # kinds of the places that send
+    watch_flags: tuple[float, ...] = ()
+    for_netcons: int = 0
+    has_net: bool = False
+    summed: bool = False  # events of a step may come as the sum of their weights
     vectors: tuple[tuple[str, str], ...] = ()  # blocks with a function of `ArenaSpec.width`, and it
     rows: bool = False  # a node has one instance at most
     last: tuple[str, ...] = ()  # states of which blocks read the last instance's
@@ -484,26 +484,33 @@ class KindBlocks:
             return f"mem[ion_{a.name} + a]"
         if a.role == "t":
             return f"(real)({values['t ' + a.name]})"
-        if a.role == "pointer" and a.name in self.reads:
-            return f"mem[ints[pointer_{self.number}_{a.name} + j]]"
+        if a.role == "table":
+            return f"mem + table_{self.number}_{a.name}"
+        if a.role == "pointer":
+            place = f"ints[pointer_{self.number}_{a.name} + j]"
+            return f"mem[{place}]" if a.name in self.reads else values["pointer"].format(place)
+        if a.role in ("weight", "other_weight", "steered"):
+            return self._weight(a, values)
+        if a.role in ("stream", "drawn"):
+            return self._random(a)
+        return values[a.role]
+
+    def _weight(self, a: Argument, values: CallValues) -> str:
+        """Return a weight of the event's connection, of another one, or one that an event set."""
         if a.role == "steered":
             return f"mem[weight + ints[steered_{self.number}_{a.name} + j]]"
-        if a.role == "pointer":
-            return values["pointer"].format(f"ints[pointer_{self.number}_{a.name} + j]")
+        number = self.weights.index(a.name)
+        if a.role == "other_weight":
+            return f"mem[other_at + {number}]"
+        return f"weight_at < 0 ? {values.get('sum', '0')} : mem[weight_at + {number}]"
+
+    def _random(self, a: Argument) -> str:
+        """Return the names of a stream of random numbers, or how many words it has given."""
         if a.role == "stream":
             words = ", ".join(f"ints[stream_{self.number}_{a.name} + 4*j + {w}]" for w in range(4))
             return f"as_uint4((int4)({words}))"
-        if a.role == "drawn":
-            low, high = (f"(uint)ints[{where}]" for where in self._drawn(a.name))
-            return f"({low} | (ulong){high} << 32)"
-        if a.role == "table":
-            return f"mem + table_{self.number}_{a.name}"
-        if a.role == "weight":
-            place = f"mem[weight_at + {self.weights.index(a.name)}]"
-            return f"weight_at < 0 ? {values.get('sum', '0')} : {place}"
-        if a.role == "other_weight":
-            return f"mem[other_at + {self.weights.index(a.name)}]"
-        return values[a.role]
+        low, high = (f"(uint)ints[{where}]" for where in self._drawn(a.name))
+        return f"({low} | (ulong){high} << 32)"
 
     def _drawn(self, name: str) -> tuple[str, str]:
         """Where the halves are of how many words a stream of random numbers has given."""

@@ -399,18 +399,12 @@ def divided(
     masks, exactly = [np.zeros(0, bool)], added.exact or added.bins or bool(added.steered)
     for columns in wiring.given:
         source, of_group, _, rows, delay, plastic = columns
-        mechanism = groups[int(of_group[0])].mechanism if len(of_group) else None
-        sums = mechanism is not None and _sums(mechanism) and rows.shape[1] == 1
-        short = ~train[source] & (delay < dt * (1 - ROUNDING))
-        able = ~sends[source] & ~short if sums else np.zeros(len(source), bool)
-        if (plastic & ~able).any() and mechanism is not None:
-            why = f"a delay is shorter than a step of {dt:g} ms" if (plastic & short).any() else (
-                "its source is an instance that sends events" if sums else
-                "the mechanism takes events one by one")  # fmt: skip
-            raise InputError(
-                f"rule: a connection to {mechanism.name} is not plastic, as {why}; expected no rule"
-            )
-        on_grid = plastic if exactly else able
+        on_grid = np.zeros(len(source), bool)
+        if len(of_group):
+            short = ~train[source] & (delay < dt * (1 - ROUNDING))
+            mechanism = groups[int(of_group[0])].mechanism
+            on_grid = _on_grid(mechanism, rows.shape[1], sends[source], short, plastic, dt)
+        on_grid = plastic if exactly else on_grid
         masks.append(np.repeat(on_grid, rows.shape[1]))
         for (kept, weights), mask in zip(parts, (on_grid, ~on_grid), strict=True):
             if mask.any():
@@ -425,6 +419,33 @@ def divided(
     grid.keep(events[0], wiring.rule)
     exact.keep(events[1])
     return grid, exact, np.flatnonzero(np.concatenate(masks))
+
+
+def _on_grid(
+    mechanism: Mechanism,
+    num_weights: int,
+    sent: np.ndarray,
+    short: np.ndarray,
+    plastic: np.ndarray,
+    dt: float,
+) -> np.ndarray:
+    """(c,) bool: connections whose events may act as sums of whole steps; plastic ones have to.
+
+    `sent` come from instances that send events, `short` have delays shorter than a step.
+    """
+    sums = _sums(mechanism) and num_weights == 1
+    able = ~sent & ~short & sums
+    if not (plastic & ~able).any():
+        return able
+    if (plastic & short).any():
+        why = f"a delay is shorter than a step of {dt:g} ms"
+    elif sums:
+        why = "its source is an instance that sends events"
+    else:
+        why = "the mechanism takes events one by one"
+    raise InputError(
+        f"rule: a connection to {mechanism.name} is not plastic, as {why}; expected no rule"
+    )
 
 
 def _sums(mechanism: Mechanism) -> bool:
@@ -671,13 +692,8 @@ def _ions(added: Added, kinds: Sequence[Kind], of_nodes: NodeValues) -> Iterator
         bare = node[of_nodes.at("area", node) <= 0]
         if len(bare):
             raise InputError(f"ion {name} is at node {bare[0]}, which has no membrane")
-        charge, *defaults = KNOWN_IONS.get(name, OTHER_ION)
-        charges = {u.valence for _, u in uses if u.valence is not None}
-        charges |= {g.valence for g in given if g.valence is not None}
-        charges |= {charge} if name in KNOWN_IONS else set()
-        if len(charges) != 1:
-            got = " and ".join(f"{c:g}" for c in sorted(charges)) or "not given"
-            raise InputError(f"valence of ion {name} is {got}; expected one: ion(valence=)")
+        _, *defaults = KNOWN_IONS.get(name, OTHER_ION)
+        valence = _valence(name, [*(u.valence for _, u in uses), *(g.valence for g in given)])
         style = np.zeros(len(node), np.int64)
         for kind, use in uses:
             at, (c, e) = place[kind.node], _promotion(use)
@@ -689,7 +705,18 @@ def _ions(added: Added, kinds: Sequence[Kind], of_nodes: NodeValues) -> Iterator
             for key, value in g.values.items():
                 values[key][place[g.nodes]] = value
         whole = values.pop("style").astype(np.int64)
-        yield IonNodes(name, charges.pop(), node, style=whole, **values)
+        yield IonNodes(name, valence, node, style=whole, **values)
+
+
+def _valence(name: str, declared: Sequence[float | None]) -> float:
+    """Return an ion's valence, of which all that declare one must agree."""
+    valences = {valence for valence in declared if valence is not None}
+    if name in KNOWN_IONS:
+        valences.add(KNOWN_IONS[name][0])
+    if len(valences) != 1:
+        got = " and ".join(f"{c:g}" for c in sorted(valences)) or "not given"
+        raise InputError(f"valence of ion {name} is {got}; expected one: ion(valence=)")
+    return valences.pop()
 
 
 def _promotion(use: IonUse) -> tuple[int, int]:

@@ -116,33 +116,37 @@ def placed(groups: Sequence[Group], around: Enclosing | None) -> list[Group]:
     """Return groups, with electrodes at the node around the one that they are in, see `Layers`."""
     if around is None or len(around.rows) == 1:
         return [*groups]
-    inner, layers, found = around.rows[0], around.rows[1:-1], list[Group]()
+    inner, layers, moved_groups = around.rows[0], around.rows[1:-1], list[Group]()
     for group in groups:
-        name, nodes, program = group.mechanism.name, group.nodes, group.mechanism.program
-        if not len(nodes) or group.mechanism.kind == "artificial":
-            found.append(group)
+        nodes, mechanism = group.nodes, group.mechanism
+        if not len(nodes) or mechanism.kind == "artificial":
+            moved_groups.append(group)
             continue
-        is_inner, own = np.isin(nodes, inner), is_electrode(group.mechanism)
-        if (own and np.isin(nodes, layers).any()) or not (own or is_inner.all()):
-            node = int(nodes[np.isin(nodes, layers) if own else ~is_inner][0])
+        is_inner, electrode = np.isin(nodes, inner), is_electrode(mechanism)
+        wrong = np.isin(nodes, layers) if electrode else ~is_inner
+        if wrong.any():
             raise InputError(
-                f"{name} at node {node}, which is around another; expected "
-                + ("an outermost one" if own else "an electrode")
+                f"{mechanism.name} at node {int(nodes[wrong][0])}, which is around another; "
+                f"expected {'an outermost one' if electrode else 'an electrode'}"
             )
         to = np.where(is_inner, around.node[nodes], nodes)
-        moved = own & is_inner & (to >= 0)
-        roles = {a.role for given in program.blocks.values() for a in given}
-        if moved.any() and program.electrode and roles & {"v", "ion", "pointer"}:
-            raise InputError(
-                f"{name} at node {int(nodes[moved][0])}, which has nodes around it, is an "
-                "electrode that depends on v, ions or pointers; expected one that does not"
-            )
+        moved = electrode & is_inner & (to >= 0)
         if moved.any():
+            _check_moved(mechanism, int(nodes[moved][0]))
             nodes = np.where(moved, to, nodes)
-            own_of = group.network, group.number, group.mechanism, nodes, group.parameters
-            group = Group(*own_of)
-        found.append(group)
-    return found
+            group = Group(group.network, group.number, mechanism, nodes, group.parameters)
+        moved_groups.append(group)
+    return moved_groups
+
+
+def _check_moved(mechanism: Mechanism, node: int) -> None:
+    """Refuse an electrode that depends on its node, which is not the one that gets its current."""
+    roles = {a.role for arguments in mechanism.program.blocks.values() for a in arguments}
+    if mechanism.program.electrode and roles & {"v", "ion", "pointer"}:
+        raise InputError(
+            f"{mechanism.name} at node {node}, which has nodes around it, is an "
+            "electrode that depends on v, ions or pointers; expected one that does not"
+        )
 
 
 def spiking(

@@ -377,10 +377,7 @@ class Model:
             yield from EXACT
             if len(self.remote_v):
                 yield Field("remote_v", "remote")
-        for k, kind in enumerate(self.kinds):
-            program = kind.mechanism.program
-            for what, values in (("state", program.states), ("output", program.outputs)):
-                yield from (Field(q.name, "instance", "real", k, what) for q in values)
+        yield from self._instance_fields()
         if given.rule is not None and given.largest.any():
             yield from plastic_fields(given.rule)
         for ion in self.ions:
@@ -393,6 +390,12 @@ class Model:
             yield Field(name, "instance", "int64", k, "drawn")
         for played in self.played:
             yield Field(played.parameter, "instance", "real", played.kind, "played")
+
+    def _instance_fields(self) -> Iterator[Field]:
+        for k, kind in enumerate(self.kinds):
+            program = kind.mechanism.program
+            for what, values in (("state", program.states), ("output", program.outputs)):
+                yield from (Field(q.name, "instance", "real", k, what) for q in values)
 
     def streams(self) -> Iterator[tuple[int, str, np.ndarray]]:
         """Yield group, name and numbers, (count, 3) uint32, of all streams of random numbers."""

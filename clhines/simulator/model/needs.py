@@ -374,24 +374,27 @@ def check_read(model: Model) -> None:
         is_elsewhere = loose or (kinds[0].node != kinds[1].node[to.instance]).any()
         if is_elsewhere and any(reads & {*some} and sets & {*some} for some in (_FIRST, _SECOND)):
             raise InputError(refusal("network.another-node-changes-same-part-step", said=said))
-        late = reads & {"after_initial", "after_solve", "before_step"}
-        begins = reads & {"before_initial", "initial"}
-        for pointer, at in model.written.items():
-            if (at.kind, at.state) != (to.kind, to.state) or not np.isin(
-                to.instance, at.instance
-            ).any():
-                continue
-            puts = _putting(model, pointer)
-            if late or puts - {"before_initial", "initial"} or (puts and begins):
-                writer = model.kinds[pointer[0]].mechanism.name
-                raise InputError(
-                    refusal(
-                        "network.pointer-writes-expected-no-pointer-sets",
-                        said=said,
-                        pointer=pointer[1],
-                        writer=writer,
-                    )
+        _check_not_set(model, to, reads, said)
+
+
+def _check_not_set(model: Model, to: Written, reads: set[str], said: str) -> None:
+    """Refuse a pointer to what other pointers set in a phase in which it is read."""
+    late = reads & {"after_initial", "after_solve", "before_step"}
+    begins = reads & {"before_initial", "initial"}
+    for pointer, at in model.written.items():
+        is_same = (at.kind, at.state) == (to.kind, to.state)
+        if not is_same or not np.isin(to.instance, at.instance).any():
+            continue
+        puts = _putting(model, pointer)
+        if late or puts - {"before_initial", "initial"} or (puts and begins):
+            raise InputError(
+                refusal(
+                    "network.pointer-writes-expected-no-pointer-sets",
+                    said=said,
+                    pointer=pointer[1],
+                    writer=model.kinds[pointer[0]].mechanism.name,
                 )
+            )
 
 
 def _check_assigned(model: Model, pointer: tuple[int, str], to: Written, said: str) -> None:

@@ -169,6 +169,20 @@ def members(model: Model, dtype: np.dtype, step: int) -> dict[str, Member]:
 Bounds = tuple[float | np.ndarray | None, float | np.ndarray | None]
 
 
+def _plastic_bounds(model: Model, field: Field, step: int) -> Bounds:
+    rule, connections = model.connections.rule, model.connections
+    assert rule is not None  # fields of plasticity are of models with a rule
+    if field.what == "plastic_step":
+        return -1, step
+    if field.what == "plastic_trace":  # a count has one spike in a step at most
+        side, number = split_name(field.name)
+        return (0, step + 1) if rule.about.counts(rule.kept[side][number]) else (None, None)
+    low, high = (
+        np.where(connections.plastic, w, connections.weight) for w in (rule.w_min, rule.w_max)
+    )
+    return low, high
+
+
 def _bounds(model: Model, field: Field, step: int) -> Bounds:
     """Return the least and the largest values of an array; None where any finite number will do."""
     if field.key == "failed":  # a run that failed cannot be saved
@@ -177,17 +191,8 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
         return 0, model.detector_hold
     if field.key == "incoming":
         return _incoming(model)
-    if field.what == "plastic":
-        rule, given = model.connections.rule, model.connections
-        assert rule is not None
-        low, high = (np.where(given.plastic, w, given.weight) for w in (rule.w_min, rule.w_max))
-        return low, high
-    if field.what == "plastic_step":
-        return -1, step
-    if field.what == "plastic_trace":
-        rule, (side, number) = model.connections.rule, split_name(field.name)
-        assert rule is not None  # a count has one spike in a step at most
-        return (0, step + 1) if rule.about.counts(rule.kept[side][number]) else (None, None)
+    if field.what.startswith("plastic"):
+        return _plastic_bounds(model, field, step)
     if field.dtype != "int64":
         return None, None
     if field.refers:

@@ -19,7 +19,7 @@ from clhines.core.arrays import in_blocks, inverse, offsets, starts
 from clhines.core.errors import InputError
 from clhines.simulator.mechanisms.emit.noise import normal
 from clhines.simulator.mechanisms.ir.program import Argument
-from clhines.simulator.model.model import DENSITY, INITIAL_REVERSAL, IonNodes, Model
+from clhines.simulator.model.model import DENSITY, INITIAL_REVERSAL, IonNodes, Kind, Model
 from clhines.simulator.model.schema import Field
 from clhines.simulator.network.changes import Changes
 from clhines.simulator.network.copies import fill, structure_of_copies
@@ -238,11 +238,8 @@ class Variables:
             return self.ions[name][self.model.kinds[k].node[instances]]
         if role == "table":
             return self._table(k, name)
-        if role == "pointer" and (k, name) in self.model.read:
-            to = self.model.read[k, name]
-            return self.states[to.kind][to.state][to.instance[instances]]
         if role == "pointer":
-            return np.append(self.v, self.remote_v)[self.model.pointers[k, name][instances]]
+            return self._pointed(k, name, instances)
         if role == "steered":
             return self.exact.weight[self.model.steered[k, name].places(self.model)[instances]]
         if role in ("weight", "other_weight"):
@@ -259,20 +256,31 @@ class Variables:
             return self.drawn[k, name][instances]
         raise InputError(f"{self.model.kinds[k].mechanism.name}: argument {role} {name} is unknown")
 
+    def _pointed(self, k: int, name: str, instances: np.ndarray) -> np.ndarray:
+        """Return the states, or the voltages, that pointers lead to."""
+        if (k, name) in self.model.read:
+            to = self.model.read[k, name]
+            return self.states[to.kind][to.state][to.instance[instances]]
+        return np.append(self.v, self.remote_v)[self.model.pointers[k, name][instances]]
+
     def stream(self, k: int, name: str, some: np.ndarray) -> np.ndarray:
         """(r, 4) uint32: the names of a stream of random numbers."""
         ids = self.model.random_ids[k, name][some]
         return np.hstack([ids, np.full((len(some), 1), self.model.random_index, np.uint32)])
 
-    def _weights(self, k: int, role: str, name: str, given: BlockCall) -> np.ndarray:
-        if given.sums is not None:
-            return given.sums
-        at = given.weight_at if role == "weight" else given.other_at
-        net = self.model.kinds[k].mechanism.program.net
-        assert net is not None and at is not None
-        place = np.where(at < 0, 0, at + net.weights.index(name))
+    def _weights(self, k: int, role: str, name: str, call: BlockCall) -> np.ndarray:
+        if call.sums is not None:
+            return call.sums
+        place = self._place_of_weight(k, role, name, call)
         padded = self.exact.weight if len(self.exact.weight) else np.zeros(1)
-        return np.where(at < 0, 0.0, padded[place])
+        return np.where(place < 0, 0.0, padded[place])
+
+    def _place_of_weight(self, k: int, role: str, name: str, call: BlockCall) -> np.ndarray:
+        """(r,) int64: where a weight of each event's connection is; -1 for events of none."""
+        at = call.weight_at if role == "weight" else call.other_at
+        net = self.model.kinds[k].mechanism.program.net
+        assert net is not None and at is not None  # a weight is of an event
+        return np.where(at < 0, -1, at + net.weights.index(name))
 
     def _put(
         self,
@@ -300,24 +308,24 @@ class Variables:
             np.add.at(target, at, value) if role == "add" else np.put(target, at, value)
         elif role == "ion" and not (block == "current" and name in self._currents):
             self.ions[name][kind.node[instances]] = value
-        elif role in ("ion", "ion_current"):  # what a mechanism adds to the ion's current
-            node = kind.node[instances]
-            per_area = 1.0
-            if kind.mechanism.kind == "point":
-                per_area = 1.0 / (DENSITY * self.model.area[node])
-            total = self.ions[name if role == "ion" else f"d{name}"]
-            total[node] += value * per_area
+        elif role in ("ion", "ion_current"):
+            self._add_current(kind, name if role == "ion" else f"d{name}", value, instances)
         elif role in ("weight", "other_weight"):
-            net = kind.mechanism.program.net
-            at = call.weight_at if role == "weight" else call.other_at
-            assert net is not None and at is not None
-            known = at >= 0
-            place = at[known] + net.weights.index(name)
-            self.exact.weight[place] = np.broadcast_to(value, known.shape)[known]
+            place = self._place_of_weight(k, role, name, call)
+            has_weight = place >= 0
+            weights = np.broadcast_to(value, has_weight.shape)[has_weight]
+            self.exact.weight[place[has_weight]] = weights
         else:
             call.results[role, name] = np.full(instances.shape, value)
             if role == CURRENT and {*self.wanted[k]} - {*self.declared(k)}:
                 self.outputs[k][CURRENT][instances] = call.results[role, name]
+
+    def _add_current(self, kind: Kind, name: str, value: np.ndarray, some: np.ndarray) -> None:
+        """Add what instances give to an ion's current, or to its slope, per area."""
+        node, per_area = kind.node[some], 1.0
+        if kind.mechanism.kind == "point":
+            per_area = 1.0 / (DENSITY * self.model.area[node])
+        self.ions[name][node] += value * per_area
 
     def writes(self, k: int, block: str) -> list[IonNodes]:
         """Return ions of which a block writes concentrations."""
