@@ -54,7 +54,7 @@ class CommandParser(argparse.ArgumentParser):
         message = " ".join(message.split())
         hint = self._meant(message)
         message = message if len(message) <= 240 else message[:237] + "..."
-        parser = self.asked() if "unrecognized arguments" in message else self
+        parser = self.of_command() if "unrecognized arguments" in message else self
         self.exit(2, f"{parser.prog}: {message}{hint} (see {parser.prog} --help)\n")
 
     def _meant(self, message: str) -> str:
@@ -62,12 +62,13 @@ class CommandParser(argparse.ArgumentParser):
         if choice:
             return meant(choice[1], re.findall(r"[\w.-]+", choice[2]))
         option = re.search(r"unrecognized arguments: (?:.* )?(--[\w-]+)", message)
-        return meant(option[1], self.asked().long_options()) if option else ""
+        return meant(option[1], self.of_command().long_options()) if option else ""
 
-    def asked(self) -> CommandParser:
+    def of_command(self) -> CommandParser:
+        """Return the parser of the command in the arguments."""
         for name, parser in self.commands.choices.items() if self.commands is not None else ():
             if name in self._given:
-                return parser.asked()
+                return parser.of_command()
         return self
 
     def long_options(self) -> set[str]:

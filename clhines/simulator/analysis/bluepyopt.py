@@ -72,7 +72,7 @@ class Evaluator(bluepyopt.evaluators.Evaluator):
         self.population, self.calculator = population, calculator
         self.param_names = list(population.names)
         self._recordings = [f"{protocol}.{recording}" for protocol in population.protocols]
-        self._known: list[ephys.efeatures.eFELFeature] = []  # those that are computed at once
+        self._batched: list[ephys.efeatures.eFELFeature] = []  # those that are computed at once
         self._objectives = []
         for objective in calculator.objectives:
             replaced = copy.copy(objective)
@@ -81,12 +81,12 @@ class Evaluator(bluepyopt.evaluators.Evaluator):
             self._objectives.append(replaced)
 
     def evaluate_many(self, sets: Sequence[Sequence[float]]) -> list[Scores]:
-        found = self.population.evaluate(np.array([list(one) for one in sets], np.float64))
-        columns = self._scores(found)
+        result = self.population.evaluate(np.array([list(one) for one in sets], np.float64))
+        columns = self._scores(result)
         scores = []
-        for number, of_bluepyopt in enumerate(self._responses(found)):
-            given = {**of_bluepyopt, _AT_ONCE: columns[number]}
-            scores.append([float(o.calculate_score(given)) for o in self._objectives])
+        for number, of_bluepyopt in enumerate(self._responses(result)):
+            responses = {**of_bluepyopt, _AT_ONCE: columns[number]}
+            scores.append([float(o.calculate_score(responses)) for o in self._objectives])
         return scores
 
     def map(self, function: Callable, items: Iterable, *others: Iterable) -> list:
@@ -106,8 +106,8 @@ class Evaluator(bluepyopt.evaluators.Evaluator):
             return self.evaluate_many([param_list])[0]
         if target != "values":
             raise InputError(f"target is {target!r}; expected 'scores' or 'values'")
-        found = self.population.evaluate(np.array([list(param_list)], np.float64))
-        values = self.calculator.calculate_values(self._responses(found)[0])
+        result = self.population.evaluate(np.array([list(param_list)], np.float64))
+        values = self.calculator.calculate_values(self._responses(result)[0])
         return [values[objective.name] for objective in self.objectives]
 
     init_simulator_and_evaluate_with_lists = evaluate_with_lists  # what its optimisers call
@@ -117,18 +117,18 @@ class Evaluator(bluepyopt.evaluators.Evaluator):
     ) -> dict[str, float]:
         """Return the scores or values of one parameter set by the names of the objectives."""
         of_population.check_names("param_dict", param_dict, self.param_names)
-        found = self.evaluate_with_lists([param_dict[n] for n in self.param_names], target)
-        return {o.name: value for o, value in zip(self.objectives, found, strict=True)}
+        values = self.evaluate_with_lists([param_dict[n] for n in self.param_names], target)
+        return {o.name: value for o, value in zip(self.objectives, values, strict=True)}
 
-    def _responses(self, found: Responses) -> list[dict[str, dict[str, np.ndarray]]]:
+    def _responses(self, result: Responses) -> list[dict[str, dict[str, np.ndarray]]]:
         """For each set what BluePyOpt's features read."""
-        each = [of_population.traces(found, p) for p in range(len(self._recordings))]
+        each = [of_population.traces(result, p) for p in range(len(self._recordings))]
         return [
             {
                 name: {"time": t, "voltage": v[number]}
                 for name, (t, v) in zip(self._recordings, each, strict=True)
             }
-            for number in range(len(found.v))
+            for number in range(len(result.v))
         ]
 
     def _replaced(self, feature: ephys.efeatures.EFeature) -> ephys.efeatures.EFeature:
@@ -140,38 +140,38 @@ class Evaluator(bluepyopt.evaluators.Evaluator):
                     f"feature {feature.name}: recording is {name!r}; expected "
                     f"{' or '.join(self._recordings)}"
                 )
-        known = type(feature) is ephys.efeatures.eFELFeature and set(recordings) == {""}
+        is_efel = type(feature) is ephys.efeatures.eFELFeature and set(recordings) == {""}
         name = getattr(feature, "efel_feature_name", None)
-        if not known or name not in FEATURES or None in (feature.stim_start, feature.stim_end):
+        if not is_efel or name not in FEATURES or None in (feature.stim_start, feature.stim_end):
             return feature
         settings = feature.double_settings, feature.int_settings, feature.string_settings
         if any(settings) or (name.startswith("ohmic") and feature.stimulus_current is None):
             return feature
-        self._known.append(feature)
-        return _AtOnce(len(self._known) - 1)
+        self._batched.append(feature)
+        return _AtOnce(len(self._batched) - 1)
 
-    def _scores(self, found: Responses) -> np.ndarray:
+    def _scores(self, result: Responses) -> np.ndarray:
         """(N, known) float64: scores of the features that are computed at once."""
         groups: dict[tuple, list[int]] = {}
-        for k, f in enumerate(self._known):
+        for k, f in enumerate(self._batched):
             step = _EFEL_STEP if f.interp_step is None else f.interp_step
             level = _EFEL_THRESHOLD if f.threshold is None else f.threshold
             window = f.stim_start, f.stim_end, f.stimulus_current
             key = (self._recordings.index(f.recording_names[""]), *window, level, step)
             groups.setdefault(key, []).append(k)
-        scores = np.empty((len(found.v), len(self._known)))
+        scores = np.empty((len(result.v), len(self._batched)))
         for (protocol, begin, end, current, level, step), members in groups.items():
             values = of_population.features(
-                found,
+                result,
                 protocol,
-                {self._known[k].efel_feature_name for k in members},
+                {self._batched[k].efel_feature_name for k in members},
                 (begin, end),
                 current=current,
                 threshold=level,
                 interp_step=step,
             )
             for k in members:
-                scores[:, k] = _score(self._known[k], values[self._known[k].efel_feature_name])
+                scores[:, k] = _score(self._batched[k], values[self._batched[k].efel_feature_name])
         return scores
 
 

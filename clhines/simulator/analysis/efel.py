@@ -38,11 +38,11 @@ def features(
         One for each trace, as `efel.get_feature_values` returns them.
     """
     traces = checked_traces(v, t, stim_start, stim_end, stimulus_current, 0.0, None)
-    given = [
+    efel_traces = [
         {"T": traces.t, "V": row, "stim_start": [begin], "stim_end": [end]}
         for row, begin, end in zip(traces.v, traces.stim_start, traces.stim_end, strict=True)
     ]
     if traces.current is not None:
-        for one, amplitude in zip(given, traces.current, strict=True):
+        for one, amplitude in zip(efel_traces, traces.current, strict=True):
             one["stimulus_current"] = [amplitude]
-    return efel.get_feature_values(given, list(names))
+    return efel.get_feature_values(efel_traces, list(names))

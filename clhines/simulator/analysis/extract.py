@@ -53,8 +53,8 @@ def voltage_after_stim(traces: Traces) -> np.ndarray:
     rest = t[-1] - end
     begin, last = end + rest * 0.25, end + rest * 0.75
     stop = np.minimum(np.searchsorted(t, last, side="right") + 1, len(t))
-    found = traces.mean(first_from(t, begin), stop)
-    return np.where(rest >= 0, found, np.nan)
+    means = traces.mean(first_from(t, begin), stop)
+    return np.where(rest >= 0, means, np.nan)
 
 
 def _stimulus(traces: Traces) -> tuple[np.ndarray, np.ndarray]:
@@ -157,12 +157,12 @@ def isi_values(traces: Traces) -> RaggedArray:
 
 def isi_cv(traces: Traces) -> np.ndarray:
     """Coefficient of variation of `ISI_values`, of two or more."""
-    found = traces.of(isi_values)
-    count = np.maximum(found.counts, 1)
-    mean = found.reduced(np.add) / count
-    squares = RaggedArray(found.offsets, (found.values - mean[found.rows]) ** 2)
+    intervals = traces.of(isi_values)
+    count = np.maximum(intervals.counts, 1)
+    mean = intervals.reduced(np.add) / count
+    squares = RaggedArray(intervals.offsets, (intervals.values - mean[intervals.rows]) ** 2)
     deviation = np.sqrt(squares.reduced(np.add) / np.maximum(count - 1, 1))
-    return np.where(found.counts > 1, deviation / mean, np.nan)
+    return np.where(intervals.counts > 1, deviation / mean, np.nan)
 
 
 def irregularity_index(traces: Traces) -> np.ndarray:
@@ -192,20 +192,20 @@ def adaptation_index(traces: Traces) -> np.ndarray:
     within = np.flatnonzero(rows[1:] == rows[:-1])
     before, after = isi.values[within], isi.values[within + 1]
     each = lists_of(rows[within], (after - before) / (after + before), len(isi))
-    found = each.reduced(np.add) / np.maximum(each.counts, 1)
-    return np.where(spikes.counts >= 4, found, np.nan)
+    means = each.reduced(np.add) / np.maximum(each.counts, 1)
+    return np.where(spikes.counts >= 4, means, np.nan)
 
 
 def min_ahp_values(traces: Traces) -> RaggedArray:
     """Voltages of the minima after the peaks, mV."""
-    found = traces.of(min_ahp_indices)
-    return RaggedArray(found.offsets, traces.v[found.rows, found.values])
+    samples = traces.of(min_ahp_indices)
+    return RaggedArray(samples.offsets, traces.v[samples.rows, samples.values])
 
 
 def ahp_depth(traces: Traces) -> RaggedArray:
     """Minima after the peaks minus `voltage_base`, mV; empty where that is not there."""
-    base, found = traces.of(voltage_base), traces.of(min_ahp_values)
-    depth = RaggedArray(found.offsets, found.values - base[found.rows])
+    base, minima = traces.of(voltage_base), traces.of(min_ahp_values)
+    depth = RaggedArray(minima.offsets, minima.values - base[minima.rows])
     return depth.where(~np.isnan(depth.values))
 
 
@@ -362,8 +362,8 @@ def extract(
     """
     wanted = known_features(names)
     check_stimulus(wanted, stim_start, stim_end)
-    given = v, t, stim_start, stim_end, stimulus_current, threshold, interp_step
-    traces = checked_traces(*given)
+    arguments = v, t, stim_start, stim_end, stimulus_current, threshold, interp_step
+    traces = checked_traces(*arguments)
     with np.errstate(divide="ignore", invalid="ignore"):  # peaks that coincide: inf and NaN
         return {name: traces.of(FEATURES[name]) for name in wanted}
 

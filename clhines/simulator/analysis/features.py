@@ -1,8 +1,9 @@
-"""Features of a run: a request, and features from what the run has kept of its traces."""
+"""Features of a run: the request, and their values from sums and segments of its traces."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -41,42 +42,38 @@ class WindowSums:
 
 @dataclass(frozen=True, eq=False)
 class _WindowsOnly(Traces):
-    """Traces without samples: what is asked of them in windows is noted."""
+    """Traces without samples, which note the requested windows."""
 
-    asked: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    requested: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
     def _note(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        self.asked.append((begin, end))
+        self.requested.append((begin, end))
         return np.full(len(self.stim_start), np.nan)
 
     mean = smallest = largest = _note
 
 
-@dataclass(frozen=True, eq=False)
-class _Streamed(Traces):
-    """Traces of which windows were taken in a run, in the order in which they are asked for."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _WindowedTraces(Traces):
+    """Traces whose windows a run has summed, in the order in which features request them."""
 
-    kept: WindowSums | None = None
-    taken: list[int] = field(default_factory=list)
+    window_sums: WindowSums
+    numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def _next(self, begin: np.ndarray, end: np.ndarray) -> tuple[int, np.ndarray]:
-        self.taken.append(len(self.taken))
-        return self.taken[-1], begin < end
+        return next(self.numbers), begin < end
 
     def mean(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
         k, some = self._next(begin, end)
-        assert self.kept is not None
-        return np.where(some, self.kept.sums[k] / np.where(some, end - begin, 1), np.nan)
+        return np.where(some, self.window_sums.sums[k] / np.where(some, end - begin, 1), np.nan)
 
     def smallest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
         k, some = self._next(begin, end)
-        assert self.kept is not None
-        return np.where(some, self.kept.smallest[k], np.nan)
+        return np.where(some, self.window_sums.smallest[k], np.nan)
 
     def largest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
         k, some = self._next(begin, end)
-        assert self.kept is not None
-        return np.where(some, self.kept.largest[k], np.nan)
+        return np.where(some, self.window_sums.largest[k], np.nan)
 
 
 class Features:
@@ -169,31 +166,31 @@ class Features:
             )
         traces = _WindowsOnly(**self._traces(t, count))  # type: ignore[arg-type]
         self._of_none(traces)
-        begin, end = (np.zeros((len(traces.asked), count), np.int64) for _ in range(2))
-        for k, (first, last) in enumerate(traces.asked):
+        begin, end = (np.zeros((len(traces.requested), count), np.int64) for _ in range(2))
+        for k, (first, last) in enumerate(traces.requested):
             begin[k], end[k] = first, last
         return begin, end
 
     def of_windows(self, t: np.ndarray, sums: WindowSums) -> dict[str, np.ndarray | RaggedArray]:
         """Return (m,) arrays or `RaggedArray` by name, of `voltage_at` (m, q); see `extract`."""
         segments, length = sums.segments, len(t)
-        traces = _Streamed(**self._traces(t, segments.count), kept=sums)  # type: ignore[arg-type]
-        found = segments.peaks(), segments.peak_voltages(), *segments.minima(length)
+        traces = _WindowedTraces(**self._traces(t, segments.count), window_sums=sums)  # type: ignore[arg-type]
+        spike_values = segments.peaks(), segments.peak_voltages(), *segments.minima(length)
         names = peak_indices, peak_voltage, min_ahp_indices, min_ahp_values
-        traces.done.update(zip(names, found, strict=True))
+        traces.done.update(zip(names, spike_values, strict=True))
         return self._computed(traces)
 
     def nothing(self, count: int) -> dict[str, np.ndarray | RaggedArray]:
-        """Return NaN and empty lists: those of a run that has failed."""
+        """Return NaN and empty lists, for a run that has failed."""
         v, t, none = np.zeros((count, 0)), np.arange(3.0), np.zeros(count)
-        found = self._of_none(_WindowsOnly(v, t, none, np.ones(count), none, self.threshold))
+        values = self._of_none(_WindowsOnly(v, t, none, np.ones(count), none, self.threshold))
         return {
             name: value if isinstance(value, RaggedArray) else np.full(np.shape(value), np.nan)
-            for name, value in found.items()
+            for name, value in values.items()
         }
 
     def _of_none(self, traces: _WindowsOnly) -> dict[str, np.ndarray | RaggedArray]:
-        """Compute features of traces without samples: their windows are asked for."""
+        """Compute features of traces without samples, to see which windows they request."""
         none = RaggedArray(np.zeros(len(traces.stim_start) + 1, np.int64), np.zeros(0, np.int64))
         values = RaggedArray(none.offsets, np.zeros(0))
         traces.done.update({peak_indices: none, min_ahp_indices: none})
@@ -208,18 +205,18 @@ class Features:
         }  # fmt: skip
 
     def _computed(self, traces: Traces) -> dict[str, np.ndarray | RaggedArray]:
-        found: dict[str, np.ndarray | RaggedArray] = {}
+        values: dict[str, np.ndarray | RaggedArray] = {}
         with np.errstate(divide="ignore", invalid="ignore"):  # peaks that coincide: inf and NaN
             for name in self.names:
-                found[name] = self._at(traces) if name == VOLTAGE_AT else traces.of(FEATURES[name])
-        return found
+                values[name] = self._at(traces) if name == VOLTAGE_AT else traces.of(FEATURES[name])
+        return values
 
     def _at(self, traces: Traces) -> np.ndarray:
-        t, found = traces.t, list[np.ndarray]()
+        t, columns = traces.t, list[np.ndarray]()
         for time in self.times:
             left = int(np.clip(np.searchsorted(t, time, side="right") - 1, 0, len(t) - 2))
             at = np.full(len(traces.stim_start), left)
             v, after = traces.mean(at, at + 1), traces.mean(at + 1, at + 2)
-            found.append(v + (after - v) / (t[left + 1] - t[left]) * (time - t[left]))
+            columns.append(v + (after - v) / (t[left + 1] - t[left]) * (time - t[left]))
         none = np.zeros((len(traces.stim_start), 0))
-        return np.stack(found, axis=1) if found else none
+        return np.stack(columns, axis=1) if columns else none

@@ -54,15 +54,15 @@ def timed_record_of(
     if not len(result.values):
         raise InputError(f"record is {record}; expected a result with records")
     number = as_whole_number("record", record, 0, len(result.values) - 1)
-    t, found = result.times[number], result.values[number]
-    kept = found.ndim == 2 and len(found) == len(t)
-    if not kept or (len(result.t) and not len(t)):  # `to` leaves none
+    t, values = result.times[number], result.values[number]
+    has_rows = values.ndim == 2 and len(values) == len(t)
+    if not has_rows or (len(result.t) and not len(t)):  # `to` leaves none
         raise InputError(
-            f"record {record} has shape {found.shape}; expected one without reduce and to"
+            f"record {record} has shape {values.shape}; expected one without reduce and to"
         )
     if len(t) < least:
         raise InputError(f"record {record} has {len(t)} times; expected {least} or more")
-    return t, found
+    return t, values
 
 
 def cells_of(result: ResultLike, num_cells: int) -> int:
@@ -77,16 +77,16 @@ def check_population(population: object) -> None:
         raise InputError(f"population is {type(population).__name__}; expected clhines.Population")
 
 
-def check_names(what: str, given: Mapping[str, object], expected: Iterable[str]) -> None:
+def check_names(what: str, mapping: Mapping[str, object], expected: Iterable[str]) -> None:
     names = tuple(expected)
-    if not isinstance(given, Mapping):
-        raise InputError(f"{what} is {shown(given)}; expected a mapping of {', '.join(names)}")
-    for name in given:
+    if not isinstance(mapping, Mapping):
+        raise InputError(f"{what} is {shown(mapping)}; expected a mapping of {', '.join(names)}")
+    for name in mapping:
         if name not in names:
             raise InputError(
                 f"{what} has {shown(name)}; expected {', '.join(names)}{meant(name, names)}"
             )
-    missing = [name for name in names if name not in given]
+    missing = [name for name in names if name not in mapping]
     if missing:
         raise InputError(f"{what} lacks {missing[0]}; expected {', '.join(names)}")
 

@@ -57,10 +57,10 @@ class Simulator:
             raise InputError(f"features is {shown(features)}; expected (protocol, feature) pairs")
         for protocol, name in self.features:
             if protocol not in population.protocols:
-                known = population.protocols
+                protocols = population.protocols
                 raise InputError(
-                    f"features has protocol {shown(protocol)}; expected {', '.join(known)}"
-                    f"{meant(protocol, known)}"
+                    f"features has protocol {shown(protocol)}; expected {', '.join(protocols)}"
+                    f"{meant(protocol, protocols)}"
                 )
             if name not in FEATURES:
                 raise InputError(
@@ -88,11 +88,11 @@ class Simulator:
         if not isinstance(theta, torch.Tensor):
             raise InputError(f"theta is {type(theta).__name__}; expected a torch.Tensor")
         sets = np.atleast_2d(theta.detach().cpu().numpy().astype(np.float64))
-        found = self.population.evaluate(sets)
+        result = self.population.evaluate(sets)
         columns = np.empty((len(sets), len(self.features)))
         for protocol in self._used:
             values = of_population.features(
-                found,
+                result,
                 self.population.protocols.index(protocol),
                 {name for of, name in self.features if of == protocol},
                 self._stimuli[protocol],

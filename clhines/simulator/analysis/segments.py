@@ -77,19 +77,19 @@ class TraceSegments:
         last = np.append(rows[1:] != rows[:-1], True)[: len(rows)]
         next_peak = np.append(peak[1:], -1)[: len(peak)]
         end = np.where(last, length, self.top[next_peak])
-        found, v = self._next_rest(peak, length)
+        sample, v = self._next_rest(peak, length)
         same = begin >= end  # two peaks that are one sample
-        found, v = np.where(same, begin, found), np.where(same, self.top_v[peak], v)
-        none = np.flatnonzero((found + 2 >= end) & ~same)
+        sample, v = np.where(same, begin, sample), np.where(same, self.top_v[peak], v)
+        none = np.flatnonzero((sample + 2 >= end) & ~same)
         # before and after the top of each segment in turn: the smallest from one top to the next
         values = np.stack([self.before_v, self.after_v], axis=1).reshape(1, -1)
         samples = np.stack([self.before, self.after], axis=1).reshape(-1)
         beyond = np.searchsorted(self.row, rows, side="right")
         stop = np.where(last, 2 * beyond, 2 * next_peak + 1)
         at = first_extreme(values, np.zeros(len(none), np.int64), 2 * peak[none] + 1, stop[none])
-        found[none], v[none] = samples[at], values[0, at]
-        kept = found != length - 1
-        return tuple(lists_of(rows[kept], a[kept], self.count) for a in (found, v))  # type: ignore[return-value]
+        sample[none], v[none] = samples[at], values[0, at]
+        kept = sample != length - 1
+        return tuple(lists_of(rows[kept], a[kept], self.count) for a in (sample, v))  # type: ignore[return-value]
 
     def _next_rest(self, peak: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
         """First sample after each peak, and its voltage, that neither of the next two is below."""
@@ -99,10 +99,13 @@ class TraceSegments:
         later = following[peak + 1] if len(peak) else peak
         inside = np.minimum(later, len(number) - 1)
         there = (later < len(number)) & (self.row[inside] == self.row[peak])
-        found = np.where(there, self.any_rest[inside], length)
+        sample = np.where(there, self.any_rest[inside], length)
         v = np.where(there, self.any_rest_v[inside], np.nan)
-        own = self.rest[peak] >= 0
-        return (np.where(own, self.rest[peak], found), np.where(own, self.rest_v[peak], v))
+        has_rest = self.rest[peak] >= 0
+        return (
+            np.where(has_rest, self.rest[peak], sample),
+            np.where(has_rest, self.rest_v[peak], v),
+        )
 
 
 def segments_of(v: np.ndarray, threshold: float) -> TraceSegments:
@@ -119,10 +122,10 @@ def segments_of(v: np.ndarray, threshold: float) -> TraceSegments:
 
     def extreme(values: np.ndarray, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
         """Flat index of the first smallest, -1 where there is no sample."""
-        found, some = np.full(len(first), -1), np.flatnonzero(first < stop)
-        none = np.zeros(len(some), np.int64)
-        found[some] = first_extreme(values[None], none, first[some], stop[some])
-        return found
+        place, nonempty = np.full(len(first), -1), np.flatnonzero(first < stop)
+        none = np.zeros(len(nonempty), np.int64)
+        place[nonempty] = first_extreme(values[None], none, first[nonempty], stop[nonempty])
+        return place
 
     def local(first: np.ndarray) -> np.ndarray:
         at = row * length + following[first]
@@ -143,26 +146,26 @@ def packed(segments: TraceSegments) -> np.ndarray:
     number = np.bincount(segments.row, minlength=segments.count)
     fields = [getattr(segments, name) for name in (*INTEGERS, *REALS)]
     most = int(number.max(initial=0))
-    found = np.full((most, len(fields), segments.count), np.nan)
+    table = np.full((most, len(fields), segments.count), np.nan)
     rank = np.arange(len(segments.row)) - offsets(number)[:-1][segments.row]
-    found[rank, :, segments.row] = np.stack(fields, axis=1)
+    table[rank, :, segments.row] = np.stack(fields, axis=1)
     head = np.stack([np.zeros_like(number), number]).astype(np.float64)
-    return np.concatenate([head, found.reshape(most * len(fields), segments.count)])
+    return np.concatenate([head, table.reshape(most * len(fields), segments.count)])
 
 
 def joined(blocks: list[np.ndarray]) -> TraceSegments:
     """Join `packed` segments of the chunks of a run; what is not final is of the last one."""
     fields, count = len(INTEGERS) + len(REALS), blocks[0].shape[1]
-    found, rows, order = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+    tables, rows, order = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for k, block in enumerate(blocks):
         number = block[1 if k == len(blocks) - 1 else 0].astype(np.int64)
         values = block[2:].reshape((len(block) - 2) // fields, fields, count)
         rank, row = np.nonzero(np.arange(len(values))[:, None] < number)
-        found.append(values[rank, :, row])
+        tables.append(values[rank, :, row])
         rows.append(row)
         order.append(np.full(len(row), k))
     row = np.concatenate(rows)
-    values = np.concatenate(found)
+    values = np.concatenate(tables)
     sorted_by = np.lexsort((values[:, 1], row))
     row, values = row[sorted_by], values[sorted_by]
     named = {

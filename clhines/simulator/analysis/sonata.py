@@ -93,8 +93,8 @@ def write_report(
     t, values = timed_record_of(result, record, 2)
     columns = values.shape[1]
     cell = _numbers("cells", cells, columns)
-    given = np.zeros(columns, int) if elements is None else elements
-    element = _numbers("elements", given, columns)
+    elements = np.zeros(columns, int) if elements is None else elements
+    element = _numbers("elements", elements, columns)
     order = np.argsort(cell, kind="stable")
     ids, first = np.unique(cell[order], return_index=True)
     step = float(t[-1] - t[0]) / (len(t) - 1)
@@ -129,9 +129,9 @@ def _check_population(population: str) -> None:
         raise InputError(f"population is {shown(population)}; expected a name without '/'")
 
 
-def _numbers(name: str, given: ArrayLike, count: int) -> np.ndarray:
+def _numbers(name: str, values: ArrayLike, count: int) -> np.ndarray:
     """(count,) int64: numbers of cells or elements, checked."""
-    numbers = as_array(name, given)
+    numbers = as_array(name, values)
     if numbers.shape != (count,) or not np.issubdtype(numbers.dtype, np.integer):
         raise InputError(
             f"{name} is {numbers.dtype} of shape {numbers.shape}; expected ({count},) whole "

@@ -63,14 +63,14 @@ def reduced(ufunc: np.ufunc, v: np.ndarray, begin: np.ndarray, end: np.ndarray) 
 
 def mean(v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
     """(m,) float64, mV: mean of ``v[k, begin[k]:end[k]]``, added in order as a lane does."""
-    found, size = np.full(len(v), np.nan), v.shape[1] + 1
+    means, size = np.full(len(v), np.nan), v.shape[1] + 1
     windows, which = np.unique(begin * size + end, return_inverse=True)
     for k, (first, last) in enumerate(zip(*np.divmod(windows, size), strict=True)):
         rows = np.flatnonzero(which == k)
         if first < last:
             added = np.add.accumulate(v[rows, first:last], axis=1)[:, -1]
-            found[rows] = added / (last - first)
-    return found
+            means[rows] = added / (last - first)
+    return means
 
 
 def checked_traces(
@@ -192,19 +192,19 @@ class RaggedArray:
 
     def reduced(self, ufunc: np.ufunc, empty: float = np.nan) -> np.ndarray:
         """(m,) float64: a reduction of each list, `empty` of those without values."""
-        found = np.full(len(self), empty)
-        some = np.flatnonzero(self.counts)
-        if len(some):
-            found[some] = ufunc.reduceat(self.values, self.offsets[:-1][some])
-        return found
+        reductions = np.full(len(self), empty)
+        nonempty = np.flatnonzero(self.counts)
+        if len(nonempty):
+            reductions[nonempty] = ufunc.reduceat(self.values, self.offsets[:-1][nonempty])
+        return reductions
 
     def at(self, k: int) -> np.ndarray:
         """(m,) float64: value k of each list, from the end if negative, NaN where it is short."""
-        found = np.full(len(self), np.nan)
+        values = np.full(len(self), np.nan)
         long = self.counts > k if k >= 0 else self.counts >= -k
         base = self.offsets[:-1] if k >= 0 else self.offsets[1:]
-        found[long] = self.values[base[long] + k]
-        return found
+        values[long] = self.values[base[long] + k]
+        return values
 
 
 def lists_of(rows: np.ndarray, values: np.ndarray, count: int) -> RaggedArray:
@@ -246,11 +246,11 @@ def min_ahp_indices(traces: Traces) -> RaggedArray:
     end = np.append(begin[1:], length)
     end[peaks.offsets[1:][peaks.counts > 0] - 1] = length
     following = following_local(v)
-    found = following[rows, begin]
-    found = np.where(begin < end, found, begin)  # two peaks that are one sample
-    none = np.flatnonzero((found + 2 >= end) & (begin < end))
-    found[none] = first_extreme(v, rows[none], begin[none], end[none])
-    return lists_of(rows, found, len(v)).where(found != length - 1)
+    sample = following[rows, begin]
+    sample = np.where(begin < end, sample, begin)  # two peaks that are one sample
+    none = np.flatnonzero((sample + 2 >= end) & (begin < end))
+    sample[none] = first_extreme(v, rows[none], begin[none], end[none])
+    return lists_of(rows, sample, len(v)).where(sample != length - 1)
 
 
 def following_local(v: np.ndarray) -> np.ndarray:

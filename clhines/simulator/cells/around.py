@@ -1,8 +1,8 @@
-"""Around: nodes that lie around others, so that a membrane's current flows into them.
+"""Nodes that enclose others: layers outside of a cell, as in NEURON's `extracellular`.
 
-The current through the membrane of a node goes to the ground, or into the node around it, from
-there through a conductance and a capacitance into the next one, and so on: layers outside of a
-cell, as those of NEURON's `extracellular`. The nodes around neighbours may be neighbours, too.
+The current through the membrane of a node flows to the ground, or into its enclosing node, and from
+there through a conductance and a capacitance into the next one. The nodes around neighbours may be
+neighbours, too.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class Enclosing:
-    """Nodes around others."""
+    """The enclosing node of each node, and conductances between layers."""
 
-    node: np.ndarray  # (n,) int64: the one around each, -1 for none
-    g: np.ndarray  # (n,) float64, µS: from one that is around another to what is around it
+    node: np.ndarray  # (n,) int64: the enclosing node, -1 for none
+    g: np.ndarray  # (n,) float64, µS: from an enclosing node to its own enclosing node, or ground
 
     @cached_property
     def inner(self) -> np.ndarray:
-        """(n,) bool: nodes that are around none."""
+        """(n,) bool: nodes that enclose no other."""
         inner = np.ones(len(self.node), bool)
         inner[self.node[self.node >= 0]] = False
         return inner
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """(layers + 1, m) int64: nodes that are around none, ascending, and those around them."""
+        """(layers + 1, m) int64: nodes that enclose no other, ascending, then layer by layer."""
         rows = [np.flatnonzero(self.inner)]
         while (rows[-1] >= 0).any() and len(rows) <= len(self.node):
             rows.append(np.where(rows[-1] < 0, -1, self.node[rows[-1]]))
@@ -54,56 +54,60 @@ def as_around(
     around: ArrayLike,
     g_around: ArrayLike | None,
 ) -> Enclosing:
-    """Check the nodes around others of a network; see `Network.from_arrays`."""
+    """Check enclosing nodes; see `Network.from_arrays`."""
     n = forest.num_nodes
     node = as_array("around", around)
-    given = np.zeros(n) if g_around is None else as_array("g_around", g_around, unit="uS")
-    g = as_real("g_around", given)
+    values = np.zeros(n) if g_around is None else as_array("g_around", g_around, unit="uS")
+    g = as_real("g_around", values)
     for name, array in (("around", node), ("g_around", g)):
         if array.shape != (n,):
             raise InputError(f"{name} has shape {array.shape}; expected ({n},), one for each node")
     if node.dtype.kind not in "iu" or (node < -1).any() or (node >= n).any():
         raise InputError(f"around has other values than -1 and whole numbers below {n}")
-    found = Enclosing(node.astype(np.int64), g)
-    has = np.flatnonzero(found.node >= 0)
+    enclosing = Enclosing(node.astype(np.int64), g)
+    inside = np.flatnonzero(enclosing.node >= 0)
     cell = stretch_of(forest.cell_offsets, np.arange(n))
-    times = np.bincount(found.node[has], minlength=n)
-    outer = times > 0
-    rows = found.rows
-    some = rows[:, rows[1] >= 0] if len(rows) > 1 else rows[:, :0]
+    times = np.bincount(enclosing.node[inside], minlength=n)
+    outer, rows = times > 0, enclosing.rows
+    other_cell = inside[cell[enclosing.node[inside]] != cell[inside]]
+    layered = rows[:, rows[1] >= 0] if len(rows) > 1 else rows[:, :0]
+    fewer_layers = layered[:, (layered < 0).any(0)][0]
+    strays = _strays(forest.parent, g_axial, rows)
     for wrong, what in (
         (times > 1, "is around several nodes"),
-        (_of(has[cell[found.node[has]] != cell[has]], n), "has a node of another cell around it"),
-        (_of(np.setdiff1d(np.arange(n), rows), n), "is around itself"),
-        (_of(some[:, (some < 0).any(0)][0], n), "has fewer layers around it than others"),
+        (_mask(other_cell, n), "has a node of another cell around it"),
+        (_mask(np.setdiff1d(np.arange(n), rows), n), "is around itself"),
+        (_mask(fewer_layers, n), "has fewer layers around it than others"),
         (outer & (area > 0), "is around another and has an area"),
         (~outer & (g != 0), "is around none and has a g_around"),
         (g < 0, "has a g_around below 0"),
         (outer & (forest.parent < 0), "is around another and is a root or soma"),
-        (_strays(forest.parent, g_axial, rows), "is connected to one that is not around"
-         " a neighbour of the node that it is around"),
-    ):  # fmt: skip
+        (
+            strays,
+            "is connected to one that is not around a neighbour of the node that it is around",
+        ),
+    ):
         if wrong.any():
             raise InputError(f"node {int(np.argmax(wrong))} {what}")
     if len(rows) == 2:
         raise InputError("there is one layer around nodes; expected two or more")
-    return found
+    return enclosing
 
 
-def _of(nodes: np.ndarray, n: int) -> np.ndarray:
+def _mask(nodes: np.ndarray, n: int) -> np.ndarray:
     mask = np.zeros(n, bool)
     mask[nodes] = True
     return mask
 
 
 def _strays(parent: np.ndarray, g_axial: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """(n,) bool: nodes connected to others than those of their layer at a neighbour."""
+    """(n,) bool: nodes connected to other nodes than those of their layer at a neighbour."""
     n = len(parent)
     layer, column = np.zeros(n, np.int64), inverse(rows[0], n)
     for k, nodes in enumerate(rows):
         layer[nodes[nodes >= 0]], column[nodes[nodes >= 0]] = k, np.flatnonzero(nodes >= 0)
     child = np.flatnonzero((parent >= 0) & ((g_axial != 0) | (layer == 0)))
     above = parent[child]
-    own, other = rows[0][column[child]], rows[0][column[above]]
-    joined = (parent[own] == other) | (parent[other] == own)
-    return _of(child[(layer[child] != layer[above]) | ~joined], n)
+    inner, other = rows[0][column[child]], rows[0][column[above]]
+    joined = (parent[inner] == other) | (parent[other] == inner)
+    return _mask(child[(layer[child] != layer[above]) | ~joined], n)

@@ -363,10 +363,10 @@ class Cable:
             raise InputError(f"x has shape {at.shape}; expected that of section, {s.shape}")
         s, at = np.broadcast_arrays(s, at)
         first, junction = _first_nodes(self.sections, self.nseg)
-        found = first[s] + np.minimum((at * self.nseg[s]).astype(np.int64), self.nseg[s] - 1)
-        found = np.where((at == 1) & (junction[s] >= 0), junction[s], found)
-        found = np.where((at == 0) & (self.parent[first[s]] >= 0), self.parent[first[s]], found)
-        return int(found[0]) if np.ndim(section) == np.ndim(x) == 0 else found
+        node = first[s] + np.minimum((at * self.nseg[s]).astype(np.int64), self.nseg[s] - 1)
+        node = np.where((at == 1) & (junction[s] >= 0), junction[s], node)
+        node = np.where((at == 0) & (self.parent[first[s]] >= 0), self.parent[first[s]], node)
+        return int(node[0]) if np.ndim(section) == np.ndim(x) == 0 else node
 
     def system(
         self, dt: float, g_pas: float | np.ndarray = 1e-4, e_pas: float | np.ndarray = -65.0
@@ -606,12 +606,12 @@ def check_cables(cables: object) -> list[Cable]:
         cables = [cables]
     if not isinstance(cables, Iterable) or isinstance(cables, np.ndarray):
         raise InputError(f"cables is {type(cables).__name__}; expected a Cable, or several")
-    found = list(cables)
-    for k, cable in enumerate(found):
+    checked = list(cables)
+    for k, cable in enumerate(checked):
         if not isinstance(cable, Cable):
             raise InputError(
                 f"cables[{k}] is {type(cable).__name__}; expected a Cable, of discretise()"
             )
-    if not found:
+    if not checked:
         raise InputError("got no cables; expected at least one")
-    return found
+    return checked

@@ -201,22 +201,22 @@ def _nearest(
     order: list[int],
     parent: np.ndarray,
     within: np.ndarray,
-    known: np.ndarray,
+    has_radius: np.ndarray,
     radius: np.ndarray,
     edge: np.ndarray,
     away: bool = False,
 ) -> np.ndarray:
     """(n, 2) radius and distance of the nearest known sample above, or `away` from the root."""
-    found = np.full((len(parent), 2), (np.nan, np.inf))
+    nearest = np.full((len(parent), 2), (np.nan, np.inf))
     for i in order:
         p = int(parent[i])
         if not within[i]:
             continue
         here, there = (p, i) if away else (i, p)
-        value, distance = (radius[there], 0.0) if known[there] else found[there]
-        if distance + edge[i] < found[here, 1] and np.isfinite(value):
-            found[here] = value, distance + edge[i]
-    return found
+        value, distance = (radius[there], 0.0) if has_radius[there] else nearest[there]
+        if distance + edge[i] < nearest[here, 1] and np.isfinite(value):
+            nearest[here] = value, distance + edge[i]
+    return nearest
 
 
 def repaired(cell: Morphology, repair: str | None) -> Morphology:

@@ -139,8 +139,8 @@ class Sections:
     ) -> np.ndarray:
         """Odd numbers of segments, by NEURON's d_lambda rule."""
         d_lambda = as_positive("d_lambda", d_lambda)
-        given = (("Ra", Ra, "ohm cm"), ("cm", cm, "uF/cm2"))
-        Ra, cm = (per_section(n, v, self.num_sections, unit) for n, v, unit in given)
+        arguments = (("Ra", Ra, "ohm cm"), ("cm", cm, "uF/cm2"))
+        Ra, cm = (per_section(n, v, self.num_sections, unit) for n, v, unit in arguments)
         diameter = self.points[:, 3].astype(np.float64)
         inside = np.ones(len(diameter) - 1, dtype=bool)  # no frustum between two sections
         inside[self.offsets[1:-1] - 1] = False

@@ -133,7 +133,7 @@ def _compiled(
     groups = placed(changes.groups(network.groups), structure.around)
     wiring = inside(network).wiring.changed(changes)
     of_nodes = nodes_of(groups, structure, times[1])
-    features = of_network(added, groups, wiring.given)
+    features = of_network(added, groups, wiring.calls)
     exact = bool(features - GRID) or (bool(features) and has_short(wiring, added, dt))
     kinds, instances = _kinds(network, groups, stored)
     first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
@@ -156,7 +156,7 @@ def _compiled(
     cells = Sources(network, 0, network.soma, threshold, np.zeros(len(threshold)))
     added_fields = fields_of(
         added, cells, kinds, instances, of_nodes, network.celsius,
-        (at_times.given, at_times.outside), times[2],
+        (at_times.calls, at_times.outside), times[2],
     )  # fmt: skip
     model = Model(
         forest=network.forest,
@@ -339,7 +339,7 @@ def copied_model(network: Network, copied: Copied, once: Model, secondorder: obj
         alike=Alike(once, copied.sources, copied.connections),
         **fields_of(
             added, cells, kinds, instances, once.of_nodes, network.celsius,
-            (wiring.given, wiring.outside), secondorder,
+            (wiring.calls, wiring.outside), secondorder,
             tuple(_ion(ion, n, copies) for ion in once.ions),
         ),
     )  # fmt: skip
@@ -373,7 +373,7 @@ _COLUMNS: tuple[np.ndarray, ...] = tuple(
 
 def given_weights(wiring: Wiring) -> np.ndarray:
     """(w,) float64: weights of all connections, in the order given."""
-    rows = (columns[3] for columns in wiring.given)
+    rows = (columns[3] for columns in wiring.calls)
     return joined([r[:, 0] if r.shape[1] == 1 else r.ravel() for r in rows], float)
 
 
@@ -397,7 +397,7 @@ def divided(
     for group, begin in added.emitters:
         sends[begin : begin + len(group)] = True
     masks, exactly = [np.zeros(0, bool)], added.exact or added.bins or bool(added.steered)
-    for columns in wiring.given:
+    for columns in wiring.calls:
         source, of_group, _, rows, delay, plastic = columns
         on_grid = np.zeros(len(source), bool)
         if len(of_group):

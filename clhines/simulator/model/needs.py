@@ -123,7 +123,7 @@ def _has_more(program: Program) -> bool:
 def of_network(
     added: Added, groups: Sequence[Group], connections: Sequence[tuple[np.ndarray, ...]]
 ) -> frozenset[str]:
-    """Needs that are known before a model is made; `connections` are `Wiring.given`."""
+    """Needs that are known before a model is made; `connections` are `Wiring.calls`."""
     found = {
         "exact_times": added.exact,
         "detectors": any(len(s) and not s.times for s in added.sources),

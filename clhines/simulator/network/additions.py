@@ -1,4 +1,4 @@
-"""Additions: what users may give a network besides cells, mechanisms and plain connections."""
+"""Additions: everything in a network besides cells, mechanisms and connections."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _GIDS = 2**31  # NEURON's are int32
 @unchangeable("another one, by add_detector() or spike_source()")
 @dataclass(frozen=True, eq=False)
 class Sources:
-    """Things that send events: detectors at nodes, or trains of given times.
+    """Sources of events: detectors at nodes, or trains of spikes.
 
     Attributes
     ----------
@@ -64,7 +64,9 @@ class Sources:
 
 
 @dataclass(frozen=True, eq=False)
-class IonGiven:
+class IonValues:
+    """Values of an ion at nodes, see `Network.ion`."""
+
     name: str
     nodes: np.ndarray
     valence: float | None
@@ -72,7 +74,9 @@ class IonGiven:
 
 
 @dataclass(frozen=True, eq=False)
-class PlayGiven:
+class PlayedParameter:
+    """Values of a parameter in time, see `Network.play`."""
+
     group: int
     index: int
     parameter: str
@@ -84,20 +88,20 @@ class PlayGiven:
 
 @dataclass(eq=False)
 class Added:
-    """All of a network besides cells, mechanisms and plain connections."""
+    """Everything in a network besides cells, mechanisms and connections."""
 
     network: Any
     num_nodes: int
     num_sources: int
     sources: list[Sources] = field(default_factory=list)
     emitters: list[tuple[Group, int]] = field(default_factory=list)
-    ions: list[IonGiven] = field(default_factory=list)
+    ions: list[IonValues] = field(default_factory=list)
     pointers: list[tuple[int, str, np.ndarray, np.ndarray]] = field(default_factory=list)
     # group, pointer that it writes, instances; group, variable and instances to which it points
     written: list[tuple[int, str, np.ndarray, int, str, np.ndarray]] = field(default_factory=list)
     # group, pointer to weights that its events set; connections and which of their weights
     steered: list[tuple[int, str, np.ndarray, np.ndarray]] = field(default_factory=list)
-    plays: list[PlayGiven] = field(default_factory=list)
+    plays: list[PlayedParameter] = field(default_factory=list)
     streams: list[tuple[int, str, np.ndarray]] = field(default_factory=list)
     random_index: int = 0
     bins: bool = False  # in bins of a step, as NEURON with ``CVode.queue_mode(1, 0)``
@@ -125,11 +129,11 @@ class Added:
         zero = np.zeros(len(checked))
         return self._source(np.full(len(checked), -1), zero, zero, checked)
 
-    def _source(self, *given: Any) -> Sources:
-        found = Sources(self.network, self.num_sources, *given)
-        self.sources.append(found)
-        self.num_sources += len(found)
-        return found
+    def _source(self, *columns: Any) -> Sources:
+        sources = Sources(self.network, self.num_sources, *columns)
+        self.sources.append(sources)
+        self.num_sources += len(sources)
+        return sources
 
     def emits(self, group: Group) -> None:
         """Give numbers to the instances of a group that sends events."""
@@ -160,30 +164,30 @@ class Added:
         return gids
 
     def by_gid(self, gids: np.ndarray) -> np.ndarray:
-        """Return the numbers of sources; cells that are not here get some, as other ranks' have."""
-        own: Any = inside(self.network).gids
-        found = place_of(own, gids, np.arange(len(own)))
-        away = np.flatnonzero(found < 0)
+        """Return the numbers of sources; cells of other ranks get new numbers."""
+        gids_here: Any = inside(self.network).gids
+        sources = place_of(gids_here, gids, np.arange(len(gids_here)))
+        away = np.flatnonzero(sources < 0)
         if not len(away):
-            return found
-        known, numbers = self.heard
-        new = np.setdiff1d(gids[away], known)
+            return sources
+        heard_gids, numbers = self.heard
+        new = np.setdiff1d(gids[away], heard_gids)
         if len(new):
             first, self.num_sources = self.num_sources, self.num_sources + len(new)
-            known = np.append(known, new)
+            heard_gids = np.append(heard_gids, new)
             numbers = np.append(numbers, first + np.arange(len(new)))
-            self.heard = known, numbers
-        found[away] = numbers[place_of(known, gids[away])]
-        return found
+            self.heard = heard_gids, numbers
+        sources[away] = numbers[place_of(heard_gids, gids[away])]
+        return sources
 
     def shown(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the numbers of sources as users know them: gids, where cells have some."""
+        """Return the numbers of sources that users know: gids, if cells have them."""
         gids = inside(self.network).gids
         if gids is None:
             return numbers
-        found = np.arange(self.num_sources)
-        found[: len(gids)], found[self.heard[1]] = gids, self.heard[0]
-        return found[numbers]
+        names = np.arange(self.num_sources)
+        names[: len(gids)], names[self.heard[1]] = gids, self.heard[0]
+        return names[numbers]
 
     def source_numbers(self, source: object, index: ArrayLike | None) -> np.ndarray:
         if isinstance(source, Sources):
@@ -207,16 +211,20 @@ class Added:
         return first + as_indices("source_index", index, count, what)
 
     def ion(
-        self, name: str, nodes: ArrayLike, valence: float | None, given: Mapping[str, ArrayLike]
+        self,
+        name: str,
+        nodes: ArrayLike,
+        valence: float | None,
+        values_by_name: Mapping[str, ArrayLike],
     ) -> None:
         inside(self.network).check_not_frozen("ion()")
         if not isinstance(name, str) or not (name.isascii() and name.isidentifier()):
             raise InputError(f"ion is {shown(name)}; expected a name like 'ca'")
         where = as_indices("nodes", nodes, self.num_nodes, "node")
         units = {"e": "mV", "ci": "mM", "co": "mM"}
-        values = {k: spread(k, v, len(where), unit=units.get(k)) for k, v in given.items()}
+        values = {k: spread(k, v, len(where), unit=units.get(k)) for k, v in values_by_name.items()}
         charge = None if valence is None else as_number("valence", valence)
-        self.ions.append(IonGiven(name, where, charge, values))
+        self.ions.append(IonValues(name, where, charge, values))
 
     def set_pointer(
         self,
@@ -228,11 +236,11 @@ class Added:
         inside(self.network).check_not_frozen("set_pointer()")
         places = self._instances(group, index)
         program = group.mechanism.program
-        known = (*program.pointers, *program.written)
-        if name not in known:
+        pointers = (*program.pointers, *program.written)
+        if name not in pointers:
             raise InputError(
                 f"{group.mechanism.name} has no pointer {shown(name)}; expected one of "
-                f"{', '.join(known) or 'none'}"
+                f"{', '.join(pointers) or 'none'}"
             )
         if name in (*program.written, *program.assigned) or isinstance(to, tuple):
             self._variable(group, name, places, to)
@@ -278,8 +286,8 @@ class Added:
             raise InputError(f"{group.mechanism.name} has no parameter {shown(name)}")
         if fixed := group.mechanism.program.fixed.get(name):
             raise InputError(f"{group.mechanism.name}: {name} is {fixed}; expected another one")
-        given = ("t", t, "ms"), ("y", y, group.mechanism.units.get(name))
-        times, values = (as_real(k, as_array(k, a, unit=unit)) for k, a, unit in given)
+        arguments = ("t", t, "ms"), ("y", y, group.mechanism.units.get(name))
+        times, values = (as_real(k, as_array(k, a, unit=unit)) for k, a, unit in arguments)
         if not times.size:
             raise InputError(f"t of {name} is empty; expected one time or more")
         if times.ndim != 1 or times.shape != values.shape:
@@ -287,7 +295,7 @@ class Added:
         if (np.diff(times) < 0).any():
             raise InputError("t goes back in time; expected ascending times")
         at, continuous = (group.number, int(index)), as_switch("continuous", continuous)
-        self.plays.append(PlayGiven(*at, name, times, values, continuous, after_events))
+        self.plays.append(PlayedParameter(*at, name, times, values, continuous, after_events))
 
     def random(self, group: Group, name: str, ids: ArrayLike, index: int) -> None:
         inside(self.network).check_not_frozen("random()")
@@ -331,7 +339,7 @@ def _as_gids(name: str, values: object) -> np.ndarray:
 
 
 def _for_each(name: str, what: str, values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return one value per instance, from one for all or one each."""
+    """Return a value per instance, from one value for all or one each."""
     values = values if len(values) != 1 else np.repeat(values, len(places))
     if len(values) != len(places):
         raise InputError(f"{name} has {len(values)} {what} for {len(places)} instances")

@@ -1,4 +1,4 @@
-"""Changes: values that take the place of those of a frozen network, for one simulation of it."""
+"""Changes of the values of a frozen network, for one simulation of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class ParameterValue:
     by: str  # ``all``, ``cell`` or ``instance``
 
     @property
-    def given(self) -> object:
+    def argument(self) -> object:
+        """The value as an argument of `Network.insert`."""
         if self.by == "all":
             return float(self.numbers[0])
         return PerCell(self.numbers) if self.by == "cell" else self.numbers
@@ -35,7 +36,10 @@ class ParameterValue:
 
 @dataclass(eq=False)
 class Changes:
-    """All that differs from the network; what is `stored` has a value per instance in memory."""
+    """All differences from the network.
+
+    `stored` are parameters, by mechanism and name, that have a value per instance in memory.
+    """
 
     parameters: dict[int, dict[str, ParameterValue]] = field(default_factory=dict)
     stored: set[tuple[str, str]] = field(default_factory=set)
@@ -46,28 +50,28 @@ class Changes:
 
     @property
     def any(self) -> bool:
-        found = self.parameters or self.stored or self.weight is not None
-        return bool(found) or self.events is not None
+        changed = self.parameters or self.stored or self.weight is not None
+        return bool(changed) or self.events is not None
 
     def groups(self, groups: Sequence[Group]) -> list[Group]:
         return [self._changed(group) for group in groups]
 
     def _changed(self, group: Group) -> Group:
-        known = self.parameters.get(group.number)
-        if not known:
+        new_values = self.parameters.get(group.number)
+        if not new_values:
             return group
         values = dict(group.parameters)
-        for name, value in known.items():
+        for name, value in new_values.items():
             values[name] = inside(group.network).parameter(
-                group.mechanism.name, name, value.given, group.nodes
+                group.mechanism.name, name, value.argument, group.nodes
             )
-        own = group.network, group.number, group.mechanism, group.nodes
-        return Group(*own, values, group.in_round)
+        unchanged = group.network, group.number, group.mechanism, group.nodes
+        return Group(*unchanged, values, group.in_round)
 
     def value_of(self, group: Group, name: str) -> ParameterValue:
-        known = self.parameters.get(group.number, {}).get(name)
-        if known is not None:
-            return known
+        changed = self.parameters.get(group.number, {}).get(name)
+        if changed is not None:
+            return changed
         key = group.number, name
         if key not in self._first:
             value = group.parameters[name]
@@ -77,7 +81,7 @@ class Changes:
 
 
 def as_value(group: Group, name: str, value: object) -> ParameterValue:
-    """Check a new value of a parameter of the group alone; one per cell stays one per cell."""
+    """Check a new value of a parameter; a value per cell stays a value per cell."""
     mechanism, network = group.mechanism, group.network
     program = mechanism.program
     check_parameter(mechanism.name, name, program.settable)
@@ -99,9 +103,9 @@ def as_value(group: Group, name: str, value: object) -> ParameterValue:
         of_others = len(group), 1, forest.num_nodes, int(forest.sizes[0])
         if array.shape == (forest.num_cells,) and forest.num_cells not in of_others:
             return ParameterValue(as_real(f"{mechanism.name}: {name}", array), "cell")
-    found = inside(network).parameter(mechanism.name, name, value, group.nodes, unit)
-    whole = isinstance(found, np.ndarray)
-    return ParameterValue(np.atleast_1d(np.float64(found)), "instance" if whole else "all")
+    checked = inside(network).parameter(mechanism.name, name, value, group.nodes, unit)
+    whole = isinstance(checked, np.ndarray)
+    return ParameterValue(np.atleast_1d(np.float64(checked)), "instance" if whole else "all")
 
 
 def as_events(value: object) -> list[Event]:

@@ -1,9 +1,9 @@
-"""Copies of a network in one: what `Simulation.replicate` and `Population` simulate.
+"""Copies of a network in one network, for `Simulation.replicate` and `Population`.
 
-Copy c has cell k of the network as cell ``c * num_cells + k``, and likewise its nodes. Each group
-and each set of sources has its instances copy after copy. `fill` makes all arrays; those of
-`copies_of` are made only when asked for: whatever there is of nodes and instances is kept once, and
-wires, of which there are few, are made for all copies.
+Cell k of the network is cell ``c * num_cells + k`` of copy c, and likewise its nodes. Each group
+and each set of sources has its instances copy after copy. `fill` makes all arrays. `copies_of`
+keeps arrays of nodes and instances once, and makes those of all copies on demand; it makes the
+connections, of which there are few, for all copies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from clhines.core.checks import check_room
 from clhines.core.errors import InputError
 from clhines.simulator.cells.cable import Axis
 from clhines.simulator.mechanisms.mechanism import Mechanism
-from clhines.simulator.network.additions import Added, IonGiven, Sources
+from clhines.simulator.network.additions import Added, IonValues, Sources
 from clhines.simulator.network.groups import Group, Parameters, inside
 from clhines.simulator.network.network import Copied, Network
 from clhines.simulator.network.plasticity import Rule
@@ -34,7 +34,7 @@ _NODE_BYTES, _CELL_BYTES = 8, 32  # that a forest of copies takes, `parent` incl
 
 
 class CopiedForest(Forest):
-    """Copies of a forest, one after another, which are neither analysed nor checked again."""
+    """Copies of a forest, one after another; they are not analysed or checked again."""
 
     def __init__(self, once: Forest, count: int) -> None:
         nodes, cells = once.num_nodes * count, once.num_cells * count
@@ -48,22 +48,22 @@ class CopiedForest(Forest):
 
 def structure_of_copies(structure: Structure, count: int) -> Structure:
     forest, turns = structure.forest, structure.turns
-    in_turn = range(len(structure.area)) if turns % len(structure.area) == 0 else range(turns)
+    order = range(len(structure.area)) if turns % len(structure.area) == 0 else range(turns)
 
-    def taken(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return [arrays[k % len(arrays)] for k in in_turn]
+    def in_turns(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [arrays[k % len(arrays)] for k in order]
 
     cables, axis, around = structure.cables, structure.given_axis, structure.around
     return Structure(
         forest=CopiedForest(forest, count),
         soma=shifted(structure.soma, forest.num_nodes, count),
-        cables=tuple(cables[k % len(cables)] for k in in_turn) if cables else (),
+        cables=tuple(cables[k % len(cables)] for k in order) if cables else (),
         turns=turns * count,
-        area=taken(structure.area),
-        capacitance=taken(structure.capacitance),
-        g_axial=taken(structure.g_axial),
-        g_total=taken(structure.g_total),
-        in_soma=taken(structure.in_soma),
+        area=in_turns(structure.area),
+        capacitance=in_turns(structure.capacitance),
+        g_axial=in_turns(structure.g_axial),
+        g_total=in_turns(structure.g_total),
+        in_soma=in_turns(structure.in_soma),
         given_axis=None if axis is None else Axis.joined([axis] * count),
         around=None if around is None else around.copied(count),
     )
@@ -78,10 +78,10 @@ def fill(
     streams: Sequence[Stream],
     instances: Sequence[np.ndarray] | None = None,
 ) -> list[Group]:
-    """Give copies of a network everything that is in it; return groups in the order of those given.
+    """Fill copies of a network, and return their groups, in the order of `groups`.
 
-    Several `groups` may be parts of one; `instances` are those of each. All `streams` are given,
-    else those of copies would get other numbers.
+    Several `groups` may be parts of one; `instances` are the instances of each. `streams` are all
+    streams of random numbers: the default numbers differ between copies.
     """
     if inside(network).gids is not None:
         raise InputError("copies of a network with gids; expected one without")
@@ -93,7 +93,7 @@ def fill(
     filling.groups_and_sources()
     filling.additions(streams)
     filling.wires(wiring, rule)
-    return filling.found
+    return filling.groups_of_copies
 
 
 def _repeated(network: Network, copies: int) -> float | np.ndarray:
@@ -102,7 +102,7 @@ def _repeated(network: Network, copies: int) -> float | np.ndarray:
 
 
 class _Filling:
-    """Puts into copies of a network what is in it."""
+    """Fills copies of a network."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class _Filling:
     ) -> None:
         self.copies, self.network, self.groups, self.instances = copies, network, groups, instances
         self.count = copies.num_cells // network.num_cells
-        self.found: list[Group] = []
+        self.groups_of_copies: list[Group] = []
         self._begins: list[tuple[int, int, int]] = []  # first source there, how many, first here
 
     def _nodes(self, nodes: np.ndarray) -> np.ndarray:
@@ -122,10 +122,10 @@ class _Filling:
     def groups_and_sources(self) -> None:
         """Put in all groups, detectors and trains, sources in the order of their numbers."""
         added = inside(self.network).added
-        own = {group.number: first for group, first in added.emitters}
+        first_sources = {group.number: first for group, first in added.emitters}
         waiting = sorted(added.sources, key=lambda one: one.first)
         for group in self.groups:
-            first = own.get(group.number)
+            first = first_sources.get(group.number)
             while waiting and first is not None and waiting[0].first < first:
                 self._source(waiting.pop(0))
             self._group(group, first)
@@ -136,19 +136,20 @@ class _Filling:
         if sources.times or not len(sources):
             put = self.copies.spike_source(sources.times * self.count)
         else:
-            given = (np.tile(a, self.count) for a in (sources.threshold, sources.refractory))
-            put = self.copies.add_detector(self._nodes(sources.node), *given)
+            threshold = np.tile(sources.threshold, self.count)
+            refractory = np.tile(sources.refractory, self.count)
+            put = self.copies.add_detector(self._nodes(sources.node), threshold, refractory)
         self._begins.append((sources.first, len(sources), put.first))
 
     def _group(self, group: Group, first: int | None) -> None:
         mechanism, values = group.mechanism, copied_values(group.parameters, self.count)
-        for name in ("celsius", "area"):  # these are given by the network
+        for name in ("celsius", "area"):  # the network sets these
             if name in mechanism.program.built_in:
                 values.pop(name, None)
         alone = mechanism.kind == "artificial"
         nodes = np.full(len(group) * self.count, -1) if alone else self._nodes(group.nodes)
         put = put_group(self.copies, mechanism, nodes, values)
-        self.found.append(put)
+        self.groups_of_copies.append(put)
         if first is not None:
             here = int(self.copies.source_numbers(put)[0]) if len(put) else 0
             self._begins.append((first, len(group), here))
@@ -156,12 +157,14 @@ class _Filling:
     def _pieces(
         self, number: int, instance: np.ndarray
     ) -> Iterator[tuple[Group, np.ndarray, np.ndarray]]:
-        """Yield pieces of a group in the copies, which of `instance` they have, and as which."""
-        for group, put, own in zip(self.groups, self.found, self.instances, strict=True):
+        """Yield pieces of a group, which of `instance` they have, and their numbers in copies."""
+        pieces = zip(self.groups, self.groups_of_copies, self.instances, strict=True)
+        for group, put, members in pieces:
             if group.number == number:
-                at = place_of(own, instance, np.arange(len(own)))
-                if (at >= 0).any():
-                    yield put, np.flatnonzero(at >= 0), shifted(at[at >= 0], len(own), self.count)
+                at = place_of(members, instance, np.arange(len(members)))
+                here = np.flatnonzero(at >= 0)
+                if len(here):
+                    yield put, here, shifted(at[here], len(members), self.count)
 
     def additions(self, streams: Sequence[Stream]) -> None:
         added, copies, count = inside(self.network).added, self.copies, self.count
@@ -175,8 +178,8 @@ class _Filling:
         for number, name, places, of, variable, at in added.written:
             for put, some, index in self._pieces(number, places):
                 for other, among, there in self._pieces(of, at[some]):
-                    own = index.reshape(self.count, -1)[:, among].reshape(-1)
-                    copies.set_pointer(put, name, (other, variable, there), own)
+                    pointing = index.reshape(self.count, -1)[:, among].reshape(-1)
+                    copies.set_pointer(put, name, (other, variable, there), pointing)
         for play in added.plays:
             for put, _, index in self._pieces(play.group, np.array([play.index])):
                 for one in index.tolist():
@@ -188,17 +191,19 @@ class _Filling:
                 copies.random(put, name, ids_there, added.random_index)
 
     def sources(self, source: np.ndarray, k: int) -> np.ndarray:
-        found = source + k * self.network.num_cells
+        numbers = source + k * self.network.num_cells
         for first, length, here in self._begins:
             mine = (source >= first) & (source < first + length)
-            found[mine] = here + k * length + (source[mine] - first)
-        return found
+            numbers[mine] = here + k * length + (source[mine] - first)
+        return numbers
 
     def wires(self, wiring: Wiring, rule: Rule | None) -> None:
-        """Connect everything, and send the events from outside, copy by copy."""
-        whole = {group.number: put for group, put in zip(self.groups, self.found, strict=True)}
+        """Make connections and external events, copy by copy."""
+        whole = {
+            group.number: put for group, put in zip(self.groups, self.groups_of_copies, strict=True)
+        }
         for k in range(self.count):
-            for source, number, instance, rows, delay, plastic in wiring.given:
+            for source, number, instance, rows, delay, plastic in wiring.calls:
                 if len(number):
                     target = whole[int(number[0])]
                     index = instance + k * (len(target) // self.count)
@@ -245,8 +250,8 @@ class CopiedGroup(Deferred, Group):
         return Parameters(self.network, self.mechanism.name, self.nodes, values)
 
 
-class _RepeatedIon(Deferred, IonGiven):
-    """`IonGiven` of all copies."""
+class _RepeatedIon(Deferred, IonValues):
+    """`IonValues` of all copies."""
 
 
 def copies_of(once: Network, count: int) -> Network:
@@ -260,7 +265,7 @@ def copies_of(once: Network, count: int) -> Network:
     copied = Copied(
         once,
         sources=in_blocks([size for _, size in sorted(begins) if size], count),
-        connections=in_blocks([len(columns[0]) for columns in wiring.given], count),
+        connections=in_blocks([len(columns[0]) for columns in wiring.calls], count),
     )
     groups = [_group(network, copied, group) for group in once.groups]
     made = inside(network)
@@ -273,10 +278,8 @@ def copies_of(once: Network, count: int) -> Network:
 def _group(network: Network, copied: Copied, once: Group) -> Group:
     how = once.mechanism, once.nodes, copied.once.forest.num_nodes, copied.count
     made = {"nodes": partial(copied_nodes, *how)}
-    return CopiedGroup(
-        made, network=network, number=once.number, mechanism=once.mechanism, once=once,
-        copies=copied.count,
-    )  # fmt: skip
+    attributes = {"network": network, "number": once.number, "mechanism": once.mechanism}
+    return CopiedGroup(made, **attributes, once=once, copies=copied.count)
 
 
 def _additions(network: Network, copied: Copied, groups: list[Group]) -> Added:
@@ -287,14 +290,7 @@ def _additions(network: Network, copied: Copied, groups: list[Group]) -> Added:
         network=network,
         num_nodes=n * copies,
         num_sources=added.num_sources * copies,
-        sources=[
-            Sources(
-                network, one.first * copies, shifted(one.node, 0 if one.times else n, copies),
-                np.tile(one.threshold, copies), np.tile(one.refractory, copies),
-                one.times * copies,
-            )
-            for one in added.sources
-        ],
+        sources=[_sources(network, sources, n, copies) for sources in added.sources],
         emitters=[(groups[g.number], first * copies) for g, first in added.emitters],
         ions=[_ion(ion, n, copies) for ion in added.ions],
         pointers=[
@@ -302,8 +298,8 @@ def _additions(network: Network, copied: Copied, groups: list[Group]) -> Added:
             for k, name, place, node in added.pointers
         ],
         written=[
-            (k, name, shifted(own, sizes[k], copies), of, variable, shifted(at, sizes[of], copies))
-            for k, name, own, of, variable, at in added.written
+            (k, name, shifted(here, sizes[k], copies), of, variable, shifted(at, sizes[of], copies))
+            for k, name, here, of, variable, at in added.written
         ],
         plays=[
             replace(play, index=play.index + c * sizes[play.group])
@@ -313,27 +309,33 @@ def _additions(network: Network, copied: Copied, groups: list[Group]) -> Added:
         streams=[
             (k, name, _streams(groups[k].mechanism, ids, copies)) for k, name, ids in added.streams
         ],
-    )  # fmt: skip
+    )
+
+
+def _sources(network: Network, once: Sources, num_nodes: int, copies: int) -> Sources:
+    node = shifted(once.node, 0 if once.times else num_nodes, copies)
+    limits = np.tile(once.threshold, copies), np.tile(once.refractory, copies)
+    return Sources(network, once.first * copies, node, *limits, once.times * copies)
 
 
 def _streams(mechanism: Mechanism, ids: np.ndarray, copies: int) -> np.ndarray:
-    found = np.tile(ids, (copies, 1))
+    streams = np.tile(ids, (copies, 1))
     if mechanism.has_noisy_rates:
-        found[:, 1] += np.repeat(np.arange(copies, dtype=found.dtype), len(ids))
-    return found
+        streams[:, 1] += np.repeat(np.arange(copies, dtype=streams.dtype), len(ids))
+    return streams
 
 
-def _ion(once: IonGiven, num_nodes: int, copies: int) -> IonGiven:
+def _ion(once: IonValues, num_nodes: int, copies: int) -> IonValues:
     nodes = partial(shifted, once.nodes, num_nodes, copies)
     made: Makers = {"nodes": nodes, "values": partial(copied_values, dict(once.values), copies)}
     return _RepeatedIon(made, name=once.name, valence=once.valence)
 
 
 def _wires(network: Network, copied: Copied, wiring: Wiring) -> Wiring:
-    """Return all connections, of one `connect` copy after copy, and events from outside."""
+    """Return the connections of each `connect` copy after copy, and external events."""
     copies, once = copied.count, copied.once
     connections, weights, events = CallColumns(), list[np.ndarray](), CallColumns()
-    for source, group, index, rows, *rest in wiring.given:
+    for source, group, index, rows, *rest in wiring.calls:
         row = np.tile(rows, (copies, 1))
         first = row[:, 0].copy() if row.shape[1] else np.zeros(len(row))
         where = _instances(once, group, index, copies)

@@ -1,4 +1,4 @@
-"""Groups: instances of a mechanism, their nodes and parameters; `Inside`: those of a network."""
+"""Groups: instances of a mechanism, their nodes and parameters."""
 
 from __future__ import annotations
 
@@ -29,35 +29,35 @@ class Parameters(dict[str, "float | np.ndarray"]):
         mechanism: str,
         nodes: np.ndarray,
         values: dict[str, float | np.ndarray],
-        given: Iterable[str] = (),
+        set_names: Iterable[str] = (),
         units: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(values)
         self._network, self._mechanism, self._nodes = network, mechanism, nodes
-        self._given = set(given)  # names of values that are no defaults
+        self._set_names = set(set_names)  # the others have defaults
         self._units = units or {}
 
     def __setitem__(self, name: str, value: object) -> None:
         self._network.check_not_frozen(f"{self._mechanism}: {name}")
         check_parameter(self._mechanism, name, self)
         unit = self._units.get(name)
-        found = self._network.parameter(self._mechanism, name, value, self._nodes, unit)
-        super().__setitem__(name, found)
-        self._given.add(name)
+        checked = self._network.parameter(self._mechanism, name, value, self._nodes, unit)
+        super().__setitem__(name, checked)
+        self._set_names.add(name)
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Names of those that have no defaults."""
-        return tuple(name for name in self if name in self._given)
+        """Names of the parameters that were set."""
+        return tuple(name for name in self if name in self._set_names)
 
     def set_default(self, name: str, value: float) -> None:
-        if name in self and name not in self._given:
+        if name in self and name not in self._set_names:
             super().__setitem__(name, value)
 
     def update(  # type: ignore[override]
-        self, given: Mapping[str, object] | Iterable[tuple[str, object]] = (), /, **named: object
+        self, other: Mapping[str, object] | Iterable[tuple[str, object]] = (), /, **named: object
     ) -> None:
-        for name, value in dict(given, **named).items():
+        for name, value in dict(other, **named).items():
             self[name] = value
 
     def _refuse(self, *_: object) -> NoReturn:
@@ -72,21 +72,21 @@ class Parameters(dict[str, "float | np.ndarray"]):
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
-        own = self._network, self._mechanism, self._nodes, dict(self)
-        return Parameters, (*own, self._given, self._units)
+        arguments = self._network, self._mechanism, self._nodes, dict(self)
+        return Parameters, (*arguments, self._set_names, self._units)
 
 
 def _set_in_a_simulation(group: object, name: str, value: object) -> str:
-    """Say how a parameter is set, and of anything else what can be set."""
+    """Say how to set a parameter, or which parameters there are."""
     assert isinstance(group, Group)
-    called, known = name_in_caller(group, "group"), group.parameters
-    if name in known:
+    called, parameters_of_group = name_in_caller(group, "group"), group.parameters
+    if name in parameters_of_group:
         return (
             f"sim.set({called}, {name}={shown(value)}), or before a Simulation is made "
             f"{called}.parameters[{name!r}] = {shown(value)}"
         )
-    parameters = ", ".join(known) or "none"
-    return f"a parameter, by sim.set({called}, ...): {parameters}{meant(name, known)}"
+    parameters = ", ".join(parameters_of_group) or "none"
+    return f"a parameter, by sim.set({called}, ...): {parameters}{meant(name, parameters_of_group)}"
 
 
 @unchangeable(_set_in_a_simulation)
@@ -116,8 +116,8 @@ class Group:
     in_round: int = field(default=0, repr=False)
 
     def __getattr__(self, name: str) -> Any:
-        known = vars(self).get("parameters", {})
-        expected = f"; expected parameters[{name!r}]" if name in known else ""
+        parameters = vars(self).get("parameters", {})
+        expected = f"; expected parameters[{name!r}]" if name in parameters else ""
         raise AttributeError(f"Group has no attribute {shown(name)}{expected}")
 
     def __repr__(self) -> str:
@@ -128,9 +128,9 @@ class Group:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Names of the parameters that were given; all, where it is not known."""
-        known = self.parameters
-        return known.given if isinstance(known, Parameters) else tuple(known)
+        """Names of the parameters that were set; all, if it is unknown."""
+        parameters = self.parameters
+        return parameters.given if isinstance(parameters, Parameters) else tuple(parameters)
 
     def summary(self) -> str:
         """Return number and parameters, for reading."""
@@ -142,14 +142,14 @@ class Group:
         return ", ".join([f"× {len(self)}", *values])
 
     def freeze(self) -> None:
-        """Let no value of a parameter be changed any more."""
+        """Make the values of parameters read-only."""
         for array in self.parameters.values():
             if isinstance(array, np.ndarray):
                 array.setflags(write=False)
 
 
 class Inside:
-    """What the other modules need of a network, and users do not."""
+    """Parts of a network for other modules; users do not need them."""
 
     added: Any  # an `Added`; these modules know this one
     wiring: Any  # a `Wiring`
@@ -188,15 +188,15 @@ class Inside:
         shapes = self.places.shapes(nodes)
         return as_parameter(mechanism, name, value, len(nodes), shapes)
 
-    def connect(self, source: np.ndarray, target: Group, *given: Any) -> Any:
+    def connect(self, source: np.ndarray, target: Group, *arguments: Any) -> Any:
         self.check_not_frozen("connect()")
         self.wiring.check_target(target)
-        return self.wiring.connect(source, target, *given)
+        return self.wiring.connect(source, target, *arguments)
 
 
 def inside(network: Any) -> Inside:
-    found: Inside = network._inside
-    return found
+    parts: Inside = network._inside
+    return parts
 
 
 def values_of(
@@ -206,9 +206,9 @@ def values_of(
     area_at: Callable[[np.ndarray], np.ndarray],
     parameters: Mapping[str, object],
 ) -> dict[str, float | np.ndarray]:
-    known, built_in = mechanism.settable, mechanism.program.built_in
+    names, built_in = mechanism.settable, mechanism.program.built_in
     for name in parameters:
-        check_parameter(mechanism.name, name, known)
+        check_parameter(mechanism.name, name, names)
     default: dict[str, object] = {**mechanism.settable}
     if "area" in built_in:
         default["area"] = area_at(nodes)
@@ -263,7 +263,7 @@ def check_celsius(name: str, value: float | np.ndarray) -> None:
 def as_parameter(
     mechanism: str, name: str, value: object, count: int, shapes: Mapping[str, int]
 ) -> float | np.ndarray:
-    """Return a number or (count,) float64; `shapes` are the others that were accepted, by what."""
+    """Return a number or (count,) float64; `shapes` are other accepted lengths, by name."""
     array = as_array(f"{mechanism}: {name}", value)
     if array.shape not in ((), (count,)):
         others = "".join(f", ({size},) by {what}" for what, size in shapes.items())
@@ -278,7 +278,7 @@ def as_parameter(
 
 
 def check_begins(settings: Mapping[str, float], what: str) -> None:
-    """Raise InputError if a network was read from NEURON on the way; `what` begins at t = 0."""
+    """Raise InputError if a network was read from NEURON after t = 0, where `what` begins."""
     t = settings.get("t", 0.0)
     if t > 0:
         raise InputError(

@@ -32,7 +32,7 @@ RULES = (
     *("all_to_all", "one_to_one", "bernoulli"),
     *("fixed_indegree", "fixed_outdegree", "by_distance"),
 )
-_Found = TypeVar("_Found")
+_Value = TypeVar("_Value")
 
 
 @checks.unchangeable("other Pairs")
@@ -135,8 +135,8 @@ class Pairs:
         most : float
             The largest probability that `p` returns; this share of all pairs is tested.
         """
-        given = {"source_at": source_at, "target_at": target_at}
-        at = tuple(_as_positions(name, a) for name, a in given.items())
+        positions = {"source_at": source_at, "target_at": target_at}
+        at = tuple(_as_positions(name, a) for name, a in positions.items())
         if at[0].shape[1] != at[1].shape[1]:
             raise InputError(
                 f"source_at has {at[0].shape[1]} dimensions, target_at {at[1].shape[1]}; "
@@ -211,22 +211,22 @@ class Drawn:
 
     def of_pairs(self, key: tuple[int, ...], source: np.ndarray, target: np.ndarray) -> np.ndarray:
         """Return the values of pairs, (m,) float64; `key` has the seed, and what they are for."""
-        found = np.empty(len(source))
+        drawn = np.empty(len(source))
 
         def fill(begin: int) -> None:
             here = slice(begin, begin + _CHUNK)
             pair = source[here].astype(np.uint64) << np.uint64(32)
             pair |= target[here].astype(np.uint64)
-            found[here] = values = self._drawn((*key, 0), pair)
+            drawn[here] = values = self._drawn((*key, 0), pair)
             for turn in range(1, _TURNS):
                 outside = np.flatnonzero((values < self.low) | (values > self.high))
                 if not len(outside):
                     return
-                found[here][outside] = values[outside] = self._drawn((*key, turn), pair[outside])
+                drawn[here][outside] = values[outside] = self._drawn((*key, turn), pair[outside])
             raise InputError(f"{self}: nothing is drawn within the bounds; expected others")
 
         list(_each(fill, range(0, len(source), _CHUNK)))
-        return found
+        return drawn
 
     def _drawn(self, key: tuple[int, ...], pair: np.ndarray) -> np.ndarray:
         """Return a value for each pair, (m,) float64, whatever the bounds."""
@@ -340,15 +340,16 @@ class _PairRows:
 
     def _check_columns(self) -> None:
         pairs, columns = self.pairs, len(self.column_cell)
-        own = 0
+        in_same_cell = 0
         if not pairs.autapses:
-            known, counts = np.unique(self.column_cell, return_counts=True)
-            own = int(counts[np.isin(known, self.row_cell)].max(initial=0))
-        if pairs.number > columns - own:
+            cells, counts = np.unique(self.column_cell, return_counts=True)
+            in_same_cell = int(counts[np.isin(cells, self.row_cell)].max(initial=0))
+        if pairs.number > columns - in_same_cell:
             what = "sources" if pairs.rule == "fixed_indegree" else "targets"
+            where = "" if pairs.autapses else " in other cells"
             raise InputError(
-                f"{pairs.rule}: number is {pairs.number:g}; expected at most {columns - own}, the "
-                f"{what}{'' if pairs.autapses else ' in other cells'}"
+                f"{pairs.rule}: number is {pairs.number:g}; expected at most "
+                f"{columns - in_same_cell}, the {what}{where}"
             )
 
     def _block(self, size: int, first: int) -> tuple[np.ndarray, ...]:
@@ -357,17 +358,17 @@ class _PairRows:
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(key)))
         if not self.fixed:
             return self._bernoulli(rng, rows)
-        found = self._subsets(rng, rows)
+        columns = self._subsets(rng, rows)
         if self.pairs.rule == "fixed_outdegree":
-            return np.full(len(rows), found.shape[1]), found.reshape(-1)
-        keys = (found * np.int64(len(self.row_cell)) + rows[:, None]).reshape(-1)
+            return np.full(len(rows), columns.shape[1]), columns.reshape(-1)
+        keys = (columns * np.int64(len(self.row_cell)) + rows[:, None]).reshape(-1)
         keys.sort()
         return (keys,)
 
     def _bernoulli(self, rng: np.random.Generator, rows: np.ndarray) -> tuple[np.ndarray, ...]:
         """Draw each pair by itself: the gaps between pairs are geometric."""
         pairs, columns = self.pairs, len(self.column_cell)
-        place = _taken(rng, len(rows) * columns, pairs.number)
+        place = _chosen(rng, len(rows) * columns, pairs.number)
         counts = np.diff(np.searchsorted(place, columns * np.arange(len(rows) + 1)))
         row = np.repeat(np.arange(len(rows)), counts)
         column = place - columns * row
@@ -420,8 +421,8 @@ class _PairRows:
         return drawn
 
 
-def _taken(rng: np.random.Generator, total: int, p: float) -> np.ndarray:
-    """Return which of `total` are taken, each with probability `p`, ascending int64."""
+def _chosen(rng: np.random.Generator, total: int, p: float) -> np.ndarray:
+    """Choose each of `total` numbers with probability `p`; return them in order, int64."""
     if p >= 1:
         return np.arange(total)
     parts, last = list[np.ndarray](), -1
@@ -437,7 +438,7 @@ def _taken(rng: np.random.Generator, total: int, p: float) -> np.ndarray:
     return place[: np.searchsorted(place, total)]
 
 
-def _each(function: Callable[[int], _Found], arguments: range) -> Iterator[_Found]:
+def _each(function: Callable[[int], _Value], arguments: range) -> Iterator[_Value]:
     """Map with a thread per core: NumPy lets others run in its loops."""
     if len(arguments) < 2:
         return map(function, arguments)
@@ -457,12 +458,12 @@ def _as_probability(name: str, value: object) -> float:
 
 
 def _as_positions(name: str, value: object) -> np.ndarray:
-    found = checks.as_real(name, value)
-    if found.ndim not in (1, 2):
+    positions = checks.as_real(name, value)
+    if positions.ndim not in (1, 2):
         raise InputError(
-            f"{name} has shape {found.shape}; expected (count,) or (count, dimensions)"
+            f"{name} has shape {positions.shape}; expected (count,) or (count, dimensions)"
         )
-    return found if found.ndim == 2 else found[:, None]
+    return positions if positions.ndim == 2 else positions[:, None]
 
 
 def _not_negative(name: str, value: object) -> float:

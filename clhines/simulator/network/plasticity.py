@@ -140,20 +140,20 @@ class Rule:
     def __init__(self, text: str, /, **parameters: float) -> None:
         if not isinstance(text, str):
             raise InputError(f"rule is {type(text).__name__}; expected a text")
-        known = text.strip()
-        if known.isidentifier() and known not in RULES:
+        name = text.strip()
+        if name.isidentifier() and name not in RULES:
             names = ", ".join(RULES)
-            raise InputError(f"unknown rule {shown(known)}; known are {names}{meant(known, RULES)}")
-        self._take(RULES.get(known, text), parameters)
+            raise InputError(f"unknown rule {shown(name)}; name are {names}{meant(name, RULES)}")
+        self._take(RULES.get(name, text), parameters)
 
-    def _take(self, text: str, given: Mapping[str, object]) -> None:
+    def _take(self, text: str, values: Mapping[str, object]) -> None:
         about = read_rule(text)
         parameters = {p.name: p.default for p in about.parameters}
         units = {p.name: p.unit or None for p in about.parameters}
-        for name, value in given.items():
+        for name, value in values.items():
             if name not in parameters:
-                known = f"known are {', '.join(parameters)}{meant(name, parameters)}"
-                raise InputError(f"rule {about.name}: unknown parameter {shown(name)}; {known}")
+                expected = f"known are {', '.join(parameters)}{meant(name, parameters)}"
+                raise InputError(f"rule {about.name}: unknown parameter {shown(name)}; {expected}")
             parameters[name] = as_number(name, value, units[name])
         low, high = (parameters.get(limit.source, limit.default) for limit in about.limits)
         if low > high:
@@ -169,12 +169,12 @@ class Rule:
     __delattr__ = __setattr__  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        given = "".join(f", {name}={value!r}" for name, value in self.parameters.items())
-        return f"Rule({self.text!r}{given})"
+        parameters = "".join(f", {name}={value!r}" for name, value in self.parameters.items())
+        return f"Rule({self.text!r}{parameters})"
 
     def __str__(self) -> str:
-        given = ", ".join(f"{name}={value:g}" for name, value in self.parameters.items())
-        return f"{self.about.name}({given})"
+        parameters = ", ".join(f"{name}={value:g}" for name, value in self.parameters.items())
+        return f"{self.about.name}({parameters})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rule) and repr(self) == repr(other)
@@ -220,11 +220,11 @@ class Rule:
         Of a rule with ``dw/dt`` the last one has the time, ms, over which a product of traces that
         decays acts in 0, 1, 2, ... steps as if it did not; later it stays as it is at the end.
         """
-        found = [self.decay(tau, dt) for name, tau in self.times.items() if name != WEIGHT]
+        tables = [self.decay(tau, dt) for name, tau in self.times.items() if name != WEIGHT]
         if WEIGHT in self.times:
             tau = self.times[WEIGHT]
-            found.append(-tau * np.expm1(np.arange(_length(tau, dt)) * (-dt / tau)))
-        return found
+            tables.append(-tau * np.expm1(np.arange(_length(tau, dt)) * (-dt / tau)))
+        return tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,14 +259,14 @@ class Course:
 
 def _length(tau: float, dt: float) -> int:
     """Return the steps until a trace is forgotten, and one."""
-    found = -math.log(_FORGOTTEN) * tau / dt
-    if found > _LONGEST:
+    steps = -math.log(_FORGOTTEN) * tau / dt
+    if steps > _LONGEST:
         most = -_LONGEST / math.log(_FORGOTTEN) * dt
         raise InputError(
             f"rule: a trace decays in {tau:g} ms, which is too long for steps of {dt:g} ms; "
             f"expected {most:g} ms or less"
         )
-    return math.ceil(found) + 1
+    return math.ceil(steps) + 1
 
 
 @dataclass(frozen=True)
@@ -298,13 +298,13 @@ class STDP(Rule):
     w_max: float = 1.0
 
     def __post_init__(self) -> None:
-        given = dict(vars(self))
-        for name, value in given.items():
-            given[name] = as_number(name, value, "ms" if name.startswith("tau") else None)
-            if name.startswith("tau") and given[name] <= 0:
-                raise InputError(f"{name} is {given[name]} ms; expected more than 0")
-        self._take(RULES["stdp"], given)
-        vars(self).update(given)
+        values = dict(vars(self))
+        for name, value in values.items():
+            values[name] = as_number(name, value, "ms" if name.startswith("tau") else None)
+            if name.startswith("tau") and values[name] <= 0:
+                raise InputError(f"{name} is {values[name]} ms; expected more than 0")
+        self._take(RULES["stdp"], values)
+        vars(self).update(values)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return STDP, tuple(getattr(self, one.name) for one in fields(self))

@@ -135,9 +135,9 @@ def ring_network(
 
 
 def _part_of(cables: Cable | Sequence[Cable], gids: np.ndarray) -> Network:
-    given = [cables] if isinstance(cables, Cable) else list(cables)
-    turned = gids[0] % len(given) if given else 0
-    network = Network(given[turned:] + given[:turned], len(gids))
+    sequence = [cables] if isinstance(cables, Cable) else list(cables)
+    turned = gids[0] % len(sequence) if sequence else 0
+    network = Network(sequence[turned:] + sequence[:turned], len(gids))
     network.gids = gids
     return network
 

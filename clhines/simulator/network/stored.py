@@ -138,7 +138,7 @@ def _described_wiring(wiring: Any, put: Put) -> dict[str, object]:
         rule = {"text": wiring.rule.text, "parameters": rule}
     return {
         "rule": rule,
-        "connections": [[put(column) for column in columns] for columns in wiring.given],
+        "connections": [[put(column) for column in columns] for columns in wiring.calls],
         "events": [[put(column) for column in columns] for columns in wiring.outside],
     }
 

@@ -84,8 +84,8 @@ def of_cables(cables: Cable | Sequence[Cable], num_cells: int | None) -> Structu
     turns = [rooted[id(cable)] for cable in cables]
     forest = Forest.repeat([parent for parent, _ in turns], count)
     names = "area", "capacitance", "g_total"  # copies, as a cable may change later
-    taken = {key: [getattr(c, n).copy() for n in names] for key, c in different.items()}
-    area, capacitance, g_total = zip(*(taken[id(cable)] for cable in cables), strict=True)
+    arrays = {key: [getattr(c, n).copy() for n in names] for key, c in different.items()}
+    area, capacitance, g_total = zip(*(arrays[id(cable)] for cable in cables), strict=True)
     return Structure(
         forest=forest,
         soma=forest.cell_offsets[:-1] + np.resize([cable.soma for cable in cables], count),
@@ -111,34 +111,34 @@ def of_arrays(
     g_around: ArrayLike | None = None,
 ) -> Structure:
     """Return the structure of arrays; if `is_signed`, `g_axial` may be below 0."""
-    given = Forest(parent, cell_offsets)  # type: ignore[arg-type]
-    n, starts = given.num_nodes, given.cell_offsets
+    original = Forest(parent, cell_offsets)  # type: ignore[arg-type]
+    n, starts = original.num_nodes, original.cell_offsets
     columns = {"area": area, "g_axial": g_axial, "capacitance": capacitance}
     units = {"area": "um2", "g_axial": "uS", "capacitance": "nF"}
     arrays = {
         name: _of_nodes(name, values, n, units[name], is_signed and name == "g_axial")
         for name, values in columns.items()
     }
-    axial = np.where(given.parent < 0, 0.0, arrays["g_axial"])
-    roots = np.flatnonzero(given.parent < 0)
+    axial = np.where(original.parent < 0, 0.0, arrays["g_axial"])
+    roots = np.flatnonzero(original.parent < 0)
     if soma is None:
         somas = roots
     else:
         somas = as_indices("soma", soma, n, "node")
         cell = np.searchsorted(starts, somas, side="right") - 1
-        if not np.array_equal(cell, np.arange(given.num_cells)):
+        if not np.array_equal(cell, np.arange(original.num_cells)):
             raise InputError(
                 f"soma has nodes of cells {cell.tolist()[:8]}; expected one node of each of "
-                f"{given.num_cells} cells, in their order"
+                f"{original.num_cells} cells, in their order"
             )
-    child = np.flatnonzero(given.parent >= 0)
-    total = axial + np.bincount(given.parent[child], axial[child], n)
-    moved, g = given.parent.astype(np.int64), axial.copy()
-    for node in somas[given.parent[somas] >= 0].tolist():
+    child = np.flatnonzero(original.parent >= 0)
+    total = axial + np.bincount(original.parent[child], axial[child], n)
+    moved, g = original.parent.astype(np.int64), axial.copy()
+    for node in somas[original.parent[somas] >= 0].tolist():
         rerooted(moved, g, node)
     in_soma = np.zeros(n, bool)
     in_soma[somas] = arrays["area"][somas] > 0
-    forest = given if np.array_equal(moved, given.parent) else Forest(moved, starts)
+    forest = original if np.array_equal(moved, original.parent) else Forest(moved, starts)
     layers = None
     if around is not None:
         layers = as_around(forest, arrays["area"], g, around, g_around)
@@ -189,9 +189,9 @@ class NodeValues:
 
     def whole(self, name: str) -> np.ndarray:
         if name not in self._whole:
-            found = repeat_moved(self._once[name], self.count)
-            found.setflags(write=False)
-            self._whole[name] = found
+            values = repeat_moved(self._once[name], self.count)
+            values.setflags(write=False)
+            self._whole[name] = values
         return self._whole[name]
 
     def at(self, name: str, nodes: np.ndarray, dtype: DTypeLike = np.float64) -> np.ndarray:
@@ -333,13 +333,13 @@ class Places:
         }
         sizes = {**self._sizes()}
         fits = {what: array[index[what]] for what in sizes if array.shape == (sizes[what],)}
-        found = list(fits.values())
-        if any(not np.array_equal(one, found[0]) for one in found[1:]):
+        candidates = list(fits.values())
+        if any(not np.array_equal(one, candidates[0]) for one in candidates[1:]):
             raise InputError(
                 f"{what} has shape {array.shape}, as many as there are {' and '.join(fits)}; "
                 "expected net.per_cell(values), or values of the nodes given"
             )
-        return found[0] if found else array
+        return candidates[0] if candidates else array
 
     def _sizes(self) -> dict[str, int]:
         """Return lengths of arrays that have a value for each of some things."""
@@ -353,11 +353,11 @@ class Places:
         if not len(nodes) or nodes[0] < 0:  # artificial cells have none
             return {}
         words = {"cells": "cell", "nodes of a cell": "node of a cell", "nodes": "node"}
-        found = dict[str, int]()
+        sizes = dict[str, int]()
         for what, size in self._sizes().items():
-            if size not in (len(nodes), *found.values()):
-                found[words[what]] = size
-        return found
+            if size not in (len(nodes), *sizes.values()):
+                sizes[words[what]] = size
+        return sizes
 
     def _region(self, at: str) -> np.ndarray:
         if at not in (*WORDS, "soma.middle"):

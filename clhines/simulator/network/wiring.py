@@ -1,4 +1,4 @@
-"""Wiring: the connections and the events from outside that a network was given."""
+"""Wiring: the connections and the external events of a network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CallColumns = list[tuple[np.ndarray, ...]]
 
 @unchangeable("sim.set(weight=...) for weights; other values in connect()")
 class Connections:
-    """Connections that one call of `Network.connect` made, with what it was given.
+    """Connections that one call of `Network.connect` made.
 
     Attributes
     ----------
@@ -62,11 +62,11 @@ class Connections:
     @property
     def where(self) -> slice:
         """Slice: place of the weights in `Simulation.weights`, which returns those of now."""
-        sizes = [rows.size for _, _, _, rows, *_ in self._wiring.given[: self._number + 1]]
+        sizes = [rows.size for _, _, _, rows, *_ in self._wiring.calls[: self._number + 1]]
         return slice(sum(sizes[:-1]), sum(sizes))
 
     def _column(self, k: int) -> np.ndarray:
-        return self._wiring.given[self._number][k]
+        return self._wiring.calls[self._number][k]
 
     def __len__(self) -> int:
         return len(self._column(0))
@@ -80,7 +80,7 @@ class Connections:
 
 
 class Wiring:
-    """Connections and events of `network` by group and instance, until the step is known."""
+    """Connections and events of a network by group and instance, with times in ms."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class Wiring:
             self.outside.append((np.full(len(times), target.number), instance, times, weights))
 
     @property
-    def given(self) -> CallColumns:
+    def calls(self) -> CallColumns:
         """Source, group, instance, rows of weights, delay and plastic of each `connect`."""
         columns = zip(self.columns, self._weights, strict=True)
         return [(*c[:3], rows, *c[4:]) for c, rows in columns]
@@ -224,18 +224,18 @@ class Wiring:
         )
 
     def changed(self, changes: Changes) -> Wiring:
-        """Return these connections and events with other weights, and other events from outside."""
+        """Return these connections and events with other weights and other external events."""
         if changes.weight is None and changes.events is None:
             return self
         connections, weights = self.columns, self._weights
         if changes.weight is not None:
             connections, weights = self._reweighed(changes.weight)
         events = self.outside if changes.events is None else []
-        found = Wiring(self.network, connections, weights, events, self.rule)
+        wiring = Wiring(self.network, connections, weights, events, self.rule)
         for target, index, time, weight in changes.events or []:
             self.check_target(target)
-            found.add_event(target, index, time, weight)
-        return found
+            wiring.add_event(target, index, time, weight)
+        return wiring
 
     def _reweighed(self, weight: np.ndarray) -> tuple[CallColumns, list[np.ndarray]]:
         """Return connections and rows with other weights, one connection after another."""
@@ -245,8 +245,8 @@ class Wiring:
         parts = np.split(weight, np.cumsum(sizes)[:-1]) if sizes else []
         rows = [part.reshape(old.shape) for part, old in zip(parts, self._weights, strict=True)]
         connections = [
-            (*given[:3], *([new[:, 0].copy()] if new.size else given[3:4]), *given[4:])
-            for given, new in zip(self.columns, rows, strict=True)
+            (*columns[:3], *([new[:, 0].copy()] if new.size else columns[3:4]), *columns[4:])
+            for columns, new in zip(self.columns, rows, strict=True)
         ]
         return connections, rows
 
@@ -267,7 +267,7 @@ _Weight = TypeVar("_Weight")
 
 
 def weight_or_none(weight: _Weight | None, target: Group, call: str) -> _Weight | float:
-    """Return a weight; warn where none is given to a mechanism whose events have one."""
+    """Return a weight, 0 if there is none; warn if the events of the mechanism have one."""
     if weight is not None:
         return weight
     net = target.mechanism.program.net
@@ -286,23 +286,23 @@ def rows_of_weights(weight: ArrayLike, target: Group) -> np.ndarray:
     width = len(net.weights) if net is not None else 1
     weight = as_numbers("weight", weight, weight_unit(target))  # type: ignore[assignment]
     try:
-        given = np.asarray(weight)
+        array = np.asarray(weight)
     except ValueError:
         raise InputError("weight has rows of different lengths") from None
-    if given.ndim < 2:
+    if array.ndim < 2:
         first = as_real("weight", np.atleast_1d(as_array("weight", weight)))
         if not width and first.any():
             raise InputError(f"weight is given; {target.mechanism.name} takes events without one")
         rows = np.zeros((len(first), width))
         rows[:, :1] = first[:, None]
         return rows
-    columns = given.shape[1]
-    if given.ndim > 2 or columns > width:
+    columns = array.shape[1]
+    if array.ndim > 2 or columns > width:
         raise InputError(
-            f"weight has shape {given.shape}; expected (connections, {width} or less), the weights "
+            f"weight has shape {array.shape}; expected (connections, {width} or less), the weights "
             f"of {target.mechanism.name}"
         )
-    rows = np.zeros((len(given), width))
+    rows = np.zeros((len(array), width))
     for k in range(columns):
-        rows[:, k] = as_real(f"weight[:, {k}]", as_array("weight", given[:, k]))
+        rows[:, k] = as_real(f"weight[:, {k}]", as_array("weight", array[:, k]))
     return rows

@@ -71,11 +71,13 @@ class Batch:
             if (of_protocol["dur"][columns] > 0).any():
                 at = net.forest.cell_offsets[:-1] + of_protocol["at"][protocol].astype(np.int64)
                 net.add("iclamp", at, **{name: of_protocol[name][protocol] for name in STIMULUS})
-        given = dict(options)
-        if np.ndim(given.get("v_init", 0.0)):  # type: ignore[arg-type]
+        simulation_options = dict(options)
+        if np.ndim(simulation_options.get("v_init", 0.0)):  # type: ignore[arg-type]
             nodes = model.forest.num_nodes
-            given["v_init"] = np.tile(spread("v_init", given["v_init"], nodes), copies)
-        sim = Simulation(net, recipe.dt, **given)  # type: ignore[arg-type]
+            simulation_options["v_init"] = np.tile(
+                spread("v_init", simulation_options["v_init"], nodes), copies
+            )
+        sim = Simulation(net, recipe.dt, **simulation_options)  # type: ignore[arg-type]
         self._groups = [[groups[k] for k in parts] for parts in pieces.of_parameter]
         reduce = None
         if recipe.features:
@@ -104,8 +106,8 @@ class Batch:
         try:
             result = sim.run(self.steps * recipe.dt)
         except SimulationError as error:
-            number, own = divmod(error.cell, several)
-            where = f"set {first + number} under {recipe.protocols[self.columns[own]]}"
+            number, protocol_here = divmod(error.cell, several)
+            where = f"set {first + number} under {recipe.protocols[self.columns[protocol_here]]}"
             raise SimulationError(
                 f"{where}: {error}", error.cell, error.node, error.time, error.result
             ) from error
@@ -135,14 +137,14 @@ def _first(values: np.ndarray | RaggedArray, count: int) -> np.ndarray | RaggedA
 
 
 def joined_features(
-    found: Sequence[BatchResults], begin: int, number: int, several: int
+    results: Sequence[BatchResults], begin: int, number: int, several: int
 ) -> dict[str, np.ndarray | RaggedArray]:
     """(N, P) arrays, and `RaggedArray` of N * P, of what batches of sets from `begin` on gave."""
-    names = found[0].features if found else {}
+    names = results[0].features if results else {}
     joined: dict[str, np.ndarray | RaggedArray] = {}
     for name in names:
         rows, values = list[np.ndarray](), list[np.ndarray]()
-        for one in found:
+        for one in results:
             feature, p = one.features[name], len(one.columns)
             traces = np.arange(len(feature))
             row = (one.first - begin + traces // p) * several + one.columns[traces % p]

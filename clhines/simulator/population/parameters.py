@@ -93,12 +93,12 @@ def _instances(model: Network, name: str, spec: ParameterPath) -> list[tuple[Gro
             "at)"
         )
     mechanism, parameter = spec[:2]
-    known = {g.mechanism.name for g in model.groups}
+    mechanisms = {g.mechanism.name for g in model.groups}
     groups = [g for g in model.groups if g.mechanism.name == mechanism]
     if not groups:
         raise InputError(
             f"{name}: the model has no {shown(mechanism)}; expected one of "
-            f"{', '.join(sorted(known)) or 'none'}{meant(mechanism, known)}"
+            f"{', '.join(sorted(mechanisms)) or 'none'}{meant(mechanism, mechanisms)}"
         )
     of_mechanism = groups[0].mechanism.settable
     if parameter not in of_mechanism:
@@ -111,8 +111,8 @@ def _instances(model: Network, name: str, spec: ParameterPath) -> list[tuple[Gro
     if groups[0].mechanism.kind != "density":
         raise InputError(f"{name}: at is for mechanisms of the membrane; expected none")
     nodes = model.nodes(at=spec[2])
-    found = [(g, np.isin(g.nodes, nodes)) for g in groups]
-    found = [(g, mask) for g, mask in found if mask.any()]
-    if not found:
+    masks = [(g, np.isin(g.nodes, nodes)) for g in groups]
+    masks = [(g, mask) for g, mask in masks if mask.any()]
+    if not masks:
         raise InputError(f"{name}: no {mechanism} at={shown(spec[2])}; expected nodes with it")
-    return found
+    return masks

@@ -199,7 +199,7 @@ class Population:
         HostMemoryError
             There is no memory for the voltages; raised before any is taken.
         """
-        ranks, found = self._ranks, list[BatchResults]()
+        ranks, results = self._ranks, list[BatchResults]()
         if ranks is not None:
             ranks.meet("Population.run()")
         with agreed(ranks):
@@ -215,10 +215,10 @@ class Population:
             begin, end = (number * r // processes for r in (rank, rank + 1))
             if begin < end:
                 parts = self._parts(values, begin, end, progress and not rank)
-                found = [one for part in parts for one in part]
+                results = [one for part in parts for one in part]
         if ranks is not None:
-            found = [one for part in ranks.comm.allgather(found) for one in part]
-        return self._joined(found, 0, number)
+            results = [one for part in ranks.comm.allgather(results) for one in part]
+        return self._joined(results, 0, number)
 
     def stream(
         self, sets: ArrayLike | Mapping[str, ArrayLike], progress: bool = False
@@ -264,20 +264,20 @@ class Population:
         }  # fmt: skip
         return partial(Population, **more), (recipe.model, dict(parameters), dict(protocols))
 
-    def _joined(self, found: list[BatchResults], begin: int, number: int) -> PopulationResult:
-        several, t = len(self.protocols), max((one.t for one in found), key=len)
+    def _joined(self, results: list[BatchResults], begin: int, number: int) -> PopulationResult:
+        several, t = len(self.protocols), max((one.t for one in results), key=len)
         length = 0 if self._recipe.features else len(t)
-        v = np.full((number, several, length), np.nan, found[0].v.dtype)
-        for one in found:
+        v = np.full((number, several, length), np.nan, results[0].v.dtype)
+        for one in results:
             of_sets = v[one.first - begin :][: len(one.v)]
             of_sets[:, one.columns, : one.v.shape[2]] = one.v
-        of_set = np.concatenate([one.first - begin + one.spike_set for one in found])
-        protocol = np.concatenate([one.spike_protocol for one in found])
-        time = np.concatenate([one.spike_time for one in found])
+        of_set = np.concatenate([one.first - begin + one.spike_set for one in results])
+        protocol = np.concatenate([one.spike_protocol for one in results])
+        time = np.concatenate([one.spike_time for one in results])
         order = np.lexsort((time, protocol, of_set))
         of_set, protocol, time = of_set[order], protocol[order], time[order]
         return PopulationResult(
-            t, v, of_set, protocol, time, joined_features(found, begin, number, several)
+            t, v, of_set, protocol, time, joined_features(results, begin, number, several)
         )
 
     def _sets(self, sets: ArrayLike | Mapping[str, ArrayLike]) -> np.ndarray:
@@ -336,13 +336,13 @@ class Population:
         self, values: np.ndarray, begin: int, end: int, progress: bool
     ) -> Iterator[list[BatchResults]]:
         """Yield the responses of sets `begin` to `end`, a few at a time, under all protocols."""
-        found = (
+        parts = (
             self.here(values, begin, end) if self._executor is None
             else self._by_workers(self._executor, values)
         )  # fmt: skip
         shown = bar(end - begin, "sets", progress)
         with shown or nullcontext():
-            for part in found:
+            for part in parts:
                 if shown is not None:
                     shown.update(self._number(part))
                 yield part
@@ -380,9 +380,13 @@ class Population:
 
         def work(first: int) -> list[BatchResults]:
             rows = np.minimum(first + np.arange(size), end - 1)  # the last one fills up
-            own, kept, batches = values[rows - first_set], min(size, end - first), free.get()
+            batch_values, kept, batches = (
+                values[rows - first_set],
+                min(size, end - first),
+                free.get(),
+            )
             try:
-                return [batch.run(own, first, kept) for batch in batches]
+                return [batch.run(batch_values, first, kept) for batch in batches]
             finally:
                 free.put(batches)
 

@@ -26,17 +26,17 @@ def by_step(
 ) -> tuple[np.ndarray, list[dict[str, np.ndarray]]]:
     """Return stop of each protocol in steps, and for each clamp of a cell values by protocol."""
     stops, lists = [], []
-    for name, given in protocols.items():
-        if not isinstance(given, Mapping) or not {*given} <= {"stop", "stimuli"}:
-            raise InputError(f"protocol {name} is {shown(given)}; expected stop and stimuli")
-        steps = whole_steps(given.get("stop"), dt)
+    for name, protocol in protocols.items():
+        if not isinstance(protocol, Mapping) or not {*protocol} <= {"stop", "stimuli"}:
+            raise InputError(f"protocol {name} is {shown(protocol)}; expected stop and stimuli")
+        steps = whole_steps(protocol.get("stop"), dt)
         if not steps:
             raise InputError(
-                f"protocol {name}: stop is {shown(given.get('stop'))}; expected a whole number of "
-                f"steps of {dt:g} ms"
+                f"protocol {name}: stop is {shown(protocol.get('stop'))}; expected a whole "
+                f"number of steps of {dt:g} ms"
             )
         stops.append(steps)
-        stimuli = given.get("stimuli", ())
+        stimuli = protocol.get("stimuli", ())
         if not isinstance(stimuli, Sequence):
             raise InputError(f"protocol {name}: stimuli is {shown(stimuli)}; expected a list")
         lists.append([_stimulus(model, name, one) for one in stimuli])
@@ -48,20 +48,20 @@ def by_step(
     return np.array(stops), columns
 
 
-def _stimulus(model: Network, protocol: str, given: Stimulus) -> dict[str, float]:
-    if not isinstance(given, Mapping) or not {*given} <= {*STIMULUS, "at"}:
+def _stimulus(model: Network, protocol: str, values: Stimulus) -> dict[str, float]:
+    if not isinstance(values, Mapping) or not {*values} <= {*STIMULUS, "at"}:
         raise InputError(
-            f"protocol {protocol}: stimulus is {shown(given)}; expected amp, delay, dur and at"
+            f"protocol {protocol}: stimulus is {shown(values)}; expected amp, delay, dur and at"
         )
-    if "amp" not in given:
-        raise InputError(f"protocol {protocol}: stimulus is {shown(given)}; expected amp, nA")
+    if "amp" not in values:
+        raise InputError(f"protocol {protocol}: stimulus is {shown(values)}; expected amp, nA")
     stimulus = {
-        name: as_number(f"protocol {protocol}: {name}", given.get(name, default), _UNITS[name])
+        name: as_number(f"protocol {protocol}: {name}", values.get(name, default), _UNITS[name])
         for name, default in STIMULUS.items()
     }
     if stimulus["dur"] < 0:
         raise InputError(f"protocol {protocol}: dur is {stimulus['dur']:g} ms; expected 0 or more")
-    node = np.asarray([as_numbers("at", given.get("at", model.soma[0]))])
+    node = np.asarray([as_numbers("at", values.get("at", model.soma[0]))])
     at = as_indices(f"protocol {protocol}: at", node, model.forest.num_nodes, "node")
     return {**stimulus, "at": float(at[0])}
 
@@ -77,14 +77,14 @@ def stimulus_windows(
     if not wanted:
         return {}
     windows = {name: np.zeros(len(protocols)) for name in STIMULUS}
-    for k, (protocol, given) in enumerate(protocols.items()):
-        own: Mapping[str, float]
-        if given.get("stimuli"):
-            own = {name: float(stimuli[0][name][k]) for name in STIMULUS}
+    for k, (protocol, settings) in enumerate(protocols.items()):
+        stimulus: Mapping[str, float]
+        if settings.get("stimuli"):
+            stimulus = {name: float(stimuli[0][name][k]) for name in STIMULUS}
         else:
-            own = _own_clamp(model, protocol, wanted, paths)
+            stimulus = _own_clamp(model, protocol, wanted, paths)
         for name in STIMULUS:
-            windows[name][k] = own[name]
+            windows[name][k] = stimulus[name]
     return windows
 
 

@@ -69,13 +69,13 @@ def by_workers(
     """
     pickled = pickle.dumps(population)
     name = f"{sha256(pickled).hexdigest()} {batch}"
-    waiting, given = dict[Future[SetResponses], int](), Counter[int]()
+    waiting, attempts = dict[Future[SetResponses], int](), Counter[int]()
 
     def share(first: int) -> tuple[bytes, str, np.ndarray, int, int]:
         return pickled, name, values[first : first + size], first, batch
 
     def give(first: int) -> bool:
-        given[first] += 1
+        attempts[first] += 1
         try:
             future = executor.submit(simulate, *share(first))
         except RuntimeError:  # it is broken, or shut down
@@ -103,19 +103,19 @@ def by_workers(
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                 first = waiting.pop(future)
                 try:
-                    found = future.result()
+                    responses = future.result()
                 except Exception as error:
                     lost = isinstance(error, BrokenExecutor | CancelledError | ConnectionError)
                     if not lost and type(error).__name__ != _LOST:
                         raise
-                    if given[first] == _TIMES:
+                    if attempts[first] == _TIMES:
                         raise ClhinesError(
                             f"sets from {first} on: {_TIMES} workers were lost ({error!r:.100})"
                         ) from error
                     if not give(first):
                         here.append(first)
                 else:
-                    yield found
+                    yield responses
     finally:
         for future in waiting:
             future.cancel()
@@ -155,8 +155,8 @@ def simulate(pickled: bytes, name: str, values: np.ndarray, first: int, batch: i
         population = pickle.loads(pickled)
         population.place(_own_device, batch)
         _kept.population, _kept.name = population, name
-    found = _kept.population.here(values, first, first + len(values), first)
-    return [one for part in found for one in part]
+    parts = _kept.population.here(values, first, first + len(values), first)
+    return [one for part in parts for one in part]
 
 
 def _own_device(spec: cl.Device | str | None, dtype: DTypeLike) -> cl.Device:

@@ -144,7 +144,7 @@ def test_as_a_list_on_every_engine(engine, delay):
     net.connect(np.arange(10, 40), synapses, Pairs.bernoulli(0.3, seed=4), weight, delay)
     net.connect(np.arange(10), synapses, Pairs.fixed_indegree(3), 0.002, 0.1)
     other, same = network()
-    for source, _, index, rows, delays, _ in inside(net).wiring.given:
+    for source, _, index, rows, delays, _ in inside(net).wiring.calls:
         order = np.random.default_rng(1).permutation(len(source))  # as no rule makes it
         given = (a[order] for a in (source, index, rows, delays))
         inside(other).connect(next(given), same, *given, None)
