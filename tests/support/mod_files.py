@@ -27,7 +27,7 @@ command -v flock > /dev/null && grep -qs "$last" "$file" || exec c++ "$@"
 (
     flock 9
     [ ! -e headers.h.gch ] || exit 0
-    sed -n "/^#include/,\:$last:p" "$file" > headers.h
+    sed -n "/^#include/,\:$last:p; \:$last:q" "$file" > headers.h
     kept=$(($# - 4)) count=0
     for word; do shift; [ $((count += 1)) -gt $kept ] || set -- "$@" "$word"; done
     c++ "$@" -x c++-header headers.h -o headers.h.tmp
