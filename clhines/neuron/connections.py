@@ -162,7 +162,7 @@ def _connect_alone(
 
 
 def rejected_on_way(model: NeuronModel, name: str) -> RejectedError:
-    construct = refusal("neuron.event-way-whose-netcon-has-weights")
+    construct = refusal("neuron.pending-event-weights")
     way_out = "start from h.finitialize()" if model.h.t > 0 else "send it by a VecStim"
     return RejectedError([Rejected(name, construct, way_out)])
 

@@ -309,7 +309,7 @@ def from_neuron(
 def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
     """Yield what `run` can do and a `Simulation` of its own cannot."""
     for t in model.pending.statements:
-        what = refusal("neuron.cvode-event-statement-t-ms", t=t)
+        what = refusal("neuron.cvode-event-statement", t=t)
         yield Rejected("", what)
     for used, thing in (
         (model.bins is not None and model.bins.late, LATE),
@@ -322,7 +322,7 @@ def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
             yield Rejected("", refusal("neuron.not-in-from-neuron", what=thing))
     yield from model.uncalled
     if model.step_code is not None:
-        yield Rejected("", refusal("neuron.own-procedure", procedure=model.step_code.name))
+        yield Rejected("", refusal("neuron.from-neuron-advance", procedure=model.step_code.name))
 
 
 def _simulation(
@@ -462,7 +462,7 @@ def _refuse_waiting(kept: KeptModel, ranks: Ranks | None) -> bool:
     """Return whether NEURON is to take the next step itself; refuse that on MPI ranks."""
     waits = on_any(ranks, kept.waits())
     if waits and ranks is not None:
-        what = refusal("neuron.waits-on-ranks", aside=_ASIDE, behind=_BEHIND)
+        what = refusal("neuron.neuron-step-on-ranks", aside=_ASIDE, behind=_BEHIND)
         raise RejectedError([Rejected("", what)])
     return waits
 
@@ -506,7 +506,7 @@ def kept_or_read(
 def _unsolved(model: NeuronModel) -> Iterator[Rejected]:
     """Yield what is other in ``psolve``: NEURON's ``h.t`` stays as it was when that was called."""
     if any(r.times is not None and r.variable is None for r in model.plays.recorders):
-        what = refusal("neuron.vector-record-h-t-given-times-psolve-where")
+        what = refusal("neuron.vector-record-t-in-psolve")
         yield Rejected("", what)
 
 

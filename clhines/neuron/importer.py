@@ -133,7 +133,7 @@ def network_of(model: NeuronModel) -> NeuronNetwork:
 
 def copied(once: NeuronNetwork, copies: int) -> NeuronNetwork:
     for name, pointer in once.model.steered:
-        what = refusal("neuron.copies-model-pointer-net-receive-writes", pointer=pointer)
+        what = refusal("neuron.copies-pointer-in-net-receive", pointer=pointer)
         raise RejectedError([Rejected(name, what)])
     network = copies_of(once.network, copies)
     assert inside(network).copied is not None
@@ -312,9 +312,7 @@ def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Non
     for player in players:
         variable = player.variable
         if variable in played:
-            what = refusal(
-                "neuron.into-vector-played-into-too", what=player.what, name=variable.name
-            )
+            what = refusal("neuron.played-twice", what=player.what, name=variable.name)
             rejected.append(Rejected(variable.owner, what))
         played.add(variable)
         if (variable.owner, variable.name) == (OUTSIDE, POTENTIAL) and variable.number >= 0:
@@ -323,9 +321,7 @@ def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Non
         group = groups.get(variable.owner)
         name = _parameter_of(group, variable)
         if group is None or not name:
-            what = refusal(
-                "neuron.into-no-parameter-mechanism", what=player.what, name=variable.name
-            )
+            what = refusal("neuron.play-into-no-parameter", what=player.what, name=variable.name)
             rejected.append(Rejected(variable.owner, what))
             continue
         every = range(len(group)) if variable.number == EVERY else [variable.number]

@@ -195,7 +195,7 @@ def _differing(
     entry = model.every[name].entry
     for one in sorted({*depends} & {*entry.ranges}):
         if np.ptp(model.every[name].values(one)):
-            what = refusal("neuron.table-depends-differs-between-instances", block=block, one=one)
+            what = refusal("neuron.table-differs", block=block, one=one)
             way_out = f"give all one value, or set usetable_{name} = 0"
             yield Rejected(name, what, way_out, entry.file)
 
@@ -229,7 +229,7 @@ def find_external(model: NeuronModel) -> None:
                 what = "which instances set in a step"
             if what:
                 model.rejected.append(
-                    Rejected(name, refusal("neuron.external-pointer", external=external, what=what))
+                    Rejected(name, refusal("neuron.external-changes", external=external, what=what))
                 )
 
 
@@ -263,7 +263,7 @@ def _of_target(model: NeuronModel, name: str, pointer: str, target: Variable) ->
     owner, variable = target.owner, target.name
     pointing = model.outside.pointing.get(owner)
     if pointing is not None and variable in pointing.unknown:
-        what = refusal("neuron.pointer-points-depends-i-membrane", pointer=pointer, name=variable)
+        what = refusal("neuron.pointer-depends-on-i-membrane", pointer=pointer, name=variable)
         yield Rejected(name, what)
     if owner not in model.mechanisms:
         return
@@ -272,7 +272,7 @@ def _of_target(model: NeuronModel, name: str, pointer: str, target: Variable) ->
     is_kept = variable in {(q.public or q.name).split("[")[0] for q in states}
     if (owner, variable) in played or not is_kept:
         words = {"pointer": pointer, "variable": variable, "owner": owner}
-        yield Rejected(name, refusal("neuron.pointer-points-set-from-outside", **words))
+        yield Rejected(name, refusal("neuron.pointer-to-constant", **words))
 
 
 def find_written(model: NeuronModel) -> None:
@@ -302,9 +302,7 @@ def check_made(model: NeuronModel) -> list[Rejected]:
         entry = model.every[name].entry
         for variable in tables_of(entry.text, entry.file)[block].depends:
             if (name, variable) in played:
-                what = refusal(
-                    "neuron.table-made-again-where-played-into", block=block, variable=variable
-                )
+                what = refusal("neuron.table-played", block=block, variable=variable)
                 rejected.append(Rejected(name, what, f"set usetable_{name} = 0"))
     return rejected
 
@@ -319,7 +317,5 @@ def _slots(model: NeuronModel, name: str, mechanism: Mechanism) -> list[Rejected
         if net.watches:
             model.watched[name] = model.slots.watched(instances)
     except OSError as error:
-        return [
-            Rejected(name, refusal("neuron.net-send-watch-neuron-memory-cannot-read", error=error))
-        ]
+        return [Rejected(name, refusal("neuron.events-unreadable", error=error))]
     return []

@@ -76,7 +76,7 @@ def read_model(
         )
         model.rejected += unset
         if model.steered and ranks is not None:
-            what = refusal("neuron.pointer-net-receive-writes-several-mpi-ranks")
+            what = refusal("neuron.pointer-in-net-receive-on-ranks")
             model.rejected.append(Rejected(next(iter(model.steered))[0], what))
         _check_draws(model, ranks)
         _find_drawing(model, ranks)
@@ -84,7 +84,7 @@ def read_model(
         model.rejected += check_made(model)
         times = {at for o in model.wires.origins for at in (o.times, o.numbers)}
         if any(r.address in times for r in model.plays.recorders):
-            what = refusal("neuron.vector-record-into-vector-netcon-record")
+            what = refusal("neuron.vector-record-twice")
             model.rejected.append(Rejected("", what))
         if model.bins is not None:
             step = float(h.dt)
@@ -94,7 +94,7 @@ def read_model(
         model.step_code, model.draws_graphs, model.uncalled = read_step_code(model)
         if model.gathers and model.step_code is not None:
             code = model.step_code.name
-            what = refusal("neuron.gather-and-own-procedure", gathered=GATHERED, procedure=code)
+            what = refusal("neuron.scatter-gather-and-advance", gathered=GATHERED, procedure=code)
             model.rejected.append(Rejected("", what))
     return model
 
@@ -166,9 +166,7 @@ def _checked(h: Hoc, catalogue: Catalogue, shared: bool) -> Hoc | None:
             [
                 Rejected(
                     name,
-                    refusal(
-                        "neuron.variable-make-pointprocess-hides-segments-python", variable=variable
-                    ),
+                    refusal("neuron.kschan-hides-variable", variable=variable),
                 )
                 for name, variable in hiding
             ]
@@ -197,9 +195,7 @@ def _branches(tree: Tree) -> list[Rejected]:
     several = [section for section in tree.sections if section.rallbranch != 1]
     if not several:
         return []
-    what = refusal(
-        "neuron.rallbranch-section", rallbranch=several[0].rallbranch, name=several[0].name()
-    )
+    what = refusal("neuron.rallbranch", rallbranch=several[0].rallbranch, name=several[0].name())
     return [Rejected("", what)]
 
 
@@ -208,7 +204,7 @@ def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:
     if not model.draws:
         return
     if ranks is not None:
-        model.rejected.append(Rejected("", refusal("neuron.random-play-several-mpi-ranks")))
+        model.rejected.append(Rejected("", refusal("neuron.random-play-on-ranks")))
     for name, mechanism in model.mechanisms.items():
         for variable in mechanism.program.picked:
             streams = model.streams(name, variable)
@@ -216,7 +212,7 @@ def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:
                 isinstance(streams, (Pointed, SomePointed))
                 and streams.addresses & model.draws.streams
             ):
-                what = refusal("neuron.pointer-random-played-too", variable=variable)
+                what = refusal("neuron.pointer-to-played-random", variable=variable)
                 model.rejected.append(Rejected(name, what))
 
 
@@ -228,7 +224,7 @@ def _find_drawing(model: NeuronModel, ranks: Ranks | None) -> None:
     several = sum(len(model.every[name]) for name in drawing) > 1
     if several or (asking and ranks is not None):
         of = "by several instances" if several else "on several MPI ranks"
-        what = refusal("neuron.draws-neuron-generator", of=of)
+        what = refusal("neuron.shared-generator", of=of)
         model.rejected += [Rejected(n, what) for n in drawing]
         return
     for name in asking:
@@ -244,4 +240,4 @@ def _late(model: NeuronModel) -> list[Rejected]:
     """Refuse bins of events that wait for a step of NEURON's own, on several MPI ranks."""
     if model.bins is None or not model.bins.late or not on_ranks(model.h):
         return []
-    return [Rejected("", refusal("neuron.statements-on-ranks", what=LATE))]
+    return [Rejected("", refusal("neuron.old-bins-on-ranks", what=LATE))]

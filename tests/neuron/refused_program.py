@@ -60,26 +60,26 @@ def load_refused():
 # -- memory that cannot be read: planted, as NEURON 9.0 has all of it ------------------------------
 
 
-@model("neuron.extra-scatter-gather-cannot-be-seen")
+@model("neuron.scatter-gather-unreadable")
 def scatter_not_seen():
     seen = hooks._entries
     hooks._entries = lambda name: None if name == "scatter" else seen(name)
 
 
-@model("neuron.graph-another-object-records-each-step")
+@model("neuron.unknown-recorder")
 def object_that_records():
     """NEURON makes such an object for a Graph if there is a display."""
     played = PlayEntry("unknown", Place(0, 0, 0), (), 0, False, 0)
     VectorLists.played = lambda self, every=False: [played]
 
 
-@model("neuron.vector-gone")
+@model("neuron.vector-unreadable")
 def vector_gone():
     record(soma(0.5)._ref_v)
     VectorLists.by_address = lambda self: {}
 
 
-@model("neuron.net-send-watch-neuron-memory-cannot-read")
+@model("neuron.events-unreadable")
 def slots_not_seen():
     def place_of(*_):
         raise OSError("planted")
@@ -88,7 +88,7 @@ def slots_not_seen():
     keep(h.nmburst())
 
 
-@model("neuron.not-found-neuron-memory")
+@model("neuron.variable-unreadable")
 def column_not_seen():
     initialise = HiddenVariables.__init__
 
@@ -100,7 +100,7 @@ def column_not_seen():
     keep(h.ext_array(soma(0.5)))
 
 
-@model("neuron.local-not-found-neuron-memory")
+@model("neuron.local-unreadable")
 def local_not_seen():
     importer.local_at = lambda *_: None
     soma.insert("nmbegun")
@@ -122,7 +122,7 @@ def record_of_train():
     record(train()._ref_index)
 
 
-@model("neuron.parallelcontext-target-var-source-var-after-setup-transfer")
+@model("neuron.transfer-not-set-up")
 def target_after_setup():
     gaps = [keep(h.imp_gap(soma(0.5))) for _ in range(2)]
     pc.source_var(soma(0.5)._ref_v, 1, sec=soma)
@@ -139,14 +139,14 @@ def compared_train():
     keep(h.NetCon(train()._ref_index, keep(h.ExpSyn(soma(0.5))), sec=soma))
 
 
-@model("neuron.target-no-segment")
+@model("neuron.netcon-target-unlocated")
 def target_without_segment():
     other = h.Section(name="other")
     connect(keep(h.NetStim()), keep(h.ExpSyn(other(0.5))))
     return lambda: h.delete_section(sec=other)
 
 
-@model("neuron.instance-has-more-than-self-events")
+@model("neuron.too-many-self-events")
 def many_self_events():
     """There is room for eight of each connection, but for the number that all may have."""
     mechanisms._MOST_EVENTS = 1
@@ -173,18 +173,18 @@ def add_to(totals, wholes):
         adds._ref_neighbour, adds._ref_total, adds._ref_whole = segment._ref_v, total, whole
 
 
-@model("neuron.pointer-adds-element-vector-hoc-no")
+@model("neuron.pointer-sum-not-reset")
 def adds_to_vector():
     numbers = keep(h.Vector(2))
     add_to([numbers._ref_x[0]], [numbers._ref_x[1]])
 
 
-@model("neuron.pointer-written-points")
+@model("neuron.pointer-written-target")
 def adds_to_voltage():
     add_to([keep(h.Vector(1))._ref_x[0]], [soma(0.5)._ref_v])
 
 
-@model("neuron.pointer-written-points-variables-several-names")
+@model("neuron.pointer-written-to-several")
 def adds_to_several():
     soma.nseg = 2
     numbers, total = keep(h.Vector(4)), keep(h.ext_total(soma(0.5)))
@@ -200,18 +200,18 @@ def insert_outside(name, reads, sets):
     h.setpointer(soma(0.5)._ref_e_extracellular, sets, mechanism)
 
 
-@model("neuron.pointer-e-extracellular-no-before-breakpoint-sets")
+@model("neuron.potential-not-set-before-step")
 def potential_that_nothing_sets():
     insert_outside("ext_outside", reads="ex", sets="im")
 
 
-@model("neuron.pointer-e-extracellular-set-what-depends-i-membrane")
+@model("neuron.potential-depends-on-i-membrane")
 def potential_of_current():
     load_refused()
     insert_outside("ref_taint", reads="im", sets="ex")
 
 
-@model("neuron.pointer-points-depends-i-membrane")
+@model("neuron.pointer-depends-on-i-membrane")
 def pointer_to_current():
     insert_outside("ext_outside", reads="im", sets="ex")
     h.setpointer(soma(0.5).ext_outside._ref_er, "vgap", keep(h.ext_gap(soma(0.5))))
@@ -230,12 +230,12 @@ def steered(synapse):
     connect(stim, rule).delay = 2.5
 
 
-@model("network.sets-too")
+@model("network.pointer-weight-set-twice")
 def weight_that_two_set():
     steered(h.nmplast(soma(0.5)))
 
 
-@model("network.events-delivered-bins")
+@model("network.pointer-weight-in-bins")
 def weight_in_bins():
     steered(h.ExpSyn(soma(0.5)))
     h.CVode().queue_mode(1, 0)
@@ -244,7 +244,7 @@ def weight_in_bins():
 # -- draws, tables, bins, electrodes ---------------------------------------------------------------
 
 
-@model("neuron.random-has-words-before-last-set-ids")
+@model("neuron.random-words-before-set-ids")
 def words_before():
     draws = keep(h.nmrandom(soma(0.5)))
     draws.first.set_ids(1, 2, 3)
@@ -252,7 +252,7 @@ def words_before():
     return lambda: draws.first.set_ids(7, 8, 9)
 
 
-@model("neuron.table-depends-differs-between-instances")
+@model("neuron.table-differs")
 def table_of_each():
     load_refused()
     soma.nseg = 2
@@ -260,7 +260,7 @@ def table_of_each():
     soma(0.25).ref_table.half = -50
 
 
-@model("network.engine-teps-takes-no-events-bins", engine="steps")
+@model("network.engine-steps-bins", engine="steps")
 def late_in_bins():
     fires = [keep(h.IntFire1()) for _ in range(2)]
     connect(keep(h.NetStim()), fires[0])
@@ -268,7 +268,7 @@ def late_in_bins():
     h.CVode().queue_mode(1, 0)
 
 
-@model("network.i-membrane-where-expected-electrode-current-range")
+@model("network.i-membrane-two-currents")
 def membrane_at_two_currents():
     load_refused()
     h.CVode().use_fast_imem(1)

@@ -428,14 +428,14 @@ def test_all_ranks_list_what_one_refuses(when, said):
 
 
 REFUSED = {  # models of refused_ranks.py: what both ranks list and raise
-    "record_of_another": "neuron.netcon-record-gid-another-rank",
-    "compressed": "neuron.parallelcontext-spike-compress-smallest-delay-ms-between-steps",
-    "pattern": "neuron.patternstim-several-mpi-ranks",
-    "steered": "neuron.pointer-net-receive-writes-several-mpi-ranks",
-    "played": "neuron.random-play-several-mpi-ranks",
-    "late_bins": "neuron.statements-on-ranks",
-    "table_to_come": "neuron.waits-on-ranks",
-    "transferred": "neuron.vector-record-into-target-var-brings-no-voltage",
+    "record_of_another": "neuron.netcon-record-gid",
+    "compressed": "neuron.spike-compress-delay",
+    "pattern": "neuron.patternstim-on-ranks",
+    "steered": "neuron.pointer-in-net-receive-on-ranks",
+    "played": "neuron.random-play-on-ranks",
+    "late_bins": "neuron.old-bins-on-ranks",
+    "table_to_come": "neuron.neuron-step-on-ranks",
+    "transferred": "neuron.vector-record-target-var",
 }
 
 

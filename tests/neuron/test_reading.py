@@ -81,7 +81,7 @@ def test_what_a_run_refuses_is_listed_before():
 
 PROGRAM = Path(__file__).with_name("refused_program.py")
 MODELS = re.findall(r'(?m)^@model\("([\w.-]+)"', PROGRAM.read_text("utf-8"))
-OF_OPTIONS = {"network.engine-teps-takes-no-events-bins"}  # check() has no options of run()
+OF_OPTIONS = {"network.engine-steps-bins"}  # check() has no options of run()
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -108,9 +108,7 @@ class Records:
         ):
             return variable
         if gaps[key] not in self._imported.model.nodes:
-            what = refusal(
-                "neuron.vector-record-into-target-var-brings-no-voltage", name=variable.name
-            )
+            what = refusal("neuron.vector-record-target-var", name=variable.name)
             raise RejectedError([Rejected(variable.owner, what)])
         return Variable("", "v", gaps[key] - self._imported.model.nodes.start)
 
@@ -182,7 +180,7 @@ class Records:
             return None
         (group, *_), program = groups, groups[0].mechanism.program
         if name in program.late or not program.sets_v:
-            what = refusal("neuron.vector-record-intervals-times-events-set", name=name)
+            what = refusal("neuron.vector-record-set-by-events", name=name)
             raise RejectedError([Rejected(group.mechanism.name, what)])
         at_ = np.flatnonzero(group.nodes == variable.number) if at[0] == _V else variable.number
         of_it, of_t = (

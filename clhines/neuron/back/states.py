@@ -97,7 +97,7 @@ def step_of(h: Hoc, dt: float) -> int:
     """Step at whose begin NEURON's time is, below 0 before 0 ms; InputError where it is at none."""
     step = round(h.t / dt)
     if abs(h.t - step * dt) > 1e-6 * dt * max(1.0, abs(step) * 1e-3):
-        raise InputError(refusal("neuron.h-t-ms-no-whole-number-steps", t=h.t, dt=dt))
+        raise InputError(refusal("neuron.time-between-steps", t=h.t, dt=dt))
     return step
 
 
@@ -105,7 +105,7 @@ def _start_of(h: Hoc, dt: float) -> int:
     """Step at whose begin a simulation starts."""
     step = step_of(h, dt)
     if step < 0:
-        raise InputError(refusal("neuron.h-t-ms-expected-more-let-neuron", t=h.t))
+        raise InputError(refusal("neuron.time-below-zero", t=h.t))
     return step
 
 
@@ -121,7 +121,7 @@ def _variables(
         if base.endswith(COPY.format("")):
             hidden, base = imported.model.hidden_of(name), base.removesuffix(COPY.format(""))
             if base not in hidden.columns:
-                what = refusal("neuron.not-found-neuron-memory", base=base)
+                what = refusal("neuron.variable-unreadable", base=base)
                 raise RejectedError([Rejected(name, what)])
             yield values, base, element, place, hidden
             continue
@@ -133,7 +133,7 @@ def _variables(
         elif not quantity.is_global:
             hidden = imported.model.hidden_of(name)
             if base not in hidden.columns:
-                what = refusal("neuron.not-found-neuron-memory", base=base)
+                what = refusal("neuron.variable-unreadable", base=base)
                 way_out = "declare it, or another variable, in RANGE"
                 raise RejectedError([Rejected(name, what, way_out)])
             yield values, base, element, place, hidden
@@ -233,7 +233,7 @@ def _take_globals(
         elif len(at := local_of(imported.model, name, quantity)):
             values[place] = numbers_at(at)
         elif quantity.name in imported.groups[name].mechanism.program.begun:
-            what = refusal("neuron.local-not-found-neuron-memory", base=base)
+            what = refusal("neuron.local-unreadable", base=base)
             raise RejectedError([Rejected(name, what)])
 
 
@@ -334,7 +334,7 @@ def _take_self_events(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays
         calls = imported.groups[name].mechanism.calls("receive")
         lost = event.netcon >= 0 and event.netcon not in of_netcon
         if lost and any(a.role == "weight" for a in calls):
-            what = refusal("neuron.self-event-way-whose-netcon-has")
+            what = refusal("neuron.pending-self-event")
             raise RejectedError([Rejected(name, what)])
         k, place = sim.model.instances[imported.groups[name].number]
         at = place[instance :: len(place) // imported.copies]
@@ -362,7 +362,7 @@ def _queue_event(
     size, room = queue["size"], len(queue["time"])
     slot = size[at].astype(np.int64)
     if (slot >= room).any():
-        raise InputError(refusal("neuron.instance-has-more-than-self-events", name=name, room=room))
+        raise InputError(refusal("neuron.too-many-self-events", name=name, room=room))
     queue["time"][slot, at], queue["flag"][slot, at] = event
     queue["connection"][slot, at] = connection
     size[at] = slot + 1

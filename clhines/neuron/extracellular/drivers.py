@@ -54,7 +54,8 @@ class Driver:
         names |= {"v"} & {a.role for arguments in program.blocks.values() for a in arguments}
         what = f"a POINTER to {POTENTIAL}, which depends on"
         return [
-            Rejected(name, refusal("neuron.driver-depends", what=what, one=one)) for one in names
+            Rejected(name, refusal("neuron.potential-depends-on", what=what, one=one))
+            for one in names
         ]
 
 
@@ -90,7 +91,7 @@ def pointing_of(
         if len(names) > 1 or name in pointer_to or name not in (POTENTIAL, _MEMBRANE):
             also = " and to others" * (len(names) > 1)
             words = {"pointer": pointer, "name": name, "also": also}
-            what = what or refusal("neuron.pointer-points-extracellular", **words)
+            what = what or refusal("neuron.pointer-to-extracellular", **words)
         every.append(pointer)
         pointer_to[name] = pointer
         if name == POTENTIAL:
@@ -113,13 +114,13 @@ def _refused(file: File, sets: str, reads: str, of: np.ndarray) -> Sentence | No
     """Say what of a mechanism with such POINTERs is not simulated; None where all is."""
     if _does_more(file):
         which = f"POINTER {sets or reads} to {POTENTIAL if sets else _MEMBRANE}"
-        return refusal("neuron.potential-of-mechanism-that-does-more", which=which)
+        return refusal("neuron.potential-of-channel", which=which)
     if sets and (len({*of.tolist()}) < len(of)):
-        return refusal("neuron.pointer-several-instances-points-e-extracellular", sets=sets)
+        return refusal("neuron.potential-of-several-instances", sets=sets)
     if reads and sets in _tainted(file, reads):
-        return refusal("neuron.pointer-e-extracellular-set-what-depends-i-membrane", sets=sets)
+        return refusal("neuron.potential-depends-on-i-membrane", sets=sets)
     if sets and not (_BEFORE in file.main and sets in set_by(file.main[_BEFORE].body, file.blocks)):
-        return refusal("neuron.pointer-e-extracellular-no-before-breakpoint-sets", sets=sets)
+        return refusal("neuron.potential-not-set-before-step", sets=sets)
     return None
 
 

@@ -154,7 +154,7 @@ class Outside:
         self.acts |= bool(self.drivers)
         count = sum(len(driver.of) for driver in self.drivers.values())
         if self.played & by or len(by) < count:
-            what = refusal("neuron.pointer-played-set-another-mechanism-too", potential=POTENTIAL)
+            what = refusal("neuron.potential-set-twice", potential=POTENTIAL)
             rejected.append(Rejected(OUTSIDE, what))
         return rejected
 
@@ -171,7 +171,7 @@ class Outside:
             return []
         rejected = [*self._parameters(), *self._records(recorded)]
         if transfers:
-            what = refusal("neuron.parallelcontext-source-var-extracellular-potential-inside")
+            what = refusal("neuron.source-var-extracellular")
             rejected.append(Rejected(OUTSIDE, what))
         layered = self._tree.layers is not None
         if (self.acts or layered) and order:
@@ -184,7 +184,7 @@ class Outside:
         for name in sorted(mechanisms.keys() & self.pointing.keys()):
             kept = {q.public or q.name for q in mechanisms[name].program.states}
             for one in sorted(kept & self.pointing[name].unknown):
-                what = refusal("neuron.kept-depends-i-membrane", one=one)
+                what = refusal("neuron.variable-depends-on-i-membrane", one=one)
                 rejected.append(Rejected(name, what))
         return rejected + (
             self._beside_layers(every, mechanisms, recorded)
@@ -206,12 +206,10 @@ class Outside:
                     a.role == "v" for arguments in program.blocks.values() for a in arguments
                 )
                 if self.acts and of_v and np.isin(nodes, np.append(ends, at)).any():
-                    what = refusal(
-                        "neuron.electrode-current-depends-v-where-not", potential=POTENTIAL
-                    )
+                    what = refusal("neuron.electrode-depends-on-v", potential=POTENTIAL)
                     rejected.append(Rejected(name, what))
             elif "current" in program.blocks and np.isin(nodes, ends).any():
-                what = refusal("neuron.current-membrane-end-section-extracellular")
+                what = refusal("neuron.extracellular-current-at-end")
                 rejected.append(Rejected(name, what))
         return rejected
 
@@ -237,7 +235,7 @@ class Outside:
         seen = [v.number for v in recorded if (v.owner, v.name) == (OUTSIDE, "i_membrane")]
         whole = [v.number for v in recorded if (v.owner, v.name) == ("", "i_membrane")]
         if self._at_joints()[[*self.instances.nodes[seen], *whole]].any():
-            what = refusal("neuron.vector-record-i-membrane-beside-section-without-layers")
+            what = refusal("neuron.vector-record-i-membrane-at-joint")
             rejected.append(Rejected(OUTSIDE, what))
         return rejected
 
@@ -269,7 +267,7 @@ class Outside:
                     bound = "more than 0" if least else "0 or more"
                     bound = bound if layered else f"NEURON's own, {held:g}, or two layers"
                     what = refusal(
-                        "neuron.layers-with", outside=OUTSIDE, layers=_LAYERS, shown=shown
+                        "neuron.extracellular-layers", outside=OUTSIDE, layers=_LAYERS, shown=shown
                     )
                     rejected.append(Rejected("", what, f"expected {bound}"))
                     break
@@ -290,6 +288,6 @@ class Outside:
         for name, pointing in self.pointing.items():
             for v in recorded:
                 if v.owner == name and v.name in pointing.unknown:
-                    what = refusal("neuron.vector-record-depends-i-membrane", name=v.name)
+                    what = refusal("neuron.vector-record-depends-on-i-membrane", name=v.name)
                     rejected.append(Rejected(name, what))
         return list(dict.fromkeys(rejected))

@@ -60,7 +60,7 @@ class RandomVariable:
         if not same or (_drawn(words) != self.drawn()).any():
             raise InputError(f"RANDOM {self.name} of {self.owner} is not where NEURON 9.0 has it")
         if not _in_turn(words, self.index):
-            what = refusal("neuron.random-has-words-before-last-set-ids", name=self.name)
+            what = refusal("neuron.random-words-before-set-ids", name=self.name)
             raise rejected(self.owner, what)
 
     def put(self, drawn: np.ndarray) -> None:
@@ -83,7 +83,7 @@ class Pointed:
     ) -> None:
         self._owner, self._name, self._index = owner, f"POINTER {name}", index
         if not pointers.all():
-            what = refusal("neuron.has-no-stream-random-numbers", name=self._name)
+            what = refusal("neuron.pointer-without-stream", name=self._name)
             raise rejected(owner, what)
         random = list(h.List("Random"))
         hoc_randoms = memory.insides_of(memory.objects_of(random)) if random else np.zeros(0)
@@ -94,11 +94,9 @@ class Pointed:
             self._at[some] = self._of_random(memory, h, some)
         readable = Readable(8 * _STREAM_WORDS)
         if not all(readable.likely(at) for at in self._at.tolist()):
-            raise rejected(
-                owner, refusal("neuron.points-what-no-stream-random-numbers", name=self._name)
-            )
+            raise rejected(owner, refusal("neuron.pointer-to-no-stream", name=self._name))
         if np.unique(self._at).size < len(self._at):
-            what = refusal("neuron.several-instances-same-stream-random-numbers", name=self._name)
+            what = refusal("neuron.stream-shared", name=self._name)
             raise rejected(owner, what)
         self.check()
 
@@ -114,7 +112,7 @@ class Pointed:
 
     def check(self) -> None:
         if not _in_turn(gather(self._at, _STREAM_WORDS), self._index):
-            what = refusal("neuron.has-words-another-index-no-random123", name=self._name)
+            what = refusal("neuron.stream-of-another-index", name=self._name)
             raise rejected(self._owner, what)
 
     def put(self, drawn: np.ndarray) -> None:
@@ -137,7 +135,7 @@ class Pointed:
         """Return where those are that are hoc's Random; keep their distributions."""
         generator, numbers, kind = gather(self._at[some], 3).T.astype(np.int64)
         if (kind & 0xFFFFFFFF != _RANDOM123).any():
-            what = refusal("neuron.random-another-generator-than-random123", name=self._name)
+            what = refusal("neuron.random-generator", name=self._name)
             raise rejected(self._owner, what)
         example = h.Random()
         inside = memory.inside(example)
@@ -148,9 +146,7 @@ class Pointed:
         words = gather(numbers, _DISTRIBUTION_WORDS)
         values, kinds = words.view(np.float64), words[:, 0].astype(np.int64)
         if not np.isin(kinds, (uniform, exponential)).all():
-            what = refusal(
-                "neuron.random-another-distribution-than-uniform-negexp", name=self._name
-            )
+            what = refusal("neuron.random-distribution", name=self._name)
             raise rejected(self._owner, what)
         is_uniform = kinds == uniform
         width = values[:, high] - values[:, low]
@@ -230,7 +226,7 @@ class Generator:
 
     def check(self) -> None:
         if self._h.use_mcell_ran4():
-            raise rejected(self._owner, refusal("neuron.random-numbers-mcell-ran4"))
+            raise rejected(self._owner, refusal("neuron.mcell-ran4"))
 
     def put(self, drawn: np.ndarray) -> None:
         self._set(float((int(drawn[0]) + 1) & scop.MOST))

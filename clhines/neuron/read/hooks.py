@@ -62,9 +62,7 @@ def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
         with memory.printed() as lines:
             memory.symbol(function)()
         if lines:
-            rejected.append(
-                Rejected("", refusal("neuron.neuron-first-versions", name=name), way_out)
-            )
+            rejected.append(Rejected("", refusal("neuron.old-stimulus", name=name), way_out))
     return [*rejected, *_listed(h, memory), *_python_blocks(memory)]
 
 
@@ -108,10 +106,10 @@ def _listed(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     played, called = _entries("random"), _entries("scatter")
     rejected = []
     if played is None and len(list(h.List("Random"))):
-        what = refusal("neuron.random-may-play-random-play-cannot-seen")
+        what = refusal("neuron.random-play-unreadable")
         rejected.append(Rejected("", what))
     if called is None and Readable(8):
-        rejected.append(Rejected("", refusal("neuron.extra-scatter-gather-cannot-be-seen")))
+        rejected.append(Rejected("", refusal("neuron.scatter-gather-unreadable")))
     elif called is None:  # the system does not tell what can be read
         warnings.warn(
             "CVode.extra_scatter_gather cannot be seen in NEURON's memory here; a model that uses "
@@ -204,7 +202,7 @@ def _python_blocks(memory: NeuronMemory) -> list[Rejected]:
     )  # which are called as long as they are there
     others = memory.variable("nrn_nonvint_block") and not is_listed
     if others or any(f is not None for call in calls for f in call[_IN_A_STEP]):
-        what = refusal("neuron.nonvint-block-supervisor-neuron-calls-functions", inside=_INSIDE)
+        what = refusal("neuron.nonvint-block-supervisor", inside=_INSIDE)
         rejected.append(Rejected("", what, f"unregister them; {BETWEEN}"))
     return rejected
 
@@ -216,15 +214,15 @@ def refused_settings(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     threads = int(h.ParallelContext().nthread()) > 1
     rows = (
         (h.CVode().active(), refusal("neuron.cvode-variable-time-steps")),
-        (threads, refusal("neuron.threads-neuron")),
+        (threads, refusal("neuron.threads")),
         (not is_order, refusal("neuron.secondorder", order=order)),
         (
             is_order and not memory.has_order(order, float(h.dt)),
-            refusal("neuron.secondorder-changed-after-h-finitialize-neuron-steps"),
+            refusal("neuron.secondorder-changed"),
         ),
         (
             h.nrn_netrec_state_adjust,
-            refusal("neuron.nrn-netrec-state-adjust-moves-what-events-set"),
+            refusal("neuron.netrec-state-adjust"),
         ),
         # a queue of its own for self events
         (queue & 2, refusal("neuron.cvode-queue-mode")),

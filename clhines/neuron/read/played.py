@@ -132,7 +132,7 @@ class PlayReader:
         for variable in dict.fromkeys(player.variable for player in self.players):
             if variable in sampled:
                 how = f"at intervals or times, of {variable.name}, which Vector.play sets"
-                said = Rejected(variable.owner, refusal("neuron.vector-record-by", how=how))
+                said = Rejected(variable.owner, refusal("neuron.vector-record-played", how=how))
                 self.rejected.append(said)
 
     @property
@@ -161,7 +161,7 @@ class PlayReader:
     def _read(self, played: PlayEntry) -> None:
         self.in_use += played.words
         if played.what == "unknown":
-            self._reject(refusal("neuron.graph-another-object-records-each-step"))
+            self._reject(refusal("neuron.unknown-recorder"))
             return
         if played.calls:
             self._reject(refusal("neuron.vector-play-statement"))
@@ -170,7 +170,7 @@ class PlayReader:
         vector = self.vectors.get(played.words[0])
         if vector is None:
             what = "Vector.play" if is_play else "Vector.record"
-            self._reject(refusal("neuron.vector-gone", what=what))
+            self._reject(refusal("neuron.vector-unreadable", what=what))
         elif played.what == "TvecRecord":
             self.recorders.append(Recorder(played.words[0], vector, None))
         elif is_play:
@@ -221,7 +221,7 @@ class PlayReader:
         times = self.vectors.get(played.words[1])
         self.watched += [w for w in played.words[:2] if w in self.vectors]
         if continuous and played.words[2]:
-            self._reject(refusal("neuron.vector-play-indices-discontinuities"))
+            self._reject(refusal("neuron.vector-play-discontinuities"))
             return
         if times is not None:
             t = np.array(times, np.float64)
@@ -285,7 +285,7 @@ def read_gaps(
                 node = int(now[k] - _FIRST) if now[k] >= _FIRST else -1
                 gaps.append(Gap(owner, name, k, node if node < count else -1))
     except RuntimeError:
-        what = refusal("neuron.parallelcontext-target-var-source-var-after-setup-transfer")
+        what = refusal("neuron.transfer-not-set-up")
         unset.append(Rejected("", what))
     finally:
         v[rows] = voltages

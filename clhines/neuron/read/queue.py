@@ -184,7 +184,7 @@ def read_pending(queue: EventQueue, wires: NeuronWires) -> PendingEvents:
                 binned.append((event.bin_order, pairs))
     pending.statements, of_points = _statements(events)
     for t in of_points:
-        what = refusal("neuron.cvode-event-statement-point-process-t-ms", t=t)
+        what = refusal("neuron.cvode-event-point-process", t=t)
         pending.rejected.append(Rejected("", what))
     for event, target, netcon in zip(selves, targets, weights, strict=True):
         if target >= 0:
@@ -250,7 +250,7 @@ class Bins:
         if binned.any() and (
             self.late or not self._in_time(found_in.time[binned], found_in.item[binned])
         ):
-            what = refusal("neuron.cvode-queue-mode-events-their-way-neuron-bins")
+            what = refusal("neuron.pending-events-in-old-bins")
             raise RejectedError([Rejected("", what)])
 
     def _in_time(self, times: np.ndarray, items: np.ndarray) -> bool:
@@ -288,9 +288,7 @@ def check_compressed(queue: EventQueue, t: float, dt: float) -> list[Rejected]:
     return [
         Rejected(
             "",
-            refusal(
-                "neuron.parallelcontext-spike-compress-smallest-delay-ms-between-steps", delay=delay
-            ),
+            refusal("neuron.spike-compress-delay", delay=delay),
         )
         for delay in loose
     ]
@@ -299,7 +297,7 @@ def check_compressed(queue: EventQueue, t: float, dt: float) -> list[Rejected]:
 def in_no_bin(wires: NeuronWires, pending: PendingEvents) -> list[Rejected]:
     """Return events of NetCons on their way that are in no bin."""
     loose = Counter(pending.netcons) - Counter(pending.binned)
-    what = refusal("neuron.netcon-event-way-cvode-queue-mode-where-no-bin")
+    what = refusal("neuron.pending-event-in-no-bin")
     names = sorted({wires.target_of(k)[0] for k, _ in loose})
     return [Rejected(name, what) for name in names]
 

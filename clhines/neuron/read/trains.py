@@ -90,7 +90,7 @@ def read_trains(
     _add_patterns(trains, memory, contents, due)
     if on_ranks(h):
         trains.rejected += [
-            Rejected(name, refusal("neuron.patternstim-several-mpi-ranks"))
+            Rejected(name, refusal("neuron.patternstim-on-ranks"))
             for name in sorted({name for name, _ in trains.patterns})
         ]
         trains.names += (OF_GID,) * (OF_GID not in trains.names)
@@ -140,7 +140,7 @@ def _add_patterns(
     for name in names:
         for k, one in enumerate(read_patterns(memory, contents, due, name)):
             if isinstance(one, str):
-                trains.rejected.append(Rejected(name, refusal("neuron.pattern-unknown", one=one)))
+                trains.rejected.append(Rejected(name, refusal("neuron.patternstim", one=one)))
             else:
                 trains.patterns[name, k], trains.times[name, k] = one, one.t
     if names:

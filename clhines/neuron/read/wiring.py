@@ -117,7 +117,9 @@ def read_wires(
     target = senders.of_points(read.target)
     for k in np.flatnonzero((target < 0) & (read.target != 0) & read.active).tolist():
         rejected.append(
-            Rejected("", refusal("neuron.target-no-segment", every=every[k], every2=every[k].syn()))
+            Rejected(
+                "", refusal("neuron.netcon-target-unlocated", every=every[k], every2=every[k].syn())
+            )
         )
     chosen = np.flatnonzero(target >= 0)  # events of others, too, may be on their way
     all_of_them = read.address
@@ -185,7 +187,7 @@ class _OriginReader:
         if source.object or source.place is not None or source.gid < 0 or not self._has_gids:
             return None
         if source.times and self._on_ranks:
-            what = refusal("neuron.netcon-record-gid-another-rank", gid=source.gid)
+            what = refusal("neuron.netcon-record-gid", gid=source.gid)
             self.rejected.append(Rejected("", what))
         return OF_GID, source.gid
 

@@ -49,7 +49,7 @@ def read_written(
             variable = None if place is None else _variable(places, rooms, place)
             if variable is None:
                 what = refusal(
-                    "neuron.pointer-written-points", pointer=pointer, memory=_shown(memory, place)
+                    "neuron.pointer-written-target", pointer=pointer, memory=_shown(memory, place)
                 )
                 expected = "expected a variable of a mechanism or hoc, or an element of a Vector"
                 written.rejected.append(Rejected(name, what, expected))
@@ -60,11 +60,11 @@ def read_written(
                 if sets:
                     set_by.add(variable.number)
         if len({(v.owner, v.name) for v in targets}) > 1:
-            what = refusal("neuron.pointer-written-points-variables-several-names", pointer=pointer)
+            what = refusal("neuron.pointer-written-to-several", pointer=pointer)
             written.rejected.append(Rejected(name, what))
         written.targets[name, pointer] = targets
     if elements.keys() - set_by:
-        what = refusal("neuron.pointer-adds-element-vector-hoc-no")
+        what = refusal("neuron.pointer-sum-not-reset")
         written.rejected.append(Rejected("", what))
     written.elements = [*elements]
     return written
@@ -121,7 +121,7 @@ def read_pointed(
                 if not what and is_set:
                     what = _not_assigned(variable, targets, name)
             if what or variable is None:
-                said = refusal("neuron.pointer-points", pointer=pointer, what=what)
+                said = refusal("neuron.pointer-target", pointer=pointer, what=what)
                 rejected.append(Rejected(name, said, expected))
                 break
             targets.append(variable)

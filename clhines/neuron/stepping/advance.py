@@ -50,14 +50,14 @@ def read_step_code(model: NeuronModel) -> tuple[StepCode | None, bool, list[Reje
         try:
             code = bmtk.step_code(model)
         except InputError as error:
-            return None, False, [Rejected("", refusal("neuron.own-step-of-bmtk", error=error))]
+            return None, False, [Rejected("", refusal("neuron.bmtk-advance", error=error))]
     for name in replaced:
         if name == "advance" and any(_is_as(name, text, h, memory.symbols) for text in _EXAMPLES):
             continue
         several = name == "step" and getattr(h, "nstep_steprun", 1) != 1
         if several or not _only_draws(h, memory, name):
             step = {"advance": "fadvance() and ", "step": "advance() and ", "Plot": ""}[name]
-            what = refusal("neuron.own-step", name=name, expected=f"{step}methods of Graphs")
+            what = refusal("neuron.custom-step", name=name, expected=f"{step}methods of Graphs")
             return None, False, [Rejected("", what)]
         draws = True
     return code, draws, []

@@ -110,7 +110,7 @@ class Gathering:
         """List what they read or set that is not supported."""
         if not self._hooks.problem:
             return []
-        what = refusal("neuron.gather", line=self._hooks.line)
+        what = refusal("neuron.scatter-gather-function", line=self._hooks.line)
         return [Rejected("", what, f"extra_scatter_gather_remove(f); {BETWEEN}")]
 
     def _guarded(self, function_and_arguments: Any) -> Callable[[], None]:

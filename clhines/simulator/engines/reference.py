@@ -86,7 +86,7 @@ def check_unless(mechanism: Mechanism, block: str, values: Mapping[str, np.ndarr
             shown = ", ".join(f"{name} = {x:g}" for name, x in at.items())
             raise InputError(
                 refusal(
-                    "network.called-instance",
+                    "network.called-with",
                     name=mechanism.name,
                     unle=mechanism.program.unless[number],
                     shown=shown,
@@ -123,7 +123,7 @@ def check_globals(kind: Kind, states: Mapping[str, np.ndarray]) -> None:
         if quantity.is_global and (values != values[:1]).any() and not np.isnan(values).all():
             raise InputError(
                 refusal(
-                    "network.after-initial-expected-value-all-instances",
+                    "network.global-differs-after-initial",
                     value=quantity.public or quantity.name,
                     name=mechanism.name,
                     min=values.min(),

@@ -223,7 +223,7 @@ def _check_bins(model: Model) -> None:
     delay = model.netcons.delay / model.dt
     late = model.sources.is_emitted[model.netcons.source] & (delay >= 0.5) & (delay < 1)
     if model.bins and late.any():
-        raise InputError(refusal("network.engine-teps-takes-no-events-bins"))
+        raise InputError(refusal("network.engine-steps-bins"))
 
 
 class Steps(ArenaKernels):

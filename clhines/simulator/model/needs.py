@@ -275,7 +275,7 @@ def check_set_voltages(model: Model) -> None:
         (model.bins, "events are delivered in bins"),
     ):
         if is_so:
-            raise InputError(refusal("network.v-set-net-receive", name=name, what=what))
+            raise InputError(refusal("network.v-set-by-events", name=name, what=what))
 
 
 def check_written(model: Model) -> None:
@@ -293,23 +293,23 @@ def check_written(model: Model) -> None:
         said = f"{mechanism.name}: pointer {name} points to {to.state} of {other.name}, which"
         nodes = np.stack((model.kinds[k].node, model.kinds[to.kind].node[to.instance]))
         if np.ptp(stretch_of(model.forest.cell_offsets, nodes), axis=0).any():
-            raise InputError(refusal("network.another-cell-written-expected-cell", said=said))
+            raise InputError(refusal("network.pointer-written-to-another-cell", said=said))
         for block in other.program.blocks:
             adds = other.compiled.adds(block, to.state)
             if block in ("after_initial", "after_solve", "before_step") and adds is None:
                 what = block.upper().replace("_", " ")
-                raise InputError(refusal("network.does-more-than-add", said=said, what=what))
+                raise InputError(
+                    refusal("network.pointer-target-not-added-to", said=said, what=what)
+                )
             diffuses = to.state in other.program.diffusing
             if is_put and (adds is not False or diffuses) and block != "initial":
                 raise InputError(
-                    refusal("network.uses-expected-alone-sets", said=said, name=mechanism.name)
+                    refusal("network.pointer-target-used", said=said, name=mechanism.name)
                 )
         if is_put:
             before = set_before.get((to.kind, to.state), to.instance[:0])
             if np.isin(before, to.instance).any():
-                raise InputError(
-                    refusal("network.another-pointer-sets-too-expected-sets", said=said)
-                )
+                raise InputError(refusal("network.pointer-target-set-twice", said=said))
             set_before[to.kind, to.state] = np.append(before, to.instance)
 
 
@@ -325,16 +325,17 @@ def check_steered(model: Model) -> None:
             if model.kinds[c].mechanism.program.sets_weights:
                 raise InputError(
                     refusal(
-                        "network.sets-too", own=own, said=said, name=model.kinds[c].mechanism.name
+                        "network.pointer-weight-set-twice",
+                        own=own,
+                        said=said,
+                        name=model.kinds[c].mechanism.name,
                     )
                 )
         known = np.append(known, to.places(model))
         if len(np.unique(known)) < len(known):
-            raise InputError(
-                refusal("network.another-points-too-expected-them", own=own, said=said)
-            )
+            raise InputError(refusal("network.pointer-weight-shared", own=own, said=said))
         if model.bins:
-            raise InputError(refusal("network.events-delivered-bins", own=own, said=said))
+            raise InputError(refusal("network.pointer-weight-in-bins", own=own, said=said))
         by = np.flatnonzero(netcons.kind == k)
         of = to.connection[netcons.instance[by]]
         alike = (netcons.source[by] == netcons.source[of]) & (
@@ -344,7 +345,7 @@ def check_steered(model: Model) -> None:
             at = int(by[np.argmax(alike)])
             raise InputError(
                 refusal(
-                    "network.connection-from-source-from-gets-events",
+                    "network.pointer-weight-same-delay",
                     own=own,
                     said=said,
                     delay=netcons.delay[at],
@@ -364,16 +365,14 @@ def check_read(model: Model) -> None:
         if name in own.program.assigned:
             _check_assigned(model, (k, name), to, said)
         if "receive" in reads & sets:
-            raise InputError(refusal("network.events-read-set-expected-them", said=said))
+            raise InputError(refusal("network.pointer-read-in-events", said=said))
         if k == to.kind and reads & sets:
-            raise InputError(
-                refusal("network.itself-where-read-expected-another-mechanism", said=said)
-            )
+            raise InputError(refusal("network.pointer-to-same-mechanism", said=said))
         kinds = model.kinds[k], model.kinds[to.kind]
         loose = any(kind.mechanism.kind == "artificial" for kind in kinds)
         is_elsewhere = loose or (kinds[0].node != kinds[1].node[to.instance]).any()
         if is_elsewhere and any(reads & {*some} and sets & {*some} for some in (_FIRST, _SECOND)):
-            raise InputError(refusal("network.another-node-changes-same-part-step", said=said))
+            raise InputError(refusal("network.pointer-read-at-another-node", said=said))
         _check_not_set(model, to, reads, said)
 
 
@@ -389,7 +388,7 @@ def _check_not_set(model: Model, to: Written, reads: set[str], said: str) -> Non
         if late or puts - {"before_initial", "initial"} or (puts and begins):
             raise InputError(
                 refusal(
-                    "network.pointer-writes-expected-no-pointer-sets",
+                    "network.pointer-reads-written",
                     said=said,
                     pointer=pointer[1],
                     writer=model.kinds[pointer[0]].mechanism.name,
@@ -408,11 +407,7 @@ def _check_assigned(model: Model, pointer: tuple[int, str], to: Written, said: s
         (to.state in model.kinds[to.kind].mechanism.program.diffusing, "that diffuses"),
     ):
         if is_so:
-            raise InputError(
-                refusal(
-                    "network.written-expected-variable-another-mechanism-no", said=said, what=what
-                )
-            )
+            raise InputError(refusal("network.pointer-written-target", said=said, what=what))
 
 
 def _putting(model: Model, pointer: tuple[int, str]) -> set[str]:

@@ -63,7 +63,7 @@ def _pointers(
         if (k, name) in others:
             raise InputError(
                 refusal(
-                    "network.pointer-points-voltages-variables-expected-them",
+                    "network.pointer-to-voltages-and-variables",
                     name=kinds[k].mechanism.name,
                     name2=name,
                 )
@@ -87,7 +87,7 @@ def _written(
         if (entry.kind, entry.state) != (target, variable):
             raise InputError(
                 refusal(
-                    "network.pointer-points-expected-them",
+                    "network.pointer-to-two-variables",
                     name=kinds[k].mechanism.name,
                     name2=name,
                     state=entry.state,
@@ -109,7 +109,7 @@ def _written(
 def _nowhere(kind: Kind, name: str, count: int) -> InputError:
     return InputError(
         refusal(
-            "network.pointer-instances-points-nowhere-expected-set-pointer",
+            "network.pointer-unset",
             name=kind.mechanism.name,
             name2=name,
             count=count,

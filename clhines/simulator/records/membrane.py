@@ -38,7 +38,7 @@ class Membrane:
 
     def __init__(self, model: Model, nodes: np.ndarray) -> None:
         if model.secondorder:
-            raise InputError(refusal("network.i-membrane-steps-first-order-expected-secondorder"))
+            raise InputError(refusal("network.i-membrane-secondorder"))
         self._model = model
         joints = _joints(model, nodes)
         recorded = np.zeros(model.forest.num_nodes, bool)
@@ -76,18 +76,14 @@ class Membrane:
         mechanism, model = self._model.kinds[k].mechanism, self._model
         program = mechanism.program
         if program.electrode and any(a.role == "v" for a in program.blocks["current"]):
-            raise InputError(
-                refusal(
-                    "network.i-membrane-where-electrode-whose-current-depends", name=mechanism.name
-                )
-            )
+            raise InputError(refusal("network.i-membrane-voltage-clamp", name=mechanism.name))
         if model.has_times and program.electrode:
             names = program.electrode_currents
             outputs = [q.name for q in program.outputs if names[0] in (q.name, q.public)]
             if len(names) != 1 or not outputs:
                 raise InputError(
                     refusal(
-                        "network.i-membrane-where-expected-electrode-current-range",
+                        "network.i-membrane-two-currents",
                         name=mechanism.name,
                     )
                 )
@@ -96,7 +92,7 @@ class Membrane:
             what = "states" if program.states else "a parameter that is played"
             raise InputError(
                 refusal(
-                    "network.i-membrane-where-electrode-expected-nodes-without",
+                    "network.i-membrane-electrode",
                     name=mechanism.name,
                     what=what,
                 )
@@ -139,9 +135,7 @@ def _joints(model: Model, nodes: np.ndarray) -> tuple[np.ndarray, ...]:
     lone = np.isin(node, nodes) & ((node_outer < 0) != (outer < 0))
     if lone.any() or not np.isin(nodes, layers.node[0]).all():
         where = f"node {int(node[lone][0])}, beside one" if lone.any() else "a node around another"
-        raise InputError(
-            refusal("network.i-membrane-others-around-expected-other-nodes", where=where)
-        )
+        raise InputError(refusal("network.i-membrane-layers", where=where))
     both = outer >= 0
     every = [node, node[both]], [node, node_outer[both]], [other, outer[both]], [g, g[both]]
     return tuple(np.concatenate(each) for each in every)
