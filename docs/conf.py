@@ -173,6 +173,17 @@ class Refusals(SphinxDirective):
         return [table]
 
 
+class CostTable(SphinxDirective):
+    """The switch's estimate from which length of a run on the device ends sooner than NEURON."""
+
+    def run(self) -> list[nodes.Node]:
+        """Make the table."""
+        table = nodes.container()
+        lines = StringList(tables.break_even_table(), self.env.docname)
+        self.state.nested_parse(lines, self.content_offset, table)
+        return [table]
+
+
 class Results(SphinxDirective):
     """Every result of `bench/results`: a table of their age, then each with its picture."""
 
@@ -308,3 +319,4 @@ def setup(app: Sphinx) -> None:
     app.add_directive("result-table", ResultTable)
     app.add_directive("all-results", Results)
     app.add_directive("refusals", Refusals)
+    app.add_directive("cost-table", CostTable)

@@ -17,13 +17,19 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+from clhines.neuron.switch import cost
 
 RESULTS = Path(__file__).parents[1] / "bench/results"
+SEGMENTS = 1, 10, 100, 1000, 10_000, 100_000
+HH_TEXT = 3000  # characters of hh.mod
 SHOWN = re.compile(r"(?P<field>[^*:]+)(?:\*(?P<factor>[\d.e-]+))?(?::(?P<form>.+))?")
 
 
@@ -150,3 +156,37 @@ def printed(name: str, where: str, lines: list[str]) -> list[str]:
             raise TableError(f"{name}: no number for the line {texts[0]!r}")
         table.append([*texts, *numbers])
     return [f"| {' | '.join(line)} |" for line in table]
+
+
+def break_even(segments: int, is_compiled: bool, dt: float = 0.025) -> tuple[float, float]:
+    """Return NEURON's seconds for 1 s of model time, and from how many ms on the device is sooner.
+
+    The estimates are those of the switch, for a cell with `hh` in each segment; infinite if NEURON
+    is sooner in runs of any length.
+    """
+    counts = cost.Counts(segments, (("hh", segments),), (("", HH_TEXT),), 0)
+    with mock.patch.object(cost, "machine_factor", lambda: 1.0):
+
+        def ledger() -> cost.Ledger:
+            begin = counts.begin(is_compiled) + cost.MODULES
+            return cost.Ledger(counts, {}, cost.Times(device_begin=begin), is_compiled)
+
+        steps = 1
+        while steps < 1 << 30 and not ledger().device_is_sooner(steps):
+            steps *= 2
+        low = steps // 2
+        while steps - low > 1:
+            middle = (low + steps) // 2
+            low, steps = (low, middle) if ledger().device_is_sooner(middle) else (middle, steps)
+        return 1000 / dt * ledger().neuron_step, steps * dt if steps < 1 << 30 else math.inf
+
+
+def break_even_table() -> list[str]:
+    """Return the lines of the table of `break_even`."""
+    lines = ["| segments | NEURON, s per s | first run, from ms | next run, from ms |"]
+    lines.append("| ---: | ---: | ---: | ---: |")
+    for segments in SEGMENTS:
+        (seconds, first), (_, later) = (break_even(segments, known) for known in (False, True))
+        times = " | ".join("never" if math.isinf(t) else f"{t:,.0f}" for t in (first, later))
+        lines.append(f"| {segments:,} | {seconds:.2g} | {times} |")
+    return lines

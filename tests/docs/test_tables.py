@@ -120,3 +120,11 @@ def test_how_numbers_look(tables):
     assert {how: tables.shown(row, how) for how in shown} == shown
     assert tables.shown(row, "a:.1f") == "12.3"
     assert tables.shown(row, "none") == tables.shown(row, "b.none") == tables.shown(row, "z") == "-"
+
+
+def test_the_cost_table_is_of_the_switch(tables):
+    """Longer models gain from shorter runs on, and runs whose kernels are cached sooner."""
+    first, later = ([tables.break_even(n, known) for n in tables.SEGMENTS] for known in (0, 1))
+    assert all(a[1] > b[1] for a, b in zip(first, later, strict=True))
+    assert all(a[0] < b[0] and a[1] > b[1] for a, b in zip(first, first[1:], strict=False))
+    assert len(tables.break_even_table()) == 2 + len(tables.SEGMENTS)

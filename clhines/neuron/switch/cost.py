@@ -41,7 +41,7 @@ _MARGIN = 0.9  # the device has to end by this factor sooner than NEURON
 # NEURON: a step, a segment, an instance and a thousand characters of its mechanism's text
 _STEP, _SEGMENT, _INSTANCE, _TEXT = 3e-6, 12e-9, 12e-9, 15e-9
 # once: modules, a context, a model; each segment; each mechanism, and its kernels
-_MODULES, _MODEL, _PER_SEGMENT, _PER_MECHANISM = 0.45, 0.25, 8e-6, 0.02
+MODULES, _MODEL, _PER_SEGMENT, _PER_MECHANISM = 0.45, 0.25, 8e-6, 0.02
 _COMPILE, _COMPILE_MECHANISM = 0.8, 0.15
 _TRUST, _SELF_TEST = 2.5, 4.0  # the self-tests of a device and of NEURON, at their first use
 # each call, each segment in it; each step, and the share of NEURON's time that the device takes
@@ -74,17 +74,21 @@ class Counts:
         return (self.segments * _SEGMENT + mechanisms) * machine_factor()
 
     def begin(self, is_compiled: bool) -> float:
-        """Seconds until the device takes the first step."""
+        """Seconds to read and plan the model, and to compile its kernels."""
         parts = _MODEL + self.segments * _PER_SEGMENT + len(self.texts) * _PER_MECHANISM
-        if "clhines.simulator.simulation" not in sys.modules:
-            parts += _MODULES
-        if not any(files.cache_folder().glob("trust-*.json")):
-            parts += _TRUST
-        if not as_flag(SWITCH) and not any(files.cache_folder().glob("neuron-*.json")):
-            parts += _SELF_TEST
         if not is_compiled:
             parts += _COMPILE + len(self.texts) * _COMPILE_MECHANISM
         return parts * machine_factor()
+
+
+def first_use() -> float:
+    """Seconds to import modules and to run self-tests, if that is still to be done."""
+    parts = 0.0 if "clhines.simulator.simulation" in sys.modules else MODULES
+    if not any(files.cache_folder().glob("trust-*.json")):
+        parts += _TRUST
+    if not as_flag(SWITCH) and not any(files.cache_folder().glob("neuron-*.json")):
+        parts += _SELF_TEST
+    return parts * machine_factor()
 
 
 def count(h: Hoc) -> Counts:
@@ -209,7 +213,7 @@ class Ledger:
     @cached_property
     def device_begin(self) -> float:
         """Seconds until the first step, given the modules and caches of this process."""
-        guess = self.counts.begin(self.is_compiled)
+        guess = self.counts.begin(self.is_compiled) + first_use()
         return min(self.record.device_begin or guess, guess)
 
     def device_is_sooner(self, steps: int) -> bool:
