@@ -92,25 +92,34 @@ def add_cells(parser: argparse.ArgumentParser, method: bool = True, several: boo
     parser.add_argument("files", nargs="*", metavar="FILE.swc", help="default: built-in sample")
     parser.add_argument("--cells", type=count, metavar="N", help="repeat the cells to N cells")
     add_reading(parser)
+    # an option in two lines or three
+    # fmt: off
     if method:
         methods = ["auto", *clhines.METHODS]
         parser.add_argument("--method", choices=methods, default="auto", metavar="M",
-                            help=", ".join(methods) + " (default: auto)")  # fmt: skip
+                            help=", ".join(methods) + " (default: auto)")
+    # fmt: on
     add_device(parser, several)
 
 
 def add_reading(parser: argparse.ArgumentParser, of: str = "") -> None:
     add = parser.add_argument
+    # an option in two lines or three
+    # fmt: off
     add("--max-length", type=positive_number, metavar="UM",
-        help=f"longest compartment{of} [um]; default: the d_lambda rule")  # fmt: skip
+        help=f"longest compartment{of} [um]; default: the d_lambda rule")
     add("--roots", choices=("refuse", "split"), default="refuse",
-        help=f"refuse files{of} with several roots, or one cell per root")  # fmt: skip
+        help=f"refuse files{of} with several roots, or one cell per root")
+    # fmt: on
     add("--repair", choices=REPAIRS, help=f"interpolate radii of 0 inside neurites{of}, and warn")
 
 
 def add_verbose(parser: argparse.ArgumentParser) -> None:
+    # an option in two lines or three
+    # fmt: off
     parser.add_argument("-v", "--verbose", action="count", default=argparse.SUPPRESS,
-                        help="say what is chosen and why; -vv says more")  # fmt: skip
+                        help="say what is chosen and why; -vv says more")
+    # fmt: on
 
 
 def _number(text: str) -> float:
@@ -149,22 +158,28 @@ def seed(text: str) -> int:
 
 
 def add_device(parser: argparse.ArgumentParser, several: bool = False) -> None:
+    # an option in two lines or three
+    # fmt: off
     parser.add_argument("--dtype", choices=("float64", "float32"), default="float64",
                         help="precision on the device, one of float64, float32"
-                        " (default: float64)")  # fmt: skip
+                        " (default: float64)")
     parser.add_argument("--device", metavar="SPEC", action="append" if several else Once,
                         help="index pair like 0:1, or part of a name"
-                        + ("; repeat it for several devices" if several else ""))  # fmt: skip
+                        + ("; repeat it for several devices" if several else ""))
+    # fmt: on
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
     add_device(parser)
     each = "; ".join(f"{engine.name}: {engine.about}" for engine in ENGINES)
+    # an option in two lines or three
+    # fmt: off
     parser.add_argument(
         "--engine", choices=CHOICES, default="auto", metavar="E",
         help=f"{each}; {FAMILY}: that of the device among those named so (default: auto, the first "
         "that takes the network; see 'clhines devices')",
-    )  # fmt: skip
+    )
+    # fmt: on
 
 
 def read_cells(

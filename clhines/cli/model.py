@@ -60,27 +60,30 @@ def add_model(networks: Any) -> None:
     model = networks.add_parser("model", help="a NEURON model: a script, .py or .hoc")
     add = model.add_argument
     add("script", metavar="FILE", help="builds the model; with --stop it need not run it")
+    # an option in two lines or three
+    # fmt: off
     add("words", nargs="*", metavar="WORD",
-        help="what the script finds in sys.argv; after a --, as all options")  # fmt: skip
+        help="what the script finds in sys.argv; after a --, as all options")
     add("--stop", type=positive_number, metavar="MS",
-        help="simulate the model up to this time, and skip the runs of the script")  # fmt: skip
+        help="simulate the model up to this time, and skip the runs of the script")
     add("--strict", action="store_true",
-        help="without --stop: raise an error where NEURON would take a run")  # fmt: skip
+        help="without --stop: raise an error where NEURON would take a run")
     add("--when", choices=("faster", "always", "never"),
         help="without --stop: when the device takes a run; default: faster, if it ends sooner than "
-        "NEURON, and always with --device, --engine or --strict")  # fmt: skip
+        "NEURON, and always with --device, --engine or --strict")
     add("--check", action="store_true",
-        help="only list what cannot be simulated; the script's runs are skipped")  # fmt: skip
+        help="only list what cannot be simulated; the script's runs are skipped")
     add("--fixed-step", type=positive_number, metavar="MS",
-        help="without --stop: in place of CVode's variable steps")  # fmt: skip
+        help="without --stop: in place of CVode's variable steps")
     add("--progress", action="store_true",
         help="without --stop: say what is read, made and compiled, and show a bar of long runs; "
-        "on a terminal by itself")  # fmt: skip
+        "on a terminal by itself")
     add("--mechanisms", metavar="FILE", help="compiled mechanisms: libnrnmech.so of nrnivmodl")
     add("--v-init", type=finite, metavar="MV", help="default: h.v_init of the script")
     add("--out", metavar="FILE.npz", help="write spikes of all sources but stimuli")
     add("--plot", metavar="FILE",
-        help="draw spikes, and the voltages of up to ten cells: .png, .svg or .pdf")  # fmt: skip
+        help="draw spikes, and the voltages of up to ten cells: .png, .svg or .pdf")
+    # fmt: on
     add_engine(model)
     add("--json", action="store_true", help="print JSON instead of a table")
     model.set_defaults(run=run_model)

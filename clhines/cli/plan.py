@@ -14,11 +14,14 @@ def add_plan(commands: Commands) -> None:
     plan = commands.add_parser("plan", help="show how a batch would be solved, without a device")
     add_cells(plan)
     pictures = plan.add_mutually_exclusive_group()
+    # an option in two lines or three
+    # fmt: off
     pictures.add_argument("--plot", metavar="FILE",
                           help="draw the first block, of methods with one work-item per cell or "
-                          "branch (fine and others): .png, .svg or .pdf")  # fmt: skip
+                          "branch (fine and others): .png, .svg or .pdf")
     pictures.add_argument("--layouts", action="store_true",
-                          help="only show worked examples of the layouts")  # fmt: skip
+                          help="only show worked examples of the layouts")
+    # fmt: on
     plan.set_defaults(run=run_plan)
 
 

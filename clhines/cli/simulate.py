@@ -56,37 +56,40 @@ def add_ring(networks: Commands) -> None:
     ring = networks.add_parser("ring", help="a ring of cells, round which one event travels")
     add, positive = ring.add_argument, positive_number
     methods = [name for name, row in clhines.METHODS.items() if not row.chains_only]
+    # an option in two lines or three
+    # fmt: off
     add("--cells", type=whole_number, metavar="N",
-        help="default: 64, or as many as there are files")  # fmt: skip
+        help="default: 64, or as many as there are files")
     add("--depth", type=whole_number, metavar="D",
-        help="levels of branches of the random cells (default: 5)")  # fmt: skip
+        help="levels of branches of the random cells (default: 5)")
     add("--branching", type=finite, metavar="P",
-        help="probability that a branch splits, 0 to 1 (default: 0.5)")  # fmt: skip
+        help="probability that a branch splits, 0 to 1 (default: 0.5)")
     add("--compartments", type=whole_number, metavar="C",
-        help="compartments of a branch (default: 11)")  # fmt: skip
+        help="compartments of a branch (default: 11)")
     add("--shapes", type=whole_number, metavar="S", help="different random cells (default: 64)")
     add("--swc", nargs="+", metavar="FILE",
-        help="these cells in place of random ones")  # fmt: skip
+        help="these cells in place of random ones")
     add_reading(ring, " of --swc")
     add("--hh", choices=("soma", "all"), default="soma",
-        help="HH in all of the soma and passive dendrites (default), or HH everywhere")  # fmt: skip
+        help="HH in all of the soma and passive dendrites (default), or HH everywhere")
     add("--weight", type=finite, metavar="US",
         help="weight of the connections [uS] (default: 0.01; 0.2 with --swc, whose cells are "
-        "larger)")  # fmt: skip
+        "larger)")
     add("--delay", type=positive, default=5.0, metavar="MS",
-        help="delay of the connections [ms] (default: 5)")  # fmt: skip
+        help="delay of the connections [ms] (default: 5)")
     add("--duration", type=positive, default=100.0, metavar="MS",
-        help="simulated time (default: 100)")  # fmt: skip
+        help="simulated time (default: 100)")
     add("--dt", type=positive, default=0.025, metavar="MS", help="time step (default: 0.025)")
     add("--out", metavar="FILE",
-        help=".npz: spikes, and voltages in the middle of six somas; .csv: spikes")  # fmt: skip
+        help=".npz: spikes, and voltages in the middle of six somas; .csv: spikes")
     add("--plot", metavar="FILE", help="draw spikes and voltages: .png, .svg or .pdf")
     add("--method", choices=["auto", *methods], default="auto", metavar="M",
-        help="of the solver, if the engine uses one: auto, " + ", ".join(methods))  # fmt: skip
+        help="of the solver, if the engine uses one: auto, " + ", ".join(methods))
     add_engine(ring)
     add("--seed", type=seed, default=0, metavar="K", help="seed of the random cells (default: 0)")
     add("--mpi", action="store_true",
-        help="share the cells among MPI ranks, under mpiexec; needs mpi4py")  # fmt: skip
+        help="share the cells among MPI ranks, under mpiexec; needs mpi4py")
+    # fmt: on
     add("--json", action="store_true", help="print JSON instead of a table")
     ring.set_defaults(run=run_ring)
 

@@ -44,20 +44,23 @@ RESIDUAL_EPS = 64.0
 def add_solve(commands: Commands) -> None:
     solve = commands.add_parser("solve", help="advance passive cells and check the last step")
     add_cells(solve, several=True)
+    # an option in two lines or three
+    # fmt: off
     solve.add_argument("--max-memory", type=positive_number, metavar="MIB",
                        help="most memory of a device [MiB]; larger batches are solved in slices "
-                       "(default: nine tenths of it)")  # fmt: skip
+                       "(default: nine tenths of it)")
     solve.add_argument("--dt", type=positive_number, default=0.025, metavar="MS",
-                       help="time step [ms] (default: 0.025)")  # fmt: skip
+                       help="time step [ms] (default: 0.025)")
     solve.add_argument("--steps", type=count, default=40, metavar="K",
-                       help="steps to advance (default: 40)")  # fmt: skip
+                       help="steps to advance (default: 40)")
     solve.add_argument("--current", type=finite, default=0.1, metavar="NA",
                        help="current into the middle of each soma from t = 0 on [nA] "
-                       "(default: 0.1)")  # fmt: skip
+                       "(default: 0.1)")
     solve.add_argument("--out", metavar="FILE.npz",
-                       help="write the last voltages, trees, coordinates")  # fmt: skip
+                       help="write the last voltages, trees, coordinates")
     solve.add_argument("--tune", choices=MODES, default="heuristic", metavar="T",
-                       help=f"auto goes by: {', '.join(MODES)} (default: {MODES[0]})")  # fmt: skip
+                       help=f"auto goes by: {', '.join(MODES)} (default: {MODES[0]})")
+    # fmt: on
     solve.add_argument("--json", action="store_true", help="print JSON instead of a table")
     solve.add_argument("--no-check", action="store_true", help="skip the check of the last step")
     solve.set_defaults(run=run_solve)
