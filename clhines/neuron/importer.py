@@ -136,11 +136,11 @@ def copied(once: NeuronNetwork, copies: int) -> NeuronNetwork:
         what = refusal("neuron.copies-pointer-in-net-receive", pointer=pointer)
         raise RejectedError([Rejected(name, what)])
     network = copies_of(once.network, copies)
-    assert inside(network).copied is not None
+    assert inside(network).copy_numbers is not None
     named = {id(old): new for old, new in zip(once.network.groups, network.groups, strict=True)}
     pairs = zip(inside(once.network).added.sources, inside(network).added.sources, strict=True)
     made: dict[int, Sources | Group] = {**named, **{id(old): new for old, new in pairs}}
-    at = inside(network).copied.connections
+    at = inside(network).copy_numbers.connections
     connections = np.zeros(at.size, np.int64)
     connections[at] = once.connections
     return NeuronNetwork(

@@ -221,7 +221,7 @@ def make_reference(job: Job) -> Reference:
 
 def by_steps(request: Request, engine: str, error: Exception) -> Request:
     """Return the request to go on by steps; DeviceError if the user has named an engine."""
-    assert request.queue is not None
+    assert request.queue is not None  # as of all engines of `FAMILY`
     reason = str(error).splitlines()[0]
     if isinstance(error, BuildError):  # which shows the source
         reason = "its kernel does not build"

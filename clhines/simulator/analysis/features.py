@@ -164,7 +164,7 @@ class Features:
                 f"times has {self.times.min():g} to {self.times.max():g} ms; expected times within "
                 f"the run, {t[0]:g} to {t[-1]:g} ms"
             )
-        traces = _WindowsOnly(**self._traces(t, count))  # type: ignore[arg-type]
+        traces = _WindowsOnly(*self._arguments(t, count))
         self._of_none(traces)
         begin, end = (np.zeros((len(traces.requested), count), np.int64) for _ in range(2))
         for k, (first, last) in enumerate(traces.requested):
@@ -174,7 +174,7 @@ class Features:
     def of_windows(self, t: np.ndarray, sums: WindowSums) -> dict[str, np.ndarray | RaggedArray]:
         """Return (m,) arrays or `RaggedArray` by name, of `voltage_at` (m, q); see `extract`."""
         segments, length = sums.segments, len(t)
-        traces = _WindowedTraces(**self._traces(t, segments.count), window_sums=sums)  # type: ignore[arg-type]
+        traces = _WindowedTraces(*self._arguments(t, segments.count), window_sums=sums)
         spike_values = segments.peaks(), segments.peak_voltages(), *segments.minima(length)
         names = peak_indices, peak_voltage, min_ahp_indices, min_ahp_values
         traces.done.update(zip(names, spike_values, strict=True))
@@ -197,12 +197,12 @@ class Features:
         traces.done.update({peak_voltage: values, min_ahp_values: values})
         return self._computed(traces)
 
-    def _traces(self, t: np.ndarray, count: int) -> dict[str, object]:
-        begin, end, current = checked_stimuli(t, count, self._begin, self._end, self._current)
-        return {
-            "v": np.zeros((count, 0)), "t": t, "stim_start": begin, "stim_end": end,
-            "current": current, "threshold": self.threshold,
-        }  # fmt: skip
+    def _arguments(
+        self, t: np.ndarray, count: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray | None, float]:
+        """Return the arguments of `Traces` without samples."""
+        stimuli = checked_stimuli(t, count, self._begin, self._end, self._current)
+        return np.zeros((count, 0)), t, *stimuli, self.threshold
 
     def _computed(self, traces: Traces) -> dict[str, np.ndarray | RaggedArray]:
         values: dict[str, np.ndarray | RaggedArray] = {}

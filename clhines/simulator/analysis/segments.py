@@ -89,7 +89,8 @@ class TraceSegments:
         at = first_extreme(values, np.zeros(len(none), np.int64), 2 * peak[none] + 1, stop[none])
         sample[none], v[none] = samples[at], values[0, at]
         kept = sample != length - 1
-        return tuple(lists_of(rows[kept], a[kept], self.count) for a in (sample, v))  # type: ignore[return-value]
+        minima = lists_of(rows[kept], sample[kept], self.count)
+        return minima, RaggedArray(minima.offsets, v[kept])
 
     def _next_rest(self, peak: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
         """First sample after each peak, and its voltage, that neither of the next two is below."""

@@ -62,11 +62,11 @@ from clhines.simulator.model.needs import (
     of_network,
 )
 from clhines.simulator.model.pointers import Spans, pointed
-from clhines.simulator.network.additions import Added, Sources
+from clhines.simulator.network.additions import Additions, Sources
 from clhines.simulator.network.changes import Changes
 from clhines.simulator.network.copies import copied_nodes, copied_values, tiled
 from clhines.simulator.network.groups import Group, inside
-from clhines.simulator.network.network import Copied, Network
+from clhines.simulator.network.network import CopyNumbers, Network
 from clhines.simulator.network.plasticity import Rule
 from clhines.simulator.network.structure import NodeValues, Structure
 from clhines.simulator.network.times import LAST_STEP, ROUNDING, as_step, delay_steps, event_steps
@@ -105,7 +105,7 @@ def compile(
         What was given does not go together.
     """
     changes = changes or Changes()
-    copied = inside(network).copied
+    copied = inside(network).copy_numbers
     if copied is not None and copied.count > 1 and not changes.any and np.ndim(v_init) == 0:
         once = compile(copied.once, dt, v_init, secondorder, seed)
         if are_alike(copied.once, once) and not once.needs & _NOT_ALIKE:
@@ -311,7 +311,7 @@ def _ion(once: IonNodes, num_nodes: int, copies: int) -> IonNodes:
     return CopiedIon(made, name=once.name, valence=once.valence)
 
 
-def copied_model(network: Network, copied: Copied, once: Model, secondorder: object) -> Model:
+def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder: object) -> Model:
     """Return the model of a network of copies that are alike, from `once`, that of one."""
     copies, n, added = copied.count, once.forest.num_nodes, inside(network).added
     wiring, nothing, first = inside(network).wiring, Wiring(network), np.zeros(0, int)
@@ -377,7 +377,7 @@ def given_weights(wiring: Wiring) -> np.ndarray:
     return joined([r[:, 0] if r.shape[1] == 1 else r.ravel() for r in rows], float)
 
 
-def has_short(wiring: Wiring, added: Added, dt: float) -> bool:
+def has_short(wiring: Wiring, added: Additions, dt: float) -> bool:
     """Whether a connection of a cell or a detector has a delay shorter than a step."""
     train, least = _trains(added), dt * (1 - ROUNDING)
     short = ((c[0], once(c[4]) < least) for c in wiring.columns)
@@ -385,7 +385,7 @@ def has_short(wiring: Wiring, added: Added, dt: float) -> bool:
 
 
 def divided(
-    wiring: Wiring, added: Added, groups: Sequence[Group], dt: float
+    wiring: Wiring, added: Additions, groups: Sequence[Group], dt: float
 ) -> tuple[Wiring, Wiring, np.ndarray]:
     """Return connections on the grid, those at exact times, and places of weights of the former.
 
@@ -454,7 +454,7 @@ def _sums(mechanism: Mechanism) -> bool:
     return net is not None and net.summed and mechanism.kind != "artificial"
 
 
-def _trains(added: Added) -> np.ndarray:
+def _trains(added: Additions) -> np.ndarray:
     found = np.zeros(added.num_sources, bool)
     for sources in added.sources:
         found[sources.first : sources.first + len(sources)] = bool(sources.times)
@@ -463,7 +463,7 @@ def _trains(added: Added) -> np.ndarray:
 
 def compiled_connections(
     wiring: Wiring,
-    added: Added,
+    added: Additions,
     dt: float,
     num_targets: int,
     first: np.ndarray,
@@ -505,7 +505,7 @@ def compiled_connections(
 
 
 def _check_delays(
-    delay: np.ndarray, dt: float, source: np.ndarray, numbers: np.ndarray, added: Added
+    delay: np.ndarray, dt: float, source: np.ndarray, numbers: np.ndarray, added: Additions
 ) -> None:
     steps = once(delay) / dt
     bad = np.flatnonzero((steps < 1 - ROUNDING) | (steps >= LAST_STEP))
@@ -521,7 +521,7 @@ def _check_delays(
 
 
 def _check_bounds(
-    rule: Rule | None, source: np.ndarray, weight: np.ndarray, plastic: np.ndarray, added: Added
+    rule: Rule | None, source: np.ndarray, weight: np.ndarray, plastic: np.ndarray, added: Additions
 ) -> None:
     if rule is None:
         return
@@ -537,7 +537,7 @@ def _check_bounds(
 
 def compiled_events(
     wiring: Wiring,
-    added: Added,
+    added: Additions,
     dt: float,
     first: np.ndarray,
     instances: Sequence[tuple[int, np.ndarray]],
@@ -553,7 +553,7 @@ def compiled_events(
     return Events(target[order], step[order], weight[order])
 
 
-def _of_trains(wiring: Wiring, added: Added) -> Iterator[tuple[np.ndarray, ...]]:
+def _of_trains(wiring: Wiring, added: Additions) -> Iterator[tuple[np.ndarray, ...]]:
     """Yield group, instance, time and weight of all events of trains, by connection."""
     trains = {s.first + k: t for s in added.sources for k, t in enumerate(s.times)}
     if not trains:
@@ -591,7 +591,7 @@ _NOT_ALIKE = {*("last_instances", "written_pointers", "read_pointers", "steered_
 
 
 def fields_of(
-    added: Added,
+    added: Additions,
     cells: Sources,
     kinds: Sequence[Kind],
     instances: Spans,
@@ -637,7 +637,7 @@ def fields_of(
     }
 
 
-def _played(added: Added, instances: Spans) -> tuple[Played, ...]:
+def _played(added: Additions, instances: Spans) -> tuple[Played, ...]:
     return tuple(
         Played(k, int(place[p.index]), p.parameter, p.t, p.y, p.continuous, p.after_events)
         for p in added.plays
@@ -679,7 +679,7 @@ def _uses(kinds: Sequence[Kind]) -> Iterator[tuple[Kind, IonUse]]:
             yield kind, use
 
 
-def _ions(added: Added, kinds: Sequence[Kind], of_nodes: NodeValues) -> Iterator[IonNodes]:
+def _ions(added: Additions, kinds: Sequence[Kind], of_nodes: NodeValues) -> Iterator[IonNodes]:
     """Find where ions are, with values given or NEURON's, in the order of their first use."""
     names = dict.fromkeys([use.name for _, use in _uses(kinds)] + [g.name for g in added.ions])
     for name in names:
@@ -727,7 +727,7 @@ def _promotion(use: IonUse) -> tuple[int, int]:
     )
 
 
-def _emitted(added: Added, kinds: Sequence[Kind], instances: Spans) -> dict[int, np.ndarray]:
+def _emitted(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[int, np.ndarray]:
     found: dict[int, np.ndarray] = {}
     for group, first in added.emitters:
         if not len(group):
@@ -739,7 +739,7 @@ def _emitted(added: Added, kinds: Sequence[Kind], instances: Spans) -> dict[int,
 
 
 def _streams(
-    added: Added, kinds: Sequence[Kind], instances: Spans
+    added: Additions, kinds: Sequence[Kind], instances: Spans
 ) -> dict[tuple[int, str], np.ndarray]:
     """Return numbers of streams; NEURON's for those not set: 1, the rank, and a running number."""
     found, number = {}, 0

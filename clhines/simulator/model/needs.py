@@ -15,7 +15,7 @@ from clhines.core.arrays import stretch_of
 from clhines.core.errors import InputError
 from clhines.simulator.mechanisms.ir.program import CAPACITANCE, HELD_STEPS, Program
 from clhines.simulator.model.model import Kind, Model, Written
-from clhines.simulator.network.additions import Added
+from clhines.simulator.network.additions import Additions
 from clhines.simulator.network.groups import Group
 from clhines.simulator.refusals import refusal
 
@@ -121,7 +121,7 @@ def _has_more(program: Program) -> bool:
 
 
 def of_network(
-    added: Added, groups: Sequence[Group], connections: Sequence[tuple[np.ndarray, ...]]
+    added: Additions, groups: Sequence[Group], connections: Sequence[tuple[np.ndarray, ...]]
 ) -> frozenset[str]:
     """Needs that are known before a model is made; `connections` are `Wiring.calls`."""
     found = {

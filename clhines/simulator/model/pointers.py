@@ -8,13 +8,13 @@ import numpy as np
 
 from clhines.core.errors import InputError
 from clhines.simulator.model.model import Kind, Steered, Written
-from clhines.simulator.network.additions import Added
+from clhines.simulator.network.additions import Additions
 from clhines.simulator.refusals import refusal
 
 Spans = Sequence[tuple[int, np.ndarray]]  # see `Model.instances`
 
 
-def pointed(added: Added, kinds: Sequence[Kind], instances: Spans) -> dict[str, object]:
+def pointed(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[str, object]:
     """Return the fields of a `Model` that say where pointers lead; InputError of one to nowhere."""
     every = _written(added, kinds, instances)
     written = {k: to for k, to in every.items() if k[1] in kinds[k[0]].mechanism.program.written}
@@ -28,7 +28,7 @@ def pointed(added: Added, kinds: Sequence[Kind], instances: Spans) -> dict[str, 
 
 
 def _steered(
-    added: Added, kinds: Sequence[Kind], instances: Spans
+    added: Additions, kinds: Sequence[Kind], instances: Spans
 ) -> dict[tuple[int, str], Steered]:
     found = dict[tuple[int, str], Steered]()
     for k, kind in enumerate(kinds):
@@ -45,7 +45,7 @@ def _steered(
 
 
 def _pointers(
-    added: Added,
+    added: Additions,
     kinds: Sequence[Kind],
     instances: Spans,
     others: Collection[tuple[int, str]],
@@ -77,7 +77,7 @@ def _pointers(
 
 
 def _written(
-    added: Added, kinds: Sequence[Kind], instances: Spans
+    added: Additions, kinds: Sequence[Kind], instances: Spans
 ) -> dict[tuple[int, str], Written]:
     written: dict[tuple[int, str], Written] = {}
     for group, name, index, of, variable, at in added.written:

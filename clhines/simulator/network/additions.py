@@ -87,7 +87,7 @@ class PlayedParameter:
 
 
 @dataclass(eq=False)
-class Added:
+class Additions:
     """Everything in a network besides cells, mechanisms and connections."""
 
     network: Any

@@ -19,9 +19,9 @@ from clhines.core.checks import check_room
 from clhines.core.errors import InputError
 from clhines.simulator.cells.cable import Axis
 from clhines.simulator.mechanisms.mechanism import Mechanism
-from clhines.simulator.network.additions import Added, IonValues, Sources
+from clhines.simulator.network.additions import Additions, IonValues, Sources
 from clhines.simulator.network.groups import Group, Parameters, inside
-from clhines.simulator.network.network import Copied, Network
+from clhines.simulator.network.network import CopyNumbers, Network
 from clhines.simulator.network.plasticity import Rule
 from clhines.simulator.network.stored import put_group
 from clhines.simulator.network.structure import Structure
@@ -87,13 +87,13 @@ def fill(
         raise InputError("copies of a network with gids; expected one without")
     if instances is None:
         instances = [np.arange(len(group)) for group in groups]
-    filling = _Filling(copies, network, groups, instances)
-    copies.celsius, copies.threshold = network.celsius, _repeated(network, filling.count)
-    inside(copies).of_copies = filling.count > 1
-    filling.groups_and_sources()
-    filling.additions(streams)
-    filling.wires(wiring, rule)
-    return filling.groups_of_copies
+    builder = _CopyBuilder(copies, network, groups, instances)
+    copies.celsius, copies.threshold = network.celsius, _repeated(network, builder.count)
+    inside(copies).of_copies = builder.count > 1
+    builder.groups_and_sources()
+    builder.additions(streams)
+    builder.wires(wiring, rule)
+    return builder.groups_of_copies
 
 
 def _repeated(network: Network, copies: int) -> float | np.ndarray:
@@ -101,7 +101,7 @@ def _repeated(network: Network, copies: int) -> float | np.ndarray:
     return np.tile(limit, copies) if isinstance(limit, np.ndarray) else limit
 
 
-class _Filling:
+class _CopyBuilder:
     """Fills copies of a network."""
 
     def __init__(
@@ -262,27 +262,27 @@ def copies_of(once: Network, count: int) -> Network:
     wiring, added = inside(once).wiring, inside(once).added
     begins = [(0, once.num_cells)] + [(s.first, len(s)) for s in added.sources]
     begins += [(first, len(group)) for group, first in added.emitters]
-    copied = Copied(
+    copied = CopyNumbers(
         once,
         sources=in_blocks([size for _, size in sorted(begins) if size], count),
         connections=in_blocks([len(columns[0]) for columns in wiring.calls], count),
     )
     groups = [_group(network, copied, group) for group in once.groups]
     made = inside(network)
-    made.copied, made.groups, made.of_copies = copied, groups, True
+    made.copy_numbers, made.groups, made.of_copies = copied, groups, True
     made.added = _additions(network, copied, groups)
     made.wiring = _wires(network, copied, wiring)
     return network
 
 
-def _group(network: Network, copied: Copied, once: Group) -> Group:
+def _group(network: Network, copied: CopyNumbers, once: Group) -> Group:
     how = once.mechanism, once.nodes, copied.once.forest.num_nodes, copied.count
     made = {"nodes": partial(copied_nodes, *how)}
     attributes = {"network": network, "number": once.number, "mechanism": once.mechanism}
     return CopiedGroup(made, **attributes, once=once, copies=copied.count)
 
 
-def _additions(network: Network, copied: Copied, groups: list[Group]) -> Added:
+def _additions(network: Network, copied: CopyNumbers, groups: list[Group]) -> Additions:
     added, copies, n = inside(copied.once).added, copied.count, copied.once.forest.num_nodes
     sizes = [len(group) for group in copied.once.groups]
     return replace(
@@ -331,7 +331,7 @@ def _ion(once: IonValues, num_nodes: int, copies: int) -> IonValues:
     return _RepeatedIon(made, name=once.name, valence=once.valence)
 
 
-def _wires(network: Network, copied: Copied, wiring: Wiring) -> Wiring:
+def _wires(network: Network, copied: CopyNumbers, wiring: Wiring) -> Wiring:
     """Return the connections of each `connect` copy after copy, and external events."""
     copies, once = copied.count, copied.once
     connections, weights, events = CallColumns(), list[np.ndarray](), CallColumns()

@@ -151,9 +151,9 @@ class Group:
 class Inside:
     """Parts of a network for other modules; users do not need them."""
 
-    added: Any  # an `Added`; these modules know this one
+    added: Any  # an `Additions`: its module imports this one
     wiring: Any  # a `Wiring`
-    copied: Any = None  # a `Copied` or None
+    copy_numbers: Any = None  # a `CopyNumbers` or None
     of_copies = False  # whether its cells are those of another network, several times
 
     def __init__(self, structure: Structure) -> None:

@@ -29,7 +29,7 @@ from clhines.simulator.mechanisms import mechanism as find_mechanism
 from clhines.simulator.mechanisms.builtin import HALF_GAP
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.network import stored
-from clhines.simulator.network.additions import Added, Sources, as_gap_junctions
+from clhines.simulator.network.additions import Additions, Sources, as_gap_junctions
 from clhines.simulator.network.groups import (
     Group,
     Inside,
@@ -56,7 +56,7 @@ _SET = "threshold", "celsius", "gids"  # attributes
 
 
 @dataclass(frozen=True, eq=False)
-class Copied:
+class CopyNumbers:
     """A network, and the numbers of its sources and connections among those of its copies."""
 
     once: Network
@@ -131,7 +131,7 @@ class Network:
         self.num_cells, self.soma = self.forest.num_cells, structure.soma
         self.settings = dict[str, float]()
         self.soma.setflags(write=False)
-        self._inside.added = Added(self, self.forest.num_nodes, self.num_cells)
+        self._inside.added = Additions(self, self.forest.num_nodes, self.num_cells)
         self._inside.wiring = Wiring(self)
 
     @classmethod

@@ -375,16 +375,17 @@ class _PairRows:
         kept = np.ones(len(column), bool)
         if pairs.p is not None:
             away = pairs.at[0][rows[row]] - pairs.at[1][column]
-            kept = rng.random(len(row)) * pairs.number < self._probability(away)
+            kept = rng.random(len(row)) * pairs.number < self._probability(pairs.p, away)
         if not pairs.autapses:
             kept &= self.row_cell[rows[row]] != self.column_cell[column]
         if not kept.all():
             counts, column = np.bincount(row[kept], minlength=len(rows)), column[kept]
         return counts, column.astype(np.int32)
 
-    def _probability(self, away: np.ndarray) -> np.ndarray:
-        assert self.pairs.p is not None
-        returned = checks.as_array("p", self.pairs.p(np.sqrt((away * away).sum(axis=1))))
+    def _probability(
+        self, function: Callable[[np.ndarray], ArrayLike], away: np.ndarray
+    ) -> np.ndarray:
+        returned = checks.as_array("p", function(np.sqrt((away * away).sum(axis=1))))
         p = checks.as_real("p", returned.astype(float) if returned.dtype.kind == "b" else returned)
         if p.shape not in ((), away.shape[:1]):
             raise InputError(f"p returns shape {p.shape}; expected {away.shape[:1]}")

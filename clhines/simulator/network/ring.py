@@ -144,7 +144,6 @@ def _part_of(cables: Cable | Sequence[Cable], gids: np.ndarray) -> Network:
 
 def _gids_of(part: object, num_cells: object) -> np.ndarray:
     count = as_whole_number("num_cells", num_cells, 1)
-    fits = isinstance(part, range) and part.step == 1
-    if not (fits and 0 <= part.start < part.stop <= count):  # type: ignore[attr-defined]
+    if not isinstance(part, range) or part.step != 1 or not 0 <= part.start < part.stop <= count:
         raise InputError(f"part is {part}; expected neighbours, as range(0, {count})")
     return np.asarray(part, np.int64)

@@ -36,7 +36,7 @@ _NEAR = 1e-12  # relative: how far sums of conductances are from those of a file
 
 
 def save(network: Any, path: PathLike, celsius: float | None) -> None:
-    if inside(network).copied is not None:
+    if inside(network).copy_numbers is not None:
         raise InputError("copies of a network cannot be saved; expected the one, to be copied")
     if inside(network).gids is not None:
         raise InputError("a network with gids cannot be saved; expected one without")

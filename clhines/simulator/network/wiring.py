@@ -200,8 +200,8 @@ class Wiring:
     def add_event(
         self, target: Group, index: ArrayLike, time: ArrayLike, weight: ArrayLike
     ) -> None:
-        weight = as_numbers("weight", weight, weight_unit(target))  # type: ignore[assignment]
-        arrays = broadcast({"index": index, "time": time, "weight": weight}, {"time": "ms"})
+        numbers: Any = as_numbers("weight", weight, weight_unit(target))
+        arrays = broadcast({"index": index, "time": time, "weight": numbers}, {"time": "ms"})
         instance = as_indices("index", arrays["index"], len(target), target.mechanism.name)
         times, weights = as_real("time", arrays["time"]), as_real("weight", arrays["weight"])
         if len(times) and times.min() < 0:
@@ -284,13 +284,13 @@ def rows_of_weights(weight: ArrayLike, target: Group) -> np.ndarray:
     """(m, k) float64: weights of connections to a mechanism, k of them each."""
     net = target.mechanism.program.net
     width = len(net.weights) if net is not None else 1
-    weight = as_numbers("weight", weight, weight_unit(target))  # type: ignore[assignment]
+    numbers: Any = as_numbers("weight", weight, weight_unit(target))
     try:
-        array = np.asarray(weight)
+        array = np.asarray(numbers)
     except ValueError:
         raise InputError("weight has rows of different lengths") from None
     if array.ndim < 2:
-        first = as_real("weight", np.atleast_1d(as_array("weight", weight)))
+        first = as_real("weight", np.atleast_1d(as_array("weight", numbers)))
         if not width and first.any():
             raise InputError(f"weight is given; {target.mechanism.name} takes events without one")
         rows = np.zeros((len(first), width))

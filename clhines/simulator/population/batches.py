@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +56,7 @@ class Batch:
     """A simulation of `size` sets under some protocols: cell ``set * protocols + protocol``."""
 
     def __init__(
-        self, recipe: Recipe, columns: np.ndarray, size: int, options: Mapping[str, object]
+        self, recipe: Recipe, columns: np.ndarray, size: int, options: Mapping[str, Any]
     ) -> None:
         self.recipe, self.columns, self.size = recipe, columns, size
         several, model = len(columns), recipe.model
@@ -72,12 +73,12 @@ class Batch:
                 at = net.forest.cell_offsets[:-1] + of_protocol["at"][protocol].astype(np.int64)
                 net.add("iclamp", at, **{name: of_protocol[name][protocol] for name in STIMULUS})
         simulation_options = dict(options)
-        if np.ndim(simulation_options.get("v_init", 0.0)):  # type: ignore[arg-type]
+        if np.ndim(simulation_options.get("v_init", 0.0)):
             nodes = model.forest.num_nodes
             simulation_options["v_init"] = np.tile(
                 spread("v_init", simulation_options["v_init"], nodes), copies
             )
-        sim = Simulation(net, recipe.dt, **simulation_options)  # type: ignore[arg-type]
+        sim = Simulation(net, recipe.dt, **simulation_options)
         self._groups = [[groups[k] for k in parts] for parts in pieces.of_parameter]
         reduce = None
         if recipe.features:

@@ -142,9 +142,18 @@ class Population:
         wanted = _features(features)
         windows = stimulus_windows(model, protocols, stimuli, wanted, parameters.values())
         self._recipe = Recipe(
-            model, compiled, pieces, mechanisms, self.protocols, stops, stimuli, node, wanted,
-            windows, compiled.dt,
-        )  # fmt: skip
+            model=model,
+            compiled=compiled,
+            pieces=pieces,
+            names=mechanisms,
+            protocols=self.protocols,
+            stops=stops,
+            stimuli=stimuli,
+            node=node,
+            features=wanted,
+            windows=windows,
+            dt=compiled.dt,
+        )
         early = as_switch("stop_early", stop_early) or bool(wanted)
         every = np.arange(len(stops))
         self._columns = [every[stops == s] for s in np.unique(stops)] if early else [every]
@@ -258,10 +267,8 @@ class Population:
         if options.get("queue") is not None or self._ranks is not None:
             raise TypeError("a Population with queue or comm cannot be pickled; expected device")
         recipe = self._recipe
-        more: dict[str, Any] = {
-            "dt": recipe.dt, "record": recipe.node, "features": recipe.features or None,
-            "stop_early": len(self._columns) > 1, **options,
-        }  # fmt: skip
+        more: dict[str, Any] = {"dt": recipe.dt, "record": recipe.node, **options}
+        more |= {"features": recipe.features or None, "stop_early": len(self._columns) > 1}
         return partial(Population, **more), (recipe.model, dict(parameters), dict(protocols))
 
     def _joined(self, results: list[BatchResults], begin: int, number: int) -> PopulationResult:
@@ -303,10 +310,11 @@ class Population:
     def _make(self, number: int) -> None:
         """Make the simulations of a batch: on each device one for each group of protocols."""
         options = [dict(where) for where in self._where]
-        for one in options if self._ranks is not None else ():
-            if one.get("engine") != "reference" and one.get("queue") is None:
-                device, dtype = one.pop("device", None), one.get("dtype", "float64")
-                one["queue"] = own_queue(self._ranks, device, dtype)  # type: ignore[arg-type]
+        if self._ranks is not None:
+            for one in options:
+                if one.get("engine") != "reference" and one.get("queue") is None:
+                    device, dtype = one.pop("device", None), one.get("dtype", "float64")
+                    one["queue"] = own_queue(self._ranks, device, dtype)
         each = -(-number // len(options))
         most = self.batch or min(self._most(one) for one in options)
         self.batch = min(each, most)
@@ -317,7 +325,7 @@ class Population:
         message = "a population of %d sets x %d protocols at once on each of %d devices"
         _log.info(message, self.batch, len(self.protocols), len(options))
 
-    def _most(self, options: Mapping[str, object]) -> int:
+    def _most(self, options: Mapping[str, Any]) -> int:
         """Return how many sets fit into the memory of the device, or the host, by an estimate."""
         compiled, stops = self._recipe.compiled, self._recipe.stops
         cell = compiled.forest.num_nodes * _NODE_BYTES + 8 * sum(
@@ -328,7 +336,7 @@ class Population:
         if options.get("engine") == "reference":
             return max(1, _HOST_BYTES // (cell * len(stops)))
         dtype = options.get("dtype", "float64")
-        queue = device_list.given_queue(options.get("queue"), options.get("device"), dtype)  # type: ignore[arg-type]
+        queue = device_list.given_queue(options.get("queue"), options.get("device"), dtype)
         room = _SHARE * queue.device.global_mem_size
         return max(1, int(room // (cell * len(stops))))
 
@@ -336,10 +344,10 @@ class Population:
         self, values: np.ndarray, begin: int, end: int, progress: bool
     ) -> Iterator[list[BatchResults]]:
         """Yield the responses of sets `begin` to `end`, a few at a time, under all protocols."""
-        parts = (
-            self.here(values, begin, end) if self._executor is None
-            else self._by_workers(self._executor, values)
-        )  # fmt: skip
+        if self._executor is None:
+            parts = self.here(values, begin, end)
+        else:
+            parts = self._by_workers(self._executor, values)
         shown = bar(end - begin, "sets", progress)
         with shown or nullcontext():
             for part in parts:
@@ -373,8 +381,7 @@ class Population:
         """Simulate sets, `values` from `first_set` on, in batches on each device of the process."""
         if not self._batches:
             self._make(end - begin)
-        assert self.batch is not None
-        size, free = self.batch, SimpleQueue[list[Batch]]()
+        size, free = self._batches[0][0].size, SimpleQueue[list[Batch]]()
         for batches in self._batches:
             free.put(batches)
 
@@ -431,7 +438,7 @@ def _features(names: Iterable[str] | None) -> tuple[str, ...]:
 
 def _places(
     chosen: Sequence[cl.Device | str] | None, options: Mapping[str, object], ranks: bool
-) -> list[dict[str, object]]:
+) -> list[dict[str, Any]]:
     if "comm" in options:
         raise InputError("comm is given twice; expected it once")
     if chosen is None:

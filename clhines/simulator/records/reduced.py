@@ -134,7 +134,7 @@ class HostReducer(Reducer):
             return self._extreme(values, reduce)
         if reduce in ("mean", "integral"):
             return self._total(values)
-        assert self._kept is not None
+        assert self._kept is not None  # of `now`
         before = np.vstack([self._kept[:1], values])
         threshold = self.record.threshold
         row, column = np.nonzero((before[:-1] < threshold) & (threshold <= values))
