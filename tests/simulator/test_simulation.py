@@ -207,7 +207,7 @@ def test_no_memory_is_told_in_one_line(fast_queue, needs, monkeypatch):
         with pytest.raises(DeviceMemoryError, match=r"no memory for Network\(5 cells.*max_spikes"):
             Simulation(simple_network()[0], DT, queue=fast_queue)
     net, syn = simple_network()
-    net.connect(0, syn, 0, 0.1, 2.0**29 * DT)
+    net.connect(0, syn, 0, 0.1, 2.0**29 * DT, rule=STDP(0.01, 0.01))
     error, words = DeviceMemoryError, "events on their way to 5 targets"
     if fast_queue.device.max_mem_alloc_size > 5 * 2**32:  # they would fit
         error, words = InputError, r"slots of 5 targets .*less than 2\*\*31"
@@ -215,16 +215,45 @@ def test_no_memory_is_told_in_one_line(fast_queue, needs, monkeypatch):
         Simulation(net, DT, queue=fast_queue)
 
 
-@pytest.mark.parametrize("engine", ["steps", "reference"])
+@pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_a_delay_far_ahead_takes_no_ring_of_steps(fast_queue, needs, engine):
     needs(fast_queue, "float64")
     net, syn = simple_network()
-    net.connect(0, syn, 0, 0.1, 2.0**20 * DT)
-    if engine == "reference":
-        Simulation(net, DT, engine=engine).run(DT)
-        return
-    with pytest.raises(InputError, match="longest delay is 1048576 steps; expected at most"):
-        Simulation(net, DT, engine=engine, queue=fast_queue)
+    net.connect(0, syn, 0, 0.1, 1e6)
+    sim = Simulation(net, DT, engine=engine, queue=None if engine == "reference" else fast_queue)
+    size = sum(array.nbytes for array in sim.arrays().values())
+    assert size < 2**20 and len(sim.run(5.0).spike_time)
+    plastic, syn = simple_network()
+    plastic.connect(0, syn, 0, 0.1, 2.0**20 * DT, rule=STDP(0.01, 0.01))
+    if engine == "steps":
+        with pytest.raises(InputError, match="plastic connection is 1048576 steps; expected at m"):
+            Simulation(plastic, DT, engine=engine, queue=fast_queue)
+
+
+@pytest.mark.parametrize(
+    "engine, dtype",
+    [("auto", "float64"), ("steps", "float64"), ("steps", "float32"), ("reference", "float64")],
+)
+def test_events_beyond_the_ring_come_when_the_others_do(
+    fast_queue, needs, monkeypatch, engine, dtype
+):
+    """The same spikes as with a ring of steps for all of them, by the exact times of events."""
+    needs(fast_queue, dtype)
+    queue = None if engine == "reference" else fast_queue
+    times = []
+    for most in (2**13, 4):
+        net, syn = simple_network()
+        net.connect([0, 1], syn, [2, 3], 0.2, [200 * DT, 3 * DT])
+        with monkeypatch.context() as patch:
+            patch.setattr("clhines.simulator.model.compiling.RING_STEPS", most)
+            patch.setattr("clhines.simulator.model.compiling.MOST_RING", most)
+            sim = Simulation(net, DT, dtype, engine=engine, queue=queue)
+        assert sim.model.has_times is (most == 4)
+        found = sim.run(30.0)
+        times.append((found.spike_cell, np.rint(found.spike_time / DT)))
+    assert len(times[0][0]) > 4
+    for whole, exact in zip(*times, strict=True):
+        assert np.array_equal(whole, exact)
 
 
 def test_progress(fast_queue, needs, capsys):

@@ -28,6 +28,7 @@ from clhines.simulator.model.connections import offsets_of
 from clhines.simulator.model.model import Model
 from clhines.simulator.model.schema import Field, plastic_fields, split_name
 from clhines.simulator.network.plasticity import Rule
+from clhines.simulator.network.times import MAX_SLOTS
 from clhines.simulator.state.decisions import Decisions, external_sums
 from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import set_zero, to_device
@@ -471,9 +472,6 @@ def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, n
     return step, target, weight
 
 
-MAX_SLOTS = 1 << 20  # steps of a ring of events
-
-
 class Grid:
     """Sums of events, due step by step, and the list of spikes that they come from.
 
@@ -504,8 +502,9 @@ class Grid:
             )
         if self.slots > MAX_SLOTS:
             raise InputError(
-                f"the longest delay is {decisions.network.connections.max_delay} steps; expected "
-                f"at most {MAX_SLOTS - 2}, or engine='reference'"
+                f"the longest delay of a plastic connection is "
+                f"{decisions.network.connections.max_delay} steps; expected at most "
+                f"{MAX_SLOTS - 2}, or engine='reference'"
             )
         self.incoming = cla.zeros(queue, max(self.slots * model.num_targets, 1), np.int64)
         step, target, weight = summed_events(model, self.scale)

@@ -69,8 +69,18 @@ from clhines.simulator.network.groups import Group, inside
 from clhines.simulator.network.network import CopyNumbers, Network
 from clhines.simulator.network.plasticity import Rule
 from clhines.simulator.network.structure import NodeValues, Structure
-from clhines.simulator.network.times import LAST_STEP, ROUNDING, as_step, delay_steps, event_steps
+from clhines.simulator.network.times import (
+    LAST_STEP,
+    MAX_SLOTS,
+    ROUNDING,
+    as_step,
+    delay_steps,
+    event_steps,
+)
 from clhines.simulator.network.wiring import CallColumns, Wiring
+
+RING_STEPS = 2**13  # of a delay, for which a ring of sums of events always has room
+MOST_RING = 2**26  # sums of such a ring, unless it is as short as that
 
 
 def compile(
@@ -134,13 +144,18 @@ def _compiled(
     wiring = inside(network).wiring.changed(changes)
     of_nodes = nodes_of(groups, structure, times[1])
     features = of_network(added, groups, wiring.calls)
-    exact = bool(features - GRID) or (bool(features) and has_short(wiring, added, dt))
     kinds, instances = _kinds(network, groups, stored)
     first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
     targets = sum(k.count for k in kinds if k.first_target >= 0)
+    most_steps = longest_on_grid(targets)
+    exact = (
+        bool(features - GRID)
+        or (bool(features) and has_short(wiring, added, dt))
+        or has_long(wiring, added, dt, most_steps)
+    )
     own, at_times = wiring, Wiring(network)
     if exact:
-        own, at_times, on_grid = divided(wiring, added, groups, dt)
+        own, at_times, on_grid = divided(wiring, added, groups, dt, most_steps)
     places = dt, targets if own.columns or own.outside or not exact else 0, first, instances
     connections, numbers = compiled_connections(own, added, *places)
     if exact:
@@ -384,13 +399,28 @@ def has_short(wiring: Wiring, added: Additions, dt: float) -> bool:
     return any(is_short.any() and (is_short & ~train[source]).any() for source, is_short in short)
 
 
+def longest_on_grid(num_targets: int) -> int:
+    """Return the longest delay, in steps, for which a ring of sums of events has room."""
+    return max(RING_STEPS, min(MOST_RING // max(num_targets, 1), MAX_SLOTS)) - 2
+
+
+def has_long(wiring: Wiring, added: Additions, dt: float, most_steps: int) -> bool:
+    """Whether a connection of a cell or a detector has a longer delay, and is not plastic."""
+    train, most = _trains(added), dt * most_steps
+    long = ((c[0], once(c[4]) > most, c[5]) for c in wiring.columns)
+    return any(
+        is_long.any() and (is_long & ~train[source] & ~plastic).any()
+        for source, is_long, plastic in long
+    )
+
+
 def divided(
-    wiring: Wiring, added: Additions, groups: Sequence[Group], dt: float
+    wiring: Wiring, added: Additions, groups: Sequence[Group], dt: float, most_steps: int
 ) -> tuple[Wiring, Wiring, np.ndarray]:
     """Return connections on the grid, those at exact times, and places of weights of the former.
 
     By the grid, as sums of whole steps, go events of cells, detectors and trains to mechanisms
-    whose events add up, unless the network asks for exact times.
+    whose events add up, unless the network asks for exact times, or a delay is too long.
     """
     parts: list[tuple[list[tuple[np.ndarray, ...]], list[np.ndarray]]] = [([], []), ([], [])]
     train, sends = _trains(added), np.zeros(added.num_sources, bool)
@@ -404,7 +434,8 @@ def divided(
             short = ~train[source] & (delay < dt * (1 - ROUNDING))
             mechanism = groups[int(of_group[0])].mechanism
             on_grid = _on_grid(mechanism, rows.shape[1], sends[source], short, plastic, dt)
-        on_grid = plastic if exactly else on_grid
+        is_long = ~train[source] & (delay > dt * most_steps)
+        on_grid = plastic if exactly else on_grid & (plastic | ~is_long)
         masks.append(np.repeat(on_grid, rows.shape[1]))
         for (kept, weights), mask in zip(parts, (on_grid, ~on_grid), strict=True):
             if mask.any():

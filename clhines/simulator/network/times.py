@@ -14,6 +14,7 @@ ROUNDING = 1e-9  # of a step, by which a delay may be shorter than one step
 _SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time of a spike
 _CLOCK_STEPS = 2**22  # of which the middles are computed as NEURON does, by adding half steps
 LAST_STEP = 2**30  # of any run, and of any delay: the step of an event fits int32
+MAX_SLOTS = 2**20  # steps of a ring of events
 
 
 def as_step(dt: object) -> float:
