@@ -307,14 +307,19 @@ def _traces(
         axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center")
     if others:
         _note(axes, f"not drawn: {', '.join(others)}")
-    ends = [end for t in (result.t, *(t for t, *_ in lines)) if len(t) for end in t[[0, -1]]]
-    if ends and min(ends) < max(ends):
-        axes.set_xlim(float(min(ends)), float(max(ends)))
+    _limit_times(axes, [result.t, *(t for t, *_ in lines)])
     if names and is_beside:
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     elif names:
         axes.legend()
     return f"{_DRAWN} of {len(names)} traces" if len(names) > _DRAWN else ""
+
+
+def _limit_times(axes: Axes, times: Sequence[np.ndarray]) -> None:
+    """Show all of some ascending times, if they are not one time alone."""
+    ends = [end for t in times if len(t) for end in t[[0, -1]]]
+    if ends and min(ends) < max(ends):
+        axes.set_xlim(float(min(ends)), float(max(ends)))
 
 
 def _note(axes: Axes, text: str) -> None:

@@ -40,14 +40,7 @@ class Arguments:
     chains: bool = False
 
     def checked(self, name: str, a: Given, size: int, on_device: bool = False) -> Array:
-        several = isinstance(a, (list, tuple)) and any(isinstance(one, cla.Array) for one in a)
-        if several or (isinstance(a, cla.Array) and self.queue is None):
-            got = "a list of pyopencl arrays" if several else "a pyopencl array"
-            expected = "one array" if self.queue is not None else "a NumPy array"
-            raise InputError(
-                f"{name} is {got}; expected {expected}: solver.parts has a solver for the arrays "
-                "of each device"
-            )
+        self._check_one(name, a)
         if isinstance(a, cla.Array):
             a = self.of_device(name, a, on_device)
         elif on_device:
@@ -64,6 +57,17 @@ class Arguments:
                 f"{name} has shape {a.shape}; expected ({size},){rows} in {order} order"
             )
         return a
+
+    def _check_one(self, name: str, a: Given) -> None:
+        """Refuse arrays of several devices, and with several devices arrays of one."""
+        several = isinstance(a, (list, tuple)) and any(isinstance(one, cla.Array) for one in a)
+        if several or (isinstance(a, cla.Array) and self.queue is None):
+            got = "a list of pyopencl arrays" if several else "a pyopencl array"
+            expected = "one array" if self.queue is not None else "a NumPy array"
+            raise InputError(
+                f"{name} is {got}; expected {expected}: solver.parts has a solver for the arrays "
+                "of each device"
+            )
 
     def of_device(self, name: str, a: cla.Array, on_device: bool) -> cla.Array:
         """Return a pyopencl array of the solver's dtype and context; `on_device`: its order."""

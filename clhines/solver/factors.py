@@ -233,11 +233,7 @@ class Factors:
             self._arguments.check_finite("b", rows)
         if not rows.size:
             return target
-        before: dict[str, np.ndarray] = {}
-        if check and self.doubtful:
-            before = {**self.doubtful, **on_host(self.queue, {"b": rows})}
-        elif check and engine.may_lose and isinstance(rows, np.ndarray):
-            before = {**self.eliminated.matrix_on_host(), "b": rows.copy()}
+        before = self._system_before(rows) if check else {}
         if isinstance(rows, cla.Array):
             self.eliminated.solve_device(rows, target)
         else:
@@ -250,6 +246,14 @@ class Factors:
             x = on_host(self.queue, {"x": target})["x"]
             report_error(self._arguments, engine.plan, before, x, check)
         return target
+
+    def _system_before(self, rows: Array) -> dict[str, np.ndarray]:
+        """Return the system on the host, where the solution may lose digits; else nothing."""
+        if self.doubtful:
+            return {**self.doubtful, **on_host(self.queue, {"b": rows})}
+        if self._engine.may_lose and isinstance(rows, np.ndarray):
+            return {**self.eliminated.matrix_on_host(), "b": rows.copy()}
+        return {}
 
     def vjp(self, x: ArrayLike, g: ArrayLike, *, check: bool | str = True) -> Gradients:
         """Gradients of a loss with respect to d, u, l and b, by one transposed solve.

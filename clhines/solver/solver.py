@@ -378,17 +378,28 @@ class Solver(Holder):
         else:
             fresh = out is None and target is not b
             self.engine.solve_host(arrays if fresh else apart(arrays, target), target)
-        if not check:
-            return target
-        pivots = self._check_solved(arrays["b"] if late else None, target)
-        if pivots.first(bad=False) is not None and is_spoilt(arrays, target):
-            report_growth(self.arguments, pivots, check)
-        elif pivots.first(bad=False) is not None:
-            before = on_host(self.queue, arrays)
-        if before:
-            host = on_host(self.queue, {"x": target})
-            report_error(self.arguments, self.plan, before, host["x"], check)
+        if check:
+            pivots = self._check_solved(arrays["b"] if late else None, target)
+            self._report_lost(arrays, target, pivots, before, check)
         return target
+
+    def _report_lost(
+        self,
+        arrays: dict[str, Array],
+        x: Array,
+        pivots: BadPivots,
+        before: dict[str, np.ndarray],
+        check: bool | str,
+    ) -> None:
+        """Warn if the solution has lost digits; `before` is the system, if it was kept."""
+        if pivots.first(bad=False) is not None:
+            if is_spoilt(arrays, x):
+                report_growth(self.arguments, pivots, check)
+            else:
+                before = on_host(self.queue, arrays)
+        if before:
+            host = on_host(self.queue, {"x": x})
+            report_error(self.arguments, self.plan, before, host["x"], check)
 
     def _check_solved(self, b: Array | None, x: Array) -> BadPivots:
         """Raise for a bad pivot, and for values that are not finite; `b` where not yet checked."""

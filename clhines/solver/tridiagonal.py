@@ -147,14 +147,7 @@ class Chains:
     def shapes(self, b_shape: Shape, columns: bool) -> tuple[Shape, Shape]:
         """Return the shape of the solution for `b` of a shape, and (n,) or (k, n) of its rows."""
         first = (*b_shape[-1:], *b_shape[:-1]) if columns else b_shape
-        grid = self.grid or (0, 0)
-        shape: Shape = ()
-        if first[-1:] == (self.n,) and len(first) < 3:
-            shape = first
-        elif self.grid is not None and first in (grid[1:], (1, *grid[1:])):
-            shape = grid
-        elif self.grid is not None and first[-2:] in (grid, (1, *grid[1:])) and len(first) < 4:
-            shape = *first[:-2], *grid
+        grid, shape = self.grid or (0, 0), self._solution_shape(first)
         alone = shape in ((self.n,), grid)
         none = shape[:1] == (0,) and not alone  # of right-hand sides
         if not shape or (0 in shape and not none) or (columns and alone and shape != (1, self.n)):
@@ -164,6 +157,19 @@ class Chains:
             raise InputError(f"b has shape {b_shape}; expected {expected}, {where}")
         rows = (self.n,) if alone and not columns else (math.prod(shape) // self.n, self.n)
         return ((*shape[1:], *shape[:1]) if columns else shape), rows
+
+    def _solution_shape(self, b_shape: Shape) -> Shape:
+        """Return the shape of the solution for `b` of a shape, k first; () if that does not fit."""
+        if b_shape[-1:] == (self.n,) and len(b_shape) < 3:
+            return b_shape
+        if self.grid is None:
+            return ()
+        row = (1, self.grid[1])  # one system's, which all have
+        if b_shape in (self.grid[1:], row):
+            return self.grid
+        if b_shape[-2:] in (self.grid, row) and len(b_shape) < 4:
+            return *b_shape[:-2], *self.grid
+        return ()
 
     # -- on the host ---------------------------------------------------------------------------
 
@@ -189,12 +195,8 @@ class Chains:
         out = np.empty(self.n, self.dtype)
         if self.grid is not None:
             flat = a.shape == (self.n - self.m * between,)
-            rows, table = a.reshape(self.m, -1) if flat else a, out.reshape(self.grid)
-            if name == "d" or (name == "dl" and not between):
-                table[...] = rows
-                return out
-            last = None if between or not a.ndim or name == "dl" else -1
-            table[:, 1:], table[:, 0] = rows[..., :last] if a.ndim else rows, 0
+            rows = a.reshape(self.m, -1) if flat else a
+            self._spread_grid(name, rows, between, out.reshape(self.grid))
         elif between:
             out[self.offsets[:-1]], out[self.inner] = 0, a
         elif a.ndim and name == "du":
@@ -202,6 +204,15 @@ class Chains:
         else:
             out[...] = a
         return out
+
+    @staticmethod
+    def _spread_grid(name: str, rows: np.ndarray, between: bool, table: np.ndarray) -> None:
+        """Fill a diagonal's (m, n) `table`; `du` is that of the row before."""
+        if name == "d" or (name == "dl" and not between):
+            table[...] = rows
+            return
+        last = None if between or not rows.ndim or name == "dl" else -1
+        table[:, 1:], table[:, 0] = rows[..., :last] if rows.ndim else rows, 0
 
     def right_hand_sides(self, b: object, columns: bool) -> tuple[np.ndarray, Shape]:
         """Return `b` as (n,) or (k, n), and the shape of the solution."""
@@ -655,13 +666,12 @@ def solve_tridiagonal(
         `cell` is the system, `node` the row of all; the module says which pivots are good.
     """
     system = {"dl": dl, "d": d, "du": du, "b": b}
-    if (list_sizes := _sizes_of_list(d)) is not None:
+    list_sizes = _sizes_of_list(d)
+    if list_sizes is not None:
         if sizes is not None or out is not None or columns:
             raise InputError("d is a list of several sizes; expected no sizes, out, columns")
-        system, sizes = (
-            {name: _joined(name, a, list_sizes) for name, a in system.items()},
-            list_sizes,
-        )
+        system = {name: _joined(name, a, list_sizes) for name, a in system.items()}
+        sizes = list_sizes
     arrays = {name: _real_array(name, a) for name, a in system.items()}
     dtype = _dtype_of(arrays) if dtype is None else dtype
     real_name(dtype)

@@ -236,8 +236,7 @@ class Resident:
                 (inputs, out), (rest, rest_x) = sets[part.source], sets[part.target]
                 arrays = dict(zip(names, inputs)) | {"factor": factor, "x": out, "status": status}
                 if part.target:
-                    arrays |= {f"rest_{name}": a for name, a in zip(names, rest)}
-                    arrays |= dict(zip(_FAR, [*rest[:3], rest_x])) | {"rest_x": rest_x}
+                    arrays |= _reduced(names, rest, rest_x)
                 use = "use" if part.keeps_factors and factored is not None else ""
                 rows = range(first, min(first + step, count)) if not part.source else range(1)
                 for row in range(rows.start, rows.stop, part.max_rhs):
@@ -364,6 +363,14 @@ class Resident:
 
 def _names(symmetric: bool) -> list[str]:
     return ["d", "u", "b"] if symmetric else ["d", "u", "l", "b"]
+
+
+def _reduced(
+    names: Sequence[str], rest: Sequence[cla.Array | Slot], x: cla.Array | Slot
+) -> dict[str, cla.Array | Slot]:
+    """Return the arrays of a reduced system by the names that parts before and after it use."""
+    system = {f"rest_{name}": a for name, a in zip(names, rest)}
+    return {**system, **dict(zip(_FAR, [*rest[:3], x])), "rest_x": x}
 
 
 def only_event(a: cla.Array, event: cl.Event) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -47,6 +48,18 @@ def plan_fine(forest: Forest, method: str, real: str, limits: Limits, options: O
     width, group = options["vector_width"], options["work_group"]
     values = {"split": options["split"], "level_shift": options["level_shift"]}
     shaping = [f"{name}={shown(value)}" for name, value in values.items() if value]
+    _check_options(options, shaping)
+    vectors = width or (limits.is_cpu and (group or 1) == 1 and not shaping)
+    plan_rows = plan_vectors if vectors else plan_lanes
+    plan = plan_rows(forest, method, real, limits, options)
+    usual = dict(FINE_OPTIONS)
+    changed = [f"{k}={v}" for k, v in options.items() if v not in (None, usual[k])]
+    return replace(plan, changes={"options": " ".join(changed)} if changed else {})
+
+
+def _check_options(options: Options, shaping: Sequence[str]) -> None:
+    """Refuse options of `fine` that exclude each other; those in `shaping` shape levels."""
+    width, group = options["vector_width"], options["work_group"]
     if width and (group or 1) > 1:
         raise InputError(f"vector_width={width} needs work_group=1; got work_group={group}")
     if width and shaping:
@@ -55,12 +68,6 @@ def plan_fine(forest: Forest, method: str, real: str, limits: Limits, options: O
         )
     if options["level_shift"] and options["packing"] == "best_fit":
         raise InputError("level_shift=True needs packing 'next_fit' or 'sorted'; got 'best_fit'")
-    vectors = width or (limits.is_cpu and (group or 1) == 1 and not shaping)
-    plan_rows = plan_vectors if vectors else plan_lanes
-    plan = plan_rows(forest, method, real, limits, options)
-    usual = dict(FINE_OPTIONS)
-    changed = [f"{k}={v}" for k, v in options.items() if v not in (None, usual[k])]
-    return replace(plan, changes={"options": " ".join(changed)} if changed else {})
 
 
 _SHORT = 64  # nodes of a branch: eight lines of memory

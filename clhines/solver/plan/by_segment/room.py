@@ -79,11 +79,14 @@ def fits_registers(
     """
     registers = options["registers"]
     none: np.ndarray = np.zeros(forest.num_cells, bool)
-    usual = limits.ptx and not options["work_group"]
-    if registers is None and usual and _short_of_groups(forest, real, limits, options):
-        return ~none
-    if registers is False or (registers is None and not (usual and above.any())):
+    if registers is False:
         return none
+    if registers is None:
+        usual = limits.ptx and not options["work_group"]
+        if usual and _short_of_groups(forest, real, limits, options):
+            return ~none
+        if not (usual and above.any()):
+            return none
     lanes = most_lanes(real, limits, options)
     longest = int(options["segment"] or schedule.MAX_SEGMENT)
     wanted = (forest.sizes <= lanes * longest) & (above | (registers is True))
