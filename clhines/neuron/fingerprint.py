@@ -1,18 +1,15 @@
 """What a model was when it was read: NEURON's memory and settings, compared bit by bit.
 
-`Words` and `Column` compare memory, without NEURON's code and by threads where it is much;
-`ReadValue` compares what a function reads. A `Fingerprint` has all of a model, in structure,
-parameters and what moves. Nothing of NEURON's is held.
+`Words` and `Column` compare memory, without NEURON's code; `ReadValue` compares what a function
+reads. A `Fingerprint` has all of a model: structure, parameters and values that move. It holds
+nothing of NEURON's.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import groupby
 
 import numpy as np
 
@@ -43,12 +40,9 @@ _COUNTERS = (  # of NEURON's library: what they count is changes of sections and
 _TEMPLATE_WORDS = 8
 _PLACE_WORDS = 4  # of a place that is no variable, at most
 _BLOCK = 1 << 13  # addresses whose words are read at once
-_LARGE, _MOST_THREADS = 1 << 24, 8  # bytes from which on threads compare and copy them; how many
 
 
 class ReadValue:
-    size = 0  # bytes that are compared without NEURON's code
-
     def __init__(self, read: Callable[[], object]) -> None:
         self.read, self.value = read, read()
 
@@ -68,13 +62,12 @@ class Words:
     def __init__(self, addresses: np.ndarray, width: int = 1) -> None:
         self._addresses, self._width = addresses, width
         self.take()
-        self.size = self._address.nbytes
 
     def same(self) -> bool:
-        return np.array_equal(gather(self._addresses, self._width), self._address)
+        return np.array_equal(gather(self._addresses, self._width), self._words)
 
     def take(self) -> None:
-        self._address = gather(self._addresses, self._width)
+        self._words = gather(self._addresses, self._width)
 
     @classmethod
     def by_blocks(cls, addresses: np.ndarray, width: int = 1) -> list[Words]:
@@ -113,40 +106,14 @@ class Column:
 FingerprintPart = ReadValue | Words | Column
 
 
-def _differing(parts: Sequence[FingerprintPart]) -> list[FingerprintPart]:
-    return [part for part in parts if not part.same()]
-
-
-def _take(parts: Sequence[FingerprintPart]) -> list[FingerprintPart]:
+def _take(parts: Sequence[FingerprintPart]) -> None:
     for part in parts:
         part.take()
-    return []
-
-
-def _over(
-    parts: Sequence[FingerprintPart],
-    do: Callable[[Sequence[FingerprintPart]], list[FingerprintPart]],
-) -> list[FingerprintPart]:
-    """Do something, where it is much memory by threads, which call nothing of NEURON's code."""
-    chosen, threads = [part for part in parts if part.size], 1
-    if sum(part.size for part in chosen) >= _LARGE:
-        allowed = getattr(os, "sched_getaffinity", None)
-        threads = min(len(allowed(0)) if allowed else os.cpu_count() or 1, _MOST_THREADS)
-    if threads == 1:
-        return do(parts)
-    with ThreadPoolExecutor(threads) as pool:
-        each = pool.map(do, [chosen[k::threads] for k in range(threads)])
-        differing = [part for some in each for part in some]
-    return differing + do([part for part in parts if not part.size])
 
 
 def _same(parts: Sequence[FingerprintPart]) -> bool:
-    """Whether all are as they were; what is not is known before the addresses of later ones."""
-    for is_memory, some in groupby(parts, lambda part: part.size > 0):
-        together = list(some)
-        if _over(together, _differing) if is_memory else not all(p.same() for p in together):
-            return False
-    return True
+    """Whether all are as they were; the first that is not leaves the addresses of others unread."""
+    return all(part.same() for part in parts)
 
 
 class Fingerprint:
@@ -337,7 +304,7 @@ class Fingerprint:
 
     def take_parameters(self) -> list[str]:
         """Take parameters as they are now; return the mechanisms of those that have changed."""
-        changed = {*_over([part for _, part in self._parameters], _differing)}
+        changed = {part for _, part in self._parameters if not part.same()}
         _take([*changed])
         return [*dict.fromkeys(name for name, part in self._parameters if part in changed)]
 
@@ -350,7 +317,7 @@ class Fingerprint:
         return _same(self._moving)
 
     def take_values(self) -> None:
-        _over(self._clock + self._moving + self._played, _take)
+        _take(self._clock + self._moving + self._played)
 
 
 def counts(h: Hoc, memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:

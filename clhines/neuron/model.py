@@ -24,9 +24,8 @@ from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.sources import EventSources
 from clhines.neuron.memory.streams import (
     Generator,
-    Pointed,
+    PointerStreams,
     RandomVariable,
-    SomePointed,
     Streams,
     rejected,
 )
@@ -228,12 +227,9 @@ class NeuronModel:
         if variable not in self.mechanisms[name].program.picked:
             return RandomVariable(self.memory, name, instances.things, variable, index)
         try:
+            lack = f"{variable}_{GIVEN}" in self.mechanisms[name].defaults
             pointers = self.pointers(name)
-            if f"{variable}_{GIVEN}" not in self.mechanisms[name].defaults:
-                return Pointed(self.memory, self.h, name, variable, pointers, index)
-            some = pointers != 0
-            made = partial(Pointed, self.memory, self.h, name, variable, index=index)
-            return SomePointed(made(pointers=pointers[some]) if some.any() else None, some)
+            return PointerStreams(self.memory, self.h, name, variable, pointers, index, lack)
         except OSError as error:
             raise rejected(
                 name, refusal("neuron.pointer-unreadable", variable=variable, error=error)

@@ -23,7 +23,7 @@ from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.session import Hoc, all_sections
 from clhines.neuron.memory.sources import EventSources
-from clhines.neuron.memory.streams import Pointed, SomePointed
+from clhines.neuron.memory.streams import PointerStreams
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, WatchSlots, read_contents
@@ -208,10 +208,7 @@ def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:
     for name, mechanism in model.mechanisms.items():
         for variable in mechanism.program.picked:
             streams = model.streams(name, variable)
-            if (
-                isinstance(streams, (Pointed, SomePointed))
-                and streams.addresses & model.draws.streams
-            ):
+            if isinstance(streams, PointerStreams) and streams.addresses & model.draws.streams:
                 what = refusal("neuron.pointer-to-played-random", variable=variable)
                 model.rejected.append(Rejected(name, what))
 

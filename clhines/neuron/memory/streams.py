@@ -75,21 +75,32 @@ class RandomVariable:
         return [getattr(thing, self.name) for thing in self.things[:]]
 
 
-class Pointed:
-    """Those of a POINTER; `pointers` are the words in it. A RejectedError: it has none."""
+class PointerStreams:
+    """Streams of a POINTER; `pointers` are the words in it, 0 for none.
+
+    A RejectedError: an instance has none, and not all of them may `lack` it.
+    """
 
     def __init__(
-        self, memory: NeuronMemory, h: Hoc, owner: str, name: str, pointers: np.ndarray, index: int
+        self,
+        memory: NeuronMemory,
+        h: Hoc,
+        owner: str,
+        name: str,
+        pointers: np.ndarray,
+        index: int,
+        lack: bool,
     ) -> None:
         self._owner, self._name, self._index = owner, f"POINTER {name}", index
-        if not pointers.all():
+        self._has_stream = pointers != 0
+        if not (lack or pointers.all()):
             what = refusal("neuron.pointer-without-stream", name=self._name)
             raise rejected(owner, what)
         random = list(h.List("Random"))
         hoc_randoms = memory.insides_of(memory.objects_of(random)) if random else np.zeros(0)
-        some = np.flatnonzero(np.isin(pointers, hoc_randoms))
-        self._at = pointers.copy()
-        self._distribution = np.tile([0.0, 1.0, 0.0], (len(pointers), 1))
+        self._at = pointers[self._has_stream]
+        some = np.flatnonzero(np.isin(self._at, hoc_randoms))
+        self._distribution = np.tile([0.0, 1.0, 0.0], (len(self._at), 1))
         if some.size:
             self._at[some] = self._of_random(memory, h, some)
         readable = Readable(8 * _STREAM_WORDS)
@@ -105,18 +116,24 @@ class Pointed:
         return {*self._at.tolist()}
 
     def ids(self) -> np.ndarray:
-        return _ids(self._counters())
+        return self._of_all(_ids(self._counters()))
 
     def drawn(self) -> np.ndarray:
-        return _drawn(gather(self._at, _STREAM_WORDS))
+        return self._of_all(_drawn(gather(self._at, _STREAM_WORDS)))
+
+    def _of_all(self, values: np.ndarray) -> np.ndarray:
+        """Return values of all instances, 0 of those without a stream."""
+        rows = np.zeros((len(self._has_stream), *values.shape[1:]), values.dtype)
+        rows[self._has_stream] = values
+        return rows
 
     def check(self) -> None:
-        if not _in_turn(gather(self._at, _STREAM_WORDS), self._index):
+        if self._at.size and not _in_turn(gather(self._at, _STREAM_WORDS), self._index):
             what = refusal("neuron.stream-of-another-index", name=self._name)
             raise rejected(self._owner, what)
 
     def put(self, drawn: np.ndarray) -> None:
-        counter = self._counters()
+        drawn, counter = drawn[self._has_stream], self._counters()
         counter[:, 0] = drawn // 4
         last = gather(self._at, _STREAM_WORDS)[:, 4] & ~np.uint64(255)
         turn = np.hstack([counter, _turn(counter, self._index)])
@@ -126,7 +143,8 @@ class Pointed:
             put_numbers(self._at + 8 * k, np.ascontiguousarray(words[:, k]).view(np.float64))
 
     def distribution(self) -> np.ndarray:
-        return self._distribution
+        """(k, 4) float64: low, width and mean as above, and whether there is a stream."""
+        return np.column_stack([self._of_all(self._distribution), self._has_stream])
 
     def _counters(self) -> np.ndarray:
         return _halves(gather(self._at, 2))
@@ -164,45 +182,6 @@ class Pointed:
         return [words[0], *(words.index(bit) for bit in bits)]
 
 
-class SomePointed:
-    """Those of a POINTER that some instances have nothing in, and never draw from; `pointed`."""
-
-    def __init__(self, pointed: Pointed | None, has_stream: np.ndarray) -> None:
-        self._pointed, self._has_stream = pointed, has_stream
-
-    @property
-    def addresses(self) -> set[int]:
-        return set() if self._pointed is None else self._pointed.addresses
-
-    def ids(self) -> np.ndarray:
-        ids = np.zeros((len(self._has_stream), 3), np.uint32)
-        if self._pointed is not None:
-            ids[self._has_stream] = self._pointed.ids()
-        return ids
-
-    def drawn(self) -> np.ndarray:
-        counts = np.zeros(len(self._has_stream), np.int64)
-        if self._pointed is not None:
-            counts[self._has_stream] = self._pointed.drawn()
-        return counts
-
-    def check(self) -> None:
-        if self._pointed is not None:
-            self._pointed.check()
-
-    def put(self, drawn: np.ndarray) -> None:
-        if self._pointed is not None:
-            self._pointed.put(drawn[self._has_stream])
-
-    def distribution(self) -> np.ndarray:
-        """(k, 4) float64: of a `Pointed`, and then whether there is one."""
-        rows = np.zeros((len(self._has_stream), 4))
-        if self._pointed is not None:
-            rows[self._has_stream, :3] = self._pointed.distribution()
-        rows[:, 3] = self._has_stream
-        return rows
-
-
 class Generator:
     """NEURON's one generator, of scop_random and others, of the one instance that draws."""
 
@@ -232,7 +211,7 @@ class Generator:
         self._set(float((int(drawn[0]) + 1) & scop.MOST))
 
 
-Streams = RandomVariable | Pointed | SomePointed | Generator
+Streams = RandomVariable | PointerStreams | Generator
 
 
 def _halves(words: np.ndarray) -> np.ndarray:
