@@ -1,4 +1,4 @@
-"""Sources and NetCons of a model, and events on their way, as connections of a `Network`."""
+"""Connections of a `Network`: a model's sources, NetCons, pending events, and POINTERs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 from clhines.core.arrays import place_of
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.model import NeuronModel
+from clhines.neuron.read.places import ELEMENT, Variable
+from clhines.simulator.mechanisms import KEPT_NUMBER, Mechanism
 from clhines.simulator.network import (
     Group,
     Network,
@@ -169,3 +171,63 @@ def rejected_on_way(model: NeuronModel, name: str) -> RejectedError:
 
 def _rows(model: NeuronModel, chosen: np.ndarray) -> np.ndarray:
     return model.wires.weights[chosen, : model.wires.width[chosen].max()]
+
+
+def read_by_pointers(model: NeuronModel, network: Network, groups: dict[str, Group]) -> None:
+    """Let POINTERs read voltages, which ``target_var`` may bring, and variables of mechanisms."""
+    set_by_gap: dict[tuple[str, str], dict[int, int]] = {}
+    remote, first = model.remote, model.nodes.start
+    v = inside(network).added.remote_v = np.zeros(len(remote))
+    for gap in model.gaps:
+        node = gap.node - first if gap.node >= 0 else -1
+        if gap.node >= 0 and gap.node not in model.nodes:  # those of other ranks follow its own
+            at = int(np.searchsorted(remote, gap.node))
+            v[at] = model.every[gap.owner].values(gap.name)[gap.instance]
+            node = len(model.nodes) + at
+        set_by_gap.setdefault((gap.owner, gap.name), {})[gap.instance] = node
+    for (name, pointer), to in model.pointed.items():
+        if to and to[0].owner:
+            _to_variables(network, groups, (name, pointer), to)
+            continue
+        node_of_gap = set_by_gap.get((name, pointer), {})
+        nodes = [node_of_gap.get(k, variable.number) for k, variable in enumerate(to)]
+        network.set_pointer(groups[name], pointer, np.array(nodes, np.int64))
+
+
+def write_by_pointers(
+    model: NeuronModel, network: Network, groups: dict[str, Group]
+) -> list[tuple[Group, list[int]]]:
+    """Let POINTERs write variables of mechanisms; an element of a Vector is an instance, too."""
+    written, elements = model.written, None
+    if written.elements:
+        of_element = {
+            v.number: groups[name].nodes[k]
+            for (name, _), targets in written.targets.items()
+            for k, v in enumerate(targets)
+            if v.owner == ELEMENT
+        }
+        nodes = np.array([of_element[n] for n in written.elements], np.int64)
+        elements = network.add(Mechanism.from_nmodl(KEPT_NUMBER), nodes)
+    place = {number: k for k, number in enumerate(written.elements)}
+    for (name, pointer), targets in written.targets.items():
+        if not targets:
+            continue
+        if targets[0].owner == ELEMENT:
+            assert elements is not None
+            to = elements, "x", np.array([place[v.number] for v in targets], np.int64)
+            network.set_pointer(groups[name], pointer, to)
+        else:
+            _to_variables(network, groups, (name, pointer), targets)
+    return [] if elements is None else [(elements, written.elements)]
+
+
+def _to_variables(
+    network: Network,
+    groups: dict[str, Group],
+    of: tuple[str, str],
+    targets: Sequence[Variable],
+) -> None:
+    """Let a POINTER, by mechanism and name, point to a variable of another mechanism."""
+    first, numbers = targets[0], np.array([v.number for v in targets], np.int64)
+    shown = first.name if first.place is None else f"{first.name}[{first.place}]"
+    network.set_pointer(groups[of[0]], of[1], (groups[first.owner], shown, numbers))

@@ -12,7 +12,14 @@ import numpy as np
 from clhines.core.arrays import inverse, shifted
 from clhines.core.progress import phase
 from clhines.core.summary import counted
-from clhines.neuron.connections import add_sources, changes_weights, connect, steer
+from clhines.neuron.connections import (
+    add_sources,
+    changes_weights,
+    connect,
+    read_by_pointers,
+    steer,
+    write_by_pointers,
+)
 from clhines.neuron.convert import Rejected, RejectedError, split_name
 from clhines.neuron.extracellular.drivers import FACTOR, POTENTIAL
 from clhines.neuron.extracellular.outside import Coupling
@@ -20,9 +27,9 @@ from clhines.neuron.memory.tables import local_at
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
-from clhines.neuron.read.places import ELEMENT, Variable
+from clhines.neuron.read.places import Variable
 from clhines.neuron.read.played import EVERY, Player
-from clhines.simulator.mechanisms import GIVEN_CURRENT, KEPT_NUMBER, Mechanism, Quantity
+from clhines.simulator.mechanisms import GIVEN_CURRENT, Mechanism, Quantity
 from clhines.simulator.mechanisms.nmodl import GIVEN, PICKED
 from clhines.simulator.network import (
     Group,
@@ -122,8 +129,8 @@ def network_of(model: NeuronModel) -> NeuronNetwork:
     for name, group in groups.items():
         for variable in group.mechanism.program.random:
             network.random(group, variable, model.streams(name, variable).ids(), index)
-    _point(model, network, groups)
-    elements = _write(model, network, groups)
+    read_by_pointers(model, network, groups)
+    elements = write_by_pointers(model, network, groups)
     _play(model, network, groups)
     sources = add_sources(model, network, groups)
     connections = connect(model, network, groups, sources)
@@ -245,65 +252,6 @@ def _add_ions(model: NeuronModel, network: Network) -> None:
             for key, name in (("e", f"e{ion.name}"), ("ci", f"{ion.name}i"), ("co", f"{ion.name}o"))
         }
         network.ion(ion.name, ion.instances.nodes, ion.valence, style=ion.style, **values)
-
-
-def _point(model: NeuronModel, network: Network, groups: dict[str, Group]) -> None:
-    set_by_gap: dict[tuple[str, str], dict[int, int]] = {}
-    remote, first = model.remote, model.nodes.start
-    v = inside(network).added.remote_v = np.zeros(len(remote))
-    for gap in model.gaps:
-        node = gap.node - first if gap.node >= 0 else -1
-        if gap.node >= 0 and gap.node not in model.nodes:  # those of other ranks follow its own
-            at = int(np.searchsorted(remote, gap.node))
-            v[at] = model.every[gap.owner].values(gap.name)[gap.instance]
-            node = len(model.nodes) + at
-        set_by_gap.setdefault((gap.owner, gap.name), {})[gap.instance] = node
-    for (name, pointer), to in model.pointed.items():
-        if to and to[0].owner:
-            _to_variables(network, groups, (name, pointer), to)
-            continue
-        node_of_gap = set_by_gap.get((name, pointer), {})
-        nodes = [node_of_gap.get(k, variable.number) for k, variable in enumerate(to)]
-        network.set_pointer(groups[name], pointer, np.array(nodes, np.int64))
-
-
-def _write(
-    model: NeuronModel, network: Network, groups: dict[str, Group]
-) -> list[tuple[Group, list[int]]]:
-    """Let POINTERs write variables of mechanisms; an element of a Vector is an instance, too."""
-    written, elements = model.written, None
-    if written.elements:
-        of_element = {
-            v.number: groups[name].nodes[k]
-            for (name, _), targets in written.targets.items()
-            for k, v in enumerate(targets)
-            if v.owner == ELEMENT
-        }
-        nodes = np.array([of_element[n] for n in written.elements], np.int64)
-        elements = network.add(Mechanism.from_nmodl(KEPT_NUMBER), nodes)
-    place = {number: k for k, number in enumerate(written.elements)}
-    for (name, pointer), targets in written.targets.items():
-        if not targets:
-            continue
-        if targets[0].owner == ELEMENT:
-            assert elements is not None
-            to = elements, "x", np.array([place[v.number] for v in targets], np.int64)
-            network.set_pointer(groups[name], pointer, to)
-        else:
-            _to_variables(network, groups, (name, pointer), targets)
-    return [] if elements is None else [(elements, written.elements)]
-
-
-def _to_variables(
-    network: Network,
-    groups: dict[str, Group],
-    of: tuple[str, str],
-    targets: Sequence[Variable],
-) -> None:
-    """Let a POINTER, by mechanism and name, point to a variable of another mechanism."""
-    first, numbers = targets[0], np.array([v.number for v in targets], np.int64)
-    shown = first.name if first.place is None else f"{first.name}[{first.place}]"
-    network.set_pointer(groups[of[0]], of[1], (groups[first.owner], shown, numbers))
 
 
 def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> None:

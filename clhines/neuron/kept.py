@@ -18,9 +18,10 @@ import numpy as np
 from clhines.core.errors import ClhinesError, InputError
 from clhines.neuron.back.counters import Counters
 from clhines.neuron.back.events import check_values, last_delivery, put_events
+from clhines.neuron.back.guesses import StepGuesses
 from clhines.neuron.back.records import Records
 from clhines.neuron.back.runaways import Runaways
-from clhines.neuron.back.states import StepGuesses, put_values, take_values
+from clhines.neuron.back.states import put_values, take_values
 from clhines.neuron.calls import RunOptions, clock
 from clhines.neuron.fingerprint import Fingerprint
 from clhines.neuron.importer import NeuronNetwork, values_of

@@ -1,0 +1,178 @@
+"""A model as a simulation of its own, and where NEURON's objects are in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.core.checks import as_whole_number
+from clhines.core.errors import InputError
+from clhines.neuron.importer import NeuronNetwork
+from clhines.neuron.memory.session import Hoc
+from clhines.simulator.network import Group, Sources
+from clhines.simulator.result import Result
+from clhines.simulator.simulation import Simulation
+
+
+@dataclass(frozen=True, eq=False)
+class ImportedModel:
+    """A model of NEURON's memory as a simulation, and where NEURON's objects are in it.
+
+    ``model[segment]``, ``model[section]``, ``model[point_process]``, ``model[netcon]``; of a later
+    copy ``model[segment, copy]``.
+
+    Attributes
+    ----------
+    simulation : Simulation
+    """
+
+    simulation: Simulation
+    _imported: NeuronNetwork
+
+    def __repr__(self) -> str:
+        nodes, copies = self._imported.model.tree.num_nodes, self._imported.copies
+        return f"ImportedModel({self.simulation!r}; {nodes} nodes, copies: {copies})"
+
+    def __getitem__(
+        self, thing: Hoc | tuple[Hoc, int]
+    ) -> int | tuple[Group, int] | tuple[Sources | Group, int, int] | np.ndarray:
+        """Return where an object of NEURON is.
+
+        Parameters
+        ----------
+        thing : Segment, Section, point process, artificial cell or NetCon
+            Of a copy other than the first ``thing, copy``.
+
+        Returns
+        -------
+        int
+            Node of a segment.
+        (nseg,) int64
+            Nodes of a section.
+        (Group, int)
+            A point process or artificial cell.
+        (Sources or Group, int, int)
+            Source of a NetCon, and the number of the connection; the source is -1 where it has
+            none.
+
+        Raises
+        ------
+        InputError
+            The model has no such thing, or no such copy.
+        """
+        thing, copy = thing if isinstance(thing, tuple) and len(thing) == 2 else (thing, 0)
+        copy = as_whole_number("copy", copy, 0, self._imported.copies - 1)
+        model, tree = self._imported.model, self._imported.model.tree
+        if hasattr(thing, "sec"):
+            return tree.at(thing) + copy * tree.num_nodes
+        if hasattr(thing, "parentseg"):
+            if thing not in tree:
+                raise InputError(f"{thing} is no section of the model")
+            return tree.nodes(thing) + copy * tree.num_nodes
+        if hasattr(thing, "wcnt"):
+            return self._netcon(thing, copy)
+        senders = model.wires.senders
+        number = int(senders.of_objects(np.array([model.memory.object_of(thing)]))[0])
+        if number >= 0:
+            name, k = senders[number]
+            if name in self._imported.groups:
+                group = self._imported.groups[name]
+                return group, k + copy * (len(group) // self._imported.copies)
+        raise InputError(f"{thing} is nothing of the model; expected a segment or point process")
+
+    def _netcon(self, thing: Hoc, copy: int) -> tuple[Sources | Group, int, int]:
+        model = self._imported.model
+        numbers = np.flatnonzero(model.wires.read.address == model.memory.inside(thing))
+        for k in numbers.tolist():
+            if model.wires.origin[k] >= 0:
+                source, number = self._imported.sources[model.wires.origin[k]]
+                connection = int(np.flatnonzero(self._imported.connections == k)[copy])
+                number += copy * (len(source) // self._imported.copies)
+                return source, number, connection
+        raise InputError(f"{thing} has no source or no target here")
+
+    def times_of(self, netcon: Hoc, result: Result, copy: int = 0) -> np.ndarray:
+        """Return the times of the events of a NetCon's source in a result.
+
+        Parameters
+        ----------
+        netcon : NetCon
+        result : Result
+            Of `simulation`.
+        copy : int
+
+        Returns
+        -------
+        (k,) float64, ms
+        """
+        if not hasattr(netcon, "wcnt"):
+            raise InputError(f"netcon is {netcon}; expected a NetCon")
+        if not isinstance(result, Result):
+            raise InputError(f"result is {type(result).__name__}; expected one of simulation.run()")
+        copy = as_whole_number("copy", copy, 0, self._imported.copies - 1)
+        source, index, _ = self._netcon(netcon, copy)
+        number = self._imported.network.source_numbers(source, [index])
+        return result.spike_time[result.spike_cell == number]
+
+    @property
+    def groups(self) -> dict[str, Group]:
+        """Groups of the network by the name of their mechanism."""
+        return dict(self._imported.groups)
+
+    @property
+    def num_sections(self) -> int:
+        """Sections of one copy."""
+        return len(self._imported.model.tree.sections)
+
+    @property
+    def num_sources(self) -> int:
+        """Sources of NetCons of one copy."""
+        return len(self._imported.sources)
+
+    @property
+    def num_connections(self) -> int:
+        """Connections of all copies."""
+        return len(self._imported.connections)
+
+    @property
+    def stimuli(self) -> np.ndarray:
+        """(num_sources,) bool: which sources are stimuli, as NetStim and VecStim, and no cells.
+
+        They are artificial cells with ``Stim`` in their name, or that no other source drives.
+        """
+        model = self._imported.model
+        points, wires = model.contents.points, model.wires
+        driven = {wires.senders[k] for k in np.unique(wires.target[wires.origin >= 0]).tolist()}
+
+        def is_stimulus(sender: tuple[str, int] | None) -> bool:
+            if sender is None or sender[0] in model.trains.names:
+                return sender is not None
+            is_artificial = points[sender[0]].entry.kind == "artificial"
+            return is_artificial and ("stim" in sender[0].lower() or sender not in driven)
+
+        return np.array([is_stimulus(origin.sender) for origin in wires.origins], bool)
+
+    def spikes(self, result: Result) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the events of NEURON's sources in a result, by time.
+
+        Parameters
+        ----------
+        result : Result
+
+        Returns
+        -------
+        time : (k,) float64, ms
+        source : (k,) int64
+            Number of the source among NEURON's NetCon sources.
+        gid : (k,) int64
+            Of `ParallelContext`; -1 for none.
+        """
+        imported, origins = self._imported, self._imported.model.wires.origins
+        number = {
+            int(imported.network.source_numbers(s, [k])[0]): place
+            for place, (s, k) in enumerate(imported.sources)
+        }
+        origin = np.array([number.get(s, -1) for s in result.spike_cell.tolist()], np.int64)
+        origin, time = origin[origin >= 0], result.spike_time[origin >= 0]
+        return time, origin, np.array([origins[k].gid for k in origin.tolist()], np.int64)
