@@ -83,11 +83,7 @@ def _try_start(model: NeuronModel, ranks: Ranks | None) -> None:
     _refuse_waiting(kept, ranks)
     with nullcontext() if joints is None else joints.telling():
         try:
-            if _is_before_zero(model.h, ranks):
-                return  # NEURON takes the steps up to 0 ms, where a run reads the model again
-            begin(kept, joints)
-            assert kept.sim is not None
-            for kind in kept.sim.model.kinds:
+            for kind in begin(kept, joints).model.kinds:
                 kind.mechanism.functions("double")
         except InputError as error:
             if isinstance(error, RejectedError):
@@ -289,7 +285,8 @@ def _check_step(h: Hoc, dt: float) -> None:
 def _stretch(kept: KeptModel, most: int, ranks: Ranks | None) -> int:
     """Return the steps, `most` at most, up to which nothing of NEURON's own has to be called."""
     if _refuse_waiting(kept, ranks):  # what the step sets is read again
-        kept.sim, most = None, 1
+        kept.drop_run()
+        most = 1
     return together(ranks, kept, kept.steps_ahead(most))
 
 
@@ -359,11 +356,13 @@ def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks | None
             kept.advance(steps, progress)
 
 
-def begin(kept: KeptModel, joints: Joints | None = None) -> None:
+def begin(kept: KeptModel, joints: Joints | None = None) -> Simulation:
     """Make the simulation of a model, from NEURON's present state."""
     once = network_of(kept.model)
     arguments = joined(joints, once, kept.request)
-    kept.start(*_simulation(once, kept.request.dtype, arguments), joints)
+    sim, imported = _simulation(once, kept.request.dtype, arguments)
+    kept.start(sim, imported, joints)
+    return sim
 
 
 def _to_zero(h: Hoc, rest: int, count: Callable[[], int], kept: KeptModel) -> int:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import starmap
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from clhines.neuron.back.events import check_values, last_delivery, put_events
 from clhines.neuron.back.guesses import StepGuesses
 from clhines.neuron.back.records import Records
 from clhines.neuron.back.runaways import Runaways
-from clhines.neuron.back.states import put_values, take_values
+from clhines.neuron.back.states import Arrays, put_values, take_values
 from clhines.neuron.calls import RunOptions, clock
 from clhines.neuron.fingerprint import Fingerprint
 from clhines.neuron.importer import NeuronNetwork, values_of
@@ -38,28 +37,152 @@ _LOOKED_AHEAD = 1 << 20  # steps at once where statements come, at most
 _MOST_START = 1 << 26  # bytes of a simulation's start that are kept
 
 
-class Writers(NamedTuple):
-    """What puts results of a run into NEURON's memory; `iterated` in a single process only."""
+class ModelRun:
+    """A simulation of a model, and what puts its results into NEURON's memory.
 
-    records: Records
-    counters: Counters
-    iterated: StepGuesses | None
-    runaways: Runaways
+    `lag`: steps that NEURON has taken since; `delivered`, ms: up to when it has delivered events.
+    """
+
+    def __init__(
+        self, model: NeuronModel, sim: Simulation, imported: NeuronNetwork, joints: Joints | None
+    ) -> None:
+        leave_warnings(sim)  # to `Runaways`, which see more voltages
+        self.sim, self._model, self._imported, self._joints = sim, model, imported, joints
+        self._records = Records(sim, imported)
+        self._guesses = None if joints else StepGuesses(sim, imported)
+        self._runaways = Runaways(sim, imported, self._records)
+        self._counters = Counters(sim, imported)
+        code = model.step_code
+        self._step_values = None if code is None else StepValues(sim, imported, code.reads)
+        self._start: dict[str, np.ndarray] | None = None  # arrays of the simulation at its start
+        self.lag, self.delivered = 0, -np.inf
+
+    @property
+    def _joined_run(self) -> JoinedRun | None:
+        """The run of a network that is joined to those of other MPI ranks."""
+        run = self.sim.runner
+        return run if isinstance(run, JoinedRun) else None
+
+    def begin(self) -> None:
+        """Go on from NEURON's values, which the simulation has now."""
+        if (joined_run := self._joined_run) is not None:
+            crossed = np.array(self._imported.crossed, np.int64)
+            times = np.full(len(crossed), float(self._model.h.t) + SPIKE_LATE)
+            joined_run.send(crossed, times)
+        self.lag, self.delivered = 0, -np.inf
+
+    def restart(self, changed: list[str]) -> bool:
+        """Start from NEURON's values and parameters of `changed`; False if it cannot."""
+        if not self._can_restart(bool(changed)) or not all(map(self._set, changed)):
+            return False
+        start = self._start
+        if start is None:
+            with state_follows():
+                self.sim.reset()
+                start = self.sim.arrays()
+            if sum(a.nbytes for a in start.values()) <= _MOST_START:
+                self._start = start  # the parameters are the same as long as it is kept
+        take_values(self.sim, self._imported, {name: a.copy() for name, a in start.items()})
+        self.begin()
+        return True
+
+    def _can_restart(self, has_changed: bool) -> bool:
+        """Whether the run can begin again at 0 ms, with other parameters if they have changed."""
+        model, imported = self._model, self._imported
+        if any((float(imported.network.settings["t"]), float(model.h.t))):
+            return False
+        trains = {*model.trains.names} - {OF_GID}  # of other ranks there are no times
+        if model.pending.netcons or trains or (imported.connections < 0).any():
+            return False
+        if any(not p.continuous for p in model.plays.players) or not self._runaways.are_seen():
+            return False
+        joined_run = self._joined_run  # other ranks would have to make a new run as well
+        return joined_run is None or (joined_run.can_restart and not has_changed)
+
+    def _set(self, name: str) -> bool:
+        """Give the simulation the parameters of a mechanism; False if it cannot take them."""
+        model = self._model
+        if any(p.variable.owner == name for p in model.plays.players):
+            return False  # some of them are those of the play
+        if name in model.outside.drivers:
+            return False  # whose copies have them, too
+        parameters = list(model.mechanisms[name].program.parameters)
+        self._start = None
+        try:
+            self.sim.set(self._imported.groups[name], **values_of(model, name, parameters))
+        except InputError:
+            return False
+        return True
+
+    def advance(
+        self, steps: int, progress: bool, calls: bool, gathering: Gathering | None
+    ) -> float:
+        """Take steps, and write the results; return the seconds that the simulation took.
+
+        `calls`: call the model's own code of each step.
+        """
+        sim, h = self.sim, self._model.h
+        begin, dt = float(h.t), sim.model.dt
+        first = self.lag + (1 if sim.step == 0 else 0)  # rows that NEURON has
+        now = time.perf_counter()
+        result = sim.run((steps + self.lag) * dt, progress)
+        seconds = time.perf_counter() - now
+        if calls:
+            self._call_code(result, first, begin)
+        if gathering is not None:
+            gathering.play(result, first, begin, dt)
+        joined_run, queue = self._joined_run, self._model.queue
+        if joined_run is not None:
+            joined_run.exchange()
+        arrays = sim.runner.save()
+        for instances in (*self._model.every.values(), *self._model.contents.others):
+            instances.columns.refresh()
+        with self._agreed():
+            check_values(sim, self._imported, arrays)  # before any rank has written
+        if joined_run is not None:
+            queue.exchange(begin)  # NEURON's last step's, which `sim` has as well
+        h.t = float(clock(begin, dt, steps)[-1])
+        if joined_run is not None:
+            queue.exchange(float(h.t))  # of none, but NEURON counts steps from it
+        with self._agreed(), _writing():
+            self._write(result, first, begin, last_delivery(begin, dt, steps), arrays)
+        self._imported.crossed.clear()
+        self.lag = 0
+        return seconds
+
+    def _agreed(self) -> AbstractContextManager[object]:
+        return nullcontext() if self._joints is None else self._joints.agreed()
+
+    def _write(self, result: Result, first: int, begin: float, last: float, arrays: Arrays) -> None:
+        self._counters.fill(result, first)  # before numbers of the end are in NEURON's memory
+        self._records.fill(result, begin, first)
+        self._records.fill_spikes(result, begin, self.delivered, last)
+        put_values(self.sim, self._imported, arrays)
+        put_events(self.sim, self._imported, arrays, last)
+        if self._guesses is not None:
+            self._guesses.put(arrays)
+        self._runaways.tell(result, first, arrays["v"])
+
+    def _call_code(self, result: Result, first: int, begin: float) -> None:
+        """Call code for each step of a run from `begin`, ms, less its `first` rows."""
+        code, values = self._model.step_code, self._step_values
+        if code is None or values is None:
+            return
+        t = clock(begin, self.sim.model.dt, len(result.t) - first)[1:]
+        with values.put_in_turn(result, first, t) as put_next:
+            for _ in t:
+                put_next()
+                code.call()
 
 
 class KeptModel:
     def __init__(self, model: NeuronModel, request: RunOptions) -> None:
         self.model, self.request = model, request
-        self.sim: Simulation | None = None
-        self.imported: NeuronNetwork | None = None
+        self._run: ModelRun | None = None
         self.joints: Joints | None = None
-        self._writers: Writers | None = None
-        self._step_values: StepValues | None = None
         self.gathering = Gathering(model) if model.gathers else None
         self.calls = request.calls  # code of each step
         self.fingerprint: Fingerprint | None = None
-        self._start: dict[str, np.ndarray] | None = None  # arrays of the simulation at its start
-        self._lag, self.delivered = 0, -np.inf
         self.run_seconds = 0.0  # in which the simulation took steps
 
     def is_of(self, request: RunOptions) -> bool:
@@ -72,143 +195,38 @@ class KeptModel:
         changed = self.fingerprint.take_parameters()
         same = not changed and self.fingerprint.values_are_same()
         trains = self.model.trains
-        self.model.refresh(not same or self.sim is None)  # after steps of NEURON's alone
+        self.model.refresh(not same or self._run is None)  # after steps of NEURON's alone
         if not self.model.trains.follow(trains):
-            self.sim = None
-        if not same and self.sim is not None:
-            self._take(changed)
+            self._run = None
+        if not same and self._run is not None and not self._run.restart(changed):
+            self._run = None
         return True
 
-    def _take(self, changed: list[str]) -> None:
-        """Start from NEURON's values and parameters of `changed`; drop the run if events differ."""
-        imported = self.imported
-        assert self.sim is not None and imported is not None
-        if not self._can_restart(bool(changed)) or not all(map(self._set, changed)):
-            self.sim = None
-            return
-        start = self._start
-        if start is None:
-            with state_follows():
-                self.sim.reset()
-                start = self.sim.arrays()
-            if sum(a.nbytes for a in start.values()) <= _MOST_START:
-                self._start = start  # the parameters are the same as long as it is kept
-        take_values(self.sim, imported, {name: a.copy() for name, a in start.items()})
-        self._begin()
-
-    def _can_restart(self, has_changed: bool) -> bool:
-        """Whether the run can begin again at 0 ms, with other parameters if they have changed."""
-        model, imported = self.model, self.imported
-        assert self.sim is not None and imported is not None and self._writers is not None
-        if any((float(imported.network.settings["t"]), float(model.h.t))):
-            return False
-        trains = {*model.trains.names} - {OF_GID}  # of other ranks there are no times
-        if model.pending.netcons or trains or (imported.connections < 0).any():
-            return False
-        if (
-            any(not p.continuous for p in model.plays.players)
-            or not self._writers.runaways.are_seen()
-        ):
-            return False
-        run = self.sim.runner  # other ranks would have to make a new run as well
-        return not isinstance(run, JoinedRun) or (run.can_restart and not has_changed)
-
-    def _begin(self) -> None:
-        """Go on from NEURON's values, which the simulation has now."""
-        if self.joints is not None:
-            assert self.sim is not None and self.imported is not None
-            crossed = np.array(self.imported.crossed, np.int64)
-            late = np.full(len(crossed), float(self.model.h.t) + SPIKE_LATE)
-            self.sim.runner.send(crossed, late)  # type: ignore[attr-defined]
-        self._lag, self.delivered = 0, -np.inf
-
-    def _set(self, name: str) -> bool:
-        """Give the simulation the parameters of a mechanism; False where it cannot take them."""
-        assert self.sim is not None and self.imported is not None
-        if any(p.variable.owner == name for p in self.model.plays.players):
-            return False  # some of them are those of the play
-        if name in self.model.outside.drivers:
-            return False  # whose copies have them, too
-        wanted = list(self.model.mechanisms[name].program.parameters)
-        self._start = None
-        try:
-            self.sim.set(self.imported.groups[name], **values_of(self.model, name, wanted))
-        except InputError:
-            return False
-        return True
+    @property
+    def sim(self) -> Simulation | None:
+        return None if self._run is None else self._run.sim
 
     @property
     def lag(self) -> int:
-        """Steps that the simulation is behind NEURON; -1 where there is none."""
-        return -1 if self.sim is None else self._lag
-
-    @property
-    def _first(self) -> int:
-        """Rows of the next run that NEURON has: of steps that it has taken, and of the start."""
-        assert self.sim is not None
-        return self._lag + (1 if self.sim.step == 0 else 0)
+        """Steps that the simulation is behind NEURON; -1 if there is none."""
+        return -1 if self._run is None else self._run.lag
 
     def start(self, sim: Simulation, imported: NeuronNetwork, joints: Joints | None = None) -> None:
-        leave_warnings(sim)  # to `Runaways`, which see more voltages
-        self.sim, self.imported, self.joints = sim, imported, joints
-        self._start = None
-        records = Records(sim, imported)
-        iterated = None if joints else StepGuesses(sim, imported)
-        runaways = Runaways(sim, imported, records)
-        self._writers = Writers(records, Counters(sim, imported), iterated, runaways)
-        code = self.model.step_code
-        self._step_values = None if code is None else StepValues(sim, imported, code.reads)
+        self.joints = joints
+        self._run = ModelRun(self.model, sim, imported, joints)
         if self.gathering is not None:
             self.gathering.start(sim, imported)
-        self._begin()
+        self._run.begin()
+
+    def drop_run(self) -> None:
+        """Forget the simulation: the next one begins with NEURON's values."""
+        self._run = None
 
     def advance(self, steps: int, progress: bool) -> None:
-        sim, imported, h = self.sim, self.imported, self.model.h
-        assert sim is not None and imported is not None and self._writers is not None
-        records, counters, iterated, runaways = self._writers
-        begin, dt, first = float(h.t), sim.model.dt, self._first
-        now = time.perf_counter()
-        result = sim.run((steps + self._lag) * dt, progress)
-        self.run_seconds += time.perf_counter() - now
-        self._call_code(result, first, begin)
-        if self.gathering is not None:
-            self.gathering.play(result, first, begin, dt)
-        if self.joints is not None:
-            sim.runner.exchange()  # type: ignore[attr-defined]
-        arrays = sim.runner.save()
-        for instances in (*self.model.every.values(), *self.model.contents.others):
-            instances.columns.refresh()
-        with nullcontext() if self.joints is None else self.joints.agreed():
-            check_values(sim, imported, arrays)  # before any rank has written
-        if self.joints is not None:
-            self.model.queue.exchange(begin)  # NEURON's last step's, which `sim` has as well
-        h.t = float(clock(begin, dt, steps)[-1])
-        if self.joints is not None:
-            self.model.queue.exchange(float(h.t))  # of none, but NEURON counts steps from it
-        last = last_delivery(begin, dt, steps)
-        with nullcontext() if self.joints is None else self.joints.agreed(), _writing():
-            counters.fill(result, first)  # before numbers of the end are in NEURON's memory
-            records.fill(result, begin, first)
-            records.fill_spikes(result, begin, self.delivered, last)
-            put_values(sim, imported, arrays)
-            put_events(sim, imported, arrays, last)
-            if iterated is not None:
-                iterated.put(arrays)
-            runaways.tell(result, first, arrays["v"])
-        imported.crossed.clear()
-        self._lag = 0
-
-    def _call_code(self, result: Result, first: int, begin: float) -> None:
-        """Call code for each step of a run from `begin`, ms, less its `first` rows."""
-        code, values = self.model.step_code, self._step_values
-        if code is None or values is None or not self.calls:
-            return
-        assert self.sim is not None
-        t = clock(begin, self.sim.model.dt, len(result.t) - first)[1:]
-        with values.put_in_turn(result, first, t) as give:
-            for _ in t:
-                give()
-                code.call()
+        """Take steps with the simulation that `start` has got."""
+        if self._run is None:
+            raise RuntimeError("advance() before start()")
+        self.run_seconds += self._run.advance(steps, progress, self.calls, self.gathering)
 
     def begin_call(self, solves: bool) -> None:
         if self.gathering is not None:
@@ -216,12 +234,12 @@ class KeptModel:
 
     def waits(self) -> bool:
         """Whether NEURON is to take the next step; there is no simulation after it."""
-        return self.model.waits_for_tables() or (self.sim is None and self.model.is_behind())
+        return self.model.waits_for_tables() or (self._run is None and self.model.is_behind())
 
     def steps_ahead(self, most: int) -> int:
         """Return steps to take at once; NEURON takes those with transfers or code of events."""
         if self.model.memory.transfers and self.model.waits_for_transfer():
-            self.sim = None  # it would begin with the voltages of now
+            self._run = None  # it would begin with the voltages of now
             return 1
         h, statements = self.model.h, self.model.pending.statements
         if self._is_late or not self.is_tried:
@@ -275,8 +293,9 @@ class KeptModel:
         elif self._is_late or min(due) <= begin:  # they come before the step: all is read again
             self.fingerprint = None
         pending.statements = rest
-        self.delivered = float(h.t)  # what is due until the end of its step
-        self._lag += 1
+        if self._run is not None:
+            self._run.delivered = float(h.t)  # what is due until the end of its step
+            self._run.lag += 1
 
     def _watch(self, due: list[float], begin: float) -> Callable[[], bool]:
         """Return what says after the step whether statements that are due have changed anything."""

@@ -72,7 +72,7 @@ def together(ranks: Ranks | None, kept: KeptModel, steps: int) -> int:
             "where a rank has no sections; expected h.finitialize() before"
         )
     if differ:
-        kept.sim = None
+        kept.drop_run()
     return int(numbers[:, 0].min())
 
 
