@@ -198,7 +198,8 @@ def write_by_pointers(
     model: NeuronModel, network: Network, groups: dict[str, Group]
 ) -> list[tuple[Group, list[int]]]:
     """Let POINTERs write variables of mechanisms; an element of a Vector is an instance, too."""
-    written, elements = model.written, None
+    written = model.written
+    added = list[tuple[Group, list[int]]]()
     if written.elements:
         of_element = {
             v.number: groups[name].nodes[k]
@@ -207,18 +208,17 @@ def write_by_pointers(
             if v.owner == ELEMENT
         }
         nodes = np.array([of_element[n] for n in written.elements], np.int64)
-        elements = network.add(Mechanism.from_nmodl(KEPT_NUMBER), nodes)
+        added.append((network.add(Mechanism.from_nmodl(KEPT_NUMBER), nodes), written.elements))
     place = {number: k for k, number in enumerate(written.elements)}
     for (name, pointer), targets in written.targets.items():
         if not targets:
             continue
         if targets[0].owner == ELEMENT:
-            assert elements is not None
-            to = elements, "x", np.array([place[v.number] for v in targets], np.int64)
+            to = added[0][0], "x", np.array([place[v.number] for v in targets], np.int64)
             network.set_pointer(groups[name], pointer, to)
         else:
             _to_variables(network, groups, (name, pointer), targets)
-    return [] if elements is None else [(elements, written.elements)]
+    return added
 
 
 def _to_variables(

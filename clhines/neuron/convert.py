@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -173,9 +174,10 @@ def tables_of(text: str, path: str) -> dict[str, MadeTable]:
 
 
 def _table_of(file: File, block_of_table: Block, s: Statement) -> MadeTable:
-    block, (names, depends, n) = block_of_table.name, s.names
+    block = block_of_table.name
+    names, depends, n = cast("tuple[Sequence[str], Sequence[str], int]", s.names)
     columns, of_function = list[str](), block_of_table.sort == "FUNCTION"
-    for name in (block,) if of_function else names:  # type: ignore[attr-defined]
+    for name in (block,) if of_function else names:
         length = file.variables[name].length if name in file.variables else 0
         columns += [f"{name}.{k}" for k in range(length)] if length else [name]
     settled = of_function and not any(
@@ -185,16 +187,16 @@ def _table_of(file: File, block_of_table: Block, s: Statement) -> MadeTable:
         block_of_table.body,
         *(file.blocks[name].body for name in _called_by(block_of_table.body, file.blocks)),
     ]
-    made_of = {"celsius", "dt", *file.variables} - {block, *block_of_table.arguments, *names}  # type: ignore[misc]
+    made_of = {"celsius", "dt", *file.variables} - {block, *block_of_table.arguments, *names}
     made_of -= set_by(block_of_table.body, file.blocks)
     made_of = {name for name in made_of if any(uses(body, name) for body in bodies)}
     initial = file.main["INITIAL"].body if "INITIAL" in file.main else []
     begun = frozenset(made_of & set_by(initial, file.blocks))
-    beyond = frozenset(made_of.difference(depends))  # type: ignore[arg-type]
-    aside = _set_aside(file, block_of_table) - {*names}  # type: ignore[misc]
+    beyond = frozenset(made_of.difference(depends))
+    aside = _set_aside(file, block_of_table) - {*names}
     early = block in _called_by(initial, file.blocks)
     analysis = settled, beyond, begun, aside, early
-    return MadeTable(tuple(columns), tuple(depends), int(n) + 1, *analysis)  # type: ignore[arg-type, call-overload]
+    return MadeTable(tuple(columns), tuple(depends), int(n) + 1, *analysis)
 
 
 def _changing(file: File, block_of_table: Block) -> set[str]:
@@ -211,7 +213,8 @@ def _changing(file: File, block_of_table: Block) -> set[str]:
 def _set_aside(file: File, block_of_table: Block) -> frozenset[str]:
     """Return the variables that a block or what it calls sets, and that any other one uses."""
     within = {block_of_table.name, *_called_by(block_of_table.body, file.blocks)}
-    local = {one[0] for s in block_of_table.body if s.kind == "local" for one in s.names}  # type: ignore[index]
+    declared = (s.names for s in block_of_table.body if s.kind == "local")
+    local = {name for names in declared for name, _ in cast("Sequence[tuple[str, object]]", names)}
     others = [*file.main.values(), *(b for n, b in file.blocks.items() if n not in within)]
     rest = {name: b for name, b in file.blocks.items() if b is not block_of_table}
     others += [rest[name] for b in others for name in _called_by(b.body, rest)]
@@ -321,8 +324,9 @@ def constructed(
 ) -> Mechanism:
     """Return the mechanism of a text without CONSTRUCTOR, whose values are in NEURON's memory."""
     text, language = read(text, path, use_tables, secondorder, function_tables)
-    more = {"queue": queue, "kept": tuple(kept), "draws": draws}
-    return Mechanism(text, replace(language, constructed=True, **more))  # type: ignore[arg-type]
+    kept = tuple(kept)
+    language = replace(language, constructed=True, queue=queue, kept=kept, draws=draws)
+    return Mechanism(text, language)
 
 
 def _code(text: str) -> str:

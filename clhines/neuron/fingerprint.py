@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -44,12 +45,13 @@ _BLOCK = 1 << 13  # addresses whose words are read at once
 
 class ReadValue:
     def __init__(self, read: Callable[[], object]) -> None:
-        self.read, self.value = read, read()
+        self.read = read
+        self.value: Any = read()
 
     def same(self) -> bool:
         now = self.read()
         if isinstance(now, np.ndarray):
-            return np.array_equal(now, self.value)  # type: ignore[arg-type]
+            return np.array_equal(now, self.value)
         return now == self.value
 
     def take(self) -> None:

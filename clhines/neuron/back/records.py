@@ -247,7 +247,6 @@ class Records:
         after: tuple[np.ndarray, ...] | None,
     ) -> None:
         vector = recorder.vector
-        assert vector is not None
         if recorder.event:
             due, dt = self._due(recorder, t), self._sim.model.dt
             values = sampled(recorder, due, t, values, dt)
@@ -268,7 +267,6 @@ class Records:
         events = [e for e in queue.events() if e.address == recorder.event]
         if not events:
             return np.zeros(0)
-        assert recorder.vector is not None
         due, after = due_times(recorder, events[0].time, len(recorder.vector), t[-1])
         if after == np.inf:
             queue.remove(events[0].item)

@@ -39,12 +39,12 @@ def read_made(mechanism: int, columns: Sequence[str], rows: int) -> np.ndarray |
     Columns are variables of C: `COLUMN`, of an element of an array ``COLUMN.0``.
     """
     parts = [column.partition(".") for column in columns]
-    at = [static_at(f"_t_{name}", mechanism) for name, _, _ in parts]
-    if None in at:
-        return None
     readable, columns_read = Readable(8), []
-    for where, (_, _, place) in zip(at, parts, strict=True):
-        values = words_at(where + 8 * int(place or 0), 1)[0]  # type: ignore[operator]
+    for name, _, place in parts:
+        at = static_at(f"_t_{name}", mechanism)
+        if at is None:
+            return None
+        values = words_at(at + 8 * int(place or 0), 1)[0]
         if values not in readable or values + 8 * (rows - 1) not in readable:
             return None
         columns_read.append(_numbers(values, rows))

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import overload
 
 import numpy as np
@@ -226,49 +227,47 @@ class WatchSlots:
         begin, end = words_at(memory.address("memb_func"), 2)
         count = ctypes.c_int.from_address(memory.address("n_memb_func")).value
         self._table, self._stride = begin, (end - begin) // count
-        self._at: int | None = None
         self._places: dict[tuple[int, str], int] = {}
 
     def place_of(self, kind: int, what: str) -> int:
         """Return the first place of instances of a mechanism that is for something; -1: none."""
         if (kind, what) not in self._places:
-            self._places[kind, what] = self._place_of(kind, what)
+            meanings, number = self._meanings(kind), self._number[what]
+            self._places[kind, what] = meanings.index(number) if number in meanings else -1
         return self._places[kind, what]
 
     def pointers(self, instances: Instances, width: int) -> np.ndarray:
         """(k,) int64: words in the one POINTER of instances, in places of `width` bytes."""
-        kind = instances.entry.number
-        if self._at is None:  # found by any point process
-            self.place_of(int(np.flatnonzero(self._memory.are_points())[0]), "netsend")
-        places = [self.place_of(kind, what) for what in ("pointer", "bbcorepointer")]
-        pointer_places = [place for place in places if place >= 0]
         numbers = [self._number[what] for what in ("pointer", "bbcorepointer")]
-        if len(pointer_places) != 1 or sum(n in numbers for n in self._kinds_of(kind)) > 1:
+        meanings = self._meanings(instances.entry.number)
+        places = [k for k, number in enumerate(meanings) if number in numbers]
+        if len(places) != 1:
             raise OSError("its pointers are not as expected")
-        return gather(instances.places + width * pointer_places[0] + 8 * POINTER)[:, 0].astype(
-            np.int64
-        )
+        words = gather(instances.places + width * places[0] + 8 * POINTER)
+        return words[:, 0].astype(np.int64)
 
-    def _kinds_of(self, kind: int) -> list[int]:
+    def _entry(self, kind: int) -> list[int]:
+        """Return the words of a mechanism in NEURON's table."""
+        return words_at(self._table + self._stride * kind, self._stride // 8)
+
+    def _meanings(self, kind: int) -> list[int]:
         """Return the meaning of each place of a mechanism."""
-        assert self._at is not None
-        entry = words_at(self._table + self._stride * kind, self._stride // 8)
-        return list((ctypes.c_int * self._memory.num_places(kind)).from_address(entry[self._at]))
+        address = self._entry(kind)[self._meaning_word]
+        return list((ctypes.c_int * self._memory.num_places(kind)).from_address(address))
 
-    def _place_of(self, kind: int, what: str) -> int:
-        if self._at is not None:
-            meanings = self._kinds_of(kind)
-            number = self._number[what]
-            return meanings.index(number) if number in meanings else -1
-        size = self._memory.num_places(kind)
-        entry = words_at(self._table + self._stride * kind, self._stride // 8)
-        wanted, readable = [self._number[n] for n in _BEGIN], Readable(4 * size + 8)
-        for word in entry:
+    @cached_property
+    def _meaning_word(self) -> int:
+        """Which word of a mechanism in the table has the address of the meanings of its places.
+
+        Any point process shows it: its first two places have a known meaning.
+        """
+        kind = int(np.flatnonzero(self._memory.are_points())[0])
+        size, begin = self._memory.num_places(kind), [self._number[n] for n in _BEGIN]
+        readable = Readable(4 * size + 8)
+        for k, word in enumerate(self._entry(kind)):
             if word % 4 == 0 and word // 8 * 8 in readable:
-                meanings = list((ctypes.c_int * size).from_address(word))
-                if meanings[:2] == wanted:
-                    self._at = entry.index(word)
-                    return self._place_of(kind, what)
+                if (ctypes.c_int * size).from_address(word)[:2] == begin:
+                    return k
         raise OSError("the table of mechanisms is not as expected")
 
     def movable(self, instances: Instances) -> np.ndarray:
@@ -333,8 +332,7 @@ class HiddenVariables:
     def __init__(
         self, memory: NeuronMemory, instances: Instances, lengths: Callable[[], Mapping[str, int]]
     ) -> None:
-        self._rows: DataColumns | None = None
-        self._lengths = lengths
+        self._rows, self._lengths = instances.columns, lengths
         self.columns: dict[str, int] = {}
         for name, size in instances.entry.ranges.items():
             try:
@@ -343,16 +341,13 @@ class HiddenVariables:
                 continue  # an ion's, or a name only
             if columns:
                 self.columns = columns
-                self._rows = instances.columns
                 return
         if instances.entry.kind == "density" and len(instances):
             with suppress(OSError):  # said where a variable is not found
                 segment = instances.things[0].segment()
                 self.columns = memory.columns_in(segment, instances.entry.number)
-                self._rows = instances.columns
 
     def _at(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray]:
-        assert self._rows is not None
         number = self._rows.numbers()
         if place is not None:
             number = number * self._lengths()[name] + place

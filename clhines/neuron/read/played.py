@@ -64,7 +64,7 @@ class Recorder:
     """A vector that records a variable, or the time where that is None; `address` is its own."""
 
     address: int
-    vector: Hoc | None
+    vector: Hoc  # None between runs: nothing of NEURON's is held then
     variable: Variable | None
     interval: float = 0.0  # ms, 0 for each step
     times: np.ndarray | None = None  # (k,) float64, ms, where it records at given times
