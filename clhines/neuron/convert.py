@@ -294,18 +294,6 @@ def rounded_tables(mechanism: Mechanism) -> list[str]:
     return rounded
 
 
-def table_refused(construct: str) -> str:
-    """Return the block of a TABLE that depends on what changes; empty of what else is refused."""
-    return construct.split()[2] if id_of(construct) == "mod.table" else ""
-
-
-def set_in_steps(entry: CatalogueEntry) -> set[str]:
-    """Return names of variables that blocks other than INITIAL of a file set."""
-    file = parse(entry.text, entry.file, Includes(Path(entry.file).parent))
-    bodies = (block.body for name, block in file.main.items() if name != "INITIAL")
-    return {name for body in bodies for name in set_by(body, file.blocks)}
-
-
 def lengths_of(entry: CatalogueEntry) -> dict[str, int]:
     """Return the lengths of a file's arrays by name, and 0 for each other variable."""
     file = parse(entry.text, entry.file, Includes(Path(entry.file).parent))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -14,10 +15,8 @@ from clhines.neuron.convert import (
     begins_as,
     converted,
     rounded_tables,
-    set_in_steps,
     some_given,
     split_name,
-    table_refused,
     table_rows,
     tables_of,
     with_lookups,
@@ -35,6 +34,9 @@ from clhines.simulator.mechanisms.nmodl import (
     MAX_QUEUE,
     ONE_GENERATOR,
     FunctionTable,
+    Includes,
+    parse,
+    set_by,
 )
 from clhines.simulator.refusals import refusal
 
@@ -75,7 +77,7 @@ def mechanism_of(
         return converted(entry, pointers, use_tables, second, tables, *more)
 
     mechanism = convert(entry)
-    while not isinstance(mechanism, Mechanism) and (block := table_refused(mechanism[0].construct)):
+    while not isinstance(mechanism, Mechanism) and (block := _refused_table(mechanism[0])):
         made = model.made_table(name, block)
         if made is None:
             way_out = f"call h.finitialize(), or {mechanism[0].way_out}"
@@ -99,6 +101,11 @@ def mechanism_of(
     ):
         mechanism = convert(replace(entry, text=some_given(entry.text, lacking)))
     return mechanism
+
+
+def _refused_table(rejected: Rejected) -> str:
+    """Return the block of a TABLE that depends on what changes; empty of what else is refused."""
+    return rejected.construct.split()[2] if rejected.id == "mod.table" else ""
 
 
 def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> dict[str, FunctionTable]:
@@ -225,12 +232,19 @@ def find_external(model: NeuronModel) -> None:
                 continue  # no instance sets it
             if (owner, variable) in played:
                 what = "which is played into"
-            elif variable in set_in_steps(model.every[owner].entry):
+            elif variable in _set_in_steps(model.every[owner].entry):
                 what = "which instances set in a step"
             if what:
                 model.rejected.append(
                     Rejected(name, refusal("neuron.external-changes", external=external, what=what))
                 )
+
+
+def _set_in_steps(entry: CatalogueEntry) -> set[str]:
+    """Return names of variables that blocks other than INITIAL of a file set."""
+    file = parse(entry.text, entry.file, Includes(Path(entry.file).parent))
+    bodies = (block.body for name, block in file.main.items() if name != "INITIAL")
+    return {name for body in bodies for name in set_by(body, file.blocks)}
 
 
 def find_pointed(model: NeuronModel) -> None:

@@ -14,7 +14,7 @@ from clhines.neuron.importer import NeuronNetwork, local_of, waiting
 from clhines.neuron.memory.raw import Place, numbers_at, put_numbers
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
-from clhines.neuron.read.contents import HiddenVariables, Instances
+from clhines.neuron.read.contents import HiddenVariables, Instances, SharedVariables
 from clhines.simulator.importing import SPIKE_LATE, check_unless, rings_of, start_arrays
 from clhines.simulator.mechanisms import UNLESS, Quantity
 from clhines.simulator.mechanisms.nmodl import COPY, FAILED
@@ -24,26 +24,6 @@ from clhines.simulator.simulation import Simulation, take_state
 
 Arrays = dict[str, np.ndarray]
 _SAME = 1e-9  # ms: times of sending that differ by rounding
-
-
-class OfLast:
-    """Reads and writes GLOBAL variables of a mechanism, of which each instance has its own here.
-
-    All of NEURON's is that of the last one, of number `last`.
-    """
-
-    def __init__(self, h: Hoc, mechanism: str, last: int) -> None:
-        self._h, self._mechanism, self._last = h, mechanism, last
-
-    def values(self, name: str, place: int | None) -> np.ndarray:
-        value = getattr(self._h, f"{name}_{self._mechanism}")
-        return np.array([value if place is None else value[place]])
-
-    def put(self, name: str, values: np.ndarray, place: int | None) -> None:
-        if place is None:
-            setattr(self._h, f"{name}_{self._mechanism}", values[self._last])
-        else:
-            getattr(self._h, f"{name}_{self._mechanism}")[place] = values[self._last]
 
 
 class OneCopy:
@@ -74,7 +54,9 @@ def _start_of(h: Hoc, dt: float) -> int:
 
 def _variables(
     sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays, name: str
-) -> Iterator[tuple[np.ndarray, str, int | None, np.ndarray, Instances | HiddenVariables | OfLast]]:
+) -> Iterator[
+    tuple[np.ndarray, str, int | None, np.ndarray, Instances | HiddenVariables | SharedVariables]
+]:
     """Array, hoc's name, element, places and owner of the states of a mechanism."""
     instances = imported.model.every[name]
     for values, quantity, place in _states(sim, imported.groups[name], arrays):
@@ -92,7 +74,7 @@ def _variables(
             yield values, base, element, place, instances
         elif base in instances.entry.globals_ and not quantity.is_global:
             last = int(np.argmax(instances.columns.numbers()))
-            yield values, base, element, place, OfLast(imported.model.h, name, last)
+            yield values, base, element, place, SharedVariables(imported.model.h, name, last)
         elif not quantity.is_global:
             hidden = imported.model.hidden_of(name)
             if base not in hidden.columns:

@@ -361,3 +361,23 @@ class HiddenVariables:
     def put(self, name: str, values: np.ndarray, place: int | None) -> None:
         column, number = self._at(name, place)
         column[number] = values
+
+
+class SharedVariables:
+    """Reads and writes GLOBAL variables that each instance has here, and NEURON once.
+
+    NEURON has the value of the instance of number `last`.
+    """
+
+    def __init__(self, h: Hoc, mechanism: str, last: int) -> None:
+        self._h, self._mechanism, self._last = h, mechanism, last
+
+    def values(self, name: str, place: int | None) -> np.ndarray:
+        value = getattr(self._h, f"{name}_{self._mechanism}")
+        return np.array([value if place is None else value[place]])
+
+    def put(self, name: str, values: np.ndarray, place: int | None) -> None:
+        if place is None:
+            setattr(self._h, f"{name}_{self._mechanism}", values[self._last])
+        else:
+            getattr(self._h, f"{name}_{self._mechanism}")[place] = values[self._last]
