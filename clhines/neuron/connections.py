@@ -77,9 +77,9 @@ def connect(
 
 
 def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Group]) -> list[int]:
-    """Let events on their way come from sources of their own, each from one, but see `waiting`.
+    """Give each pending event a source of its own, except those of `waiting`.
 
-    Where events change weights, those of a NetCon without a source come from one for all.
+    If events change weights, all events of a NetCon without a source share one source.
     """
     made = list[int]()
     pending = model.pending.netcons if model.bins is None else model.pending.binned
@@ -125,7 +125,7 @@ def changes_weights(model: NeuronModel, group: Group) -> bool:
 
 
 def _silent(model: NeuronModel, name: str) -> list[int]:
-    """Return NetCons to a mechanism that send nothing, which FOR_NETCONS looks at, too."""
+    """Return NetCons to a mechanism without a source: FOR_NETCONS visits them, too."""
     wires = model.wires
     number = wires.senders.names.index(name)
     return np.flatnonzero(

@@ -200,7 +200,7 @@ def _table_of(file: File, block_of_table: Block, s: Statement) -> MadeTable:
 
 
 def _changing(file: File, block_of_table: Block) -> set[str]:
-    """Return what may change in a run, and names of other blocks, for a FUNCTION's TABLE."""
+    """Return names that may change in a run, and names of other blocks."""
     changing = {name for name, block in file.blocks.items() if block is not block_of_table}
     changing |= {"v", "t", *file.pointers, *file.range}
     changing |= {name for ion in file.ions for name in (*ion.reads, *ion.writes)}
@@ -267,7 +267,7 @@ def table_rows(mechanism: Mechanism, block: str, now: Callable[[str], float]) ->
 
 
 def begins_as(mechanism: Mechanism, names: Collection[str], now: Callable[[str], float]) -> str:
-    """Return one of some variables that is not as INITIAL would set it now; empty where all are."""
+    """Return the first variable that differs from the value of INITIAL; empty if none does."""
     writes = mechanism.compiled.bodies["initial"].writes
     shared = (q for q in mechanism.program.parameters if q.is_global)
     parameters = {"celsius": now("celsius"), **{q.name: now(split_name(q)[0]) for q in shared}}
@@ -279,7 +279,7 @@ def begins_as(mechanism: Mechanism, names: Collection[str], now: Callable[[str],
 
 
 def rounded_tables(mechanism: Mechanism) -> list[str]:
-    """Return TABLEs of no variable with a row so near to 0/0 that it is of rounding in NEURON."""
+    """Return the constant TABLEs with a row so near to 0/0 that rounding decides it."""
     rounded, bodies = list[str](), mechanism.compiled.bodies
     for table in mechanism.program.tables:
         name = f"table_{table.name}"

@@ -37,7 +37,7 @@ _BEHIND = "events on their way that were due before the next step"
 
 
 def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
-    """List what cannot be simulated of the model in NEURON's memory.
+    """List the constructs of the model in NEURON's memory that are not supported.
 
     All MPI ranks call it, after ``h.finitialize()``.
 
@@ -71,7 +71,7 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
 
 
 def _try_start(model: NeuronModel, ranks: Ranks | None) -> None:
-    """Start a run of the model as `run` does; RejectedError says what is refused.
+    """Start a run of the model as `run` does; a RejectedError lists the refusals.
 
     Everything before the first step happens here, but that kernels are compiled: their text is
     printed. Not all engines that `auto` tries deliver events in bins: with these it is one of them.
@@ -138,7 +138,7 @@ def from_neuron(
 
 
 def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
-    """Yield what `run` can do and a `Simulation` of its own cannot."""
+    """Yield constructs that only `run` supports."""
     for t in model.pending.statements:
         what = refusal("neuron.cvode-event-statement", t=t)
         yield Rejected("", what)
@@ -283,7 +283,7 @@ def _check_step(h: Hoc, dt: float) -> None:
 
 
 def _stretch(kept: KeptModel, most: int, ranks: Ranks | None) -> int:
-    """Return the steps, `most` at most, up to which nothing of NEURON's own has to be called."""
+    """Return how many steps, `most` at most, come before NEURON must be called."""
     if _refuse_waiting(kept, ranks):  # what the step sets is read again
         kept.drop_run()
         most = 1
@@ -305,7 +305,7 @@ def _is_before_zero(h: Hoc, ranks: Ranks | None) -> bool:
 
 
 def _refuse(kept: KeptModel, ranks: Ranks | None = None) -> None:
-    """Refuse a model after a step of NEURON's, by what has been seen in it."""
+    """Refuse a model by what its functions did in NEURON's step."""
     with agreed(ranks):
         if kept.gathering is not None and kept.gathering.rejected:
             raise RejectedError(kept.gathering.rejected)
@@ -336,7 +336,7 @@ def kept_or_read(
 
 
 def _unsolved(model: NeuronModel) -> Iterator[Rejected]:
-    """Yield what is other in ``psolve``: NEURON's ``h.t`` stays as it was when that was called."""
+    """Yield constructs that psolve does not support: NEURON's ``h.t`` stays as before in it."""
     if any(r.times is not None and r.variable is None for r in model.plays.recorders):
         what = refusal("neuron.vector-record-t-in-psolve")
         yield Rejected("", what)

@@ -73,7 +73,7 @@ class Words:
 
     @classmethod
     def by_blocks(cls, addresses: np.ndarray, width: int = 1) -> list[Words]:
-        """Return parts that are read block by block, which stay in the cache."""
+        """Return parts that are small enough for the cache."""
         blocks = (addresses[k : k + _BLOCK] for k in range(0, len(addresses), _BLOCK))
         return [cls(block, width) for block in blocks]
 
@@ -89,7 +89,7 @@ class Column:
         self.take()
 
     def same(self) -> bool:
-        """Whether it is where it was, and all numbers have the same bits."""
+        """Whether the column is at the same address with the same bits."""
         if self._begin.value != self._address:
             return False
         if not compare(self._address, self._at, self.size):
@@ -194,7 +194,7 @@ class Fingerprint:
         fixed: list[FingerprintPart],
         moving: list[FingerprintPart],
     ) -> dict[str, Column]:
-        """Add RANGE variables: parameters, what changes in a run, and what must stay."""
+        """Add RANGE variables: parameters, variables that a run changes, and fixed ones."""
         model = self._model
         parameters = (
             {split_name(q)[0] for q in program.parameters} if program is not None else set()
@@ -216,7 +216,7 @@ class Fingerprint:
     def _add_places(
         self, name: str, instances: Instances, program: Program | None, fixed: list[FingerprintPart]
     ) -> tuple[str, ...]:
-        """Add what POINTERs point to; return their names."""
+        """Add the targets of POINTERs; return their names."""
         pointers: tuple[str, ...] = ()
         if program is not None:
             pointers = *program.pointers, *program.written, *program.steered, *program.picked
@@ -228,7 +228,7 @@ class Fingerprint:
     def _of_program(
         self, name: str, instances: Instances, program: Program
     ) -> Iterator[FingerprintPart]:
-        """Yield what a mechanism takes from elsewhere, which must stay."""
+        """Yield the values outside of a mechanism that it depends on, which must not change."""
         model, text = self._model, instances.entry.text
         if instances.entry.channel is not None:
             yield ReadValue(partial(read_channel, model.h, model.memory, name))
@@ -286,7 +286,7 @@ class Fingerprint:
             moving += Words.by_blocks(layers.addresses)
 
     def follow_recordings(self) -> None:
-        """Take other Vectors into which sources record, where that alone of them has changed."""
+        """Update the Vectors of sources, if nothing else of the sources has changed."""
         before, now = self._sources.value, self._sources.read()
         assert isinstance(before, np.ndarray) and isinstance(now, np.ndarray)
         if before.shape != now.shape:
@@ -301,21 +301,21 @@ class Fingerprint:
             self._sources.take()
 
     def structure_is_same(self) -> bool:
-        """Whether all but parameters and what a run changes is as it was."""
+        """Whether the structure is as before: all but parameters and moving values."""
         return self._first.same() and _same(self._fixed)
 
     def take_parameters(self) -> list[str]:
-        """Take parameters as they are now; return the mechanisms of those that have changed."""
+        """Update the parameters; return the mechanisms whose parameters have changed."""
         changed = {part for _, part in self._parameters if not part.same()}
         _take([*changed])
         return [*dict.fromkeys(name for name, part in self._parameters if part in changed)]
 
     def values_are_same(self) -> bool:
-        """Whether what a run changes is as it was, where the structure is."""
+        """Whether the values that a run changes are as before; the structure must be."""
         return _same(self._clock) and self.state_is_same()
 
     def state_is_same(self) -> bool:
-        """Whether all of it but the time and the events on their way is as it was."""
+        """Whether these values, without the time and pending events, are as before."""
         return _same(self._moving)
 
     def take_values(self) -> None:

@@ -205,7 +205,7 @@ def values_of(
 
 
 def _restore(model: NeuronModel, name: str, table: str) -> None:
-    """Let parameters have what a TABLE holds: NEURON's next look-up would do so, whatever they are.
+    """Set parameters to the values that a TABLE keeps, as NEURON's next look-up would do.
 
     All others keep their values.
     """
@@ -222,7 +222,7 @@ def _restore(model: NeuronModel, name: str, table: str) -> None:
 def _parameter(
     model: NeuronModel, name: str, quantity: Quantity, built_in: Sequence[str], nodes: np.ndarray
 ) -> float | np.ndarray | None:
-    """Value of a parameter in NEURON's memory; None where it is the network's, or not found."""
+    """Return a parameter from NEURON's memory; None if it is the network's, or not there."""
     base, place = split_name(quantity)
     instances = model.every[name]
     entry = instances.entry
@@ -291,7 +291,7 @@ def _parameter_of(group: Group | None, variable: Variable) -> str:
 
 
 def _to_come(model: NeuronModel) -> list[Player]:
-    """Return what is played, in steps from the next one on: what has been may be set since."""
+    """Return the players from their next values on: past ones may have changed since."""
     events = model.queue.events("PlayRecordEvent") if any(p.event for p in model.players) else []
     due = {event.address: event.time for event in events}
     players = (p.to_come(due.get(p.event, np.inf)) if p.event else p for p in model.players)
@@ -362,7 +362,7 @@ def _give(network: Network, coupling: Coupling, e: np.ndarray, players: Sequence
 
 
 def waiting(imported: NeuronNetwork) -> list[tuple[int, float]]:
-    """Return NetCons with events on their way, ms, that their sources are to have sent."""
+    """Return NetCons with pending events, ms, that count as sent by their sources."""
     model, events = imported.model, list[tuple[int, float]]()
     for k, t in model.pending.netcons if model.bins is None else ():
         name, _ = model.wires.target_of(k)

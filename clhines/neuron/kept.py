@@ -233,7 +233,7 @@ class KeptModel:
             self.gathering.begin(solves)
 
     def waits(self) -> bool:
-        """Whether NEURON is to take the next step; there is no simulation after it."""
+        """Whether NEURON must take the next step, after which a new simulation begins."""
         return self.model.waits_for_tables() or (self._run is None and self.model.is_behind())
 
     def steps_ahead(self, most: int) -> int:
@@ -272,7 +272,7 @@ class KeptModel:
 
     @property
     def is_tried(self) -> bool:
-        """Whether NEURON has called what it calls in the middle of each step."""
+        """Whether NEURON has called the functions of extra_scatter_gather in this run."""
         return self.gathering is None or self.gathering.is_tried
 
     def _step(self) -> None:
@@ -298,7 +298,7 @@ class KeptModel:
             self._run.lag += 1
 
     def _watch(self, due: list[float], begin: float) -> Callable[[], bool]:
-        """Return what says after the step whether statements that are due have changed anything."""
+        """Return a function that tells after the step whether statements changed anything."""
         queue, acted, before = self.model.queue, [True], list[np.ndarray]()
         alone = np.sum(queue.columns().time == min(due)) == 1
         if not alone or min(due) <= begin:  # an earlier event would put others in its place
@@ -321,7 +321,7 @@ class KeptModel:
         return lambda: acted[0]
 
     def _take_print(self) -> None:
-        """Take NEURON's memory as it is now for what the simulation has."""
+        """Take the fingerprint of NEURON's memory as it is now."""
         if self.fingerprint is not None:
             self.fingerprint.take_values()
         elif self._is_free:
@@ -335,7 +335,7 @@ class KeptModel:
 
     @property
     def _is_free(self) -> bool:
-        """Whether nothing of NEURON's must be held, and the network has all of the model."""
+        """Whether the model can be kept without references to NEURON's objects."""
         model = self.model
         return not (model.lone is not None or model.trains.patterns or model.draws)
 
@@ -347,7 +347,7 @@ class KeptModel:
 
 @contextmanager
 def _writing() -> Iterator[None]:
-    """Let no error be taken for a refusal: NEURON's memory is written in part."""
+    """Raise errors as ClhinesError: NEURON's memory is written in part, so none is a refusal."""
     try:
         yield
     except Exception as error:

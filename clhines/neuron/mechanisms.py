@@ -104,18 +104,18 @@ def mechanism_of(
 
 
 def _refused_table(rejected: Rejected) -> str:
-    """Return the block of a TABLE that depends on what changes; empty of what else is refused."""
+    """Return the block of a TABLE that depends on a changing variable; empty for other refusals."""
     return rejected.construct.split()[2] if rejected.id == "mod.table" else ""
 
 
 def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> dict[str, FunctionTable]:
-    """Return TABLEs that have a row of NEURON's rounding, as NEURON has made them."""
+    """Return NEURON's TABLEs that have a row near 0/0, where rounding decides."""
     made = {b: model.made_table(name, b) for b in rounded_tables(mechanism)}
     return {MADE.format(block): table for block, table in made.items() if table is not None}
 
 
 def _entry_of(model: NeuronModel, name: str) -> CatalogueEntry:
-    """Return a mechanism with what its C takes from the process instead of names."""
+    """Return an entry whose C has the present values of static variables and lookups."""
     entry = model.every[name].entry
     text = with_statics(entry.text, model.statics(name))
     if "hoc_lookup" in text:
@@ -138,7 +138,7 @@ def asks_generator(model: NeuronModel, name: str) -> bool:
 
 
 def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]:
-    """Return what a block takes as NEURON has it, of all instances; a LookupError: it is hidden."""
+    """Return NEURON's values of a block's inputs; a LookupError: one is hidden."""
     program, instances = model.mechanisms[name].program, model.every[name]
     entry, values = instances.entry, dict[str, np.ndarray]()
     wanted = {a.name for a in program.blocks[block] if a.direction == "in"}
@@ -163,7 +163,7 @@ def _other_tables(
 ) -> tuple[dict[str, FunctionTable], list[Rejected]]:
     """Return TABLEs in which NEURON has other rows than would be made now, and what is refused.
 
-    NEURON makes them again where what is in DEPEND changes, and before INITIAL sets what it sets.
+    NEURON fills a TABLE again when a DEPEND variable changes, and before INITIAL sets variables.
     """
     tables, entry, refused = dict[str, FunctionTable](), model.every[name].entry, list[Rejected]()
     texts = tables_of(entry.text, entry.file) if mechanism.program.tables else {}
@@ -248,7 +248,7 @@ def _set_in_steps(entry: CatalogueEntry) -> set[str]:
 
 
 def find_pointed(model: NeuronModel) -> None:
-    """Find what POINTERs point to that are read; their mechanisms keep such variables."""
+    """Find the targets of POINTERs that are read; their mechanisms keep these variables."""
     gap_nodes = {(gap.owner, gap.name, gap.instance): gap.node for gap in model.gaps}
     read = model.memory, model.places, model.every, model.mechanisms
     model.pointed, rejected = read_pointed(*read, gap_nodes)
@@ -290,7 +290,7 @@ def _of_target(model: NeuronModel, name: str, pointer: str, target: Variable) ->
 
 
 def find_written(model: NeuronModel) -> None:
-    """Find what POINTERs write; a Vector that records another one's element is rejected."""
+    """Find the targets of POINTERs that are written; reject records of other Vectors' elements."""
     plays = model.plays
     parts = model.memory, model.places, model.every, model.mechanisms
     model.written = read_written(*parts, plays.in_use)
@@ -322,7 +322,7 @@ def check_made(model: NeuronModel) -> list[Rejected]:
 
 
 def _slots(model: NeuronModel, name: str, mechanism: Mechanism) -> list[Rejected]:
-    """Find where self events and WATCH conditions are; what cannot be found is rejected."""
+    """Find where NEURON keeps self events and WATCH conditions; reject the mechanism if unknown."""
     net, instances = mechanism.program.net, model.every[name]
     if net is None or not (net.watches or net.sends):
         return []

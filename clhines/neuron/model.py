@@ -111,7 +111,7 @@ class NeuronModel:
         return any(changed)
 
     def waits_for_tables(self, begun: bool = False) -> bool:
-        """Whether a step of NEURON makes a TABLE anew, and sets what others use from then on.
+        """Whether the next step fills a TABLE again, and sets variables that other blocks use.
 
         `begun`: where INITIAL would not have made it before.
         """
@@ -127,7 +127,7 @@ class NeuronModel:
         return False
 
     def is_behind(self) -> bool:
-        """Whether an event is due before the next step: what it sends may be due then, too."""
+        """Whether an event is due before the next step, which may send others that are due, too."""
         pending, begin = self.pending, float(self.h.t) - 0.5 * float(self.h.dt)
         times = [t for _, t in pending.netcons] + [event.time for event in pending.selves]
         return self.bins is None and min(times, default=np.inf) < begin
@@ -149,7 +149,7 @@ class NeuronModel:
         return tables
 
     def made_table(self, name: str, block: str) -> FunctionTable | None:
-        """Return a TABLE as NEURON has made it; None where it has not, or would make it again."""
+        """Return a TABLE as NEURON has filled it; None if it has not, or would fill it again."""
         instances = self.every[name]
         entry, number = instances.entry, instances.entry.number
         table = tables_of(entry.text, entry.file)[block]
@@ -236,11 +236,11 @@ class NeuronModel:
             ) from None
 
     def pointers(self, name: str) -> np.ndarray:
-        """(k,) int64: what a mechanism's instances have in the POINTER that VERBATIM draws from."""
+        """(k,) int64: targets of the POINTER that VERBATIM draws from, for each instance."""
         return self.slots.pointers(self.every[name], self._width())
 
     def lacking(self, name: str, variables: Sequence[str]) -> list[str]:
-        """Return those POINTERs from which VERBATIM draws that some instances have nothing in."""
+        """Return the POINTERs that VERBATIM draws from and that are empty in some instances."""
         try:
             pointers = [self.pointers(name) for _ in variables]
         except OSError:
@@ -252,7 +252,7 @@ class NeuronModel:
         return int(self.h.Random().Random123_globalindex())
 
     def _width(self) -> int:
-        """Return how many bytes a place that is no variable has, which point processes tell."""
+        """Return the size in bytes of a place that is no variable, from any point process."""
         for one in self.every.values():
             if one.entry.kind == "point":
                 return self.memory.points.slots_of(self.memory.inside(one.things[0]))[1]
@@ -269,7 +269,7 @@ class NeuronModel:
         return np.array(sorted(n for n in nodes if n not in self.nodes), np.int64)
 
     def refresh(self, values: bool) -> None:
-        """Read again what changes in a run: vectors, and `values` if they differ."""
+        """Read again the parts that change in a run: Vectors, and `values` if they differ."""
         h, memory = self.h, self.memory
         self.plays.refresh()
         if values or self.trains.names:
@@ -294,7 +294,7 @@ class NeuronModel:
             self.bins = Bins(self.memory, self.queue, float(self.h.t), float(self.h.dt))
 
     def forget(self) -> None:
-        """Hold nothing of NEURON's any more: what is held lives on."""
+        """Drop all references to NEURON's objects, which would keep these alive."""
         self.tree.forget()
         self.plays.forget()
         mechanisms = self.contents.density, self.contents.points

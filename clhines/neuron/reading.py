@@ -55,7 +55,7 @@ def read_model(
     every: bool = False,
     ranks: Ranks | None = None,
 ) -> NeuronModel:
-    """Read everything, with `every` also what records later, and list what is rejected."""
+    """Read the model and list its rejections; `every`: Vectors that record later, too."""
     with agreed(ranks):
         model = _read(h, vectors, every, ranks)
     _number_nodes(model, ranks)
@@ -200,7 +200,7 @@ def _branches(tree: Tree) -> list[Rejected]:
 
 
 def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:
-    """Find what would draw from a Random while it is played, or where pieces cannot go on."""
+    """Reject mechanisms that draw from a Random that is played, and Random.play on MPI ranks."""
     if not model.draws:
         return
     if ranks is not None:

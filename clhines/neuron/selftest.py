@@ -25,7 +25,7 @@ _NEAR = 1e-7  # relative to the largest value: rounding, which the upstroke of a
 
 @dataclass
 class Case:
-    """A model: what it records, what must live on, and what begins a run anew."""
+    """A model: its records, the objects to keep alive, and a function that starts a new run."""
 
     records: list[Any]
     kept: list[Any]
@@ -164,12 +164,12 @@ CASES = cells, outside, channels, currents
 
 
 def main() -> None:
-    """Run the models, and print what is wrong, or nothing."""
+    """Run the models, and print the first fault, if any."""
     report(lambda: wrong_calls() or next(filter(None, map(_wrong, CASES)), ""))
 
 
 def _wrong(make: Callable[[Any], Case]) -> str:
-    """Return what of a model is not as in NEURON; empty if all is."""
+    """Return how a model differs from NEURON; empty if it does not."""
     from neuron import h
 
     h.load_file("stdrun.hoc")

@@ -22,7 +22,7 @@ def last_delivery(t: float, dt: float, steps: int) -> float:
 
 
 def check_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> None:
-    """Refuse, before anything is written, what NEURON's memory cannot take."""
+    """Refuse values that NEURON's memory cannot take, before anything is written."""
     netcons = sim.model.netcons
     counts = arrays["count"][netcons.source] - arrays["cursor"]
     check_rings(counts, rings_of(sim.model)[1][netcons.source])  # ranks agree on it later

@@ -12,9 +12,9 @@ from clhines.simulator.simulation import Simulation, take_state
 
 
 class StepGuesses:
-    """What blocks set behind their use, with which NEURON's iterations of its own step begin.
+    """Variables that blocks set after their use: the starting values of NEURON's iterations.
 
-    With what INITIAL has set they may not come to an end. It is that of the step to come.
+    With the values of INITIAL an iteration may not converge. The values are the next step's.
     """
 
     def __init__(self, sim: Simulation, imported: NeuronNetwork) -> None:
@@ -27,7 +27,7 @@ class StepGuesses:
         ]
 
     def put(self, arrays: Arrays) -> None:
-        """Put it into NEURON's memory, of a simulation's state."""
+        """Compute them from a simulation's state, and put them into NEURON's memory."""
         if not self._wanted:
             return
         imported, model = self._imported, self._sim.model

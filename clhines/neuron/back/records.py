@@ -162,10 +162,10 @@ class Records:
     def _set_by(
         self, recorder: Recorder, at: tuple[tuple[str, str], int] | None
     ) -> tuple[int, int] | None:
-        """Record what events leave, and when, where one samples what they set.
+        """Record the value and time of the last event, if a recorder samples what events set.
 
-        NEURON samples at times of a queue, where what a WATCH condition sends comes first; of other
-        events those do so whose time is less by as little as rounding.
+        NEURON samples by events in its queue. Events of WATCH conditions come before them; of other
+        events at the same time, rounding decides.
         """
         variable = recorder.variable
         if not recorder.event or variable is None or at is None:
@@ -285,8 +285,8 @@ class Records:
     ) -> list[tuple[int, np.ndarray, np.ndarray]]:
         """Return vectors of a run's events by address, times, ms, and what NEURON appends then.
 
-        NEURON sees at the begin of a step what has crossed a threshold in the step before: what did
-        so before the run counts, what does so in its last step does not yet.
+        NEURON detects a crossing at the begin of the next step. So crossings in the step before the
+        run count, and those in its last step do not yet.
         """
         vectors = self._imported.model.plays.vectors
         every: dict[int, list[tuple[float, int]]] = {}

@@ -16,7 +16,7 @@ FAR = 2.0**20
 
 
 class Runaways:
-    """Says which voltages run off, where NEURON's own results are those of its rounding.
+    """Warns of voltages that run off: NEURON's results are then dominated by its rounding.
 
     It sees voltages that Vectors record, those at instances that get a negative weight, which may
     make conductances negative, in each step, and all at the end of a run.
@@ -40,7 +40,7 @@ class Runaways:
         return np.array(sorted(nodes - {-1}), np.int64)
 
     def are_seen(self) -> bool:
-        """Whether it still sees all instances with a negative weight."""
+        """Whether all instances with a negative weight are still watched."""
         return bool(np.isin(self._reached(), self._nodes).all())
 
     def tell(self, result: Result, first: int, end: np.ndarray) -> None:

@@ -155,7 +155,7 @@ def take_values(
 
 
 def _check(sim: Simulation | OneCopy, group: Group, arrays: Arrays) -> None:
-    """Raise an InputError where present values ask for something that is not simulated."""
+    """Raise an InputError if present values need a branch that is not supported."""
     k, place = sim.model.instances[group.number]
     kind = sim.model.kinds[k]
     parameters = {n: np.broadcast_to(x, kind.count)[place] for n, x in kind.parameters.items()}
@@ -168,7 +168,7 @@ def _check(sim: Simulation | OneCopy, group: Group, arrays: Arrays) -> None:
 def _take_globals(
     sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays, name: str
 ) -> None:
-    """Take variables that are one for all instances of a mechanism and that INITIAL sets."""
+    """Take variables that all instances share and that INITIAL sets."""
     entry = imported.model.every[name].entry
     for values, quantity, place in _states(sim, imported.groups[name], arrays):
         base, element = split_name(quantity)
@@ -183,7 +183,7 @@ def _take_globals(
 
 
 def _take_sent(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays) -> None:
-    """Let sources have sent events on their way where these change the weights of their NetCons.
+    """Mark pending events as sent by their sources if they change weights of their NetCons.
 
     A source has one list of what it has sent, of which each connection has had the first ones.
     """
@@ -212,7 +212,7 @@ def _take_sent(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Array
 
 
 def _take_crossed(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays) -> None:
-    """Let voltages act now that have crossed their threshold in NEURON's last step."""
+    """Send the events of voltages that crossed their threshold in NEURON's last step."""
     model, t = sim.model, imported.model.h.t
     first, size = rings_of(sim.model)
     count = arrays["count"]
@@ -235,7 +235,7 @@ def voltages(imported: NeuronNetwork) -> np.ndarray:
 
 
 def _voltages(model: NeuronModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """NEURON's voltages, where in them its nodes are, and ours; those with membrane are last."""
+    """Return NEURON's voltages, the rows of its nodes, and our node numbers; inner nodes last."""
     tree = model.tree
     values, rows = model.fields.rows(tree.v, np.concatenate([tree.addresses, tree.inner]))
     return values, rows, np.concatenate([tree.numbers, tree.inner_numbers])
@@ -363,7 +363,7 @@ def put_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> None
 
 
 def _put_globals(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, name: str) -> None:
-    """Write the variables that are one for all of a mechanism and that its instances set."""
+    """Write the variables that all instances share and that they set."""
     last = sim.model.kinds[sim.model.instances[imported.groups[name].number][0]].last
     for values, quantity, _ in _states(sim, imported.groups[name], arrays):
         base, element = split_name(quantity)

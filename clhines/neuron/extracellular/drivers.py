@@ -45,7 +45,7 @@ class Driver:
         return [q for q in self.copy.program.parameters if q.name != FACTOR]
 
     def refused(self, name: str, mechanism: Mechanism) -> list[Rejected]:
-        """List what a potential depends on that is neither a parameter nor the time."""
+        """List the dependencies of a potential other than parameters and the time."""
         program, parameters = self.copy.program, {q.name for q in mechanism.program.parameters}
         names = {(q.public or q.name) for q in program.states}
         names |= {q.public or q.name for q in self.parameters if q.name not in parameters}
@@ -74,7 +74,7 @@ class OutsidePointers:
 def pointing_of(
     instances: Instances, variable: Callable[[int, str], Variable | None]
 ) -> OutsidePointers | None:
-    """Return what POINTERs of a mechanism have to do with extracellular, None if nothing."""
+    """Return the POINTERs of a mechanism to extracellular; None if it has none."""
     try:
         file = parse(instances.entry.text, instances.entry.file)
     except Refused:
@@ -111,7 +111,7 @@ def _names_of(targets: Sequence[Variable | None]) -> list[tuple[str, str]]:
 
 
 def _refused(file: File, sets: str, reads: str, of: np.ndarray) -> Sentence | None:
-    """Say what of a mechanism with such POINTERs is not simulated; None where all is."""
+    """Return why a mechanism with such POINTERs is not supported; None if it is."""
     if _does_more(file):
         which = f"POINTER {sets or reads} to {POTENTIAL if sets else _MEMBRANE}"
         return refusal("neuron.potential-of-channel", which=which)
@@ -137,7 +137,7 @@ def _does_more(file: File) -> bool:
 
 
 def _tainted(file: File, name: str) -> set[str]:
-    """Return the names of what is set by what depends on a variable, and its own."""
+    """Return the names of all variables that depend on one, and its own name."""
     tainted, before = {name}, set[str]()
     bodies = [b.body for b in (*file.main.values(), *file.blocks.values())]
     while tainted != before:
@@ -150,7 +150,7 @@ def _tainted(file: File, name: str) -> set[str]:
 
 
 def _using(body: Sequence[Statement], name: str) -> Iterator[Statement]:
-    """Yield statements that use a variable in what they compute, or in what they ask for."""
+    """Yield statements that read a variable, in values or in conditions."""
     for statement in body:
         if uses([replace(statement, names=statement.names[1:], blocks=[])], name):
             yield statement
@@ -196,7 +196,7 @@ def copy_of(entry: CatalogueEntry, pointing: OutsidePointers) -> Mechanism | lis
 
 
 def _parts(code: str) -> Iterator[tuple[str, str]]:
-    """Yield what stands before each outer bracket, and what is in it, brackets included."""
+    """Yield the text before each outermost bracket, and the bracket's text."""
     depth, begin, opened = 0, 0, 0
     for bracket in re.finditer(r"[{}]", code):
         depth += 1 if bracket[0] == "{" else -1

@@ -89,7 +89,7 @@ def _potentials(tree: Tree, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
 
 
 class Outside:
-    """What is outside of segments: `acts` if a potential is other than 0, or becomes so."""
+    """The potentials outside of segments; `acts`: one of them is not 0, or will not be."""
 
     def __init__(self, tree: Tree, contents: Contents, played: Sequence[Player]) -> None:
         self._tree, self.instances = tree, contents.outside
@@ -125,7 +125,7 @@ class Outside:
     def find_drivers(
         self, memory: NeuronMemory, places: MemoryPlaces, every: Mapping[str, Instances]
     ) -> list[Rejected]:
-        """Find mechanisms with POINTERs to extracellular, whose entries then have none of these."""
+        """Find mechanisms with POINTERs to extracellular; their entries lose these POINTERs."""
         rejected = list[Rejected]()
         for name, instances in every.items() if self.instances is not None else ():
 
@@ -166,7 +166,7 @@ class Outside:
         order: int,
         transfers: bool,
     ) -> list[Rejected]:
-        """List what is not simulated of potentials outside, and what would make other ones."""
+        """List constructs around extracellular that are not supported."""
         if self.instances is None:
             return []
         rejected = [*self._parameters(), *self._records(recorded)]
@@ -195,7 +195,7 @@ class Outside:
     def _beside(
         self, every: Mapping[str, Instances], mechanisms: Mapping[str, Mechanism]
     ) -> list[Rejected]:
-        """List what is not simulated at nodes of which the potential outside is given."""
+        """List mechanisms that are not supported at nodes with a prescribed potential outside."""
         assert self.instances is not None
         at, rejected = self.instances.nodes, list[Rejected]()
         ends = np.setdiff1d(_potentials(self._tree, at)[0], at)
@@ -219,7 +219,7 @@ class Outside:
         mechanisms: Mapping[str, Mechanism],
         recorded: Sequence[Variable],
     ) -> list[Rejected]:
-        """List what is not simulated at nodes with layers of their own around them."""
+        """List mechanisms and records that are not supported at nodes with layers around them."""
         rejected, layers = list[Rejected](), self._tree.layers
         assert layers is not None
         for name, mechanism in mechanisms.items():
@@ -274,7 +274,7 @@ class Outside:
         return rejected
 
     def _records(self, recorded: Sequence[Variable]) -> list[Rejected]:
-        """List records of what changes, but for i_membrane."""
+        """List records of extracellular variables that are not supported."""
         names = {v.name for v in recorded if v.owner == OUTSIDE} - {*OWN, "i_membrane"}
         if self._tree.layers is not None:
             names -= {"vext"}

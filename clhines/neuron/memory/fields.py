@@ -1,7 +1,7 @@
-"""Where NEURON's sections, nodes and the data of mechanisms in them keep what is read of all.
+"""The layout of NEURON's sections, nodes and mechanism data in memory.
 
-Where a field is in an object is found from one section, of which NEURON's own functions and Python
-tell the contents. NEURON has one array for each variable of a mechanism, its *column*, and each
+One section, whose contents NEURON's functions and Python show, gives the offset of each
+field. NEURON has one array for each variable of a mechanism, its *column*, and each
 instance has a *row* in it: NumPy reads and sets all at once.
 """
 

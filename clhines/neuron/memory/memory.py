@@ -20,7 +20,7 @@ from clhines.neuron.memory.symbols import HocSymbols
 
 _NAMED = re.compile(r"data_handle<double>\{cont=(\w+) (\w+)")  # NEURON's own text of a reference
 _FIRST = "_Z31_nrn_mechanism_get_param_handleP4PropN6neuron9container11field_indexE"
-_REBUILT = {  # flags, and what NEURON does where they are set
+_REBUILT = {  # flags of a stale structure, and NEURON's functions that renew it
     "tree_changed": "_Z14setup_topologyv",
     "v_structure_change": "_Z15v_setup_vectorsv",
     "diam_changed": "_Z11recalc_diamv",

@@ -43,7 +43,7 @@ class PlayEntry:
     words: tuple[int, ...]  # what follows in the object, and nothing behind it: vectors, times, ...
     event: int  # address of the event by which `Vector.play` acts, 0 of what records
     calls: bool  # whether that calls a statement
-    how_far: int  # address of the index of what is played next, where it is played in steps
+    how_far: int  # address of the index of the next value, if it plays in steps
 
 
 @dataclass(frozen=True)
@@ -126,13 +126,13 @@ def put_words(addresses: np.ndarray, words: np.ndarray) -> None:
 
 
 def numbers_in(addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return an array of the numbers in memory, and where those at some addresses are in it."""
+    """Return memory as an array of numbers, and the indices of some addresses in it."""
     words, at = words_in(addresses)
     return words.view(np.float64), at
 
 
 def words_in(addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return an array of the words in memory, uint64, and where those at some addresses are."""
+    """Return memory as an array of words, uint64, and the indices of some addresses in it."""
     return _words(addresses, 1)
 
 

@@ -65,7 +65,7 @@ def as_flag(name: str) -> bool:
 
 
 def all_sections() -> list[Section]:
-    """Return all sections, also where hoc has a variable `allsec`, which hides that of `h`."""
+    """Return all sections; a variable `allsec` of hoc would hide `h.allsec`."""
     from neuron import nrn
 
     return list(nrn.allsec())

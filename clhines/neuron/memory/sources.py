@@ -16,7 +16,7 @@ from clhines.neuron.memory.session import Hoc, all_sections
 _MARK, _THRESHOLD, _DELAY = 0x5EED_C0DE, 1234.56789, 98.7654321  # numbers that are found again
 NETCON_WORDS = 7
 RECORDING = 6, 7  # of `EventSources.words`: the Vectors of times and numbers
-_SAMPLES = 20  # of what is read at once, so many are compared with what hoc says
+_SAMPLES = 20  # NetCons that are compared with hoc's values after a read of all
 
 
 class NetConColumns(NamedTuple):

@@ -150,7 +150,7 @@ class PointerStreams:
         return _halves(gather(self._at, 2))
 
     def _of_random(self, memory: NeuronMemory, h: Hoc, some: np.ndarray) -> np.ndarray:
-        """Return where those are that are hoc's Random; keep their distributions."""
+        """Return the stream addresses of hoc's Randoms; store their distributions."""
         generator, numbers, kind = gather(self._at[some], 3).T.astype(np.int64)
         if (kind & 0xFFFFFFFF != _RANDOM123).any():
             what = refusal("neuron.random-generator", name=self._name)

@@ -141,7 +141,7 @@ class HocSymbols(Library):
             here.value = kept
 
     def symbol_in(self, name: str, symbols: int = 0) -> int:
-        """Address of a symbol in a list of names, by default that of the top level."""
+        """Return the address of a symbol in a list of names, by default the top level's."""
         symbols = symbols or self.variable("hoc_top_level_symlist")
         name_and_list = ctypes.c_char_p, ctypes.c_void_p
         find = self.function("_Z16hoc_table_lookupPKcP7Symlist", ctypes.c_void_p, *name_and_list)

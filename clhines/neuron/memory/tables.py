@@ -61,7 +61,7 @@ def depended(mechanism: int, block: str) -> dict[str, float] | None:
 
 @cache
 def _kept_at(mechanism: int, block: str) -> tuple[list[int], dict[str, int]]:
-    """Addresses of what says that a table is to be made, and of what DEPEND was."""
+    """Return addresses of the flags that a TABLE is to be filled, and of its last DEPEND values."""
     name = f"_check_{block}"
     begin, made, saved = f"_ZZL{len(name)}{name}".encode(), list[int](), dict[str, int]()
     for base, file in _files():
@@ -75,7 +75,7 @@ def _kept_at(mechanism: int, block: str) -> tuple[list[int], dict[str, int]]:
 
 
 def local_at(name: str, mechanism: int) -> int | None:
-    """Address of a LOCAL outside of blocks of a mechanism's file, or None where it is not found."""
+    """Return the address of a file-level LOCAL of a mechanism; None if the library lacks it."""
     return static_at(f"_z{name}", mechanism)
 
 
@@ -113,7 +113,7 @@ def _files() -> Iterator[tuple[int, dict[bytes, int]]]:
 
 @cache
 def _symbols(path: str) -> list[dict[bytes, int]]:
-    """Return the values of those symbols in an ELF file of 64 bits, by name, of each C++ file."""
+    """Return the values of symbols in a 64-bit ELF file by name, for each C++ file."""
     try:
         with open(path, "rb") as file:
             data = file.read()

@@ -19,7 +19,7 @@ from clhines.neuron.memory.session import Hoc, Segment
 from clhines.neuron.read.catalogue import OUTSIDE, STRUCTURE, Catalogue, CatalogueEntry
 from clhines.neuron.read.tree import Tree
 
-_SAMPLES = 20  # of what is read at once, so many are compared with what hoc says
+_SAMPLES = 20  # instances that are compared with hoc's values after a read of all
 _BEGIN = "area", "pntproc"  # the first two places of every point process
 
 
@@ -31,7 +31,7 @@ class Things(Sequence[Hoc]):
         self._thing: Callable[[int], Hoc] | None = None
 
     def forget(self) -> None:
-        """Hold nothing of NEURON's any more: what is held lives on."""
+        """Drop all references to NEURON's objects, which would keep these alive."""
         self._thing = None
 
     def __len__(self) -> int:

@@ -27,7 +27,7 @@ _STREAM_BYTES, _COUNTER_BYTES, _CACHE_BYTES = 33, 4, 16
 
 
 def drawn_from(memory: NeuronMemory, random: int) -> tuple[dict[int, int], int]:
-    """Return what a draw of a Random changes, sizes in bytes by address, and where it counts."""
+    """Return the bytes, by address, that a draw of a Random changes, and its counter."""
     table = memory.table_of_class
     generator, distribution = words_at(random, _RANDOM_WORDS)
     kind = words_at(generator, 1)[0]
@@ -80,7 +80,7 @@ class Draws:
 
     @contextmanager
     def ahead(self, t: np.ndarray) -> Iterator[None]:
-        """Draw for steps that begin at some times; where what follows fails, all is as it was."""
+        """Draw for steps that begin at times `t`; restore everything after an error."""
         if not self or not len(t):
             yield
             return

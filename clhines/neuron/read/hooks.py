@@ -49,7 +49,7 @@ _OBJECTS = {  # classes whose objects act in each step
 
 
 def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
-    """Return what else acts besides sections and procedures; warn where that cannot be read."""
+    """List the objects that act in each step and are not supported; warn if they cannot be read."""
     rejected = [
         Rejected("", refusal("neuron.acting-object", name=name), way_out)
         for name, way_out in _OBJECTS.items()

@@ -252,7 +252,7 @@ class Gap:
     owner: str
     name: str
     instance: int
-    node: int  # -1 where what it gets is no voltage of the model
+    node: int  # -1 if its value is no voltage of the model
 
 
 def read_gaps(

@@ -138,7 +138,7 @@ class EventQueue:
         clock[0] = before
 
     def deliver_until(self, t: float) -> None:
-        """Deliver what is due up to a time, but for what is in bins, as at the end of a step."""
+        """Deliver events up to a time, as at the end of a step, except those in bins."""
         name, pointer = "_ZN8NetCvode14deliver_eventsEdP9NrnThread", ctypes.c_void_p
         deliver = self._memory.function(name, None, pointer, ctypes.c_double, pointer)
         events, threads = map(self._memory.variable, _EVENTS)

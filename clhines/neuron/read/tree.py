@@ -260,9 +260,9 @@ def _of_segments(at: Place, data: Data) -> tuple[np.ndarray, np.ndarray]:
 def _bare(
     h: Hoc, fields: Fields, column: int, ends: tuple[np.ndarray, np.ndarray], joined: np.ndarray
 ) -> np.ndarray:
-    """(s,) bool: which ends need no node, as nothing is there and the voltage is that beside them.
+    """(s,) bool: which ends need no node: nothing is there, and the voltage equals the neighbour's.
 
-    `ends` are nodes and those beside them, `column` is that of voltages.
+    `ends`: nodes, and the node beside each; `column`: address of NEURON's voltages.
     """
     if h.secondorder or h.CVode().use_fast_imem():  # which keeps a difference, or has their current
         return np.zeros(len(ends[0]), bool)

@@ -155,7 +155,7 @@ def _not_assigned(variable: Variable, targets: Sequence[Variable], name: str) ->
 
 
 def _shown(memory: NeuronMemory, place: Place | None) -> str:
-    """Name what a POINTER points to."""
+    """Return the name of a POINTER's target."""
     if place is None or not (place.row or place.column):
         return "nothing"
     return name_of(interpreter(), memory, place)

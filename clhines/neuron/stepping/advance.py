@@ -40,7 +40,7 @@ _WORDS = {  # instructions of calls with numbers and texts: how many words follo
 
 
 def read_step_code(model: NeuronModel) -> tuple[StepCode | None, bool, list[Rejected]]:
-    """Return what runs after each step, whether Graphs are left out, and what is rejected."""
+    """Return the code of each step, whether Graphs are left out, and the rejections."""
     h, memory = model.h, model.memory
     names = STEPPING if h.name_declared("continuerun") else ("advance",)
     replaced = [name for name in names if not is_standard(h, memory.symbols, name)]
@@ -64,7 +64,7 @@ def read_step_code(model: NeuronModel) -> tuple[StepCode | None, bool, list[Reje
 
 
 def step_code_of(model: NeuronModel) -> Callable[[], list[object]]:
-    """Return a function that reads what stays the same as long as the model is as it was read."""
+    """Return a function whose result changes when the model's code of each step does."""
     h, memory = model.h, model.memory
 
     def read() -> list[object]:

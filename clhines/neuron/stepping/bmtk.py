@@ -37,7 +37,7 @@ def is_loaded(h: Hoc) -> bool:
 
 
 def step_code(model: NeuronModel) -> StepCode:
-    """Return BMTK's function of each step; an InputError: it reads what a run cannot give it."""
+    """Return BMTK's function of each step; an InputError: it cannot be supported."""
     h, variables = model.h, reads(model.h, model.memory, model.places)
     _check(model, variables)
 
@@ -48,7 +48,7 @@ def step_code(model: NeuronModel) -> StepCode:
 
 
 def _check(model: NeuronModel, variables: dict[raw.Place, Variable]) -> None:
-    """Refuse what BMTK may find otherwise than Vectors record it.
+    """Refuse variables whose value in BMTK may differ from the recorded one.
 
     NEURON records before it delivers the events of the second half of a step.
     """

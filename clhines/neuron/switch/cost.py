@@ -53,7 +53,7 @@ _CALIBRATED = 1.2e-3
 
 @dataclass(frozen=True)
 class Counts:
-    """What a model has, by NEURON's public interface."""
+    """Sizes of a model, from NEURON's public interface."""
 
     segments: int
     instances: tuple[tuple[str, int], ...]  # by mechanism, in the order of their names
@@ -64,7 +64,7 @@ class Counts:
 
     @cached_property
     def work(self) -> float:
-        """Seconds of a step in NEURON on one core, less what each step takes."""
+        """Seconds of a step in NEURON on one core, without the constant part."""
         if self.of_ranks:
             return self.of_ranks
         mechanisms = sum(
@@ -292,7 +292,7 @@ class Accounts:
         return context if on_ranks(self._h) else None
 
     def begin_call(self) -> None:
-        """Forget the model of the last call, whose times those of the next one may not be."""
+        """Forget the model of the last call."""
         self._ledger = None
 
     def _current(self, steps: int, context: Hoc | None) -> Ledger:

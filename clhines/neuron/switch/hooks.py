@@ -52,7 +52,7 @@ class Switch:
         self._loop = Redirect(self._library.built_in("fadvance"), self._fadvance)
         self._batch = Redirect(self._library.function_of_hoc("batch_run"), self._batch_run)
         suspend_in_runs(self._loop, self._batch)
-        self._code: list[int] = []  # where that of the switch's own continuerun() is
+        self._code: list[int] = []  # address of the switch's continuerun() in hoc
         self.state = SwitchState(Accounts(h))
         self._runner = CallRunner(h, self.state, self._errors, self._methods)
 

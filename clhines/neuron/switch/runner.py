@@ -1,4 +1,4 @@
-"""Who takes a call, the device or NEURON, and what becomes of it there."""
+"""Run a call on the device, or let NEURON take it."""
 
 from __future__ import annotations
 
