@@ -125,7 +125,8 @@ def gathered(
 def _check_taken(model: Model) -> None:
     what = "a network with gids on several ranks has"
     if model.has_times:
-        words = phrases(model.needs & EXACT - {"exact_times"}) or "events at exact times"
+        needs = model.needs & EXACT - {"exact_times"}
+        words = phrases(needs) if needs else "a delay that is too long for events in whole steps"
         raise InputError(f"{what} {words}; expected events in whole steps alone")
     for kind in model.kinds:  # drawn by numbers of instances among all
         if kind.mechanism.uses_noise or kind.mechanism.has_noisy_rates:

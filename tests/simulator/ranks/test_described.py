@@ -26,6 +26,14 @@ def small(gids=(3, 5)):
 # ------------------------------------------------------------------------- without MPI
 
 
+def test_a_delay_beyond_the_ring_is_refused_in_one_line():
+    """Its events would act at exact times, on this rank alone."""
+    net, syn = small()
+    net.connect(3, syn, 0, weight=1e-3, delay=1e6)
+    with pytest.raises(InputError, match="a delay that is too long for events in whole steps"):
+        described._check_taken(compile(net))
+
+
 def test_sources_are_gids():
     net, syn = small()
     made = net.connect([5, 3, 9, 5], syn, [0, 1, 1, 1], weight=1e-3)
