@@ -1,4 +1,4 @@
-"""Cells advanced in time: networks, and passive cells with nothing between them."""
+"""Simulation: a network advanced in time."""
 
 from __future__ import annotations
 
@@ -71,52 +71,46 @@ def _is_reference(engine: str | MakeRun) -> bool:
 class Simulation(Holder):
     """A network advanced in time.
 
-    The network is frozen once a simulation has been made of it. Attributes are read-only; `set`
-    changes what can change.
+    It freezes the network. Attributes are read-only; `set` changes values.
 
     Parameters
     ----------
     network : Network
     dt : float, ms
     dtype : float64 or float32
-        Of all values on the device, the time that mechanisms see too: float32 tells steps of 0.025
-        ms apart up to 10^5 ms. ``reference`` computes in float64.
+        Of all values on the device, also of the time in mechanisms: float32 distinguishes steps of
+        0.025 ms up to 10^5 ms. ``reference`` computes in float64.
     device : pyopencl.Device or str, optional
-        See `solver.device.devices.choose`; ignored when `queue` is given.
+        See `solver.device.devices.choose`; ignored with `queue`.
     queue : pyopencl.CommandQueue, optional
         An in-order queue to work on.
     method : str
-        Of the `Solver`, where one is used.
+        Of the `Solver`, if the engine uses one.
     engine : str, or callable
-        One of `simulator.engines.table`. ``auto``: the first that takes the network on the
-        device; ``epochs``: that of the device among those named so. Or a function of a `Job` that
-        returns a `Run`; see `simulator.engines.run.Job.of_user`.
+        A name of `simulator.engines.table`. ``auto``: the first that supports the network on the
+        device; ``epochs``: ``epochs-cpu`` or ``epochs-gpu``. Or a function of a `Job` that returns
+        a `Run`, see `simulator.engines.run.Job.of_user`.
     v_init : float or (n,) float64, mV
-        Nodes around others begin at 0 where it is one number.
+        Enclosing nodes, see `Network.from_arrays`, begin at 0 if it is one number.
     secondorder : bool
-        NEURON's ``secondorder = 2``: half a step implicitly, followed by extrapolation.
+        NEURON's ``secondorder = 2``: half an implicit step, then extrapolation.
     seed : int
-        Of noise; not of RANDOM variables, see `Network.random`.
+        Of noise; see `Network.random` for RANDOM variables.
     chunk : int
         Steps between two reads of the device, rounded down to a whole number of epochs.
     max_spikes : int, optional
-        Spikes that one chunk may have on a rank; default: as many as possible, up to 2**24.
+        Most spikes in a chunk on a rank; default: as many as possible, up to 2**24.
     comm : mpi4py.MPI.Comm, optional
-        Simulate on its ranks together, see `simulator.ranks.mpi`: each has the same network
-        and simulates some of the cells. All ranks call the same methods, except for properties,
-        and get the same results, those of one process; rank 0 alone reads and writes files. Or
-        each has a network of its own cells, with `Network.gids`: it records, and gets spikes,
-        voltages and weights, of these, with the bits that they have in one process.
+        Simulate on its ranks together, see `simulator.ranks.mpi`. All ranks call the same methods,
+        except for properties. If each has the whole network, it simulates some of the cells, gets
+        the results of one process, and rank 0 reads and writes files. If each has a network of its
+        own cells, with `Network.gids`, its records and results are of these cells.
     **options
         Of the `Solver`.
 
     Attributes
     ----------
     model : Model
-    step : int
-        Steps taken so far.
-    engine : str
-        Name of the one chosen, which gives the same one again; ``custom`` for a function.
     dtype : numpy dtype
     runner : Run
     ranks : Ranks or None
@@ -124,9 +118,9 @@ class Simulation(Holder):
     Raises
     ------
     InputError
-        The network cannot be simulated so; or no such engine.
+        No engine, or not this one, supports the network.
     DeviceMemoryError
-        It does not fit into the device's memory.
+        The network does not fit into the device's memory.
     RankError
         Here and in all methods: another rank has failed.
     """
@@ -220,7 +214,7 @@ class Simulation(Holder):
 
     @property
     def engine(self) -> str:
-        """Name of the engine that was chosen."""
+        """Name of the chosen engine; ``custom`` for a function."""
         return self._runner.engine_run.engine
 
     @property
@@ -229,17 +223,12 @@ class Simulation(Holder):
         return self._runner.engine_run.chunk
 
     def _check_together(self, what: str) -> None:
-        """Raise InputError, on all ranks, where each has described its own cells."""
+        """Raise InputError, on all ranks, if each has described its own cells."""
         if self._apart:
             raise InputError(
                 f"{what} is for one process, or ranks that all describe the whole network; each of "
                 "these has described its own cells"
             )
-
-    @property
-    def _first(self) -> bool:
-        """Whether this process is the one that reads, writes and prints."""
-        return self.ranks is None or self.ranks.rank == 0
 
     def __repr__(self) -> str:
         if isinstance(self._runner, ClosedProxy):
@@ -248,10 +237,7 @@ class Simulation(Holder):
 
     @exclusive
     def close(self) -> None:
-        """Wait for the device, and drop the buffers; calls are rejected from then on.
-
-        The end of a ``with`` does the same.
-        """
+        """Wait for the device, and drop the buffers, as the end of a ``with`` does."""
         if not isinstance(self._runner, ClosedProxy):
             if self._runner.request.queue is not None:
                 self._runner.request.queue.finish()
@@ -260,7 +246,7 @@ class Simulation(Holder):
 
     @property
     def device_label(self) -> str:
-        """Name of this process's device; of the host where the engine is ``reference``."""
+        """Name of the device of this process, or of the host."""
         device = self.runner.device
         return _HOST if device is None else devices.label(device)
 
@@ -278,7 +264,7 @@ class Simulation(Holder):
         duration : float, ms
             A whole number of steps.
         progress : bool
-            Show a bar, how many seconds one simulated second takes, and what compiles.
+            Show a bar, the seconds for each simulated second, and what compiles.
 
         Returns
         -------
@@ -287,22 +273,18 @@ class Simulation(Holder):
         Raises
         ------
         SimulationError
-            A voltage was not finite after a step; its `result` holds the steps before.
+            A voltage was not finite after a step; its `result` has the steps before. Each exception
+            that ends a run has a `result` of the chunks until then.
         SpikeOverflowError
             More spikes in a chunk than `max_spikes`.
         DeviceMemoryError
             The records of a chunk do not fit into the memory of the device.
         RunInterrupt
-            Ctrl-C, at the end of the chunk in which it came: the simulation stands there, and
-            can be run further and saved. A second Ctrl-C acts at once, and leaves no state.
+            Ctrl-C, at the end of its chunk, from which `run` and `save` go on. A second Ctrl-C acts
+            at once, and leaves no state.
         InputError
-            Rows of a record with ``to`` cannot be written, as on a full disk. The simulation stands
-            at the end of the chunk, and the next run writes these rows first.
-
-        Notes
-        -----
-        Each exception that ends a run has a `result` of the chunks until then; with ``to`` it has
-        the rows that could not be written.
+            Rows of a record with ``to`` cannot be written, as on a full disk: `result` has them,
+            and the next run, which goes on after the chunk, writes them first.
         """
         self._updates.settle()
         with agreed(self.ranks):
@@ -312,9 +294,8 @@ class Simulation(Holder):
             records, chunk = self._recordings.of_run(self.step, steps)
         chunk = self._agreed_chunk(duration, records, chunk)
         self._recordings.write()
-        course = RunCourse(
-            self._runner, self._progress, self._recordings, records, steps, self._warns
-        )
+        parts = self._runner, self._progress, self._recordings
+        course = RunCourse(*parts, records, steps, self._warns)
         return course.run(chunk, show)
 
     def _agreed_chunk(self, duration: float, records: list[Record], chunk: int) -> int:
@@ -345,32 +326,30 @@ class Simulation(Holder):
         Parameters
         ----------
         what : str
-            ``v``, mV; ``i_membrane``, the current through a node's membrane, nA and outward, that
-            of its capacitance included and those of electrodes (``iclamp``, ``inoise``,
-            ELECTRODE_CURRENT) not; a state; ``i``, the mechanism's current in the step before,
-            outward (of ``iclamp`` and ``vclamp``, too: minus NEURON's), mA/cm² in membranes and nA
-            of points; of a ``.mod`` file instead an output, as a current; a variable of an ion, as
-            ``cai``; a parameter that is played.
+            ``v``, mV; ``i_membrane``, the current through a node's membrane and its capacitance,
+            nA, outward, without electrodes (``iclamp``, ``inoise``, ELECTRODE_CURRENT); a state;
+            ``i``, the mechanism's current in the step before, outward (also of ``iclamp`` and
+            ``vclamp``: minus NEURON's), mA/cm² in membranes and nA of points; an output of a
+            ``.mod`` file, as a current; a variable of an ion, as ``cai``; a played parameter.
         at : (r,) integer, (n,) bool, str, callable, or Group
-            Natural nodes, or a mask, word or function as in `Network.insert`, for ``v``,
-            ``i_membrane``, ions, and ``MECHANISM.VARIABLE`` as ``hh.m``; the group that has the
-            state.
+            Nodes, as in `Network.insert`, for ``v``, ``i_membrane``, ions, and
+            ``MECHANISM.VARIABLE`` as ``hh.m``; or the group of a state.
         index : (r,) integer or (count,) bool, optional
             Which of the group's instances; default: all.
         every : float, optional, ms
             Keep the values at multiples of this time, a multiple of `dt`; default: of all steps.
         reduce : str or Features, optional
-            Keep no rows, but of the values at the ends of all steps of a run their ``min``,
-            ``max``, ``mean`` or ``integral`` (their sum times `dt`, ms times the unit); how often
-            (``count``) or when (``crossings``) they come from below to `threshold` or above it.
-            Or, of ``v``, `simulator.analysis.Features`, of the values at t = 0 too.
+            Keep no rows. ``min``, ``max``, ``mean`` or ``integral`` (sum times `dt`, ms times the
+            unit) of the values at the ends of all steps of a run; ``count`` or times
+            (``crossings``) of their rises to `threshold` or above it; or, of ``v`` from t = 0 on,
+            `simulator.analysis.Features`.
         threshold : float, optional
             Of ``count`` and ``crossings``.
         matrix : (k, r) float, optional
             Keep k linear combinations, ``matrix @ values``, instead of r values.
         to : str or path-like, optional
-            Write the rows of each chunk to ``NAME.h5`` or files ``NAME-00000.npz`` ... (the first
-            rank does), see `simulator.records.writer`, instead of keeping them.
+            Write the rows of each chunk to ``NAME.h5`` or files ``NAME-00000.npz`` ... instead, by
+            the first rank; see `simulator.records.writer`.
         name : str, optional
             Of the record: ``result[name]``; default: `what`.
 
@@ -378,76 +357,62 @@ class Simulation(Holder):
         -------
         Recording
             The number of the record, an int with a name, a unit and `plot`: ``result[recording]``,
-            of features ``result.features[recording]``.
-
-        Raises
-        ------
-        InputError
-            There is no such variable or place, or the arguments do not go together.
+            or ``result.features[recording]``.
         """
         reduction = {"every": every, "reduce": reduce, "threshold": threshold, "matrix": matrix}
         return self._recordings.add(what, at, index, to, name, **reduction)
 
     @collective
     def set(self, group: Group | None = None, /, **values: object) -> None:
-        """Change values from now on; time and state stay as they are.
+        """Change values from now on; time and state stay.
 
-        Before the first step, and after `reset`, the state is that at the start with the new
-        values: as of a simulation made with them.
+        Before the first step, and after `reset`, the state is the start with the new values.
 
         Parameters
         ----------
         group : Group, optional
             Of the network, or of one that it was branched from.
         **values
-            Of a group its parameters, as `Network.insert` takes them. Without a group: `v_init`,
-            as of `Simulation`, or one value per cell, for the next `reset`; `weight`, (m,) float,
-            of all connections in the order of `weights`, which acts on events under way, too, as
-            in NEURON; `events`, a list of ``(group, index, time, weight)`` in place of all events
-            from outside, each as `Network.add_event` takes it and none of them in the past.
+            With a group its parameters, as in `Network.insert`. Without a group: `v_init`, as of
+            `Simulation` or one value per cell, for the next `reset`; `weight`, (m,) float, of all
+            connections in the order of `weights`, also for pending events, as in NEURON; `events`,
+            a list of ``(group, index, time, weight)`` as in `Network.add_event`, none in the past,
+            in place of all external events.
 
         Notes
         -----
         A parameter that was one number for all instances is a constant of the kernels on GPUs, and
-        elsewhere has no memory for other values. The first change of such a one to several values
-        plans the run again, once; the logger ``clhines`` says so at INFO. Others cost a copy to the
-        device, or less on CPUs. Where events act at exact times the host computes INITIAL blocks
-        again: at the start, and later for mechanisms with TABLEs, on GPUs by epochs and with
-        copies. Weights plan again where they grow, become much smaller, or are plastic; events and
-        several ranks do so each time, and ``reference`` computes all arrays again.
+        has no memory for several values elsewhere: the first change to several values plans the run
+        again, and the logger ``clhines`` says so at INFO. Other changes cost a copy to the device,
+        or less on CPUs. With exact event times the host computes INITIAL blocks again at the start;
+        for mechanisms with TABLEs, on GPUs by epochs and with copies also later. Weights plan again
+        if they grow, become much smaller, or are plastic; events, and several ranks, always do.
 
         Raises
         ------
         InputError
-            It cannot be changed, or a wrong value; nothing has then changed. So for weights where
-            events are under way of spikes before `restore` or `set_arrays`.
+            A wrong value, with no effect; or weights, with pending events of spikes before
+            `restore` or `set_arrays`.
         """
         self._check_together("set()")
         self._updates.set(group, values)
 
     @collective
     def reset(self) -> None:
-        """Go back to t = 0, with the values as they are now.
+        """Go back to t = 0 with the current values; records stay.
 
-        The state is that of a new simulation: voltages `v_init`, states as they then are, no event
-        under way, weights as given or `set`. Records stay. The first call takes longer.
+        The state is the start of a new simulation, with the weights that were last set. The first
+        call takes longer.
         """
         self._updates.reset()
 
     @collective
     def replicate(self: _Self, count: int) -> _Self:
-        """Return a simulation of copies of the network, each in the state that this one has now.
+        """Return a simulation of `count` copies of the network, each in the current state.
 
-        Parameters
-        ----------
-        count : int
-            Node i of copy k is node ``k * n + i``, and cell c of it cell ``k * num_cells + c``.
-
-        Returns
-        -------
-        Simulation
-            With no records yet. `set` takes the groups of this network; those of the copies have
-            their instances copy after copy. Noise of texts differs in all copies.
+        Node i of copy k is node ``k * n + i``, and its cell c is cell ``k * num_cells + c``. Groups
+        have their instances copy after copy; `set` accepts the groups of this network, too. The
+        copies have no records yet, and different noise in texts.
         """
         count = as_whole_number("count", count, 1)
         if self.ranks is not None:
@@ -475,33 +440,24 @@ class Simulation(Holder):
 
     @collective
     def voltages(self) -> np.ndarray:
-        """(n,) of the dtype, mV: in natural order, as they are now."""
+        """(n,) of the dtype, mV: current voltages in natural order."""
         self._updates.settle()
         return self.runner.voltages()
 
     @collective
     def weights(self) -> np.ndarray:
-        """(m,) float64: of all connections as they are now, in the order of `connect`.
-
-        ``sim.weights()[c.where]`` are those of the `Connections` c that it returned.
-        """
+        """(m,) float64: current weights of all connections; ``sim.weights()[c.where]`` of `c`."""
         self._updates.settle()
         return self._runner.weights(self.step)
 
     @collective
     def reward(self, reward: float) -> None:
-        """Do now what ``on reward`` says in the rule of the plastic connections, to each of them.
+        """Apply ``on reward`` of the rule to each plastic connection, after all spikes until now.
 
         Parameters
         ----------
         reward : float
-            What is called ``reward`` in the text of the `Rule`. Spikes until now come before it,
-            those of the next step after it.
-
-        Raises
-        ------
-        InputError
-            No connection has a rule with ``on reward``.
+            The variable ``reward`` in the text of the `Rule`.
         """
         self._check_together("reward()")
         with agreed(self.ranks):
@@ -521,61 +477,49 @@ class Simulation(Holder):
 
     @collective
     def save(self, path: PathLike) -> None:
-        """Write all that is needed to go on to an ``.npz`` file, whole or not at all.
+        """Write the state to an ``.npz`` file, whole or not at all.
 
         Parameters
         ----------
         path : str or path-like
-            Taken as it is; it need not end in ``.npz``. A symbolic link stays, and its target is
-            replaced; a target that is no regular file, such as a FIFO, is rejected; see
-            `core.files`.
-
-        Raises
-        ------
-        InputError
-            The file cannot be written; or a run has failed, and there is nothing to go on from.
+            With any suffix. A symbolic link stays, and its target is replaced; a target that is no
+            regular file, such as a FIFO, is refused; see `core.files`.
         """
         self._check_together("save()")
         self._progress.check("there is nothing to save")
         self._updates.settle()
         arrays = self._runner.save()
         with agreed(self.ranks):
-            if self._first:
+            if self._runner.is_first:
                 signature = self._runner.model.signature
                 saved_states.write(path, arrays, self.step, signature, self.model)
 
     @collective
     def restore(self, path: PathLike) -> None:
-        """Go on from a file that `save` has written; the bits are those of not having stopped.
+        """Go on from a file that `save` has written, with the bits of a run that did not stop.
 
-        After a state of t = 0, row 0 of what a step sets and no state keeps, as currents, is NaN on
-        engines that do not work it out of states alone: ``steps``, ``reference``, exact times.
+        After a state of t = 0, row 0 of currents and other variables that only a step sets is NaN
+        with ``steps``, ``reference`` and exact times.
 
         Parameters
         ----------
         path : str or path-like
-            Of a simulation of the same network, with the same events from outside, `dt`,
-            `secondorder`, `seed` and `dtype` (``reference`` computes in float64); another engine
-            may have saved it.
-
-        Raises
-        ------
-        InputError
-            The file cannot be read, is of another network or another precision, or is damaged; the
-            simulation then stays as it was.
+            Of a simulation by any engine with the same network, external events, `dt`,
+            `secondorder`, `seed` and `dtype` (``reference`` computes in float64). A wrong or
+            damaged file leaves the simulation unchanged.
         """
         self._check_together("restore()")
         self._updates.settle()
         step, saved = 0, dict[str, np.ndarray]()
         with agreed(self.ranks):
-            if self._first:
+            if self._runner.is_first:
                 signature = self._runner.model.signature
                 step, saved = saved_states.read(path, self.model, self.dtype, signature)
         self._go_on(step, saved, f"{path!s} was not restored")
 
     @collective
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return copies of all arrays that `save` would write, by name."""
+        """Return copies of all arrays of the state, by name."""
         self._check_together("arrays()")
         self._progress.check("there is nothing to go on from")
         self._updates.settle()
@@ -583,19 +527,10 @@ class Simulation(Holder):
 
     @collective
     def set_arrays(self, step: int, arrays: dict[str, np.ndarray]) -> None:
-        """Go on at the begin of a step from arrays as `arrays` gives them, with other values.
+        """Go on at the begin of a step from all arrays of `arrays`, with other values.
 
-        Parameters
-        ----------
-        step : int
-        arrays : dict of name -> array
-            All that `arrays` gives, of the same shapes.
-
-        Raises
-        ------
-        InputError
-            An array is missing or has another shape, or a value that no state has, such as an index
-            out of range or an event that was due before; the simulation then stays as it was.
+        A missing array, another shape, or a value that no state has, such as an index out of range
+        or an event of the past, leaves the simulation unchanged.
         """
         if self.ranks is not None:
             raise InputError("set_arrays() is for one process; expected a simulation without comm")

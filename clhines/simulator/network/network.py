@@ -91,24 +91,9 @@ class Network:
     soma : (num_cells,) int64
         Node in the middle of each cell's soma, where its spikes are detected: in the first section
         of a soma that branches, and in the first segment at the root without soma (`Cable.soma`).
-    area : (n,) float64, µm²
-        0 at junctions, which have no membrane.
-    groups : tuple of Group
-    connections : tuple of Connections
     cables : tuple of Cable
         Of the cells, in turn; none if the network was made of arrays.
     branched_from : Network or None
-    celsius : float
-        Temperature, °C; 6.3 by default, as in NEURON. A new value applies to all mechanisms that
-        have not been given their own.
-    threshold : float or (num_cells,) float64, mV
-        A cell spikes when the voltage at `soma` rises above this; 10 by default. A text with
-        ``spike:`` at the soma has the threshold of its cell.
-    gids : (num_cells,) int64 or None
-        Ascending numbers of the cells among the cells of all MPI ranks, if each rank describes its
-        own cells; set once, before sources and connections. Sources of `connect` and
-        `Result.spike_cell` are then gids, of any rank; everything else has the numbers of this
-        network. See `Simulation`, `comm`.
     settings : dict of str to float
         NEURON's ``dt``, ``v_init``, ``secondorder`` and ``t``, if it is from there.
 
@@ -147,11 +132,6 @@ class Network:
             The files' cells are repeated in turn; default: one of each.
         **options
             Of `clhines.discretise`: `max_length`, `d_lambda`, `nseg`, `Ra`, `cm`.
-
-        Raises
-        ------
-        MorphologyError, CableError, InputError
-            As `clhines.read_swc` and `clhines.discretise`.
         """
         names = [name for name in signature(discretise).parameters if name != "morphology"]
         for name in options:
@@ -230,7 +210,7 @@ class Network:
 
     @property
     def area(self) -> np.ndarray:
-        """(n,) float64, µm²."""
+        """(n,) float64, µm²: of each node, 0 at junctions, which have no membrane."""
         return self._inside.places.area
 
     @property
@@ -245,7 +225,10 @@ class Network:
 
     @property
     def threshold(self) -> float | np.ndarray:
-        """Voltage at which a cell spikes: float or (num_cells,) float64, mV."""
+        """Float or (num_cells,) float64, mV: a cell spikes when the voltage at `soma` rises above.
+
+        Default: 10. A text with ``spike:`` at the soma has the threshold of its cell.
+        """
         return self._inside.threshold
 
     @threshold.setter
@@ -256,7 +239,12 @@ class Network:
 
     @property
     def gids(self) -> np.ndarray | None:
-        """(num_cells,) int64, or None: numbers of the cells among those of all MPI ranks."""
+        """(num_cells,) int64, or None: ascending numbers of the cells among those of all MPI ranks.
+
+        Only if each rank describes its own cells, see `Simulation`, `comm`; set once, before
+        sources and connections. Sources of `connect` and `Result.spike_cell` are then gids, of any
+        rank; everything else has the numbers of this network.
+        """
         return self._inside.gids
 
     @gids.setter
@@ -267,7 +255,10 @@ class Network:
 
     @property
     def celsius(self) -> float:
-        """Temperature, °C."""
+        """Temperature, °C; 6.3 by default, as in NEURON.
+
+        A new value applies to all mechanisms that have not been given their own.
+        """
         return CELSIUS if self._inside.celsius is None else self._inside.celsius
 
     @celsius.setter
