@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from clhines.simulator.mechanisms.nmodl.reading.keywords import FUNCTIONS_OF_NEURON
 from clhines.simulator.mechanisms.nmodl.reading.statements import check_index
-from clhines.simulator.mechanisms.nmodl.reading.tree import Block, File, Refused, all_of
+from clhines.simulator.mechanisms.nmodl.reading.tree import Block, File, Refused, all_of, uses
 from clhines.simulator.refusals import refusal
 
 _EQUATIONS = {  # statements without which a block is none
@@ -15,6 +15,8 @@ _EQUATIONS = {  # statements without which a block is none
     "LINEAR": ("equation",),
     "NONLINEAR": ("equation",),
 }
+
+_DRAWING = "scop_random", "exprand", "normrand", "poisrand", "set_seed"  # from one generator
 
 
 def check(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
@@ -100,14 +102,19 @@ def _check_indices(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
 
 
 def _is_for_one_thread(file: File) -> bool:
-    """Whether NEURON's translator does not make code for threads of a file."""
+    """Whether NEURON's translator does not make code for threads of a file.
+
+    What draws from NEURON's one generator does so without THREADSAFE only.
+    """
     blocks = [*file.main.values(), *file.blocks.values()]
-    if any(block.sort in ("LINEAR", "NONLINEAR", "DISCRETE") for block in blocks):
+    is_for_one = any(block.sort in ("LINEAR", "NONLINEAR", "DISCRETE") for block in blocks)
+    if is_for_one or any(uses(block.body, "state_discontinuity") for block in blocks):
         return True
     set_ = {s.names[0] for block in blocks for s in all_of(block.body, "assign")}
     local = {n[0] for b in blocks for s in all_of(b.body, "local") for n in s.names}  # type: ignore[index]
     lists = file.pointers, file.core_pointers, file.external, file.globals.keys() & set_ - local
-    return not file.thread_safe and (file.has_c or any(lists))
+    draws = any(uses(block.body, name) for block in blocks for name in _DRAWING)
+    return not file.thread_safe and (file.has_c or draws or any(lists))
 
 
 def _check_lists(file: File) -> None:

@@ -137,6 +137,11 @@ LISTS = {  # statements of NEURON blocks and files for one thread, and whether N
         "ASSIGNED {{ q }}\nINITIAL {{\nVERBATIM\nq = 1;\nENDVERBATIM\n}}",
         True,
     ),
+    "an empty VERBATIM": ("", "VERBATIM\nENDVERBATIM", True),
+    "scop_random": ("RANGE q", "ASSIGNED {{ q }}\nINITIAL {{ q = scop_random() }}", True),
+    "normrand in a FUNCTION": ("", "FUNCTION f() {{ f = normrand(0, 1) }}", True),
+    "set_seed, THREADSAFE": ("THREADSAFE", "INITIAL {{ set_seed(1) }}", False),
+    "state_discontinuity": ("THREADSAFE", "INITIAL {{ state_discontinuity(x, 1) }}", True),
     "LINEAR": ("THREADSAFE", "STATE {{ m }}\nINITIAL {{ SOLVE s }}\nLINEAR s {{ ~ m = 1 }}", True),
     "nothing": ("", "", False),
 }
