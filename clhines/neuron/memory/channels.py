@@ -14,15 +14,14 @@ import numpy as np
 from clhines.core.errors import InputError
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.symbols import Library
-from clhines.simulator.mechanisms.nmodl import FunctionTable
+from clhines.simulator.mechanisms.nmodl import KEYWORDS, FunctionTable
 from clhines.simulator.refusals import Sentence, refusal
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_USED = frozenset(  # by NMODL, or the text
-    "v t dt celsius area diam exp fabs nrn_ghk if while IF WHILE FROM LOCAL SOLVE TABLE CONSERVE "
-    "COMPARTMENT LONGITUDINAL_DIFFUSION WATCH FOR_NETCONS INITIAL CONDUCTANCE PROTECT UNITSON "
-    "UNITSOFF MUTEXLOCK MUTEXUNLOCK LAG FORALL RESET SENS PUTQ GETQ MATCH TITLE".split()
-)
+_USED = {  # by NMODL, or the text
+    *KEYWORDS,
+    *"v t dt celsius area diam exp fabs nrn_ghk FORALL RESET SENS PUTQ GETQ MATCH".split(),
+}
 _TABLE, _PAIR = 7, (5, 6)  # types of functions: a table; Borg-Graham's inf and tau
 _FORMS = (  # of each type of function, and how many numbers it has
     ("1", 0),

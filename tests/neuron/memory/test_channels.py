@@ -270,6 +270,42 @@ def test_states_with_names_of_statements_are_rejected_by_name():
         assert f"KSChan with a name that NMODL has for something else: '{name}'" in said
 
 
+CHANNEL_OF_NAME = """
+soma, ks = h.Section(name="soma"), h.KSChan()
+ks.name(NAME)
+ks.ion("k")
+ks.add_hhstate("n")
+for which in (0, 1):
+    ks.trans(0).set_f(which, 2, h.Vector([0.1, 0.02, -55]))
+soma.insert(NAME)
+soma.insert("pas")
+setattr(soma, f"gmax_{NAME}", 0.01)
+v, said = h.Vector().record(soma(0.5)._ref_v), ""
+h.finitialize(-65)
+h.continuerun(5)
+expected = np.array(v)
+h.finitialize(-65)
+listed = [str(one) for one in clhines.neuron.check()]
+try:
+    clhines.neuron.run(5, engine="reference")
+    said = float(np.abs(np.array(v) - expected).max())
+except clhines.InputError as error:
+    said = str(error)
+print(json.dumps([listed, said]))
+"""
+
+
+@pytest.mark.parametrize("name", ["RANDOM", "REPRESENTS", "BBCOREPOINTER", "CVODE"])
+def test_channels_named_like_words_of_nmodl(name):
+    """A word that the channel's text has is refused by name; others are as any."""
+    listed, said = forked.result_of(CHANNEL_OF_NAME.replace("NAME", repr(name)))
+    if name == "CVODE":
+        assert listed == [] and said < 1e-9  # mV: 200 steps of some roundings of 70 mV each
+        return
+    expected = f"KSChan with a name that NMODL has for something else: '{name}'"
+    assert len(listed) == 1 and expected in listed[0] and expected in said
+
+
 def result_of(program, *arguments):
     return forked.result_of(f"{CHANNELS}{program}", *arguments)
 

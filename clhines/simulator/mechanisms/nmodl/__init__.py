@@ -31,6 +31,7 @@ from clhines.simulator.mechanisms.nmodl.build import (
     rejections,
 )
 from clhines.simulator.mechanisms.nmodl.evaluate import ONE_GENERATOR
+from clhines.simulator.mechanisms.nmodl.reading.keywords import KEYWORDS
 from clhines.simulator.mechanisms.nmodl.reading.lexer import Includes
 from clhines.simulator.mechanisms.nmodl.reading.parse import parse
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
@@ -54,6 +55,7 @@ __all__ = [
     "COPY",
     "FAILED",
     "GIVEN",
+    "KEYWORDS",
     "MADE",
     "MAX_QUEUE",
     "ONE_GENERATOR",
