@@ -12,6 +12,7 @@ Networks
     `populations`: sets of parameters under protocols. `deliveries`: plastic connections on a
     device. `traces`: voltages of all kinds, for features. `results`: results made by hand.
     `mechanism_texts`: texts of mechanisms. `graph_values`: values of expressions on a graph.
+    `nmodl_blocks`: the blocks of an NMODL text after some passes.
 
 NEURON
     `mod_files`: the files of ``tests/mod``, compiled once for all processes. `nocmodl`: NEURON's

@@ -1,4 +1,4 @@
-"""Decisions by what may be outside of an array: NaN here, other memory in NEURON.
+"""Mark outside: decisions by what may be outside of an array, NaN here, other memory in NEURON.
 
 A comparison with NaN would decide, and the NaN be lost. So what is chosen by one is NaN itself
 where a number that is compared is none.
@@ -11,13 +11,21 @@ from dataclasses import replace
 
 from clhines.simulator.mechanisms.ir.compiled import Body, Loop
 from clhines.simulator.mechanisms.ir.expressions import CONDITIONS, Node, postorder
+from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 from clhines.simulator.mechanisms.nmodl.reading.tree import Refused
 from clhines.simulator.refusals import refusal
 
 _DECIDING = "arm", "watch", "unless"  # results that decide by themselves
 
 
-def noticed(blocks: Mapping[str, Body], outside: Node, line: int) -> dict[str, Body]:
+def mark_outside(blocks: FileBlocks) -> FileBlocks:
+    """Return blocks whose decisions pass on a NaN of an index that is outside of its array."""
+    if blocks.shared.outside is None:
+        return blocks
+    return replace(blocks, bodies=_marked(blocks.bodies, *blocks.shared.outside))
+
+
+def _marked(blocks: Mapping[str, Body], outside: Node, line: int) -> dict[str, Body]:
     """Return blocks whose decisions pass on that `outside`, a NaN, is among what they compare.
 
     A Refused, at the line: a WATCH would depend on it.

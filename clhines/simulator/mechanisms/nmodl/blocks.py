@@ -1,0 +1,97 @@
+"""The blocks of a mechanism and its variables, which passes analyse and rewrite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from clhines.simulator.mechanisms.ir.compiled import Body
+from clhines.simulator.mechanisms.ir.expressions import Graph
+from clhines.simulator.mechanisms.ir.program import Table
+from clhines.simulator.mechanisms.nmodl.bodies import Bodies
+from clhines.simulator.mechanisms.nmodl.reading.names import Names
+from clhines.simulator.mechanisms.nmodl.reading.tree import File
+from clhines.simulator.mechanisms.nmodl.values import MechanismContext
+
+
+@dataclass(frozen=True)
+class FileBlocks:
+    """The bodies of blocks by name, and keys of variables: their names in functions.
+
+    Passes fill what has a default: `states` keep a value between blocks, `outputs` are only read
+    by users, `parameters` are only set by them. Of states that are one for all instances, instances
+    set those in `alone` in turn, those in `last` have the last instance's value, and INITIAL alone
+    sets those in `begun`. `unless` are messages, see `guard_draws`.
+    """
+
+    executed: Bodies
+    bodies: Mapping[str, Body]
+    kept: tuple[str, ...]  # variables that are states as POINTERs point to them
+    written: frozenset[str]  # by any block, or by POINTERs
+    needed: frozenset[str] = frozenset()  # by other blocks, results or users
+    live: frozenset[str] = frozenset()  # read by a block before it writes them
+    states: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+    begun: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    unless: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # outputs of events that set v
+
+    @classmethod
+    def of(cls, bodies: Bodies, kept: Iterable[str] = ()) -> FileBlocks:
+        """Return the blocks of a file that has been executed."""
+        written = {key for body in bodies.blocks.values() for key in body.writes}
+        for name in kept:  # parameters, too, are states then
+            written.update(bodies.shared.names.all_elements(name))
+        return cls(bodies, dict(bodies.blocks), (*kept,), frozenset(written))
+
+    @property
+    def shared(self) -> MechanismContext:
+        return self.executed.shared
+
+    @property
+    def file(self) -> File:
+        return self.shared.file
+
+    @property
+    def names(self) -> Names:
+        return self.shared.names
+
+    @property
+    def graph(self) -> Graph:
+        return self.shared.graph
+
+    def with_bodies(self, bodies: Mapping[str, Body]) -> FileBlocks:
+        """Return blocks with other bodies, and what these need."""
+        new = replace(self, bodies=bodies)
+        return replace(new, needed=new.found_needed())
+
+    def found_needed(self) -> frozenset[str]:
+        """Return variables whose values other blocks, results or users need."""
+        elements, variables = self.names.elements, self.file.variables
+        needed = {
+            key
+            for key in self.written
+            if elements[key] in (*self.file.range, *self.kept)
+            or variables[elements[key]].sort == "state"
+        }
+        while True:
+            more = set(needed)
+            for body in self.bodies.values():
+                more |= body.free(needed) & elements.keys()
+            if more == needed:
+                return frozenset(needed)
+            needed = more
+
+    def set_by_pointer(self, role: str) -> set[str]:
+        """Return POINTERs that NET_RECEIVE (``steer``) or BREAKPOINT (``assign``) writes."""
+        return {n for body in self.bodies.values() for r, n, _ in body.results if r == role}
+
+    def ordered(self, keys: Iterable[str]) -> tuple[str, ...]:
+        """Return variables in the order of the file."""
+        order = {name: k for k, name in enumerate(self.file.variables)}
+        elements = self.names.elements
+        return tuple(sorted(keys, key=lambda k: (order[elements[k]], len(k), k)))

@@ -1,0 +1,26 @@
+"""Check pointers: refuse to read what POINTERs write."""
+
+from __future__ import annotations
+
+from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
+from clhines.simulator.mechanisms.nmodl.reading.tree import Refused
+from clhines.simulator.mechanisms.nmodl.values import STEERING
+from clhines.simulator.refusals import refusal
+
+
+def check_pointers(blocks: FileBlocks) -> FileBlocks:
+    """Return the blocks, or raise a Refused: a value depends on the order of all that write it.
+
+    What NET_RECEIVE writes, a weight, it may read, too, and no other block may use.
+    """
+    printed, pointers = blocks.names.printed, blocks.file.pointers
+    bodies = blocks.bodies.values()
+    for name in blocks.set_by_pointer("steer"):
+        others = [body for block, body in blocks.bodies.items() if block != STEERING]
+        set_there = any(n == name for body in others for _, n, _ in body.results)
+        if set_there or any(printed[name] in body.free(body.writes) for body in others):
+            raise Refused(refusal("mod.pointer-of-net-receive", name=name), pointers[name])
+    for name in {n for body in bodies for role, n, _ in body.results if role in ("put", "add")}:
+        if any(printed[name] in body.free(body.writes) for body in bodies):
+            raise Refused(refusal("mod.pointer-written-read", name=name), pointers[name])
+    return blocks

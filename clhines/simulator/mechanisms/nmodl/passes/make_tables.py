@@ -1,0 +1,46 @@
+"""Make tables: what each TABLE depends on; refuse those that would change during a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from clhines.simulator.mechanisms.ir.program import Table
+from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
+from clhines.simulator.mechanisms.nmodl.reading.tree import Refused
+from clhines.simulator.mechanisms.nmodl.values import TableUse
+from clhines.simulator.refusals import refusal
+
+
+def make_tables(blocks: FileBlocks) -> FileBlocks:
+    """Find the parameters that tables depend on; a Refused says that there is more."""
+    uses = blocks.shared.tables.items()
+    tables = (_made(blocks, n, use) if use.made else _filled(blocks, n, use) for n, use in uses)
+    return replace(blocks, tables=tuple(tables))
+
+
+def _filled(blocks: FileBlocks, name: str, use: TableUse) -> Table:
+    """Return a table whose rows the block computes."""
+    free = blocks.bodies[f"table_{name}"].free(()) | blocks.bodies[f"grid_{name}"].free(())
+    free |= use.reads - (use.again or frozenset())
+    wrong = sorted(free - set(blocks.parameters) - {"_x", "dt"})
+    wrong = [key for key in wrong if not key.endswith("__table")]
+    if wrong:
+        shown = blocks.names.public.get(wrong[0], wrong[0])
+        what = refusal("mod.table", name=name, variable=shown)
+        raise Refused(what, use.block.line, f"set usetable_{blocks.file.suffix} = 0")
+    if blocks.executed.halved and "dt" in free:
+        raise Refused(refusal("mod.table-secondorder", name=name), use.block.line)
+    depends = tuple(k for k in blocks.parameters if k in free)
+    columns = tuple(use.columns) if use.again is None else ("x",)
+    return Table(name, columns, use.n, depends, use.held)
+
+
+def _made(blocks: FileBlocks, name: str, use: TableUse) -> Table:
+    """Return a table that NEURON has made; Refused where it would make it again in a run."""
+    bodies = (body for block, body in blocks.bodies.items() if block != "initial")
+    written = dict.fromkeys(key for body in bodies for key in body.writes)
+    changing = [key for key in written if blocks.names.elements[key] in use.depends]
+    if changing or ("dt" in use.depends and blocks.executed.halved):
+        what = refusal("mod.table-changes", name=name, value=(*changing, "dt")[0])
+        raise Refused(what, use.block.line, f"set usetable_{blocks.file.suffix} = 0")
+    return Table(name, tuple(use.columns), use.n, made=use.made)

@@ -1,0 +1,22 @@
+"""Note sets: events that set v leave it, what else they set, and their time in outputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from clhines.simulator.mechanisms.ir.program import SET, SET_AT
+from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
+
+
+def note_sets(blocks: FileBlocks) -> FileBlocks:
+    """Add the outputs of an event that sets v: the block ``receive`` writes them."""
+    body = blocks.bodies.get("receive")
+    set_v = [node for role, _, node in body.results if role == "set_v"] if body else []
+    if body is None or not set_v:
+        return blocks
+    keys = [k for k in (*blocks.states, *blocks.outputs) if k in body.writes]
+    left = {k: body.writes[k] for k in keys if k not in blocks.executed.late} | {"v": set_v[0]}
+    writes = {SET.format(k): node for k, node in left.items()}
+    writes[SET_AT] = blocks.graph.symbol("t")
+    new = replace(body, writes={**body.writes, **writes})
+    return replace(blocks, bodies={**blocks.bodies, "receive": new}, notes=tuple(writes))
